@@ -1,0 +1,151 @@
+//! What a user is told: every mistake of a kernel at once, each on the tokens that caused it.
+
+use proc_macro2::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenStream, TokenTree};
+use quote::ToTokens;
+
+/// A stretch of the user's source: its first and last token.
+#[derive(Clone, Copy, Debug)]
+pub struct Loc {
+    pub start: Span,
+    pub end: Span,
+}
+
+impl Loc {
+    pub fn of(tokens: impl ToTokens) -> Loc {
+        let mut spans = tokens.to_token_stream().into_iter().map(|token| token.span());
+        let start = spans.next().unwrap_or_else(Span::call_site);
+        Loc { start, end: spans.last().unwrap_or(start) }
+    }
+
+    /// From the start of `self` to the end of `other`.
+    pub fn to(self, other: Loc) -> Loc {
+        Loc { start: self.start, end: other.end }
+    }
+
+    /// The line of the first token, counted from one.
+    pub fn line(self) -> usize {
+        self.start.start().line
+    }
+}
+
+impl From<Span> for Loc {
+    fn from(span: Span) -> Loc {
+        Loc { start: span, end: span }
+    }
+}
+
+/// One mistake.
+#[derive(Clone, Debug)]
+pub struct Diagnostic {
+    pub loc: Loc,
+    pub message: String,
+    pub help: Option<String>,
+    pub note: Option<String>,
+}
+
+impl Diagnostic {
+    /// What the compiler prints: the message, then `help:` and `note:` on lines of their own.
+    pub fn text(&self) -> String {
+        let mut text = self.message.clone();
+        for (label, part) in [("help", &self.help), ("note", &self.note)] {
+            if let Some(part) = part {
+                text += &format!("\n{label}: {part}");
+            }
+        }
+        text
+    }
+}
+
+/// The mistakes of one kernel, in the order they were found.
+#[derive(Clone, Default, Debug)]
+pub struct Errors {
+    list: Vec<Diagnostic>,
+}
+
+impl Errors {
+    pub fn new() -> Errors {
+        Errors::default()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    pub fn push(&mut self, loc: Loc, message: impl Into<String>) {
+        self.list.push(Diagnostic { loc, message: message.into(), help: None, note: None });
+    }
+
+    pub fn push_help(&mut self, loc: Loc, message: impl Into<String>, help: impl Into<String>) {
+        self.list.push(Diagnostic { loc, message: message.into(), help: Some(help.into()), note: None });
+    }
+
+    pub fn add(&mut self, diagnostic: Diagnostic) {
+        self.list.push(diagnostic);
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Diagnostic> {
+        self.list.iter()
+    }
+
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    pub fn truncate(&mut self, len: usize) {
+        self.list.truncate(len);
+    }
+
+    /// `compile_error!` for each mistake, placed on its tokens.
+    pub fn into_tokens(self) -> TokenStream {
+        self.list.iter().flat_map(compile_error).collect()
+    }
+}
+
+impl From<syn::Error> for Errors {
+    fn from(error: syn::Error) -> Errors {
+        let list = error
+            .into_iter()
+            .map(|one| Diagnostic { loc: one.span().into(), message: one.to_string(), help: None, note: None })
+            .collect();
+        Errors { list }
+    }
+}
+
+/// `::core::compile_error! { "text" }`; rustc underlines from the first token's span to the last one's.
+fn compile_error(diagnostic: &Diagnostic) -> TokenStream {
+    let Loc { start, end } = diagnostic.loc;
+    let punct = |ch, spacing| {
+        let mut punct = Punct::new(ch, spacing);
+        punct.set_span(start);
+        TokenTree::from(punct)
+    };
+    let mut text = Literal::string(&diagnostic.text());
+    text.set_span(end);
+    let mut body = Group::new(Delimiter::Brace, TokenTree::from(text).into());
+    body.set_span(end);
+    TokenStream::from_iter([
+        punct(':', Spacing::Joint),
+        punct(':', Spacing::Alone),
+        Ident::new("core", start).into(),
+        punct(':', Spacing::Joint),
+        punct(':', Spacing::Alone),
+        Ident::new("compile_error", start).into(),
+        punct('!', Spacing::Alone),
+        body.into(),
+    ])
+}
+
+/// `a`, `a and b`, `a, b and c`: for the lists in messages.
+pub fn list<T: std::fmt::Display>(items: impl IntoIterator<Item = T>) -> String {
+    let items: Vec<String> = items.into_iter().map(|item| item.to_string()).collect();
+    match items.as_slice() {
+        [] => String::new(),
+        [one] => one.clone(),
+        [head @ .., last] => format!("{} and {last}", head.join(", ")),
+    }
+}
+
+/// `1 argument`, `2 arguments`.
+pub fn count(n: usize, noun: &str) -> String {
+    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
+}

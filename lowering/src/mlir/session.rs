@@ -1,0 +1,192 @@
+//! An MLIR context with the dialects and translations this compiler uses, and modules of functions built in it.
+
+use melior::Context;
+use melior::dialect::{DialectHandle, DialectRegistry};
+use melior::ir::operation::OperationLike;
+use melior::ir::{BlockLike, Module, RegionLike};
+use melior::pass::{Pass, PassManager, conversion};
+use melior::utility::register_all_llvm_translations;
+use mlir_sys::{mlirBlockGetTerminator, mlirGetDialectHandle__nvvm__, mlirOperationDestroy, mlirOperationRemoveFromParent};
+
+use super::builder::{Builder, Machine, Val};
+use super::types::{Elem, Space, Ty};
+
+/// The passes between what the emitters build and what LLVM takes, verified after each.
+const PASSES: &[fn() -> Pass] = &[
+    conversion::create_scf_to_control_flow,
+    conversion::create_control_flow_to_llvm,
+    conversion::create_reconcile_unrealized_casts,
+];
+
+/// A context, made once and used for every kernel of a process.
+pub struct Session {
+    context: Context,
+}
+
+impl Default for Session {
+    fn default() -> Self {
+        Session::new()
+    }
+}
+
+impl Session {
+    pub fn new() -> Session {
+        let registry = DialectRegistry::new();
+        for handle in [DialectHandle::llvm(), DialectHandle::scf(), DialectHandle::cf(), DialectHandle::arith()] {
+            handle.insert_dialect(&registry);
+        }
+        // SAFETY: the handle is a static object of the linked NVVM dialect.
+        unsafe { DialectHandle::from_raw(mlirGetDialectHandle__nvvm__()) }.insert_dialect(&registry);
+        // One thread: the process is forked around every lowering, and a child has only the thread that forked.
+        let context = Context::new_with_registry(&registry, false);
+        register_all_llvm_translations(&context);
+        context.load_all_available_dialects();
+        Session { context }
+    }
+
+    /// An empty module.
+    pub fn module(&self, machine: Machine) -> ModuleBuilder<'_> {
+        ModuleBuilder { session: self, machine, text: String::new(), bodies: vec![] }
+    }
+}
+
+/// An argument of a function.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Argument {
+    pub ty: Ty,
+    pub kind: ArgumentKind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ArgumentKind {
+    /// Passed by value.
+    Plain,
+    /// A pointer to memory that this function alone reaches through it.
+    Exclusive,
+    /// A pointer to memory that nothing writes while the function runs.
+    ReadOnly,
+}
+
+/// What the function is to its target.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Entry {
+    /// A grid kernel with a fixed block of threads.
+    Kernel { threads: u32, registers: Option<u32> },
+    /// A plain C function.
+    Host,
+}
+
+type Body<'a> = Box<dyn FnOnce(&mut Builder, &[Val]) + 'a>;
+
+/// A module being put together: globals and functions first as text, then their bodies.
+pub struct ModuleBuilder<'s> {
+    session: &'s Session,
+    machine: Machine,
+    text: String,
+    bodies: Vec<(Vec<Ty>, Body<'s>)>,
+}
+
+impl<'s> ModuleBuilder<'s> {
+    /// Shared memory of a fixed size, private to the block.
+    pub fn shared(&mut self, name: &str, bytes: u32) {
+        self.text += &format!(
+            "llvm.mlir.global internal @{name}() {{addr_space = 3 : i32, alignment = 1024 : i64}} : !llvm.array<{bytes} x i8>\n"
+        );
+    }
+
+    /// Shared memory whose size the launch gives.
+    pub fn dynamic_shared(&mut self, name: &str) {
+        self.text += &format!(
+            "llvm.mlir.global external @{name}() {{addr_space = 3 : i32, alignment = 1024 : i64}} : !llvm.array<0 x i8>\n"
+        );
+    }
+
+    /// A function; `body` builds it and need not end it.
+    pub fn function(
+        &mut self,
+        name: &str,
+        arguments: &[Argument],
+        entry: &Entry,
+        body: impl FnOnce(&mut Builder, &[Val]) + 's,
+    ) {
+        let parameter = |(i, argument): (usize, &Argument)| {
+            let attributes = match argument.kind {
+                ArgumentKind::Plain => "",
+                ArgumentKind::Exclusive => " {llvm.noalias}",
+                ArgumentKind::ReadOnly => " {llvm.noalias, llvm.readonly}",
+            };
+            format!("%a{i}: {}{attributes}", argument.ty)
+        };
+        let parameters: Vec<String> = arguments.iter().enumerate().map(parameter).collect();
+        let attributes = match entry {
+            Entry::Kernel { threads, registers } => {
+                let cap = registers.map(|n| format!(", nvvm.maxnreg = {n} : i32")).unwrap_or_default();
+                format!("attributes {{nvvm.kernel, nvvm.reqntid = array<i32: {threads}>{cap}}}")
+            }
+            Entry::Host => String::new(),
+        };
+        self.text += &format!("llvm.func @{name}({}) {attributes} {{\n  llvm.return\n}}\n", parameters.join(", "));
+        self.bodies.push((arguments.iter().map(|argument| argument.ty).collect(), Box::new(body)));
+    }
+
+    /// Builds every body and verifies the module.
+    pub fn finish(self) -> Result<BuiltModule<'s>, String> {
+        let context = &self.session.context;
+        let module = Module::parse(context, &self.text).ok_or_else(|| format!("skeleton:\n{}", self.text))?;
+        let mut bodies = self.bodies.into_iter();
+        let mut next = module.body().first_operation();
+        while let Some(operation) = next {
+            next = operation.next_in_block();
+            if operation.name().as_string_ref().as_str() != Ok("llvm.func") {
+                continue;
+            }
+            let (types, body) = bodies.next().ok_or("more functions than bodies")?;
+            let entry = operation.region(0).ok().and_then(|region| region.first_block()).ok_or("no entry block")?;
+            // SAFETY: the skeleton ends its entry block with `llvm.return`, which the builder appends again at the end.
+            unsafe {
+                let terminator = mlirBlockGetTerminator(entry.to_raw());
+                mlirOperationRemoveFromParent(terminator);
+                mlirOperationDestroy(terminator);
+            }
+            let mut builder = Builder::new(context, entry.to_raw(), self.machine);
+            let arguments = builder.arguments(&types);
+            body(&mut builder, &arguments);
+            builder.finish();
+        }
+        if !module.as_operation().verify() {
+            return Err(format!("the emitted MLIR does not verify:\n{}", module.as_operation()));
+        }
+        Ok(BuiltModule { session: self.session, module })
+    }
+}
+
+/// A verified module.
+pub struct BuiltModule<'s> {
+    session: &'s Session,
+    module: Module<'s>,
+}
+
+impl<'s> BuiltModule<'s> {
+    pub fn text(&self) -> String {
+        self.module.as_operation().to_string()
+    }
+
+    /// Lowers control flow to branches: after this every operation maps to LLVM IR.
+    pub fn lower(mut self) -> Result<Module<'s>, String> {
+        let manager = PassManager::new(&self.session.context);
+        manager.enable_verifier(true);
+        for pass in PASSES {
+            manager.add_pass(pass());
+        }
+        manager.run(&mut self.module).map_err(|_| format!("MLIR's passes failed on:\n{}", self.text()))?;
+        Ok(self.module)
+    }
+}
+
+/// The pointer type of global memory on `machine`.
+pub fn memory_pointer(machine: Machine) -> Ty {
+    Ty::scalar(Elem::Ptr(match machine {
+        Machine::Nvptx => Space::Global,
+        Machine::Host { .. } => Space::Generic,
+    }))
+}

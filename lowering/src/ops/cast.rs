@@ -1,0 +1,46 @@
+//! Conversion between element types.
+
+use super::{Function, Generic, Operation, expect_types, required};
+use crate::check::{Call, Check, Operand};
+use crate::tile::{Func, Value};
+
+/// Converts each element to the result's type, as Rust's `as` does where Rust has the pair.
+#[derive(Clone, Copy, Debug)]
+pub struct Cast {
+    pub value: Value,
+}
+
+impl Operation for Cast {
+    fn name(&self) -> &'static str {
+        "cast"
+    }
+
+    fn operands(&self) -> Vec<Value> {
+        vec![self.value]
+    }
+
+    fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
+        self.value = change(self.value);
+    }
+
+    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
+        expect_types("the operand's shape", &func.ty(self.value).shape, &func.ty(results[0]).shape)
+    }
+}
+
+pub(super) const FUNCTIONS: &[Function] = &[];
+
+pub(super) const METHODS: &[Function] = &[Function {
+    name: "to",
+    generic: Generic::RequiredType,
+    params: &[required("self")],
+    doc: "Converts to another element type: `x.to::<f32>()`, the same as `x as f32`. Float to integer truncates toward zero, saturates, and takes NaN to 0. Integer to integer wraps. To a float rounds to nearest even; a 64-bit integer goes to `f16` and `bf16` through `f32`. Anything is `true` as a `bool` if it is not zero.",
+    check: to,
+}];
+
+fn to(check: &mut Check, call: &Call) -> Operand {
+    match check.generic_type(call) {
+        Some(dtype) => check.cast(&call.args[0], dtype, call.loc),
+        None => check.failed(call.loc),
+    }
+}

@@ -1,0 +1,287 @@
+//! Loops and branches. Everything they decide on is a scalar, so a whole program takes the same way.
+
+use super::{Effect, Function, Generic, Operation, expect_types, optional, required};
+use crate::check::{Call, Check, Item, Operand, Range};
+use crate::dtype::DType;
+use crate::tile::{Block, Func, Type, Value};
+
+/// `for i in low, low + step .. high` with carried values. A step below 1 counts as 1; the loop variable never passes
+/// `high`, also at the end of its type's range.
+#[derive(Clone, Debug)]
+pub struct For {
+    pub low: Value,
+    pub high: Value,
+    pub step: Value,
+    pub inits: Vec<Value>,
+    /// Takes the loop variable, then the carried values; yields the carried values.
+    pub body: Block,
+    /// What the user asked of the loop.
+    pub hints: LoopHints,
+}
+
+/// Requests on a loop; they change its speed, never its result.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct LoopHints {
+    pub num_stages: Option<u32>,
+    pub unroll: Option<u32>,
+}
+
+/// Two blocks, one of which runs.
+#[derive(Clone, Debug)]
+pub struct If {
+    pub condition: Value,
+    pub then: Block,
+    pub otherwise: Block,
+}
+
+/// `while` with carried values: `test` takes them and yields the condition, `body` takes and yields them.
+#[derive(Clone, Debug)]
+pub struct While {
+    pub inits: Vec<Value>,
+    pub test: Block,
+    pub body: Block,
+}
+
+fn types<'f>(func: &'f Func, values: &[Value]) -> Vec<&'f Type> {
+    values.iter().map(|&value| func.ty(value)).collect()
+}
+
+fn same_types(what: &str, func: &Func, found: &[Value], wanted: &[Value]) -> Result<(), String> {
+    let (found, wanted) = (types(func, found), types(func, wanted));
+    if found == wanted { Ok(()) } else { Err(format!("{what} are {found:?}, expected {wanted:?}")) }
+}
+
+impl Operation for For {
+    fn name(&self) -> &'static str {
+        "for"
+    }
+
+    fn operands(&self) -> Vec<Value> {
+        [self.low, self.high, self.step].into_iter().chain(self.inits.iter().copied()).collect()
+    }
+
+    fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
+        for value in [&mut self.low, &mut self.high, &mut self.step].into_iter().chain(&mut self.inits) {
+            *value = change(*value);
+        }
+    }
+
+    fn blocks(&self) -> Vec<&Block> {
+        vec![&self.body]
+    }
+
+    fn blocks_mut(&mut self) -> Vec<&mut Block> {
+        vec![&mut self.body]
+    }
+
+    fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
+        let range = format!("for {}..{} step {}", name(self.low), name(self.high), name(self.step));
+        let inits: Vec<String> = self.inits.iter().map(|&init| name(init)).collect();
+        let carry = if inits.is_empty() { String::new() } else { format!(" carry {}", inits.join(", ")) };
+        let stages = self.hints.num_stages.map(|n| format!(" num_stages {n}")).unwrap_or_default();
+        let unroll = self.hints.unroll.map(|n| format!(" unroll {n}")).unwrap_or_default();
+        range + &carry + &stages + &unroll
+    }
+
+    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
+        let ty = func.ty(self.low);
+        if !matches!(ty.dtype, DType::I32 | DType::I64) || !ty.is_scalar() {
+            return Err(format!("the range is of type {ty}"));
+        }
+        same_types("the range's ends and step", func, &[self.high, self.step, self.body.args[0]], &[self.low; 3])?;
+        same_types("the body's arguments", func, &self.body.args[1..], &self.inits)?;
+        same_types("the body's yields", func, &self.body.yields, &self.inits)?;
+        same_types("the results", func, results, &self.inits)
+    }
+}
+
+impl Operation for If {
+    fn name(&self) -> &'static str {
+        "if"
+    }
+
+    fn operands(&self) -> Vec<Value> {
+        vec![self.condition]
+    }
+
+    fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
+        self.condition = change(self.condition);
+    }
+
+    fn blocks(&self) -> Vec<&Block> {
+        vec![&self.then, &self.otherwise]
+    }
+
+    fn blocks_mut(&mut self) -> Vec<&mut Block> {
+        vec![&mut self.then, &mut self.otherwise]
+    }
+
+    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
+        expect_types("the condition", func.ty(self.condition), &Type::scalar(DType::Bool))?;
+        same_types("the yields of `then`", func, &self.then.yields, results)?;
+        same_types("the yields of `else`", func, &self.otherwise.yields, results)
+    }
+}
+
+impl Operation for While {
+    fn name(&self) -> &'static str {
+        "while"
+    }
+
+    fn operands(&self) -> Vec<Value> {
+        self.inits.clone()
+    }
+
+    fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
+        self.inits.iter_mut().for_each(|init| *init = change(*init));
+    }
+
+    fn blocks(&self) -> Vec<&Block> {
+        vec![&self.test, &self.body]
+    }
+
+    fn blocks_mut(&mut self) -> Vec<&mut Block> {
+        vec![&mut self.test, &mut self.body]
+    }
+
+    fn effect(&self) -> Effect {
+        // Removing a loop that might not end would change what the kernel does.
+        Effect::Write
+    }
+
+    fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
+        let inits: Vec<String> = self.inits.iter().map(|&init| name(init)).collect();
+        format!("while carry {}", inits.join(", "))
+    }
+
+    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
+        same_types("the test's arguments", func, &self.test.args, &self.inits)?;
+        expect_types("the test's yields", self.test.yields.len(), 1)?;
+        expect_types("the condition", func.ty(self.test.yields[0]), &Type::scalar(DType::Bool))?;
+        same_types("the body's arguments", func, &self.body.args, &self.inits)?;
+        same_types("the body's yields", func, &self.body.yields, &self.inits)?;
+        same_types("the results", func, results, &self.inits)
+    }
+}
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    Function {
+        name: "range",
+        generic: Generic::None,
+        params: &[required("start"), required("end"), optional("step")],
+        doc: "A range for `for`: `start, start + step, ..` below `end`. Ends and step are scalars of one type, `i32` or `i64`; a step below 1 counts as 1. `.num_stages(n)` overlaps the loads of `n` iterations, `.unroll(n)` repeats the body.",
+        check: |check, call| range(check, call, false),
+    },
+    Function {
+        name: "static_range",
+        generic: Generic::None,
+        params: &[required("start"), required("end"), optional("step")],
+        doc: "A range of constants whose loop is unrolled: the loop variable is a constant in the body.",
+        check: |check, call| range(check, call, true),
+    },
+    Function {
+        name: "static_assert",
+        generic: Generic::None,
+        params: &[required("condition"), optional("message")],
+        doc: "A build error with the message when the constant condition is false: `tl::static_assert(BLOCK >= 128, \"BLOCK is too small\")`.",
+        check: static_assert,
+    },
+    Function {
+        name: "static_print",
+        generic: Generic::None,
+        params: &[required("value")],
+        doc: "Prints a constant, or the type of a tile, when the kernel is built, once a variant.",
+        check: static_print,
+    },
+];
+
+pub(super) const METHODS: &[Function] = &[
+    Function {
+        name: "step_by",
+        generic: Generic::None,
+        params: &[required("self"), required("step")],
+        doc: "A range with a step: `(0..n).step_by(BLOCK)`.",
+        check: step_by,
+    },
+    Function {
+        name: "num_stages",
+        generic: Generic::None,
+        params: &[required("self"), required("stages")],
+        doc: "Overlaps the loads of that many iterations of the loop; at least 1.",
+        check: |check, call| hint(check, call, |hints, n| hints.num_stages = Some(n)),
+    },
+    Function {
+        name: "unroll",
+        generic: Generic::None,
+        params: &[required("self"), required("times")],
+        doc: "Repeats the body of the loop that many times between tests; at least 1.",
+        check: |check, call| hint(check, call, |hints, n| hints.unroll = Some(n)),
+    },
+];
+
+fn range(check: &mut Check, call: &Call, unrolled: bool) -> Operand {
+    let step = call.args.get(2).cloned();
+    let range = Range {
+        low: Box::new(call.args[0].clone()),
+        high: Box::new(call.args[1].clone()),
+        step: step.map(Box::new),
+        unrolled,
+        hints: LoopHints::default(),
+    };
+    check.wrap(Item::Range(range), call.loc)
+}
+
+/// The receiver as a range.
+fn receiver(check: &mut Check, call: &Call) -> Option<Range> {
+    match &call.args[0].item {
+        Item::Range(range) => Some(range.clone()),
+        Item::Failed => None,
+        _ => {
+            check.error(call.name_loc, format!("`{}` is a method of ranges", call.name));
+            None
+        }
+    }
+}
+
+fn step_by(check: &mut Check, call: &Call) -> Operand {
+    let Some(mut range) = receiver(check, call) else { return check.failed(call.loc) };
+    if range.step.is_some() {
+        return check.error(call.name_loc, "this range has a step already");
+    }
+    range.step = Some(Box::new(call.args[1].clone()));
+    check.wrap(Item::Range(range), call.loc)
+}
+
+fn hint(check: &mut Check, call: &Call, set: fn(&mut LoopHints, u32)) -> Operand {
+    let range = receiver(check, call);
+    let n = check.constant(&call.args[1], &format!("the argument of `{}`", call.name));
+    let (Some(mut range), Some(n)) = (range, n) else { return check.failed(call.loc) };
+    if !(1..=64).contains(&n) {
+        return check.error(call.args[1].loc, format!("`{}` takes 1 to 64, found {n}", call.name));
+    }
+    set(&mut range.hints, n as u32);
+    check.wrap(Item::Range(range), call.loc)
+}
+
+fn static_assert(check: &mut Check, call: &Call) -> Operand {
+    let Some(holds) = check.flag(&call.args[0], "the condition of `static_assert`") else {
+        return check.failed(call.loc);
+    };
+    let message = match call.args.get(1) {
+        None => None,
+        Some(operand) => match &operand.item {
+            Item::Text(text) => Some(text.clone()),
+            _ => return check.error(operand.loc, "the message of `static_assert` is a string literal"),
+        },
+    };
+    if !holds {
+        let text = message.map_or_else(|| "static assertion failed".into(), |m| format!("static assertion failed: {m}"));
+        return check.error(call.args[0].loc, text);
+    }
+    check.unit(call.loc)
+}
+
+fn static_print(check: &mut Check, call: &Call) -> Operand {
+    check.print(&call.args[0]);
+    check.unit(call.loc)
+}

@@ -1,0 +1,226 @@
+//! Reading and writing memory: a slice parameter, element offsets, and which elements take part.
+
+use super::{Effect, Function, Generic, Operation, expect_types, optional, required};
+use crate::check::{Call, Check, Operand, Pointer};
+use crate::dtype::DType;
+use crate::tile::{Func, ParamId, ParamKind, Type, Value};
+
+/// Where a memory operation goes: `base + offset` elements from the start of the slice, for elements whose mask holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place {
+    pub param: ParamId,
+    /// An `i64` scalar, once `index` has split the offset; the whole offset is in `offset` before.
+    pub base: Option<Value>,
+    /// Integers of any width, of the access's shape.
+    pub offset: Value,
+    /// Bools of the access's shape.
+    pub mask: Option<Value>,
+    /// Whether elements that the mask lets through can still lie outside the slice: the emitters then compare.
+    pub bounded: bool,
+}
+
+impl Place {
+    fn operands(&self) -> Vec<Value> {
+        self.base.into_iter().chain([self.offset]).chain(self.mask).collect()
+    }
+
+    fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
+        self.base = self.base.map(&mut *change);
+        self.offset = change(self.offset);
+        self.mask = self.mask.map(change);
+    }
+
+    fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
+        let param = &func.params[self.param.index()].name;
+        let base = self.base.map(|base| format!("{} + ", name(base))).unwrap_or_default();
+        let offset = name(self.offset);
+        let mask = self.mask.map(|mask| format!(" mask {}", name(mask))).unwrap_or_default();
+        let bounded = if self.bounded { "" } else { " inside" };
+        format!("{param}[{base}{offset}]{mask}{bounded}")
+    }
+
+    fn verify(&self, func: &Func, ty: &Type) -> Result<(), String> {
+        let ParamKind::Slice { elem, .. } = func.params[self.param.index()].kind else {
+            return Err("the parameter is not a slice".into());
+        };
+        expect_types("the element type", ty.dtype, elem)?;
+        if let Some(base) = self.base {
+            expect_types("the base", func.ty(base), &Type::scalar(DType::I64))?;
+        }
+        let offset = func.ty(self.offset);
+        expect_types("the offsets' shape", &offset.shape, &ty.shape)?;
+        if !offset.dtype.is_integer() {
+            return Err(format!("offsets are {}", offset.dtype));
+        }
+        match self.mask {
+            Some(mask) => expect_types("the mask", func.ty(mask), &ty.with(DType::Bool)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Reads elements; those masked off are `other`, or 0.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    pub place: Place,
+    pub other: Option<Value>,
+    /// Nothing in the kernel writes this slice.
+    pub invariant: bool,
+}
+
+/// Writes elements; those masked off are left alone.
+#[derive(Clone, Copy, Debug)]
+pub struct Store {
+    pub place: Place,
+    pub value: Value,
+}
+
+impl Operation for Load {
+    fn name(&self) -> &'static str {
+        "load"
+    }
+
+    fn operands(&self) -> Vec<Value> {
+        self.place.operands().into_iter().chain(self.other).collect()
+    }
+
+    fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
+        self.place.map(change);
+        self.other = self.other.map(change);
+    }
+
+    fn effect(&self) -> Effect {
+        if self.invariant { Effect::Pure } else { Effect::Read }
+    }
+
+    fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
+        let place = self.place.text(func, name);
+        let other = self.other.map(|other| format!(" other {}", name(other))).unwrap_or_default();
+        format!("load {place}{other}")
+    }
+
+    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
+        let ty = func.ty(results[0]);
+        self.place.verify(func, ty)?;
+        match self.other {
+            Some(other) => expect_types("`other`", func.ty(other), ty),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Operation for Store {
+    fn name(&self) -> &'static str {
+        "store"
+    }
+
+    fn operands(&self) -> Vec<Value> {
+        self.place.operands().into_iter().chain([self.value]).collect()
+    }
+
+    fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
+        self.place.map(change);
+        self.value = change(self.value);
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Write
+    }
+
+    fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
+        let place = self.place.text(func, name);
+        format!("store {place} = {}", name(self.value))
+    }
+
+    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
+        if !results.is_empty() {
+            return Err("gives no result".into());
+        }
+        let (_, mutable) = func.slice(self.place.param);
+        if !mutable {
+            return Err("the slice is read-only".into());
+        }
+        self.place.verify(func, func.ty(self.value))
+    }
+}
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    Function {
+        name: "load",
+        generic: Generic::None,
+        params: &[required("pointer"), optional("mask"), optional("other")],
+        doc: "Reads the elements a pointer tile points to; `slice + offsets` makes one. Where `mask` is false nothing is read and the element is `other`, or 0 without it. An offset outside the slice is masked off by the compiler. The mask and `other` broadcast to the pointer's shape; a scalar pointer reads a scalar.",
+        check: load,
+    },
+    Function {
+        name: "store",
+        generic: Generic::None,
+        params: &[required("pointer"), required("value"), optional("mask")],
+        doc: "Writes `value` to the elements a pointer tile points to, except where `mask` is false or the offset lies outside the slice. The value and mask broadcast to the pointer's shape. Two elements that go to one address leave either of them there.",
+        check: store,
+    },
+];
+
+/// The access's mask, broadcast to the pointer's shape.
+fn mask(check: &mut Check, operand: Option<&Operand>, pointer: &Pointer) -> Result<Option<Value>, ()> {
+    let Some(operand) = operand else { return Ok(None) };
+    let value = check.value(operand).ok_or(())?;
+    let ty = check.ty(value).clone();
+    if ty.dtype != DType::Bool {
+        check.error_help(
+            operand.loc,
+            format!("a mask is made of bools, found {ty}"),
+            "compare: `offsets < n`",
+        );
+        return Err(());
+    }
+    fit(check, value, pointer, operand, "the mask").map(Some)
+}
+
+/// Broadcasts `value` to the pointer's shape.
+fn fit(check: &mut Check, value: Value, pointer: &Pointer, operand: &Operand, what: &str) -> Result<Value, ()> {
+    let (from, to) = (check.ty(value).shape.clone(), pointer.shape.clone());
+    if from.broadcast(&to).as_ref() != Some(&to) {
+        check.error(operand.loc, format!("{what} has shape {from}, which does not fit the pointer's shape {to}"));
+        return Err(());
+    }
+    Ok(check.broadcast(value, &to, operand.loc))
+}
+
+fn load(check: &mut Check, call: &Call) -> Operand {
+    let Some(pointer) = check.pointer(&call.args[0], "`load`") else { return check.failed(call.loc) };
+    let (elem, mutable) = check.func().slice(pointer.param);
+    let mask = mask(check, call.args.get(1), &pointer);
+    let other = match call.args.get(2) {
+        None => Ok(None),
+        Some(operand) => match check.value_as(operand, elem, "`other`") {
+            Some(value) => fit(check, value, &pointer, operand, "`other`").map(Some),
+            None => Err(()),
+        },
+    };
+    let (Ok(mask), Ok(other)) = (mask, other) else { return check.failed(call.loc) };
+    let place = Place { param: pointer.param, base: None, offset: pointer.offset, mask, bounded: true };
+    check.emit(Load { place, other, invariant: !mutable }, Type::tile(elem, pointer.shape), call.loc)
+}
+
+fn store(check: &mut Check, call: &Call) -> Operand {
+    let Some(pointer) = check.pointer(&call.args[0], "`store`") else { return check.failed(call.loc) };
+    let (elem, mutable) = check.func().slice(pointer.param);
+    if !mutable {
+        let name = check.func().params[pointer.param.index()].name.clone();
+        return check.error_help(
+            call.args[0].loc,
+            format!("`{name}` is read-only: `store` needs a `&mut` slice"),
+            format!("declare it `{name}: &mut [{}]`", check.written_elem(pointer.param)),
+        );
+    }
+    let value = check
+        .value_as(&call.args[1], elem, &format!("a value stored to a slice of {elem}"))
+        .ok_or(())
+        .and_then(|value| fit(check, value, &pointer, &call.args[1], "the value"));
+    let mask = mask(check, call.args.get(2), &pointer);
+    let (Ok(value), Ok(mask)) = (value, mask) else { return check.failed(call.loc) };
+    let place = Place { param: pointer.param, base: None, offset: pointer.offset, mask, bounded: true };
+    check.push(Store { place, value }, vec![], call.loc);
+    check.unit(call.loc)
+}

@@ -1,0 +1,157 @@
+//! The operations of the language, each declared once.
+//!
+//! A lanewise operation is a row of the table in [`scalar`]; a structural one is a file here with one
+//! [`Operation`] and one word in the list below. From the declaration come the name the parser knows, the typing rule,
+//! the printed form, the verifier's rule, the documentation in `dsl_runtime::tl`, the emission for both targets and the
+//! generic tests. Passes ask an operation for its properties, never for its name.
+
+mod cast;
+mod control;
+mod memory;
+mod reduce;
+pub mod scalar;
+mod shape;
+mod source;
+
+use std::fmt::Debug;
+
+use crate::check::{Call, Check, Operand};
+use crate::tile::{Block, Func, Value};
+
+pub use cast::Cast;
+pub use control::{For, If, LoopHints, While};
+pub use memory::{Load, Store};
+pub use reduce::Reduce;
+pub use scalar::{Scalar, ScalarOp};
+pub use shape::{Broadcast, ExpandDims, Permute, Reshape};
+pub use source::{Arange, Constant, Length, NumPrograms, Number, ProgramId, Splat};
+
+/// What an operation does besides giving its results.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Effect {
+    /// Nothing: it may be merged with an equal one, moved or removed.
+    Pure,
+    /// Reads memory that may be written: it stays where it is among writes, and may be removed when unused.
+    Read,
+    /// Writes memory or has another lasting effect.
+    Write,
+}
+
+/// What every operation of the tile IR answers for itself.
+pub trait Operation: Debug {
+    /// The name it prints under.
+    fn name(&self) -> &'static str;
+
+    /// The values it takes, those of nested blocks left out.
+    fn operands(&self) -> Vec<Value>;
+
+    /// Replaces each operand.
+    fn map(&mut self, change: &mut dyn FnMut(Value) -> Value);
+
+    fn blocks(&self) -> Vec<&Block> {
+        vec![]
+    }
+
+    fn blocks_mut(&mut self) -> Vec<&mut Block> {
+        vec![]
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Pure
+    }
+
+    /// Its line of printed IR between the results and their types.
+    fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
+        let _ = func;
+        let operands: Vec<String> = self.operands().into_iter().map(name).collect();
+        format!("{} {}", self.name(), operands.join(", "))
+    }
+
+    /// The operation's own laws, beyond those every operation obeys.
+    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String>;
+}
+
+macro_rules! operations {
+    ($($name:ident),* $(,)?) => {
+        /// Any operation.
+        #[derive(Clone, Debug)]
+        pub enum Kind {
+            $($name($name),)*
+        }
+
+        impl Kind {
+            pub fn operation(&self) -> &dyn Operation {
+                match self {
+                    $(Kind::$name(op) => op,)*
+                }
+            }
+
+            pub fn operation_mut(&mut self) -> &mut dyn Operation {
+                match self {
+                    $(Kind::$name(op) => op,)*
+                }
+            }
+        }
+
+        $(impl From<$name> for Kind {
+            fn from(op: $name) -> Kind {
+                Kind::$name(op)
+            }
+        })*
+    };
+}
+
+operations!(
+    Constant, ProgramId, NumPrograms, Length, Arange, Splat, Scalar, Cast, Broadcast, ExpandDims, Reshape, Permute, Load,
+    Store, Reduce, For, If, While,
+);
+
+/// A function of `tl::` that is more than a row of the lanewise table.
+pub struct Function {
+    pub name: &'static str,
+    /// What stands between `::<` and `>`: none, or one element type that may or must be given.
+    pub generic: Generic,
+    pub params: &'static [Parameter],
+    /// Markdown: what it computes, shapes, element types, NaN and rounding behaviour.
+    pub doc: &'static str,
+    pub check: fn(&mut Check, &Call) -> Operand,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Generic {
+    None,
+    OptionalType,
+    RequiredType,
+}
+
+/// A parameter of a [`Function`].
+pub struct Parameter {
+    pub name: &'static str,
+    pub optional: bool,
+}
+
+/// Shorthand for the tables of parameters: `required("pointer")`.
+pub const fn required(name: &'static str) -> Parameter {
+    Parameter { name, optional: false }
+}
+
+pub const fn optional(name: &'static str) -> Parameter {
+    Parameter { name, optional: true }
+}
+
+/// Every function that is not a row of the lanewise table.
+pub fn functions() -> impl Iterator<Item = &'static Function> {
+    [source::FUNCTIONS, shape::FUNCTIONS, memory::FUNCTIONS, reduce::FUNCTIONS, control::FUNCTIONS, cast::FUNCTIONS]
+        .into_iter()
+        .flatten()
+}
+
+/// A method on a tile or slice, written `receiver.name(..)`; the receiver is the first argument.
+pub fn methods() -> impl Iterator<Item = &'static Function> {
+    [cast::METHODS, shape::METHODS, source::METHODS, control::METHODS].into_iter().flatten()
+}
+
+/// A test that two lists of types are what an operation promises.
+pub(crate) fn expect_types<T: PartialEq + std::fmt::Display>(what: &str, found: T, wanted: T) -> Result<(), String> {
+    if found == wanted { Ok(()) } else { Err(format!("{what} is {found}, expected {wanted}")) }
+}

@@ -1,0 +1,152 @@
+//! Reductions: axes of one or several tiles folded away by a function of two elements.
+
+use super::scalar::{self, Scalar};
+use super::{Cast, ExpandDims, Function, Generic, Operation, expect_types, optional, required};
+use crate::check::{Call, Check, Operand};
+use crate::dtype::{Class, DType};
+use crate::tile::{Block, Func, Shape, Type, Value};
+
+/// Folds `axes` of all inputs together. `combine` takes two elements of every input, left ones first, and yields one of
+/// each; it is associative and commutative, and the order of folding is unspecified but fixed for a variant.
+#[derive(Clone, Debug)]
+pub struct Reduce {
+    pub inputs: Vec<Value>,
+    /// In rising order.
+    pub axes: Vec<usize>,
+    pub combine: Block,
+}
+
+impl Reduce {
+    /// The operand's shape with the folded axes removed.
+    pub fn result_shape(&self, shape: &Shape) -> Shape {
+        self.axes.iter().rev().fold(shape.clone(), |shape, &axis| shape.without(axis))
+    }
+}
+
+impl Operation for Reduce {
+    fn name(&self) -> &'static str {
+        "reduce"
+    }
+
+    fn operands(&self) -> Vec<Value> {
+        self.inputs.clone()
+    }
+
+    fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
+        self.inputs.iter_mut().for_each(|input| *input = change(*input));
+    }
+
+    fn blocks(&self) -> Vec<&Block> {
+        vec![&self.combine]
+    }
+
+    fn blocks_mut(&mut self) -> Vec<&mut Block> {
+        vec![&mut self.combine]
+    }
+
+    fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
+        let inputs: Vec<String> = self.inputs.iter().map(|&input| name(input)).collect();
+        format!("reduce {} axes {:?}", inputs.join(", "), self.axes)
+    }
+
+    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
+        let count = self.inputs.len();
+        let shape = &func.ty(self.inputs[0]).shape;
+        if self.axes.is_empty() || !self.axes.is_sorted() || self.axes.iter().any(|&axis| axis >= shape.rank()) {
+            return Err(format!("axes {:?} of a tile of shape {shape}", self.axes));
+        }
+        expect_types("the number of results", results.len(), count)?;
+        expect_types("the combination's arguments", self.combine.args.len(), 2 * count)?;
+        expect_types("the combination's yields", self.combine.yields.len(), count)?;
+        for (i, (&input, &result)) in self.inputs.iter().zip(results).enumerate() {
+            let dtype = func.ty(input).dtype;
+            expect_types("an input's shape", &func.ty(input).shape, shape)?;
+            expect_types("a result", func.ty(result), &Type::tile(dtype, self.result_shape(shape)))?;
+            for value in [self.combine.args[i], self.combine.args[count + i], self.combine.yields[i]] {
+                expect_types("the combination", func.ty(value), &Type::scalar(dtype))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+const PARAMS: &[super::Parameter] = &[required("x"), optional("axis"), optional("keep_dims")];
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    Function {
+        name: "sum",
+        generic: Generic::None,
+        params: PARAMS,
+        doc: "The sum over `axis`, or over all axes without it. `f16` and `bf16` are added in `f32`, which is the result's type; `bool`, `i8` and `i16` give `i32`, `u8` and `u16` give `u32`. With `keep_dims` true the axis stays with extent 1. The order of additions is unspecified but fixed for a variant.",
+        check: |check, call| reduce(check, call, "add", Class::Any, accumulator),
+    },
+    Function {
+        name: "max",
+        generic: Generic::None,
+        params: PARAMS,
+        doc: "The largest element over `axis`, or over all axes without it; NaN if any is NaN. With `keep_dims` true the axis stays with extent 1.",
+        check: |check, call| reduce(check, call, "maximum", Class::Number, |dtype| dtype),
+    },
+    Function {
+        name: "min",
+        generic: Generic::None,
+        params: PARAMS,
+        doc: "The smallest element over `axis`, or over all axes without it; NaN if any is NaN. With `keep_dims` true the axis stays with extent 1.",
+        check: |check, call| reduce(check, call, "minimum", Class::Number, |dtype| dtype),
+    },
+];
+
+/// The type a sum is accumulated in and returned as.
+fn accumulator(dtype: DType) -> DType {
+    match dtype {
+        DType::F16 | DType::BF16 => DType::F32,
+        DType::Bool | DType::I8 | DType::I16 => DType::I32,
+        DType::U8 | DType::U16 => DType::U32,
+        DType::I32 | DType::I64 | DType::U32 | DType::U64 | DType::F32 | DType::F64 => dtype,
+    }
+}
+
+fn reduce(check: &mut Check, call: &Call, row: &str, class: Class, result: fn(DType) -> DType) -> Operand {
+    let value = check.value(&call.args[0]);
+    let keep = call.args.get(2).map_or(Some(false), |operand| check.flag(operand, "`keep_dims`"));
+    let (Some(value), Some(keep)) = (value, keep) else { return check.failed(call.loc) };
+    let ty = check.ty(value).clone();
+    if ty.is_scalar() {
+        return check.error(call.args[0].loc, format!("`{}` takes a tile, found a scalar of type {ty}", call.name));
+    }
+    if !class.contains(ty.dtype) {
+        return check.error(call.args[0].loc, format!("`{}` takes {}, found {ty}", call.name, class.describe()));
+    }
+    let axes = match call.args.get(1) {
+        None => (0..ty.shape.rank()).collect(),
+        Some(operand) => match check.axis(operand, ty.shape.rank()) {
+            Some(axis) => vec![axis],
+            None => return check.failed(call.loc),
+        },
+    };
+    let dtype = result(ty.dtype);
+    let input = if dtype == ty.dtype { value } else { check.push(Cast { value }, vec![ty.with(dtype)], call.loc)[0] };
+    let op = scalar::row(row).expect("a row of the table");
+    let args = check.begin_block(vec![Type::scalar(dtype); 2]);
+    let combined = check.push(Scalar::new(op, args), vec![Type::scalar(dtype)], call.loc);
+    let combine = check.end_block(combined);
+    let reduction = Reduce { inputs: vec![input], axes: axes.clone(), combine };
+    let shape = reduction.result_shape(&ty.shape);
+    let mut value = check.push(reduction, vec![Type::tile(dtype, shape.clone())], call.loc)[0];
+    if keep {
+        let mut shape = shape;
+        for &axis in &axes {
+            shape = shape.with(axis, 1);
+            value = expand(check, value, axis, Type::tile(dtype, shape.clone()), call);
+        }
+    }
+    check.operand(value, call.loc)
+}
+
+/// Puts a folded axis back with extent 1; a scalar becomes a tile of one element.
+fn expand(check: &mut Check, value: Value, axis: usize, ty: Type, call: &Call) -> Value {
+    if check.ty(value).is_scalar() {
+        return check.splat(value, &ty.shape, call.loc);
+    }
+    check.push(ExpandDims { value, axis }, vec![ty], call.loc)[0]
+}

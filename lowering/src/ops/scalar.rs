@@ -1,0 +1,394 @@
+//! Lanewise operations: one row each.
+//!
+//! A row says what it is called, what it takes, what it means on one element ([`Oracle`]), and how it is built on a
+//! scalar or a vector of machine values ([`ScalarOp::lanes`]), the same for both targets. Adding an operation is adding
+//! a row.
+
+use super::{Effect, Operation};
+use crate::dtype::{Class, DType};
+use crate::mlir::{Builder, Val, lanes, math};
+use crate::syntax::{BinaryOp, UnaryOp};
+use crate::tile::{Func, Value};
+
+/// How operand types determine the result's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rule {
+    /// All operands of one type, which is the result's.
+    Same,
+    /// All operands of one type; the result is `bool`.
+    Compare,
+    /// A `bool`, then two operands of one type, which is the result's.
+    Select,
+}
+
+/// Whether a 16-bit float is computed with as it is, or in `f32` and rounded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Half {
+    Native,
+    Widen,
+}
+
+/// What the operation is to the analyses of index arithmetic.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Algebra {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Rem,
+    Neg,
+    Minimum,
+    Maximum,
+    And,
+    Or,
+    Shl,
+    Shr,
+    Select,
+    /// `lhs < rhs` and its like.
+    Compare(BinaryOp),
+    Other,
+}
+
+/// The value on one element, exact or in `f64`: folds constants, and is what tests compare with.
+#[derive(Clone, Copy)]
+pub struct Oracle<F> {
+    pub function: F,
+    /// Its Rust source, for the generated tests of the runtime's crate.
+    pub source: &'static str,
+}
+
+macro_rules! oracle {
+    ($function:expr) => {
+        Some(Oracle { function: $function, source: stringify!($function) })
+    };
+}
+
+pub type FloatOracle = Oracle<fn(&[f64]) -> f64>;
+/// Operands, then the type, whose range the result is wrapped into.
+pub type IntOracle = Oracle<fn(&[i128], DType) -> i128>;
+
+/// The bound on the error of a float operation, in units in the last place of the result's type.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Ulp {
+    pub f32: f64,
+    pub f64: f64,
+}
+
+/// Correctly rounded.
+const EXACT: Ulp = Ulp { f32: 0.5, f64: 0.5 };
+
+/// One row of the table.
+pub struct ScalarOp {
+    pub name: &'static str,
+    pub doc: &'static str,
+    pub params: &'static [&'static str],
+    pub binary: Option<BinaryOp>,
+    pub unary: Option<UnaryOp>,
+    pub class: Class,
+    pub rule: Rule,
+    pub half: Half,
+    pub algebra: Algebra,
+    /// Cheap enough to compute again rather than move between threads.
+    pub cheap: bool,
+    pub ulp: Ulp,
+    pub float: Option<FloatOracle>,
+    pub int: Option<IntOracle>,
+    pub lanes: fn(&mut Builder, &[Val], DType) -> Val,
+}
+
+impl std::fmt::Debug for ScalarOp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name)
+    }
+}
+
+const UNARY: ScalarOp = ScalarOp {
+    name: "",
+    doc: "",
+    params: &["x"],
+    binary: None,
+    unary: None,
+    class: Class::Float,
+    rule: Rule::Same,
+    half: Half::Widen,
+    algebra: Algebra::Other,
+    cheap: false,
+    ulp: EXACT,
+    float: None,
+    int: None,
+    lanes: |_, args, _| args[0],
+};
+const BINARY: ScalarOp = ScalarOp { params: &["x", "y"], class: Class::Number, cheap: true, half: Half::Native, ..UNARY };
+const COMPARE: ScalarOp = ScalarOp { rule: Rule::Compare, ..BINARY };
+
+macro_rules! table {
+    ($($(#[doc = $doc:literal])+ $name:ident: $base:ident { $($field:ident: $value:expr),* $(,)? })*) => {
+        /// Every lanewise operation.
+        pub static TABLE: &[ScalarOp] = &[
+            $(ScalarOp {
+                name: stringify!($name),
+                doc: concat!($($doc, "\n"),+),
+                $($field: $value,)*
+                ..$base
+            }),*
+        ];
+    };
+}
+
+fn truth(value: bool) -> i128 {
+    i128::from(value)
+}
+
+table! {
+    /// The sum. Integers wrap.
+    add: BINARY {
+        binary: Some(BinaryOp::Add), algebra: Algebra::Add, lanes: lanes::add,
+        float: oracle!(|a| a[0] + a[1]), int: oracle!(|a, _| a[0] + a[1]),
+    }
+    /// The difference. Integers wrap.
+    sub: BINARY {
+        binary: Some(BinaryOp::Sub), algebra: Algebra::Sub, lanes: lanes::sub,
+        float: oracle!(|a| a[0] - a[1]), int: oracle!(|a, _| a[0] - a[1]),
+    }
+    /// The product. Integers wrap.
+    mul: BINARY {
+        binary: Some(BinaryOp::Mul), algebra: Algebra::Mul, lanes: lanes::mul,
+        float: oracle!(|a| a[0] * a[1]), int: oracle!(|a, _| a[0].wrapping_mul(a[1])),
+    }
+    /// The quotient. Integers truncate toward zero; `x / 0` is 0 and `MIN / -1` is `MIN`. An `f32` quotient is within
+    /// 2 ULP, an `f64` one correctly rounded.
+    div: BINARY {
+        binary: Some(BinaryOp::Div), algebra: Algebra::Div, half: Half::Widen, lanes: lanes::div,
+        ulp: Ulp { f32: 2.0, f64: 0.5 },
+        float: oracle!(|a| a[0] / a[1]), int: oracle!(|a, _| if a[1] == 0 { 0 } else { a[0] / a[1] }),
+    }
+    /// The remainder of the truncating quotient, with the sign of `x`; `x % 0` is `x`.
+    rem: BINARY {
+        binary: Some(BinaryOp::Rem), algebra: Algebra::Rem, class: Class::Integer, lanes: lanes::rem,
+        int: oracle!(|a, _| if a[1] == 0 { a[0] } else { a[0] % a[1] }),
+    }
+    /// Bitwise and; logical and of bools.
+    and: BINARY {
+        binary: Some(BinaryOp::And), algebra: Algebra::And, class: Class::Bits, lanes: |b, a, _| b.and(a[0], a[1]),
+        int: oracle!(|a, _| a[0] & a[1]),
+    }
+    /// Bitwise or; logical or of bools.
+    or: BINARY {
+        binary: Some(BinaryOp::Or), algebra: Algebra::Or, class: Class::Bits, lanes: |b, a, _| b.or(a[0], a[1]),
+        int: oracle!(|a, _| a[0] | a[1]),
+    }
+    /// Bitwise exclusive or; "differs" on bools.
+    xor: BINARY {
+        binary: Some(BinaryOp::Xor), class: Class::Bits, lanes: |b, a, _| b.xor(a[0], a[1]),
+        int: oracle!(|a, _| a[0] ^ a[1]),
+    }
+    /// Shift to the left. As in Rust's release builds only the low bits of the amount count: 33 on an `i32` shifts by 1.
+    shl: BINARY {
+        binary: Some(BinaryOp::Shl), algebra: Algebra::Shl, class: Class::Integer, lanes: lanes::shl,
+        int: oracle!(|a, dtype| a[0] << (a[1] & i128::from(dtype.bytes() * 8 - 1))),
+    }
+    /// Shift to the right, filling with the sign of a signed `x` and with zeros otherwise. Only the low bits of the
+    /// amount count.
+    shr: BINARY {
+        binary: Some(BinaryOp::Shr), algebra: Algebra::Shr, class: Class::Integer, lanes: lanes::shr,
+        int: oracle!(|a, dtype| a[0] >> (a[1] & i128::from(dtype.bytes() * 8 - 1))),
+    }
+    /// The negative. `-0.0` and `0.0` are each other's; `-MIN` is `MIN`.
+    neg: BINARY {
+        params: &["x"], unary: Some(UnaryOp::Neg), algebra: Algebra::Neg, class: Class::Signed, lanes: lanes::neg,
+        float: oracle!(|a| -a[0]), int: oracle!(|a, _| -a[0]),
+    }
+    /// Every bit turned; "not" on bools.
+    not: BINARY {
+        params: &["x"], unary: Some(UnaryOp::Not), class: Class::Bits, lanes: |b, a, _| b.not(a[0]),
+        int: oracle!(|a, dtype| if dtype == DType::Bool { 1 - a[0] } else { !a[0] }),
+    }
+    /// Equal. False when either is NaN; `-0.0 == 0.0`.
+    eq: COMPARE {
+        binary: Some(BinaryOp::Eq), algebra: Algebra::Compare(BinaryOp::Eq), class: Class::Any, lanes: lanes::eq,
+        float: oracle!(|a| f64::from(a[0] == a[1])), int: oracle!(|a, _| truth(a[0] == a[1])),
+    }
+    /// Not equal. True when either is NaN.
+    ne: COMPARE {
+        binary: Some(BinaryOp::Ne), algebra: Algebra::Compare(BinaryOp::Ne), class: Class::Any, lanes: lanes::ne,
+        float: oracle!(|a| f64::from(a[0] != a[1])), int: oracle!(|a, _| truth(a[0] != a[1])),
+    }
+    /// Less. False when either is NaN.
+    lt: COMPARE {
+        binary: Some(BinaryOp::Lt), algebra: Algebra::Compare(BinaryOp::Lt), lanes: lanes::lt,
+        float: oracle!(|a| f64::from(a[0] < a[1])), int: oracle!(|a, _| truth(a[0] < a[1])),
+    }
+    /// Less or equal. False when either is NaN.
+    le: COMPARE {
+        binary: Some(BinaryOp::Le), algebra: Algebra::Compare(BinaryOp::Le), lanes: lanes::le,
+        float: oracle!(|a| f64::from(a[0] <= a[1])), int: oracle!(|a, _| truth(a[0] <= a[1])),
+    }
+    /// Greater. False when either is NaN.
+    gt: COMPARE {
+        binary: Some(BinaryOp::Gt), algebra: Algebra::Compare(BinaryOp::Gt), lanes: lanes::gt,
+        float: oracle!(|a| f64::from(a[0] > a[1])), int: oracle!(|a, _| truth(a[0] > a[1])),
+    }
+    /// Greater or equal. False when either is NaN.
+    ge: COMPARE {
+        binary: Some(BinaryOp::Ge), algebra: Algebra::Compare(BinaryOp::Ge), lanes: lanes::ge,
+        float: oracle!(|a| f64::from(a[0] >= a[1])), int: oracle!(|a, _| truth(a[0] >= a[1])),
+    }
+    /// `x` where the condition holds, `y` elsewhere. Both sides are evaluated (Triton calls it `where`).
+    select: BINARY {
+        params: &["condition", "x", "y"], rule: Rule::Select, class: Class::Any, algebra: Algebra::Select,
+        lanes: |b, a, _| b.select(a[0], a[1], a[2]),
+        float: oracle!(|a| if a[0] != 0.0 { a[1] } else { a[2] }),
+        int: oracle!(|a, _| if a[0] != 0 { a[1] } else { a[2] }),
+    }
+    /// The larger. NaN if either is NaN (`max_num` ignores it); `maximum(-0.0, 0.0)` is `0.0`.
+    maximum: BINARY {
+        algebra: Algebra::Maximum, lanes: lanes::maximum,
+        float: oracle!(|a| if a[0].is_nan() || a[1].is_nan() { f64::NAN } else { a[0].max(a[1]) }),
+        int: oracle!(|a, _| a[0].max(a[1])),
+    }
+    /// The smaller. NaN if either is NaN (`min_num` ignores it); `minimum(-0.0, 0.0)` is `-0.0`.
+    minimum: BINARY {
+        algebra: Algebra::Minimum, lanes: lanes::minimum,
+        float: oracle!(|a| if a[0].is_nan() || a[1].is_nan() { f64::NAN } else { a[0].min(a[1]) }),
+        int: oracle!(|a, _| a[0].min(a[1])),
+    }
+    /// The larger, or the one that is not NaN. NaN only if both are.
+    max_num: BINARY {
+        class: Class::Float, lanes: lanes::max_num, float: oracle!(|a| a[0].max(a[1])),
+    }
+    /// The smaller, or the one that is not NaN. NaN only if both are.
+    min_num: BINARY {
+        class: Class::Float, lanes: lanes::min_num, float: oracle!(|a| a[0].min(a[1])),
+    }
+    /// `minimum(maximum(x, low), high)`: NaN if any is NaN, and `high` where `low > high`.
+    clamp: BINARY {
+        params: &["x", "low", "high"], lanes: lanes::clamp,
+        float: oracle!(|a| if a.iter().any(|v| v.is_nan()) { f64::NAN } else { a[0].max(a[1]).min(a[2]) }),
+        int: oracle!(|a, _| a[0].max(a[1]).min(a[2])),
+    }
+    /// The magnitude; `abs(MIN)` is `MIN`, `abs(-0.0)` is `0.0`.
+    abs: BINARY {
+        params: &["x"], lanes: lanes::abs, float: oracle!(|a| a[0].abs()), int: oracle!(|a, _| a[0].abs()),
+    }
+    /// The largest integer not above `x`.
+    floor: UNARY { lanes: |b, a, _| b.floor(a[0]), float: oracle!(|a| a[0].floor()) }
+    /// The smallest integer not below `x`.
+    ceil: UNARY { lanes: |b, a, _| b.ceil(a[0]), float: oracle!(|a| a[0].ceil()) }
+    /// The square root, correctly rounded; NaN below zero.
+    sqrt: UNARY { lanes: |b, a, _| b.sqrt(a[0]), float: oracle!(|a| a[0].sqrt()) }
+    /// `1 / sqrt(x)`. `rsqrt(0.0)` is infinity. Within 2 ULP. A subnormal `f32` argument counts as zero.
+    rsqrt: UNARY {
+        lanes: math::rsqrt, ulp: Ulp { f32: 2.0, f64: 2.0 }, float: oracle!(|a| 1.0 / a[0].sqrt()),
+    }
+    /// e to the power `x`, within 2 ULP. A result below the smallest normal `f32` is 0.
+    exp: UNARY { lanes: math::exp, ulp: Ulp { f32: 2.0, f64: 2.0 }, float: oracle!(|a| a[0].exp()) }
+    /// 2 to the power `x`, within 2 ULP. A result below the smallest normal `f32` is 0.
+    exp2: UNARY { lanes: math::exp2, ulp: Ulp { f32: 2.0, f64: 2.0 }, float: oracle!(|a| a[0].exp2()) }
+    /// The natural logarithm, within 2 ULP. `log(0.0)` is negative infinity, NaN below zero.
+    log: UNARY { lanes: math::log, ulp: Ulp { f32: 2.0, f64: 2.0 }, float: oracle!(|a| a[0].ln()) }
+    /// The logarithm to base 2, within 2 ULP. `log2(0.0)` is negative infinity, NaN below zero.
+    log2: UNARY { lanes: math::log2, ulp: Ulp { f32: 2.0, f64: 2.0 }, float: oracle!(|a| a[0].log2()) }
+    /// The sine of `x` in radians, within 2 ULP for every finite `x`; NaN at infinity.
+    sin: UNARY { lanes: math::sin, ulp: Ulp { f32: 2.0, f64: 2.0 }, float: oracle!(|a| a[0].sin()) }
+    /// The cosine of `x` in radians, within 2 ULP for every finite `x`; NaN at infinity.
+    cos: UNARY { lanes: math::cos, ulp: Ulp { f32: 2.0, f64: 2.0 }, float: oracle!(|a| a[0].cos()) }
+    /// The hyperbolic tangent, within 2 ULP.
+    tanh: UNARY { lanes: math::tanh, ulp: Ulp { f32: 2.0, f64: 3.0 }, float: oracle!(|a| a[0].tanh()) }
+    /// The error function, within 2 ULP.
+    erf: UNARY { lanes: math::erf, ulp: Ulp { f32: 2.0, f64: 3.0 }, float: oracle!(|a| libm::erf(a[0])) }
+    /// `1 / (1 + exp(-x))`, within 4 ULP. A result below the smallest normal `f32` is 0.
+    sigmoid: UNARY {
+        lanes: math::sigmoid, ulp: Ulp { f32: 4.0, f64: 4.0 }, float: oracle!(|a| 1.0 / (1.0 + (-a[0]).exp())),
+    }
+    /// `x * y + z` with one rounding.
+    fma: UNARY {
+        params: &["x", "y", "z"], cheap: true, lanes: |b, a, _| b.fma(a[0], a[1], a[2]),
+        float: oracle!(|a| a[0].mul_add(a[1], a[2])),
+    }
+    /// The quotient rounded up: `ceil(x / y)` of integers, exact over the whole range; `cdiv(x, 0)` is 0.
+    cdiv: BINARY {
+        class: Class::Integer, lanes: lanes::cdiv,
+        int: oracle!(|a, _| if a[1] == 0 { 0 } else {
+            a[0] / a[1] + truth(a[0] % a[1] != 0 && (a[0] < 0) == (a[1] < 0))
+        }),
+    }
+}
+
+/// The row called `name`, if it is a function users call by name.
+pub fn function(name: &str) -> Option<&'static ScalarOp> {
+    row(name).filter(|op| op.binary.is_none() && op.unary.is_none())
+}
+
+/// Any row by name.
+pub fn row(name: &str) -> Option<&'static ScalarOp> {
+    TABLE.iter().find(|op| op.name == name)
+}
+
+pub fn binary(op: BinaryOp) -> &'static ScalarOp {
+    TABLE.iter().find(|row| row.binary == Some(op)).expect("every operator has a row")
+}
+
+pub fn unary(op: UnaryOp) -> &'static ScalarOp {
+    TABLE.iter().find(|row| row.unary == Some(op)).expect("every operator has a row")
+}
+
+/// A row applied to tiles of one shape, or to scalars.
+#[derive(Clone, Debug)]
+pub struct Scalar {
+    pub op: &'static ScalarOp,
+    pub args: Vec<Value>,
+    /// Integer arithmetic that was shown, or is checked at launch, to stay in range.
+    pub exact: bool,
+}
+
+impl Scalar {
+    pub fn new(op: &'static ScalarOp, args: Vec<Value>) -> Scalar {
+        Scalar { op, args, exact: false }
+    }
+
+    /// The element type the row computes in: that of its last operand.
+    pub fn dtype(&self, func: &Func) -> DType {
+        func.ty(*self.args.last().expect("a row has operands")).dtype
+    }
+}
+
+impl Operation for Scalar {
+    fn name(&self) -> &'static str {
+        self.op.name
+    }
+
+    fn operands(&self) -> Vec<Value> {
+        self.args.clone()
+    }
+
+    fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
+        self.args.iter_mut().for_each(|arg| *arg = change(*arg));
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Pure
+    }
+
+    fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
+        let args: Vec<String> = self.args.iter().map(|&arg| name(arg)).collect();
+        let exact = if self.exact { " exact" } else { "" };
+        format!("{}{exact} {}", self.op.name, args.join(", "))
+    }
+
+    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
+        if self.args.len() != self.op.params.len() || results.len() != 1 {
+            return Err(format!("takes {} operands and gives one result", self.op.params.len()));
+        }
+        let dtype = self.dtype(func);
+        let result = func.ty(results[0]);
+        for (i, &arg) in self.args.iter().enumerate() {
+            let wanted = if self.op.rule == Rule::Select && i == 0 { DType::Bool } else { dtype };
+            super::expect_types("an operand", func.ty(arg), &result.with(wanted))?;
+        }
+        if !self.op.class.contains(dtype) {
+            return Err(format!("does not take {dtype}"));
+        }
+        let wanted = if self.op.rule == Rule::Compare { DType::Bool } else { dtype };
+        super::expect_types("the result", result.dtype, wanted)
+    }
+}

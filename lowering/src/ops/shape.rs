@@ -1,0 +1,285 @@
+//! Operations that move elements to other places of a tile without changing them.
+
+use super::{Function, Generic, Operation, expect_types, required};
+use crate::check::{Call, Check, Operand};
+use crate::tile::{Func, Shape, Type, Value};
+
+/// Repeats a tile along the axes where it has extent 1.
+#[derive(Clone, Copy, Debug)]
+pub struct Broadcast {
+    pub value: Value,
+}
+
+/// Inserts an axis of extent 1.
+#[derive(Clone, Copy, Debug)]
+pub struct ExpandDims {
+    pub value: Value,
+    pub axis: usize,
+}
+
+/// The same elements in row-major order under another shape.
+#[derive(Clone, Copy, Debug)]
+pub struct Reshape {
+    pub value: Value,
+}
+
+/// Reorders axes: result axis `i` is operand axis `order[i]`.
+#[derive(Clone, Debug)]
+pub struct Permute {
+    pub value: Value,
+    pub order: Vec<usize>,
+}
+
+impl Operation for Broadcast {
+    fn name(&self) -> &'static str {
+        "broadcast"
+    }
+
+    fn operands(&self) -> Vec<Value> {
+        vec![self.value]
+    }
+
+    fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
+        self.value = change(self.value);
+    }
+
+    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
+        let (from, to) = (func.ty(self.value), func.ty(results[0]));
+        expect_types("the element type", to.dtype, from.dtype)?;
+        expect_types("the rank", to.shape.rank(), from.shape.rank())?;
+        let fits = from.shape.iter().zip(to.shape.iter()).all(|(&f, &t)| f == t || f == 1);
+        if fits { Ok(()) } else { Err(format!("{from} does not broadcast to {to}")) }
+    }
+}
+
+impl Operation for ExpandDims {
+    fn name(&self) -> &'static str {
+        "expand_dims"
+    }
+
+    fn operands(&self) -> Vec<Value> {
+        vec![self.value]
+    }
+
+    fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
+        self.value = change(self.value);
+    }
+
+    fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
+        format!("expand_dims {} axis {}", name(self.value), self.axis)
+    }
+
+    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
+        let from = func.ty(self.value);
+        expect_types("the result", func.ty(results[0]), &Type::tile(from.dtype, from.shape.with(self.axis, 1)))
+    }
+}
+
+impl Operation for Reshape {
+    fn name(&self) -> &'static str {
+        "reshape"
+    }
+
+    fn operands(&self) -> Vec<Value> {
+        vec![self.value]
+    }
+
+    fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
+        self.value = change(self.value);
+    }
+
+    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
+        let (from, to) = (func.ty(self.value), func.ty(results[0]));
+        expect_types("the element type", to.dtype, from.dtype)?;
+        expect_types("the number of elements", to.shape.elements(), from.shape.elements())
+    }
+}
+
+impl Operation for Permute {
+    fn name(&self) -> &'static str {
+        "permute"
+    }
+
+    fn operands(&self) -> Vec<Value> {
+        vec![self.value]
+    }
+
+    fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
+        self.value = change(self.value);
+    }
+
+    fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
+        format!("permute {} order {:?}", name(self.value), self.order)
+    }
+
+    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
+        let from = func.ty(self.value);
+        let mut sorted = self.order.clone();
+        sorted.sort_unstable();
+        if sorted != (0..from.shape.rank()).collect::<Vec<_>>() {
+            return Err(format!("{:?} does not reorder {} axes", self.order, from.shape.rank()));
+        }
+        let shape: Vec<u32> = self.order.iter().map(|&axis| from.shape[axis]).collect();
+        expect_types("the result", func.ty(results[0]), &Type::tile(from.dtype, Shape::new(shape)))
+    }
+}
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    Function {
+        name: "expand_dims",
+        generic: Generic::None,
+        params: &[required("x"), required("axis")],
+        doc: "Inserts an axis of extent 1 before `axis`: `[M]` becomes `[1, M]` for axis 0 and `[M, 1]` for axis 1.",
+        check: expand_dims,
+    },
+    Function {
+        name: "broadcast_to",
+        generic: Generic::None,
+        params: &[required("x"), required("shape")],
+        doc: "Repeats a scalar or tile to the given shape by numpy's rules: aligned at the last axis, and an extent of 1 repeats.",
+        check: broadcast_to,
+    },
+    Function {
+        name: "reshape",
+        generic: Generic::None,
+        params: &[required("x"), required("shape")],
+        doc: "The same elements in row-major order under another shape with as many elements.",
+        check: reshape,
+    },
+    Function {
+        name: "trans",
+        generic: Generic::None,
+        params: &[required("x")],
+        doc: "The transpose: swaps the last two axes of a tile of rank 2 or more.",
+        check: trans,
+    },
+    Function {
+        name: "permute",
+        generic: Generic::None,
+        params: &[required("x"), required("order")],
+        doc: "Reorders the axes: axis `i` of the result is axis `order[i]` of `x`.",
+        check: permute,
+    },
+];
+
+pub(super) const METHODS: &[Function] = &[
+    Function {
+        name: "expand_dims",
+        generic: Generic::None,
+        params: &[required("self"), required("axis")],
+        doc: "Inserts an axis of extent 1 before `axis`, as `tl::expand_dims`.",
+        check: expand_dims,
+    },
+    Function {
+        name: "row",
+        generic: Generic::None,
+        params: &[required("self")],
+        doc: "A tile of shape `[N]` as one row, `[1, N]`.",
+        check: |check, call| as_matrix(check, call, 0),
+    },
+    Function {
+        name: "col",
+        generic: Generic::None,
+        params: &[required("self")],
+        doc: "A tile of shape `[M]` as one column, `[M, 1]`.",
+        check: |check, call| as_matrix(check, call, 1),
+    },
+];
+
+/// The operand as a tile of at least rank 1.
+fn tile(check: &mut Check, operand: &Operand, what: &str) -> Option<Value> {
+    let value = check.value(operand)?;
+    if check.ty(value).is_scalar() {
+        check.error(operand.loc, format!("{what} takes a tile, found a scalar"));
+        return None;
+    }
+    Some(value)
+}
+
+fn expand_dims(check: &mut Check, call: &Call) -> Operand {
+    let Some(value) = tile(check, &call.args[0], "`expand_dims`") else { return check.failed(call.loc) };
+    let rank = check.ty(value).shape.rank();
+    let Some(axis) = check.axis(&call.args[1], rank + 1) else { return check.failed(call.loc) };
+    expand(check, value, axis, call)
+}
+
+fn expand(check: &mut Check, value: Value, axis: usize, call: &Call) -> Operand {
+    let ty = check.ty(value).clone();
+    let extents: Vec<i128> = ty.shape.with(axis, 1).iter().map(|&e| i128::from(e)).collect();
+    let Some(shape) = check.legal_shape(&extents, call.loc) else { return check.failed(call.loc) };
+    check.emit(ExpandDims { value, axis }, Type::tile(ty.dtype, shape), call.loc)
+}
+
+fn as_matrix(check: &mut Check, call: &Call, axis: usize) -> Operand {
+    let Some(value) = tile(check, &call.args[0], &format!("`{}`", call.name)) else { return check.failed(call.loc) };
+    let shape = check.ty(value).shape.clone();
+    if shape.rank() != 1 {
+        return check.error_help(
+            call.args[0].loc,
+            format!("`{}` takes a tile of one axis, found shape {shape}", call.name),
+            "`tl::expand_dims(x, axis)` inserts an axis into any tile",
+        );
+    }
+    expand(check, value, axis, call)
+}
+
+fn broadcast_to(check: &mut Check, call: &Call) -> Operand {
+    let value = check.value(&call.args[0]);
+    let shape = check.shape(&call.args[1]);
+    let (Some(value), Some(shape)) = (value, shape) else { return check.failed(call.loc) };
+    let from = check.ty(value).shape.clone();
+    if from.broadcast(&shape).as_ref() != Some(&shape) {
+        return check.error(call.loc, format!("a tile of shape {from} does not broadcast to {shape}"));
+    }
+    let tile = check.broadcast(value, &shape, call.loc);
+    check.operand(tile, call.loc)
+}
+
+fn reshape(check: &mut Check, call: &Call) -> Operand {
+    let value = tile(check, &call.args[0], "`reshape`");
+    let shape = check.shape(&call.args[1]);
+    let (Some(value), Some(shape)) = (value, shape) else { return check.failed(call.loc) };
+    let from = check.ty(value).clone();
+    if from.shape.elements() != shape.elements() {
+        return check.error(
+            call.loc,
+            format!(
+                "`reshape` keeps the number of elements: {} has {}, {shape} has {}",
+                from.shape,
+                from.shape.elements(),
+                shape.elements()
+            ),
+        );
+    }
+    check.emit(Reshape { value }, Type::tile(from.dtype, shape), call.loc)
+}
+
+fn trans(check: &mut Check, call: &Call) -> Operand {
+    let Some(value) = tile(check, &call.args[0], "`trans`") else { return check.failed(call.loc) };
+    let rank = check.ty(value).shape.rank();
+    if rank < 2 {
+        return check.error(call.args[0].loc, "`trans` swaps the last two axes, found a tile of one axis");
+    }
+    let mut order: Vec<usize> = (0..rank).collect();
+    order.swap(rank - 2, rank - 1);
+    permuted(check, value, order, call)
+}
+
+fn permute(check: &mut Check, call: &Call) -> Operand {
+    let value = tile(check, &call.args[0], "`permute`");
+    let order = check.constants(&call.args[1], "the order of axes");
+    let (Some(value), Some(order)) = (value, order) else { return check.failed(call.loc) };
+    let rank = check.ty(value).shape.rank();
+    let mut sorted = order.clone();
+    sorted.sort_unstable();
+    if sorted != (0..rank as i128).collect::<Vec<_>>() {
+        return check.error(call.args[1].loc, format!("the order of a tile of {rank} axes names each of 0 to {} once", rank - 1));
+    }
+    permuted(check, value, order.into_iter().map(|axis| axis as usize).collect(), call)
+}
+
+fn permuted(check: &mut Check, value: Value, order: Vec<usize>, call: &Call) -> Operand {
+    let ty = check.ty(value).clone();
+    let shape: Vec<u32> = order.iter().map(|&axis| ty.shape[axis]).collect();
+    check.emit(Permute { value, order }, Type::tile(ty.dtype, Shape::new(shape)), call.loc)
+}

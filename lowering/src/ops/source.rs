@@ -1,0 +1,299 @@
+//! Values that come from nowhere: constants, the program's place in the grid, ramps.
+
+use super::{Effect, Function, Generic, Operation, expect_types, required};
+use crate::check::{Call, Check, Operand};
+use crate::dtype::DType;
+use crate::tile::{Func, ParamId, ParamKind, Shape, Type, Value};
+
+/// A number of a known element type.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Number {
+    Int(i128),
+    Float(f64),
+}
+
+impl std::fmt::Display for Number {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Number::Int(value) => write!(f, "{value}"),
+            Number::Float(value) => write!(f, "{value:?}"),
+        }
+    }
+}
+
+/// A scalar known at build; a `bool` is 0 or 1.
+#[derive(Clone, Copy, Debug)]
+pub struct Constant {
+    pub value: Number,
+}
+
+impl Operation for Constant {
+    fn name(&self) -> &'static str {
+        "constant"
+    }
+
+    fn operands(&self) -> Vec<Value> {
+        vec![]
+    }
+
+    fn map(&mut self, _: &mut dyn FnMut(Value) -> Value) {}
+
+    fn text(&self, _: &Func, _: &mut dyn FnMut(Value) -> String) -> String {
+        format!("constant {}", self.value)
+    }
+
+    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
+        let ty = func.ty(results[0]);
+        expect_types("the result's shape", ty.shape.clone(), Shape::scalar())?;
+        match self.value {
+            Number::Int(value) => {
+                let (low, high) = ty.dtype.range();
+                let fits = !ty.dtype.is_float() && (low..=high).contains(&value);
+                if fits { Ok(()) } else { Err(format!("{value} is not a {}", ty.dtype)) }
+            }
+            Number::Float(_) if ty.dtype.is_float() => Ok(()),
+            Number::Float(value) => Err(format!("{value} is not a {}", ty.dtype)),
+        }
+    }
+}
+
+/// This program's index along a grid axis, an `i32`.
+#[derive(Clone, Copy, Debug)]
+pub struct ProgramId {
+    pub axis: u8,
+}
+
+/// The number of programs along a grid axis, an `i32`.
+#[derive(Clone, Copy, Debug)]
+pub struct NumPrograms {
+    pub axis: u8,
+}
+
+/// The number of elements of a slice, an `i64`.
+#[derive(Clone, Copy, Debug)]
+pub struct Length {
+    pub param: ParamId,
+}
+
+macro_rules! nullary {
+    ($ty:ident, $name:literal, $dtype:expr, |$self:ident, $func:ident| $text:expr) => {
+        impl Operation for $ty {
+            fn name(&self) -> &'static str {
+                $name
+            }
+
+            fn operands(&self) -> Vec<Value> {
+                vec![]
+            }
+
+            fn map(&mut self, _: &mut dyn FnMut(Value) -> Value) {}
+
+            fn text(&$self, $func: &Func, _: &mut dyn FnMut(Value) -> String) -> String {
+                $text
+            }
+
+            fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
+                expect_types("the result", func.ty(results[0]), &Type::scalar($dtype))
+            }
+        }
+    };
+}
+
+nullary!(ProgramId, "program_id", DType::I32, |self, _func| format!("program_id {}", self.axis));
+nullary!(NumPrograms, "num_programs", DType::I32, |self, _func| format!("num_programs {}", self.axis));
+nullary!(Length, "length", DType::I64, |self, func| format!("length {}", func.params[self.param.index()].name));
+
+/// `start, start + 1, ..` as an `i32` tile of rank 1.
+#[derive(Clone, Copy, Debug)]
+pub struct Arange {
+    pub start: i32,
+}
+
+impl Operation for Arange {
+    fn name(&self) -> &'static str {
+        "arange"
+    }
+
+    fn operands(&self) -> Vec<Value> {
+        vec![]
+    }
+
+    fn map(&mut self, _: &mut dyn FnMut(Value) -> Value) {}
+
+    fn text(&self, _: &Func, _: &mut dyn FnMut(Value) -> String) -> String {
+        format!("arange {}", self.start)
+    }
+
+    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
+        let ty = func.ty(results[0]);
+        expect_types("the element type", ty.dtype, DType::I32)?;
+        expect_types("the rank", ty.shape.rank(), 1)
+    }
+}
+
+/// A scalar in every element of a tile.
+#[derive(Clone, Copy, Debug)]
+pub struct Splat {
+    pub value: Value,
+}
+
+impl Operation for Splat {
+    fn name(&self) -> &'static str {
+        "splat"
+    }
+
+    fn operands(&self) -> Vec<Value> {
+        vec![self.value]
+    }
+
+    fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
+        self.value = change(self.value);
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Pure
+    }
+
+    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
+        expect_types("the operand", func.ty(self.value), &Type::scalar(func.ty(results[0]).dtype))
+    }
+}
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    Function {
+        name: "program_id",
+        generic: Generic::None,
+        params: &[required("axis")],
+        doc: "This program's index along grid axis 0, 1 or 2, an `i32`.",
+        check: |check, call| grid_axis(check, call, |axis| ProgramId { axis }.into()),
+    },
+    Function {
+        name: "num_programs",
+        generic: Generic::None,
+        params: &[required("axis")],
+        doc: "The number of programs along grid axis 0, 1 or 2, an `i32`.",
+        check: |check, call| grid_axis(check, call, |axis| NumPrograms { axis }.into()),
+    },
+    Function {
+        name: "arange",
+        generic: Generic::None,
+        params: &[required("start"), required("end")],
+        doc: "The integers `start..end` as an `i32` tile of shape `[end - start]`. Both ends are constants.",
+        check: arange,
+    },
+    Function {
+        name: "full",
+        generic: Generic::OptionalType,
+        params: &[required("shape"), required("value")],
+        doc: "A tile of the given shape with one value everywhere. The shape is a list of constants, `[M, N]`; the element type is the value's, or the one given as in `tl::full::<f32>([M], 0.0)`.",
+        check: full,
+    },
+    Function {
+        name: "zeros",
+        generic: Generic::RequiredType,
+        params: &[required("shape")],
+        doc: "A tile of zeros: `tl::zeros::<f32>([M, N])`.",
+        check: zeros,
+    },
+    Function {
+        name: "zeros_like",
+        generic: Generic::None,
+        params: &[required("x")],
+        doc: "Zeros of the shape and element type of `x`.",
+        check: zeros_like,
+    },
+    Function {
+        name: "next_power_of_2",
+        generic: Generic::None,
+        params: &[required("n")],
+        doc: "The smallest power of two that is at least the constant `n`.",
+        check: next_power_of_2,
+    },
+];
+
+pub(super) const METHODS: &[Function] = &[Function {
+    name: "len",
+    generic: Generic::None,
+    params: &[required("self")],
+    doc: "The number of elements of a slice, an `i64`.",
+    check: length,
+}];
+
+fn grid_axis(check: &mut Check, call: &Call, kind: fn(u8) -> super::Kind) -> Operand {
+    let Some(axis) = check.constant(&call.args[0], "the grid axis") else { return check.failed(call.loc) };
+    if !(0..3).contains(&axis) {
+        return check.error(call.args[0].loc, format!("a grid has axes 0, 1 and 2, found {axis}"));
+    }
+    check.emit(kind(axis as u8), Type::scalar(DType::I32), call.loc)
+}
+
+fn arange(check: &mut Check, call: &Call) -> Operand {
+    let start = check.constant(&call.args[0], "the start of a range");
+    let end = check.constant(&call.args[1], "the end of a range");
+    let (Some(start), Some(end)) = (start, end) else { return check.failed(call.loc) };
+    let (low, high) = DType::I32.range();
+    if end <= start {
+        return check.error(call.loc, format!("`arange` needs start < end, found {start}..{end}"));
+    }
+    if start < low || end > high {
+        return check.error(call.loc, format!("`arange` gives `i32`, which cannot hold {start}..{end}"));
+    }
+    let Some(shape) = check.legal_shape(&[end - start], call.loc) else { return check.failed(call.loc) };
+    check.emit(Arange { start: start as i32 }, Type::tile(DType::I32, shape), call.loc)
+}
+
+fn full(check: &mut Check, call: &Call) -> Operand {
+    let shape = check.shape(&call.args[0]);
+    let dtype = check.generic_type(call);
+    let value = match dtype {
+        Some(dtype) => check.value_as(&call.args[1], dtype, "the value of `full`"),
+        None => check.value(&call.args[1]),
+    };
+    let (Some(shape), Some(value)) = (shape, value) else { return check.failed(call.loc) };
+    if !check.ty(value).is_scalar() {
+        let found = check.ty(value).clone();
+        return check.error(call.args[1].loc, format!("`full` takes a scalar, found a tile of type {found}"));
+    }
+    let tile = check.splat(value, &shape, call.loc);
+    check.operand(tile, call.loc)
+}
+
+fn zeros(check: &mut Check, call: &Call) -> Operand {
+    let shape = check.shape(&call.args[0]);
+    let (Some(shape), Some(dtype)) = (shape, check.generic_type(call)) else { return check.failed(call.loc) };
+    zero_tile(check, dtype, &shape, call)
+}
+
+fn zeros_like(check: &mut Check, call: &Call) -> Operand {
+    let Some(value) = check.value(&call.args[0]) else { return check.failed(call.loc) };
+    let ty = check.ty(value).clone();
+    zero_tile(check, ty.dtype, &ty.shape, call)
+}
+
+fn zero_tile(check: &mut Check, dtype: DType, shape: &Shape, call: &Call) -> Operand {
+    let zero = check.zero(dtype, call.loc);
+    let tile = check.splat(zero, shape, call.loc);
+    check.operand(tile, call.loc)
+}
+
+fn next_power_of_2(check: &mut Check, call: &Call) -> Operand {
+    let Some(n) = check.constant(&call.args[0], "the argument of `next_power_of_2`") else {
+        return check.failed(call.loc);
+    };
+    match u64::try_from(n).ok().and_then(u64::checked_next_power_of_two) {
+        Some(power) => check.integer(i128::from(power), call.loc),
+        None => check.error(call.args[0].loc, format!("{n} has no next power of two")),
+    }
+}
+
+fn length(check: &mut Check, call: &Call) -> Operand {
+    let Some(param) = check.slice(&call.args[0]) else {
+        return check.error_help(
+            call.args[0].loc,
+            "`len` is a method of slices",
+            "the shape of a tile is known from the constants that made it",
+        );
+    };
+    debug_assert!(matches!(check.func().params[param.index()].kind, ParamKind::Slice { .. }));
+    check.emit(Length { param }, Type::scalar(DType::I64), call.loc)
+}

@@ -1,0 +1,227 @@
+//! The tree a kernel parses to.
+
+use proc_macro2::{Ident, TokenStream};
+
+use crate::diagnostic::Loc;
+use crate::dtype::{Class, DType};
+
+/// A function marked `#[fuse_kernel]`.
+#[derive(Debug)]
+pub struct Kernel {
+    pub name: Ident,
+    pub visibility: syn::Visibility,
+    /// Outer attributes of the function, documentation among them.
+    pub attributes: Vec<syn::Attribute>,
+    pub generics: Vec<Generic>,
+    pub params: Vec<Param>,
+    pub body: Block,
+    pub options: Options,
+}
+
+/// A generic parameter of a kernel.
+#[derive(Debug)]
+pub enum Generic {
+    /// `T: Float`
+    Type { name: Ident, bound: Class },
+    /// `const BLOCK: usize`
+    Const { name: Ident, ty: ConstType },
+}
+
+impl Generic {
+    pub fn name(&self) -> &Ident {
+        match self {
+            Generic::Type { name, .. } | Generic::Const { name, .. } => name,
+        }
+    }
+}
+
+/// The Rust type of a const generic.
+#[derive(Clone, Debug)]
+pub enum ConstType {
+    Bool,
+    Integer(Ident),
+}
+
+/// A parameter: memory, or a value passed to every program.
+#[derive(Debug)]
+pub struct Param {
+    pub name: Ident,
+    pub ty: ParamType,
+    pub loc: Loc,
+}
+
+#[derive(Debug)]
+pub enum ParamType {
+    /// `&[T]` or `&mut [T]`
+    Slice { elem: TypeName, mutable: bool },
+    /// `i32`, `f32`, `T`
+    Scalar(TypeName),
+}
+
+/// An element type as written: `f32`, or a type parameter.
+#[derive(Clone, Debug)]
+pub struct TypeName {
+    pub name: String,
+    pub loc: Loc,
+}
+
+/// What the attribute says.
+#[derive(Debug, Default)]
+pub struct Options {
+    /// `NAME = [..]`, in the order written.
+    pub lists: Vec<VariantList>,
+    /// `configs = [{ .. }, ..]`
+    pub configs: Vec<Config>,
+    pub num_warps: Option<Setting>,
+    /// `unchecked`: no bounds checks, and the launcher is unsafe.
+    pub unchecked: bool,
+    /// `deny(spills)`
+    pub deny_spills: bool,
+}
+
+/// The declared values of one generic.
+#[derive(Debug)]
+pub struct VariantList {
+    pub name: Ident,
+    pub values: Vec<VariantValue>,
+    /// `expr in [..]`: the launcher takes the smallest value that is at least this.
+    pub chosen_by: Option<TokenStream>,
+    pub loc: Loc,
+}
+
+#[derive(Clone, Debug)]
+pub struct VariantValue {
+    pub kind: VariantKind,
+    pub loc: Loc,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum VariantKind {
+    Type(DType),
+    Int(i128),
+    Bool(bool),
+}
+
+/// One exact set of constants.
+#[derive(Debug)]
+pub struct Config {
+    pub entries: Vec<(Ident, VariantValue)>,
+    pub loc: Loc,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Setting {
+    pub value: i128,
+    pub loc: Loc,
+}
+
+#[derive(Debug)]
+pub struct Block {
+    pub statements: Vec<Statement>,
+    /// The value of the block: a last expression without a semicolon.
+    pub value: Option<Box<Expr>>,
+    pub loc: Loc,
+}
+
+#[derive(Debug)]
+pub enum Statement {
+    Let { pattern: Pattern, ty: Option<TypeName>, init: Option<Expr>, loc: Loc },
+    Assign { target: Ident, op: Option<(BinaryOp, Loc)>, value: Expr },
+    For { var: Option<Ident>, range: Expr, body: Block, loc: Loc },
+    While { condition: Expr, body: Block, loc: Loc },
+    Expr(Expr),
+}
+
+#[derive(Debug)]
+pub enum Pattern {
+    Name { name: Ident, mutable: bool },
+    Ignore(Loc),
+    Tuple { parts: Vec<Pattern>, loc: Loc },
+}
+
+#[derive(Clone, Debug)]
+pub struct Expr {
+    pub kind: ExprKind,
+    pub loc: Loc,
+}
+
+#[derive(Clone, Debug)]
+pub enum ExprKind {
+    Int { value: i128, suffix: Option<String> },
+    Float { value: f64, suffix: Option<String> },
+    Bool(bool),
+    Text(String),
+    /// `x`, `BLOCK`, `f32::INFINITY`
+    Path(Vec<Ident>),
+    Unary { op: UnaryOp, operand: Box<Expr> },
+    Binary { op: BinaryOp, op_loc: Loc, lhs: Box<Expr>, rhs: Box<Expr> },
+    /// `&&` and `||`; nothing in a kernel has an effect that skipping could save, so both sides are evaluated.
+    Logic { and: bool, op_loc: Loc, lhs: Box<Expr>, rhs: Box<Expr> },
+    Cast { operand: Box<Expr>, ty: TypeName },
+    Call { path: Vec<Ident>, generics: Vec<GenericArg>, args: Vec<Expr> },
+    Method { receiver: Box<Expr>, name: Ident, generics: Vec<GenericArg>, args: Vec<Expr> },
+    Tuple(Vec<Expr>),
+    Array(Vec<Expr>),
+    If { condition: Box<Expr>, then: std::rc::Rc<Block>, otherwise: Option<std::rc::Rc<Block>> },
+    Block(std::rc::Rc<Block>),
+    Range { low: Box<Expr>, high: Box<Expr>, inclusive: bool },
+    /// Something that was already reported.
+    Error,
+}
+
+/// `f32` or `BLOCK` or `64` between `::<` and `>`.
+#[derive(Clone, Debug)]
+pub enum GenericArg {
+    Type(TypeName),
+    Const(Expr),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum UnaryOp {
+    Neg,
+    Not,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BinaryOp {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Rem,
+    And,
+    Or,
+    Xor,
+    Shl,
+    Shr,
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+}
+
+impl BinaryOp {
+    /// As the user writes it.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            BinaryOp::Add => "+",
+            BinaryOp::Sub => "-",
+            BinaryOp::Mul => "*",
+            BinaryOp::Div => "/",
+            BinaryOp::Rem => "%",
+            BinaryOp::And => "&",
+            BinaryOp::Or => "|",
+            BinaryOp::Xor => "^",
+            BinaryOp::Shl => "<<",
+            BinaryOp::Shr => ">>",
+            BinaryOp::Eq => "==",
+            BinaryOp::Ne => "!=",
+            BinaryOp::Lt => "<",
+            BinaryOp::Le => "<=",
+            BinaryOp::Gt => ">",
+            BinaryOp::Ge => ">=",
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! Statements and expressions: what of Rust a kernel body may use, with every other form named.
+
+use quote::ToTokens;
+
+use super::ast::*;
+use super::item::type_name;
+use crate::diagnostic::{Errors, Loc};
+
+pub(super) struct Parser<'e> {
+    pub errors: &'e mut Errors,
+}
+
+impl Parser<'_> {
+    fn unsupported(&mut self, tokens: impl ToTokens, what: &str) -> Expr {
+        let loc = Loc::of(tokens);
+        self.errors.push(loc, format!("{what} cannot be used in a kernel"));
+        Expr { kind: ExprKind::Error, loc }
+    }
+
+    fn unsupported_help(&mut self, tokens: impl ToTokens, what: &str, help: &str) -> Expr {
+        let loc = Loc::of(tokens);
+        self.errors.push_help(loc, format!("{what} cannot be used in a kernel"), help);
+        Expr { kind: ExprKind::Error, loc }
+    }
+
+    pub fn block(&mut self, block: &syn::Block) -> Block {
+        let loc = Loc { start: block.brace_token.span.open(), end: block.brace_token.span.close() };
+        let mut statements = vec![];
+        let mut value = None;
+        for (i, stmt) in block.stmts.iter().enumerate() {
+            let last = i + 1 == block.stmts.len();
+            match stmt {
+                syn::Stmt::Expr(expr, None) if last && !is_statement(expr) => {
+                    value = Some(Box::new(self.expr(expr)));
+                }
+                syn::Stmt::Expr(expr, semicolon) => {
+                    // A trailing `if` without a semicolon is the block's value when its branches have one.
+                    let is_value = last && semicolon.is_none() && matches!(expr, syn::Expr::If(_) | syn::Expr::Block(_));
+                    if is_value {
+                        value = Some(Box::new(self.expr(expr)));
+                    } else {
+                        statements.extend(self.statement(expr));
+                    }
+                }
+                syn::Stmt::Local(local) => statements.extend(self.local(local)),
+                syn::Stmt::Item(item) => {
+                    let what = match item {
+                        syn::Item::Fn(_) => "a nested function",
+                        syn::Item::Const(_) => "a `const` item",
+                        syn::Item::Static(_) => "a `static` item",
+                        syn::Item::Use(_) => "a `use` declaration",
+                        syn::Item::Struct(_) | syn::Item::Enum(_) => "a type definition",
+                        _ => "an item",
+                    };
+                    self.unsupported_help(item, what, "declare constants as const parameters of the kernel");
+                }
+                syn::Stmt::Macro(stmt) => {
+                    self.macro_call(&stmt.mac);
+                }
+            }
+        }
+        Block { statements, value, loc }
+    }
+
+    fn macro_call(&mut self, mac: &syn::Macro) -> Expr {
+        let name = mac.path.segments.last().map(|segment| segment.ident.to_string()).unwrap_or_default();
+        let help = match name.as_str() {
+            "assert" | "debug_assert" | "static_assert" => "`tl::static_assert(condition, \"message\")` checks constants at build",
+            "println" | "print" | "eprintln" | "dbg" => "`tl::static_print(value)` prints at build",
+            _ => "kernels call `tl::` functions",
+        };
+        self.unsupported_help(mac, &format!("the macro `{name}!`"), help)
+    }
+
+    fn local(&mut self, local: &syn::Local) -> Option<Statement> {
+        let (pat, ty) = match &local.pat {
+            syn::Pat::Type(typed) => (&*typed.pat, Some(&*typed.ty)),
+            pat => (pat, None),
+        };
+        let ty = ty.and_then(|ty| {
+            let name = type_name(ty);
+            if name.is_none() && !matches!(ty, syn::Type::Infer(_)) {
+                self.errors.push_help(Loc::of(ty), "a `let` names an element type", "leave the type out: it follows from the value");
+            }
+            name
+        });
+        let pattern = self.pattern(pat)?;
+        let init = local.init.as_ref().map(|init| {
+            if let Some((_, diverge)) = &init.diverge {
+                self.unsupported(diverge, "`let .. else`");
+            }
+            self.expr(&init.expr)
+        });
+        Some(Statement::Let { pattern, ty, init, loc: Loc::of(local) })
+    }
+
+    fn pattern(&mut self, pat: &syn::Pat) -> Option<Pattern> {
+        match pat {
+            syn::Pat::Ident(ident) if ident.by_ref.is_none() && ident.subpat.is_none() => {
+                Some(Pattern::Name { name: ident.ident.clone(), mutable: ident.mutability.is_some() })
+            }
+            syn::Pat::Wild(wild) => Some(Pattern::Ignore(Loc::of(wild))),
+            syn::Pat::Tuple(tuple) => {
+                let parts = tuple.elems.iter().map(|part| self.pattern(part)).collect::<Option<_>>()?;
+                Some(Pattern::Tuple { parts, loc: Loc::of(tuple) })
+            }
+            syn::Pat::Paren(inner) => self.pattern(&inner.pat),
+            other => {
+                self.unsupported_help(other, "this pattern", "bind a name or a tuple of names");
+                None
+            }
+        }
+    }
+
+    fn statement(&mut self, expr: &syn::Expr) -> Option<Statement> {
+        match expr {
+            syn::Expr::Assign(assign) => self.assignment(&assign.left, None, &assign.right),
+            syn::Expr::Binary(binary) if compound(&binary.op).is_some() => {
+                let op = compound(&binary.op).map(|op| (op, Loc::of(binary.op)));
+                self.assignment(&binary.left, op, &binary.right)
+            }
+            syn::Expr::ForLoop(for_loop) => {
+                self.label(&for_loop.label);
+                let var = match self.pattern(&for_loop.pat)? {
+                    Pattern::Name { name, mutable: false } => Some(name),
+                    Pattern::Name { name, mutable: true } => {
+                        self.errors.push(Loc::of(&name), "a loop variable cannot be reassigned");
+                        Some(name)
+                    }
+                    Pattern::Ignore(_) => None,
+                    Pattern::Tuple { loc, .. } => {
+                        self.errors.push(loc, "a loop variable is a plain name");
+                        None
+                    }
+                };
+                let range = self.expr(&for_loop.expr);
+                let body = self.block(&for_loop.body);
+                let loc = Loc::from(for_loop.for_token.span);
+                Some(Statement::For { var, range, body, loc })
+            }
+            syn::Expr::While(while_loop) => {
+                self.label(&while_loop.label);
+                let condition = self.expr(&while_loop.cond);
+                let body = self.block(&while_loop.body);
+                Some(Statement::While { condition, body, loc: Loc::from(while_loop.while_token.span) })
+            }
+            other => Some(Statement::Expr(self.expr(other))),
+        }
+    }
+
+    fn label(&mut self, label: &Option<syn::Label>) {
+        if let Some(label) = label {
+            self.unsupported(label, "a loop label");
+        }
+    }
+
+    fn assignment(&mut self, target: &syn::Expr, op: Option<(BinaryOp, Loc)>, value: &syn::Expr) -> Option<Statement> {
+        let value = self.expr(value);
+        match target {
+            syn::Expr::Path(path) if path.path.get_ident().is_some() => {
+                let target = path.path.get_ident().cloned()?;
+                Some(Statement::Assign { target, op, value })
+            }
+            syn::Expr::Index(index) => {
+                self.unsupported_help(index, "assigning to an element", "write memory with `tl::store(pointer, value, mask)`");
+                None
+            }
+            other => {
+                self.unsupported_help(other, "this assignment", "assign to a variable");
+                None
+            }
+        }
+    }
+
+    pub fn expr(&mut self, expr: &syn::Expr) -> Expr {
+        let loc = Loc::of(expr);
+        let kind = match expr {
+            syn::Expr::Lit(lit) => return self.literal(lit),
+            syn::Expr::Path(path) => {
+                if path.path.segments.iter().any(|segment| !segment.arguments.is_empty()) {
+                    return self.unsupported(path, "a path with type arguments that is not called");
+                }
+                ExprKind::Path(path.path.segments.iter().map(|segment| segment.ident.clone()).collect())
+            }
+            syn::Expr::Paren(inner) => return Expr { loc, ..self.expr(&inner.expr) },
+            syn::Expr::Group(inner) => return self.expr(&inner.expr),
+            syn::Expr::Unary(unary) => {
+                let op = match unary.op {
+                    syn::UnOp::Neg(_) => UnaryOp::Neg,
+                    syn::UnOp::Not(_) => UnaryOp::Not,
+                    _ => return self.unsupported_help(expr, "dereferencing", "read memory with `tl::load(pointer, mask)`"),
+                };
+                ExprKind::Unary { op, operand: Box::new(self.expr(&unary.expr)) }
+            }
+            syn::Expr::Binary(binary) => return self.binary(binary),
+            syn::Expr::Cast(cast) => {
+                let operand = Box::new(self.expr(&cast.expr));
+                match type_name(&cast.ty) {
+                    Some(ty) => ExprKind::Cast { operand, ty },
+                    None => return self.unsupported_help(&cast.ty, "this type", "cast to an element type such as `f32`"),
+                }
+            }
+            syn::Expr::Call(call) => return self.call(call),
+            syn::Expr::MethodCall(call) => {
+                let receiver = Box::new(self.expr(&call.receiver));
+                let generics = call.turbofish.as_ref().map(|args| self.generic_args(args)).unwrap_or_default();
+                let args = call.args.iter().map(|arg| self.expr(arg)).collect();
+                ExprKind::Method { receiver, name: call.method.clone(), generics, args }
+            }
+            syn::Expr::Tuple(tuple) => ExprKind::Tuple(tuple.elems.iter().map(|part| self.expr(part)).collect()),
+            syn::Expr::Array(array) => ExprKind::Array(array.elems.iter().map(|part| self.expr(part)).collect()),
+            syn::Expr::If(expr) => return self.conditional(expr),
+            syn::Expr::Block(block) if block.label.is_none() => ExprKind::Block(self.block(&block.block).into()),
+            syn::Expr::Range(range) => return self.range(range),
+            syn::Expr::Macro(mac) => return self.macro_call(&mac.mac),
+            other => return self.name_unsupported(other),
+        };
+        Expr { kind, loc }
+    }
+
+    /// Rust that a kernel has no meaning for.
+    fn name_unsupported(&mut self, expr: &syn::Expr) -> Expr {
+        match expr {
+            syn::Expr::Closure(_) => self.unsupported(expr, "a closure"),
+            syn::Expr::Reference(_) => self.unsupported_help(expr, "a reference", "tiles are values: leave out the `&`"),
+            syn::Expr::Index(_) => self.unsupported_help(
+                expr,
+                "indexing",
+                "read memory with `tl::load(slice + offsets, mask)`; a tile has no element access",
+            ),
+            syn::Expr::Field(_) => self.unsupported_help(expr, "a field access", "take a tuple apart with `let (a, b) = ..`"),
+            syn::Expr::Match(_) => self.unsupported_help(expr, "`match`", "use `if` on a scalar, or `tl::select` on tiles"),
+            syn::Expr::Loop(_) => self.unsupported_help(expr, "`loop`", "use `for` over a range, or `while`"),
+            syn::Expr::Break(_) => self.unsupported_help(expr, "`break`", "put the condition into `while`"),
+            syn::Expr::Continue(_) => self.unsupported_help(expr, "`continue`", "put the rest of the body under `if`"),
+            syn::Expr::Return(_) => self.unsupported_help(expr, "`return`", "put the rest of the kernel under `if`"),
+            syn::Expr::Try(_) => self.unsupported(expr, "`?`"),
+            syn::Expr::Await(_) | syn::Expr::Async(_) => self.unsupported(expr, "async code"),
+            syn::Expr::Unsafe(_) => self.unsupported(expr, "an `unsafe` block"),
+            syn::Expr::Struct(_) => self.unsupported(expr, "a struct"),
+            syn::Expr::Repeat(_) => self.unsupported_help(expr, "`[value; count]`", "`tl::full([count], value)` makes a constant tile"),
+            syn::Expr::Let(_) => self.unsupported(expr, "`if let`"),
+            syn::Expr::ForLoop(_) | syn::Expr::While(_) | syn::Expr::Assign(_) => {
+                self.unsupported(expr, "a statement in the place of a value")
+            }
+            _ => self.unsupported(expr, "this expression"),
+        }
+    }
+
+    fn literal(&mut self, lit: &syn::ExprLit) -> Expr {
+        let loc = Loc::of(lit);
+        let suffix = |text: &str| (!text.is_empty()).then(|| text.to_string());
+        let kind = match &lit.lit {
+            syn::Lit::Int(int) => match int.base10_parse::<i128>() {
+                // `1f32` is a float although it lexes as an integer.
+                Ok(value) if matches!(int.suffix(), "f32" | "f64") => {
+                    ExprKind::Float { value: value as f64, suffix: suffix(int.suffix()) }
+                }
+                Ok(value) => ExprKind::Int { value, suffix: suffix(int.suffix()) },
+                Err(_) => {
+                    self.errors.push(loc, "this integer is too large");
+                    ExprKind::Error
+                }
+            },
+            syn::Lit::Float(float) => match float.base10_parse::<f64>() {
+                Ok(value) => ExprKind::Float { value, suffix: suffix(float.suffix()) },
+                Err(_) => {
+                    self.errors.push(loc, "this number cannot be read");
+                    ExprKind::Error
+                }
+            },
+            syn::Lit::Bool(value) => ExprKind::Bool(value.value),
+            syn::Lit::Str(text) => ExprKind::Text(text.value()),
+            _ => return self.unsupported(lit, "this literal"),
+        };
+        Expr { kind, loc }
+    }
+
+    fn binary(&mut self, binary: &syn::ExprBinary) -> Expr {
+        let loc = Loc::of(binary);
+        let op_loc = Loc::of(binary.op);
+        let lhs = Box::new(self.expr(&binary.left));
+        let rhs = Box::new(self.expr(&binary.right));
+        let kind = match (&binary.op, plain(&binary.op)) {
+            (syn::BinOp::And(_), _) => ExprKind::Logic { and: true, op_loc, lhs, rhs },
+            (syn::BinOp::Or(_), _) => ExprKind::Logic { and: false, op_loc, lhs, rhs },
+            (_, Some(op)) => ExprKind::Binary { op, op_loc, lhs, rhs },
+            (_, None) => return self.unsupported(binary, "an assignment in the place of a value"),
+        };
+        Expr { kind, loc }
+    }
+
+    fn call(&mut self, call: &syn::ExprCall) -> Expr {
+        let loc = Loc::of(call);
+        let args: Vec<Expr> = call.args.iter().map(|arg| self.expr(arg)).collect();
+        let syn::Expr::Path(function) = &*call.func else {
+            return self.unsupported(&call.func, "calling a value");
+        };
+        let segments = &function.path.segments;
+        let generics = match segments.last().map(|segment| &segment.arguments) {
+            Some(syn::PathArguments::AngleBracketed(args)) => self.generic_args(args),
+            _ => vec![],
+        };
+        let path = segments.iter().map(|segment| segment.ident.clone()).collect();
+        Expr { kind: ExprKind::Call { path, generics, args }, loc }
+    }
+
+    fn generic_args(&mut self, args: &syn::AngleBracketedGenericArguments) -> Vec<GenericArg> {
+        let mut parsed = vec![];
+        for arg in &args.args {
+            match arg {
+                syn::GenericArgument::Type(ty) => match type_name(ty) {
+                    Some(name) => parsed.push(GenericArg::Type(name)),
+                    None => {
+                        self.unsupported(ty, "this type");
+                    }
+                },
+                syn::GenericArgument::Const(expr) => parsed.push(GenericArg::Const(self.expr(expr))),
+                other => {
+                    self.unsupported(other, "this argument");
+                }
+            }
+        }
+        parsed
+    }
+
+    fn conditional(&mut self, expr: &syn::ExprIf) -> Expr {
+        let loc = Loc::of(expr);
+        let condition = Box::new(self.expr(&expr.cond));
+        let then = self.block(&expr.then_branch).into();
+        let otherwise = expr.else_branch.as_ref().map(|(_, branch)| match &**branch {
+            syn::Expr::Block(block) => self.block(&block.block).into(),
+            other => {
+                let value = self.expr(other);
+                let loc = value.loc;
+                std::rc::Rc::new(Block { statements: vec![], value: Some(Box::new(value)), loc })
+            }
+        });
+        Expr { kind: ExprKind::If { condition, then, otherwise }, loc }
+    }
+
+    fn range(&mut self, range: &syn::ExprRange) -> Expr {
+        let loc = Loc::of(range);
+        let (Some(low), Some(high)) = (&range.start, &range.end) else {
+            self.errors.push(loc, "a range needs both ends");
+            return Expr { kind: ExprKind::Error, loc };
+        };
+        let inclusive = matches!(range.limits, syn::RangeLimits::Closed(_));
+        let kind = ExprKind::Range { low: Box::new(self.expr(low)), high: Box::new(self.expr(high)), inclusive };
+        Expr { kind, loc }
+    }
+}
+
+/// Expressions that are statements by nature and never a block's value.
+fn is_statement(expr: &syn::Expr) -> bool {
+    match expr {
+        syn::Expr::Assign(_) | syn::Expr::ForLoop(_) | syn::Expr::While(_) | syn::Expr::If(_) | syn::Expr::Block(_) => true,
+        syn::Expr::Binary(binary) => compound(&binary.op).is_some(),
+        _ => false,
+    }
+}
+
+fn plain(op: &syn::BinOp) -> Option<BinaryOp> {
+    Some(match op {
+        syn::BinOp::Add(_) => BinaryOp::Add,
+        syn::BinOp::Sub(_) => BinaryOp::Sub,
+        syn::BinOp::Mul(_) => BinaryOp::Mul,
+        syn::BinOp::Div(_) => BinaryOp::Div,
+        syn::BinOp::Rem(_) => BinaryOp::Rem,
+        syn::BinOp::BitAnd(_) => BinaryOp::And,
+        syn::BinOp::BitOr(_) => BinaryOp::Or,
+        syn::BinOp::BitXor(_) => BinaryOp::Xor,
+        syn::BinOp::Shl(_) => BinaryOp::Shl,
+        syn::BinOp::Shr(_) => BinaryOp::Shr,
+        syn::BinOp::Eq(_) => BinaryOp::Eq,
+        syn::BinOp::Ne(_) => BinaryOp::Ne,
+        syn::BinOp::Lt(_) => BinaryOp::Lt,
+        syn::BinOp::Le(_) => BinaryOp::Le,
+        syn::BinOp::Gt(_) => BinaryOp::Gt,
+        syn::BinOp::Ge(_) => BinaryOp::Ge,
+        _ => return None,
+    })
+}
+
+fn compound(op: &syn::BinOp) -> Option<BinaryOp> {
+    Some(match op {
+        syn::BinOp::AddAssign(_) => BinaryOp::Add,
+        syn::BinOp::SubAssign(_) => BinaryOp::Sub,
+        syn::BinOp::MulAssign(_) => BinaryOp::Mul,
+        syn::BinOp::DivAssign(_) => BinaryOp::Div,
+        syn::BinOp::RemAssign(_) => BinaryOp::Rem,
+        syn::BinOp::BitAndAssign(_) => BinaryOp::And,
+        syn::BinOp::BitOrAssign(_) => BinaryOp::Or,
+        syn::BinOp::BitXorAssign(_) => BinaryOp::Xor,
+        syn::BinOp::ShlAssign(_) => BinaryOp::Shl,
+        syn::BinOp::ShrAssign(_) => BinaryOp::Shr,
+        _ => return None,
+    })
+}

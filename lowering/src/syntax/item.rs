@@ -1,0 +1,190 @@
+//! The function: its signature, and its body handed to `expr`.
+
+use proc_macro2::TokenStream;
+use syn::spanned::Spanned;
+
+use super::ast::{ConstType, Generic, Kernel, Param, ParamType, TypeName};
+use super::{attribute, expr};
+use crate::diagnostic::{Errors, Loc};
+use crate::dtype::Class;
+
+/// Parses a kernel. `Err` only when there is no function to speak of; otherwise mistakes are in `errors` and the tree
+/// holds what could be understood.
+pub fn parse(attribute: TokenStream, item: TokenStream, errors: &mut Errors) -> Option<Kernel> {
+    let options = attribute::parse_options(attribute, errors);
+    let function: syn::ItemFn = match syn::parse2(item) {
+        Ok(function) => function,
+        Err(error) => {
+            for diagnostic in Errors::from(error).iter() {
+                errors.add(diagnostic.clone());
+            }
+            return None;
+        }
+    };
+    let signature = &function.sig;
+    report_qualifiers(signature, errors);
+    let generics = signature.generics.params.iter().filter_map(|param| parse_generic(param, errors)).collect();
+    if let Some(clause) = &signature.generics.where_clause {
+        errors.push(Loc::of(clause), "a kernel has no `where` clause; bounds are written on the type parameter");
+    }
+    let params = signature.inputs.iter().filter_map(|input| parse_param(input, errors)).collect();
+    let body = expr::Parser { errors }.block(&function.block);
+    Some(Kernel {
+        name: signature.ident.clone(),
+        visibility: function.vis,
+        attributes: function.attrs,
+        generics,
+        params,
+        body,
+        options,
+    })
+}
+
+fn report_qualifiers(signature: &syn::Signature, errors: &mut Errors) {
+    let qualifiers = [
+        signature.constness.map(|token| token.span()),
+        signature.asyncness.map(|token| token.span()),
+        signature.unsafety.map(|token| token.span()),
+        signature.abi.as_ref().map(|abi| abi.span()),
+    ];
+    for span in qualifiers.into_iter().flatten() {
+        errors.push(span.into(), "a kernel is a plain `fn`");
+    }
+    if let syn::ReturnType::Type(_, ty) = &signature.output {
+        errors.push_help(
+            Loc::of(ty),
+            "a kernel returns nothing",
+            "write results into a `&mut [T]` parameter with `tl::store`",
+        );
+    }
+    if let Some(variadic) = &signature.variadic {
+        errors.push(Loc::of(variadic), "a kernel takes a fixed list of parameters");
+    }
+}
+
+fn parse_generic(param: &syn::GenericParam, errors: &mut Errors) -> Option<Generic> {
+    match param {
+        syn::GenericParam::Type(param) => {
+            let bound = parse_bound(param, errors)?;
+            if let Some(default) = &param.default {
+                errors.push(Loc::of(default), "a kernel's type parameter has no default: its types are declared in the attribute");
+            }
+            Some(Generic::Type { name: param.ident.clone(), bound })
+        }
+        syn::GenericParam::Const(param) => {
+            let name = match &param.ty {
+                syn::Type::Path(path) => path.path.get_ident().cloned(),
+                _ => None,
+            };
+            let ty = match name {
+                Some(name) if name == "bool" => ConstType::Bool,
+                Some(name) if is_integer(&name.to_string()) => ConstType::Integer(name),
+                _ => {
+                    errors.push(Loc::of(&param.ty), "a const parameter is an integer or a `bool`");
+                    return None;
+                }
+            };
+            Some(Generic::Const { name: param.ident.clone(), ty })
+        }
+        syn::GenericParam::Lifetime(param) => {
+            errors.push_help(Loc::of(param), "a kernel has no lifetime parameters", "leave it out: `x: &[T]`");
+            None
+        }
+    }
+}
+
+fn is_integer(name: &str) -> bool {
+    matches!(name, "usize" | "isize" | "i8" | "i16" | "i32" | "i64" | "u8" | "u16" | "u32" | "u64")
+}
+
+fn parse_bound(param: &syn::TypeParam, errors: &mut Errors) -> Option<Class> {
+    const HELP: &str = "bounds are `Float`, `Integer`, `Number` and `Element`";
+    let mut bounds = param.bounds.iter();
+    let class = match (bounds.next(), bounds.next()) {
+        (None, _) => {
+            errors.push_help(Loc::of(&param.ident), format!("the type parameter `{}` has no bound", param.ident), HELP);
+            return None;
+        }
+        (Some(syn::TypeParamBound::Trait(bound)), None) => {
+            let name = bound.path.segments.last().map(|segment| segment.ident.to_string());
+            match name.as_deref() {
+                Some("Float") => Some(Class::Float),
+                Some("Integer") => Some(Class::Integer),
+                Some("Number") => Some(Class::Number),
+                Some("Element") => Some(Class::Any),
+                _ => None,
+            }
+        }
+        _ => None,
+    };
+    if class.is_none() {
+        errors.push_help(Loc::of(&param.bounds), "a kernel's type parameter has one bound", HELP);
+    }
+    class
+}
+
+fn parse_param(input: &syn::FnArg, errors: &mut Errors) -> Option<Param> {
+    let typed = match input {
+        syn::FnArg::Typed(typed) => typed,
+        syn::FnArg::Receiver(receiver) => {
+            errors.push(Loc::of(receiver), "a kernel is a free function: it has no `self`");
+            return None;
+        }
+    };
+    let name = match &*typed.pat {
+        syn::Pat::Ident(pat) if pat.subpat.is_none() && pat.by_ref.is_none() => {
+            if let Some(mutability) = &pat.mutability {
+                errors.push_help(
+                    Loc::of(mutability),
+                    "a parameter cannot be reassigned",
+                    format!("bind it first: `let mut {0} = {0};`", pat.ident),
+                );
+            }
+            pat.ident.clone()
+        }
+        pat => {
+            errors.push(Loc::of(pat), "a parameter is a plain name");
+            return None;
+        }
+    };
+    let ty = parse_param_type(&typed.ty, errors)?;
+    Some(Param { name, ty, loc: Loc::of(typed) })
+}
+
+fn parse_param_type(ty: &syn::Type, errors: &mut Errors) -> Option<ParamType> {
+    const HELP: &str = "parameters are `&[T]`, `&mut [T]` and scalars such as `i32` or `f32`";
+    match ty {
+        syn::Type::Reference(reference) => {
+            if let Some(lifetime) = &reference.lifetime {
+                errors.push_help(Loc::of(lifetime), "a kernel has no lifetime parameters", "leave it out: `&[T]`");
+            }
+            let mutable = reference.mutability.is_some();
+            match &*reference.elem {
+                syn::Type::Slice(slice) => type_name(&slice.elem).map(|elem| ParamType::Slice { elem, mutable }),
+                _ => None,
+            }
+            .or_else(|| {
+                errors.push_help(Loc::of(ty), "a reference parameter is a slice", HELP);
+                None
+            })
+        }
+        _ => type_name(ty).map(ParamType::Scalar).or_else(|| {
+            errors.push_help(Loc::of(ty), "this type cannot be a kernel parameter", HELP);
+            None
+        }),
+    }
+}
+
+/// A type that is one name.
+pub(super) fn type_name(ty: &syn::Type) -> Option<TypeName> {
+    match ty {
+        syn::Type::Path(path) if path.qself.is_none() => {
+            let segment = path.path.segments.last()?;
+            let plain = segment.arguments.is_empty();
+            plain.then(|| TypeName { name: segment.ident.to_string(), loc: Loc::of(ty) })
+        }
+        syn::Type::Paren(inner) => type_name(&inner.elem),
+        syn::Type::Group(inner) => type_name(&inner.elem),
+        _ => None,
+    }
+}

@@ -1,0 +1,13 @@
+//! Tokens to [`Kernel`]: the only user of syn.
+//!
+//! Takes the attribute's and the function's tokens; gives a tree in which everything has its place in the source. It
+//! knows what Rust syntax a kernel may use and names what it may not, and never stops at the first mistake. It does not
+//! know names, types or operations: that is `check`.
+
+mod ast;
+mod attribute;
+mod expr;
+mod item;
+
+pub use ast::*;
+pub use item::parse;

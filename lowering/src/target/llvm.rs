@@ -1,0 +1,301 @@
+//! LLVM through its C API: optimise a module and print it as text for one machine.
+//!
+//! The functions come from the same static libraries that mlir-sys links; its bindings leave these headers out, so the
+//! few that are needed are declared here.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_uint};
+use std::ptr;
+use std::sync::Once;
+
+use mlir_sys::{LLVMContextRef, LLVMModuleRef, mlirTranslateModuleToLLVMIR};
+
+#[repr(C)]
+struct Opaque {
+    _private: [u8; 0],
+}
+type TargetRef = *mut Opaque;
+type MachineRef = *mut Opaque;
+type BufferRef = *mut Opaque;
+type ErrorRef = *mut Opaque;
+type PassOptionsRef = *mut Opaque;
+type DataLayoutRef = *mut Opaque;
+
+unsafe extern "C" {
+    fn LLVMContextCreate() -> LLVMContextRef;
+    fn LLVMContextDispose(context: LLVMContextRef);
+    fn LLVMDisposeModule(module: LLVMModuleRef);
+    fn LLVMCloneModule(module: LLVMModuleRef) -> LLVMModuleRef;
+    fn LLVMSetTarget(module: LLVMModuleRef, triple: *const c_char);
+    fn LLVMPrintModuleToString(module: LLVMModuleRef) -> *mut c_char;
+    fn LLVMDisposeMessage(message: *mut c_char);
+    fn LLVMVerifyModule(module: LLVMModuleRef, action: c_int, message: *mut *mut c_char) -> c_int;
+
+    fn LLVMInitializeX86TargetInfo();
+    fn LLVMInitializeX86Target();
+    fn LLVMInitializeX86TargetMC();
+    fn LLVMInitializeX86AsmPrinter();
+    fn LLVMInitializeAArch64TargetInfo();
+    fn LLVMInitializeAArch64Target();
+    fn LLVMInitializeAArch64TargetMC();
+    fn LLVMInitializeAArch64AsmPrinter();
+    fn LLVMInitializeNVPTXTargetInfo();
+    fn LLVMInitializeNVPTXTarget();
+    fn LLVMInitializeNVPTXTargetMC();
+    fn LLVMInitializeNVPTXAsmPrinter();
+
+    fn LLVMGetTargetFromTriple(triple: *const c_char, target: *mut TargetRef, message: *mut *mut c_char) -> c_int;
+    fn LLVMCreateTargetMachine(
+        target: TargetRef,
+        triple: *const c_char,
+        cpu: *const c_char,
+        features: *const c_char,
+        level: c_int,
+        relocation: c_int,
+        code_model: c_int,
+    ) -> MachineRef;
+    fn LLVMDisposeTargetMachine(machine: MachineRef);
+    fn LLVMCreateTargetDataLayout(machine: MachineRef) -> DataLayoutRef;
+    fn LLVMSetModuleDataLayout(module: LLVMModuleRef, layout: DataLayoutRef);
+    fn LLVMDisposeTargetData(layout: DataLayoutRef);
+    fn LLVMTargetMachineEmitToMemoryBuffer(
+        machine: MachineRef,
+        module: LLVMModuleRef,
+        kind: c_int,
+        message: *mut *mut c_char,
+        buffer: *mut BufferRef,
+    ) -> c_int;
+    fn LLVMGetBufferStart(buffer: BufferRef) -> *const c_char;
+    fn LLVMGetBufferSize(buffer: BufferRef) -> usize;
+    fn LLVMDisposeMemoryBuffer(buffer: BufferRef);
+
+    fn LLVMCreatePassBuilderOptions() -> PassOptionsRef;
+    fn LLVMDisposePassBuilderOptions(options: PassOptionsRef);
+    fn LLVMPassBuilderOptionsSetVerifyEach(options: PassOptionsRef, on: c_int);
+    fn LLVMPassBuilderOptionsSetLoopVectorization(options: PassOptionsRef, on: c_int);
+    fn LLVMPassBuilderOptionsSetSLPVectorization(options: PassOptionsRef, on: c_int);
+    fn LLVMRunPasses(
+        module: LLVMModuleRef,
+        passes: *const c_char,
+        machine: MachineRef,
+        options: PassOptionsRef,
+    ) -> ErrorRef;
+    fn LLVMGetErrorMessage(error: ErrorRef) -> *mut c_char;
+    fn LLVMDisposeErrorMessage(message: *mut c_char);
+    fn LLVMParseCommandLineOptions(argc: c_int, argv: *const *const c_char, overview: *const c_char);
+    fn LLVMGetVersion(major: *mut c_uint, minor: *mut c_uint, patch: *mut c_uint);
+}
+
+/// One machine that text is printed for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Processor {
+    pub triple: &'static str,
+    pub cpu: &'static str,
+    pub features: &'static str,
+}
+
+/// An LLVM module and the context it lives in.
+pub struct LlvmModule {
+    context: LLVMContextRef,
+    module: LLVMModuleRef,
+}
+
+impl Drop for LlvmModule {
+    fn drop(&mut self) {
+        // SAFETY: both were created by `translate` or `duplicate`; the module goes before its context. A duplicate
+        // shares its original's context and carries a null one.
+        unsafe {
+            LLVMDisposeModule(self.module);
+            if !self.context.is_null() {
+                LLVMContextDispose(self.context);
+            }
+        }
+    }
+}
+
+/// Loop and SLP vectorisation are off: emission already chose the vectors, and one order of operations on every
+/// processor is worth more than what a second vectoriser finds.
+const PASSES: &CStr = c"default<O3>";
+
+const ASSEMBLY_FILE: c_int = 0;
+const RETURN_STATUS: c_int = 2;
+const OPTIMISE_AGGRESSIVE: c_int = 3;
+const RELOCATION_PIC: c_int = 2;
+const CODE_MODEL_DEFAULT: c_int = 0;
+
+/// The linked LLVM, as `major.minor.patch`.
+pub fn version() -> String {
+    let (mut major, mut minor, mut patch) = (0, 0, 0);
+    // SAFETY: three valid out-pointers.
+    unsafe { LLVMGetVersion(&mut major, &mut minor, &mut patch) };
+    format!("{major}.{minor}.{patch}")
+}
+
+/// Command-line switches of the back ends; there is no other way to set them through the C API.
+const OPTIONS: &[&CStr] = &[
+    c"lowering",
+    // f32 division on the GPU is `div.full.f32`, within 2 ULP (the language says so; `tl::div_rn` is exact).
+    c"-nvptx-prec-divf32=1",
+    c"-nvptx-prec-sqrtf32=1",
+];
+
+fn initialise() {
+    static ONCE: Once = Once::new();
+    // SAFETY: registration functions without arguments, called once; the option strings are static.
+    ONCE.call_once(|| unsafe {
+        LLVMInitializeX86TargetInfo();
+        LLVMInitializeX86Target();
+        LLVMInitializeX86TargetMC();
+        LLVMInitializeX86AsmPrinter();
+        LLVMInitializeAArch64TargetInfo();
+        LLVMInitializeAArch64Target();
+        LLVMInitializeAArch64TargetMC();
+        LLVMInitializeAArch64AsmPrinter();
+        LLVMInitializeNVPTXTargetInfo();
+        LLVMInitializeNVPTXTarget();
+        LLVMInitializeNVPTXTargetMC();
+        LLVMInitializeNVPTXAsmPrinter();
+        let argv: Vec<*const c_char> = OPTIONS.iter().map(|option| option.as_ptr()).collect();
+        LLVMParseCommandLineOptions(argv.len() as c_int, argv.as_ptr(), ptr::null());
+    });
+}
+
+/// Takes ownership of a message LLVM allocated.
+fn take_message(message: *mut c_char) -> String {
+    if message.is_null() {
+        return String::new();
+    }
+    // SAFETY: LLVM returns NUL-terminated messages that the caller disposes.
+    unsafe {
+        let text = CStr::from_ptr(message).to_string_lossy().into_owned();
+        LLVMDisposeMessage(message);
+        text
+    }
+}
+
+impl LlvmModule {
+    /// Translates an MLIR module whose operations are all of dialects that map to LLVM IR.
+    pub fn translate(module: &melior::ir::Module) -> Result<LlvmModule, String> {
+        initialise();
+        // SAFETY: the operation is a live module; the returned LLVM module is owned by the caller.
+        unsafe {
+            let context = LLVMContextCreate();
+            let translated = mlirTranslateModuleToLLVMIR(module.as_operation().to_raw(), context);
+            if translated.is_null() {
+                LLVMContextDispose(context);
+                return Err("MLIR could not translate the module to LLVM IR".into());
+            }
+            Ok(LlvmModule { context, module: translated })
+        }
+    }
+
+    /// The module as LLVM IR text.
+    pub fn text(&self) -> String {
+        // SAFETY: a live module; the message is disposed by `take_message`.
+        take_message(unsafe { LLVMPrintModuleToString(self.module) })
+    }
+
+    /// Optimises a copy for `processor` and prints it as assembly (PTX for a GPU).
+    pub fn assemble(&self, processor: Processor) -> Result<Assembled, String> {
+        let machine = TargetMachine::new(processor)?;
+        // SAFETY: a live module; the clone shares its context, which `self` keeps alive past the clone.
+        let copy = LlvmModule { context: ptr::null_mut(), module: unsafe { LLVMCloneModule(self.module) } };
+        machine.optimise(&copy)?;
+        let optimised = copy.text();
+        Ok(Assembled { text: machine.print(&copy)?, llvm: optimised })
+    }
+}
+
+/// What came out for one processor.
+pub struct Assembled {
+    /// Assembly or PTX.
+    pub text: String,
+    /// The optimised LLVM IR it was printed from.
+    pub llvm: String,
+}
+
+struct TargetMachine {
+    raw: MachineRef,
+    triple: CString,
+}
+
+impl Drop for TargetMachine {
+    fn drop(&mut self) {
+        // SAFETY: created by `new`.
+        unsafe { LLVMDisposeTargetMachine(self.raw) };
+    }
+}
+
+impl TargetMachine {
+    fn new(processor: Processor) -> Result<TargetMachine, String> {
+        initialise();
+        let text = |s: &str| CString::new(s).expect("no NUL in a target name");
+        let (triple, cpu, features) = (text(processor.triple), text(processor.cpu), text(processor.features));
+        let mut target = ptr::null_mut();
+        let mut message = ptr::null_mut();
+        // SAFETY: NUL-terminated strings and valid out-pointers.
+        unsafe {
+            if LLVMGetTargetFromTriple(triple.as_ptr(), &mut target, &mut message) != 0 {
+                return Err(take_message(message));
+            }
+            let raw = LLVMCreateTargetMachine(
+                target,
+                triple.as_ptr(),
+                cpu.as_ptr(),
+                features.as_ptr(),
+                OPTIMISE_AGGRESSIVE,
+                RELOCATION_PIC,
+                CODE_MODEL_DEFAULT,
+            );
+            if raw.is_null() {
+                return Err(format!("LLVM has no machine {processor:?}"));
+            }
+            Ok(TargetMachine { raw, triple })
+        }
+    }
+
+    fn optimise(&self, module: &LlvmModule) -> Result<(), String> {
+        // SAFETY: live module and machine; every object created here is disposed here.
+        unsafe {
+            LLVMSetTarget(module.module, self.triple.as_ptr());
+            let layout = LLVMCreateTargetDataLayout(self.raw);
+            LLVMSetModuleDataLayout(module.module, layout);
+            LLVMDisposeTargetData(layout);
+
+            let mut message = ptr::null_mut();
+            if LLVMVerifyModule(module.module, RETURN_STATUS, &mut message) != 0 {
+                return Err(format!("invalid LLVM IR: {}", take_message(message)));
+            }
+            take_message(message);
+            let options = LLVMCreatePassBuilderOptions();
+            LLVMPassBuilderOptionsSetVerifyEach(options, c_int::from(cfg!(debug_assertions)));
+            LLVMPassBuilderOptionsSetLoopVectorization(options, 0);
+            LLVMPassBuilderOptionsSetSLPVectorization(options, 0);
+            let error = LLVMRunPasses(module.module, PASSES.as_ptr(), self.raw, options);
+            LLVMDisposePassBuilderOptions(options);
+            if error.is_null() {
+                return Ok(());
+            }
+            let message = LLVMGetErrorMessage(error);
+            let text = CStr::from_ptr(message).to_string_lossy().into_owned();
+            LLVMDisposeErrorMessage(message);
+            Err(format!("LLVM's passes failed: {text}"))
+        }
+    }
+
+    fn print(&self, module: &LlvmModule) -> Result<String, String> {
+        let mut buffer = ptr::null_mut();
+        let mut message = ptr::null_mut();
+        // SAFETY: live module and machine, valid out-pointers; the buffer is copied before it is disposed.
+        unsafe {
+            if LLVMTargetMachineEmitToMemoryBuffer(self.raw, module.module, ASSEMBLY_FILE, &mut message, &mut buffer) != 0
+            {
+                return Err(format!("LLVM could not print assembly: {}", take_message(message)));
+            }
+            let bytes =
+                std::slice::from_raw_parts(LLVMGetBufferStart(buffer).cast::<u8>(), LLVMGetBufferSize(buffer));
+            let text = String::from_utf8_lossy(bytes).into_owned();
+            LLVMDisposeMemoryBuffer(buffer);
+            Ok(text)
+        }
+    }
+}

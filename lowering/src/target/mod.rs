@@ -1,0 +1,3 @@
+//! From a verified MLIR module to text a machine runs: PTX for GPUs, assembly for the host.
+
+pub mod llvm;

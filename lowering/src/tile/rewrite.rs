@@ -1,0 +1,232 @@
+//! Building and changing tile IR.
+
+use std::collections::{HashMap, HashSet};
+
+use super::{Block, Func, Op, Type, Value};
+use crate::diagnostic::Loc;
+use crate::ops::{Effect, Kind};
+
+/// Appends operations to a function, block within block.
+pub struct Builder<'f> {
+    pub func: &'f mut Func,
+    /// Where the operations being built come from in the source.
+    pub loc: Loc,
+    open: Vec<Block>,
+}
+
+impl<'f> Builder<'f> {
+    /// Builds into a fresh body; [`Builder::finish`] puts it in place.
+    pub fn new(func: &'f mut Func) -> Builder<'f> {
+        let loc = func.loc;
+        Builder { func, loc, open: vec![Block::default()] }
+    }
+
+    fn block(&mut self) -> &mut Block {
+        self.open.last_mut().expect("the body is open until `finish`")
+    }
+
+    /// Appends an operation with results of the given types.
+    pub fn push(&mut self, kind: impl Into<Kind>, types: Vec<Type>) -> Vec<Value> {
+        let results: Vec<Value> = types.into_iter().map(|ty| self.func.value(ty)).collect();
+        self.append(Op { kind: kind.into(), results: results.clone(), loc: self.loc });
+        results
+    }
+
+    /// Appends an operation with one result.
+    pub fn one(&mut self, kind: impl Into<Kind>, ty: Type) -> Value {
+        self.push(kind, vec![ty])[0]
+    }
+
+    /// Appends an operation as it is.
+    pub fn append(&mut self, op: Op) {
+        self.block().ops.push(op);
+    }
+
+    /// Opens a nested block whose arguments have the given types.
+    pub fn begin(&mut self, args: Vec<Type>) -> Vec<Value> {
+        let args: Vec<Value> = args.into_iter().map(|ty| self.func.value(ty)).collect();
+        self.begin_with(args.clone());
+        args
+    }
+
+    /// Opens a nested block whose arguments exist already.
+    pub fn begin_with(&mut self, args: Vec<Value>) {
+        self.open.push(Block { args, ..Block::default() });
+    }
+
+    /// Closes the innermost block.
+    pub fn end(&mut self, yields: Vec<Value>) -> Block {
+        let mut block = self.open.pop().expect("a block was begun");
+        block.yields = yields;
+        block
+    }
+
+    /// The state to return to with [`Builder::rewind`].
+    pub fn mark(&self) -> (usize, usize) {
+        (self.open.len(), self.open.last().map_or(0, |block| block.ops.len()))
+    }
+
+    /// Drops what was built since `mark`.
+    pub fn rewind(&mut self, (open, ops): (usize, usize)) {
+        self.open.truncate(open);
+        self.block().ops.truncate(ops);
+    }
+
+    pub fn finish(mut self) {
+        self.func.body = self.end(vec![]);
+    }
+}
+
+/// Rebuilds a function operation by operation, with values replaced as it goes.
+#[derive(Default)]
+pub struct Rewriter {
+    replaced: HashMap<Value, Value>,
+}
+
+impl Rewriter {
+    /// Every later use of `old` becomes `new`.
+    pub fn replace(&mut self, old: Value, new: Value) {
+        self.replaced.insert(old, new);
+    }
+
+    fn resolve(&self, mut value: Value) -> Value {
+        while let Some(&next) = self.replaced.get(&value) {
+            value = next;
+        }
+        value
+    }
+
+    /// Runs `change` over every operation, innermost blocks first; it appends what should stand in the operation's
+    /// place, usually the operation itself.
+    pub fn run(mut self, func: &mut Func, change: &mut dyn FnMut(&mut Rewriter, &mut Builder, Op)) {
+        let body = std::mem::take(&mut func.body);
+        let mut builder = Builder::new(func);
+        for op in body.ops {
+            self.op(&mut builder, op, change);
+        }
+        builder.finish();
+    }
+
+    fn op(&mut self, builder: &mut Builder, mut op: Op, change: &mut dyn FnMut(&mut Rewriter, &mut Builder, Op)) {
+        op.kind.operation_mut().map(&mut |value| self.resolve(value));
+        for block in op.kind.operation_mut().blocks_mut() {
+            let taken = std::mem::take(block);
+            builder.begin_with(taken.args);
+            for inner in taken.ops {
+                self.op(builder, inner, change);
+            }
+            let yields = taken.yields.into_iter().map(|value| self.resolve(value)).collect();
+            *block = builder.end(yields);
+        }
+        builder.loc = op.loc;
+        change(self, builder, op);
+    }
+}
+
+/// Removes operations that repeat an earlier one or whose results nothing uses.
+pub fn eliminate(func: &mut Func) {
+    merge_equal(func);
+    remove_unused(func);
+}
+
+fn merge_equal(func: &mut Func) {
+    let body = std::mem::take(&mut func.body);
+    let mut merger = Merger { func, rewriter: Rewriter::default(), seen: vec![] };
+    let body = merger.block(body);
+    func.body = body;
+}
+
+/// Equal pure operations found so far, one table per open block.
+struct Merger<'f> {
+    func: &'f Func,
+    rewriter: Rewriter,
+    seen: Vec<HashMap<String, Vec<Value>>>,
+}
+
+impl Merger<'_> {
+    fn block(&mut self, mut block: Block) -> Block {
+        self.seen.push(HashMap::new());
+        let ops = std::mem::take(&mut block.ops);
+        for mut op in ops {
+            let operation = op.kind.operation_mut();
+            operation.map(&mut |value| self.rewriter.resolve(value));
+            for nested in operation.blocks_mut() {
+                let taken = std::mem::take(nested);
+                *nested = self.block(taken);
+            }
+            let operation = op.kind.operation();
+            if operation.effect() != Effect::Pure || !operation.blocks().is_empty() {
+                block.ops.push(op);
+                continue;
+            }
+            let text = operation.text(self.func, &mut |value| format!("{value:?}"));
+            let types: Vec<String> = op.results.iter().map(|&value| self.func.ty(value).to_string()).collect();
+            let key = format!("{text} : {}", types.join(", "));
+            if let Some(known) = self.seen.iter().rev().find_map(|table| table.get(&key)) {
+                for (&old, &new) in op.results.iter().zip(known) {
+                    self.rewriter.replace(old, new);
+                }
+                continue;
+            }
+            self.seen.last_mut().expect("a table per block").insert(key, op.results.clone());
+            block.ops.push(op);
+        }
+        block.yields = block.yields.iter().map(|&value| self.rewriter.resolve(value)).collect();
+        self.seen.pop();
+        block
+    }
+}
+
+fn remove_unused(func: &mut Func) {
+    let mut used = HashSet::new();
+    let mut body = std::mem::take(&mut func.body);
+    mark_used(&body, &mut used);
+    // Removing an operation can leave its operands unused, which the next sweep finds.
+    loop {
+        let before = count(&body);
+        sweep(&mut body, &used);
+        if count(&body) == before {
+            break;
+        }
+        used.clear();
+        mark_used(&body, &mut used);
+    }
+    func.body = body;
+}
+
+fn count(block: &Block) -> usize {
+    let mut n = 0;
+    block.walk(&mut |_| n += 1);
+    n
+}
+
+fn mark_used(block: &Block, used: &mut HashSet<Value>) {
+    used.extend(&block.yields);
+    block.walk(&mut |op| {
+        used.extend(op.kind.operation().operands());
+        for nested in op.kind.operation().blocks() {
+            used.extend(&nested.yields);
+        }
+    });
+}
+
+fn sweep(block: &mut Block, used: &HashSet<Value>) {
+    block.ops.retain(|op| {
+        writes(op) || op.results.iter().any(|result| used.contains(result))
+    });
+    for op in &mut block.ops {
+        for nested in op.kind.operation_mut().blocks_mut() {
+            sweep(nested, used);
+        }
+    }
+}
+
+/// Whether the operation, or one nested in it, has an effect beyond its results.
+fn writes(op: &Op) -> bool {
+    let operation = op.kind.operation();
+    let mut write = operation.effect() == Effect::Write;
+    for block in operation.blocks() {
+        block.walk(&mut |inner| write |= inner.kind.operation().effect() == Effect::Write);
+    }
+    write
+}

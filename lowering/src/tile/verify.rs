@@ -1,0 +1,70 @@
+//! The laws of the tile IR, checked after every stage that builds or changes it. A violation is our bug.
+
+use std::collections::HashSet;
+
+use super::{Block, Func, ParamKind, Value, shape_problem};
+
+/// Checks the laws; the error says which operation breaks which.
+pub fn verify(func: &Func) -> Result<(), String> {
+    for index in 0..func.value_count() {
+        let ty = func.ty(Value(index as u32));
+        let shape: Vec<i128> = ty.shape.iter().map(|&extent| i128::from(extent)).collect();
+        if let Some(problem) = shape_problem(&shape) {
+            return Err(format!("value of type {ty}: {problem}"));
+        }
+    }
+    let mut verifier = Verifier { func, defined: HashSet::new() };
+    for param in &func.params {
+        if let ParamKind::Scalar { value, .. } = param.kind {
+            verifier.define(value)?;
+        }
+    }
+    if !func.body.args.is_empty() || !func.body.yields.is_empty() {
+        return Err("a kernel's body takes and yields nothing".into());
+    }
+    verifier.block(&func.body)
+}
+
+struct Verifier<'f> {
+    func: &'f Func,
+    defined: HashSet<Value>,
+}
+
+impl Verifier<'_> {
+    fn define(&mut self, value: Value) -> Result<(), String> {
+        if self.defined.insert(value) { Ok(()) } else { Err(format!("{value:?} is defined twice")) }
+    }
+
+    fn block(&mut self, block: &Block) -> Result<(), String> {
+        // Values of a nested block are unknown outside it.
+        let outer = self.defined.clone();
+        for &arg in &block.args {
+            self.define(arg)?;
+        }
+        for op in &block.ops {
+            let operation = op.kind.operation();
+            let fail = |what: String| Err(format!("{}: {what}", operation.name()));
+            for operand in operation.operands() {
+                if !self.defined.contains(&operand) {
+                    return fail(format!("operand {operand:?} is not defined here"));
+                }
+            }
+            for nested in operation.blocks() {
+                self.block(nested)?;
+            }
+            if let Err(what) = operation.verify(self.func, &op.results) {
+                return fail(what);
+            }
+            for &result in &op.results {
+                self.define(result)?;
+            }
+        }
+        for value in &block.yields {
+            if !self.defined.contains(value) {
+                return Err(format!("yielded {value:?} is not defined"));
+            }
+        }
+        self.defined = outer;
+        Ok(())
+    }
+}
