@@ -1,0 +1,163 @@
+//! What a build leaves in the binary for each kernel: plain static data that `#[fuse_kernel]` writes and the launcher
+//! reads. Nothing here compiles anything.
+
+use crate::dtype::DType;
+
+/// A kernel and all its declared variants.
+#[derive(Debug)]
+pub struct Kernel {
+    /// The function's name.
+    pub name: &'static str,
+    /// The module it was declared in, as `module_path!()` gives it.
+    pub module: &'static str,
+    pub params: &'static [Param],
+    /// In the order declared.
+    pub variants: &'static [Variant],
+}
+
+/// A parameter as the user wrote it; its element type is the variant's business.
+#[derive(Debug)]
+pub struct Param {
+    pub name: &'static str,
+    pub kind: ParamKind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ParamKind {
+    /// `&[T]`
+    Slice,
+    /// `&mut [T]`
+    SliceMut,
+    /// A number or bool passed by value.
+    Scalar,
+}
+
+/// One choice of the kernel's generics.
+#[derive(Debug)]
+pub struct Variant {
+    /// `T = bf16, BLOCK = 1024`, empty for a kernel without generics.
+    pub label: &'static str,
+    /// The element type of each type parameter, in the order declared.
+    pub types: &'static [DType],
+    /// The value of each const parameter, in the order declared; `false` is 0 and `true` is 1.
+    pub consts: &'static [i128],
+    /// The element type of each parameter.
+    pub dtypes: &'static [DType],
+    /// GPU code, lowest architecture first; empty when none was built.
+    pub modules: &'static [Module],
+    /// Host code, least demanding level first; empty when none was built for this target.
+    pub hosts: &'static [Host],
+}
+
+/// GPU code for one architecture: every body is an entry of one PTX module.
+#[derive(Debug)]
+pub struct Module {
+    pub arch: Arch,
+    pub ptx: &'static str,
+    /// The same module assembled at build, where a `ptxas` was found: compute capability (90 for 9.0) and image. An
+    /// image runs on devices of the same major version and at least that minor one.
+    pub cubins: &'static [(u32, &'static [u8])],
+    /// From the one that asks most of its arguments to the one that asks nothing.
+    pub bodies: &'static [Body],
+}
+
+/// The `.target` of a PTX module: `sm_80` runs on that capability and every later one, `sm_90a` on 9.0 alone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Arch {
+    /// 80 for `sm_80`.
+    pub capability: u32,
+    /// The `a` of `sm_90a`.
+    pub exact: bool,
+}
+
+/// One entry point.
+///
+/// Its arguments are, for each parameter in order, a slice's device address (`u64`) and length in elements (`i64`), or a
+/// scalar's value (a `bool` as `u8`); then the grid's three extents (`u32`).
+#[derive(Debug)]
+pub struct Body {
+    pub entry: &'static str,
+    /// Threads of a block.
+    pub threads: u32,
+    /// Programs that a block runs: the first extent of the CUDA grid is that of the kernel's grid divided by this,
+    /// rounded up.
+    pub programs: u32,
+    /// Dynamic shared memory of a block, in bytes.
+    pub shared_bytes: u32,
+    /// What must hold for the arguments; all are checked at launch.
+    pub facts: &'static [Fact],
+    /// What `ptxas` reported, where one was found at build.
+    pub resources: Option<Resources>,
+}
+
+/// What `ptxas` says a body takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Resources {
+    /// The capability it was assembled for.
+    pub capability: u32,
+    /// Registers of a thread.
+    pub registers: u32,
+    pub spill_store_bytes: u32,
+    pub spill_load_bytes: u32,
+    pub stack_bytes: u32,
+    pub static_shared_bytes: u32,
+}
+
+/// A condition on a launch's arguments.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fact {
+    /// The address of a slice parameter is a multiple of this.
+    Aligned { param: u8, bytes: u32 },
+    /// The polynomial is a multiple of this.
+    Divisible { value: Polynomial, by: u32 },
+    /// `low <= high`
+    AtMost { low: Polynomial, high: Polynomial },
+}
+
+/// A sum of terms over what is known at launch.
+pub type Polynomial = &'static [Term];
+
+/// `coefficient * factors[0] * factors[1] * ..`
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Term {
+    pub coefficient: i64,
+    pub factors: &'static [Symbol],
+}
+
+/// Something known at launch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Symbol {
+    /// An integer scalar parameter, by position.
+    Scalar(u8),
+    /// The number of elements of a slice parameter, by position.
+    Length(u8),
+    /// The number of programs along a grid axis.
+    Grid(u8),
+}
+
+/// Host code for one level of processor.
+#[derive(Debug)]
+pub struct Host {
+    pub level: Level,
+    pub entry: HostEntry,
+    /// Scratch memory that one call of `entry` may use, 64-byte aligned.
+    pub scratch_bytes: usize,
+}
+
+/// Runs the programs `(x, y, z)` for `x` in `first..last`.
+///
+/// `args` holds eight bytes for each of a body's arguments, grid extents left out: an address, a length, or a scalar's
+/// bits in its low bytes. `grid` is the three extents. `scratch` is [`Host::scratch_bytes`] long and private to the call.
+pub type HostEntry =
+    unsafe extern "C" fn(args: *const u64, first: u32, last: u32, y: u32, z: u32, grid: *const u32, scratch: *mut u8);
+
+/// What host code asks of the processor.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Level {
+    /// Any processor of the target: x86-64 with SSE2, or AArch64 with NEON.
+    Baseline,
+    /// x86-64-v3: AVX2, FMA, F16C, BMI.
+    V3,
+    /// x86-64-v4: AVX-512 F, BW, CD, DQ, VL.
+    V4,
+}
