@@ -1,5 +1,6 @@
 //! The compiler behind `#[fuse_kernel]`.
 
+pub mod analysis;
 pub mod check;
 pub mod diagnostic;
 pub mod dtype;

@@ -1,6 +1,8 @@
 //! Conversion between element types.
 
 use super::{Function, Generic, Operation, expect_types, required};
+use crate::analysis::axis::{self, Analysis, Info};
+use crate::analysis::polynomial::{self, Polynomial, Polynomials};
 use crate::check::{Call, Check, Operand};
 use crate::tile::{Func, Value};
 
@@ -25,6 +27,15 @@ impl Operation for Cast {
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
         expect_types("the operand's shape", &func.ty(self.value).shape, &func.ty(results[0]).shape)
+    }
+
+    fn axes(&self, analysis: &mut Analysis, results: &[Value]) -> Vec<Info> {
+        let from = analysis.func.ty(self.value).dtype;
+        vec![axis::cast(&analysis.info(self.value), from, analysis.func.ty(results[0]))]
+    }
+
+    fn polynomial(&self, all: &Polynomials, func: &Func, result: Value) -> Option<Polynomial> {
+        polynomial::cast(all, func, self.value, func.ty(result).dtype)
     }
 }
 

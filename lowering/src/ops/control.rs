@@ -1,6 +1,7 @@
 //! Loops and branches. Everything they decide on is a scalar, so a whole program takes the same way.
 
 use super::{Effect, Function, Generic, Operation, expect_types, optional, required};
+use crate::analysis::axis::{Analysis, Info};
 use crate::check::{Call, Check, Item, Operand, Range};
 use crate::dtype::DType;
 use crate::tile::{Block, Func, Type, Value};
@@ -93,6 +94,14 @@ impl Operation for For {
         same_types("the body's yields", func, &self.body.yields, &self.inits)?;
         same_types("the results", func, results, &self.inits)
     }
+
+    fn axes(&self, analysis: &mut Analysis, _: &[Value]) -> Vec<Info> {
+        let (low, high, step) = (analysis.info(self.low), analysis.info(self.high), analysis.info(self.step));
+        let last = high.range.1.saturating_sub(1).max(low.range.0);
+        let variable = Info { axes: vec![], divisor: low.divisor.min(step.divisor), range: (low.range.0, last) };
+        analysis.set(self.body.args[0], variable);
+        analysis.carry(&self.inits, &self.body.args[1..], &self.body)
+    }
 }
 
 impl Operation for If {
@@ -120,6 +129,13 @@ impl Operation for If {
         expect_types("the condition", func.ty(self.condition), &Type::scalar(DType::Bool))?;
         same_types("the yields of `then`", func, &self.then.yields, results)?;
         same_types("the yields of `else`", func, &self.otherwise.yields, results)
+    }
+
+    fn axes(&self, analysis: &mut Analysis, _: &[Value]) -> Vec<Info> {
+        analysis.block(&self.then);
+        analysis.block(&self.otherwise);
+        let pairs = self.then.yields.iter().zip(&self.otherwise.yields);
+        pairs.map(|(&a, &b)| analysis.info(a).meet(&analysis.info(b))).collect()
     }
 }
 
@@ -161,6 +177,15 @@ impl Operation for While {
         same_types("the body's arguments", func, &self.body.args, &self.inits)?;
         same_types("the body's yields", func, &self.body.yields, &self.inits)?;
         same_types("the results", func, results, &self.inits)
+    }
+
+    fn axes(&self, analysis: &mut Analysis, _: &[Value]) -> Vec<Info> {
+        let carried = analysis.carry(&self.inits, &self.body.args, &self.body);
+        for (&arg, info) in self.test.args.iter().zip(&carried) {
+            analysis.set(arg, info.clone());
+        }
+        analysis.block(&self.test);
+        carried
     }
 }
 

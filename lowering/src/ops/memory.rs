@@ -6,7 +6,7 @@ use crate::dtype::DType;
 use crate::tile::{Func, ParamId, ParamKind, Type, Value};
 
 /// Where a memory operation goes: `base + offset` elements from the start of the slice, for elements whose mask holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Place {
     pub param: ParamId,
     /// An `i64` scalar, once `index` has split the offset; the whole offset is in `offset` before.
@@ -107,6 +107,14 @@ impl Operation for Load {
             None => Ok(()),
         }
     }
+
+    fn place(&self) -> Option<&Place> {
+        Some(&self.place)
+    }
+
+    fn place_mut(&mut self) -> Option<&mut Place> {
+        Some(&mut self.place)
+    }
 }
 
 impl Operation for Store {
@@ -141,6 +149,14 @@ impl Operation for Store {
             return Err("the slice is read-only".into());
         }
         self.place.verify(func, func.ty(self.value))
+    }
+
+    fn place(&self) -> Option<&Place> {
+        Some(&self.place)
+    }
+
+    fn place_mut(&mut self) -> Option<&mut Place> {
+        Some(&mut self.place)
     }
 }
 

@@ -15,12 +15,14 @@ mod source;
 
 use std::fmt::Debug;
 
+use crate::analysis::axis;
+use crate::analysis::polynomial::{Polynomial, Polynomials};
 use crate::check::{Call, Check, Operand};
 use crate::tile::{Block, Func, Value};
 
 pub use cast::Cast;
 pub use control::{For, If, LoopHints, While};
-pub use memory::{Load, Store};
+pub use memory::{Load, Place, Store};
 pub use reduce::Reduce;
 pub use scalar::{Scalar, ScalarOp};
 pub use shape::{Broadcast, ExpandDims, Permute, Reshape};
@@ -69,6 +71,33 @@ pub trait Operation: Debug {
 
     /// The operation's own laws, beyond those every operation obeys.
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String>;
+
+    /// Contiguity, divisibility, constancy and range of its results. An operation with blocks runs the analysis on them.
+    fn axes(&self, analysis: &mut axis::Analysis, results: &[Value]) -> Vec<axis::Info> {
+        results.iter().map(|&result| axis::Info::unknown(analysis.func.ty(result))).collect()
+    }
+
+    /// The memory it reads or writes.
+    fn place(&self) -> Option<&Place> {
+        None
+    }
+
+    fn place_mut(&mut self) -> Option<&mut Place> {
+        None
+    }
+
+    /// For an operation that only moves the elements of its one operand: the result's axis that each of the operand's
+    /// becomes, `None` for an axis that does not stay one.
+    fn moves(&self, func: &Func) -> Option<Vec<Option<usize>>> {
+        let _ = func;
+        None
+    }
+
+    /// Its single integer result as a polynomial, or `None` when it is not one.
+    fn polynomial(&self, all: &Polynomials, func: &Func, result: Value) -> Option<Polynomial> {
+        let _ = (all, func, result);
+        None
+    }
 }
 
 macro_rules! operations {

@@ -2,6 +2,7 @@
 
 use super::scalar::{self, Scalar};
 use super::{Cast, ExpandDims, Function, Generic, Operation, expect_types, optional, required};
+use crate::analysis::axis::{Analysis, Info};
 use crate::check::{Call, Check, Operand};
 use crate::dtype::{Class, DType};
 use crate::tile::{Block, Func, Shape, Type, Value};
@@ -67,6 +68,11 @@ impl Operation for Reduce {
             }
         }
         Ok(())
+    }
+
+    fn axes(&self, analysis: &mut Analysis, results: &[Value]) -> Vec<Info> {
+        analysis.block(&self.combine);
+        results.iter().map(|&result| Info::unknown(analysis.func.ty(result))).collect()
     }
 }
 

@@ -5,6 +5,8 @@
 //! a row.
 
 use super::{Effect, Operation};
+use crate::analysis::axis::{self, Analysis, Info};
+use crate::analysis::polynomial::{self, Polynomial, Polynomials};
 use crate::dtype::{Class, DType};
 use crate::mlir::{Builder, Val, lanes, math};
 use crate::syntax::{BinaryOp, UnaryOp};
@@ -390,5 +392,14 @@ impl Operation for Scalar {
         }
         let wanted = if self.op.rule == Rule::Compare { DType::Bool } else { dtype };
         super::expect_types("the result", result.dtype, wanted)
+    }
+
+    fn axes(&self, analysis: &mut Analysis, results: &[Value]) -> Vec<Info> {
+        let args: Vec<Info> = self.args.iter().map(|&arg| analysis.info(arg)).collect();
+        vec![axis::scalar(self.op.algebra, &args, analysis.func.ty(results[0]))]
+    }
+
+    fn polynomial(&self, all: &Polynomials, _: &Func, _: Value) -> Option<Polynomial> {
+        polynomial::scalar(all, self.op.algebra, &self.args)
     }
 }

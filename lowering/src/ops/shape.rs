@@ -1,6 +1,8 @@
 //! Operations that move elements to other places of a tile without changing them.
 
 use super::{Function, Generic, Operation, expect_types, required};
+use crate::analysis::axis::{self, Analysis, Info};
+use crate::analysis::polynomial::{Polynomial, Polynomials};
 use crate::check::{Call, Check, Operand};
 use crate::tile::{Func, Shape, Type, Value};
 
@@ -50,6 +52,19 @@ impl Operation for Broadcast {
         let fits = from.shape.iter().zip(to.shape.iter()).all(|(&f, &t)| f == t || f == 1);
         if fits { Ok(()) } else { Err(format!("{from} does not broadcast to {to}")) }
     }
+
+    fn axes(&self, analysis: &mut Analysis, results: &[Value]) -> Vec<Info> {
+        let (from, to) = (&analysis.func.ty(self.value).shape, &analysis.func.ty(results[0]).shape);
+        vec![axis::broadcast(&analysis.info(self.value), from, to)]
+    }
+
+    fn polynomial(&self, all: &Polynomials, func: &Func, _: Value) -> Option<Polynomial> {
+        all.get(self.value).moved(func, Some)
+    }
+
+    fn moves(&self, func: &Func) -> Option<Vec<Option<usize>>> {
+        Some((0..func.ty(self.value).shape.rank()).map(Some).collect())
+    }
 }
 
 impl Operation for ExpandDims {
@@ -73,6 +88,18 @@ impl Operation for ExpandDims {
         let from = func.ty(self.value);
         expect_types("the result", func.ty(results[0]), &Type::tile(from.dtype, from.shape.with(self.axis, 1)))
     }
+
+    fn axes(&self, analysis: &mut Analysis, _: &[Value]) -> Vec<Info> {
+        vec![axis::expand_dims(&analysis.info(self.value), self.axis)]
+    }
+
+    fn polynomial(&self, all: &Polynomials, func: &Func, _: Value) -> Option<Polynomial> {
+        all.get(self.value).moved(func, |old| Some(old + usize::from(old >= self.axis)))
+    }
+
+    fn moves(&self, func: &Func) -> Option<Vec<Option<usize>>> {
+        Some((0..func.ty(self.value).shape.rank()).map(|old| Some(old + usize::from(old >= self.axis))).collect())
+    }
 }
 
 impl Operation for Reshape {
@@ -92,6 +119,19 @@ impl Operation for Reshape {
         let (from, to) = (func.ty(self.value), func.ty(results[0]));
         expect_types("the element type", to.dtype, from.dtype)?;
         expect_types("the number of elements", to.shape.elements(), from.shape.elements())
+    }
+
+    fn axes(&self, analysis: &mut Analysis, results: &[Value]) -> Vec<Info> {
+        let (from, to) = (&analysis.func.ty(self.value).shape, &analysis.func.ty(results[0]).shape);
+        vec![axis::reshape(&analysis.info(self.value), from, to)]
+    }
+
+    fn polynomial(&self, all: &Polynomials, func: &Func, _: Value) -> Option<Polynomial> {
+        all.get(self.value).moved(func, |_| None)
+    }
+
+    fn moves(&self, func: &Func) -> Option<Vec<Option<usize>>> {
+        Some(vec![None; func.ty(self.value).shape.rank()])
     }
 }
 
@@ -121,6 +161,18 @@ impl Operation for Permute {
         }
         let shape: Vec<u32> = self.order.iter().map(|&axis| from.shape[axis]).collect();
         expect_types("the result", func.ty(results[0]), &Type::tile(from.dtype, Shape::new(shape)))
+    }
+
+    fn axes(&self, analysis: &mut Analysis, _: &[Value]) -> Vec<Info> {
+        vec![axis::permute(&analysis.info(self.value), &self.order)]
+    }
+
+    fn polynomial(&self, all: &Polynomials, func: &Func, _: Value) -> Option<Polynomial> {
+        all.get(self.value).moved(func, |old| self.order.iter().position(|&axis| axis == old))
+    }
+
+    fn moves(&self, func: &Func) -> Option<Vec<Option<usize>>> {
+        Some((0..func.ty(self.value).shape.rank()).map(|old| self.order.iter().position(|&axis| axis == old)).collect())
     }
 }
 

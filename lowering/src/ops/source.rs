@@ -1,6 +1,9 @@
 //! Values that come from nowhere: constants, the program's place in the grid, ramps.
 
 use super::{Effect, Function, Generic, Operation, expect_types, required};
+use crate::analysis::axis::{self, Analysis, Info};
+use crate::analysis::fact::Symbol;
+use crate::analysis::polynomial::{Atom, Polynomial, Polynomials};
 use crate::check::{Call, Check, Operand};
 use crate::dtype::DType;
 use crate::tile::{Func, ParamId, ParamKind, Shape, Type, Value};
@@ -55,6 +58,20 @@ impl Operation for Constant {
             Number::Float(value) => Err(format!("{value} is not a {}", ty.dtype)),
         }
     }
+
+    fn axes(&self, analysis: &mut Analysis, results: &[Value]) -> Vec<Info> {
+        match self.value {
+            Number::Int(value) => vec![Info::constant(value)],
+            Number::Float(_) => vec![Info::unknown(analysis.func.ty(results[0]))],
+        }
+    }
+
+    fn polynomial(&self, _: &Polynomials, _: &Func, _: Value) -> Option<Polynomial> {
+        match self.value {
+            Number::Int(value) => Some(Polynomial::constant(value)),
+            Number::Float(_) => None,
+        }
+    }
 }
 
 /// This program's index along a grid axis, an `i32`.
@@ -76,7 +93,7 @@ pub struct Length {
 }
 
 macro_rules! nullary {
-    ($ty:ident, $name:literal, $dtype:expr, |$self:ident, $func:ident| $text:expr) => {
+    ($ty:ident, $name:literal, $dtype:expr, |$self:ident, $func:ident| $text:expr, $low:expr, $atom:expr) => {
         impl Operation for $ty {
             fn name(&self) -> &'static str {
                 $name
@@ -95,13 +112,22 @@ macro_rules! nullary {
             fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
                 expect_types("the result", func.ty(results[0]), &Type::scalar($dtype))
             }
+
+            fn axes(&self, analysis: &mut Analysis, results: &[Value]) -> Vec<Info> {
+                let info = Info::unknown(analysis.func.ty(results[0]));
+                vec![Info { range: ($low, info.range.1), ..info }]
+            }
+
+            fn polynomial(&$self, _: &Polynomials, _: &Func, _: Value) -> Option<Polynomial> {
+                Some(Polynomial::atom($atom))
+            }
         }
     };
 }
 
-nullary!(ProgramId, "program_id", DType::I32, |self, _func| format!("program_id {}", self.axis));
-nullary!(NumPrograms, "num_programs", DType::I32, |self, _func| format!("num_programs {}", self.axis));
-nullary!(Length, "length", DType::I64, |self, func| format!("length {}", func.params[self.param.index()].name));
+nullary!(ProgramId, "program_id", DType::I32, |self, _func| format!("program_id {}", self.axis), 0, Atom::Program(self.axis));
+nullary!(NumPrograms, "num_programs", DType::I32, |self, _func| format!("num_programs {}", self.axis), 1, Atom::Known(Symbol::Grid(self.axis)));
+nullary!(Length, "length", DType::I64, |self, func| format!("length {}", func.params[self.param.index()].name), 0, Atom::Known(Symbol::Length(self.param.0)));
 
 /// `start, start + 1, ..` as an `i32` tile of rank 1.
 #[derive(Clone, Copy, Debug)]
@@ -128,6 +154,15 @@ impl Operation for Arange {
         let ty = func.ty(results[0]);
         expect_types("the element type", ty.dtype, DType::I32)?;
         expect_types("the rank", ty.shape.rank(), 1)
+    }
+
+    fn axes(&self, analysis: &mut Analysis, results: &[Value]) -> Vec<Info> {
+        vec![axis::arange(self.start, analysis.func.ty(results[0]).shape[0])]
+    }
+
+    fn polynomial(&self, _: &Polynomials, func: &Func, result: Value) -> Option<Polynomial> {
+        let ramp = Atom::Ramp { axis: 0, extent: func.ty(result).shape[0] };
+        Some(Polynomial::atom(ramp).add(&Polynomial::constant(i128::from(self.start))))
     }
 }
 
@@ -156,6 +191,18 @@ impl Operation for Splat {
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
         expect_types("the operand", func.ty(self.value), &Type::scalar(func.ty(results[0]).dtype))
+    }
+
+    fn axes(&self, analysis: &mut Analysis, results: &[Value]) -> Vec<Info> {
+        vec![axis::splat(&analysis.info(self.value), &analysis.func.ty(results[0]).shape)]
+    }
+
+    fn polynomial(&self, all: &Polynomials, _: &Func, _: Value) -> Option<Polynomial> {
+        Some(all.get(self.value))
+    }
+
+    fn moves(&self, _: &Func) -> Option<Vec<Option<usize>>> {
+        Some(vec![])
     }
 }
 

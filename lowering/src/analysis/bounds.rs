@@ -1,0 +1,270 @@
+//! Which accesses stay inside their slice, and what the launcher must check so that they do.
+//!
+//! An access reads `offset` where its mask and the branches around it hold. Each gives inequalities between
+//! polynomials. Eliminating what varies, ramps and loop variables by the inequality that bounds them, program ids by the
+//! grid, leaves the largest offset as a polynomial over what is known at launch: one comparison with the length there
+//! replaces one per element in the kernel.
+
+use std::collections::HashMap;
+
+use super::fact::{Fact, Symbol};
+use super::polynomial::{Atom, Polynomial, Polynomials};
+use crate::ops::scalar::Algebra;
+use crate::ops::{Kind, Place};
+use crate::syntax::BinaryOp;
+use crate::tile::{Block, Func, Value};
+
+/// `small <= big` wherever the access happens.
+#[derive(Clone, Debug)]
+struct Inequality {
+    small: Polynomial,
+    big: Polynomial,
+}
+
+/// How an access stays inside its slice.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Decision {
+    /// It does if these hold.
+    Launch(Vec<Fact>),
+    /// Nothing is known: the kernel compares.
+    Kernel,
+}
+
+/// The decision for every access of a function. Two accesses of one place share the weaker decision.
+#[derive(Default, Debug)]
+pub struct Decisions {
+    decided: HashMap<Place, Decision>,
+}
+
+impl Decisions {
+    pub fn analyse(func: &Func, polynomials: &Polynomials) -> Decisions {
+        let mut walker = Walker { func, polynomials, definitions: definitions(func), path: vec![], decided: HashMap::new() };
+        walker.block(&func.body);
+        Decisions { decided: walker.decided }
+    }
+
+    pub fn get(&self, place: &Place) -> Decision {
+        self.decided.get(place).cloned().unwrap_or(Decision::Kernel)
+    }
+}
+
+/// The operation that defines each value; block arguments and parameters have none.
+pub fn definitions(func: &Func) -> HashMap<Value, Kind> {
+    let mut map = HashMap::new();
+    func.body.walk(&mut |op| {
+        for &result in &op.results {
+            map.insert(result, op.kind.clone());
+        }
+    });
+    map
+}
+
+struct Walker<'f> {
+    func: &'f Func,
+    polynomials: &'f Polynomials,
+    definitions: HashMap<Value, Kind>,
+    /// What the branches around the current block say.
+    path: Vec<Inequality>,
+    decided: HashMap<Place, Decision>,
+}
+
+impl Walker<'_> {
+    fn block(&mut self, block: &Block) {
+        for op in &block.ops {
+            if let Some(place) = op.kind.operation().place() {
+                let decision = self.decide(place);
+                let known = self.decided.entry(*place).or_insert_with(|| decision.clone());
+                if decision == Decision::Kernel {
+                    *known = decision;
+                }
+            }
+            if let Kind::If(branch) = &op.kind {
+                let depth = self.path.len();
+                self.path.extend(self.inequalities(branch.condition));
+                self.block(&branch.then);
+                self.path.truncate(depth);
+                self.block(&branch.otherwise);
+                continue;
+            }
+            for nested in op.kind.operation().blocks() {
+                self.block(nested);
+            }
+        }
+    }
+
+    fn decide(&self, place: &Place) -> Decision {
+        let offset = self.polynomials.get(place.offset);
+        let mut known = self.path.clone();
+        known.extend(place.mask.map(|mask| self.inequalities(mask)).unwrap_or_default());
+        let mut bound = Bound { known: &known, polynomials: self.polynomials, facts: vec![] };
+        let length = Polynomial::atom(Atom::Known(Symbol::Length(place.param.0)));
+        let (Some(()), Some(top)) = (bound.not_negative(&offset), bound.upper(offset)) else { return Decision::Kernel };
+        match bound.at_most(&top.add(&Polynomial::constant(1)), &length) {
+            Some(()) => Decision::Launch(bound.facts),
+            None => Decision::Kernel,
+        }
+    }
+
+    /// What a mask says, as inequalities that hold where it is true.
+    fn inequalities(&self, mask: Value) -> Vec<Inequality> {
+        let Some(definition) = self.definitions.get(&mask) else { return vec![] };
+        match definition {
+            Kind::Scalar(scalar) => match scalar.op.algebra {
+                Algebra::And => scalar.args.iter().flat_map(|&arg| self.inequalities(arg)).collect(),
+                Algebra::Compare(op) if self.func.ty(scalar.args[0]).dtype.is_integer() => {
+                    self.comparison(op, scalar.args[0], scalar.args[1])
+                }
+                _ => vec![],
+            },
+            other => {
+                // A mask that was moved to other axes says the same about ramps on the new ones.
+                let operation = other.operation();
+                let (&[inner], Some(_)) = (operation.operands().as_slice(), operation.moves(self.func)) else {
+                    return vec![];
+                };
+                let inner = self.inequalities(inner);
+                inner.into_iter().filter_map(|inequality| self.moved(inequality, other)).collect()
+            }
+        }
+    }
+
+    fn moved(&self, inequality: Inequality, by: &Kind) -> Option<Inequality> {
+        let axes = by.operation().moves(self.func)?;
+        let axis = |old: usize| axes.get(old).copied().flatten();
+        Some(Inequality {
+            small: inequality.small.moved(self.func, axis)?,
+            big: inequality.big.moved(self.func, axis)?,
+        })
+    }
+
+    fn comparison(&self, op: BinaryOp, lhs: Value, rhs: Value) -> Vec<Inequality> {
+        let (lhs, rhs) = (self.polynomials.get(lhs), self.polynomials.get(rhs));
+        let one = Polynomial::constant(1);
+        let at_most = |small: &Polynomial, big: &Polynomial| Inequality { small: small.clone(), big: big.clone() };
+        match op {
+            BinaryOp::Lt => vec![at_most(&lhs, &rhs.sub(&one))],
+            BinaryOp::Le => vec![at_most(&lhs, &rhs)],
+            BinaryOp::Gt => vec![at_most(&rhs, &lhs.sub(&one))],
+            BinaryOp::Ge => vec![at_most(&rhs, &lhs)],
+            BinaryOp::Eq => vec![at_most(&lhs, &rhs), at_most(&rhs, &lhs)],
+            _ => vec![],
+        }
+    }
+}
+
+/// Finds bounds that hold given `facts`, which it collects as it needs them.
+pub struct Bound<'a> {
+    known: &'a [Inequality],
+    polynomials: &'a Polynomials,
+    pub facts: Vec<Fact>,
+}
+
+impl<'a> Bound<'a> {
+    /// Bounds that use no mask.
+    pub fn unmasked(polynomials: &'a Polynomials) -> Bound<'a> {
+        Bound { known: &[], polynomials, facts: vec![] }
+    }
+
+    /// A polynomial over what is known at launch that `value` never exceeds.
+    pub fn upper(&mut self, value: Polynomial) -> Option<Polynomial> {
+        let mut value = value;
+        for inequality in self.known {
+            if let Some(lower) = self.apply(&value, inequality) {
+                value = lower;
+            }
+        }
+        while let Some(atom) = value.varying() {
+            let (quotient, rest) = value.split(atom);
+            if quotient.varying().is_some() {
+                return None;
+            }
+            let (low, high) = self.range(atom)?;
+            let extreme = match quotient.as_constant() {
+                Some(factor) if factor < 0 => low,
+                Some(_) => high,
+                None => {
+                    self.not_negative(&quotient)?;
+                    high
+                }
+            };
+            value = quotient.mul(&extreme).add(&rest);
+        }
+        Some(value)
+    }
+
+    /// `value` with what `inequality` bounds replaced by its bound, where that removes something that varies.
+    fn apply(&mut self, value: &Polynomial, inequality: &Inequality) -> Option<Polynomial> {
+        let bounded = inequality.small.sub(&inequality.big);
+        for atom in inequality.small.all_varying() {
+            let (unit, _) = bounded.split(atom);
+            let (factor, _) = value.split(atom);
+            // small - big = atom + .. <= 0, so value <= value - factor * (small - big) for a factor of at least 0.
+            if unit.as_constant() != Some(1) || factor.as_constant() == Some(0) || factor.varying().is_some() {
+                continue;
+            }
+            let checkpoint = self.facts.len();
+            if self.not_negative(&factor).is_none() {
+                self.facts.truncate(checkpoint);
+                continue;
+            }
+            return Some(value.sub(&factor.mul(&bounded)));
+        }
+        None
+    }
+
+    /// The least and greatest value of what varies, as polynomials over what is known at launch.
+    fn range(&mut self, atom: Atom) -> Option<(Polynomial, Polynomial)> {
+        let below = |high: Polynomial| high.sub(&Polynomial::constant(1));
+        match atom {
+            Atom::Ramp { extent, .. } => {
+                Some((Polynomial::default(), Polynomial::constant(i128::from(extent) - 1)))
+            }
+            Atom::Program(axis) => {
+                Some((Polynomial::default(), below(Polynomial::atom(Atom::Known(Symbol::Grid(axis))))))
+            }
+            Atom::Loop(variable) => {
+                let ends = self.polynomials.loops.get(&variable)?.clone();
+                let low = ends.low.varying().is_none().then(|| ends.low.clone())?;
+                let high = self.upper(below(ends.high))?;
+                Some((low, high))
+            }
+            Atom::Opaque(_) => None,
+            Atom::Known(_) => Some((Polynomial::atom(atom), Polynomial::atom(atom))),
+        }
+    }
+
+    /// Shows, with facts about arguments where needed, that `value` is at least 0: every term is a product of things
+    /// that are.
+    pub fn not_negative(&mut self, value: &Polynomial) -> Option<()> {
+        let terms: Vec<(Vec<Atom>, i128)> = value.terms().map(|(atoms, c)| (atoms.to_vec(), c)).collect();
+        for (atoms, coefficient) in terms {
+            if coefficient < 0 {
+                return None;
+            }
+            for atom in atoms {
+                match atom {
+                    Atom::Known(Symbol::Grid(_) | Symbol::Length(_)) | Atom::Program(_) | Atom::Ramp { .. } => {}
+                    Atom::Known(Symbol::Scalar(_)) => self.at_most(&Polynomial::default(), &Polynomial::atom(atom))?,
+                    Atom::Loop(variable) => {
+                        let low = self.polynomials.loops.get(&variable)?.low.clone();
+                        self.not_negative(&low)?;
+                    }
+                    Atom::Opaque(_) => return None,
+                }
+            }
+        }
+        Some(())
+    }
+
+    /// Adds the fact `low <= high`, unless it is plain.
+    pub fn at_most(&mut self, low: &Polynomial, high: &Polynomial) -> Option<()> {
+        if let (Some(low), Some(high)) = (low.as_constant(), high.as_constant()) {
+            return (low <= high).then_some(());
+        }
+        let fact = Fact::AtMost { low: low.to_sum()?, high: high.to_sum()? };
+        if !self.facts.contains(&fact) {
+            self.facts.push(fact);
+        }
+        Some(())
+    }
+}

@@ -1,0 +1,77 @@
+//! Conditions on a launch's arguments: what a body may rely on because the launcher checks it on the real values.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Something known at launch; parameters by position.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize, Deserialize)]
+pub enum Symbol {
+    Scalar(u32),
+    Length(u32),
+    Grid(u8),
+}
+
+/// `coefficient * factors[0] * ..`, summed.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Serialize, Deserialize)]
+pub struct Sum {
+    pub terms: Vec<(i64, Vec<Symbol>)>,
+}
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub enum Fact {
+    /// The slice's address is a multiple of `bytes`.
+    Aligned { param: u32, bytes: u32 },
+    /// The scalar is a multiple of `by`.
+    Divisible { scalar: u32, by: u32 },
+    /// `low <= high`
+    AtMost { low: Sum, high: Sum },
+}
+
+/// Prints with parameter names.
+pub struct Named<'a, T>(pub &'a T, pub &'a [String]);
+
+impl fmt::Display for Named<'_, Symbol> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |param: u32| &self.1[param as usize];
+        match *self.0 {
+            Symbol::Scalar(param) => write!(f, "{}", name(param)),
+            Symbol::Length(param) => write!(f, "{}.len()", name(param)),
+            Symbol::Grid(axis) => write!(f, "num_programs({axis})"),
+        }
+    }
+}
+
+impl fmt::Display for Named<'_, Sum> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.terms.is_empty() {
+            return write!(f, "0");
+        }
+        for (i, (coefficient, factors)) in self.0.terms.iter().enumerate() {
+            let sign = match (i, *coefficient < 0) {
+                (0, false) => "",
+                (0, true) => "-",
+                (_, false) => " + ",
+                (_, true) => " - ",
+            };
+            let mut parts: Vec<String> = factors.iter().map(|factor| Named(factor, self.1).to_string()).collect();
+            let size = coefficient.unsigned_abs();
+            if size != 1 || parts.is_empty() {
+                parts.insert(0, size.to_string());
+            }
+            write!(f, "{sign}{}", parts.join(" * "))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Named<'_, Fact> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = |param: u32| &self.1[param as usize];
+        match self.0 {
+            Fact::Aligned { param, bytes } => write!(f, "{} is {bytes}-byte aligned", name(*param)),
+            Fact::Divisible { scalar, by } => write!(f, "{by} divides {}", name(*scalar)),
+            Fact::AtMost { low, high } => write!(f, "{} <= {}", Named(low, self.1), Named(high, self.1)),
+        }
+    }
+}

@@ -1,0 +1,12 @@
+//! What is known about integer tiles before any thread exists.
+//!
+//! - [`axis`]: contiguity, divisibility, constancy and range of every integer value: decides vector widths.
+//! - [`polynomial`]: index arithmetic as polynomials over program ids, ramps and arguments: decides bounds.
+//! - [`bounds`]: which accesses cannot leave their slice, given conditions that the launcher checks once.
+//! - [`split`]: offsets and comparisons rewritten so that nothing overflows and the uniform part is scalar.
+
+pub mod axis;
+pub mod bounds;
+pub mod fact;
+pub mod polynomial;
+pub mod split;

@@ -1,0 +1,254 @@
+//! Index arithmetic as polynomials with exact integer coefficients.
+//!
+//! An element of an integer tile is a polynomial over atoms: what the launcher knows (arguments, lengths, the grid),
+//! what varies over programs and elements (program ids, ramps), and what nothing is known of. Arithmetic is that of the
+//! integers: the tile IR's offsets do not wrap (see `split`).
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::fact::{Sum, Symbol};
+use crate::dtype::DType;
+use crate::ops::scalar::Algebra;
+use crate::ops::Kind;
+use crate::tile::{Block, Func, ParamKind, Value};
+
+/// What a polynomial is made of.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Atom {
+    /// Known at launch.
+    Known(Symbol),
+    /// The program's index along a grid axis: 0 up to the grid's extent.
+    Program(u8),
+    /// A ramp of the given extent from 0 that runs along an axis of the tile.
+    Ramp { axis: usize, extent: u32 },
+    /// A loop variable.
+    Loop(Value),
+    /// An integer that nothing is known of, the same for every element or not.
+    Opaque(Value),
+}
+
+/// A sum of products of atoms; no coefficient is zero.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct Polynomial {
+    terms: BTreeMap<Vec<Atom>, i128>,
+}
+
+impl Polynomial {
+    pub fn constant(value: i128) -> Polynomial {
+        Polynomial::term(vec![], value)
+    }
+
+    pub fn atom(atom: Atom) -> Polynomial {
+        Polynomial::term(vec![atom], 1)
+    }
+
+    fn term(atoms: Vec<Atom>, coefficient: i128) -> Polynomial {
+        let mut terms = BTreeMap::new();
+        if coefficient != 0 {
+            terms.insert(atoms, coefficient);
+        }
+        Polynomial { terms }
+    }
+
+    pub fn terms(&self) -> impl Iterator<Item = (&[Atom], i128)> {
+        self.terms.iter().map(|(atoms, &coefficient)| (atoms.as_slice(), coefficient))
+    }
+
+    pub fn add(&self, other: &Polynomial) -> Polynomial {
+        let mut terms = self.terms.clone();
+        for (atoms, coefficient) in &other.terms {
+            let sum = terms.entry(atoms.clone()).or_default();
+            *sum = sum.saturating_add(*coefficient);
+        }
+        terms.retain(|_, coefficient| *coefficient != 0);
+        Polynomial { terms }
+    }
+
+    pub fn sub(&self, other: &Polynomial) -> Polynomial {
+        self.add(&other.scale(-1))
+    }
+
+    pub fn scale(&self, by: i128) -> Polynomial {
+        self.mul(&Polynomial::constant(by))
+    }
+
+    pub fn mul(&self, other: &Polynomial) -> Polynomial {
+        let mut product = Polynomial::default();
+        for (a, x) in &self.terms {
+            for (b, y) in &other.terms {
+                let mut atoms: Vec<Atom> = a.iter().chain(b).copied().collect();
+                atoms.sort();
+                product = product.add(&Polynomial::term(atoms, x.saturating_mul(*y)));
+            }
+        }
+        product
+    }
+
+    /// `self = atom * quotient + rest`, with no `atom` in the rest.
+    pub fn split(&self, atom: Atom) -> (Polynomial, Polynomial) {
+        let mut quotient = Polynomial::default();
+        let mut rest = Polynomial::default();
+        for (atoms, &coefficient) in &self.terms {
+            match atoms.iter().position(|a| *a == atom) {
+                Some(position) => {
+                    let mut atoms = atoms.clone();
+                    atoms.remove(position);
+                    quotient = quotient.add(&Polynomial::term(atoms, coefficient));
+                }
+                None => rest = rest.add(&Polynomial::term(atoms.clone(), coefficient)),
+            }
+        }
+        (quotient, rest)
+    }
+
+    /// The value, if it is a number.
+    pub fn as_constant(&self) -> Option<i128> {
+        match self.terms.len() {
+            0 => Some(0),
+            1 => self.terms.get([].as_slice()).copied(),
+            _ => None,
+        }
+    }
+
+    /// The first atom that varies after launch.
+    pub fn varying(&self) -> Option<Atom> {
+        self.terms.keys().flatten().find(|atom| !matches!(atom, Atom::Known(_))).copied()
+    }
+
+    /// Every atom that varies after launch.
+    pub fn all_varying(&self) -> Vec<Atom> {
+        let mut atoms: Vec<Atom> =
+            self.terms.keys().flatten().filter(|atom| !matches!(atom, Atom::Known(_))).copied().collect();
+        atoms.sort();
+        atoms.dedup();
+        atoms
+    }
+
+    /// As a launch-time sum; `None` when something varies or a coefficient does not fit.
+    pub fn to_sum(&self) -> Option<Sum> {
+        let terms = self
+            .terms
+            .iter()
+            .map(|(atoms, &coefficient)| {
+                let factors: Option<Vec<Symbol>> = atoms
+                    .iter()
+                    .map(|atom| match atom {
+                        Atom::Known(symbol) => Some(*symbol),
+                        Atom::Program(_) | Atom::Ramp { .. } | Atom::Loop(_) | Atom::Opaque(_) => None,
+                    })
+                    .collect();
+                Some((i64::try_from(coefficient).ok()?, factors?))
+            })
+            .collect::<Option<Vec<_>>>()?;
+        Some(Sum { terms })
+    }
+
+    /// Ramps follow their axis to its new place; `None` when something varies by element and cannot.
+    pub fn moved(&self, func: &Func, axis: impl Fn(usize) -> Option<usize>) -> Option<Polynomial> {
+        let mut result = Polynomial::default();
+        for (atoms, &coefficient) in &self.terms {
+            let place = |atom: &Atom| match *atom {
+                Atom::Ramp { axis: old, extent } => axis(old).map(|axis| Atom::Ramp { axis, extent }),
+                Atom::Opaque(opaque) if !func.ty(opaque).is_scalar() => None,
+                other => Some(other),
+            };
+            let mut atoms: Vec<Atom> = atoms.iter().map(place).collect::<Option<_>>()?;
+            atoms.sort();
+            result = result.add(&Polynomial::term(atoms, coefficient));
+        }
+        Some(result)
+    }
+}
+
+/// The ends of a loop, for bounding its variable.
+#[derive(Clone, Debug)]
+pub struct LoopEnds {
+    pub low: Polynomial,
+    pub high: Polynomial,
+}
+
+/// The polynomial of every integer value of a function.
+#[derive(Default, Debug)]
+pub struct Polynomials {
+    known: HashMap<Value, Polynomial>,
+    pub loops: HashMap<Value, LoopEnds>,
+}
+
+impl Polynomials {
+    pub fn analyse(func: &Func) -> Polynomials {
+        let mut all = Polynomials::default();
+        for (position, param) in func.params.iter().enumerate() {
+            if let ParamKind::Scalar { value, dtype } = param.kind
+                && dtype.is_integer()
+            {
+                all.known.insert(value, Polynomial::atom(Atom::Known(Symbol::Scalar(position as u32))));
+            }
+        }
+        all.block(func, &func.body);
+        all
+    }
+
+    pub fn get(&self, value: Value) -> Polynomial {
+        self.known.get(&value).cloned().unwrap_or_else(|| Polynomial::atom(Atom::Opaque(value)))
+    }
+
+    fn block(&mut self, func: &Func, block: &Block) {
+        for op in &block.ops {
+            // A loop's variable is bounded by its ends before the body is read.
+            if let Kind::For(op) = &op.kind {
+                let ends = LoopEnds { low: self.get(op.low), high: self.get(op.high) };
+                self.loops.insert(op.body.args[0], ends);
+                self.known.insert(op.body.args[0], Polynomial::atom(Atom::Loop(op.body.args[0])));
+            }
+            for nested in op.kind.operation().blocks() {
+                self.block(func, nested);
+            }
+            if let [result] = op.results.as_slice() {
+                self.define(func, &op.kind, *result);
+            }
+        }
+    }
+
+    /// Adds the result of an operation.
+    pub fn define(&mut self, func: &Func, kind: &Kind, result: Value) {
+        if func.ty(result).dtype.is_integer()
+            && let Some(polynomial) = kind.operation().polynomial(self, func, result)
+        {
+            self.known.insert(result, polynomial);
+        }
+    }
+}
+
+/// The rule of lanewise operations.
+pub fn scalar(all: &Polynomials, algebra: Algebra, args: &[Value]) -> Option<Polynomial> {
+    let arg = |i: usize| all.get(args[i]);
+    match algebra {
+        Algebra::Add => Some(arg(0).add(&arg(1))),
+        Algebra::Sub => Some(arg(0).sub(&arg(1))),
+        Algebra::Mul => Some(arg(0).mul(&arg(1))),
+        Algebra::Neg => Some(arg(0).scale(-1)),
+        Algebra::Shl => {
+            let amount = arg(1).as_constant().filter(|amount| (0..31).contains(amount))?;
+            Some(arg(0).scale(1 << amount))
+        }
+        Algebra::Div
+        | Algebra::Rem
+        | Algebra::Minimum
+        | Algebra::Maximum
+        | Algebra::And
+        | Algebra::Or
+        | Algebra::Shr
+        | Algebra::Select
+        | Algebra::Compare(_)
+        | Algebra::Other => None,
+    }
+}
+
+
+/// Widening keeps the number; narrowing might not.
+pub fn cast(all: &Polynomials, func: &Func, value: Value, to: DType) -> Option<Polynomial> {
+    let from = func.ty(value).dtype;
+    let ((low, high), (to_low, to_high)) = (from.range(), to.range());
+    let keeps = from.is_integer() && to_low <= low && to_high >= high;
+    keeps.then(|| all.get(value))
+}

@@ -1,0 +1,416 @@
+//! Index arithmetic that cannot overflow.
+//!
+//! The language promises that offsets and the comparisons of indices are exact: `program_id(0) * BLOCK + arange(..)`
+//! addresses and compares right past 2^31. This pass keeps the promise at little cost. It splits an index into the part
+//! that is one number for the whole program, which is computed in 64 bits, and the part that varies by element, which
+//! stays in 32 bits where it is known to fit (by its range, or by a fact that the launcher checks) and is widened where
+//! it is not. Only `+`, `-`, `*` and shifts by constants of signed 32-bit integers are followed; anything else is taken
+//! as the number it is.
+
+use std::collections::HashMap;
+
+use super::axis::{Assumptions, Axes};
+use super::bounds::{Bound, Decision, Decisions, definitions};
+use super::fact::Fact;
+use super::polynomial::{Polynomial, Polynomials};
+use crate::dtype::DType;
+use crate::ops::scalar::{self, Algebra, Scalar};
+use crate::ops::{Cast, Constant, Kind, Number, Place, Splat};
+use crate::syntax::{BinaryOp, UnaryOp};
+use crate::tile::{self, Builder, Func, Op, Rewriter, Shape, Type, Value};
+
+/// What a body may rely on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trust {
+    /// Facts that the launcher checks.
+    Launch,
+    /// Nothing: every access compares with the length.
+    Nothing,
+    /// The caller's word that every access is inside (`unchecked`).
+    Caller,
+}
+
+/// Splits every offset and index comparison of `func`; returns the facts that the result relies on.
+pub fn split(func: &mut Func, trust: Trust) -> Vec<Fact> {
+    let polynomials = Polynomials::analyse(func);
+    let decisions = Decisions::analyse(func, &polynomials);
+    let ranges = Axes::analyse(func, &Assumptions::default());
+    let ranges: HashMap<Value, (i128, i128)> =
+        definitions(func).keys().map(|&value| (value, ranges.get(func, value).range)).collect();
+    let mut splitter =
+        Splitter { definitions: definitions(func), polynomials, decisions, ranges, trust, facts: vec![], replaced: HashMap::new() };
+    Rewriter::default().run(func, &mut |rewriter, builder, op| splitter.op(rewriter, builder, op));
+    tile::eliminate(func);
+    splitter.facts
+}
+
+struct Splitter {
+    definitions: HashMap<Value, Kind>,
+    polynomials: Polynomials,
+    decisions: Decisions,
+    ranges: HashMap<Value, (i128, i128)>,
+    trust: Trust,
+    facts: Vec<Fact>,
+    /// What an exact comparison stands for; decisions are known by the original.
+    replaced: HashMap<Value, Value>,
+}
+
+/// An index as `uniform + varying`; a missing part is 0.
+#[derive(Clone, Copy)]
+struct Parts {
+    /// An `i64` scalar.
+    uniform: Option<Value>,
+    /// A tile of `i32` or `i64`.
+    varying: Option<Value>,
+}
+
+const I32: (i128, i128) = (i32::MIN as i128, i32::MAX as i128);
+
+fn within(range: (i128, i128), limit: (i128, i128)) -> bool {
+    range.0 >= limit.0 && range.1 <= limit.1
+}
+
+impl Splitter {
+    fn op(&mut self, rewriter: &mut Rewriter, builder: &mut Builder, mut op: Op) {
+        if let Some(place) = op.kind.operation_mut().place_mut() {
+            *place = self.place(builder, *place);
+        }
+        if let Kind::Scalar(scalar) = &op.kind
+            && let Algebra::Compare(compare) = scalar.op.algebra
+            && let Some(result) = self.comparison(builder, compare, scalar)
+        {
+            rewriter.replace(op.results[0], result);
+            self.replaced.insert(result, op.results[0]);
+            return;
+        }
+        builder.append(op);
+    }
+
+    /// The access with its offset split and its bounds decided.
+    fn place(&mut self, builder: &mut Builder, place: Place) -> Place {
+        let mask = place.mask.map(|mask| self.replaced.get(&mask).copied().unwrap_or(mask));
+        let decision = self.decisions.get(&Place { mask, ..place });
+        let bounded = match (self.trust, decision) {
+            (Trust::Caller, _) => false,
+            (Trust::Nothing, Decision::Launch(facts)) => !facts.is_empty(),
+            (Trust::Launch, Decision::Launch(facts)) => {
+                self.rely_on(facts);
+                false
+            }
+            (_, Decision::Kernel) => true,
+        };
+        let shape = builder.func.ty(place.offset).shape.clone();
+        let parts = self.parts(builder, place.offset);
+        let offset = match parts.varying {
+            Some(varying) => self.fit(builder, varying),
+            None => {
+                let zero = self.constant(builder, DType::I32, 0);
+                self.splat(builder, zero, &shape)
+            }
+        };
+        Place { base: parts.uniform, offset, bounded, ..place }
+    }
+
+    fn rely_on(&mut self, facts: Vec<Fact>) {
+        for fact in facts {
+            if !self.facts.contains(&fact) {
+                self.facts.push(fact);
+            }
+        }
+    }
+
+    // ---- splitting
+
+    fn parts(&mut self, builder: &mut Builder, value: Value) -> Parts {
+        let ty = builder.func.ty(value).clone();
+        if ty.is_scalar() {
+            return Parts { uniform: Some(self.wide(builder, value)), varying: None };
+        }
+        let leaf = Parts { uniform: None, varying: Some(value) };
+        if !matches!(ty.dtype, DType::I32 | DType::I64) {
+            // Another width is a number like any other, in 64 bits.
+            let wide = self.widen(builder, value);
+            return Parts { varying: Some(wide), ..leaf };
+        }
+        match self.definitions.get(&value).cloned() {
+            Some(Kind::Splat(Splat { value })) => Parts { uniform: Some(self.wide(builder, value)), varying: None },
+            Some(Kind::Scalar(scalar)) => self.arithmetic(builder, &scalar, &ty).unwrap_or(leaf),
+            Some(Kind::Cast(Cast { value: inner })) if builder.func.ty(inner).dtype == DType::I32 => {
+                // Widening: the parts of the narrow index are exact already.
+                self.parts(builder, inner)
+            }
+            Some(mut kind) if kind.operation().moves(builder.func).is_some() => {
+                let [inner] = kind.operation().operands()[..] else { return leaf };
+                let parts = self.parts(builder, inner);
+                let varying = parts.varying.map(|inner| {
+                    let dtype = builder.func.ty(inner).dtype;
+                    kind.operation_mut().map(&mut |_| inner);
+                    self.make(builder, kind.clone(), ty.with(dtype))
+                });
+                Parts { varying, ..parts }
+            }
+            _ => leaf,
+        }
+    }
+
+    fn arithmetic(&mut self, builder: &mut Builder, scalar: &Scalar, ty: &Type) -> Option<Parts> {
+        match scalar.op.algebra {
+            Algebra::Add | Algebra::Sub => {
+                let (a, b) = (self.parts(builder, scalar.args[0]), self.parts(builder, scalar.args[1]));
+                let uniform = self.combine(builder, scalar, a.uniform, b.uniform);
+                let varying = self.combine(builder, scalar, a.varying, b.varying);
+                Some(Parts { uniform, varying })
+            }
+            Algebra::Mul => {
+                let (a, b) = (self.parts(builder, scalar.args[0]), self.parts(builder, scalar.args[1]));
+                // (u + v) * s = u * s + v * s for a uniform s; a product of two varying parts is a leaf.
+                let (tile, factor, original) = match (a.varying, b.varying) {
+                    (_, None) => (a, b.uniform?, scalar.args[1]),
+                    (None, _) => (b, a.uniform?, scalar.args[0]),
+                    (Some(_), Some(_)) => return None,
+                };
+                let mul = scalar::binary(BinaryOp::Mul);
+                let uniform = tile.uniform.map(|u| self.exact(builder, mul, vec![u, factor]));
+                let varying = tile.varying.map(|v| {
+                    let dtype = builder.func.ty(v).dtype;
+                    // The factor in the tile's own width: it came from there, or the tile is 64 bits wide.
+                    let own = builder.func.ty(original).dtype == dtype;
+                    let factor = if own { original } else { self.splat(builder, factor, &ty.shape) };
+                    let (v, factor) = self.same_width(builder, v, factor);
+                    self.exact(builder, mul, vec![v, factor])
+                });
+                Some(Parts { uniform, varying })
+            }
+            Algebra::Neg => {
+                let parts = self.parts(builder, scalar.args[0]);
+                let uniform = parts.uniform.map(|u| self.exact(builder, scalar.op, vec![u]));
+                let varying = parts.varying.map(|v| self.exact(builder, scalar.op, vec![v]));
+                Some(Parts { uniform, varying })
+            }
+            _ => None,
+        }
+    }
+
+    /// `a op b` with a missing side counting as 0.
+    fn combine(&mut self, builder: &mut Builder, scalar: &Scalar, a: Option<Value>, b: Option<Value>) -> Option<Value> {
+        let (a, b) = match (a, b) {
+            (None, None) => return None,
+            (Some(a), None) => return Some(a),
+            (None, Some(b)) if scalar.op.algebra == Algebra::Add => return Some(b),
+            (None, Some(b)) => {
+                return Some(self.exact(builder, scalar::unary(UnaryOp::Neg), vec![b]));
+            }
+            (Some(a), Some(b)) => (a, b),
+        };
+        let (a, b) = self.same_width(builder, a, b);
+        Some(self.exact(builder, scalar.op, vec![a, b]))
+    }
+
+    /// Builds an operation and remembers what it is, for the ranges and polynomials of what is built on it.
+    fn make(&mut self, builder: &mut Builder, kind: impl Into<Kind>, ty: Type) -> Value {
+        let kind = kind.into();
+        let value = builder.one(kind.clone(), ty);
+        self.polynomials.define(builder.func, &kind, value);
+        self.definitions.insert(value, kind);
+        value
+    }
+
+    fn constant(&mut self, builder: &mut Builder, dtype: DType, value: i128) -> Value {
+        self.make(builder, Constant { value: Number::Int(value) }, Type::scalar(dtype))
+    }
+
+    fn splat(&mut self, builder: &mut Builder, value: Value, shape: &Shape) -> Value {
+        if shape.rank() == 0 {
+            return value;
+        }
+        let dtype = builder.func.ty(value).dtype;
+        self.make(builder, Splat { value }, Type::tile(dtype, shape.clone()))
+    }
+
+    fn widen(&mut self, builder: &mut Builder, value: Value) -> Value {
+        let ty = builder.func.ty(value).clone();
+        if ty.dtype == DType::I64 { value } else { self.make(builder, Cast { value }, ty.with(DType::I64)) }
+    }
+
+    /// Exact arithmetic; the flag helps only in 32 bits.
+    fn exact(&mut self, builder: &mut Builder, op: &'static scalar::ScalarOp, args: Vec<Value>) -> Value {
+        let ty = builder.func.ty(args[0]).clone();
+        let exact = ty.dtype == DType::I32;
+        self.make(builder, Scalar { op, args, exact }, ty)
+    }
+
+    fn same_width(&mut self, builder: &mut Builder, a: Value, b: Value) -> (Value, Value) {
+        if builder.func.ty(a).dtype == builder.func.ty(b).dtype {
+            (a, b)
+        } else {
+            (self.widen(builder, a), self.widen(builder, b))
+        }
+    }
+
+    /// A scalar index in 64 bits, its own arithmetic redone there.
+    fn wide(&mut self, builder: &mut Builder, value: Value) -> Value {
+        let ty = builder.func.ty(value).clone();
+        if ty.dtype == DType::I64 {
+            return value;
+        }
+        match self.definitions.get(&value).cloned() {
+            Some(Kind::Constant(Constant { value: Number::Int(number) })) => self.constant(builder, DType::I64, number),
+            Some(Kind::Scalar(scalar)) if ty.dtype == DType::I32 && follows(scalar.op.algebra) => {
+                let args = scalar.args.iter().map(|&arg| self.wide(builder, arg)).collect();
+                self.exact(builder, scalar.op, args)
+            }
+            _ => self.widen(builder, value),
+        }
+    }
+
+    // ---- widths
+
+    /// A varying part in the width it needs.
+    fn fit(&mut self, builder: &mut Builder, varying: Value) -> Value {
+        if builder.func.ty(varying).dtype == DType::I64 || within(self.exact_range(builder.func, varying), I32) {
+            return varying;
+        }
+        if self.trust == Trust::Launch
+            && let Some(facts) = self.fits_if(varying)
+        {
+            self.rely_on(facts);
+            return varying;
+        }
+        self.widened(builder, varying)
+    }
+
+    /// The range of an index without wrapping, from the ranges of its leaves.
+    fn exact_range(&self, func: &Func, value: Value) -> (i128, i128) {
+        let leaf = || self.ranges.get(&value).copied().unwrap_or_else(|| func.ty(value).dtype.range());
+        let Some(definition) = self.definitions.get(&value) else { return leaf() };
+        match definition {
+            Kind::Scalar(scalar) if follows(scalar.op.algebra) => {
+                let args: Vec<(i128, i128)> = scalar.args.iter().map(|&arg| self.exact_range(func, arg)).collect();
+                match (scalar.op.algebra, args.as_slice()) {
+                    (Algebra::Add, [a, b]) => (a.0.saturating_add(b.0), a.1.saturating_add(b.1)),
+                    (Algebra::Sub, [a, b]) => (a.0.saturating_sub(b.1), a.1.saturating_sub(b.0)),
+                    (Algebra::Neg, [a]) => (a.1.saturating_neg(), a.0.saturating_neg()),
+                    (Algebra::Mul, [a, b]) => {
+                        let corners = [a.0, a.1].map(|x| [x.saturating_mul(b.0), x.saturating_mul(b.1)]);
+                        let corners = corners.as_flattened();
+                        (corners.iter().copied().min().unwrap_or(0), corners.iter().copied().max().unwrap_or(0))
+                    }
+                    _ => leaf(),
+                }
+            }
+            kind if kind.operation().moves(func).is_some() || matches!(kind, Kind::Splat(_)) => {
+                let [inner] = kind.operation().operands()[..] else { return leaf() };
+                self.exact_range(func, inner)
+            }
+            Kind::Constant(Constant { value: Number::Int(number) }) => (*number, *number),
+            _ => leaf(),
+        }
+    }
+
+    /// Facts under which a varying part stays within 32 bits.
+    fn fits_if(&self, varying: Value) -> Option<Vec<Fact>> {
+        let polynomial = self.polynomials.get(varying);
+        let mut bound = Bound::unmasked(&self.polynomials);
+        bound.not_negative(&polynomial)?;
+        let top = bound.upper(polynomial)?;
+        bound.at_most(&top, &Polynomial::constant(I32.1))?;
+        Some(bound.facts)
+    }
+
+    /// The varying part with its arithmetic redone in 64 bits.
+    fn widened(&mut self, builder: &mut Builder, value: Value) -> Value {
+        let ty = builder.func.ty(value).clone();
+        if ty.dtype == DType::I64 {
+            return value;
+        }
+        match self.definitions.get(&value).cloned() {
+            Some(Kind::Scalar(scalar)) if ty.dtype == DType::I32 && follows(scalar.op.algebra) => {
+                let args = scalar.args.iter().map(|&arg| self.widened(builder, arg)).collect();
+                self.exact(builder, scalar.op, args)
+            }
+            Some(Kind::Splat(Splat { value })) => {
+                let wide = self.wide(builder, value);
+                self.splat(builder, wide, &ty.shape)
+            }
+            Some(mut kind) if kind.operation().moves(builder.func).is_some() => {
+                let [inner] = kind.operation().operands()[..] else { return self.widen(builder, value) };
+                let inner = self.widened(builder, inner);
+                kind.operation_mut().map(&mut |_| inner);
+                self.make(builder, kind, ty.with(DType::I64))
+            }
+            _ => self.widen(builder, value),
+        }
+    }
+
+    // ---- comparisons
+
+    /// An index comparison that 32 bits could get wrong, done exactly; `None` leaves it as it is.
+    fn comparison(&mut self, builder: &mut Builder, op: BinaryOp, scalar: &Scalar) -> Option<Value> {
+        let [lhs, rhs] = scalar.args[..] else { return None };
+        let ty = builder.func.ty(lhs).clone();
+        if ty.dtype != DType::I32 || !self.is_index(lhs) || !self.is_index(rhs) {
+            return None;
+        }
+        let fits = |splitter: &Splitter, value| within(splitter.exact_range(builder.func, value), I32);
+        if fits(self, lhs) && fits(self, rhs) {
+            return None;
+        }
+        let (a, b) = (self.parts(builder, lhs), self.parts(builder, rhs));
+        let zero = self.constant(builder, DType::I64, 0);
+        let (left, right) = (a.uniform.unwrap_or(zero), b.uniform.unwrap_or(zero));
+        let result = ty.with(DType::Bool);
+        let compare = scalar::binary(op);
+        if ty.is_scalar() {
+            return Some(self.make(builder, Scalar::new(compare, vec![left, right]), result));
+        }
+        // left + va < right + vb becomes va - vb < right - left.
+        let sub = scalar::binary(BinaryOp::Sub);
+        let bound = self.exact(builder, sub, vec![right, left]);
+        let varying = match self.combine(builder, &Scalar::new(sub, vec![]), a.varying, b.varying) {
+            Some(varying) => varying,
+            None => self.splat(builder, zero, &ty.shape),
+        };
+        let (varying, bound) = match clamps(self.exact_range(builder.func, varying)) {
+            Some(limits) if builder.func.ty(varying).dtype == DType::I32 => (varying, self.clamp(builder, bound, limits)),
+            _ => (self.widened(builder, varying), bound),
+        };
+        let bound = self.splat(builder, bound, &ty.shape);
+        Some(self.make(builder, Scalar::new(compare, vec![varying, bound]), result))
+    }
+
+    /// A 64-bit bound brought into 32 bits. Outside the limits the answer is the same for every element, so that the
+    /// clamped bound decides alike.
+    fn clamp(&mut self, builder: &mut Builder, bound: Value, (low, high): (i128, i128)) -> Value {
+        let row = |name| scalar::row(name).expect("a row of the table");
+        let low = self.constant(builder, DType::I64, low);
+        let high = self.constant(builder, DType::I64, high);
+        let raised = self.exact(builder, row("maximum"), vec![bound, low]);
+        let bound = self.exact(builder, row("minimum"), vec![raised, high]);
+        self.make(builder, Cast { value: bound }, Type::scalar(DType::I32))
+    }
+
+    /// Whether a value is made of ids, ramps, arguments and constants alone: data that was loaded compares as it wraps.
+    fn is_index(&self, value: Value) -> bool {
+        match self.definitions.get(&value) {
+            None => true,
+            Some(kind) => {
+                let operation = kind.operation();
+                operation.place().is_none()
+                    && operation.blocks().is_empty()
+                    && operation.operands().into_iter().all(|operand| self.is_index(operand))
+            }
+        }
+    }
+}
+
+/// Bounds just outside a range that are multiples of 64, so that a clamped multiple stays one; `None` past 32 bits.
+fn clamps(range: (i128, i128)) -> Option<(i128, i128)> {
+    let low = (range.0.checked_sub(1)?).div_euclid(64) * 64;
+    let high = (range.1.checked_add(1)? + 63).div_euclid(64) * 64;
+    within((low, high), I32).then_some((low, high))
+}
+
+/// The arithmetic that is exact in an index.
+fn follows(algebra: Algebra) -> bool {
+    matches!(algebra, Algebra::Add | Algebra::Sub | Algebra::Mul | Algebra::Neg)
+}

@@ -1,0 +1,238 @@
+//! Offsets and comparisons after `split`, with the facts they rely on.
+
+use expect_test::{Expect, expect};
+
+use super::func;
+use crate::analysis::fact::Named;
+use crate::analysis::split::{Trust, split};
+use crate::tile;
+
+fn check_split(source: &str, trust: Trust, expected: Expect) {
+    let mut func = func(source);
+    let facts = split(&mut func, trust);
+    tile::verify(&func).expect("valid tile IR");
+    let names: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
+    let facts: String = facts.iter().map(|fact| format!("{}\n", Named(fact, &names))).collect();
+    expected.assert_eq(&format!("{}{facts}", tile::print(&func, &|_| None)));
+}
+
+const COPY: &str = "#[fuse_kernel(BLOCK = [1024])]
+    fn copy<const BLOCK: usize>(x: &[f32], out: &mut [f32], n: i32) {
+        let offsets = tl::program_id(0) * BLOCK + tl::arange(0, BLOCK);
+        let mask = offsets < n;
+        tl::store(out + offsets, tl::load(x + offsets, mask), mask);
+    }";
+
+#[test]
+fn one_comparison_at_launch_bounds_every_access() {
+    check_split(COPY, Trust::Launch, expect![[r#"
+        kernel copy(x: &[f32], out: &mut [f32], %0 n: i32) {
+          %1 = program_id 0 : i32
+          %2 = arange 0 : i32[1024]
+          %3 = cast %1 : i64
+          %4 = constant 1024 : i64
+          %5 = mul %3, %4 : i64
+          %6 = cast %0 : i64
+          %7 = sub %6, %5 : i64
+          %8 = constant -64 : i64
+          %9 = maximum %7, %8 : i64
+          %10 = minimum %9, %4 : i64
+          %11 = cast %10 : i32
+          %12 = splat %11 : i32[1024]
+          %13 = lt %2, %12 : bool[1024]
+          %14 = load x[%5 + %2] mask %13 inside : f32[1024]
+          store out[%5 + %2] mask %13 inside = %14
+        }
+        n <= x.len()
+        n <= out.len()
+    "#]]);
+}
+
+#[test]
+fn without_facts_the_kernel_compares() {
+    check_split(COPY, Trust::Nothing, expect![[r#"
+        kernel copy(x: &[f32], out: &mut [f32], %0 n: i32) {
+          %1 = program_id 0 : i32
+          %2 = arange 0 : i32[1024]
+          %3 = cast %1 : i64
+          %4 = constant 1024 : i64
+          %5 = mul %3, %4 : i64
+          %6 = cast %0 : i64
+          %7 = sub %6, %5 : i64
+          %8 = constant -64 : i64
+          %9 = maximum %7, %8 : i64
+          %10 = minimum %9, %4 : i64
+          %11 = cast %10 : i32
+          %12 = splat %11 : i32[1024]
+          %13 = lt %2, %12 : bool[1024]
+          %14 = load x[%5 + %2] mask %13 : f32[1024]
+          store out[%5 + %2] mask %13 = %14
+        }
+    "#]]);
+}
+
+const MATRIX: &str = "#[fuse_kernel(M = [64], N = [128])]
+    fn scale<const M: usize, const N: usize>(x: &[f32], out: &mut [f32], rows: i32, cols: i32, stride: i32) {
+        let r = tl::program_id(0) * M + tl::arange(0, M);
+        let c = tl::program_id(1) * N + tl::arange(0, N);
+        let mask = (r < rows).col() & (c < cols).row();
+        let offsets = r.col() * stride + c.row();
+        tl::store(out + offsets, tl::load(x + offsets, mask) * 2.0, mask);
+    }";
+
+#[test]
+fn a_matrix_is_bounded_by_its_last_element() {
+    check_split(MATRIX, Trust::Launch, expect![[r#"
+        kernel scale(x: &[f32], out: &mut [f32], %0 rows: i32, %1 cols: i32, %2 stride: i32) {
+          %3 = program_id 0 : i32
+          %4 = arange 0 : i32[64]
+          %5 = program_id 1 : i32
+          %6 = arange 0 : i32[128]
+          %7 = cast %3 : i64
+          %8 = constant 64 : i64
+          %9 = mul %7, %8 : i64
+          %10 = cast %0 : i64
+          %11 = sub %10, %9 : i64
+          %12 = constant -64 : i64
+          %13 = maximum %11, %12 : i64
+          %14 = minimum %13, %8 : i64
+          %15 = cast %14 : i32
+          %16 = splat %15 : i32[64]
+          %17 = lt %4, %16 : bool[64]
+          %18 = expand_dims %17 axis 1 : bool[64, 1]
+          %19 = cast %5 : i64
+          %20 = constant 128 : i64
+          %21 = mul %19, %20 : i64
+          %22 = cast %1 : i64
+          %23 = sub %22, %21 : i64
+          %24 = maximum %23, %12 : i64
+          %25 = minimum %24, %20 : i64
+          %26 = cast %25 : i32
+          %27 = splat %26 : i32[128]
+          %28 = lt %6, %27 : bool[128]
+          %29 = expand_dims %28 axis 0 : bool[1, 128]
+          %30 = broadcast %18 : bool[64, 128]
+          %31 = broadcast %29 : bool[64, 128]
+          %32 = and %30, %31 : bool[64, 128]
+          %33 = splat %2 : i32[64, 1]
+          %34 = expand_dims %4 axis 1 : i32[64, 1]
+          %35 = cast %2 : i64
+          %36 = mul %9, %35 : i64
+          %37 = mul exact %34, %33 : i32[64, 1]
+          %38 = broadcast %37 : i32[64, 128]
+          %39 = expand_dims %6 axis 0 : i32[1, 128]
+          %40 = broadcast %39 : i32[64, 128]
+          %41 = add %36, %21 : i64
+          %42 = add exact %38, %40 : i32[64, 128]
+          %43 = load x[%41 + %42] mask %32 inside : f32[64, 128]
+          %44 = constant 2.0 : f32
+          %45 = splat %44 : f32[64, 128]
+          %46 = mul %43, %45 : f32[64, 128]
+          store out[%41 + %42] mask %32 inside = %46
+        }
+        0 <= stride
+        rows * stride + cols - stride <= x.len()
+        127 + 63 * stride <= 2147483647
+        rows * stride + cols - stride <= out.len()
+    "#]]);
+}
+
+#[test]
+fn without_facts_a_stride_is_64_bits_wide() {
+    check_split(MATRIX, Trust::Nothing, expect![[r#"
+        kernel scale(x: &[f32], out: &mut [f32], %0 rows: i32, %1 cols: i32, %2 stride: i32) {
+          %3 = program_id 0 : i32
+          %4 = arange 0 : i32[64]
+          %5 = program_id 1 : i32
+          %6 = arange 0 : i32[128]
+          %7 = cast %3 : i64
+          %8 = constant 64 : i64
+          %9 = mul %7, %8 : i64
+          %10 = cast %0 : i64
+          %11 = sub %10, %9 : i64
+          %12 = constant -64 : i64
+          %13 = maximum %11, %12 : i64
+          %14 = minimum %13, %8 : i64
+          %15 = cast %14 : i32
+          %16 = splat %15 : i32[64]
+          %17 = lt %4, %16 : bool[64]
+          %18 = expand_dims %17 axis 1 : bool[64, 1]
+          %19 = cast %5 : i64
+          %20 = constant 128 : i64
+          %21 = mul %19, %20 : i64
+          %22 = cast %1 : i64
+          %23 = sub %22, %21 : i64
+          %24 = maximum %23, %12 : i64
+          %25 = minimum %24, %20 : i64
+          %26 = cast %25 : i32
+          %27 = splat %26 : i32[128]
+          %28 = lt %6, %27 : bool[128]
+          %29 = expand_dims %28 axis 0 : bool[1, 128]
+          %30 = broadcast %18 : bool[64, 128]
+          %31 = broadcast %29 : bool[64, 128]
+          %32 = and %30, %31 : bool[64, 128]
+          %33 = cast %2 : i64
+          %34 = mul %9, %33 : i64
+          %35 = add %34, %21 : i64
+          %36 = cast %4 : i64[64]
+          %37 = expand_dims %36 axis 1 : i64[64, 1]
+          %38 = splat %33 : i64[64, 1]
+          %39 = mul %37, %38 : i64[64, 1]
+          %40 = broadcast %39 : i64[64, 128]
+          %41 = cast %6 : i64[128]
+          %42 = expand_dims %41 axis 0 : i64[1, 128]
+          %43 = broadcast %42 : i64[64, 128]
+          %44 = add %40, %43 : i64[64, 128]
+          %45 = load x[%35 + %44] mask %32 : f32[64, 128]
+          %46 = constant 2.0 : f32
+          %47 = splat %46 : f32[64, 128]
+          %48 = mul %45, %47 : f32[64, 128]
+          store out[%35 + %44] mask %32 = %48
+        }
+    "#]]);
+}
+
+#[test]
+fn a_loop_over_chunks_and_a_gather() {
+    check_split(
+        "#[fuse_kernel(BLOCK = [256])]
+        fn gather<const BLOCK: usize>(x: &[f32], index: &[i32], out: &mut [f32], n: i32) {
+            let row = tl::program_id(0);
+            for start in (0..n).step_by(BLOCK) {
+                let cols = start + tl::arange(0, BLOCK);
+                let i = tl::load(index + cols, cols < n);
+                tl::store(out + row * n + cols, tl::load(x + i), cols < n);
+            }
+        }",
+        Trust::Launch,
+        expect![[r#"
+            kernel gather(x: &[f32], index: &[i32], out: &mut [f32], %0 n: i32) {
+              %1 = program_id 0 : i32
+              %2 = constant 0 : i32
+              %3 = constant 256 : i32
+              for %2..%0 step %3 { |%4|
+                %5 = arange 0 : i32[256]
+                %6 = cast %4 : i64
+                %7 = cast %0 : i64
+                %8 = sub %7, %6 : i64
+                %9 = constant -64 : i64
+                %10 = constant 256 : i64
+                %11 = maximum %8, %9 : i64
+                %12 = minimum %11, %10 : i64
+                %13 = cast %12 : i32
+                %14 = splat %13 : i32[256]
+                %15 = lt %5, %14 : bool[256]
+                %16 = load index[%6 + %5] mask %15 inside : i32[256]
+                %17 = load x[%16] : f32[256]
+                %18 = cast %1 : i64
+                %19 = mul %18, %7 : i64
+                %20 = add %19, %6 : i64
+                store out[%20 + %5] mask %15 inside = %17
+              }
+            }
+            n <= index.len()
+            0 <= n
+            n * num_programs(0) <= out.len()
+        "#]],
+    );
+}
