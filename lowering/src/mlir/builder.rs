@@ -25,6 +25,13 @@ pub struct Val {
     pub ty: Ty,
 }
 
+impl Val {
+    /// Tells values of one function apart.
+    pub fn id(self) -> usize {
+        self.raw.ptr.addr()
+    }
+}
+
 impl std::fmt::Debug for Val {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Val({})", self.ty)
@@ -81,6 +88,20 @@ impl Access {
     pub fn aligned(align: u32) -> Access {
         Access { align, invariant: false }
     }
+}
+
+/// A part of a `while` loop.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LoopPart {
+    Test,
+    Body,
+}
+
+/// A side of a branch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Arm {
+    Then,
+    Else,
 }
 
 /// How many registers or arguments an inline PTX statement has, and whether it may be moved.
@@ -491,6 +512,21 @@ impl<'c> Builder<'c> {
         self.one("llvm.shufflevector", &[a, b], Ty::vector(a.ty.elem, lanes.len() as u16), &attributes)
     }
 
+    /// The integers `0, 1, ..` as lanes.
+    pub fn iota(&mut self, ty: Ty) -> Val {
+        let elements: Vec<Val> = (0..ty.lanes).map(|lane| self.int(Ty::scalar(ty.elem), i64::from(lane))).collect();
+        self.pack(&elements)
+    }
+
+    /// Lanes of a vector by a lane number known only when it runs.
+    pub fn extract_at(&mut self, vector: Val, lane: Val) -> Val {
+        self.op("llvm.extractelement", &[vector, lane], Ty::scalar(vector.ty.elem))
+    }
+
+    pub fn insert_at(&mut self, vector: Val, element: Val, lane: Val) -> Val {
+        self.op("llvm.insertelement", &[vector, element, lane], vector.ty)
+    }
+
     /// A vector of the given scalars.
     pub fn pack(&mut self, elements: &[Val]) -> Val {
         let mut vector = self.poison(Ty::vector(elements[0].ty.elem, elements.len() as u16));
@@ -570,6 +606,18 @@ impl<'c> Builder<'c> {
         let types: Vec<Type> = result.iter().map(|ty| self.mlir_type(*ty)).collect();
         let raw = self.append("llvm.call_intrinsic", operands, &types, &attributes, vec![]);
         result.map(|ty| Val { raw: raw[0], ty })
+    }
+
+    /// Calls a function of this module that returns nothing.
+    pub fn call_function(&mut self, name: &str, operands: &[Val]) {
+        let count = operands.len() as i32;
+        let callee = Attribute::parse(self.context, &format!("@{name}")).expect("a symbol");
+        let attributes = [
+            (self.name("callee"), callee),
+            (self.name("op_bundle_sizes"), DenseI32ArrayAttribute::new(self.context, &[]).into()),
+            (self.name("operandSegmentSizes"), DenseI32ArrayAttribute::new(self.context, &[count, 0]).into()),
+        ];
+        self.append("llvm.call", operands, &[], &attributes, vec![]);
     }
 
     /// An intrinsic with a result.
@@ -654,6 +702,18 @@ impl<'c> Builder<'c> {
         self.structured("scf.if", &[condition], results, vec![yes, no])
     }
 
+    /// [`Builder::if_else`] with one closure for both arms, for a caller whose state both change.
+    pub fn branch(
+        &mut self,
+        condition: Val,
+        results: &[Ty],
+        mut arm: impl FnMut(&mut Self, Arm) -> Vec<Val>,
+    ) -> Vec<Val> {
+        let yes = self.region(&[], |b, _| arm(b, Arm::Then), "scf.yield");
+        let no = self.region(&[], |b, _| arm(b, Arm::Else), "scf.yield");
+        self.structured("scf.if", &[condition], results, vec![yes, no])
+    }
+
     pub fn if_then(&mut self, condition: Val, yes: impl FnOnce(&mut Self)) {
         let yes = self.region(
             &[],
@@ -680,27 +740,28 @@ impl<'c> Builder<'c> {
         self.structured("scf.for", &operands, &types, vec![region])
     }
 
-    /// `while` with a test that may compute: `test` gives the condition and what `body` and the result see.
+    /// A loop over the lanes of a vector, for what has to go one by one.
+    pub fn for_lanes(
+        &mut self,
+        lanes: u16,
+        inits: &[Val],
+        body: impl FnOnce(&mut Self, Val, &[Val]) -> Vec<Val>,
+    ) -> Vec<Val> {
+        let bounds = [0, i64::from(lanes), 1].map(|bound| self.int(Ty::I32, bound));
+        self.for_range(bounds, inits, body)
+    }
+
+    /// `while`: the test takes the carried values and gives the condition, the body takes them and gives the next ones.
     pub fn while_loop(
         &mut self,
         inits: &[Val],
-        test: impl FnOnce(&mut Self, &[Val]) -> (Val, Vec<Val>),
-        body: impl FnOnce(&mut Self, &[Val]) -> Vec<Val>,
+        mut part: impl FnMut(&mut Self, LoopPart, &[Val]) -> Vec<Val>,
     ) -> Vec<Val> {
         let types: Vec<Ty> = inits.iter().map(|v| v.ty).collect();
-        let mut passed = vec![];
-        let before = self.region(
-            &types,
-            |b, args| {
-                let (condition, values) = test(b, args);
-                passed = values.iter().map(|v| v.ty).collect();
-                std::iter::once(condition).chain(values).collect()
-            },
-            "scf.condition",
-        );
-        let passed_types = passed;
-        let after = self.region(&passed_types, body, "scf.yield");
-        self.structured("scf.while", inits, &passed_types, vec![before, after])
+        let test = |b: &mut Self, args: &[Val]| part(b, LoopPart::Test, args).into_iter().chain(args.iter().copied()).collect();
+        let before = self.region(&types, test, "scf.condition");
+        let after = self.region(&types, |b, args| part(b, LoopPart::Body, args), "scf.yield");
+        self.structured("scf.while", inits, &types, vec![before, after])
     }
 
     /// Ends the function.

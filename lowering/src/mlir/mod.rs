@@ -2,11 +2,35 @@
 //! operations for a GPU thread and for a host thread.
 
 mod builder;
+pub mod cast;
+pub mod elementwise;
+pub mod gpu;
+pub mod host;
 pub mod lanes;
 pub mod math;
 mod session;
+mod shared;
 mod types;
 
-pub use builder::{Access, Asm, Builder, FloatPredicate, IntPredicate, Machine, Val};
+pub use builder::{Access, Arm, Asm, Builder, FloatPredicate, IntPredicate, LoopPart, Machine, Val};
 pub use session::{Argument, ArgumentKind, BuiltModule, Entry, ModuleBuilder, Session, memory_pointer};
 pub use types::{Elem, Space, Ty};
+
+use crate::dtype::DType;
+use crate::ops::Number;
+
+/// A constant of the language as a machine value of type `ty`, which holds elements of `dtype`.
+pub fn constant(b: &mut Builder, value: Number, dtype: DType, ty: Ty) -> Val {
+    match value {
+        Number::Int(value) => b.int(ty, value as i64),
+        Number::Float(value) if ty.elem.is_float() => b.float(ty, value),
+        // A 16-bit float held as its bits.
+        Number::Float(value) => {
+            let bits = match dtype {
+                DType::BF16 => half::bf16::from_f64(value).to_bits(),
+                _ => half::f16::from_f64(value).to_bits(),
+            };
+            b.int(ty, i64::from(bits))
+        }
+    }
+}

@@ -14,6 +14,7 @@ use super::types::{Elem, Space, Ty};
 /// The passes between what the emitters build and what LLVM takes, verified after each.
 const PASSES: &[fn() -> Pass] = &[
     conversion::create_scf_to_control_flow,
+    conversion::create_arith_to_llvm,
     conversion::create_control_flow_to_llvm,
     conversion::create_reconcile_unrealized_casts,
 ];
@@ -74,6 +75,8 @@ pub enum Entry {
     Kernel { threads: u32, registers: Option<u32> },
     /// A plain C function.
     Host,
+    /// A function that only this module calls.
+    Internal,
 }
 
 type Body<'a> = Box<dyn FnOnce(&mut Builder, &[Val]) + 'a>;
@@ -123,9 +126,10 @@ impl<'s> ModuleBuilder<'s> {
                 let cap = registers.map(|n| format!(", nvvm.maxnreg = {n} : i32")).unwrap_or_default();
                 format!("attributes {{nvvm.kernel, nvvm.reqntid = array<i32: {threads}>{cap}}}")
             }
-            Entry::Host => String::new(),
+            Entry::Host | Entry::Internal => String::new(),
         };
-        self.text += &format!("llvm.func @{name}({}) {attributes} {{\n  llvm.return\n}}\n", parameters.join(", "));
+        let linkage = if *entry == Entry::Internal { "internal " } else { "" };
+        self.text += &format!("llvm.func {linkage}@{name}({}) {attributes} {{\n  llvm.return\n}}\n", parameters.join(", "));
         self.bodies.push((arguments.iter().map(|argument| argument.ty).collect(), Box::new(body)));
     }
 

@@ -4,6 +4,7 @@ use super::{Function, Generic, Operation, expect_types, required};
 use crate::analysis::axis::{self, Analysis, Info};
 use crate::analysis::polynomial::{self, Polynomial, Polynomials};
 use crate::check::{Call, Check, Operand};
+use crate::layout::assign::Spread;
 use crate::tile::{Func, Value};
 
 /// Converts each element to the result's type, as Rust's `as` does where Rust has the pair.
@@ -37,6 +38,10 @@ impl Operation for Cast {
     fn polynomial(&self, all: &Polynomials, func: &Func, result: Value) -> Option<Polynomial> {
         polynomial::cast(all, func, self.value, func.ty(result).dtype)
     }
+
+    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
+        Spread::Lanewise { cheap: true }
+    }
 }
 
 pub(super) const FUNCTIONS: &[Function] = &[];
@@ -45,7 +50,7 @@ pub(super) const METHODS: &[Function] = &[Function {
     name: "to",
     generic: Generic::RequiredType,
     params: &[required("self")],
-    doc: "Converts to another element type: `x.to::<f32>()`, the same as `x as f32`. Float to integer truncates toward zero, saturates, and takes NaN to 0. Integer to integer wraps. To a float rounds to nearest even; a 64-bit integer goes to `f16` and `bf16` through `f32`. Anything is `true` as a `bool` if it is not zero.",
+    doc: "Converts to another element type: `x.to::<f32>()`, the same as `x as f32`. Float to integer truncates toward zero, saturates, and takes NaN to 0. Integer to integer wraps. To a float rounds to nearest even; an integer goes to `f16` and `bf16` through `f32`. A `bool` is 0 or 1. Anything is `true` as a `bool` if it is not zero.",
     check: to,
 }];
 

@@ -4,6 +4,7 @@ use super::{Effect, Function, Generic, Operation, expect_types, optional, requir
 use crate::analysis::axis::{Analysis, Info};
 use crate::check::{Call, Check, Item, Operand, Range};
 use crate::dtype::DType;
+use crate::layout::assign::Spread;
 use crate::tile::{Block, Func, Type, Value};
 
 /// `for i in low, low + step .. high` with carried values. A step below 1 counts as 1; the loop variable never passes
@@ -50,6 +51,11 @@ fn types<'f>(func: &'f Func, values: &[Value]) -> Vec<&'f Type> {
 fn same_types(what: &str, func: &Func, found: &[Value], wanted: &[Value]) -> Result<(), String> {
     let (found, wanted) = (types(func, found), types(func, wanted));
     if found == wanted { Ok(()) } else { Err(format!("{what} are {found:?}, expected {wanted:?}")) }
+}
+
+/// The values that stand in one place of each list.
+fn join(lists: &[&[Value]]) -> Vec<Vec<Value>> {
+    (0..lists[0].len()).map(|i| lists.iter().map(|list| list[i]).collect()).collect()
 }
 
 impl Operation for For {
@@ -102,6 +108,11 @@ impl Operation for For {
         analysis.set(self.body.args[0], variable);
         analysis.carry(&self.inits, &self.body.args[1..], &self.body)
     }
+
+    fn spread(&self, _: &Func, results: &[Value]) -> Spread {
+        let body = &self.body;
+        Spread::Carry(join(&[&self.inits, &body.args[1..], &body.yields, results]))
+    }
 }
 
 impl Operation for If {
@@ -136,6 +147,10 @@ impl Operation for If {
         analysis.block(&self.otherwise);
         let pairs = self.then.yields.iter().zip(&self.otherwise.yields);
         pairs.map(|(&a, &b)| analysis.info(a).meet(&analysis.info(b))).collect()
+    }
+
+    fn spread(&self, _: &Func, results: &[Value]) -> Spread {
+        Spread::Carry(join(&[&self.then.yields, &self.otherwise.yields, results]))
     }
 }
 
@@ -186,6 +201,10 @@ impl Operation for While {
         }
         analysis.block(&self.test);
         carried
+    }
+
+    fn spread(&self, _: &Func, results: &[Value]) -> Spread {
+        Spread::Carry(join(&[&self.inits, &self.test.args, &self.body.args, &self.body.yields, results]))
     }
 }
 

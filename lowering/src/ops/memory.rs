@@ -3,6 +3,7 @@
 use super::{Effect, Function, Generic, Operation, expect_types, optional, required};
 use crate::check::{Call, Check, Operand, Pointer};
 use crate::dtype::DType;
+use crate::layout::assign::Spread;
 use crate::tile::{Func, ParamId, ParamKind, Type, Value};
 
 /// Where a memory operation goes: `base + offset` elements from the start of the slice, for elements whose mask holds.
@@ -17,6 +18,8 @@ pub struct Place {
     pub mask: Option<Value>,
     /// Whether elements that the mask lets through can still lie outside the slice: the emitters then compare.
     pub bounded: bool,
+    /// How many neighbours in memory one thread moves with one instruction; set by `layout`.
+    pub vector: u32,
 }
 
 impl Place {
@@ -36,7 +39,8 @@ impl Place {
         let offset = name(self.offset);
         let mask = self.mask.map(|mask| format!(" mask {}", name(mask))).unwrap_or_default();
         let bounded = if self.bounded { "" } else { " inside" };
-        format!("{param}[{base}{offset}]{mask}{bounded}")
+        let vector = if self.vector == 1 { String::new() } else { format!(" vector {}", self.vector) };
+        format!("{param}[{base}{offset}]{mask}{bounded}{vector}")
     }
 
     fn verify(&self, func: &Func, ty: &Type) -> Result<(), String> {
@@ -115,6 +119,10 @@ impl Operation for Load {
     fn place_mut(&mut self) -> Option<&mut Place> {
         Some(&mut self.place)
     }
+
+    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
+        Spread::Lanewise { cheap: false }
+    }
 }
 
 impl Operation for Store {
@@ -157,6 +165,10 @@ impl Operation for Store {
 
     fn place_mut(&mut self) -> Option<&mut Place> {
         Some(&mut self.place)
+    }
+
+    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
+        Spread::Lanewise { cheap: false }
     }
 }
 
@@ -215,7 +227,7 @@ fn load(check: &mut Check, call: &Call) -> Operand {
         },
     };
     let (Ok(mask), Ok(other)) = (mask, other) else { return check.failed(call.loc) };
-    let place = Place { param: pointer.param, base: None, offset: pointer.offset, mask, bounded: true };
+    let place = Place { param: pointer.param, base: None, offset: pointer.offset, mask, bounded: true, vector: 1 };
     check.emit(Load { place, other, invariant: !mutable }, Type::tile(elem, pointer.shape), call.loc)
 }
 
@@ -236,7 +248,7 @@ fn store(check: &mut Check, call: &Call) -> Operand {
         .and_then(|value| fit(check, value, &pointer, &call.args[1], "the value"));
     let mask = mask(check, call.args.get(2), &pointer);
     let (Ok(value), Ok(mask)) = (value, mask) else { return check.failed(call.loc) };
-    let place = Place { param: pointer.param, base: None, offset: pointer.offset, mask, bounded: true };
+    let place = Place { param: pointer.param, base: None, offset: pointer.offset, mask, bounded: true, vector: 1 };
     check.push(Store { place, value }, vec![], call.loc);
     check.unit(call.loc)
 }

@@ -7,6 +7,7 @@
 
 mod cast;
 mod control;
+mod convert;
 mod memory;
 mod reduce;
 pub mod scalar;
@@ -17,10 +18,12 @@ use std::fmt::Debug;
 
 use crate::analysis::axis;
 use crate::analysis::polynomial::{Polynomial, Polynomials};
+use crate::layout::assign::Spread;
 use crate::check::{Call, Check, Operand};
 use crate::tile::{Block, Func, Value};
 
 pub use cast::Cast;
+pub use convert::Convert;
 pub use control::{For, If, LoopHints, While};
 pub use memory::{Load, Place, Store};
 pub use reduce::Reduce;
@@ -77,6 +80,9 @@ pub trait Operation: Debug {
         results.iter().map(|&result| axis::Info::unknown(analysis.func.ty(result))).collect()
     }
 
+    /// How its tile operands and results lie relative to each other.
+    fn spread(&self, func: &Func, results: &[Value]) -> Spread;
+
     /// The memory it reads or writes.
     fn place(&self) -> Option<&Place> {
         None
@@ -120,6 +126,20 @@ macro_rules! operations {
                     $(Kind::$name(op) => op,)*
                 }
             }
+
+            /// How it becomes code of a host thread.
+            pub fn host(&self) -> &dyn crate::mlir::host::Emit {
+                match self {
+                    $(Kind::$name(op) => op,)*
+                }
+            }
+
+            /// How it becomes code of a GPU thread.
+            pub fn gpu(&self) -> &dyn crate::mlir::gpu::Emit {
+                match self {
+                    $(Kind::$name(op) => op,)*
+                }
+            }
         }
 
         $(impl From<$name> for Kind {
@@ -132,7 +152,7 @@ macro_rules! operations {
 
 operations!(
     Constant, ProgramId, NumPrograms, Length, Arange, Splat, Scalar, Cast, Broadcast, ExpandDims, Reshape, Permute, Load,
-    Store, Reduce, For, If, While,
+    Store, Reduce, For, If, While, Convert,
 );
 
 /// A function of `tl::` that is more than a row of the lanewise table.

@@ -5,6 +5,7 @@ use super::{Cast, ExpandDims, Function, Generic, Operation, expect_types, option
 use crate::analysis::axis::{Analysis, Info};
 use crate::check::{Call, Check, Operand};
 use crate::dtype::{Class, DType};
+use crate::layout::assign::Spread;
 use crate::tile::{Block, Func, Shape, Type, Value};
 
 /// Folds `axes` of all inputs together. `combine` takes two elements of every input, left ones first, and yields one of
@@ -73,6 +74,10 @@ impl Operation for Reduce {
     fn axes(&self, analysis: &mut Analysis, results: &[Value]) -> Vec<Info> {
         analysis.block(&self.combine);
         results.iter().map(|&result| Info::unknown(analysis.func.ty(result))).collect()
+    }
+
+    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
+        Spread::Fold { axes: self.axes.clone() }
     }
 }
 

@@ -10,6 +10,7 @@ use crate::analysis::polynomial::{self, Polynomial, Polynomials};
 use crate::dtype::{Class, DType};
 use crate::mlir::{Builder, Val, lanes, math};
 use crate::syntax::{BinaryOp, UnaryOp};
+use crate::layout::assign::Spread;
 use crate::tile::{Func, Value};
 
 /// How operand types determine the result's.
@@ -401,5 +402,9 @@ impl Operation for Scalar {
 
     fn polynomial(&self, all: &Polynomials, _: &Func, _: Value) -> Option<Polynomial> {
         polynomial::scalar(all, self.op.algebra, &self.args)
+    }
+
+    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
+        Spread::Lanewise { cheap: self.op.cheap }
     }
 }

@@ -4,6 +4,7 @@ use super::{Function, Generic, Operation, expect_types, required};
 use crate::analysis::axis::{self, Analysis, Info};
 use crate::analysis::polynomial::{Polynomial, Polynomials};
 use crate::check::{Call, Check, Operand};
+use crate::layout::assign::{Spread, View};
 use crate::tile::{Func, Shape, Type, Value};
 
 /// Repeats a tile along the axes where it has extent 1.
@@ -65,6 +66,10 @@ impl Operation for Broadcast {
     fn moves(&self, func: &Func) -> Option<Vec<Option<usize>>> {
         Some((0..func.ty(self.value).shape.rank()).map(Some).collect())
     }
+
+    fn spread(&self, func: &Func, _: &[Value]) -> Spread {
+        Spread::View(View::Broadcast { from: func.ty(self.value).shape.clone() })
+    }
 }
 
 impl Operation for ExpandDims {
@@ -100,6 +105,10 @@ impl Operation for ExpandDims {
     fn moves(&self, func: &Func) -> Option<Vec<Option<usize>>> {
         Some((0..func.ty(self.value).shape.rank()).map(|old| Some(old + usize::from(old >= self.axis))).collect())
     }
+
+    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
+        Spread::View(View::Expand { axis: self.axis })
+    }
 }
 
 impl Operation for Reshape {
@@ -132,6 +141,11 @@ impl Operation for Reshape {
 
     fn moves(&self, func: &Func) -> Option<Vec<Option<usize>>> {
         Some(vec![None; func.ty(self.value).shape.rank()])
+    }
+
+    fn spread(&self, func: &Func, results: &[Value]) -> Spread {
+        let (from, to) = (func.ty(self.value).shape.clone(), func.ty(results[0]).shape.clone());
+        Spread::View(View::Reshape { from, to })
     }
 }
 
@@ -173,6 +187,10 @@ impl Operation for Permute {
 
     fn moves(&self, func: &Func) -> Option<Vec<Option<usize>>> {
         Some((0..func.ty(self.value).shape.rank()).map(|old| self.order.iter().position(|&axis| axis == old)).collect())
+    }
+
+    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
+        Spread::View(View::Permute { order: self.order.clone() })
     }
 }
 

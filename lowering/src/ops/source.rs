@@ -6,6 +6,7 @@ use crate::analysis::fact::Symbol;
 use crate::analysis::polynomial::{Atom, Polynomial, Polynomials};
 use crate::check::{Call, Check, Operand};
 use crate::dtype::DType;
+use crate::layout::assign::Spread;
 use crate::tile::{Func, ParamId, ParamKind, Shape, Type, Value};
 
 /// A number of a known element type.
@@ -72,6 +73,10 @@ impl Operation for Constant {
             Number::Float(_) => None,
         }
     }
+
+    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
+        Spread::Source
+    }
 }
 
 /// This program's index along a grid axis, an `i32`.
@@ -121,6 +126,10 @@ macro_rules! nullary {
             fn polynomial(&$self, _: &Polynomials, _: &Func, _: Value) -> Option<Polynomial> {
                 Some(Polynomial::atom($atom))
             }
+
+            fn spread(&self, _: &Func, _: &[Value]) -> Spread {
+                Spread::Source
+            }
         }
     };
 }
@@ -164,6 +173,10 @@ impl Operation for Arange {
         let ramp = Atom::Ramp { axis: 0, extent: func.ty(result).shape[0] };
         Some(Polynomial::atom(ramp).add(&Polynomial::constant(i128::from(self.start))))
     }
+
+    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
+        Spread::Source
+    }
 }
 
 /// A scalar in every element of a tile.
@@ -203,6 +216,10 @@ impl Operation for Splat {
 
     fn moves(&self, _: &Func) -> Option<Vec<Option<usize>>> {
         Some(vec![])
+    }
+
+    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
+        Spread::Source
     }
 }
 

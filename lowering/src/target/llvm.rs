@@ -73,6 +73,8 @@ unsafe extern "C" {
     fn LLVMPassBuilderOptionsSetVerifyEach(options: PassOptionsRef, on: c_int);
     fn LLVMPassBuilderOptionsSetLoopVectorization(options: PassOptionsRef, on: c_int);
     fn LLVMPassBuilderOptionsSetSLPVectorization(options: PassOptionsRef, on: c_int);
+    fn LLVMPassBuilderOptionsSetLoopUnrolling(options: PassOptionsRef, on: c_int);
+    fn LLVMPassBuilderOptionsSetLoopInterleaving(options: PassOptionsRef, on: c_int);
     fn LLVMRunPasses(
         module: LLVMModuleRef,
         passes: *const c_char,
@@ -112,9 +114,12 @@ impl Drop for LlvmModule {
     }
 }
 
-/// Loop and SLP vectorisation are off: emission already chose the vectors, and one order of operations on every
-/// processor is worth more than what a second vectoriser finds.
+/// Vectorisation and unrolling are off: emission already chose the vectors and repeated what pays, and one order of
+/// operations on every processor is worth more than what a second chooser finds.
 const PASSES: &CStr = c"default<O3>";
+
+/// Debian's LLVM has its assertions off, so in our own tests the module is verified after every pass.
+const VERIFY_EACH: bool = cfg!(test);
 
 const ASSEMBLY_FILE: c_int = 0;
 const RETURN_STATUS: c_int = 2;
@@ -267,9 +272,11 @@ impl TargetMachine {
             }
             take_message(message);
             let options = LLVMCreatePassBuilderOptions();
-            LLVMPassBuilderOptionsSetVerifyEach(options, c_int::from(cfg!(debug_assertions)));
+            LLVMPassBuilderOptionsSetVerifyEach(options, c_int::from(VERIFY_EACH));
             LLVMPassBuilderOptionsSetLoopVectorization(options, 0);
+            LLVMPassBuilderOptionsSetLoopInterleaving(options, 0);
             LLVMPassBuilderOptionsSetSLPVectorization(options, 0);
+            LLVMPassBuilderOptionsSetLoopUnrolling(options, 0);
             let error = LLVMRunPasses(module.module, PASSES.as_ptr(), self.raw, options);
             LLVMDisposePassBuilderOptions(options);
             if error.is_null() {

@@ -1,6 +1,8 @@
 //! Tests of every stage on text: a small kernel in, the whole output out. `UPDATE_EXPECT=1 cargo test` blesses.
 
 mod check;
+mod ptx;
+mod run;
 mod split;
 
 use proc_macro2::TokenStream;

@@ -258,6 +258,12 @@ impl Func {
         &self.types[value.index()]
     }
 
+    /// The value with an index below [`Func::value_count`].
+    pub fn value_at(&self, index: usize) -> Value {
+        debug_assert!(index < self.types.len());
+        Value(index as u32)
+    }
+
     /// How many values there are; every [`Value::index`] is below it.
     pub fn value_count(&self) -> usize {
         self.types.len()

@@ -1,0 +1,156 @@
+//! The bodies of a variant: the same kernel compiled for what its arguments may turn out to be.
+//!
+//! The *aligned* body relies on facts that the launcher checks: addresses and the integers in them divide evenly, and no
+//! access leaves its slice. The *general* body relies on nothing and compares every offset with its slice's length.
+
+use std::collections::HashMap;
+
+use crate::analysis::axis::{Assumptions, Axes};
+use crate::analysis::fact::Fact;
+use crate::analysis::split::{Trust, split};
+use crate::layout::access::{self, Alignment, MAX_BYTES};
+use crate::layout::assign::{Threads, distribute};
+use crate::mlir::gpu::{Plan, TooMuchShared};
+use crate::tile::{Func, ParamKind, Value};
+
+/// A way of compiling a kernel for the GPU.
+#[derive(Debug)]
+pub struct Body {
+    pub name: &'static str,
+    pub plan: Plan,
+    /// What must hold for this body to be right.
+    pub facts: Vec<Fact>,
+}
+
+/// What the user said about the whole kernel.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Requests {
+    pub num_warps: Option<u32>,
+    /// No bounds checks: the launcher is unsafe.
+    pub unchecked: bool,
+}
+
+/// The bodies of a kernel, the one that asks most first; the last one has no facts.
+pub fn bodies(func: &Func, requests: Requests) -> Result<Vec<Body>, TooMuchShared> {
+    let mut bodies = vec![];
+    let aligned = aligned(func, requests)?;
+    if !aligned.facts.is_empty() {
+        bodies.push(aligned);
+    }
+    bodies.push(general(func, requests)?);
+    Ok(bodies)
+}
+
+fn general(func: &Func, requests: Requests) -> Result<Body, TooMuchShared> {
+    let mut func = func.clone();
+    let trust = if requests.unchecked { Trust::Caller } else { Trust::Nothing };
+    split(&mut func, trust);
+    let axes = Axes::analyse(&func, &Assumptions::default());
+    let threads = Threads { num_warps: requests.num_warps, alignment: Alignment::Element };
+    let plan = plan(&func, threads, &axes)?;
+    Ok(Body { name: "general", plan, facts: vec![] })
+}
+
+fn aligned(func: &Func, requests: Requests) -> Result<Body, TooMuchShared> {
+    let mut func = func.clone();
+    let trust = if requests.unchecked { Trust::Caller } else { Trust::Launch };
+    let bounds = split(&mut func, trust);
+    let assumptions = needed_multiples(&func);
+    let axes = Axes::analyse(&func, &assumptions);
+    let threads = Threads { num_warps: requests.num_warps, alignment: Alignment::Checked };
+    let plan = plan(&func, threads, &axes)?;
+    let mut facts = alignment_facts(&plan.distributed.func);
+    for (position, param) in func.params.iter().enumerate() {
+        if let ParamKind::Scalar { value, .. } = param.kind
+            && let Some(&by) = assumptions.multiples.get(&value)
+        {
+            facts.push(Fact::Divisible { scalar: position as u32, by: by as u32 });
+        }
+    }
+    facts.extend(bounds);
+    Ok(Body { name: "aligned", plan, facts })
+}
+
+fn plan(func: &Func, threads: Threads, axes: &Axes) -> Result<Plan, TooMuchShared> {
+    let distributed = distribute(func, threads, axes);
+    // Small programs share a block: few blocks of many threads start faster than many of few.
+    let programs = (THREADS_PER_BLOCK / (distributed.num_warps * 32)).clamp(1, MAX_PROGRAMS);
+    Plan::new(distributed, programs)
+}
+
+/// Threads of a block that several programs may share (docs/performance.md).
+const THREADS_PER_BLOCK: u32 = 256;
+const MAX_PROGRAMS: u32 = 8;
+
+/// The integer arguments whose divisibility widens an access, and by what they must divide.
+fn needed_multiples(func: &Func) -> Assumptions {
+    let smallest = func
+        .params
+        .iter()
+        .filter_map(|param| match param.kind {
+            ParamKind::Slice { elem, .. } => Some(elem.bytes()),
+            ParamKind::Scalar { .. } => None,
+        })
+        .min()
+        .unwrap_or(MAX_BYTES);
+    let by = u64::from(MAX_BYTES / smallest.min(MAX_BYTES));
+    let scalars: Vec<Value> = func
+        .params
+        .iter()
+        .filter_map(|param| match param.kind {
+            ParamKind::Scalar { value, dtype } if dtype.is_integer() => Some(value),
+            ParamKind::Scalar { .. } | ParamKind::Slice { .. } => None,
+        })
+        .collect();
+    let mut needed: HashMap<Value, u64> = scalars.iter().map(|&value| (value, by)).collect();
+    if by == 1 {
+        needed.clear();
+    }
+    let best = widths(func, &Assumptions { multiples: needed.clone() });
+    for value in scalars {
+        // The smallest divisor that serves as well as the largest.
+        let mut divisor = needed.remove(&value).unwrap_or(1);
+        while divisor > 1 {
+            let mut fewer = needed.clone();
+            fewer.insert(value, divisor / 2);
+            if widths(func, &Assumptions { multiples: fewer }) != best {
+                break;
+            }
+            divisor /= 2;
+        }
+        if divisor > 1 {
+            needed.insert(value, divisor);
+        }
+    }
+    Assumptions { multiples: needed }
+}
+
+fn widths(func: &Func, assumptions: &Assumptions) -> Vec<u32> {
+    let axes = Axes::analyse(func, assumptions);
+    let mut widths = vec![];
+    func.body.walk(&mut |op| {
+        if let Some(place) = op.kind.operation().place()
+            && !func.ty(place.offset).is_scalar()
+        {
+            widths.push(access::width(func, &axes, place, Alignment::Checked).elements);
+        }
+    });
+    widths
+}
+
+/// How each slice must be aligned for the accesses that were chosen.
+fn alignment_facts(func: &Func) -> Vec<Fact> {
+    let mut bytes: HashMap<u32, u32> = HashMap::new();
+    func.body.walk(&mut |op| {
+        if let Some(place) = op.kind.operation().place()
+            && place.vector > 1
+        {
+            let needed = place.vector * func.slice(place.param).0.bytes();
+            let known = bytes.entry(place.param.0).or_default();
+            *known = needed.max(*known);
+        }
+    });
+    let mut facts: Vec<Fact> = bytes.into_iter().map(|(param, bytes)| Fact::Aligned { param, bytes }).collect();
+    facts.sort();
+    facts
+}

@@ -1,0 +1,52 @@
+//! How many neighbouring elements one memory instruction may move, and along which axis.
+
+use crate::analysis::axis::Axes;
+use crate::ops::Place;
+use crate::tile::Func;
+
+/// The widest access of a GPU thread.
+pub const MAX_BYTES: u32 = 16;
+
+/// What is known of the addresses of slices.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Alignment {
+    /// They are multiples of [`MAX_BYTES`]: the launcher checks it.
+    Checked,
+    /// They are multiples of their element's size.
+    Element,
+}
+
+/// What an access allows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Width {
+    /// The axis along which neighbours in the tile are neighbours in memory.
+    pub axis: usize,
+    /// How many of them are aligned and masked together.
+    pub elements: u32,
+    /// How many are neighbours in memory, aligned or not.
+    pub contiguous: u32,
+}
+
+/// The width of an access of rank 1 or more.
+pub fn width(func: &Func, axes: &Axes, place: &Place, alignment: Alignment) -> Width {
+    let (elem, _) = func.slice(place.param);
+    let offset = axes.get(func, place.offset);
+    let base = place.base.map_or(1 << 62, |base| axes.get(func, base).divisor);
+    let mask = place.mask.map(|mask| axes.get(func, mask));
+    let shape = &func.ty(place.offset).shape;
+    // The last axis wins among equals: it is the fast one in row-major memory.
+    let axis = (0..shape.rank()).max_by_key(|&axis| offset.axes[axis].contiguity).unwrap_or(0);
+    let contiguous = offset.axes[axis].contiguity;
+    let most = u64::from(MAX_BYTES / elem.bytes());
+    let elements = match alignment {
+        Alignment::Element => 1,
+        Alignment::Checked => {
+            let start = offset.divisor_at(axis, contiguous.min(most)).min(base);
+            let masked = mask.map_or(u64::MAX, |mask| mask.axes[axis].constancy);
+            // A bound that is compared element by element splits a vector.
+            let bounded = if place.bounded { 1 } else { u64::MAX };
+            contiguous.min(most).min(start).min(masked).min(bounded)
+        }
+    };
+    Width { axis, elements: elements as u32, contiguous: contiguous.min(1 << 20) as u32 }
+}

@@ -1,0 +1,697 @@
+//! A layout for every tile value.
+//!
+//! Values that lanewise operations, memory accesses and loops tie together form a class and share one layout. The class
+//! with the most elements goes first: its memory accesses choose, by what they can move at once. Its layout passes to
+//! the classes next to it through reductions, broadcasts and the other views; one that is as large and has accesses of
+//! its own chooses for itself. Cheap values made from ramps and scalars alone belong to no class: they are computed in
+//! every layout that asks for them. Where two layouts meet a [`Convert`] is inserted.
+
+use std::collections::{HashMap, HashSet};
+
+use super::access::{self, Alignment, Width};
+use super::linear::Layout;
+use crate::analysis::axis::Axes;
+use crate::ops::{Convert, Effect, Kind};
+use crate::tile::{Block, Builder, Func, Op, Shape, Value};
+
+/// How an operation's tile operands and results lie relative to each other.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Spread {
+    /// A result made of scalars or of nothing: it can be had in any layout.
+    Source,
+    /// All tiles lie alike. A cheap operation may be repeated in another layout.
+    Lanewise { cheap: bool },
+    /// The result holds the operand's elements at other coordinates.
+    View(View),
+    /// Results lie as the operands do with some axes gone.
+    Fold { axes: Vec<usize> },
+    /// Groups of values that lie alike.
+    Carry(Vec<Vec<Value>>),
+    /// Operand and result are unrelated.
+    Free,
+}
+
+/// A change of coordinates.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum View {
+    Broadcast { from: Shape },
+    Expand { axis: usize },
+    Permute { order: Vec<usize> },
+    Reshape { from: Shape, to: Shape },
+}
+
+impl View {
+    /// How the operand must lie for the result to lie as `result`.
+    pub fn operand(&self, result: &Layout) -> Option<Layout> {
+        match self {
+            View::Broadcast { from } => Some(result.before_broadcast(from)),
+            View::Expand { axis } => Some(result.without(&[*axis])),
+            View::Permute { order } => {
+                let inverse: Vec<usize> =
+                    (0..order.len()).filter_map(|axis| order.iter().position(|&from| from == axis)).collect();
+                Some(result.permute(&inverse))
+            }
+            View::Reshape { from, .. } => result.reshape(from),
+        }
+    }
+
+    /// How the result lies when the operand lies as `operand`; `None` where the result has elements of its own to place.
+    fn result(&self, operand: &Layout) -> Option<Layout> {
+        match self {
+            View::Broadcast { .. } => None,
+            View::Expand { axis } => Some(operand.expand(*axis)),
+            View::Permute { order } => Some(operand.permute(order)),
+            View::Reshape { to, .. } => operand.reshape(to),
+        }
+    }
+
+    /// Whether the operand's layout follows from any layout of the result.
+    fn is_invertible(&self) -> bool {
+        !matches!(self, View::Reshape { .. })
+    }
+}
+
+/// A function whose every tile value has a layout.
+#[derive(Debug)]
+pub struct Distributed {
+    pub func: Func,
+    pub layouts: HashMap<Value, Layout>,
+    pub num_warps: u32,
+}
+
+/// What the target decides about threads.
+#[derive(Clone, Copy, Debug)]
+pub struct Threads {
+    /// The user's `num_warps`.
+    pub num_warps: Option<u32>,
+    pub alignment: Alignment,
+}
+
+/// Bytes of the widest streamed tile that one thread holds when the number of warps is ours to choose: enough loads in
+/// flight to cover the latency of memory, few enough to keep two blocks on a multiprocessor (docs/performance.md).
+const BYTES_PER_THREAD: u64 = 64;
+const MAX_CHOSEN_WARPS: u64 = 16;
+
+/// Gives every tile value a layout, inserting conversions.
+pub fn distribute(func: &Func, threads: Threads, axes: &Axes) -> Distributed {
+    let graph = Graph::new(func);
+    let accesses = accesses(func, threads.alignment, axes);
+    let num_warps = threads.num_warps.unwrap_or_else(|| choose_warps(func, &accesses));
+    let chosen = Chooser { func, graph: &graph, accesses: &accesses, num_warps, layouts: HashMap::new() }.run();
+    rebuild(func, &graph, &chosen, num_warps, threads.alignment, axes)
+}
+
+/// A memory access, for choosing a layout by.
+struct Access {
+    /// Values whose class it belongs to: what it reads or writes, its offsets, mask and `other`.
+    values: Vec<Value>,
+    shape: Shape,
+    width: Width,
+    elem_bytes: u32,
+    /// Whether its addresses differ between programs: it is traffic, not a table that stays in the cache.
+    streams: bool,
+}
+
+impl Access {
+    fn bytes(&self) -> u64 {
+        self.shape.elements() * u64::from(self.elem_bytes)
+    }
+}
+
+fn accesses(func: &Func, alignment: Alignment, axes: &Axes) -> Vec<Access> {
+    let varying = varying_by_program(func);
+    let mut found = vec![];
+    func.body.walk(&mut |op| {
+        let operation = op.kind.operation();
+        let Some(place) = operation.place() else { return };
+        let shape = func.ty(place.offset).shape.clone();
+        if shape.rank() == 0 {
+            return;
+        }
+        let values = operation.operands().into_iter().chain(op.results.iter().copied()).collect();
+        let streams = varying.contains(&place.offset) || place.base.is_some_and(|base| varying.contains(&base));
+        let width = access::width(func, axes, place, alignment);
+        let elem_bytes = func.slice(place.param).0.bytes();
+        found.push(Access { values, shape, width, elem_bytes, streams });
+    });
+    found
+}
+
+/// Values that depend on the program's place in the grid, or on a loop.
+fn varying_by_program(func: &Func) -> HashSet<Value> {
+    let mut varying = HashSet::new();
+    fn visit(block: &Block, varying: &mut HashSet<Value>) {
+        for op in &block.ops {
+            let operation = op.kind.operation();
+            let depends = matches!(op.kind, Kind::ProgramId(_))
+                || operation.place().is_some()
+                || operation.operands().iter().any(|operand| varying.contains(operand));
+            for nested in operation.blocks() {
+                varying.extend(&nested.args);
+                visit(nested, varying);
+            }
+            if depends || !operation.blocks().is_empty() {
+                varying.extend(&op.results);
+            }
+        }
+    }
+    visit(&func.body, &mut varying);
+    varying
+}
+
+fn choose_warps(func: &Func, accesses: &[Access]) -> u32 {
+    let streamed = accesses.iter().filter(|access| access.streams).map(Access::bytes).max();
+    let largest = streamed.unwrap_or_else(|| {
+        (0..func.value_count()).map(|i| func.value_at(i)).map(|value| func.ty(value).shape.elements() * 4).max().unwrap_or(0)
+    });
+    let warps = largest / (BYTES_PER_THREAD * 32);
+    (warps.clamp(1, MAX_CHOSEN_WARPS) as u32).next_power_of_two()
+}
+
+// ---- classes
+
+/// Which values share a layout, and how classes relate.
+struct Graph {
+    /// Union-find over value indices; `None` for scalars and for cheap values that are recomputed.
+    parent: Vec<usize>,
+    cheap: Vec<bool>,
+    links: Vec<Link>,
+}
+
+/// A relation between the layouts of two values.
+struct Link {
+    operand: Value,
+    result: Value,
+    kind: LinkKind,
+}
+
+enum LinkKind {
+    View(View),
+    Fold(Vec<usize>),
+}
+
+impl Graph {
+    fn new(func: &Func) -> Graph {
+        let count = func.value_count();
+        let mut graph = Graph { parent: (0..count).collect(), cheap: vec![false; count], links: vec![] };
+        graph.mark_cheap(func, &func.body, &HashSet::new());
+        let pinned = graph.pinned(func);
+        graph.cheap.fill(false);
+        graph.mark_cheap(func, &func.body, &pinned);
+        graph.connect(func, &func.body);
+        graph
+    }
+
+    /// Cheap values that need one layout after all: what a store or reduction of nothing else takes, and what is
+    /// reshaped, whose layout does not always follow from the result's.
+    fn pinned(&self, func: &Func) -> HashSet<Value> {
+        let mut pinned = HashSet::new();
+        func.body.walk(&mut |op| {
+            let operation = op.kind.operation();
+            let tiles = || operation.operands().into_iter().filter(|&operand| !func.ty(operand).is_scalar());
+            let anchored = tiles().any(|operand| !self.cheap[operand.index()]);
+            let pins = match operation.spread(func, &op.results) {
+                Spread::Fold { .. } => !anchored,
+                Spread::Lanewise { .. } => op.results.is_empty() && !anchored,
+                Spread::View(view) => !view.is_invertible(),
+                Spread::Source | Spread::Carry(_) | Spread::Free => false,
+            };
+            if pins {
+                pinned.extend(tiles().next());
+            }
+        });
+        pinned
+    }
+
+    fn has_layout(&self, func: &Func, value: Value) -> bool {
+        !func.ty(value).is_scalar() && !self.cheap[value.index()]
+    }
+
+    fn find(&self, mut index: usize) -> usize {
+        while self.parent[index] != index {
+            index = self.parent[index];
+        }
+        index
+    }
+
+    fn class(&self, value: Value) -> usize {
+        self.find(value.index())
+    }
+
+    fn unite(&mut self, a: Value, b: Value) {
+        let (a, b) = (self.class(a), self.class(b));
+        self.parent[b.max(a)] = a.min(b);
+    }
+
+    fn mark_cheap(&mut self, func: &Func, block: &Block, pinned: &HashSet<Value>) {
+        for op in &block.ops {
+            let operation = op.kind.operation();
+            for nested in operation.blocks() {
+                self.mark_cheap(func, nested, pinned);
+            }
+            let recomputable = match operation.spread(func, &op.results) {
+                Spread::Source => true,
+                Spread::Lanewise { cheap } => cheap,
+                Spread::View(view) => view.is_invertible(),
+                Spread::Fold { .. } | Spread::Carry(_) | Spread::Free => false,
+            };
+            let from_cheap = operation
+                .operands()
+                .iter()
+                .all(|&operand| func.ty(operand).is_scalar() || self.cheap[operand.index()]);
+            if recomputable && from_cheap && operation.effect() == Effect::Pure {
+                for result in op.results.iter().filter(|result| !pinned.contains(result)) {
+                    self.cheap[result.index()] = true;
+                }
+            }
+        }
+    }
+
+    fn connect(&mut self, func: &Func, block: &Block) {
+        for op in &block.ops {
+            let operation = op.kind.operation();
+            for nested in operation.blocks() {
+                self.connect(func, nested);
+            }
+            let tiles = |values: Vec<Value>, graph: &Graph| -> Vec<Value> {
+                values.into_iter().filter(|&value| graph.has_layout(func, value)).collect()
+            };
+            match operation.spread(func, &op.results) {
+                Spread::Source | Spread::Free => {}
+                Spread::Lanewise { .. } => {
+                    let all = operation.operands().into_iter().chain(op.results.iter().copied()).collect();
+                    self.unite_all(&tiles(all, self));
+                }
+                Spread::Carry(groups) => {
+                    for group in groups {
+                        self.unite_all(&tiles(group, self));
+                    }
+                }
+                Spread::View(view) => {
+                    let operand = operation.operands()[0];
+                    if self.has_layout(func, operand) {
+                        self.links.push(Link { operand, result: op.results[0], kind: LinkKind::View(view) });
+                    }
+                }
+                Spread::Fold { axes } => {
+                    let inputs = tiles(operation.operands(), self);
+                    self.unite_all(&inputs);
+                    let results = tiles(op.results.clone(), self);
+                    self.unite_all(&results);
+                    if let (Some(&operand), Some(&result)) = (inputs.first(), results.first()) {
+                        self.links.push(Link { operand, result, kind: LinkKind::Fold(axes) });
+                    }
+                }
+            }
+        }
+    }
+
+    fn unite_all(&mut self, values: &[Value]) {
+        for pair in values.windows(2) {
+            self.unite(pair[0], pair[1]);
+        }
+    }
+}
+
+// ---- choosing
+
+struct Chooser<'a> {
+    func: &'a Func,
+    graph: &'a Graph,
+    accesses: &'a [Access],
+    num_warps: u32,
+    layouts: HashMap<usize, Layout>,
+}
+
+impl Chooser<'_> {
+    fn run(mut self) -> HashMap<usize, Layout> {
+        let mut classes: Vec<usize> = (0..self.func.value_count())
+            .map(|index| self.func.value_at(index))
+            .filter(|&value| self.graph.has_layout(self.func, value))
+            .map(|value| self.graph.class(value))
+            .collect();
+        classes.sort_unstable();
+        classes.dedup();
+        let weight = |class: &usize| {
+            let traffic: u64 = self.accesses_of(*class).map(Access::bytes).sum();
+            (self.shape(*class).elements(), traffic)
+        };
+        classes.sort_by_key(|class| std::cmp::Reverse((weight(class), std::cmp::Reverse(*class))));
+        // Those with memory to serve first, then those that only compute.
+        let (serving, computing): (Vec<usize>, Vec<usize>) =
+            classes.into_iter().partition(|&class| self.accesses_of(class).next().is_some());
+        for class in serving.into_iter().chain(computing) {
+            if !self.layouts.contains_key(&class) {
+                let layout = self.choose(class);
+                self.layouts.insert(class, layout);
+                self.propagate(class);
+            }
+        }
+        self.layouts
+    }
+
+    fn shape(&self, class: usize) -> &Shape {
+        &self.func.ty(self.func.value_at(class)).shape
+    }
+
+    fn accesses_of(&self, class: usize) -> impl Iterator<Item = &Access> {
+        self.accesses.iter().filter(move |access| {
+            access.values.iter().any(|&value| self.graph.has_layout(self.func, value) && self.graph.class(value) == class)
+        })
+    }
+
+    /// Passes a class's layout on to the classes that follow from it.
+    fn propagate(&mut self, from: usize) {
+        let mut todo = vec![from];
+        while let Some(class) = todo.pop() {
+            for link in &self.graph.links {
+                let (operand, result) = (self.graph.class(link.operand), self.graph.class(link.result));
+                let Some(layout) = self.layouts.get(&class).cloned() else { continue };
+                let (next, derived) = if operand == class && !self.layouts.contains_key(&result) {
+                    let derived = match &link.kind {
+                        LinkKind::View(view) => view.result(&layout),
+                        LinkKind::Fold(axes) => Some(layout.without(axes)),
+                    };
+                    (result, derived)
+                } else if result == class && !self.layouts.contains_key(&operand) {
+                    let derived = match &link.kind {
+                        LinkKind::View(view) => view.operand(&layout),
+                        LinkKind::Fold(_) => None,
+                    };
+                    (operand, derived)
+                } else {
+                    continue;
+                };
+                let as_large = self.shape(next).elements() >= self.shape(class).elements();
+                let chooses = as_large && self.accesses_of(next).next().is_some();
+                if let Some(derived) = derived
+                    && !chooses
+                {
+                    self.layouts.insert(next, derived);
+                    todo.push(next);
+                }
+            }
+        }
+    }
+
+    /// A blocked layout that serves the class's accesses.
+    fn choose(&self, class: usize) -> Layout {
+        let shape = self.shape(class).clone();
+        let rank = shape.rank();
+        let threads = u64::from(self.num_warps) * 32;
+        let share = (shape.elements() / threads).max(1).next_power_of_two();
+        let streams: Vec<&Access> = {
+            let all: Vec<&Access> = self.accesses_of(class).collect();
+            let streams: Vec<&Access> = all.iter().copied().filter(|access| access.streams).collect();
+            if streams.is_empty() { all } else { streams }
+        };
+        let leader = streams.iter().max_by_key(|access| (access.width.elements, access.bytes()));
+        let fast = leader.map_or(rank - 1, |access| access.width.axis);
+        // As many neighbours to a thread as the widest element type lets one instruction move.
+        let vector = streams
+            .iter()
+            .filter(|access| access.width.axis == fast && access.width.elements > 1)
+            .map(|access| access.width.elements)
+            .min()
+            .unwrap_or(1);
+        let vector = u64::from(vector).min(share).min(1 << shape[fast].trailing_zeros()) as u32;
+        let mut order: Vec<usize> = (0..rank).rev().filter(|&axis| axis != fast).collect();
+        order.insert(0, fast);
+        let mut warp_order: Vec<usize> = (0..rank).filter(|&axis| axis != fast).collect();
+        warp_order.push(fast);
+        Layout::blocked(&shape, &order, &warp_order, vector, self.num_warps)
+    }
+}
+
+// ---- rebuilding
+
+/// Writes the function again with one layout for each value.
+fn rebuild(
+    func: &Func,
+    graph: &Graph,
+    chosen: &HashMap<usize, Layout>,
+    num_warps: u32,
+    alignment: Alignment,
+    axes: &Axes,
+) -> Distributed {
+    let mut demands = Demands { func, graph, chosen, wanted: HashMap::new() };
+    demands.block(&func.body);
+    let wanted = demands.wanted;
+    let mut copy = func.clone();
+    let body = std::mem::take(&mut copy.body);
+    let mut rebuilder = Rebuilder {
+        moved: vec![],
+        graph,
+        chosen,
+        wanted,
+        placed: vec![HashMap::new()],
+        layouts: HashMap::new(),
+        alignment,
+        axes,
+        original: func,
+    };
+    let mut builder = Builder::new(&mut copy);
+    rebuilder.ops(&mut builder, body.ops);
+    builder.finish();
+    Distributed { layouts: rebuilder.layouts, func: copy, num_warps }
+}
+
+/// The layouts that each cheap value is needed in, found from the last use backwards.
+struct Demands<'a> {
+    func: &'a Func,
+    graph: &'a Graph,
+    chosen: &'a HashMap<usize, Layout>,
+    wanted: HashMap<Value, Vec<Layout>>,
+}
+
+impl Demands<'_> {
+    fn block(&mut self, block: &Block) {
+        for op in block.ops.iter().rev() {
+            let operation = op.kind.operation();
+            for (operand, layout) in self.operand_layouts(op) {
+                self.want(operand, layout);
+            }
+            for nested in operation.blocks() {
+                self.block(nested);
+            }
+        }
+    }
+
+    fn want(&mut self, value: Value, layout: Layout) {
+        if !self.func.ty(value).is_scalar() && self.graph.cheap[value.index()] {
+            let list = self.wanted.entry(value).or_default();
+            if !list.contains(&layout) {
+                list.push(layout);
+            }
+        }
+    }
+
+    fn operand_layouts(&self, op: &Op) -> Vec<(Value, Layout)> {
+        let results: Vec<Layout> = match op.results.first() {
+            Some(&result) if self.graph.cheap[result.index()] => self.wanted.get(&result).cloned().unwrap_or_default(),
+            _ => vec![],
+        };
+        if results.is_empty() {
+            return operand_layouts(self.func, self.graph, self.chosen, op, None);
+        }
+        results.iter().flat_map(|layout| operand_layouts(self.func, self.graph, self.chosen, op, Some(layout))).collect()
+    }
+}
+
+/// How an operation needs its tile operands to lie; `copy` is the layout of its result when that is a cheap value.
+fn operand_layouts(
+    func: &Func,
+    graph: &Graph,
+    chosen: &HashMap<usize, Layout>,
+    op: &Op,
+    copy: Option<&Layout>,
+) -> Vec<(Value, Layout)> {
+    let operation = op.kind.operation();
+    let tile = |value: &Value| !func.ty(*value).is_scalar();
+    let of = |value: Value| chosen.get(&graph.class(value)).cloned();
+    let result = copy.cloned().or_else(|| op.results.first().filter(|result| tile(result)).and_then(|&result| of(result)));
+    match operation.spread(func, &op.results) {
+        Spread::Source | Spread::Free => vec![],
+        Spread::Lanewise { .. } => {
+            let operands: Vec<Value> = operation.operands().into_iter().filter(tile).collect();
+            // A store has no result: it lies as the class of its operands, or anyhow when all are cheap.
+            let layout = result.or_else(|| {
+                let anchor = operands.iter().copied().find(|value| graph.has_layout(func, *value));
+                anchor.and_then(of)
+            });
+            match layout {
+                Some(layout) => operands.into_iter().map(|operand| (operand, layout.clone())).collect(),
+                None => vec![],
+            }
+        }
+        Spread::View(view) => {
+            let operand = operation.operands()[0];
+            if !tile(&operand) {
+                return vec![];
+            }
+            match result.and_then(|result| view.operand(&result)) {
+                Some(layout) => vec![(operand, layout)],
+                None => vec![],
+            }
+        }
+        Spread::Fold { .. } => {
+            let operands: Vec<Value> = operation.operands().into_iter().filter(tile).collect();
+            let anchor = operands.iter().copied().find(|value| graph.has_layout(func, *value));
+            match anchor.and_then(of) {
+                Some(layout) => operands.into_iter().map(|operand| (operand, layout.clone())).collect(),
+                None => vec![],
+            }
+        }
+        Spread::Carry(groups) => groups
+            .iter()
+            .filter_map(|group| {
+                let anchor = group.iter().copied().find(|value| tile(value) && graph.has_layout(func, *value))?;
+                let layout = of(anchor)?;
+                Some(group.iter().map(|&value| (value, layout.clone())).collect::<Vec<_>>())
+            })
+            .flatten()
+            .collect(),
+    }
+}
+
+struct Rebuilder<'a> {
+    original: &'a Func,
+    /// Conversions to append behind the operation being placed.
+    moved: Vec<Op>,
+    graph: &'a Graph,
+    chosen: &'a HashMap<usize, Layout>,
+    wanted: HashMap<Value, Vec<Layout>>,
+    /// Where each value is to be had in each layout, one table for each open block.
+    placed: Vec<HashMap<(Value, Layout), Value>>,
+    layouts: HashMap<Value, Layout>,
+    alignment: Alignment,
+    axes: &'a Axes,
+}
+
+impl Rebuilder<'_> {
+    fn ops(&mut self, builder: &mut Builder, ops: Vec<Op>) {
+        for op in ops {
+            builder.loc = op.loc;
+            self.op(builder, op);
+        }
+    }
+
+    fn op(&mut self, builder: &mut Builder, op: Op) {
+        let cheap = op.results.first().is_some_and(|result| {
+            !self.original.ty(*result).is_scalar() && self.graph.cheap[result.index()]
+        });
+        if cheap {
+            for layout in self.wanted.get(&op.results[0]).cloned().unwrap_or_default() {
+                self.copy(builder, &op, layout);
+            }
+            return;
+        }
+        let mut op = op;
+        let layouts = operand_layouts(self.original, self.graph, self.chosen, &op, None);
+        self.place_operands(builder, &mut op, &layouts);
+        let carried = matches!(op.kind.operation().spread(self.original, &op.results), Spread::Carry(_));
+        for block in op.kind.operation_mut().blocks_mut() {
+            let taken = std::mem::take(block);
+            builder.begin_with(taken.args.clone());
+            self.placed.push(HashMap::new());
+            for &arg in &taken.args {
+                self.define(arg);
+            }
+            self.ops(builder, taken.ops);
+            let yields = taken
+                .yields
+                .iter()
+                .map(|&value| match layouts.iter().find(|(other, _)| *other == value) {
+                    Some((_, layout)) if carried => self.in_layout(builder, value, layout),
+                    _ => value,
+                })
+                .collect();
+            self.placed.pop();
+            *block = builder.end(yields);
+        }
+        builder.loc = op.loc;
+        let folded = self.fold_layout(&op);
+        for i in 0..op.results.len() {
+            let result = op.results[i];
+            self.define(result);
+            // A reduction leaves its result where its operand was; the class may want it elsewhere.
+            if let Some(folded) = &folded
+                && self.layouts.get(&result).is_some_and(|layout| layout != folded)
+            {
+                let natural = builder.func.value(builder.func.ty(result).clone());
+                self.layouts.insert(natural, folded.clone());
+                op.results[i] = natural;
+                self.moved.push(Op { kind: Convert { value: natural }.into(), results: vec![result], loc: op.loc });
+            }
+        }
+        builder.append(op);
+        for op in self.moved.drain(..) {
+            builder.append(op);
+        }
+    }
+
+    /// Where a reduction leaves its results.
+    fn fold_layout(&self, op: &Op) -> Option<Layout> {
+        match op.kind.operation().spread(self.original, &op.results) {
+            Spread::Fold { axes } => {
+                let operand = op.kind.operation().operands()[0];
+                Some(self.layouts.get(&operand)?.without(&axes))
+            }
+            _ => None,
+        }
+    }
+
+    /// Records the class layout of a value that keeps its name.
+    fn define(&mut self, value: Value) {
+        if self.original.ty(value).is_scalar() {
+            return;
+        }
+        if let Some(layout) = self.chosen.get(&self.graph.class(value)) {
+            self.layouts.insert(value, layout.clone());
+            self.placed.last_mut().expect("a table per block").insert((value, layout.clone()), value);
+        }
+    }
+
+    /// A cheap operation, built again for one layout of its result.
+    fn copy(&mut self, builder: &mut Builder, op: &Op, layout: Layout) {
+        let mut copy = op.clone();
+        let operands = operand_layouts(self.original, self.graph, self.chosen, op, Some(&layout));
+        self.place_operands(builder, &mut copy, &operands);
+        let ty = builder.func.ty(op.results[0]).clone();
+        let value = builder.one(copy.kind, ty);
+        self.layouts.insert(value, layout.clone());
+        self.placed.last_mut().expect("a table per block").insert((op.results[0], layout), value);
+    }
+
+    fn place_operands(&mut self, builder: &mut Builder, op: &mut Op, layouts: &[(Value, Layout)]) {
+        let vector = op.kind.operation().place().and_then(|place| {
+            let (_, layout) = layouts.iter().find(|(value, _)| *value == place.offset)?;
+            let width = access::width(self.original, self.axes, place, self.alignment);
+            Some(layout.run(width.axis).min(width.elements))
+        });
+        let mut placed = HashMap::new();
+        for (value, layout) in layouts {
+            // Values of nested blocks are placed where the block ends.
+            if op.kind.operation().operands().contains(value) {
+                placed.insert(*value, self.in_layout(builder, *value, layout));
+            }
+        }
+        op.kind.operation_mut().map(&mut |value| placed.get(&value).copied().unwrap_or(value));
+        if let (Some(vector), Some(place)) = (vector, op.kind.operation_mut().place_mut()) {
+            place.vector = vector;
+        }
+    }
+
+    /// The value in a layout, converted if it has to be.
+    fn in_layout(&mut self, builder: &mut Builder, value: Value, layout: &Layout) -> Value {
+        let key = (value, layout.clone());
+        if let Some(&placed) = self.placed.iter().rev().find_map(|table| table.get(&key)) {
+            return placed;
+        }
+        let ty = builder.func.ty(value).clone();
+        let converted = builder.one(Convert { value }, ty);
+        self.layouts.insert(converted, layout.clone());
+        self.placed.last_mut().expect("a table per block").insert(key, converted);
+        converted
+    }
+}

@@ -1,0 +1,15 @@
+//! Which thread holds which element, and the only place that moves elements between threads.
+//!
+//! - [`linear`]: the one type of layout: a map from register, lane and warp bits to coordinates.
+//! - [`access`]: how wide a memory operation may be.
+//! - [`assign`]: a layout for every tile value, with conversions where two meet.
+//! - [`plan`]: how a conversion is done: nothing, registers, shuffles, shared memory.
+
+pub mod access;
+pub mod assign;
+pub mod linear;
+pub mod plan;
+
+pub use assign::{Distributed, distribute};
+pub use linear::{Coord, Layout};
+pub use plan::{Plan, plan};

@@ -1,0 +1,52 @@
+//! Lanewise operations on machine values of the language's element types: the row's own emission, with 16-bit floats
+//! widened where the row or the machine does not compute in them.
+
+use super::builder::{Builder, Machine, Val};
+use super::cast::{cast, narrow_half, widen_half};
+use crate::dtype::DType;
+use crate::ops::scalar::{Algebra, Half, Rule, Scalar, ScalarOp};
+use crate::ops::{Cast, Kind};
+use crate::tile::{Block, Func, Value};
+
+/// Applies a row to operands of element type `dtype`.
+pub fn scalar(b: &mut Builder, op: &ScalarOp, args: &[Val], dtype: DType) -> Val {
+    let moves_bits = op.algebra == Algebra::Select;
+    let native = op.half == Half::Native && b.machine == Machine::Nvptx;
+    if !dtype.is_half() || native || moves_bits {
+        return (op.lanes)(b, args, dtype);
+    }
+    let wide: Vec<Val> = args.iter().map(|&arg| widen_half(b, arg, dtype)).collect();
+    let result = (op.lanes)(b, &wide, DType::F32);
+    if op.rule == Rule::Compare { result } else { narrow_half(b, result, dtype) }
+}
+
+/// Index arithmetic known to stay in range says so to LLVM.
+pub fn applied(b: &mut Builder, scalar_op: &Scalar, args: &[Val], dtype: DType) -> Val {
+    match (scalar_op.exact, scalar_op.op.algebra) {
+        (true, Algebra::Add) => b.add_nsw(args[0], args[1]),
+        (true, Algebra::Mul) => b.mul_nsw(args[0], args[1]),
+        _ => scalar(b, scalar_op.op, args, dtype),
+    }
+}
+
+/// Runs a block of lanewise operations, such as a reduction's combination, on machine values for its arguments.
+pub fn inline(b: &mut Builder, func: &Func, block: &Block, args: &[Val]) -> Vec<Val> {
+    let mut values: std::collections::HashMap<Value, Val> = block.args.iter().copied().zip(args.iter().copied()).collect();
+    let lanes = args.first().map_or(0, |arg| arg.ty.lanes);
+    for op in &block.ops {
+        let result = match &op.kind {
+            Kind::Scalar(op) => {
+                let operands: Vec<Val> = op.args.iter().map(|arg| values[arg]).collect();
+                scalar(b, op.op, &operands, op.dtype(func))
+            }
+            Kind::Cast(Cast { value }) => cast(b, values[value], func.ty(*value).dtype, func.ty(op.results[0]).dtype),
+            Kind::Constant(constant) => {
+                let ty = super::cast::scalar(func.ty(op.results[0]).dtype, b.machine);
+                super::constant(b, constant.value, func.ty(op.results[0]).dtype, super::Ty { lanes, ..ty })
+            }
+            other => panic!("a combination holds lanewise operations, found {}", other.operation().name()),
+        };
+        values.insert(op.results[0], result);
+    }
+    block.yields.iter().map(|value| values[value]).collect()
+}

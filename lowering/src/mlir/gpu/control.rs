@@ -1,0 +1,100 @@
+//! Loops and branches. Every thread of a program takes the same way, so barriers may stand inside.
+
+use super::emit::Emit;
+use super::{Builder, Gpu};
+use crate::mlir::builder::{Arm, LoopPart, Val};
+use crate::mlir::shared::{loop_variable, trip_count};
+use crate::mlir::types::Ty;
+use crate::ops::{For, If, While};
+use crate::tile::{Op, Value};
+
+impl Gpu<'_> {
+    /// The registers of several values, one after the other.
+    fn flatten(&self, values: &[Value]) -> Vec<Val> {
+        values.iter().flat_map(|&value| self.registers(value).to_vec()).collect()
+    }
+
+    fn define_all(&mut self, values: &[Value], mut registers: &[Val]) {
+        for &value in values {
+            let (own, rest) = registers.split_at(self.register_count(value));
+            self.define(value, own.to_vec());
+            registers = rest;
+        }
+    }
+
+    fn types(&self, values: &[Value]) -> Vec<Ty> {
+        values.iter().flat_map(|&value| vec![self.register_type(value); self.register_count(value)]).collect()
+    }
+}
+
+impl Emit for For {
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        let (low, high, step) = (gpu.scalar(self.low), gpu.scalar(self.high), gpu.scalar(self.step));
+        let (count, step) = trip_count(b, low, high, step);
+        let inits = gpu.flatten(&self.inits);
+        let (zero, one) = (b.int(Ty::I64, 0), b.int(Ty::I64, 1));
+        gpu.shared.enter_loop(&gpu.plan.distributed, &self.body);
+        let results = b.for_range([zero, count, one], &inits, |b, index, carried| {
+            gpu.scope(|gpu| {
+                let variable = loop_variable(b, index, low, step);
+                gpu.define(self.body.args[0], vec![variable]);
+                gpu.define_all(&self.body.args[1..], carried);
+                gpu.block(b, &self.body);
+                gpu.flatten(&self.body.yields)
+            })
+        });
+        // The body may not have run at all.
+        gpu.shared.enter_loop(&gpu.plan.distributed, &self.body);
+        gpu.define_all(&op.results, &results);
+    }
+}
+
+impl Emit for If {
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        let condition = gpu.scalar(self.condition);
+        let types = gpu.types(&op.results);
+        let before = gpu.shared.snapshot();
+        let mut after_then = vec![];
+        let results = b.branch(condition, &types, |b, arm| {
+            gpu.scope(|gpu| match arm {
+                Arm::Then => {
+                    gpu.block(b, &self.then);
+                    after_then = gpu.shared.snapshot();
+                    gpu.flatten(&self.then.yields)
+                }
+                Arm::Else => {
+                    gpu.shared.restore(before.clone());
+                    gpu.block(b, &self.otherwise);
+                    gpu.flatten(&self.otherwise.yields)
+                }
+            })
+        });
+        gpu.shared.join(after_then);
+        gpu.define_all(&op.results, &results);
+    }
+}
+
+impl Emit for While {
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        let inits = gpu.flatten(&self.inits);
+        gpu.shared.enter_loop(&gpu.plan.distributed, &self.test);
+        gpu.shared.enter_loop(&gpu.plan.distributed, &self.body);
+        let results = b.while_loop(&inits, |b, part, carried| {
+            gpu.scope(|gpu| match part {
+                LoopPart::Test => {
+                    gpu.define_all(&self.test.args, carried);
+                    gpu.block(b, &self.test);
+                    gpu.flatten(&self.test.yields)
+                }
+                LoopPart::Body => {
+                    gpu.define_all(&self.body.args, carried);
+                    gpu.block(b, &self.body);
+                    gpu.flatten(&self.body.yields)
+                }
+            })
+        });
+        gpu.shared.enter_loop(&gpu.plan.distributed, &self.test);
+        gpu.shared.enter_loop(&gpu.plan.distributed, &self.body);
+        gpu.define_all(&op.results, &results);
+    }
+}

@@ -1,0 +1,201 @@
+//! Elements moved to other threads, the way `layout::plan` found.
+
+use super::emit::Emit;
+use super::reduce::{load, store};
+use super::{Builder, Exchange, Gpu};
+use crate::dtype::DType;
+use crate::layout::linear::LANE_BITS;
+use crate::layout::plan::Shuffle;
+use crate::layout::{Distributed, Layout, Plan, plan};
+use crate::mlir::builder::Val;
+use crate::mlir::types::Ty;
+use crate::ops::{Convert, Reshape};
+use crate::tile::{Op, Shape, Value};
+
+/// A tile in shared memory: the distance between neighbours along each axis, in elements.
+struct Staging {
+    strides: Vec<u32>,
+    elements: u32,
+}
+
+impl Staging {
+    /// Rows one after the other, each longer by 16 bytes so that a column meets different banks.
+    fn padded(shape: &Shape, dtype: DType) -> Staging {
+        let padding = if shape.rank() > 1 { 16 / dtype.bytes() } else { 0 };
+        Staging::new(shape, padding)
+    }
+
+    /// Row-major without gaps, so that another shape finds the same elements in order.
+    fn dense(shape: &Shape) -> Staging {
+        Staging::new(shape, 0)
+    }
+
+    fn new(shape: &Shape, padding: u32) -> Staging {
+        let mut strides = vec![1; shape.rank()];
+        let mut stride = 1;
+        for axis in (0..shape.rank()).rev() {
+            strides[axis] = stride;
+            stride *= shape[axis] + if axis + 1 == shape.rank() { padding } else { 0 };
+        }
+        Staging { strides, elements: stride }
+    }
+}
+
+fn layouts<'a>(distributed: &'a Distributed, operand: Value, op: &Op) -> (&'a Layout, &'a Layout) {
+    (&distributed.layouts[&operand], &distributed.layouts[&op.results[0]])
+}
+
+impl Emit for Convert {
+    fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
+        let (from, to) = layouts(distributed, self.value, op);
+        let ty = distributed.func.ty(self.value);
+        match plan(from, to) {
+            Plan::Registers(_) | Plan::Shuffle(_) => 0,
+            Plan::Shared => Staging::padded(&ty.shape, ty.dtype).elements * ty.dtype.bytes(),
+        }
+    }
+
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        let (from, to) = layouts(&gpu.plan.distributed, self.value, op);
+        let ty = gpu.func.ty(self.value).clone();
+        let values = gpu.registers(self.value);
+        let registers = match plan(from, to) {
+            Plan::Registers(sources) => sources.into_iter().map(|source| values[source]).collect(),
+            Plan::Shuffle(shuffle) => gpu.shuffled(b, &values, &shuffle),
+            Plan::Shared => {
+                let staging = Staging::padded(&ty.shape, ty.dtype);
+                gpu.staged(b, op, self.value, [&staging, &staging])
+            }
+        };
+        gpu.define(op.results[0], registers);
+    }
+}
+
+impl Emit for Reshape {
+    fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
+        let (from, to) = layouts(distributed, self.value, op);
+        let ty = distributed.func.ty(self.value);
+        if from.reshape(to.shape()).as_ref() == Some(to) { 0 } else { ty.shape.elements() as u32 * ty.dtype.bytes() }
+    }
+
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        let (from, to) = layouts(&gpu.plan.distributed, self.value, op);
+        let (old, new) = (from.shape().clone(), to.shape().clone());
+        if from.reshape(&new).as_ref() == Some(to) {
+            return gpu.view(op, self.value, |coord| coord.reshape(&new, &old));
+        }
+        let registers = gpu.staged(b, op, self.value, [&Staging::dense(&old), &Staging::dense(&new)]);
+        gpu.define(op.results[0], registers);
+    }
+}
+
+impl Gpu<'_> {
+    /// Moves within a warp.
+    fn shuffled(&mut self, b: &mut Builder, values: &[Val], shuffle: &Shuffle) -> Vec<Val> {
+        let one = b.int(Ty::I32, 1);
+        let bits: Vec<Val> = (0..LANE_BITS)
+            .map(|bit| {
+                let amount = b.int(Ty::I32, bit as i64);
+                let shifted = b.lshr(self.lane, amount);
+                b.and(shifted, one)
+            })
+            .collect();
+        // The part of the source lane that depends on this lane.
+        let mut moving = b.int(Ty::I32, 0);
+        for (bit, &(_, lane)) in shuffle.lane_bits.iter().enumerate().filter(|(_, (_, lane))| *lane != 0) {
+            let lane = b.int(Ty::I32, i64::from(lane));
+            let part = b.mul(bits[bit], lane);
+            moving = b.xor(moving, part);
+        }
+        (0..shuffle.constant.len())
+            .map(|register| {
+                let (source, lane) = shuffle.constant[register];
+                let constant = b.int(Ty::I32, i64::from(lane));
+                let lane = b.xor(moving, constant);
+                let flips: Vec<(usize, Val)> = shuffle
+                    .lane_bits
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, (flip, _))| *flip != 0)
+                    .map(|(bit, &(flip, _))| (flip, bits[bit]))
+                    .collect();
+                self.choose(b, values, source, &flips, lane)
+            })
+            .collect()
+    }
+
+    /// The value of the source register that this lane's bits choose, read from `lane`.
+    fn choose(&self, b: &mut Builder, values: &[Val], source: usize, flips: &[(usize, Val)], lane: Val) -> Val {
+        match flips {
+            [] => self.shuffle(b, values[source], Exchange::Index, lane),
+            [(flip, bit), rest @ ..] => {
+                let kept = self.choose(b, values, source, rest, lane);
+                let flipped = self.choose(b, values, source ^ flip, rest, lane);
+                let zero = b.int(Ty::I32, 0);
+                let is_zero = b.icmp(super::IntPredicate::Eq, *bit, zero);
+                b.select(is_zero, kept, flipped)
+            }
+        }
+    }
+
+    /// Through shared memory: written as `stagings[0]` places the operand, read as `stagings[1]` places the result.
+    fn staged(&mut self, b: &mut Builder, op: &Op, operand: Value, stagings: [&Staging; 2]) -> Vec<Val> {
+        let dtype = self.func.ty(operand).dtype;
+        let (from, to) = (self.layout(operand), self.layout(op.results[0]));
+        let values = self.registers(operand);
+        let place = self.shared.place(op.results[0]);
+        if self.shared.write(place) {
+            self.barrier(b);
+            self.shared.write(place);
+        }
+        let base = self.base.expect("scratch was planned");
+        let base = b.offset_bytes(base, place.start as i32);
+        let writer = self.writer(b, Some(from));
+        let run = vector(from, dtype);
+        let pointers: Vec<Val> =
+            (0..values.len()).step_by(run).map(|r| self.staging_pointer(b, base, from, r, stagings[0], dtype)).collect();
+        let write = |b: &mut Builder| {
+            for (chunk, &pointer) in values.chunks(run).zip(&pointers) {
+                store(b, chunk, dtype, pointer, run as u32 * dtype.bytes());
+            }
+        };
+        match writer {
+            Some(writer) => b.if_then(writer, write),
+            None => write(b),
+        }
+        self.barrier(b);
+        self.shared.read(place);
+        let run = vector(to, dtype);
+        (0..to.register_count())
+            .step_by(run)
+            .flat_map(|register| {
+                let pointer = self.staging_pointer(b, base, to, register, stagings[1], dtype);
+                load(b, pointer, dtype, run)
+            })
+            .collect()
+    }
+
+    fn staging_pointer(
+        &mut self,
+        b: &mut Builder,
+        base: Val,
+        layout: &Layout,
+        register: usize,
+        staging: &Staging,
+        dtype: DType,
+    ) -> Val {
+        let mut offset = b.int(Ty::I32, 0);
+        for (axis, &stride) in staging.strides.iter().enumerate() {
+            let coord = self.coord(b, layout, register, axis);
+            let scale = b.int(Ty::I32, i64::from(stride * dtype.bytes()));
+            let part = b.mul_nsw(coord, scale);
+            offset = b.add_nsw(offset, part);
+        }
+        b.offset(base, offset, 1)
+    }
+}
+
+/// Registers that one instruction moves: neighbours along the last axis, up to 16 bytes.
+fn vector(layout: &Layout, dtype: DType) -> usize {
+    layout.run(layout.shape().rank() - 1).min(16 / dtype.bytes()) as usize
+}

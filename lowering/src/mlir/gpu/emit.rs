@@ -1,0 +1,164 @@
+//! The operations that need no memory and no other thread.
+
+use super::{Builder, Gpu};
+use crate::layout::{Coord, Distributed, Layout};
+use crate::mlir::builder::Val;
+use crate::mlir::{cast, constant, elementwise};
+use crate::ops::scalar::{Algebra, Half};
+use crate::ops::{
+    Arange, Broadcast, Cast, Constant, ExpandDims, Length, NumPrograms, Operation, Permute, ProgramId, Scalar, Splat,
+};
+use crate::tile::{Op, Value};
+
+/// How an operation becomes code of a GPU thread.
+pub trait Emit {
+    /// Defines the operation's results.
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op);
+
+    /// Shared memory it needs while it runs, in bytes.
+    fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
+        let _ = (distributed, op);
+        0
+    }
+}
+
+impl Emit for Constant {
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        let ty = gpu.register_type(op.results[0]);
+        let value = constant(b, self.value, gpu.func.ty(op.results[0]).dtype, ty);
+        gpu.define(op.results[0], vec![value]);
+    }
+}
+
+impl Emit for ProgramId {
+    fn emit(&self, gpu: &mut Gpu, _: &mut Builder, op: &Op) {
+        let program = gpu.program[usize::from(self.axis)];
+        gpu.define(op.results[0], vec![program]);
+    }
+}
+
+impl Emit for NumPrograms {
+    fn emit(&self, gpu: &mut Gpu, _: &mut Builder, op: &Op) {
+        let extent = gpu.grid[usize::from(self.axis)];
+        gpu.define(op.results[0], vec![extent]);
+    }
+}
+
+impl Emit for Length {
+    fn emit(&self, gpu: &mut Gpu, _: &mut Builder, op: &Op) {
+        let length = gpu.slice(self.param).length;
+        gpu.define(op.results[0], vec![length]);
+    }
+}
+
+impl Emit for Arange {
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        let layout = gpu.layout(op.results[0]);
+        let start = b.int(super::Ty::I32, i64::from(self.start));
+        let registers = (0..layout.register_count())
+            .map(|register| {
+                let coord = gpu.coord(b, layout, register, 0);
+                if self.start == 0 { coord } else { b.add_nsw(coord, start) }
+            })
+            .collect();
+        gpu.define(op.results[0], registers);
+    }
+}
+
+impl Emit for Splat {
+    fn emit(&self, gpu: &mut Gpu, _: &mut Builder, op: &Op) {
+        let value = gpu.scalar(self.value);
+        let count = gpu.register_count(op.results[0]);
+        gpu.define(op.results[0], vec![value; count]);
+    }
+}
+
+impl Emit for Scalar {
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        let args: Vec<_> = self.args.iter().map(|&arg| gpu.registers(arg)).collect();
+        let dtype = self.dtype(gpu.func);
+        let count = args[0].len();
+        // 16-bit floats go two to an instruction.
+        let paired = dtype.is_half() && self.op.half == Half::Native && self.op.algebra != Algebra::Select;
+        let registers = if paired && count.is_multiple_of(2) {
+            (0..count / 2)
+                .flat_map(|pair| {
+                    let operands: Vec<Val> = args.iter().map(|arg| b.pack(&arg[2 * pair..2 * pair + 2])).collect();
+                    let result = elementwise::applied(b, self, &operands, dtype);
+                    b.unpack(result)
+                })
+                .collect()
+        } else {
+            (0..count)
+                .map(|register| {
+                    let operands: Vec<Val> = args.iter().map(|arg| arg[register]).collect();
+                    elementwise::applied(b, self, &operands, dtype)
+                })
+                .collect()
+        };
+        gpu.define(op.results[0], registers);
+    }
+}
+
+impl Emit for Cast {
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        let value = gpu.registers(self.value);
+        let (from, to) = (gpu.func.ty(self.value).dtype, gpu.func.ty(op.results[0]).dtype);
+        // One instruction rounds two values to 16 bits.
+        let registers = if to.is_half() && value.len().is_multiple_of(2) {
+            value
+                .chunks(2)
+                .flat_map(|pair| {
+                    let pair = b.pack(pair);
+                    let result = cast::cast(b, pair, from, to);
+                    b.unpack(result)
+                })
+                .collect()
+        } else {
+            value.iter().map(|&value| cast::cast(b, value, from, to)).collect()
+        };
+        gpu.define(op.results[0], registers);
+    }
+}
+
+impl Gpu<'_> {
+    /// Defines a result whose elements this thread holds already, at other coordinates: `source` gives the operand's
+    /// coordinate for a coordinate of the result.
+    pub(super) fn view(&mut self, op: &Op, operand: Value, source: impl Fn(Coord) -> Coord) {
+        let (from, to) = (self.layout(operand), self.layout(op.results[0]));
+        let registers = self.gather(operand, from, to, source);
+        self.define(op.results[0], registers);
+    }
+
+    fn gather(&self, operand: Value, from: &Layout, to: &Layout, source: impl Fn(Coord) -> Coord) -> Vec<Val> {
+        let values = self.registers(operand);
+        let places = from.registers_by_coord();
+        (0..to.register_count())
+            .map(|register| {
+                let coord = source(to.register(register));
+                let place = places.get(&coord).unwrap_or_else(|| panic!("no register of {from} holds {coord:?}"));
+                values[*place]
+            })
+            .collect()
+    }
+}
+
+impl Emit for Broadcast {
+    fn emit(&self, gpu: &mut Gpu, _: &mut Builder, op: &Op) {
+        let from = gpu.func.ty(self.value).shape.clone();
+        gpu.view(op, self.value, |coord| coord.clamp(&from));
+    }
+}
+
+impl Emit for ExpandDims {
+    fn emit(&self, gpu: &mut Gpu, _: &mut Builder, op: &Op) {
+        gpu.view(op, self.value, |coord| coord.remove(self.axis));
+    }
+}
+
+impl Emit for Permute {
+    fn emit(&self, gpu: &mut Gpu, _: &mut Builder, op: &Op) {
+        debug_assert_eq!(self.operands().len(), 1);
+        gpu.view(op, self.value, |coord| coord.unpermute(&self.order));
+    }
+}

@@ -1,0 +1,269 @@
+//! Loads and stores: elements packed into the widest words their addresses allow, moved by one predicated instruction.
+
+use super::emit::Emit;
+use super::{Builder, Gpu, IntPredicate, statement};
+use crate::dtype::DType;
+use crate::layout::Layout;
+use crate::mlir::builder::{Access, Val};
+use crate::mlir::types::{Elem, Ty};
+use crate::ops::{Effect, Load, Operation, Place, Store};
+use crate::tile::Op;
+
+/// The words one instruction moves.
+#[derive(Clone, Copy)]
+struct Words {
+    count: u16,
+    elem: Elem,
+    bytes: u32,
+}
+
+impl Words {
+    fn of(bytes: u32) -> Words {
+        let (count, elem) = match bytes {
+            1 => (1, Elem::I8),
+            2 => (1, Elem::I16),
+            4 => (1, Elem::I32),
+            8 => (2, Elem::I32),
+            _ => (4, Elem::I32),
+        };
+        Words { count, elem, bytes }
+    }
+
+    fn ty(self) -> Ty {
+        if self.count == 1 { Ty::scalar(self.elem) } else { Ty::vector(self.elem, self.count) }
+    }
+
+    /// The register that PTX moves a word in: bytes travel in 16-bit registers.
+    fn register(self) -> (Ty, &'static str) {
+        match self.elem {
+            Elem::I8 | Elem::I16 => (Ty::I16, "h"),
+            _ => (Ty::I32, "r"),
+        }
+    }
+
+    /// `.v4.b32`
+    fn suffix(self) -> String {
+        let vector = match self.count {
+            1 => "",
+            2 => ".v2",
+            _ => ".v4",
+        };
+        format!("{vector}.b{}", self.elem.bits())
+    }
+}
+
+/// Elements of one type as words; a `bool` is a byte of 0 or 1.
+pub(super) fn pack(b: &mut Builder, values: &[Val], dtype: DType) -> Vec<Val> {
+    let values: Vec<Val> = values.iter().map(|&value| bits(b, value, dtype)).collect();
+    match dtype.bytes() {
+        8 => values.iter().flat_map(|&value| { let words = b.bitcast(value, Ty::vector(Elem::I32, 2)); b.unpack(words) }).collect(),
+        4 => values,
+        size if values.len() as u32 * size < 4 => vec![join(b, &values, size)],
+        size => values.chunks(4 / size as usize).map(|chunk| join(b, chunk, size)).collect(),
+    }
+}
+
+/// The element's bits as an integer of its size.
+fn bits(b: &mut Builder, value: Val, dtype: DType) -> Val {
+    if dtype == DType::Bool { b.zext(value, Elem::I8) } else { b.bitcast(value, value.ty.with(value.ty.elem.as_int())) }
+}
+
+/// Small integers side by side, the first in the low bits.
+fn join(b: &mut Builder, values: &[Val], size: u32) -> Val {
+    let elem = match values.len() as u32 * size {
+        1 => return values[0],
+        2 => Elem::I16,
+        _ => Elem::I32,
+    };
+    if size == 2 && elem == Elem::I32 {
+        let pair = b.pack(values);
+        return b.bitcast(pair, Ty::I32);
+    }
+    if values.len() == 1 {
+        return values[0];
+    }
+    let mut word = b.zext(values[0], elem);
+    for (i, &value) in values.iter().enumerate().skip(1) {
+        let wide = b.zext(value, elem);
+        let amount = b.int(wide.ty, i as i64 * i64::from(size) * 8);
+        let shifted = b.shl(wide, amount);
+        word = b.or(word, shifted);
+    }
+    word
+}
+
+/// The inverse of [`pack`]: `count` elements.
+pub(super) fn unpack(b: &mut Builder, words: &[Val], dtype: DType, count: usize) -> Vec<Val> {
+    let elem = crate::mlir::cast::elem(dtype, b.machine);
+    let size = dtype.bytes();
+    if size == 8 {
+        let pairs = words.chunks(2);
+        return pairs
+            .map(|pair| {
+                let pair = b.pack(pair);
+                b.bitcast(pair, Ty::scalar(elem))
+            })
+            .collect();
+    }
+    let per_word = count.div_ceil(words.len());
+    let mut values = vec![];
+    for &word in words {
+        if size == 2 && word.ty.elem == Elem::I32 {
+            let pair = b.bitcast(word, Ty::vector(elem, 2));
+            values.extend(b.unpack(pair));
+            continue;
+        }
+        for i in 0..per_word {
+            let amount = b.int(word.ty, i as i64 * i64::from(size) * 8);
+            let shifted = if i == 0 { word } else { b.lshr(word, amount) };
+            let int = b.trunc(shifted, if size == 1 { Elem::I8 } else if size == 2 { Elem::I16 } else { Elem::I32 });
+            values.push(if dtype == DType::Bool {
+                let zero = b.int(int.ty, 0);
+                b.icmp(IntPredicate::Ne, int, zero)
+            } else {
+                b.bitcast(int, Ty::scalar(elem))
+            });
+        }
+    }
+    values.truncate(count);
+    values
+}
+
+/// The addresses and predicates of an access, one of each for `vector` registers.
+struct Addresses {
+    pointers: Vec<Val>,
+    /// `None` where the access always happens.
+    masks: Vec<Option<Val>>,
+}
+
+impl Gpu<'_> {
+    fn addresses(&mut self, b: &mut Builder, place: &Place, dtype: DType) -> Addresses {
+        let slice = self.slice(place.param);
+        let bytes = dtype.bytes();
+        let offsets = self.registers(place.offset);
+        let masks = place.mask.map(|mask| self.registers(mask));
+        let base = place.base.map(|base| self.scalar(base));
+        let start = base.map_or(slice.pointer, |base| b.offset(slice.pointer, base, bytes));
+        let signed = self.func.ty(place.offset).dtype.is_signed();
+        let mut addresses = Addresses { pointers: vec![], masks: vec![] };
+        for register in (0..offsets.len()).step_by(place.vector as usize) {
+            let offset = offsets[register];
+            let wide = if signed { b.sext(offset, Elem::I64) } else { b.zext(offset, Elem::I64) };
+            addresses.pointers.push(b.offset(start, wide, bytes));
+            let mut mask = masks.as_ref().map(|masks| masks[register]);
+            if place.bounded {
+                let index = base.map_or(wide, |base| b.add(base, wide));
+                let inside = b.icmp(IntPredicate::Ult, index, slice.length);
+                mask = Some(mask.map_or(inside, |mask| b.and(mask, inside)));
+            }
+            addresses.masks.push(mask);
+        }
+        addresses
+    }
+
+    /// A barrier where another thread may have touched what this access touches.
+    fn order(&mut self, b: &mut Builder, place: &Place, writes: bool) {
+        if self.func.slice(place.param).1 && self.shared.slice(*place, writes) {
+            let pending = self.shared.snapshot();
+            self.barrier(b);
+            self.shared.restore(pending);
+        }
+    }
+
+    fn access_layout(&self, place: &Place) -> Option<&Layout> {
+        (!self.func.ty(place.offset).is_scalar()).then(|| self.layout(place.offset))
+    }
+}
+
+impl Emit for Load {
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        let dtype = gpu.func.ty(op.results[0]).dtype;
+        gpu.order(b, &self.place, false);
+        let addresses = gpu.addresses(b, &self.place, dtype);
+        let vector = self.place.vector as usize;
+        let words = Words::of(self.place.vector * dtype.bytes());
+        let other = self.other.map(|other| gpu.registers(other));
+        let invariant = self.effect() == Effect::Pure;
+        let mut registers = vec![];
+        for (i, (&pointer, &mask)) in addresses.pointers.iter().zip(&addresses.masks).enumerate() {
+            let loaded = match mask {
+                None => {
+                    let access = Access { align: words.bytes, invariant };
+                    let loaded = b.load(pointer, words.ty(), access);
+                    b.unpack(loaded)
+                }
+                Some(mask) => {
+                    let other = other.as_ref().map(|other| pack(b, &other[i * vector..(i + 1) * vector], dtype));
+                    masked_load(b, words, pointer, mask, other, invariant)
+                }
+            };
+            registers.extend(unpack(b, &loaded, dtype, vector));
+        }
+        gpu.define(op.results[0], registers);
+    }
+}
+
+/// One predicated load into registers that hold `other`, or 0.
+fn masked_load(
+    b: &mut Builder,
+    words: Words,
+    pointer: Val,
+    mask: Val,
+    other: Option<Vec<Val>>,
+    invariant: bool,
+) -> Vec<Val> {
+    let (ty, letter) = words.register();
+    let count = usize::from(words.count);
+    let initial: Vec<Val> = match other {
+        Some(other) => other.into_iter().map(|word| b.zext(word, ty.elem)).collect(),
+        None => vec![b.int(ty, 0); count],
+    };
+    let names: Vec<String> = (0..count).map(|i| format!("${i}")).collect();
+    let target = if count == 1 { names[0].clone() } else { format!("{{{}}}", names.join(", ")) };
+    let cache = if invariant { ".nc" } else { "" };
+    let text = format!("@${} ld.global{cache}{} {target}, [${count}];", count + 1, words.suffix());
+    let outputs = vec![format!("={letter}"); count].join(",");
+    let tied: Vec<String> = (0..count).map(|i| i.to_string()).collect();
+    let constraints = format!("{outputs},l,b,{}", tied.join(","));
+    let operands: Vec<Val> = [pointer, mask].into_iter().chain(initial).collect();
+    let results = statement(b, &text, &constraints, &operands, &vec![ty; count]);
+    results.into_iter().map(|word| b.trunc(word, words.elem)).collect()
+}
+
+impl Emit for Store {
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, _: &Op) {
+        let dtype = gpu.func.ty(self.value).dtype;
+        gpu.order(b, &self.place, true);
+        let addresses = gpu.addresses(b, &self.place, dtype);
+        let writer = gpu.writer(b, gpu.access_layout(&self.place));
+        let values = gpu.registers(self.value);
+        let vector = self.place.vector as usize;
+        let words = Words::of(self.place.vector * dtype.bytes());
+        for (i, (&pointer, &mask)) in addresses.pointers.iter().zip(&addresses.masks).enumerate() {
+            let data = pack(b, &values[i * vector..(i + 1) * vector], dtype);
+            let mask = match (mask, writer) {
+                (Some(mask), Some(writer)) => Some(b.and(mask, writer)),
+                (mask, writer) => mask.or(writer),
+            };
+            match mask {
+                None => {
+                    let value = if data.len() == 1 { data[0] } else { b.pack(&data) };
+                    b.store(value, pointer, Access::aligned(words.bytes));
+                }
+                Some(mask) => masked_store(b, words, pointer, mask, data),
+            }
+        }
+    }
+}
+
+fn masked_store(b: &mut Builder, words: Words, pointer: Val, mask: Val, data: Vec<Val>) {
+    let (ty, letter) = words.register();
+    let count = usize::from(words.count);
+    let names: Vec<String> = (0..count).map(|i| format!("${}", i + 2)).collect();
+    let source = if count == 1 { names[0].clone() } else { format!("{{{}}}", names.join(", ")) };
+    let text = format!("@$1 st.global{} [$0], {source};", words.suffix());
+    let constraints = format!("l,b,{}", vec![letter; count].join(","));
+    let data: Vec<Val> = data.into_iter().map(|word| b.zext(word, ty.elem)).collect();
+    let operands: Vec<Val> = [pointer, mask].into_iter().chain(data).collect();
+    statement(b, &text, &constraints, &operands, &[]);
+}

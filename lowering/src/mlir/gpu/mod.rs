@@ -1,0 +1,404 @@
+//! Laid-out tiles as the code of one GPU thread.
+//!
+//! A tile is a list of machine values, one for each register of its layout; a scalar is one value, the same in every
+//! thread of a program. A block runs one or several programs side by side: consecutive groups of warps, each with its
+//! own barrier and its own part of shared memory.
+
+mod control;
+mod convert;
+mod emit;
+mod memory;
+mod reduce;
+mod shared;
+
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use super::builder::{Builder, IntPredicate, Val};
+use super::cast;
+use super::session::{Argument, ArgumentKind, Entry, ModuleBuilder};
+use super::types::{Elem, Space, Ty};
+use super::{Asm, Machine};
+use crate::diagnostic::Loc;
+use crate::layout::{Coord, Distributed, Layout};
+use crate::tile::{Block, Func, Op, ParamKind, Value};
+
+pub use emit::Emit;
+use shared::Shared;
+
+/// The name of the block's shared memory.
+const SHARED: &str = "shared";
+
+/// Shared memory that a block may ask for on every supported architecture (sm_80: 163 KB, sm_90: 227 KB).
+pub const MAX_SHARED_BYTES: u32 = 163 * 1024;
+
+/// The registers of a tile, or the one value of a scalar.
+pub type Registers = Rc<Vec<Val>>;
+
+/// A kernel body, ready to be emitted.
+#[derive(Debug)]
+pub struct Plan {
+    pub distributed: Distributed,
+    /// Programs that one block runs.
+    pub programs: u32,
+    /// Shared memory of one program.
+    shared: Shared,
+}
+
+/// A tile does not fit into shared memory: the one limit that only shows once threads are assigned.
+#[derive(Clone, Debug)]
+pub struct TooMuchShared {
+    pub loc: Loc,
+    pub bytes: u32,
+    pub what: &'static str,
+}
+
+impl Plan {
+    pub fn new(distributed: Distributed, programs: u32) -> Result<Plan, TooMuchShared> {
+        let shared = Shared::plan(&distributed)?;
+        // Programs that share a block share its memory and its sixteen barriers.
+        let fitting = MAX_SHARED_BYTES.checked_div(shared.bytes()).unwrap_or(programs).max(1);
+        let fitting = 1 << fitting.min(8).ilog2();
+        Ok(Plan { programs: programs.min(fitting), distributed, shared })
+    }
+
+    /// Threads of a block.
+    pub fn threads(&self) -> u32 {
+        self.distributed.num_warps * 32 * self.programs
+    }
+
+    /// Dynamic shared memory of a block, in bytes.
+    pub fn shared_bytes(&self) -> u32 {
+        self.shared.bytes() * self.programs
+    }
+
+    /// Adds the kernel to a module under the name `entry`.
+    pub fn emit<'a>(&'a self, module: &mut ModuleBuilder<'a>, entry: &str) {
+        let func = &self.distributed.func;
+        let arguments = arguments(func);
+        let kind = Entry::Kernel { threads: self.threads(), registers: None };
+        module.function(entry, &arguments, &kind, move |b, args| {
+            let mut gpu = Gpu::new(self, b, args);
+            gpu.run(b);
+        });
+    }
+}
+
+/// Declares what the kernels of a module share.
+pub fn declare(module: &mut ModuleBuilder) {
+    module.dynamic_shared(SHARED);
+}
+
+/// A slice is its address and length, a scalar its value (a `bool` a byte); then the grid's extents and the address of
+/// the report that an access outside its slice leaves, or 0.
+fn arguments(func: &Func) -> Vec<Argument> {
+    let plain = |ty| Argument { ty, kind: ArgumentKind::Plain };
+    let mut list = vec![];
+    for param in &func.params {
+        match param.kind {
+            ParamKind::Slice { mutable, .. } => {
+                let kind = if mutable { ArgumentKind::Exclusive } else { ArgumentKind::ReadOnly };
+                list.push(Argument { ty: Ty::scalar(Elem::Ptr(Space::Global)), kind });
+                list.push(plain(Ty::I64));
+            }
+            ParamKind::Scalar { dtype: crate::dtype::DType::Bool, .. } => list.push(plain(Ty::I8)),
+            ParamKind::Scalar { dtype, .. } => list.push(plain(cast::scalar(dtype, Machine::Nvptx))),
+        }
+    }
+    list.extend([plain(Ty::I32); 3]);
+    list
+}
+
+/// A slice parameter in the kernel.
+#[derive(Clone, Copy, Debug)]
+struct Slice {
+    pointer: Val,
+    length: Val,
+}
+
+/// The state of emitting one kernel.
+pub struct Gpu<'a> {
+    plan: &'a Plan,
+    func: &'a Func,
+    values: HashMap<Value, Registers>,
+    slices: Vec<Option<Slice>>,
+    grid: [Val; 3],
+    program: [Val; 3],
+    lane: Val,
+    /// This thread's warp within its program.
+    warp: Val,
+    /// Which of the block's programs this is.
+    group: Val,
+    /// A thread's coordinates, by layout and axis, with the block they were built in: coordinates built inside a
+    /// branch are not to be had outside it.
+    threads: Vec<HashMap<(Layout, usize), Val>>,
+    shared: Shared,
+    base: Option<Val>,
+}
+
+impl<'a> Gpu<'a> {
+    fn new(plan: &'a Plan, b: &mut Builder, args: &[Val]) -> Gpu<'a> {
+        let func = &plan.distributed.func;
+        let mut values = HashMap::new();
+        let mut slices = vec![];
+        let mut rest = args.iter().copied();
+        let mut next = || rest.next().expect("as many arguments as `arguments` listed");
+        for param in &func.params {
+            match param.kind {
+                ParamKind::Slice { .. } => slices.push(Some(Slice { pointer: next(), length: next() })),
+                ParamKind::Scalar { value, dtype } => {
+                    let mut argument = next();
+                    if dtype == crate::dtype::DType::Bool {
+                        let zero = b.int(Ty::I8, 0);
+                        argument = b.icmp(IntPredicate::Ne, argument, zero);
+                    }
+                    values.insert(value, Rc::new(vec![argument]));
+                    slices.push(None);
+                }
+            }
+        }
+        let grid = [next(), next(), next()];
+        let thread = b.op("nvvm.read.ptx.sreg.tid.x", &[], Ty::I32);
+        let (thirty_one, five) = (b.int(Ty::I32, 31), b.int(Ty::I32, 5));
+        let lane = b.and(thread, thirty_one);
+        let block_warp = b.lshr(thread, five);
+        let zero = b.int(Ty::I32, 0);
+        let num_warps = plan.distributed.num_warps;
+        let (warp, group) = if plan.programs == 1 {
+            (block_warp, zero)
+        } else {
+            let (mask, shift) = (b.int(Ty::I32, i64::from(num_warps - 1)), b.int(Ty::I32, i64::from(num_warps.ilog2())));
+            (b.and(block_warp, mask), b.lshr(block_warp, shift))
+        };
+        let axes = ["x", "y", "z"].map(|axis| format!("nvvm.read.ptx.sreg.ctaid.{axis}"));
+        let mut program = [b.op(&axes[0], &[], Ty::I32), b.op(&axes[1], &[], Ty::I32), b.op(&axes[2], &[], Ty::I32)];
+        if plan.programs > 1 {
+            let count = b.int(Ty::I32, i64::from(plan.programs));
+            let first = b.mul_nsw(program[0], count);
+            program[0] = b.add_nsw(first, group);
+        }
+        Gpu {
+            plan,
+            func,
+            values,
+            slices,
+            grid,
+            program,
+            lane,
+            warp: if num_warps == 1 { zero } else { warp },
+            group,
+            threads: vec![HashMap::new()],
+            shared: plan.shared.clone(),
+            base: None,
+        }
+    }
+
+    fn run(&mut self, b: &mut Builder) {
+        if self.shared.bytes() > 0 {
+            let start = b.address_of(SHARED, Space::Shared);
+            let bytes = b.int(Ty::I32, i64::from(self.shared.bytes()));
+            let offset = b.mul(self.group, bytes);
+            self.base = Some(if self.plan.programs == 1 { start } else { b.offset(start, offset, 1) });
+        }
+        let body = &self.func.body;
+        if self.plan.programs == 1 {
+            self.block(b, body);
+        } else {
+            // The last block may have more places than there are programs left.
+            let inside = b.icmp(IntPredicate::Ult, self.program[0], self.grid[0]);
+            b.if_then(inside, |b| self.scope(|gpu| gpu.block(b, body)));
+        }
+    }
+
+    fn block(&mut self, b: &mut Builder, block: &Block) {
+        for op in &block.ops {
+            self.op(b, op);
+        }
+    }
+
+    fn op(&mut self, b: &mut Builder, op: &Op) {
+        op.kind.gpu().emit(self, b, op);
+    }
+
+    /// Runs `body` with coordinates of its own.
+    fn scope<R>(&mut self, body: impl FnOnce(&mut Self) -> R) -> R {
+        self.threads.push(HashMap::new());
+        let result = body(self);
+        self.threads.pop();
+        result
+    }
+
+    // ---- values
+
+    fn registers(&self, value: Value) -> Registers {
+        self.values.get(&value).cloned().unwrap_or_else(|| panic!("{value:?} was not emitted"))
+    }
+
+    fn scalar(&self, value: Value) -> Val {
+        self.registers(value)[0]
+    }
+
+    fn define(&mut self, value: Value, registers: Vec<Val>) {
+        debug_assert_eq!(registers.len(), self.register_count(value), "registers of {}", self.func.ty(value));
+        self.values.insert(value, Rc::new(registers));
+    }
+
+    fn layout(&self, value: Value) -> &'a Layout {
+        self.plan.distributed.layouts.get(&value).unwrap_or_else(|| panic!("{value:?} has no layout"))
+    }
+
+    fn register_count(&self, value: Value) -> usize {
+        if self.func.ty(value).is_scalar() { 1 } else { self.layout(value).register_count() }
+    }
+
+    /// The machine type of a register of `value`.
+    fn register_type(&self, value: Value) -> Ty {
+        cast::scalar(self.func.ty(value).dtype, Machine::Nvptx)
+    }
+
+    fn slice(&self, param: crate::tile::ParamId) -> Slice {
+        self.slices[param.index()].expect("memory operations name slices")
+    }
+
+    // ---- threads
+
+    /// This thread's contribution to the coordinate along `axis`, an `i32`.
+    fn thread_coord(&mut self, b: &mut Builder, layout: &Layout, axis: usize) -> Val {
+        let key = (layout.clone(), axis);
+        if let Some(&known) = self.threads.iter().rev().find_map(|table| table.get(&key)) {
+            return known;
+        }
+        let mut sum = b.int(Ty::I32, 0);
+        for (source, bases) in [(self.lane, layout.lane_bases()), (self.warp, layout.warp_bases())] {
+            for run in runs(bases, axis) {
+                let part = run.extract(b, source);
+                sum = if layout.is_disjoint() { b.add_nsw(sum, part) } else { b.xor(sum, part) };
+            }
+        }
+        self.threads.last_mut().expect("the outermost table stays").insert(key, sum);
+        sum
+    }
+
+    /// The coordinate along `axis` of a register of this thread.
+    fn coord(&mut self, b: &mut Builder, layout: &Layout, register: usize, axis: usize) -> Val {
+        let thread = self.thread_coord(b, layout, axis);
+        if layout.is_disjoint() {
+            let constant = b.int(Ty::I32, i64::from(layout.register(register).get(axis)));
+            return b.add_nsw(thread, constant);
+        }
+        let within = layout.within_block(register).get(axis);
+        let start = layout.register(register).get(axis) - within;
+        let (within, start) = (b.int(Ty::I32, i64::from(within)), b.int(Ty::I32, i64::from(start)));
+        let inside = b.xor(thread, within);
+        b.add_nsw(inside, start)
+    }
+
+    /// Whether this thread is the one of its replicas that writes; `None` when there are no others.
+    fn writer(&self, b: &mut Builder, layout: Option<&Layout>) -> Option<Val> {
+        let (lanes, warps) = match layout {
+            Some(layout) => (layout.idle_lanes(), layout.idle_warps()),
+            None => (31, self.plan.distributed.num_warps - 1),
+        };
+        let mut writer = None;
+        for (source, idle) in [(self.lane, lanes), (self.warp, warps)] {
+            if idle != 0 {
+                let (mask, zero) = (b.int(Ty::I32, i64::from(idle)), b.int(Ty::I32, 0));
+                let bits = b.and(source, mask);
+                let first = b.icmp(IntPredicate::Eq, bits, zero);
+                writer = Some(match writer {
+                    Some(other) => b.and(other, first),
+                    None => first,
+                });
+            }
+        }
+        writer
+    }
+
+    /// Waits for the other warps of this program, and makes what they wrote visible.
+    fn barrier(&mut self, b: &mut Builder) {
+        let num_warps = self.plan.distributed.num_warps;
+        if num_warps == 1 {
+            let all = b.int(Ty::I32, -1);
+            b.effect("nvvm.bar.warp.sync", &[all]);
+        } else if self.plan.programs == 1 {
+            b.effect_with("nvvm.barrier", &[], &[("operandSegmentSizes", "array<i32: 0, 0, 0>")]);
+        } else {
+            let one = b.int(Ty::I32, 1);
+            let id = b.add(self.group, one);
+            let threads = b.int(Ty::I32, i64::from(num_warps * 32));
+            b.effect_with("nvvm.barrier", &[id, threads], &[("operandSegmentSizes", "array<i32: 1, 1, 0>")]);
+        }
+        self.shared.synchronised();
+    }
+
+    /// The value of another lane of the warp, bit by bit.
+    fn shuffle(&self, b: &mut Builder, value: Val, kind: Exchange, lane: Val) -> Val {
+        let bits = value.ty.elem.bits();
+        if bits == 64 {
+            let words = b.bitcast(value, Ty::vector(Elem::I32, 2));
+            let halves: Vec<Val> = b.unpack(words);
+            let moved: Vec<Val> = halves.into_iter().map(|word| self.shuffle(b, word, kind, lane)).collect();
+            let words = b.pack(&moved);
+            return b.bitcast(words, value.ty);
+        }
+        let int = b.bitcast(value, value.ty.with(value.ty.elem.as_int()));
+        let word = b.zext(int, Elem::I32);
+        let (all, clamp) = (b.int(Ty::I32, -1), b.int(Ty::I32, 31));
+        let kind = match kind {
+            Exchange::Butterfly => "#nvvm<shfl_kind bfly>",
+            Exchange::Index => "#nvvm<shfl_kind idx>",
+        };
+        let moved = b.op_with("nvvm.shfl.sync", &[all, word, lane, clamp], Ty::I32, &[("kind", kind)]);
+        let moved = b.trunc(moved, int.ty.elem);
+        b.bitcast(moved, value.ty)
+    }
+}
+
+/// Which lane a shuffle reads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Exchange {
+    /// The lane whose number differs in the given bits.
+    Butterfly,
+    /// The lane given.
+    Index,
+}
+
+/// Consecutive bits of a lane or warp number whose bases double: one shift and one mask.
+struct Run {
+    first: u32,
+    bits: u32,
+    basis: u32,
+}
+
+impl Run {
+    fn extract(&self, b: &mut Builder, source: Val) -> Val {
+        let first = b.int(Ty::I32, i64::from(self.first));
+        let mask = b.int(Ty::I32, (1 << self.bits) - 1);
+        let shifted = if self.first == 0 { source } else { b.lshr(source, first) };
+        let field = b.and(shifted, mask);
+        let scale = b.int(Ty::I32, i64::from(self.basis.trailing_zeros()));
+        debug_assert!(self.basis.is_power_of_two());
+        b.shl(field, scale)
+    }
+}
+
+fn runs(bases: &[Coord], axis: usize) -> Vec<Run> {
+    let mut runs: Vec<Run> = vec![];
+    for (bit, basis) in bases.iter().enumerate() {
+        let basis = basis.get(axis);
+        // A basis of several bits is the sum of its bits.
+        for part in (0..32).map(|i| 1u32 << i).filter(|part| basis & part != 0) {
+            let grows = |run: &Run| run.first + run.bits == bit as u32 && run.basis << run.bits == part;
+            match runs.iter_mut().find(|run| grows(run)) {
+                Some(run) => run.bits += 1,
+                None => runs.push(Run { first: bit as u32, bits: 1, basis: part }),
+            }
+        }
+    }
+    runs
+}
+
+/// A PTX statement with results, tied to nothing.
+fn statement(b: &mut Builder, text: &str, constraints: &str, operands: &[Val], results: &[Ty]) -> Vec<Val> {
+    b.asm(text, constraints, operands, results, Asm::Effects)
+}

@@ -1,0 +1,172 @@
+//! Shared memory: who uses which part of it, and where a barrier must stand.
+//!
+//! Scratch memory lives while its operation runs, so large parts lie on top of each other; small ones get places of
+//! their own while there is room, which saves the barrier between two uses. A barrier is placed where an access could
+//! meet one of another thread since the last barrier, in shared memory or in a slice that the kernel writes.
+
+use std::collections::HashMap;
+
+use super::{MAX_SHARED_BYTES, TooMuchShared};
+use crate::layout::Distributed;
+use crate::ops::Place;
+use crate::tile::{Block, Op, Value};
+
+/// Scratch up to this size gets a place of its own.
+const SMALL: u32 = 1024;
+/// Places of their own take at most this much together.
+const SMALL_TOTAL: u32 = 8192;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Interval {
+    pub start: u32,
+    pub bytes: u32,
+}
+
+impl Interval {
+    fn meets(&self, other: &Interval) -> bool {
+        self.start < other.start + other.bytes && other.start < self.start + self.bytes
+    }
+}
+
+/// An access that may meet those of other threads.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Touch {
+    Shared { place: Interval, writes: bool },
+    /// Memory of a slice that the kernel writes.
+    Slice { place: Place, writes: bool, repeats: bool },
+}
+
+impl Touch {
+    fn conflicts(&self, other: &Touch) -> bool {
+        match (self, other) {
+            (Touch::Shared { place: a, writes: x }, Touch::Shared { place: b, writes: y }) => (*x || *y) && a.meets(b),
+            (Touch::Slice { place: a, writes: x, repeats: r }, Touch::Slice { place: b, writes: y, repeats: s }) => {
+                // A thread that comes back to the very elements it touched itself meets nobody. The layout follows from
+                // the offsets, so equal places are equal elements, unless a loop has moved them.
+                let same = a.base == b.base && a.offset == b.offset && a.vector == b.vector && !r && !s;
+                (*x || *y) && a.param == b.param && !same
+            }
+            _ => false,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Shared {
+    places: HashMap<Value, Interval>,
+    bytes: u32,
+    /// What threads may have touched since the last barrier.
+    pending: Vec<Touch>,
+}
+
+impl Shared {
+    pub fn plan(distributed: &Distributed) -> Result<Shared, TooMuchShared> {
+        let mut needs: Vec<(Value, u32)> = vec![];
+        let mut error = None;
+        distributed.func.body.walk(&mut |op| {
+            let bytes = op.kind.gpu().scratch(distributed, op).next_multiple_of(16);
+            if bytes > MAX_SHARED_BYTES {
+                error = Some(TooMuchShared { loc: op.loc, bytes, what: op.kind.operation().name() });
+            }
+            if bytes > 0 {
+                needs.push((op.results[0], bytes));
+            }
+        });
+        if let Some(error) = error {
+            return Err(error);
+        }
+        let mut small_total = 0;
+        let is_small: Vec<bool> = needs
+            .iter()
+            .map(|&(_, bytes)| {
+                let small = bytes <= SMALL && small_total + bytes <= SMALL_TOTAL;
+                small_total += if small { bytes } else { 0 };
+                small
+            })
+            .collect();
+        let large = needs.iter().zip(&is_small).filter(|(_, small)| !**small).map(|(need, _)| need.1).max().unwrap_or(0);
+        let mut next = large;
+        let mut places = HashMap::new();
+        for (&(value, bytes), small) in needs.iter().zip(is_small) {
+            let start = if small { next } else { 0 };
+            next += if small { bytes } else { 0 };
+            places.insert(value, Interval { start, bytes });
+        }
+        Ok(Shared { places, bytes: next, pending: vec![] })
+    }
+
+    /// Shared memory of one program.
+    pub fn bytes(&self) -> u32 {
+        self.bytes
+    }
+
+    /// The scratch of the operation that defines `value`.
+    pub fn place(&self, value: Value) -> Interval {
+        self.places[&value]
+    }
+
+    /// A barrier was passed.
+    pub fn synchronised(&mut self) {
+        self.pending.clear();
+    }
+
+    /// Records an access; true when a barrier must come before it.
+    fn touch(&mut self, touch: Touch) -> bool {
+        let conflict = self.pending.iter().any(|other| other.conflicts(&touch));
+        if conflict {
+            self.pending.clear();
+        }
+        if !self.pending.contains(&touch) {
+            self.pending.push(touch);
+        }
+        conflict
+    }
+
+    pub fn write(&mut self, place: Interval) -> bool {
+        self.touch(Touch::Shared { place, writes: true })
+    }
+
+    pub fn read(&mut self, place: Interval) -> bool {
+        self.touch(Touch::Shared { place, writes: false })
+    }
+
+    /// An access to a slice that the kernel writes.
+    pub fn slice(&mut self, place: Place, writes: bool) -> bool {
+        self.touch(Touch::Slice { place, writes, repeats: false })
+    }
+
+    /// What was pending, for a second way through the code.
+    pub fn snapshot(&self) -> Vec<Touch> {
+        self.pending.clone()
+    }
+
+    pub fn restore(&mut self, pending: Vec<Touch>) {
+        self.pending = pending;
+    }
+
+    /// Adds what another way to the same point left pending.
+    pub fn join(&mut self, other: Vec<Touch>) {
+        for touch in other {
+            if !self.pending.contains(&touch) {
+                self.pending.push(touch);
+            }
+        }
+    }
+
+    /// Everything a loop's body touches is pending when it starts over.
+    pub fn enter_loop(&mut self, distributed: &Distributed, body: &Block) {
+        let mut touches = vec![];
+        body.walk(&mut |op: &Op| {
+            if let Some(place) = op.results.first().and_then(|result| self.places.get(result)) {
+                touches.push(Touch::Shared { place: *place, writes: true });
+            }
+            if let Some(place) = op.kind.operation().place()
+                && distributed.func.slice(place.param).1
+            {
+                let writes = op.results.is_empty();
+                touches.push(Touch::Slice { place: *place, writes, repeats: true });
+            }
+        });
+        self.join(touches);
+    }
+}

@@ -1,0 +1,237 @@
+//! Loads and stores.
+//!
+//! A vector of neighbours that are all let through is one vector access; one that is cut by its mask or by the end of
+//! the slice, or whose elements are not neighbours, goes element by element.
+
+use super::nest::{Point, load_elements, store_elements};
+use super::{Builder, Elem, Emit, Host, Ty, Val};
+use crate::mlir::IntPredicate;
+use crate::ops::{Load, Place, Store};
+use crate::tile::{Op, Value};
+
+/// The elements of an access at a point.
+struct Where {
+    /// The index of the first element, an `i64`.
+    first: Val,
+    /// Every lane's index, unless they are neighbours of the first.
+    each: Option<Val>,
+    /// Which lanes take part: bools, or `None` for all.
+    mask: Option<Val>,
+}
+
+impl Host<'_> {
+    fn wide_offset(&mut self, b: &mut Builder, offset: Value, point: &Point) -> Val {
+        let signed = self.dtype(offset).is_signed();
+        let value = self.at(b, offset, point);
+        if signed { b.sext(value, Elem::I64) } else { b.zext(value, Elem::I64) }
+    }
+
+    fn find(&mut self, b: &mut Builder, place: &Place, point: &Point) -> Where {
+        let first_point = Point { lanes: 1, ..point.clone() };
+        let base = place.base.map(|base| self.scalar(base));
+        let moved = |b: &mut Builder, index: Val| match base {
+            Some(base) => {
+                let base = if index.ty.is_vector() { b.splat(base, index.ty.lanes) } else { base };
+                b.add(base, index)
+            }
+            None => index,
+        };
+        let mask = place.mask.map(|mask| self.at(b, mask, point));
+        let neighbours = point.lanes == 1 || {
+            let info = self.plan.axes.get(self.func, place.offset);
+            info.axes.get(point.axis).is_some_and(|axis| axis.contiguity >= u64::from(point.lanes))
+        };
+        if neighbours {
+            let first = self.wide_offset(b, place.offset, &first_point);
+            return Where { first: moved(b, first), each: None, mask };
+        }
+        let each = self.wide_offset(b, place.offset, point);
+        let each = moved(b, each);
+        Where { first: b.extract(each, 0), each: Some(each), mask }
+    }
+
+    /// Whether all of `lanes` elements from `first` on lie in the slice.
+    fn inside(&self, b: &mut Builder, place: &Place, first: Val, lanes: u16) -> Option<Val> {
+        if !place.bounded {
+            return None;
+        }
+        let length = self.slice(place.param).length;
+        if lanes <= 1 {
+            return Some(b.icmp(IntPredicate::Ult, first, length));
+        }
+        // first >= 0 and first + lanes <= length, without overflow: length is at least 0.
+        let zero = b.int(Ty::I64, 0);
+        let lanes = b.int(Ty::I64, i64::from(lanes));
+        let room = b.sub(length, lanes);
+        let low = b.icmp(IntPredicate::Sge, first, zero);
+        let high = b.icmp(IntPredicate::Sle, first, room);
+        Some(b.and(low, high))
+    }
+}
+
+fn both(b: &mut Builder, one: Option<Val>, other: Option<Val>) -> Option<Val> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(b.and(one, other)),
+        (one, other) => one.or(other),
+    }
+}
+
+/// Whether every lane of a mask is set.
+fn all(b: &mut Builder, mask: Val) -> Val {
+    if mask.ty.is_vector() { b.op("llvm.intr.vector.reduce.and", &[mask], Ty::I1) } else { mask }
+}
+
+impl Emit for Load {
+    fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
+        let point = Point { coords: vec![], axis: 0, lanes: 1 };
+        let value = self.at(host, b, op, &point);
+        host.define(op.results[0], value);
+    }
+
+    fn at(&self, host: &mut Host, b: &mut Builder, op: &Op, point: &Point) -> Val {
+        let dtype = host.dtype(op.results[0]);
+        let ty = Ty { lanes: point.width(), ..host.elem_type(b, op.results[0]) };
+        let other = match self.other {
+            Some(other) => host.at(b, other, point),
+            None => zero(b, ty),
+        };
+        let found = host.find(b, &self.place, point);
+        let slice = host.slice(self.place.param);
+        let bytes = dtype.bytes();
+        if point.lanes == 1 {
+            let inside = host.inside(b, &self.place, found.first, 1);
+            let taken = both(b, found.mask, inside);
+            let load = |b: &mut Builder| {
+                let pointer = b.offset(slice.pointer, found.first, bytes);
+                vec![load_elements(b, pointer, dtype, 0)]
+            };
+            return match taken {
+                Some(taken) => b.if_else(taken, &[ty], load, |_| vec![other])[0],
+                None => load(b)[0],
+            };
+        }
+        let by_element = |b: &mut Builder| {
+            b.for_lanes(point.lanes, &[other], |b, lane, carried| {
+                let index = found.index(b, lane);
+                let inside = host.inside(b, &self.place, index, 1);
+                let mask = found.mask.map(|mask| b.extract_at(mask, lane));
+                let taken = both(b, mask, inside);
+                let load = |b: &mut Builder| {
+                    let pointer = b.offset(slice.pointer, index, bytes);
+                    let element = load_elements(b, pointer, dtype, 0);
+                    vec![b.insert_at(carried[0], element, lane)]
+                };
+                match taken {
+                    Some(taken) => b.if_else(taken, &[ty], load, |_| vec![carried[0]]),
+                    None => load(b),
+                }
+            })
+        };
+        if found.each.is_some() {
+            return by_element(b)[0];
+        }
+        let at_once = |b: &mut Builder| {
+            let pointer = b.offset(slice.pointer, found.first, bytes);
+            vec![load_elements(b, pointer, dtype, point.lanes)]
+        };
+        let whole = found.mask.map(|mask| all(b, mask));
+        let inside = host.inside(b, &self.place, found.first, point.lanes);
+        match both(b, whole, inside) {
+            Some(whole) => b.if_else(whole, &[ty], at_once, by_element)[0],
+            None => at_once(b)[0],
+        }
+    }
+
+    fn cost(&self) -> u32 {
+        2
+    }
+}
+
+fn zero(b: &mut Builder, ty: Ty) -> Val {
+    if ty.elem.is_float() { b.float(ty, 0.0) } else { b.int(ty, 0) }
+}
+
+impl Where {
+    fn index(&self, b: &mut Builder, lane: Val) -> Val {
+        match self.each {
+            Some(each) => b.extract_at(each, lane),
+            None => {
+                let lane = b.zext(lane, Elem::I64);
+                b.add(self.first, lane)
+            }
+        }
+    }
+}
+
+impl Emit for Store {
+    fn run(&self, host: &mut Host, b: &mut Builder, _: &Op) {
+        let shape = host.func.ty(self.place.offset).shape.clone();
+        if shape.rank() == 0 {
+            let point = Point { coords: vec![], axis: 0, lanes: 1 };
+            self.store(host, b, &point);
+            return;
+        }
+        host.each(b, &shape, &mut |host, b, point| self.store(host, b, point));
+    }
+
+    fn is_statement(&self) -> bool {
+        true
+    }
+}
+
+impl Store {
+    fn store(&self, host: &mut Host, b: &mut Builder, point: &Point) {
+        let dtype = host.dtype(self.value);
+        let bytes = dtype.bytes();
+        let elements = host.at(b, self.value, point);
+        let found = host.find(b, &self.place, point);
+        let slice = host.slice(self.place.param);
+        let put = |b: &mut Builder, element: Val, index: Val| {
+            let pointer = b.offset(slice.pointer, index, bytes);
+            store_elements(b, element, pointer, dtype);
+        };
+        if point.lanes == 1 {
+            let inside = host.inside(b, &self.place, found.first, 1);
+            match both(b, found.mask, inside) {
+                Some(taken) => b.if_then(taken, |b| put(b, elements, found.first)),
+                None => put(b, elements, found.first),
+            }
+            return;
+        }
+        let by_element = |b: &mut Builder| {
+            b.for_lanes(point.lanes, &[], |b, lane, _| {
+                let index = found.index(b, lane);
+                let inside = host.inside(b, &self.place, index, 1);
+                let mask = found.mask.map(|mask| b.extract_at(mask, lane));
+                let element = b.extract_at(elements, lane);
+                match both(b, mask, inside) {
+                    Some(taken) => b.if_then(taken, |b| put(b, element, index)),
+                    None => put(b, element, index),
+                }
+                vec![]
+            });
+        };
+        if found.each.is_some() {
+            return by_element(b);
+        }
+        let whole = found.mask.map(|mask| all(b, mask));
+        let inside = host.inside(b, &self.place, found.first, point.lanes);
+        match both(b, whole, inside) {
+            Some(whole) => {
+                b.if_else(
+                    whole,
+                    &[],
+                    |b| {
+                        put(b, elements, found.first);
+                        vec![]
+                    },
+                    |b| {
+                        by_element(b);
+                        vec![]
+                    },
+                );
+            }
+            None => put(b, elements, found.first),
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Tiles as the code of one host thread.
+//!
+//! A program is a sequence of loop nests over whole tiles. A tile is not computed where it is defined but where it is
+//! used: a store, a reduction or a materialised value runs a nest over its elements, a vector of them at a time, and
+//! asks each operand for the same elements, down to loads and ramps ([`Host::at`]). That fuses everything between. A
+//! value is materialised, in scratch memory, when several nests would otherwise repeat work on it, when it reads memory
+//! that the kernel writes, or when a loop carries it ([`schedule`]).
+
+mod control;
+mod lanes;
+mod memory;
+mod nest;
+mod reduce;
+mod schedule;
+mod view;
+
+use std::collections::HashMap;
+
+use super::builder::{Builder, IntPredicate, Val};
+use super::cast;
+use super::session::{Argument, ArgumentKind, Entry, ModuleBuilder};
+use super::types::{Elem, Space, Ty};
+use super::{Access, Machine};
+use crate::analysis::axis::{Assumptions, Axes};
+use crate::tile::{Block, Func, Op, ParamKind, Value};
+
+use nest::Point;
+pub use schedule::Schedule;
+
+/// How an operation becomes code of a host thread. An operation answers to one of the two.
+pub trait Emit {
+    /// Runs a statement: an operation with an effect, with scalar results, or one that fills buffers itself.
+    fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
+        let _ = (host, b);
+        panic!("{} is not a statement", op.kind.operation().name());
+    }
+
+    /// Elements of the result at a point.
+    fn at(&self, host: &mut Host, b: &mut Builder, op: &Op, point: &Point) -> Val {
+        let _ = (host, b, point);
+        panic!("{} has no elements of its own", op.kind.operation().name());
+    }
+
+    /// What repeating the operation for one element costs; a plain arithmetic instruction is 1.
+    fn cost(&self) -> u32 {
+        1
+    }
+
+    /// Whether its tile results are filled by [`Emit::run`] where it stands.
+    fn is_statement(&self) -> bool {
+        false
+    }
+
+    /// Whether it reads its operand's buffer in another shape.
+    fn is_reshape(&self) -> bool {
+        false
+    }
+}
+
+/// A kernel, ready to be emitted for the host.
+#[derive(Debug)]
+pub struct Plan {
+    pub func: Func,
+    schedule: Schedule,
+    axes: Axes,
+}
+
+impl Plan {
+    pub fn new(func: Func) -> Plan {
+        let schedule = Schedule::new(&func);
+        let axes = Axes::analyse(&func, &Assumptions::default());
+        Plan { func, schedule, axes }
+    }
+
+    /// Scratch memory of one program, in bytes.
+    pub fn scratch_bytes(&self) -> u64 {
+        self.schedule.bytes()
+    }
+
+    /// Adds the kernel to a module under the name `entry`; the signature is `dsl_runtime::kernel::HostEntry`.
+    pub fn emit<'a>(&'a self, module: &mut ModuleBuilder<'a>, entry: &str) {
+        let program = format!("{entry}_program");
+        module.function(&program, &self.program_arguments(), &Entry::Internal, move |b, args| {
+            Host::new(self, b, args).block(b, &self.func.body);
+        });
+        let pointer = Ty::scalar(Elem::Ptr(Space::Generic));
+        let types = [pointer, Ty::I32, Ty::I32, Ty::I32, Ty::I32, pointer, pointer];
+        let arguments = types.map(|ty| Argument { ty, kind: ArgumentKind::Plain });
+        module.function(entry, &arguments, &Entry::Host, move |b, args| self.entry(b, &program, args));
+    }
+
+    /// A slice is its address and length, a scalar its value; then program ids, grid extents and scratch.
+    fn program_arguments(&self) -> Vec<Argument> {
+        let plain = |ty| Argument { ty, kind: ArgumentKind::Plain };
+        let memory = |kind| Argument { ty: Ty::scalar(Elem::Ptr(Space::Generic)), kind };
+        let mut list = vec![];
+        for param in &self.func.params {
+            match param.kind {
+                ParamKind::Slice { mutable, .. } => {
+                    list.push(memory(if mutable { ArgumentKind::Exclusive } else { ArgumentKind::ReadOnly }));
+                    list.push(plain(Ty::I64));
+                }
+                ParamKind::Scalar { dtype, .. } => list.push(plain(argument_type(dtype))),
+            }
+        }
+        list.extend([plain(Ty::I32); 6]);
+        list.push(memory(ArgumentKind::Exclusive));
+        list
+    }
+
+    /// Unpacks the arguments once and runs the programs of the range.
+    fn entry(&self, b: &mut Builder, program: &str, args: &[Val]) {
+        let &[list, first, last, y, z, grid, scratch] = args else { unreachable!("the signature has seven") };
+        let mut operands = vec![];
+        for (slot, argument) in self.program_arguments().iter().enumerate().take(self.slots()) {
+            let place = b.offset_bytes(list, slot as i32 * 8);
+            operands.push(b.load(place, argument.ty, Access::aligned(8)));
+        }
+        let extents: Vec<Val> = (0..3)
+            .map(|axis| {
+                let place = b.offset_bytes(grid, axis * 4);
+                b.load(place, Ty::I32, Access::aligned(4))
+            })
+            .collect();
+        let (first, last) = (b.zext(first, Elem::I64), b.zext(last, Elem::I64));
+        let one = b.int(Ty::I64, 1);
+        b.for_range([first, last, one], &[], |b, x, _| {
+            let x = b.trunc(x, Elem::I32);
+            let ids = [x, y, z];
+            let all: Vec<Val> = operands.iter().chain(&ids).chain(&extents).copied().chain([scratch]).collect();
+            b.call_function(program, &all);
+            vec![]
+        });
+    }
+
+    /// Eight-byte slots that the parameters take.
+    fn slots(&self) -> usize {
+        self.func.params.iter().map(|param| if matches!(param.kind, ParamKind::Slice { .. }) { 2 } else { 1 }).sum()
+    }
+}
+
+/// How a scalar argument is passed: 16-bit floats as their bits, a `bool` as a byte.
+fn argument_type(dtype: crate::dtype::DType) -> Ty {
+    if dtype == crate::dtype::DType::Bool { Ty::I8 } else { cast::scalar(dtype, Machine::Host { f16c: false }) }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slice {
+    pointer: Val,
+    length: Val,
+}
+
+/// The state of emitting one program.
+pub struct Host<'a> {
+    plan: &'a Plan,
+    func: &'a Func,
+    scalars: HashMap<Value, Val>,
+    slices: Vec<Option<Slice>>,
+    program: [Val; 3],
+    grid: [Val; 3],
+    scratch: Val,
+    /// Elements computed already, one table for each open region.
+    known: Vec<HashMap<nest::Key, Val>>,
+    /// The definition of every tile value.
+    definitions: HashMap<Value, &'a Op>,
+}
+
+impl<'a> Host<'a> {
+    fn new(plan: &'a Plan, b: &mut Builder, args: &[Val]) -> Host<'a> {
+        let func = &plan.func;
+        let mut rest = args.iter().copied();
+        let mut next = || rest.next().expect("as many arguments as `program_arguments` listed");
+        let mut scalars = HashMap::new();
+        let mut slices = vec![];
+        for param in &func.params {
+            match param.kind {
+                ParamKind::Slice { .. } => slices.push(Some(Slice { pointer: next(), length: next() })),
+                ParamKind::Scalar { value, dtype } => {
+                    let mut argument = next();
+                    if dtype == crate::dtype::DType::Bool {
+                        let zero = b.int(Ty::I8, 0);
+                        argument = b.icmp(IntPredicate::Ne, argument, zero);
+                    }
+                    scalars.insert(value, argument);
+                    slices.push(None);
+                }
+            }
+        }
+        let program = [next(), next(), next()];
+        let grid = [next(), next(), next()];
+        let scratch = next();
+        let mut definitions = HashMap::new();
+        collect_definitions(&func.body, &mut definitions);
+        Host { plan, func, scalars, slices, program, grid, scratch, known: vec![HashMap::new()], definitions }
+    }
+
+    /// Runs the statements of a block; everything else waits until it is asked for.
+    fn block(&mut self, b: &mut Builder, block: &Block) {
+        for op in &block.ops {
+            let tiles = op.results.iter().any(|&result| !self.func.ty(result).is_scalar());
+            if !tiles || op.kind.host().is_statement() {
+                op.kind.host().run(self, b, op);
+            } else if self.plan.schedule.buffer(op.results[0]).is_some() {
+                self.materialise(b, op.results[0]);
+            }
+        }
+    }
+
+    /// Runs `body` in a region whose values are not to be had outside it.
+    fn scope<R>(&mut self, body: impl FnOnce(&mut Self) -> R) -> R {
+        self.known.push(HashMap::new());
+        let result = body(self);
+        self.known.pop();
+        result
+    }
+
+    fn scalar(&self, value: Value) -> Val {
+        *self.scalars.get(&value).unwrap_or_else(|| panic!("{value:?} was not emitted"))
+    }
+
+    fn define(&mut self, value: Value, val: Val) {
+        self.scalars.insert(value, val);
+    }
+
+    fn slice(&self, param: crate::tile::ParamId) -> Slice {
+        self.slices[param.index()].expect("memory operations name slices")
+    }
+
+    fn dtype(&self, value: Value) -> crate::dtype::DType {
+        self.func.ty(value).dtype
+    }
+
+    /// The machine type of one element of `value`.
+    fn elem_type(&self, b: &Builder, value: Value) -> Ty {
+        cast::scalar(self.dtype(value), b.machine)
+    }
+}
+
+fn collect_definitions<'a>(block: &'a Block, definitions: &mut HashMap<Value, &'a Op>) {
+    for op in &block.ops {
+        for &result in &op.results {
+            definitions.insert(result, op);
+        }
+        for nested in op.kind.operation().blocks() {
+            collect_definitions(nested, definitions);
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! What both emitters build alike: the count of a loop, the folding of a reduction.
+
+use super::builder::{Builder, IntPredicate, Val};
+use super::elementwise::inline;
+use super::types::{Elem, Ty};
+use crate::ops::Reduce;
+use crate::tile::Func;
+
+/// How often a loop runs and its first value and step, in the variable's own type: `ceil((high - low) / step)` without
+/// overflow, and the count in 64 bits.
+pub fn trip_count(b: &mut Builder, low: Val, high: Val, step: Val) -> (Val, Val) {
+    let one = b.int(step.ty, 1);
+    let step = b.op("llvm.intr.smax", &[step, one], step.ty);
+    let runs = b.icmp(IntPredicate::Slt, low, high);
+    let distance = b.sub(high, low);
+    let last = b.sub(distance, one);
+    let whole = b.udiv(last, step);
+    let whole = b.zext(whole, Elem::I64);
+    let one = b.int(Ty::I64, 1);
+    let count = b.add(whole, one);
+    let zero = b.int(Ty::I64, 0);
+    (b.select(runs, count, zero), step)
+}
+
+/// The loop variable of one iteration.
+pub fn loop_variable(b: &mut Builder, index: Val, low: Val, step: Val) -> Val {
+    let index = b.trunc(index, low.ty.elem);
+    let offset = b.mul(index, step);
+    b.add(low, offset)
+}
+
+/// One element, or one vector of elements, of every input of a reduction.
+pub type Element = Vec<Val>;
+
+impl Reduce {
+    /// Two elements become one.
+    pub fn combined(&self, func: &Func, b: &mut Builder, left: &[Val], right: &[Val]) -> Element {
+        let args: Vec<Val> = left.iter().chain(right).copied().collect();
+        inline(b, func, &self.combine, &args)
+    }
+
+    /// Neighbours first, then pairs of pairs: short chains and small errors.
+    pub fn folded(&self, func: &Func, b: &mut Builder, mut elements: Vec<Element>) -> Element {
+        while elements.len() > 1 {
+            elements = elements
+                .chunks(2)
+                .map(|pair| match pair {
+                    [left, right] => self.combined(func, b, left, right),
+                    _ => pair[0].clone(),
+                })
+                .collect();
+        }
+        elements.pop().expect("a tile has at least one element")
+    }
+}
