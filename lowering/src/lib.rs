@@ -1,16 +1,24 @@
-//! The compiler behind `#[fuse_kernel]`.
+//! The compiler behind `#[fuse_kernel]`: tile kernels in Rust syntax to PTX and host assembly.
+//!
+//! [`compile`] is the whole of it; ARCHITECTURE.md has the map. The library runs without rustc and without a GPU: its
+//! input and output are `proc_macro2` tokens.
 
 pub mod analysis;
 pub mod body;
 pub mod check;
+mod compile;
 pub mod diagnostic;
 pub mod dtype;
+mod expand;
 pub mod layout;
 pub mod mlir;
 pub mod ops;
+pub mod options;
 pub mod syntax;
 pub mod target;
 pub mod tile;
+
+pub use compile::compile;
 
 #[cfg(test)]
 mod tests;

@@ -10,4 +10,5 @@ mod expr;
 mod item;
 
 pub use ast::*;
+pub(crate) use attribute::describe as describe_value;
 pub use item::parse;

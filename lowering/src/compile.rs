@@ -1,0 +1,398 @@
+//! From tokens to what the user's crate gets: the stages in order, for every declared variant.
+
+use std::path::Path;
+
+use proc_macro2::TokenStream;
+use serde::{Deserialize, Serialize};
+
+use crate::analysis::split::{Trust, split};
+use crate::body::{Body, Requests, bodies};
+use crate::check::{self, Variant};
+use crate::diagnostic::{Diagnostic, Errors, Loc};
+use crate::expand::{self, Expansion};
+use crate::mlir::{Session, host};
+use crate::options::{Effort, Options, Stage};
+use crate::syntax::{self, Kernel};
+use crate::target::cache::{Cache, Key};
+use crate::target::host::Level;
+use crate::target::isolate::{self, Failure};
+use crate::target::nvptx::{self, Arch, Stages};
+use crate::target::ptxas::{self, Cubin};
+use crate::tile::{self, Func};
+
+/// Stands for a variant's host entry in cached assembly; the expansion puts a symbol of its own in its place.
+pub const HOST_ENTRY: &str = "FUSE_HOST_ENTRY";
+
+/// Expands `#[fuse_kernel(attribute)] item`.
+pub fn compile(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    let mut errors = Errors::new();
+    let options = match Options::from_environment() {
+        Ok(options) => options,
+        Err(message) => {
+            errors.push(Loc::from(proc_macro2::Span::call_site()), message);
+            return errors.into_tokens();
+        }
+    };
+    let Some(kernel) = syntax::parse(attribute, item, &mut errors) else { return errors.into_tokens() };
+    let variants = check::variants(&kernel, &mut errors);
+    if options.effort == Effort::Signature {
+        return expand::signature(&kernel, &variants);
+    }
+    match lower_variants(&kernel, &variants, &options, &mut errors) {
+        Some(lowered) if errors.is_empty() => {
+            let expansion = Expansion { kernel: &kernel, variants: &variants, lowered: &lowered, options: &options };
+            expand::expand(&expansion)
+        }
+        _ => {
+            // The signature stays, so that a call is not reported as unknown on top of the mistake.
+            let signature = expand::signature(&kernel, &variants);
+            let errors = errors.into_tokens();
+            quote::quote! { #errors #signature }
+        }
+    }
+}
+
+/// Everything known about one variant after lowering.
+#[derive(Debug)]
+pub struct LoweredVariant {
+    pub bodies: Vec<Body>,
+    pub scratch_bytes: u64,
+    pub code: Code,
+}
+
+/// The code of one variant: what the cache keeps.
+#[derive(Clone, Default, Debug, Serialize, Deserialize)]
+pub struct Code {
+    pub modules: Vec<Module>,
+    /// Assembly for each level, by the level's name.
+    pub hosts: Vec<(String, String)>,
+}
+
+/// GPU code for one architecture.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Module {
+    pub capability: u32,
+    pub exact: bool,
+    pub ptx: String,
+    pub cubin: Option<Cubin>,
+}
+
+/// A variant before its code exists.
+struct Prepared {
+    func: Func,
+    bodies: Vec<Body>,
+    host: Option<host::Plan>,
+    key: Key,
+}
+
+fn lower_variants(
+    kernel: &Kernel,
+    variants: &[Variant],
+    options: &Options,
+    errors: &mut Errors,
+) -> Option<Vec<LoweredVariant>> {
+    let mut prepared = vec![];
+    let mut found = Found::default();
+    for variant in variants {
+        match prepare(kernel, variant, options) {
+            Ok(one) => prepared.push(one),
+            Err(list) => found.add(variant, list),
+        }
+    }
+    found.report(variants.len(), errors);
+    if !errors.is_empty() {
+        return None;
+    }
+    let codes = if options.effort == Effort::Check {
+        prepared.iter().map(|_| Code::default()).collect()
+    } else {
+        match codes(kernel, variants, &prepared, options) {
+            Ok(codes) => codes,
+            Err(diagnostic) => {
+                errors.add(*diagnostic);
+                return None;
+            }
+        }
+    };
+    if kernel.options.deny_spills {
+        report_spills(kernel, variants, &codes, errors);
+    }
+    let lowered = prepared.into_iter().zip(codes).map(|(prepared, code)| LoweredVariant {
+        scratch_bytes: prepared.host.as_ref().map_or(0, host::Plan::scratch_bytes),
+        bodies: prepared.bodies,
+        code,
+    });
+    Some(lowered.collect())
+}
+
+/// Checks one variant and plans its bodies: everything that can be the user's mistake.
+fn prepare(kernel: &Kernel, variant: &Variant, options: &Options) -> Result<Prepared, Errors> {
+    let checked = check::check(kernel, variant)?;
+    for line in &checked.prints {
+        print_line(&format!("{} ({variant}): {line}", kernel.name));
+    }
+    let func = checked.func;
+    let internal = |stage: &str, what: String| {
+        let mut errors = Errors::new();
+        errors.add(internal_error(kernel, variant, stage, &what));
+        errors
+    };
+    tile::verify(&func).map_err(|what| internal("check", what))?;
+    let requests = Requests { num_warps: variant.num_warps, unchecked: kernel.options.unchecked };
+    let bodies = bodies(&func, requests).map_err(|error| {
+        let mut errors = Errors::new();
+        let limit = crate::mlir::gpu::MAX_SHARED_BYTES;
+        errors.push_help(
+            error.loc,
+            format!("this needs {} bytes of shared memory, more than the {limit} a block has", error.bytes),
+            "make the tile smaller, or use fewer warps",
+        );
+        errors
+    })?;
+    for body in &bodies {
+        tile::verify(&body.plan.distributed.func).map_err(|what| internal("layout", what))?;
+    }
+    let host = options.family.map(|_| {
+        let mut copy = func.clone();
+        split(&mut copy, if kernel.options.unchecked { Trust::Caller } else { Trust::Nothing });
+        host::Plan::new(copy)
+    });
+    let targets = format!(
+        "{:?} {:?} {:?} {requests:?}",
+        options.archs, options.family, options.ptxas
+    );
+    let key = Key::of(&[&tile::print(&func, &|_| None), &targets]);
+    dump_tiles(&func, &bodies, variant, options);
+    Ok(Prepared { func, bodies, host, key })
+}
+
+/// The code of every variant, from the cache or from children that lower what is missing, as many at once as there are
+/// processors.
+fn codes(
+    kernel: &Kernel,
+    variants: &[Variant],
+    prepared: &[Prepared],
+    options: &Options,
+) -> Result<Vec<Code>, Box<Diagnostic>> {
+    let cache = Cache::at(options.cache_dir.clone());
+    let fresh = !options.dump.is_empty() || std::env::var_os("FUSE_INJECT").is_some();
+    let mut codes: Vec<Option<Code>> =
+        prepared.iter().map(|one| if fresh { None } else { cache.get(one.key) }).collect();
+    let missing: Vec<usize> = (0..prepared.len()).filter(|&i| codes[i].is_none()).collect();
+    if missing.is_empty() {
+        return Ok(codes.into_iter().flatten().collect());
+    }
+    let session = Session::new();
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(missing.len());
+    let share = |worker: usize| missing.iter().copied().skip(worker).step_by(workers).collect::<Vec<usize>>();
+    let fail = |index: usize, failure: &Failure| {
+        let stage = failure.output.lines().rev().find_map(|line| line.strip_prefix(STAGE)).unwrap_or("lowering");
+        let output: Vec<&str> = failure.output.lines().filter(|line| !line.starts_with(STAGE)).collect();
+        let path = save_input(&prepared[index], kernel, options);
+        let what = format!("{}\n{}\nthe tile IR is in {path}", failure.what, output.join("\n"));
+        Box::new(internal_error(kernel, &variants[index], stage, &what))
+    };
+    let mut children = vec![];
+    for worker in 0..workers {
+        let mine = share(worker);
+        let first = mine[0];
+        let job = || mine.iter().map(|&index| lower(&session, kernel, &variants[index], &prepared[index], options)).collect();
+        let child = isolate::start::<Vec<Code>>(job).map_err(|failure| fail(first, &failure))?;
+        children.push((share(worker), child));
+    }
+    for (mine, child) in children {
+        let lowered: Vec<Code> = child.finish(isolate::LIMIT).map_err(|failure| {
+            // The failing variant is the last one whose stage was announced.
+            let announced = failure.output.lines().rev().find_map(|line| line.strip_prefix(VARIANT));
+            let index = mine.iter().copied().find(|&index| Some(variants[index].to_string().as_str()) == announced);
+            fail(index.unwrap_or(mine[0]), &failure)
+        })?;
+        for (index, code) in mine.into_iter().zip(lowered) {
+            cache.put(prepared[index].key, &code);
+            codes[index] = Some(code);
+        }
+    }
+    Ok(codes.into_iter().flatten().collect())
+}
+
+/// Lines with which a child says where it is, should it not live to tell.
+const STAGE: &str = "fuse stage: ";
+const VARIANT: &str = "fuse variant: ";
+
+/// Lowers one variant; runs in a child.
+fn lower(
+    session: &Session,
+    kernel: &Kernel,
+    variant: &Variant,
+    prepared: &Prepared,
+    options: &Options,
+) -> Result<Code, String> {
+    print_line(&format!("{VARIANT}{variant}"));
+    let mut code = Code::default();
+    if !options.archs.is_empty() {
+        print_line(&format!("{STAGE}PTX"));
+        let entries: Vec<(String, &Body)> =
+            prepared.bodies.iter().map(|body| (entry_name(kernel, variant, body), body)).collect();
+        let mut stages = Stages::default();
+        let texts = nvptx::emit(session, &entries, &options.archs, &mut stages)?;
+        dump_gpu(&stages, &texts, kernel, variant, options);
+        for (arch, ptx) in texts {
+            print_line(&format!("{STAGE}ptxas"));
+            let work = options.cache_dir.clone().unwrap_or_else(std::env::temp_dir);
+            let cubin = options.ptxas.as_ref().map(|path| assemble(path, arch, &ptx, &work)).transpose()?;
+            code.modules.push(Module { capability: arch.capability, exact: arch.exact, ptx, cubin });
+        }
+    }
+    if let (Some(family), Some(plan)) = (options.family, &prepared.host) {
+        print_line(&format!("{STAGE}host assembly"));
+        let texts = crate::target::host::emit(session, plan, HOST_ENTRY, family)?;
+        dump_host(&texts, kernel, variant, options);
+        code.hosts = texts.into_iter().map(|(level, text)| (level.name().to_string(), text)).collect();
+    }
+    Ok(code)
+}
+
+fn assemble(ptxas: &Path, arch: Arch, ptx: &str, work: &Path) -> Result<Cubin, String> {
+    std::fs::create_dir_all(work).map_err(|error| format!("{}: {error}", work.display()))?;
+    ptxas::assemble(ptxas, arch, ptx, work)
+}
+
+/// `layer_norm_bf16_1024_aligned`
+pub fn entry_name(kernel: &Kernel, variant: &Variant, body: &Body) -> String {
+    let types = variant.types.iter().map(|(_, dtype)| dtype.to_string());
+    let consts = variant.consts.iter().map(|(_, value)| value.to_string().replace('-', "minus_"));
+    let parts: Vec<String> =
+        std::iter::once(kernel.name.to_string()).chain(types).chain(consts).chain([body.name.to_string()]).collect();
+    parts.join("_")
+}
+
+// ---- mistakes
+
+/// Mistakes of several variants: one that all share is said once, one that only some have says which.
+#[derive(Default)]
+struct Found {
+    list: Vec<(Diagnostic, Vec<String>)>,
+}
+
+impl Found {
+    fn add(&mut self, variant: &Variant, errors: Errors) {
+        for error in errors.iter() {
+            let same = |(other, _): &&mut (Diagnostic, Vec<String>)| {
+                other.message == error.message && format!("{:?}", other.loc) == format!("{:?}", error.loc)
+            };
+            match self.list.iter_mut().find(same) {
+                Some((_, variants)) => variants.push(variant.to_string()),
+                None => self.list.push((error.clone(), vec![variant.to_string()])),
+            }
+        }
+    }
+
+    fn report(self, total: usize, errors: &mut Errors) {
+        for (mut error, mut variants) in self.list {
+            variants.dedup();
+            if variants.len() < total && error.note.is_none() {
+                error.note = Some(format!("in the variant {}", variants[0]));
+            }
+            errors.add(error);
+        }
+    }
+}
+
+fn internal_error(kernel: &Kernel, variant: &Variant, stage: &str, what: &str) -> Diagnostic {
+    let label = if variant.types.is_empty() && variant.consts.is_empty() { String::new() } else { format!(" ({variant})") };
+    Diagnostic {
+        loc: Loc::of(&kernel.name),
+        message: format!("internal error: `{}`{label} failed in the stage {stage}: {what}", kernel.name),
+        help: None,
+        note: Some("this is a mistake of the compiler, not of the kernel".into()),
+    }
+}
+
+/// `deny(spills)`: a register that goes to memory is a mistake.
+fn report_spills(kernel: &Kernel, variants: &[Variant], codes: &[Code], errors: &mut Errors) {
+    for (variant, code) in variants.iter().zip(codes) {
+        let cubins = code.modules.iter().filter_map(|module| module.cubin.as_ref());
+        for resources in cubins.flat_map(|cubin| &cubin.resources) {
+            let spilled = resources.spill_store_bytes + resources.spill_load_bytes;
+            if spilled > 0 {
+                errors.push_help(
+                    Loc::of(&kernel.name),
+                    format!(
+                        "`{}` ({variant}) spills: {} bytes stored and {} loaded, at {} registers",
+                        kernel.name, resources.spill_store_bytes, resources.spill_load_bytes, resources.registers
+                    ),
+                    "use smaller tiles or more warps",
+                );
+                break;
+            }
+        }
+    }
+}
+
+// ---- dumps
+
+fn dump_path(name: &str, variant: &Variant, what: &str, options: &Options) -> std::path::PathBuf {
+    let label: String = variant.to_string().chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_' || *c == ',').collect();
+    options.dump_dir.join(format!("{name}.{}.{what}", label.replace(',', ".")))
+}
+
+fn write_dump(path: &Path, text: &str) {
+    let written = path.parent().map(std::fs::create_dir_all).transpose().and_then(|_| std::fs::write(path, text));
+    if let Err(error) = written {
+        print_line(&format!("FUSE_DUMP: {}: {error}", path.display()));
+    }
+}
+
+fn dump_tiles(func: &Func, bodies: &[Body], variant: &Variant, options: &Options) {
+    if options.dump.contains(&Stage::Tile) {
+        write_dump(&dump_path(&func.name, variant, "tile", options), &tile::print(func, &|_| None));
+    }
+    if options.dump.contains(&Stage::Layout) {
+        for body in bodies {
+            let distributed = &body.plan.distributed;
+            let layouts = |op: &tile::Op| {
+                op.results.first().and_then(|result| distributed.layouts.get(result)).map(ToString::to_string)
+            };
+            let text = tile::print(&distributed.func, &layouts);
+            write_dump(&dump_path(&func.name, variant, &format!("{}.layout", body.name), options), &text);
+        }
+    }
+}
+
+fn dump_gpu(stages: &Stages, texts: &[(Arch, String)], kernel: &Kernel, variant: &Variant, options: &Options) {
+    let name = kernel.name.to_string();
+    if options.dump.contains(&Stage::Mlir) {
+        write_dump(&dump_path(&name, variant, "mlir", options), &stages.mlir);
+    }
+    if options.dump.contains(&Stage::Llvm) {
+        for (arch, text) in &stages.llvm {
+            write_dump(&dump_path(&name, variant, &format!("{}.ll", arch.name()), options), text);
+        }
+    }
+    if options.dump.contains(&Stage::Ptx) {
+        for (arch, text) in texts {
+            write_dump(&dump_path(&name, variant, &format!("{}.ptx", arch.name()), options), text);
+        }
+    }
+}
+
+fn dump_host(texts: &[(Level, String)], kernel: &Kernel, variant: &Variant, options: &Options) {
+    if options.dump.contains(&Stage::Asm) {
+        for (level, text) in texts {
+            let path = dump_path(&kernel.name.to_string(), variant, &format!("{}.s", level.name()), options);
+            write_dump(&path, text);
+        }
+    }
+}
+
+/// Keeps the input of a failed lowering; gives its path.
+fn save_input(prepared: &Prepared, kernel: &Kernel, options: &Options) -> String {
+    let path = options.dump_dir.join(format!("{}.failed.tile", kernel.name));
+    write_dump(&path, &tile::print(&prepared.func, &|_| None));
+    path.display().to_string()
+}
+
+#[expect(clippy::print_stderr, reason = "what `static_print` and a failed dump say goes to the build's output")]
+fn print_line(line: &str) {
+    eprintln!("{line}");
+}

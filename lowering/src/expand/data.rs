@@ -1,0 +1,228 @@
+//! The static data of a variant, as `dsl_runtime::kernel` declares it.
+
+use proc_macro2::{Ident, Literal, Span, TokenStream};
+use quote::{format_ident, quote};
+
+use super::Expansion;
+use crate::analysis::fact::{Fact, Sum, Symbol};
+use crate::body::Body;
+use crate::check::{ConstValue, Variant};
+use crate::compile::{HOST_ENTRY, Module, entry_name};
+use crate::diagnostic::Loc;
+use crate::dtype::DType;
+use crate::syntax::{Kernel, ParamType, TypeName};
+use crate::target::host::Family;
+
+/// A `Variant` without code.
+pub(super) fn empty_variant(kernel: &Kernel, variant: &Variant) -> TokenStream {
+    variant_data(kernel, variant, &TokenStream::new(), &TokenStream::new())
+}
+
+/// The `Variant` at `index`.
+pub(super) fn variant(expansion: &Expansion, index: usize) -> TokenStream {
+    let lowered = &expansion.lowered[index];
+    let modules = lowered.code.modules.iter().map(|code| module(expansion, index, code));
+    let scratch = Literal::usize_unsuffixed(lowered.scratch_bytes as usize);
+    let hosts = lowered.code.hosts.iter().map(|(level, _)| {
+        let symbol = host_symbol(expansion, index, level);
+        let level = level_name(level);
+        quote! { Host { level: Level::#level, entry: #symbol, scratch_bytes: #scratch } }
+    });
+    variant_data(expansion.kernel, &expansion.variants[index], &quote! { #(#modules),* }, &quote! { #(#hosts),* })
+}
+
+fn variant_data(kernel: &Kernel, variant: &Variant, modules: &TokenStream, hosts: &TokenStream) -> TokenStream {
+    let label = variant.to_string();
+    let types = variant.types.iter().map(|(_, ty)| dtype(*ty));
+    let consts = variant.consts.iter().map(|(_, value)| match value {
+        ConstValue::Int(value) => Literal::i128_unsuffixed(*value),
+        ConstValue::Bool(value) => Literal::i128_unsuffixed(i128::from(*value)),
+    });
+    let dtypes = kernel.params.iter().map(|param| match &param.ty {
+        ParamType::Slice { elem, .. } => dtype(resolve(elem, variant)),
+        ParamType::Scalar(ty) => dtype(resolve(ty, variant)),
+    });
+    quote! {
+        Variant {
+            label: #label,
+            types: &[#(#types),*],
+            consts: &[#(#consts),*],
+            dtypes: &[#(#dtypes),*],
+            modules: &[#modules],
+            hosts: &[#hosts],
+        }
+    }
+}
+
+fn resolve(ty: &TypeName, variant: &Variant) -> DType {
+    let declared = variant.types.iter().find(|(name, _)| *name == ty.name).map(|(_, dtype)| *dtype);
+    declared.or_else(|| DType::parse(&ty.name)).unwrap_or(DType::F32)
+}
+
+fn dtype(dtype: DType) -> TokenStream {
+    let name = match dtype {
+        DType::BF16 => "BF16".to_string(),
+        other => {
+            let name = other.name();
+            name[..1].to_uppercase() + &name[1..]
+        }
+    };
+    let name = Ident::new(&name, Span::call_site());
+    quote! { DType::#name }
+}
+
+// ---- GPU code
+
+fn module(expansion: &Expansion, index: usize, code: &Module) -> TokenStream {
+    let lowered = &expansion.lowered[index];
+    let bodies = lowered.bodies.iter().map(|body| {
+        let entry = entry_name(expansion.kernel, &expansion.variants[index], body);
+        body_data(body, &entry, code)
+    });
+    let ptx = &code.ptx;
+    let (capability, exact) = (Literal::u32_unsuffixed(code.capability), code.exact);
+    let cubins = code.cubin.iter().map(|cubin| {
+        let image = Literal::byte_string(&cubin.image);
+        quote! { (#capability, #image) }
+    });
+    quote! {
+        Module {
+            arch: Arch { capability: #capability, exact: #exact },
+            ptx: #ptx,
+            cubins: &[#(#cubins),*],
+            bodies: &[#(#bodies),*],
+        }
+    }
+}
+
+fn body_data(body: &Body, entry: &str, code: &Module) -> TokenStream {
+    let plan = &body.plan;
+    let numbers = [plan.threads(), plan.programs, plan.shared_bytes()].map(Literal::u32_unsuffixed);
+    let [threads, programs, shared_bytes] = numbers;
+    let facts = body.facts.iter().map(fact);
+    let reported = code.cubin.as_ref().and_then(|cubin| cubin.resources.iter().find(|resources| resources.entry == entry));
+    let resources = match reported {
+        Some(found) => {
+            let numbers = [
+                code.capability,
+                found.registers,
+                found.spill_store_bytes,
+                found.spill_load_bytes,
+                found.stack_bytes,
+                found.static_shared_bytes,
+            ];
+            let [capability, registers, stores, loads, stack, shared] = numbers.map(Literal::u32_unsuffixed);
+            quote! {
+                ::core::option::Option::Some(Resources {
+                    capability: #capability,
+                    registers: #registers,
+                    spill_store_bytes: #stores,
+                    spill_load_bytes: #loads,
+                    stack_bytes: #stack,
+                    static_shared_bytes: #shared,
+                })
+            }
+        }
+        None => quote! { ::core::option::Option::None },
+    };
+    quote! {
+        Body {
+            entry: #entry,
+            threads: #threads,
+            programs: #programs,
+            shared_bytes: #shared_bytes,
+            facts: &[#(#facts),*],
+            resources: #resources,
+        }
+    }
+}
+
+fn fact(fact: &Fact) -> TokenStream {
+    match fact {
+        Fact::Aligned { param, bytes } => {
+            let (param, bytes) = (Literal::u32_unsuffixed(*param), Literal::u32_unsuffixed(*bytes));
+            quote! { Fact::Aligned { param: #param, bytes: #bytes } }
+        }
+        Fact::Divisible { scalar, by } => {
+            let (scalar, by) = (Literal::u32_unsuffixed(*scalar), Literal::u32_unsuffixed(*by));
+            quote! {
+                Fact::Divisible { value: &[Term { coefficient: 1, factors: &[Symbol::Scalar(#scalar)] }], by: #by }
+            }
+        }
+        Fact::AtMost { low, high } => {
+            let (low, high) = (sum(low), sum(high));
+            quote! { Fact::AtMost { low: #low, high: #high } }
+        }
+    }
+}
+
+fn sum(sum: &Sum) -> TokenStream {
+    let terms = sum.terms.iter().map(|(coefficient, factors)| {
+        let coefficient = Literal::i64_unsuffixed(*coefficient);
+        let factors = factors.iter().map(|factor| match *factor {
+            Symbol::Scalar(param) => {
+                let param = Literal::u32_unsuffixed(param);
+                quote! { Symbol::Scalar(#param) }
+            }
+            Symbol::Length(param) => {
+                let param = Literal::u32_unsuffixed(param);
+                quote! { Symbol::Length(#param) }
+            }
+            Symbol::Grid(axis) => {
+                let axis = Literal::u8_unsuffixed(axis);
+                quote! { Symbol::Grid(#axis) }
+            }
+        });
+        quote! { Term { coefficient: #coefficient, factors: &[#(#factors),*] } }
+    });
+    quote! { &[#(#terms),*] }
+}
+
+// ---- host code
+
+fn level_name(level: &str) -> Ident {
+    match level {
+        "v3" => format_ident!("V3"),
+        "v4" => format_ident!("V4"),
+        _ => format_ident!("Baseline"),
+    }
+}
+
+/// The linker's name of a variant's host entry at one level. Two kernels of one name and text are told apart by where
+/// they stand.
+fn host_symbol(expansion: &Expansion, index: usize, level: &str) -> Ident {
+    let Expansion { kernel, variants, options, .. } = expansion;
+    let Loc { start, .. } = Loc::of(&kernel.name);
+    let place = format!(
+        "{}|{}|{}:{}|{}",
+        options.crate_name,
+        start.file(),
+        start.start().line,
+        start.start().column,
+        variants[index]
+    );
+    let hash = xxhash_rust::xxh3::xxh3_64(place.as_bytes());
+    format_ident!("fuse_{}_{hash:016x}_{level}", kernel.name)
+}
+
+/// The assembly of a variant, and the declaration of its entries.
+pub(super) fn host_code(expansion: &Expansion, index: usize) -> TokenStream {
+    let raw = match expansion.options.family {
+        Some(Family::AArch64) => quote! { options(raw) },
+        _ => quote! { options(att_syntax, raw) },
+    };
+    let items = expansion.lowered[index].code.hosts.iter().map(|(level, text)| {
+        let symbol = host_symbol(expansion, index, level);
+        let text = text.replace(&format!("{HOST_ENTRY}_{level}"), &symbol.to_string());
+        quote! {
+            ::core::arch::global_asm!(#text, #raw);
+            // SAFETY: the assembly above defines the symbol with this signature.
+            unsafe extern "C" {
+                fn #symbol(
+                    args: *const u64, first: u32, last: u32, y: u32, z: u32, grid: *const u32, scratch: *mut u8,
+                );
+            }
+        }
+    });
+    quote! { #(#items)* }
+}

@@ -1,0 +1,322 @@
+//! The function a user calls, and the traits that make an undeclared variant a compile error at the call.
+
+use proc_macro2::{Ident, Literal, Span, TokenStream};
+use quote::{format_ident, quote};
+
+use crate::check::{ConstValue, Variant};
+use crate::diagnostic::list;
+use crate::dtype::{Class, DType};
+use crate::syntax::{ConstType, Generic, Kernel, ParamType, TypeName};
+
+/// A generic whose value the launcher works out from the arguments.
+fn chooser<'k>(kernel: &'k Kernel, generic: &Generic) -> Option<&'k TokenStream> {
+    kernel.options.lists.iter().find(|list| list.name == *generic.name())?.chosen_by.as_ref()
+}
+
+/// The generics a call may name, in order.
+fn named(kernel: &Kernel) -> impl Iterator<Item = &Generic> {
+    kernel.generics.iter().filter(|generic| chooser(kernel, generic).is_none())
+}
+
+fn declaration(generic: &Generic) -> TokenStream {
+    match generic {
+        Generic::Type { name, bound } => {
+            let bound = bound_path(*bound);
+            quote! { #name: #bound }
+        }
+        Generic::Const { name, ty: ConstType::Bool } => quote! { const #name: bool },
+        Generic::Const { name, ty: ConstType::Integer(ty) } => quote! { const #name: #ty },
+    }
+}
+
+fn bound_path(class: Class) -> TokenStream {
+    match class {
+        Class::Float => quote! { ::dsl_runtime::Float },
+        Class::Integer => quote! { ::dsl_runtime::Integer },
+        Class::Number => quote! { ::dsl_runtime::Number },
+        _ => quote! { ::dsl_runtime::Element },
+    }
+}
+
+/// The element type as the user wrote it.
+fn element(ty: &TypeName) -> Ident {
+    Ident::new(&ty.name, ty.loc.start)
+}
+
+/// The path of an element type, for code that cannot rely on what the user imported.
+pub(super) fn element_path(dtype: DType) -> TokenStream {
+    let name = Ident::new(dtype.name(), Span::call_site());
+    if dtype.is_half() { quote! { ::dsl_runtime::#name } } else { quote! { ::core::primitive::#name } }
+}
+
+/// The launcher: the kernel's own signature.
+pub(super) fn function(kernel: &Kernel) -> TokenStream {
+    let (name, visibility) = (&kernel.name, &kernel.visibility);
+    let attributes = &kernel.attributes;
+    let generics: Vec<TokenStream> = named(kernel).map(declaration).collect();
+    let mut params = vec![];
+    let mut bindings = vec![];
+    let mut args = vec![];
+    for param in &kernel.params {
+        let own = &param.name;
+        match &param.ty {
+            ParamType::Slice { elem, mutable } => {
+                let elem = element(elem);
+                let ty = if *mutable { quote! { SliceMut } } else { quote! { Slice } };
+                params.push(quote! { #own: impl ::core::convert::Into<::dsl_runtime::#ty<'fuse, #elem>> });
+                bindings.push(quote! { let #own: ::dsl_runtime::#ty<'fuse, #elem> = ::core::convert::Into::into(#own); });
+                let make = if *mutable { format_ident!("slice_mut") } else { format_ident!("slice") };
+                args.push(quote! { ::dsl_runtime::launch::Arg::#make::<#elem>(#own) });
+            }
+            ParamType::Scalar(ty) => {
+                let ty = element(ty);
+                params.push(quote! { #own: #ty });
+                args.push(quote! { ::dsl_runtime::launch::Arg::scalar::<#ty>(#own) });
+            }
+        }
+    }
+    let count = Literal::usize_unsuffixed(args.len());
+    let (unsafety, safety_doc) = if kernel.options.unchecked {
+        let doc = "\n\n# Safety\nThe kernel is `unchecked`: every element it reads or writes must lie in the slice it names.";
+        (quote! { unsafe }, quote! { #[doc = #doc] })
+    } else {
+        (TokenStream::new(), TokenStream::new())
+    };
+    let bound = if kernel.generics.is_empty() || kernel.options.lists.is_empty() && kernel.options.configs.is_empty() {
+        TokenStream::new()
+    } else {
+        let choice = choice_arguments(kernel);
+        quote! { where #name::Choice<#(#choice),*>: #name::Declared }
+    };
+    let variant = selection(kernel);
+    quote! {
+        #(#attributes)*
+        #safety_doc
+        #[allow(clippy::too_many_arguments, non_snake_case)]
+        #visibility #unsafety fn #name<'fuse, #(#generics),*>(#(#params),*) -> ::dsl_runtime::Launch<'fuse, #count>
+        #bound
+        {
+            #(#bindings)*
+            let variant = #variant;
+            ::dsl_runtime::Launch::new(&#name::KERNEL, variant, [#(#args),*])
+        }
+    }
+}
+
+fn choice_arguments(kernel: &Kernel) -> Vec<TokenStream> {
+    named(kernel)
+        .map(|generic| {
+            let name = generic.name();
+            match generic {
+                Generic::Type { .. } => quote! { #name },
+                Generic::Const { .. } => quote! { { #name } },
+            }
+        })
+        .collect()
+}
+
+/// The variant of this call: a constant, unless arguments decide.
+fn selection(kernel: &Kernel) -> TokenStream {
+    let name = &kernel.name;
+    let choice = choice_arguments(kernel);
+    if kernel.generics.is_empty() {
+        return quote! { ::core::result::Result::Ok(&#name::KERNEL.variants[0]) };
+    }
+    if kernel.generics.iter().all(|generic| chooser(kernel, generic).is_none()) {
+        return quote! { ::core::result::Result::Ok(<#name::Choice<#(#choice),*> as #name::Declared>::VARIANT) };
+    }
+    let types = kernel.generics.iter().filter_map(|generic| match generic {
+        Generic::Type { name, .. } => Some(quote! { <#name as ::dsl_runtime::Element>::DTYPE }),
+        Generic::Const { .. } => None,
+    });
+    let choices = kernel.generics.iter().filter(|generic| matches!(generic, Generic::Const { .. })).map(|generic| {
+        let own = generic.name();
+        match chooser(kernel, generic) {
+            Some(expr) => quote! { ::dsl_runtime::launch::Choice::AtLeast((#expr) as i128) },
+            None => quote! { ::dsl_runtime::launch::Choice::Exact(#own as i128) },
+        }
+    });
+    quote! { #name::KERNEL.smallest(&[#(#types),*], &[#(#choices),*]) }
+}
+
+/// The module: the kernel's data, and which choices of generics were declared.
+pub(super) fn module(kernel: &Kernel, variants: &[Variant], data: &[TokenStream], host_code: &TokenStream) -> TokenStream {
+    let (name, visibility) = (&kernel.name, &kernel.visibility);
+    let text = name.to_string();
+    let params = kernel.params.iter().map(|param| {
+        let own = param.name.to_string();
+        let kind = match &param.ty {
+            ParamType::Slice { mutable: false, .. } => quote! { Slice },
+            ParamType::Slice { mutable: true, .. } => quote! { SliceMut },
+            ParamType::Scalar(_) => quote! { Scalar },
+        };
+        quote! { Param { name: #own, kind: ParamKind::#kind } }
+    });
+    let doc = format!("What the build left of the kernel [`{text}`](fn@{text}).");
+    let declared = declared(kernel, variants);
+    // The module is written inside a private one or at the crate's root alike: everything in it is reached by path.
+    let inner_visibility = inner(visibility);
+    quote! {
+        #[doc = #doc]
+        #[allow(non_snake_case, clippy::all)]
+        #visibility mod #name {
+            use ::dsl_runtime::kernel::*;
+            use ::dsl_runtime::DType;
+
+            #host_code
+
+            /// The kernel's static data: every variant's code.
+            #inner_visibility static KERNEL: Kernel = Kernel {
+                name: #text,
+                module: ::core::module_path!(),
+                params: &[#(#params),*],
+                variants: &[#(#data),*],
+            };
+
+            #declared
+        }
+    }
+}
+
+/// The visibility of what a module of visibility `visibility` holds.
+fn inner(visibility: &syn::Visibility) -> TokenStream {
+    match visibility {
+        syn::Visibility::Public(_) => quote! { pub },
+        _ => quote! { pub(super) },
+    }
+}
+
+/// `Choice` and `Declared`: a call whose generics were not declared does not compile, and says what was.
+fn declared(kernel: &Kernel, variants: &[Variant]) -> TokenStream {
+    let generics: Vec<&Generic> = named(kernel).collect();
+    let declarations: Vec<TokenStream> = generics
+        .iter()
+        .map(|generic| match generic {
+            Generic::Type { name, .. } => quote! { #name },
+            Generic::Const { .. } => declaration(generic),
+        })
+        .collect();
+    let types: Vec<&Ident> = generics
+        .iter()
+        .filter_map(|generic| match generic {
+            Generic::Type { name, .. } => Some(name),
+            Generic::Const { .. } => None,
+        })
+        .collect();
+    let label = format!("not a declared variant of `{}`", kernel.name);
+    let message = format!("`{}` has no variant for these generics", kernel.name);
+    let note = format!("declared are {}", declared_text(kernel, variants));
+    let inner_visibility = inner(&kernel.visibility);
+    let implementations = implementations(kernel, variants);
+    quote! {
+        /// A choice of the kernel's generics.
+        #[derive(Clone, Copy, Debug)]
+        #inner_visibility struct Choice<#(#declarations),*>(::core::marker::PhantomData<(#(#types,)*)>);
+
+        /// The choices that were declared.
+        #[diagnostic::on_unimplemented(message = #message, label = #label, note = #note)]
+        #inner_visibility trait Declared {
+            /// The variant, or the first one where arguments decide.
+            const VARIANT: &'static Variant;
+        }
+
+        #implementations
+    }
+}
+
+fn declared_text(kernel: &Kernel, variants: &[Variant]) -> String {
+    if kernel.options.configs.is_empty() {
+        let lists = kernel.options.lists.iter().map(|declared| {
+            let values = declared.values.iter().map(|value| crate::syntax::describe_value(&value.kind));
+            format!("{} = {}", declared.name, list(values))
+        });
+        return lists.collect::<Vec<_>>().join("; ");
+    }
+    variants.iter().map(|variant| format!("[{variant}]")).collect::<Vec<_>>().join(", ")
+}
+
+/// One implementation for each declared choice; a type parameter all of whose types are declared gets one for all, so
+/// that generic code can call the kernel.
+fn implementations(kernel: &Kernel, variants: &[Variant]) -> TokenStream {
+    let type_params: Vec<(&Ident, Class)> = kernel
+        .generics
+        .iter()
+        .filter_map(|generic| match generic {
+            Generic::Type { name, bound } => Some((name, *bound)),
+            Generic::Const { .. } => None,
+        })
+        .collect();
+    let mut seen: Vec<String> = vec![];
+    let mut tokens = TokenStream::new();
+    for (index, variant) in variants.iter().enumerate() {
+        let consts: Vec<TokenStream> = named(kernel)
+            .filter(|generic| matches!(generic, Generic::Const { .. }))
+            .filter_map(|generic| const_value(variant, generic))
+            .collect();
+        let consts_text = consts.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        if let [(name, class)] = type_params.as_slice()
+            && let Some(table) = full_table(variants, variant, *class)
+        {
+            if seen.contains(&consts_text) {
+                continue;
+            }
+            seen.push(consts_text);
+            let bound = bound_path(*class);
+            let args = arguments(kernel, &[quote! { #name }], &consts);
+            tokens.extend(quote! {
+                impl<#name: #bound> Declared for Choice<#(#args),*> {
+                    const VARIANT: &'static Variant = {
+                        const INDEX: [usize; 13] = [#(#table),*];
+                        &KERNEL.variants[INDEX[<#name as ::dsl_runtime::Element>::DTYPE as usize]]
+                    };
+                }
+            });
+            continue;
+        }
+        let types: Vec<TokenStream> = variant.types.iter().map(|(_, dtype)| element_path(*dtype)).collect();
+        let key = format!("{}|{consts_text}", types.iter().map(ToString::to_string).collect::<Vec<_>>().join(","));
+        if seen.contains(&key) {
+            continue;
+        }
+        seen.push(key);
+        let args = arguments(kernel, &types, &consts);
+        let index = Literal::usize_unsuffixed(index);
+        tokens.extend(quote! {
+            impl Declared for Choice<#(#args),*> {
+                const VARIANT: &'static Variant = &KERNEL.variants[#index];
+            }
+        });
+    }
+    tokens
+}
+
+/// Types and constants in the order of the generics.
+fn arguments(kernel: &Kernel, types: &[TokenStream], consts: &[TokenStream]) -> Vec<TokenStream> {
+    let (mut types, mut consts) = (types.iter(), consts.iter());
+    named(kernel)
+        .filter_map(|generic| match generic {
+            Generic::Type { .. } => types.next().cloned(),
+            Generic::Const { .. } => consts.next().map(|value| quote! { { #value } }),
+        })
+        .collect()
+}
+
+fn const_value(variant: &Variant, generic: &Generic) -> Option<TokenStream> {
+    let (_, value) = variant.consts.iter().find(|(name, _)| generic.name() == name)?;
+    Some(match value {
+        ConstValue::Bool(value) => quote! { #value },
+        ConstValue::Int(value) => {
+            let literal = Literal::u128_unsuffixed(value.unsigned_abs());
+            if *value < 0 { quote! { -#literal } } else { quote! { #literal } }
+        }
+    })
+}
+
+/// For a kernel whose one type parameter has every type of its class declared with `like`'s constants: the variant of
+/// each element type, by its number.
+fn full_table(variants: &[Variant], like: &Variant, class: Class) -> Option<Vec<usize>> {
+    let find = |dtype: DType| {
+        variants.iter().position(|other| other.consts == like.consts && other.types.iter().all(|(_, own)| *own == dtype))
+    };
+    DType::ALL.into_iter().map(|dtype| if class.contains(dtype) { find(dtype) } else { Some(0) }).collect()
+}

@@ -1,0 +1,56 @@
+//! What the user's crate gets for a kernel: a function with the kernel's own signature, whose call is a launch, and a
+//! module of the same name with the kernel's static data.
+//!
+//! Names the user wrote keep their spans, so that rustc's own messages about a call stand where they should. Everything
+//! else is reached through `::dsl_runtime`.
+
+mod data;
+mod launcher;
+mod shadow;
+
+use proc_macro2::TokenStream;
+use quote::quote;
+
+use crate::check::Variant;
+use crate::compile::LoweredVariant;
+use crate::options::{Options, VARIABLES};
+use crate::syntax::Kernel;
+
+/// A kernel and all that was made of it.
+pub struct Expansion<'a> {
+    pub kernel: &'a Kernel,
+    pub variants: &'a [Variant],
+    pub lowered: &'a [LoweredVariant],
+    pub options: &'a Options,
+}
+
+/// The whole expansion.
+pub fn expand(expansion: &Expansion) -> TokenStream {
+    let function = launcher::function(expansion.kernel);
+    let variants: Vec<TokenStream> =
+        (0..expansion.variants.len()).map(|index| data::variant(expansion, index)).collect();
+    let hosts: Vec<TokenStream> =
+        (0..expansion.variants.len()).map(|index| data::host_code(expansion, index)).collect();
+    let module = launcher::module(expansion.kernel, expansion.variants, &variants, &quote! { #(#hosts)* });
+    // Mentioning a variable makes cargo expand again when it changes.
+    let tracked = VARIABLES.iter().map(|name| quote! { const _: ::core::option::Option<&str> = ::core::option_env!(#name); });
+    quote! {
+        #function
+        #module
+        #(#tracked)*
+    }
+}
+
+/// The signature alone, with no code behind it: for a language server, and beside the mistakes of a kernel that has
+/// some.
+pub fn signature(kernel: &Kernel, variants: &[Variant]) -> TokenStream {
+    let function = launcher::function(kernel);
+    let empty: Vec<TokenStream> = variants.iter().map(|variant| data::empty_variant(kernel, variant)).collect();
+    let module = launcher::module(kernel, variants, &empty, &TokenStream::new());
+    let shadow = shadow::function(kernel);
+    quote! {
+        #function
+        #module
+        #shadow
+    }
+}

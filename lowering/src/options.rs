@@ -1,0 +1,146 @@
+//! What the environment of a build says. Every variable that changes a result is named in [`VARIABLES`], which the
+//! expansion mentions so that cargo expands again when one changes.
+
+use std::path::PathBuf;
+
+use crate::target::host::Family;
+use crate::target::nvptx::Arch;
+
+/// The variables that the result of an expansion depends on.
+pub const VARIABLES: &[&str] = &["FUSE_ARCH", "FUSE_PTXAS", "CUDA_HOME", "FUSE_DUMP", "FUSE_DUMP_DIR", "FUSE_INJECT"];
+
+/// A stage whose text `FUSE_DUMP` can ask for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stage {
+    Tile,
+    Layout,
+    Mlir,
+    Llvm,
+    Ptx,
+    Asm,
+}
+
+impl Stage {
+    pub const ALL: [Stage; 6] = [Stage::Tile, Stage::Layout, Stage::Mlir, Stage::Llvm, Stage::Ptx, Stage::Asm];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Stage::Tile => "tile",
+            Stage::Layout => "layout",
+            Stage::Mlir => "mlir",
+            Stage::Llvm => "llvm",
+            Stage::Ptx => "ptx",
+            Stage::Asm => "asm",
+        }
+    }
+}
+
+/// How much of the work to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Effort {
+    /// Everything: the code will be linked.
+    Full,
+    /// Every error a user can make, and no code: `cargo check`.
+    Check,
+    /// Nothing but the signature: a language server expands on every keystroke.
+    Signature,
+}
+
+/// The options of one build.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub effort: Effort,
+    pub archs: Vec<Arch>,
+    /// The processor that the crate is built for, if kernels can run on it.
+    pub family: Option<Family>,
+    pub ptxas: Option<PathBuf>,
+    pub dump: Vec<Stage>,
+    pub dump_dir: PathBuf,
+    /// Where results are kept between builds.
+    pub cache_dir: Option<PathBuf>,
+    /// Tells this crate's symbols from those of others.
+    pub crate_name: String,
+}
+
+impl Options {
+    /// Reads the environment and the command line of the rustc that runs the macro; the error names a variable that
+    /// cannot be understood.
+    pub fn from_environment() -> Result<Options, String> {
+        let args: Vec<String> = std::env::args().collect();
+        let value_of = |flag: &str| {
+            let joined = args.iter().find_map(|arg| arg.strip_prefix(&format!("{flag}=")).map(str::to_string));
+            joined.or_else(|| args.iter().position(|arg| arg == flag).and_then(|at| args.get(at + 1).cloned()))
+        };
+        let out_dir = value_of("--out-dir").map(PathBuf::from);
+        let target_dir = out_dir.as_ref().and_then(|dir| Some(dir.parent()?.to_path_buf()));
+        let links = value_of("--emit").is_none_or(|kinds| kinds.split(',').any(|kind| kind.starts_with("link")));
+        let effort = if std::env::var_os("RUST_ANALYZER_INTERNALS_DO_NOT_USE").is_some() {
+            Effort::Signature
+        } else if links {
+            Effort::Full
+        } else {
+            Effort::Check
+        };
+        let triple = value_of("--target").unwrap_or_else(|| format!("{}-", std::env::consts::ARCH));
+        let dump_dir = std::env::var_os("FUSE_DUMP_DIR").map(PathBuf::from);
+        let temporary = std::env::temp_dir().join("fuse-dump");
+        let beside_target = target_dir.as_ref().map(|dir| dir.join("fuse-dump"));
+        Ok(Options {
+            effort,
+            archs: archs(&std::env::var("FUSE_ARCH").unwrap_or_default())?,
+            family: family(&triple),
+            ptxas: crate::target::ptxas::find(),
+            dump: stages(&std::env::var("FUSE_DUMP").unwrap_or_default())?,
+            dump_dir: dump_dir.or(beside_target).unwrap_or(temporary),
+            cache_dir: target_dir.map(|dir| dir.join("fuse-cache")),
+            crate_name: value_of("--crate-name").unwrap_or_else(|| "crate".into()),
+        })
+    }
+}
+
+fn family(triple: &str) -> Option<Family> {
+    if triple.starts_with("x86_64") {
+        Some(Family::X86_64)
+    } else if triple.starts_with("aarch64") {
+        Some(Family::AArch64)
+    } else {
+        None
+    }
+}
+
+/// `FUSE_ARCH=sm_80,sm_90a`; empty for the default of both, `none` for no GPU code.
+fn archs(text: &str) -> Result<Vec<Arch>, String> {
+    match text.trim() {
+        "" => return Ok(vec![Arch::SM_80, Arch::SM_90A]),
+        "none" => return Ok(vec![]),
+        _ => {}
+    }
+    let mut archs: Vec<Arch> = text
+        .split(',')
+        .map(|name| match name.trim() {
+            "sm_80" => Ok(Arch::SM_80),
+            "sm_90a" => Ok(Arch::SM_90A),
+            other => Err(format!("FUSE_ARCH names `{other}`: architectures are sm_80 and sm_90a, or none")),
+        })
+        .collect::<Result<_, _>>()?;
+    archs.sort_by_key(|arch| arch.capability);
+    archs.dedup();
+    Ok(archs)
+}
+
+/// `FUSE_DUMP=tile,ptx` or `all`.
+fn stages(text: &str) -> Result<Vec<Stage>, String> {
+    match text.trim() {
+        "" => return Ok(vec![]),
+        "all" => return Ok(Stage::ALL.to_vec()),
+        _ => {}
+    }
+    text.split(',')
+        .map(|name| {
+            Stage::ALL.into_iter().find(|stage| stage.name() == name.trim()).ok_or_else(|| {
+                let known = crate::diagnostic::list(Stage::ALL.map(Stage::name));
+                format!("FUSE_DUMP names `{}`: stages are {known}, or all", name.trim())
+            })
+        })
+        .collect()
+}

@@ -1,0 +1,147 @@
+//! Lowering in a child process, so that an LLVM fatal error, a crash or a hang becomes a message at the kernel instead
+//! of the end of rustc.
+//!
+//! LLVM reports what it cannot do by ending the process. The child is a fork of this one: it costs a millisecond, has
+//! the MLIR context at hand, and sends its result through a pipe. Its standard error is kept for the message.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, Pid, dup2_stderr, fork, pipe};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// How long a child may take before it counts as hung.
+pub const LIMIT: Duration = Duration::from_secs(300);
+
+/// What ended a lowering.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Failure {
+    /// `ended by SIGABRT`, `did not finish in 300 s`, or the error the child returned.
+    pub what: String,
+    /// The end of what the child wrote to standard error.
+    pub output: String,
+}
+
+/// A child at work.
+pub struct Child {
+    pid: Pid,
+    result: File,
+    output: File,
+}
+
+/// Starts `job` in a child process.
+pub fn start<T: Serialize>(job: impl FnOnce() -> Result<T, String>) -> Result<Child, Failure> {
+    let failed = |what: &str, error: nix::errno::Errno| Failure { what: format!("{what}: {error}"), output: String::new() };
+    let (result, result_end) = pipe().map_err(|error| failed("pipe", error))?;
+    let (output, output_end) = pipe().map_err(|error| failed("pipe", error))?;
+    // SAFETY: the child runs only this thread. glibc and jemalloc put their locks in order around a fork, the MLIR
+    // context has no threads of its own, and the child ends in `_exit` without running destructors or exit handlers.
+    match unsafe { fork() }.map_err(|error| failed("fork", error))? {
+        ForkResult::Child => {
+            drop((result, output));
+            child(job, result_end, output_end);
+        }
+        ForkResult::Parent { child: pid } => {
+            Ok(Child { pid, result: File::from(result), output: File::from(output) })
+        }
+    }
+}
+
+fn child<T: Serialize>(job: impl FnOnce() -> Result<T, String>, result: OwnedFd, output: OwnedFd) -> ! {
+    let _ = dup2_stderr(&output);
+    inject();
+    let answer: Result<T, String> = catch_unwind(AssertUnwindSafe(job)).unwrap_or_else(|_| Err("panicked".into()));
+    let bytes = postcard::to_stdvec(&answer).unwrap_or_default();
+    let mut pipe = File::from(result);
+    let sent = pipe.write_all(&bytes).and_then(|()| pipe.flush()).is_ok();
+    // SAFETY: ends this process at once; nothing of the parent's is flushed or dropped a second time.
+    unsafe { nix::libc::_exit(if sent { 0 } else { 1 }) }
+}
+
+/// Fails on purpose, to test that failures are contained: `FUSE_INJECT=abort|crash|hang|panic`.
+fn inject() {
+    match std::env::var("FUSE_INJECT").as_deref() {
+        Ok("abort") => std::process::abort(),
+        Ok("crash") => {
+            let _ = kill(Pid::this(), Signal::SIGSEGV);
+        }
+        Ok("hang") => std::thread::sleep(Duration::from_secs(3600)),
+        Ok("panic") => panic!("injected"),
+        _ => {}
+    }
+}
+
+impl Child {
+    /// Waits for the result.
+    pub fn finish<T: DeserializeOwned>(mut self, limit: Duration) -> Result<T, Failure> {
+        let mut bytes = vec![];
+        let mut text = vec![];
+        let in_time = self.drain(&mut bytes, &mut text, limit);
+        if !in_time {
+            let _ = kill(self.pid, Signal::SIGKILL);
+        }
+        let status = waitpid(self.pid, None);
+        let text = String::from_utf8_lossy(&text);
+        let output = text.lines().rev().take(20).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n");
+        let fail = |what: String| Failure { what, output: output.clone() };
+        if !in_time {
+            return Err(fail(format!("did not finish in {} s", limit.as_secs_f32())));
+        }
+        match status {
+            Ok(WaitStatus::Exited(_, 0)) => match postcard::from_bytes::<Result<T, String>>(&bytes) {
+                Ok(Ok(value)) => Ok(value),
+                Ok(Err(error)) => Err(fail(error)),
+                Err(error) => Err(fail(format!("sent an answer that cannot be read: {error}"))),
+            },
+            Ok(WaitStatus::Signaled(_, signal, _)) => Err(fail(format!("ended by {signal}"))),
+            Ok(WaitStatus::Exited(_, code)) => Err(fail(format!("ended with status {code}"))),
+            other => Err(fail(format!("ended in an unknown way: {other:?}"))),
+        }
+    }
+
+    /// Reads both pipes to their ends; false when the time is up first.
+    fn drain(&mut self, bytes: &mut Vec<u8>, text: &mut Vec<u8>, limit: Duration) -> bool {
+        let deadline = Instant::now() + limit;
+        let mut open = [true, true];
+        let mut chunk = vec![0; 64 * 1024];
+        while open[0] || open[1] {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+            let files = [&self.result, &self.output];
+            let mut waiting: Vec<PollFd> = files
+                .iter()
+                .zip(open)
+                .filter(|(_, open)| *open)
+                .map(|(file, _)| PollFd::new(file.as_fd(), PollFlags::POLLIN))
+                .collect();
+            if poll(&mut waiting, timeout).unwrap_or(0) == 0 {
+                continue;
+            }
+            let ready: Vec<i32> = waiting
+                .iter()
+                .filter(|fd| fd.revents().is_some_and(|events| !events.is_empty()))
+                .map(|fd| fd.as_fd().as_raw_fd())
+                .collect();
+            for (i, buffer) in [&mut *bytes, &mut *text].into_iter().enumerate() {
+                let file = if i == 0 { &mut self.result } else { &mut self.output };
+                if open[i] && ready.contains(&file.as_raw_fd()) {
+                    match file.read(&mut chunk) {
+                        Ok(0) | Err(_) => open[i] = false,
+                        Ok(n) => buffer.extend_from_slice(&chunk[..n]),
+                    }
+                }
+            }
+        }
+        true
+    }
+}
