@@ -45,7 +45,7 @@
 //! memory later waits for them by itself, also across streams.
 //!
 //! # Beyond launching
-//! [`mod@bench`] measures kernels, and
+//! [`mod@bench`] measures kernels, [`kernel::Kernel::write`] writes them to files that any CUDA program can load, and
 //! [`kernel::Kernel::smallest`] chooses among declared variants at run time.
 //!
 //! # The environment
@@ -66,6 +66,7 @@ pub mod bench;
 #[allow(missing_docs, reason = "plain data that only the compiler writes; what is not obvious is documented")]
 pub mod kernel;
 
+mod artifact;
 mod buffer;
 mod choose;
 mod cuda;
