@@ -148,8 +148,15 @@ pub struct Host {
 ///
 /// `args` holds eight bytes for each of a body's arguments, grid extents left out: an address, a length, or a scalar's
 /// bits in its low bytes. `grid` is the three extents. `scratch` is [`Host::scratch_bytes`] long and private to the call.
-pub type HostEntry =
-    unsafe extern "C" fn(args: *const u64, first: u32, last: u32, y: u32, z: u32, grid: *const u32, scratch: *mut u8);
+pub type HostEntry = unsafe extern "C" fn(
+    args: *const u64,
+    first: u32,
+    last: u32,
+    y: u32,
+    z: u32,
+    grid: *const u32,
+    scratch: *mut u8,
+);
 
 /// What host code asks of the processor.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -1,0 +1,101 @@
+//! Runs tile kernels that were compiled at build time: on an NVIDIA GPU where there is one, on this CPU everywhere.
+//!
+//! A kernel's call is an ordinary, borrow-checked Rust call. It gives a [`Launch`]; its grid says how many programs run,
+//! and a [`Device`] or [`Stream`] where:
+//!
+//! ```no_run
+//! use dsl_runtime::prelude::*;
+//! # fn scale<'a, T: Float, const BLOCK: usize>(
+//! #     x: impl Into<Slice<'a, T>>, out: impl Into<SliceMut<'a, T>>, n: i32,
+//! # ) -> Launch<'a, 3> {
+//! #     unimplemented!()
+//! # }
+//! # let host_x = vec![0.0f32; 1000];
+//! # let n = host_x.len();
+//!
+//! let device = Device::best()?;                       // a CUDA GPU if there is one, else this CPU
+//! let x = device.upload(&host_x)?;
+//! let mut out = device.zeros::<f32>(n)?;
+//! scale::<f32, 1024>(&x, &mut out, n as i32).grid(n.div_ceil(1024)).launch(&device)?;
+//! let host_out = out.download()?;                     // waits for the kernel
+//! # Ok::<(), dsl_runtime::Error>(())
+//! ```
+//!
+//! # Memory
+//! A [`Buffer`] owns memory of a device. Kernels borrow it, whole or in part, as [`Slice`] and [`SliceMut`], which host
+//! memory and memory of the `cudarc` crate turn into as well. Nothing locks you in: [`Buffer::as_cuda`],
+//! [`Buffer::from_cuda`], [`Device::context`] and [`Stream::raw`] lead to `cudarc`, re-exported as [`cudarc`].
+//!
+//! ```
+//! use dsl_runtime::prelude::*;
+//!
+//! let device = Device::cpu();
+//! let mut buffer = device.upload(&[1i32, 2, 3, 4])?;
+//! let (mut head, tail) = buffer.split_at_mut(1);
+//! head.copy_from_host(&[10])?;
+//! assert_eq!(tail.slice(1..).download()?, [3, 4]);
+//! assert_eq!(buffer.download()?, [10, 2, 3, 4]);
+//! # Ok::<(), dsl_runtime::Error>(())
+//! ```
+//!
+//! # What a launch checks
+//! That each argument is of the declared type and on the launch's device, and that the grid is one a device can run.
+//! Then it takes the first of the kernel's bodies whose facts hold, such as "16 divides `n`"; [`Launch::trace`] and
+//! `FUSE_TRACE=1` say which, and why not a faster one. On a GPU launches return at once, and whatever uses the same
+//! memory later waits for them by itself, also across streams.
+//!
+//! # Beyond launching
+//! [`mod@bench`] measures kernels, [`kernel::Kernel::write`] writes them to files that any CUDA program can load, and
+//! [`kernel::Kernel::smallest`] chooses among declared variants at run time.
+//!
+//! # The environment
+//! | variable | effect |
+//! | --- | --- |
+//! | `FUSE_DEVICE` | `cpu`, `cuda` or `cuda:1`: what [`Device::best`] gives |
+//! | `FUSE_TRACE=1` | each launch prints a line: the code it took, and why not a faster one |
+//! | `FUSE_LAUNCH_BLOCKING=1` | each launch waits for its kernel, so that an error names the kernel that failed |
+//! | `FUSE_CPU_LEVEL` | `baseline`, `v3` or `v4`: the most that the CPU's kernels may ask of the processor |
+//! | `RAYON_NUM_THREADS` | the number of threads that run the CPU's kernels |
+
+#![warn(missing_docs)]
+
+// Generated code says `::dsl_runtime::..`, here as everywhere.
+extern crate self as dsl_runtime;
+
+pub mod bench;
+#[allow(missing_docs, reason = "plain data that only the compiler writes; what is not obvious is documented")]
+pub mod kernel;
+
+mod artifact;
+mod buffer;
+mod choose;
+mod cuda;
+mod device;
+mod dtype;
+mod error;
+mod fact;
+mod grid;
+mod host;
+mod launch;
+mod module;
+mod slice;
+mod stream;
+
+pub use buffer::Buffer;
+pub use choose::Choice;
+pub use cudarc;
+pub use device::Device;
+pub use dtype::{DType, Element, Float, Integer, Number, bf16, f16};
+pub use error::{Error, Result};
+pub use grid::{Extent, IntoGrid};
+pub use launch::{Arg, BodyTrace, Launch, Trace};
+pub use slice::{Slice, SliceMut};
+pub use stream::{LaunchOn, Stream};
+
+/// What a program that launches kernels needs.
+pub mod prelude {
+    pub use crate::{
+        Buffer, DType, Device, Element, Float, Integer, Launch, LaunchOn, Number, Slice, SliceMut, Stream,
+        bf16, f16,
+    };
+}

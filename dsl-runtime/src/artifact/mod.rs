@@ -1,0 +1,81 @@
+//! Writing kernels to files, for programs that launch them without this crate: PTX and cubins for the CUDA driver of any
+//! language, and JSON that says how to call them.
+
+mod record;
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use record::{Images, Record};
+
+use crate::error::{Error, Result};
+use crate::kernel::{Kernel, Module, Variant};
+
+impl Kernel {
+    /// Writes, for each variant and architecture, `<kernel>.<variant>.<arch>.ptx`, its cubins if there are any
+    /// (`.90.cubin` for compute capability 9.0), and a `.json` that describes both. Gives the paths of all files. The
+    /// directory is made if it is not there.
+    ///
+    /// The JSON lists the entry points, fastest first, with what each asks of the arguments (`facts`); the arguments
+    /// that every entry takes, in order (`arguments`); and what a launch needs: for a grid of `x * y * z` programs, a
+    /// CUDA grid of `x` divided by `programs_per_block` and rounded up, `y`, and `z`, blocks of `threads` threads, and
+    /// `shared_bytes` of dynamic shared memory.
+    ///
+    /// # Errors
+    /// If a file cannot be written.
+    pub fn write(&self, directory: impl AsRef<Path>) -> Result<Vec<PathBuf>> {
+        let directory = directory.as_ref();
+        fs::create_dir_all(directory).map_err(failed(directory))?;
+        let mut files = Files { directory, written: Vec::new() };
+        for variant in self.variants {
+            for module in variant.modules {
+                self.write_module(variant, module, &mut files)?;
+            }
+        }
+        Ok(files.written)
+    }
+
+    fn write_module(&self, variant: &Variant, module: &Module, files: &mut Files<'_>) -> Result<()> {
+        let label =
+            if variant.label.is_empty() { String::new() } else { format!(".{}", file_name(variant.label)) };
+        let stem = format!("{}{label}.{}", self.name, module.arch);
+        let ptx = files.write(format!("{stem}.ptx"), module.ptx.as_bytes())?;
+        let mut cubins = Vec::new();
+        for &(capability, image) in module.cubins {
+            cubins.push((capability, files.write(format!("{stem}.{capability}.cubin"), image)?));
+        }
+        let record = Record::new(self, variant, module, Images { ptx, cubins });
+        let name = format!("{stem}.json");
+        let json = serde_json::to_string_pretty(&record)
+            .map_err(|error| Error::File { path: files.directory.join(&name), reason: error.to_string() })?;
+        files.write(name, format!("{json}\n").as_bytes())?;
+        Ok(())
+    }
+}
+
+/// `T = bf16, BLOCK = 1024` as `T-bf16_BLOCK-1024`.
+fn file_name(label: &str) -> String {
+    let plain = label.replace(", ", "_").replace(" = ", "-");
+    plain.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' }).collect()
+}
+
+fn failed(path: &Path) -> impl Fn(std::io::Error) -> Error {
+    move |error| Error::File { path: path.to_path_buf(), reason: error.to_string() }
+}
+
+struct Files<'d> {
+    directory: &'d Path,
+    written: Vec<PathBuf>,
+}
+
+impl Files<'_> {
+    /// Gives the name back.
+    fn write(&mut self, name: String, content: &[u8]) -> Result<String> {
+        let path = self.directory.join(&name);
+        fs::write(&path, content).map_err(failed(&path))?;
+        self.written.push(path);
+        Ok(name)
+    }
+}

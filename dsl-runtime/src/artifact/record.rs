@@ -1,0 +1,231 @@
+//! What the JSON beside a kernel's code says.
+
+use serde::Serialize;
+
+use crate::dtype::DType;
+use crate::fact::name;
+use crate::kernel::{
+    Body, Fact, Kernel, Module, Param, ParamKind, Polynomial, Resources, Symbol, Term, Variant,
+};
+
+/// Counts up when a reader of an older file would misread it.
+const FORMAT: u32 = 1;
+
+/// The names of the files, relative to the JSON file.
+pub(super) struct Images {
+    pub(super) ptx: String,
+    /// With the compute capability of each.
+    pub(super) cubins: Vec<(u32, String)>,
+}
+
+/// A variant of a kernel on one architecture.
+#[derive(Serialize)]
+pub(super) struct Record<'k> {
+    format: u32,
+    kernel: &'k str,
+    module: &'k str,
+    label: &'k str,
+    types: Vec<&'static str>,
+    consts: &'k [i128],
+    arch: ArchRecord,
+    ptx: String,
+    cubins: Vec<CubinRecord>,
+    params: Vec<ParamRecord<'k>>,
+    /// What an entry takes, in order.
+    arguments: Vec<ArgumentRecord>,
+    /// From the one that asks most of its arguments to the one that asks nothing.
+    bodies: Vec<BodyRecord<'k>>,
+}
+
+impl<'k> Record<'k> {
+    pub(super) fn new(kernel: &'k Kernel, variant: &'k Variant, module: &'k Module, images: Images) -> Self {
+        let params = || kernel.params.iter().zip(variant.dtypes.iter().copied());
+        let extents = ["x", "y", "z"].map(|axis| ArgumentRecord::new(format!("grid.{axis}"), "grid", "u32"));
+        Record {
+            format: FORMAT,
+            kernel: kernel.name,
+            module: kernel.module,
+            label: variant.label,
+            types: variant.types.iter().map(|dtype| dtype.name()).collect(),
+            consts: variant.consts,
+            arch: ArchRecord {
+                name: module.arch.to_string(),
+                capability: module.arch.capability,
+                exact: module.arch.exact,
+            },
+            ptx: images.ptx,
+            cubins: images
+                .cubins
+                .into_iter()
+                .map(|(capability, file)| CubinRecord { capability, file })
+                .collect(),
+            params: params().map(|(param, dtype)| ParamRecord::new(param, dtype)).collect(),
+            arguments: params()
+                .flat_map(|(param, dtype)| ArgumentRecord::of(param, dtype))
+                .chain(extents)
+                .collect(),
+            bodies: module.bodies.iter().map(|body| BodyRecord::new(body, kernel.params)).collect(),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct ArchRecord {
+    name: String,
+    capability: u32,
+    exact: bool,
+}
+
+#[derive(Serialize)]
+struct CubinRecord {
+    capability: u32,
+    file: String,
+}
+
+#[derive(Serialize)]
+struct ParamRecord<'k> {
+    name: &'k str,
+    kind: &'static str,
+    dtype: &'static str,
+}
+
+impl<'k> ParamRecord<'k> {
+    fn new(param: &'k Param, dtype: DType) -> Self {
+        let kind = match param.kind {
+            ParamKind::Slice => "slice",
+            ParamKind::SliceMut => "slice_mut",
+            ParamKind::Scalar => "scalar",
+        };
+        ParamRecord { name: param.name, kind, dtype: dtype.name() }
+    }
+}
+
+#[derive(Serialize)]
+struct ArgumentRecord {
+    name: String,
+    kind: &'static str,
+    r#type: &'static str,
+}
+
+impl ArgumentRecord {
+    fn new(name: String, kind: &'static str, r#type: &'static str) -> Self {
+        ArgumentRecord { name, kind, r#type }
+    }
+
+    /// What a parameter becomes.
+    fn of(param: &Param, dtype: DType) -> Vec<ArgumentRecord> {
+        let name = param.name.to_string();
+        match param.kind {
+            ParamKind::Slice | ParamKind::SliceMut => {
+                let length = ArgumentRecord::new(format!("len({name})"), "length", "i64");
+                vec![ArgumentRecord::new(name, "address", "u64"), length]
+            }
+            ParamKind::Scalar => {
+                let r#type = if dtype == DType::Bool { "u8" } else { dtype.name() };
+                vec![ArgumentRecord::new(name, "value", r#type)]
+            }
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct BodyRecord<'k> {
+    entry: &'k str,
+    threads: u32,
+    programs_per_block: u32,
+    shared_bytes: u32,
+    facts: Vec<FactRecord>,
+    resources: Option<ResourcesRecord>,
+}
+
+impl<'k> BodyRecord<'k> {
+    fn new(body: &'k Body, params: &[Param]) -> Self {
+        let fact = |fact: &Fact| FactRecord { text: fact.text(params), fact: FactKind::new(fact, params) };
+        BodyRecord {
+            entry: body.entry,
+            threads: body.threads,
+            programs_per_block: body.programs,
+            shared_bytes: body.shared_bytes,
+            facts: body.facts.iter().map(fact).collect(),
+            resources: body.resources.map(ResourcesRecord::from),
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct FactRecord {
+    text: String,
+    #[serde(flatten)]
+    fact: FactKind,
+}
+
+#[derive(Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum FactKind {
+    Aligned { param: &'static str, bytes: u32 },
+    Divisible { value: Vec<TermRecord>, by: u32 },
+    AtMost { low: Vec<TermRecord>, high: Vec<TermRecord> },
+}
+
+impl FactKind {
+    fn new(fact: &Fact, params: &[Param]) -> Self {
+        match *fact {
+            Fact::Aligned { param, bytes } => FactKind::Aligned { param: name(params, param), bytes },
+            Fact::Divisible { value, by } => FactKind::Divisible { value: terms(value, params), by },
+            Fact::AtMost { low, high } => {
+                FactKind::AtMost { low: terms(low, params), high: terms(high, params) }
+            }
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct TermRecord {
+    coefficient: i64,
+    factors: Vec<FactorRecord>,
+}
+
+/// A scalar or a slice's length by the parameter's name, or the grid's extent along an axis by its number.
+#[derive(Serialize)]
+#[serde(rename_all = "snake_case")]
+enum FactorRecord {
+    Scalar(&'static str),
+    Length(&'static str),
+    Grid(u8),
+}
+
+fn terms(polynomial: Polynomial, params: &[Param]) -> Vec<TermRecord> {
+    let factor = |&factor: &Symbol| match factor {
+        Symbol::Scalar(param) => FactorRecord::Scalar(name(params, param)),
+        Symbol::Length(param) => FactorRecord::Length(name(params, param)),
+        Symbol::Grid(axis) => FactorRecord::Grid(axis),
+    };
+    let term = |term: &Term| TermRecord {
+        coefficient: term.coefficient,
+        factors: term.factors.iter().map(factor).collect(),
+    };
+    polynomial.iter().map(term).collect()
+}
+
+#[derive(Serialize)]
+struct ResourcesRecord {
+    capability: u32,
+    registers: u32,
+    spill_store_bytes: u32,
+    spill_load_bytes: u32,
+    stack_bytes: u32,
+    static_shared_bytes: u32,
+}
+
+impl From<Resources> for ResourcesRecord {
+    fn from(resources: Resources) -> Self {
+        ResourcesRecord {
+            capability: resources.capability,
+            registers: resources.registers,
+            spill_store_bytes: resources.spill_store_bytes,
+            spill_load_bytes: resources.spill_load_bytes,
+            stack_bytes: resources.stack_bytes,
+            static_shared_bytes: resources.static_shared_bytes,
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Choosing a variant at run time, for code that knows its types or sizes only then.
+
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::kernel::{Kernel, Variant};
+
+/// What is wanted of one const parameter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Choice {
+    /// This value; `false` is 0 and `true` is 1.
+    Exact(i128),
+    /// The smallest declared value that is not below this one: the smallest block that covers a row, say.
+    AtLeast(i128),
+}
+
+impl Choice {
+    fn allows(self, value: i128) -> bool {
+        match self {
+            Choice::Exact(wanted) => value == wanted,
+            Choice::AtLeast(wanted) => value >= wanted,
+        }
+    }
+}
+
+impl Kernel {
+    /// The variant with these types and constants, each in the order of the kernel's generics.
+    ///
+    /// # Errors
+    /// If it was not declared; the error lists what was.
+    pub fn variant(&'static self, types: &[DType], consts: &[i128]) -> Result<&'static Variant> {
+        let wanted = |variant: &&Variant| variant.types == types && variant.consts == consts;
+        let choices = || consts.iter().map(|&value| Choice::Exact(value)).collect::<Vec<_>>();
+        self.variants.iter().find(wanted).ok_or_else(|| self.no_variant(types, &choices()))
+    }
+
+    /// The smallest declared variant that will do: its types are these, and each constant is as its choice says. Where
+    /// several are possible, the first constant is made as small as can be, then the second, and so on.
+    ///
+    /// # Errors
+    /// If none will do; the error lists what was declared.
+    pub fn smallest(&'static self, types: &[DType], choices: &[Choice]) -> Result<&'static Variant> {
+        let fits = |variant: &&Variant| {
+            variant.types == types
+                && variant.consts.len() == choices.len()
+                && variant.consts.iter().zip(choices).all(|(&value, choice)| choice.allows(value))
+        };
+        let smallest = self.variants.iter().filter(fits).min_by_key(|variant| variant.consts);
+        smallest.ok_or_else(|| self.no_variant(types, choices))
+    }
+
+    fn no_variant(&self, types: &[DType], choices: &[Choice]) -> Error {
+        let mut wanted = Vec::new();
+        if !types.is_empty() {
+            wanted.push(format!(
+                "types {}",
+                types.iter().map(|dtype| dtype.name()).collect::<Vec<_>>().join(", ")
+            ));
+        }
+        if !choices.is_empty() {
+            let text = |choice: &Choice| match choice {
+                Choice::Exact(value) => value.to_string(),
+                Choice::AtLeast(value) => format!("at least {value}"),
+            };
+            wanted.push(format!("constants {}", choices.iter().map(text).collect::<Vec<_>>().join(", ")));
+        }
+        let wanted = if wanted.is_empty() { "no generics".to_string() } else { wanted.join(" and ") };
+        let declared = self.variants.iter().map(|variant| variant.label).collect();
+        Error::NoVariant { kernel: self.name, wanted, declared }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::expect;
+
+    use super::*;
+
+    const fn variant(label: &'static str, types: &'static [DType], consts: &'static [i128]) -> Variant {
+        Variant { label, types, consts, dtypes: &[], modules: &[], hosts: &[] }
+    }
+
+    static NORM: Kernel = Kernel {
+        name: "norm",
+        module: "m",
+        params: &[],
+        variants: &[
+            variant("T = f32, BLOCK = 4096, CAUSAL = false", &[DType::F32], &[4096, 0]),
+            variant("T = f32, BLOCK = 1024, CAUSAL = true", &[DType::F32], &[1024, 1]),
+            variant("T = f32, BLOCK = 1024, CAUSAL = false", &[DType::F32], &[1024, 0]),
+            variant("T = f16, BLOCK = 1024, CAUSAL = false", &[DType::F16], &[1024, 0]),
+        ],
+    };
+
+    #[test]
+    fn exact_choice() {
+        let label =
+            |types: &[DType], consts: &[i128]| NORM.variant(types, consts).map(|variant| variant.label);
+        assert_eq!(label(&[DType::F32], &[1024, 1]), Ok("T = f32, BLOCK = 1024, CAUSAL = true"));
+        expect![[
+            "kernel `norm` has no variant with types bf16 and constants 1024, 0; declared are [T = f32, BLOCK = 4096, CAUSAL = false], [T = f32, BLOCK = 1024, CAUSAL = true], [T = f32, BLOCK = 1024, CAUSAL = false], [T = f16, BLOCK = 1024, CAUSAL = false]"
+        ]]
+        .assert_eq(&label(&[DType::BF16], &[1024, 0]).unwrap_err().to_string());
+        assert!(label(&[DType::F32], &[1024]).is_err());
+    }
+
+    #[test]
+    fn smallest_choice() {
+        use Choice::{AtLeast, Exact};
+        let consts = |choices: &[Choice]| NORM.smallest(&[DType::F32], choices).map(|variant| variant.consts);
+        assert_eq!(consts(&[AtLeast(1), Exact(0)]), Ok([1024, 0].as_slice()));
+        assert_eq!(consts(&[AtLeast(1024), AtLeast(0)]), Ok([1024, 0].as_slice()));
+        assert_eq!(consts(&[AtLeast(1025), AtLeast(0)]), Ok([4096, 0].as_slice()));
+        assert_eq!(consts(&[AtLeast(1), Exact(1)]), Ok([1024, 1].as_slice()));
+        let Err(Error::NoVariant { wanted, .. }) = consts(&[AtLeast(5000), Exact(0)]) else {
+            panic!("no block is that large");
+        };
+        assert_eq!(wanted, "types f32 and constants at least 5000, 0");
+    }
+}

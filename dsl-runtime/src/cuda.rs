@@ -1,0 +1,338 @@
+//! CUDA devices: one context per device and process, its default stream, its memory, the code loaded into it.
+//!
+//! Takes ordinals or contexts, gives [`CudaDevice`]s that live as long as the process. Everything that can only be asked
+//! of a driver is asked here or in `module` and `launch/cuda`; without a driver each entry returns [`Error::NoDriver`].
+
+use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use cudarc::driver::sys::{self, CUdevice_attribute, CUresult};
+use cudarc::driver::{
+    CudaContext, CudaEvent, CudaSlice, CudaStream, CudaView, DevicePtr, DeviceSlice, DriverError, SyncOnDrop,
+    result,
+};
+
+use crate::dtype::{DType, Element};
+use crate::error::{Error, Result};
+use crate::kernel::Kernel;
+use crate::module::Table;
+
+/// A CUDA device with its context. There is one for each context, and it is never dropped.
+pub(crate) struct CudaDevice {
+    pub(crate) context: Arc<CudaContext>,
+    /// The null stream.
+    pub(crate) stream: Arc<CudaStream>,
+    pub(crate) name: String,
+    /// 90 for 9.0.
+    pub(crate) capability: u32,
+    /// The most shared memory a block can have, static and dynamic, in bytes.
+    pub(crate) shared_limit: u32,
+    pub(crate) modules: Table,
+    pub(crate) recent: Recent,
+    /// Keeps the context in the mode in which buffers track their uses across streams: it would leave that mode when
+    /// its last stream is dropped, even with work of that stream still in flight.
+    tracking: Mutex<Option<Arc<CudaStream>>>,
+    recording: Mutex<()>,
+}
+
+static DEVICES: Mutex<Vec<&'static CudaDevice>> = Mutex::new(Vec::new());
+
+/// Whether the driver library can be loaded.
+pub(crate) fn driver_is_present() -> bool {
+    static PRESENT: OnceLock<bool> = OnceLock::new();
+    // SAFETY: loading libcuda runs its initialisers, which touch nothing of ours; the function has no other condition.
+    *PRESENT.get_or_init(|| unsafe { sys::is_culib_present() })
+}
+
+/// The number of devices; 0 where a driver finds none.
+pub(crate) fn count() -> Result<usize> {
+    if !driver_is_present() {
+        return Err(Error::NoDriver);
+    }
+    match CudaContext::device_count() {
+        Ok(count) => Ok(usize::try_from(count).unwrap_or(0)),
+        Err(DriverError(CUresult::CUDA_ERROR_NO_DEVICE | CUresult::CUDA_ERROR_STUB_LIBRARY)) => Ok(0),
+        Err(error) => Err(Error::cuda("cuInit")(error)),
+    }
+}
+
+/// The device with this ordinal, in the context that is registered for it, or else its primary context.
+pub(crate) fn open(ordinal: usize) -> Result<&'static CudaDevice> {
+    let count = count()?;
+    if ordinal >= count {
+        return Err(Error::NoDevice { ordinal, count });
+    }
+    let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(device) = devices.iter().find(|device| device.context.ordinal() == ordinal) {
+        return Ok(device);
+    }
+    let context = CudaContext::new(ordinal).map_err(Error::cuda("cuDevicePrimaryCtxRetain"))?;
+    register(&mut devices, context)
+}
+
+/// The device of a context that someone else made.
+pub(crate) fn adopt(context: &Arc<CudaContext>) -> Result<&'static CudaDevice> {
+    let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
+    match devices.iter().find(|device| Arc::ptr_eq(&device.context, context)) {
+        Some(device) => Ok(device),
+        None => register(&mut devices, context.clone()),
+    }
+}
+
+fn register(
+    devices: &mut Vec<&'static CudaDevice>,
+    context: Arc<CudaContext>,
+) -> Result<&'static CudaDevice> {
+    let (major, minor) =
+        context.compute_capability().map_err(Error::cuda("cuDeviceGetAttribute(compute capability)"))?;
+    let shared_limit = context
+        .attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
+        .map_err(Error::cuda("cuDeviceGetAttribute(shared memory)"))?;
+    let device: &'static CudaDevice = Box::leak(Box::new(CudaDevice {
+        stream: context.default_stream(),
+        name: context.name().map_err(Error::cuda("cuDeviceGetName"))?,
+        capability: (major * 10 + minor) as u32,
+        shared_limit: shared_limit as u32,
+        modules: Table::default(),
+        recent: Recent::default(),
+        tracking: Mutex::new(None),
+        recording: Mutex::new(()),
+        context,
+    }));
+    devices.push(device);
+    Ok(device)
+}
+
+impl CudaDevice {
+    /// `cuda:0`
+    pub(crate) fn label(&self) -> String {
+        format!("cuda:{}", self.context.ordinal())
+    }
+
+    pub(crate) fn owns(&self, context: &Arc<CudaContext>) -> bool {
+        Arc::ptr_eq(&self.context, context)
+    }
+
+    /// A stream beside the default one.
+    pub(crate) fn new_stream(&self) -> Result<Arc<CudaStream>> {
+        self.track()?;
+        self.context.new_stream().map_err(Error::cuda("cuStreamCreate"))
+    }
+
+    /// From now on buffers track their uses across streams.
+    pub(crate) fn track(&self) -> Result<()> {
+        let mut tracking = self.tracking.lock().unwrap_or_else(PoisonError::into_inner);
+        if tracking.is_none() {
+            *tracking = Some(self.context.new_stream().map_err(Error::cuda("cuStreamCreate"))?);
+        }
+        Ok(())
+    }
+
+    /// Ends uses of buffers that were put in line: records them, so that later uses on other streams wait.
+    ///
+    /// A buffer remembers one read. To have that record stand for earlier reads on other streams as well, this stream
+    /// first waits for the one recorded before; the lock keeps other threads from recording in between.
+    pub(crate) fn release<'g>(&self, uses: impl IntoIterator<Item = SyncOnDrop<'g>>) {
+        if !self.context.is_managing_stream_synchronization() {
+            // Dropping records nothing now.
+            uses.into_iter().for_each(drop);
+            return;
+        }
+        let _recording = self.recording.lock().unwrap_or_else(PoisonError::into_inner);
+        for used in uses {
+            if let SyncOnDrop::Record(Some((event, stream))) = &used {
+                self.context.record_err(stream.wait(event));
+            }
+        }
+    }
+
+    /// Waits for all work on the device.
+    pub(crate) fn synchronize(&self) -> Result<()> {
+        self.context.synchronize().map_err(|error| self.failed("cuCtxSynchronize", error))
+    }
+
+    /// Waits for the work of one stream.
+    pub(crate) fn synchronize_stream(&self, stream: &CudaStream) -> Result<()> {
+        stream.synchronize().map_err(|error| self.failed("cuStreamSynchronize", error))
+    }
+
+    /// An error that an earlier kernel may have caused.
+    pub(crate) fn failed(&self, call: &'static str, error: DriverError) -> Error {
+        Error::cuda(call)(error).since(|| self.recent.names())
+    }
+
+    /// Memory for `len` elements, with whatever it held before.
+    ///
+    /// # Safety
+    /// Every element must be written before it is read.
+    unsafe fn allocate<T: Element>(&self, len: usize) -> Result<CudaSlice<T>> {
+        let bytes = len as u128 * size_of::<T>() as u128;
+        if bytes > isize::MAX as u128 {
+            return Err(self.out_of_memory(bytes));
+        }
+        // SAFETY: passed on to the caller.
+        let memory = unsafe { self.stream.alloc::<T>(len.max(1)) };
+        let memory = memory.map_err(|error| match error.0 {
+            CUresult::CUDA_ERROR_OUT_OF_MEMORY => self.out_of_memory(bytes),
+            _ => self.failed("cuMemAlloc", error),
+        })?;
+        if len > 0 {
+            return Ok(memory);
+        }
+        // CUDA cannot allocate no bytes, so an empty buffer owns one element that nobody sees.
+        // SAFETY: the pointer was just allocated on this stream and is owned by nobody else.
+        Ok(unsafe { self.stream.upgrade_device_ptr(memory.leak(), 0) })
+    }
+
+    fn out_of_memory(&self, bytes: u128) -> Error {
+        let free = self.context.mem_get_info().ok().map(|(free, total)| (free as u64, total as u64));
+        Error::OutOfMemory { device: self.label(), bytes, free }
+    }
+
+    /// A copy of host memory; it is complete on return.
+    pub(crate) fn upload<T: Element>(&self, host: &[T]) -> Result<CudaSlice<T>> {
+        // SAFETY: all of it is written by the copy below.
+        let mut memory = unsafe { self.allocate(host.len()) }?;
+        if !host.is_empty() {
+            self.stream
+                .memcpy_htod(host, &mut memory)
+                .map_err(|error| self.failed("cuMemcpyHtoDAsync", error))?;
+            // The copy reads pinned host memory after it returned.
+            self.synchronize_stream(&self.stream)?;
+        }
+        Ok(memory)
+    }
+
+    /// Another allocation with the same elements.
+    pub(crate) fn copy_of<T: Element>(&self, memory: &CudaSlice<T>) -> Result<CudaSlice<T>> {
+        // SAFETY: all of it is written below.
+        let mut copy = unsafe { self.allocate(memory.len()) }?;
+        if !memory.is_empty() {
+            // The copy records a read; this one before it waits for those of other streams.
+            let (_, read) = memory.device_ptr(&self.stream);
+            self.release([read]);
+            self.stream
+                .memcpy_dtod(memory, &mut copy)
+                .map_err(|error| self.failed("cuMemcpyDtoDAsync", error))?;
+        }
+        Ok(copy)
+    }
+
+    pub(crate) fn zeros<T: Element>(&self, len: usize) -> Result<CudaSlice<T>> {
+        // SAFETY: all of it is written below.
+        let mut memory = unsafe { self.allocate(len) }?;
+        if len > 0 {
+            self.stream.memset_zeros(&mut memory).map_err(|error| self.failed("cuMemsetD8Async", error))?;
+        }
+        Ok(memory)
+    }
+}
+
+/// The elements behind a view, once all work that writes them is done.
+pub(crate) fn download<T: Element>(view: &CudaView<'_, u8>) -> Result<Vec<T>> {
+    let stream = view.stream();
+    let device = adopt(stream.context())?;
+    let len = view.len() / size_of::<T>();
+    let mut host: Vec<T> = Vec::with_capacity(len);
+    if len == 0 {
+        return Ok(host);
+    }
+    let target: &mut [MaybeUninit<T>] = &mut host.spare_capacity_mut()[..len];
+    device.context.bind_to_thread().map_err(|error| device.failed("cuCtxSetCurrent", error))?;
+    let (address, read) = view.device_ptr(stream);
+    // SAFETY: the view holds `len` elements, and `target` lives until the stream is synchronised below.
+    let copied = unsafe { result::memcpy_dtoh_async(target, address, stream.cu_stream()) };
+    device.release([read]);
+    copied.map_err(|error| device.failed("cuMemcpyDtoHAsync", error))?;
+    device.synchronize_stream(stream)?;
+    if T::DTYPE == DType::Bool {
+        let bytes: *mut u8 = target.as_mut_ptr().cast();
+        for i in 0..len {
+            // SAFETY: `i < len`, and the copy wrote every byte. A byte that is neither 0 nor 1 is no `bool` yet.
+            unsafe { *bytes.add(i) = u8::from(*bytes.add(i) != 0) };
+        }
+    }
+    // SAFETY: the copy wrote all `len` elements, and any bits are a value of every element type but `bool`.
+    unsafe { host.set_len(len) };
+    Ok(host)
+}
+
+/// The time between two events of one stream, in milliseconds; waits for both.
+///
+/// The bindings' own function asks for a symbol that drivers before 12.8 lack; every driver has this one.
+pub(crate) fn elapsed_ms(start: &CudaEvent, end: &CudaEvent) -> Result<f32> {
+    type ElapsedTime = unsafe extern "C" fn(*mut f32, sys::CUevent, sys::CUevent) -> CUresult;
+    let failed = Error::cuda("cuEventElapsedTime");
+    start.synchronize().map_err(&failed)?;
+    end.synchronize().map_err(&failed)?;
+    let mut ms = 0.0f32;
+    // SAFETY: an event exists, so the library is loaded; the symbol has had this signature since CUDA 2.
+    let status = unsafe {
+        let elapsed =
+            sys::culib().get::<ElapsedTime>(b"cuEventElapsedTime\0").map_err(|_| Error::NoDriver)?;
+        elapsed(&mut ms, start.cu_event(), end.cu_event())
+    };
+    status.result().map_err(failed)?;
+    Ok(ms)
+}
+
+/// The kernels launched last, for the error of a call that finds one of them failed.
+#[derive(Default)]
+pub(crate) struct Recent {
+    kernels: [AtomicPtr<Kernel>; 8],
+    launches: AtomicUsize,
+}
+
+impl Recent {
+    pub(crate) fn note(&self, kernel: &'static Kernel) {
+        let launch = self.launches.fetch_add(1, Ordering::Relaxed);
+        self.kernels[launch % self.kernels.len()]
+            .store(std::ptr::from_ref(kernel).cast_mut(), Ordering::Relaxed);
+    }
+
+    /// Latest first, each once.
+    pub(crate) fn names(&self) -> Vec<&'static str> {
+        let mut names = Vec::new();
+        let launches = self.launches.load(Ordering::Relaxed);
+        for back in 1..=self.kernels.len().min(launches) {
+            let kernel = self.kernels[(launches - back) % self.kernels.len()].load(Ordering::Relaxed);
+            // SAFETY: null, or from a `&'static Kernel` in `note`.
+            if let Some(kernel) = unsafe { kernel.as_ref() }
+                && !names.contains(&kernel.name)
+            {
+                names.push(kernel.name);
+            }
+        }
+        names
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    static ADD: Kernel = Kernel { name: "add", module: "m", params: &[], variants: &[] };
+    static MUL: Kernel = Kernel { name: "mul", module: "m", params: &[], variants: &[] };
+
+    #[test]
+    fn recent_kernels_are_named_latest_first() {
+        let recent = Recent::default();
+        assert_eq!(recent.names(), Vec::<&str>::new());
+        recent.note(&ADD);
+        recent.note(&MUL);
+        assert_eq!(recent.names(), ["mul", "add"]);
+        for _ in 0..20 {
+            recent.note(&ADD);
+        }
+        assert_eq!(recent.names(), ["add"]);
+    }
+
+    #[test]
+    fn a_missing_driver_or_device_is_an_error_in_words() {
+        match count() {
+            Err(error) => assert_eq!(error, Error::NoDriver),
+            Ok(count) => assert_eq!(open(count).err(), Some(Error::NoDevice { ordinal: count, count })),
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! [`Device`]: where buffers live and kernels run.
+
+use std::fmt;
+use std::sync::Arc;
+
+use cudarc::driver::CudaContext;
+
+use crate::buffer::Buffer;
+use crate::cuda::{self, CudaDevice};
+use crate::dtype::Element;
+use crate::error::{Error, Result};
+use crate::launch::cpu;
+use crate::stream::Stream;
+
+/// A CUDA GPU, or this CPU.
+///
+/// A handle that is free to copy. A GPU is opened once for a process, on its primary context, and stays open.
+#[derive(Clone, Copy)]
+pub struct Device(Place);
+
+#[derive(Clone, Copy)]
+pub(crate) enum Place {
+    Cpu,
+    Cuda(&'static CudaDevice),
+}
+
+impl Device {
+    /// The first CUDA device if there is a driver and a device, and this CPU otherwise.
+    ///
+    /// The environment overrides it: `FUSE_DEVICE=cpu`, `FUSE_DEVICE=cuda` or `FUSE_DEVICE=cuda:1`.
+    ///
+    /// # Errors
+    /// If the device named in `FUSE_DEVICE` does not exist; if there is a driver and it fails, for which
+    /// `FUSE_DEVICE=cpu` is the way around.
+    pub fn best() -> Result<Device> {
+        match std::env::var("FUSE_DEVICE") {
+            Ok(wanted) if !wanted.is_empty() => match parse(&wanted)? {
+                Wanted::Cpu => Ok(Device::cpu()),
+                Wanted::Cuda(ordinal) => Device::cuda(ordinal),
+            },
+            _ => match cuda::count() {
+                Ok(0) | Err(Error::NoDriver) => Ok(Device::cpu()),
+                Ok(_) => Device::cuda(0),
+                Err(error) => Err(error),
+            },
+        }
+    }
+
+    /// The CUDA device with this ordinal.
+    ///
+    /// # Errors
+    /// If there is no driver or no such device; a CUDA error.
+    pub fn cuda(ordinal: usize) -> Result<Device> {
+        Ok(Device(Place::Cuda(cuda::open(ordinal)?)))
+    }
+
+    /// This CPU. Kernels run on all its cores, in rayon's pool.
+    pub fn cpu() -> Device {
+        Device(Place::Cpu)
+    }
+
+    /// The device of a context of the `cudarc` crate, so that its memory can be used here. The context is kept for as
+    /// long as the process lives. If no device with its ordinal is open yet, [`Device::cuda`] gives this one from now
+    /// on; otherwise the two share the GPU but not their buffers.
+    ///
+    /// # Errors
+    /// A CUDA error.
+    pub fn from_context(context: &Arc<CudaContext>) -> Result<Device> {
+        Ok(Device(Place::Cuda(cuda::adopt(context)?)))
+    }
+
+    /// Such as `NVIDIA H200` or `CPU, x86-64-v3, 16 threads`.
+    pub fn name(&self) -> String {
+        match self.0 {
+            Place::Cpu => format!("CPU, {}, {} threads", cpu::level(), rayon::current_num_threads()),
+            Place::Cuda(cuda) => cuda.name.clone(),
+        }
+    }
+
+    /// Whether it is a CUDA GPU.
+    pub fn is_cuda(&self) -> bool {
+        matches!(self.0, Place::Cuda(_))
+    }
+
+    /// A GPU's compute capability, 90 for 9.0.
+    pub fn capability(&self) -> Option<u32> {
+        match self.0 {
+            Place::Cpu => None,
+            Place::Cuda(cuda) => Some(cuda.capability),
+        }
+    }
+
+    /// A GPU's context, for everything that the `cudarc` crate can do with it.
+    pub fn context(&self) -> Option<&'static Arc<CudaContext>> {
+        match self.0 {
+            Place::Cpu => None,
+            Place::Cuda(cuda) => Some(&cuda.context),
+        }
+    }
+
+    /// A copy of host memory; it is complete on return.
+    ///
+    /// # Errors
+    /// If there is not enough memory; a CUDA error.
+    pub fn upload<T: Element>(&self, elements: &[T]) -> Result<Buffer<T>> {
+        Buffer::upload(*self, elements)
+    }
+
+    /// A buffer of `len` zeros (`false` for `bool`).
+    ///
+    /// # Errors
+    /// If there is not enough memory; a CUDA error.
+    pub fn zeros<T: Element>(&self, len: usize) -> Result<Buffer<T>> {
+        Buffer::zeros(*self, len)
+    }
+
+    /// The default stream: the one that launches on the device itself go to.
+    pub fn stream(&self) -> Stream {
+        match self.0 {
+            Place::Cpu => Stream::cpu(),
+            Place::Cuda(cuda) => Stream::cuda(cuda, cuda.stream.clone()),
+        }
+    }
+
+    /// A stream whose work can overlap with that of others. Launches that share a buffer, one of them to write it, still
+    /// run in the order in which they were made, whatever their streams.
+    ///
+    /// # Errors
+    /// A CUDA error.
+    pub fn new_stream(&self) -> Result<Stream> {
+        match self.0 {
+            Place::Cpu => Ok(Stream::cpu()),
+            Place::Cuda(cuda) => Ok(Stream::cuda(cuda, cuda.new_stream()?)),
+        }
+    }
+
+    /// Waits for everything that was launched on the device.
+    ///
+    /// # Errors
+    /// A CUDA error, also that of a kernel launched before.
+    pub fn synchronize(&self) -> Result<()> {
+        match self.0 {
+            Place::Cpu => Ok(()),
+            Place::Cuda(cuda) => cuda.synchronize(),
+        }
+    }
+
+    pub(crate) fn of(cuda: &'static CudaDevice) -> Device {
+        Device(Place::Cuda(cuda))
+    }
+
+    pub(crate) fn place(&self) -> Place {
+        self.0
+    }
+}
+
+impl PartialEq for Device {
+    fn eq(&self, other: &Self) -> bool {
+        match (self.0, other.0) {
+            (Place::Cpu, Place::Cpu) => true,
+            (Place::Cuda(one), Place::Cuda(other)) => std::ptr::eq(one, other),
+            _ => false,
+        }
+    }
+}
+
+impl Eq for Device {}
+
+impl fmt::Display for Device {
+    /// `cpu` or `cuda:0`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Place::Cpu => f.write_str("cpu"),
+            Place::Cuda(cuda) => f.write_str(&cuda.label()),
+        }
+    }
+}
+
+impl fmt::Debug for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self} ({})", self.name())
+    }
+}
+
+#[derive(PartialEq, Debug)]
+enum Wanted {
+    Cpu,
+    Cuda(usize),
+}
+
+fn parse(wanted: &str) -> Result<Wanted> {
+    let ordinal = wanted.strip_prefix("cuda:").and_then(|ordinal| ordinal.parse().ok());
+    match (wanted, ordinal) {
+        ("cpu", _) => Ok(Wanted::Cpu),
+        ("cuda", _) => Ok(Wanted::Cuda(0)),
+        (_, Some(ordinal)) => Ok(Wanted::Cuda(ordinal)),
+        _ => Err(Error::Setting {
+            name: "FUSE_DEVICE",
+            value: wanted.to_string(),
+            expected: "`cpu`, `cuda` or `cuda:1`",
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_setting_names_a_device() {
+        assert_eq!(parse("cpu"), Ok(Wanted::Cpu));
+        assert_eq!(parse("cuda"), Ok(Wanted::Cuda(0)));
+        assert_eq!(parse("cuda:3"), Ok(Wanted::Cuda(3)));
+        assert_eq!(
+            parse("gpu").unwrap_err().to_string(),
+            "FUSE_DEVICE=`gpu`: expected `cpu`, `cuda` or `cuda:1`"
+        );
+        assert!(parse("cuda:x").is_err());
+    }
+
+    #[test]
+    fn the_best_device_is_a_gpu_where_there_is_one() {
+        if std::env::var_os("FUSE_DEVICE").is_some() {
+            eprintln!("skipped: FUSE_DEVICE is set");
+            return;
+        }
+        let gpus = cuda::count().unwrap_or(0);
+        assert_eq!(Device::best().unwrap().is_cuda(), gpus > 0);
+    }
+
+    #[test]
+    fn the_cpu_is_always_there() {
+        let cpu = Device::cpu();
+        assert_eq!(cpu, Device::cpu());
+        assert_eq!((cpu.to_string().as_str(), cpu.is_cuda(), cpu.capability()), ("cpu", false, None));
+        assert!(cpu.context().is_none());
+        assert!(cpu.synchronize().is_ok());
+        assert!(cpu.stream().raw().is_none());
+    }
+}

@@ -1,0 +1,353 @@
+//! What can go wrong at run time, in the words of someone who wrote a kernel and launched it.
+
+use std::path::PathBuf;
+
+use cudarc::driver::DriverError;
+
+use crate::dtype::DType;
+use crate::kernel::ParamKind;
+
+/// The result of everything here that can fail.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// Why an operation failed. Nothing was launched, unless the error comes from a CUDA call.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A CUDA device was asked for on a machine without the driver.
+    #[error(
+        "the NVIDIA driver library libcuda was not found on this machine; `Device::cpu()` works without it"
+    )]
+    NoDriver,
+
+    /// A CUDA device was asked for that is not there.
+    #[error("there is no cuda:{ordinal}: {}", devices(*.count))]
+    NoDevice {
+        /// The ordinal asked for.
+        ordinal: usize,
+        /// How many devices the driver reports.
+        count: usize,
+    },
+
+    /// A variable of the environment holds something it cannot.
+    #[error("{name}=`{value}`: expected {expected}")]
+    Setting {
+        /// The variable.
+        name: &'static str,
+        /// What it holds.
+        value: String,
+        /// What it may hold.
+        expected: &'static str,
+    },
+
+    /// The kernel has no GPU code that this device can run.
+    #[error(
+        "kernel `{kernel}`{} has no code for {device}, whose compute capability is {}: {}",
+        bracketed(.variant), dotted(*.capability), built_for(.built)
+    )]
+    NoCode {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// The variant's label.
+        variant: &'static str,
+        /// The device.
+        device: String,
+        /// Its compute capability, 90 for 9.0.
+        capability: u32,
+        /// The targets that were built, such as `sm_90a`.
+        built: Vec<String>,
+    },
+
+    /// The kernel has no code for this processor.
+    #[error("kernel `{kernel}`{} has no code for this CPU ({cpu}): {}", bracketed(.variant), built_for(.built))]
+    NoHostCode {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// The variant's label.
+        variant: &'static str,
+        /// What this processor offers.
+        cpu: String,
+        /// The levels that were built.
+        built: Vec<String>,
+    },
+
+    /// No body of the kernel can take these arguments on this device.
+    #[error("kernel `{kernel}`{} cannot run with these arguments on {device}: {}", bracketed(.variant), .reasons.join("; "))]
+    NoBody {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// The variant's label.
+        variant: &'static str,
+        /// The device.
+        device: String,
+        /// One reason for each body.
+        reasons: Vec<String>,
+    },
+
+    /// The driver rejected the kernel's code.
+    #[error("kernel `{kernel}`{}: the driver did not load its {image}: {reason}{}", bracketed(.variant), log_lines(.log))]
+    Load {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// The variant's label.
+        variant: &'static str,
+        /// What was loaded, such as `PTX for sm_90a`.
+        image: String,
+        /// CUDA's name for the error and its description.
+        reason: String,
+        /// What the driver's compiler had to say, possibly nothing.
+        log: String,
+    },
+
+    /// A launch without a grid.
+    #[error("kernel `{kernel}` was launched without a grid: say how many programs run with `.grid(..)`")]
+    NoGrid {
+        /// The kernel's name.
+        kernel: &'static str,
+    },
+
+    /// A grid that no device runs.
+    #[error("kernel `{kernel}`: grid {axis} is {extent}, {}", grid_limit(*.extent, *.limit))]
+    Grid {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// `x`, `y` or `z`.
+        axis: char,
+        /// The number of programs asked for along it.
+        extent: i128,
+        /// The most there can be.
+        limit: u32,
+    },
+
+    /// An argument lives where the launch cannot reach it.
+    #[error("kernel `{kernel}`: `{param}` is in {found}, and the launch is on {wanted}{}", context_help(.found, .wanted))]
+    WrongDevice {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// The parameter's name.
+        param: &'static str,
+        /// Where the argument is.
+        found: String,
+        /// Where the launch is.
+        wanted: String,
+    },
+
+    /// An argument is not what the parameter takes.
+    #[error("kernel `{kernel}`: `{param}` takes {wanted}, found {found}")]
+    Argument {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// The parameter's name.
+        param: &'static str,
+        /// What the parameter is, such as `&mut [f32]`.
+        wanted: String,
+        /// What was given.
+        found: String,
+    },
+
+    /// Too many or too few arguments.
+    #[error("kernel `{kernel}` takes {wanted} arguments, found {found}")]
+    ArgumentCount {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// How many parameters it has.
+        wanted: usize,
+        /// How many arguments were given.
+        found: usize,
+    },
+
+    /// A copy between a buffer and host memory of another length.
+    #[error("cannot copy {found} elements into a buffer of {wanted}")]
+    Length {
+        /// The length of the destination, in elements.
+        wanted: usize,
+        /// The length of the source, in elements.
+        found: usize,
+    },
+
+    /// The kernel was not built for this choice of types and constants.
+    #[error("kernel `{kernel}` has no variant with {wanted}; declared are {}", listed(.declared))]
+    NoVariant {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// What was asked for.
+        wanted: String,
+        /// The labels of the variants there are.
+        declared: Vec<&'static str>,
+    },
+
+    /// An allocation failed.
+    #[error("out of memory on {device}: {} wanted{}", amount(*.bytes), free_of(*.free))]
+    OutOfMemory {
+        /// Where.
+        device: String,
+        /// The bytes wanted.
+        bytes: u128,
+        /// The bytes free and in total, where the device says.
+        free: Option<(u64, u64)>,
+    },
+
+    /// A CUDA driver call failed. After a fault inside a kernel the device's context is lost: every later call
+    /// fails with the same error.
+    #[error("{}{call}: {name}, {text}{}", of_kernel(*.kernel), suspects(.since))]
+    Cuda {
+        /// The call, such as `cuLaunchKernel`.
+        call: &'static str,
+        /// The kernel that it was made for.
+        kernel: Option<&'static str>,
+        /// CUDA's name for the error, such as `CUDA_ERROR_ILLEGAL_ADDRESS`.
+        name: String,
+        /// CUDA's description of it.
+        text: String,
+        /// Kernels launched shortly before on the same device, latest first: a fault inside a kernel is reported by a
+        /// later call.
+        since: Vec<&'static str>,
+    },
+
+    /// A file could not be written.
+    #[error("{}: {reason}", .path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        reason: String,
+    },
+}
+
+impl Error {
+    /// An error of a driver call that no kernel is to blame for.
+    pub(crate) fn cuda(call: &'static str) -> impl Fn(DriverError) -> Error {
+        move |error| Error::cuda_of(call, None, error)
+    }
+
+    pub(crate) fn cuda_of(call: &'static str, kernel: Option<&'static str>, error: DriverError) -> Error {
+        let (name, text) = describe(error);
+        Error::Cuda { call, kernel, name, text, since: Vec::new() }
+    }
+
+    /// Adds the kernels that may be to blame, if this is a CUDA error without one.
+    pub(crate) fn since(mut self, launched: impl FnOnce() -> Vec<&'static str>) -> Error {
+        if let Error::Cuda { kernel: None, since, .. } = &mut self {
+            *since = launched();
+        }
+        self
+    }
+}
+
+/// CUDA's name of an error and what it says about it.
+fn describe(error: DriverError) -> (String, String) {
+    let text = match error.error_string() {
+        Ok(text) => text.to_string_lossy().into_owned(),
+        Err(_) => "no description".to_string(),
+    };
+    (format!("{:?}", error.0), text)
+}
+
+/// 90 as `9.0`.
+fn dotted(capability: u32) -> String {
+    format!("{}.{}", capability / 10, capability % 10)
+}
+
+/// The same as one text.
+pub(crate) fn reason(error: DriverError) -> String {
+    let (name, text) = describe(error);
+    format!("{name}, {text}")
+}
+
+/// `&[f32]`, `&mut [f32]` or `f32`.
+pub(crate) fn param_type(kind: ParamKind, dtype: DType) -> String {
+    match kind {
+        ParamKind::Slice => format!("&[{dtype}]"),
+        ParamKind::SliceMut => format!("&mut [{dtype}]"),
+        ParamKind::Scalar => dtype.to_string(),
+    }
+}
+
+/// ` [T = f32]`, or nothing for a kernel without generics.
+pub(crate) fn bracketed(label: &str) -> String {
+    if label.is_empty() { String::new() } else { format!(" [{label}]") }
+}
+
+/// A size in bytes, and in the unit that reads best.
+pub(crate) fn amount(bytes: u128) -> String {
+    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+    let (mut value, mut unit) = (bytes as f64, None);
+    for name in UNITS {
+        if value < 1024.0 {
+            break;
+        }
+        (value, unit) = (value / 1024.0, Some(name));
+    }
+    match unit {
+        None => format!("{bytes} B"),
+        Some(unit) => format!("{value:.1} {unit}"),
+    }
+}
+
+fn devices(count: usize) -> String {
+    match count {
+        0 => "the driver reports no device".to_string(),
+        1 => "the driver reports one device, cuda:0".to_string(),
+        _ => format!("the driver reports {count} devices, cuda:0 to cuda:{}", count - 1),
+    }
+}
+
+fn built_for(targets: &[String]) -> String {
+    if targets.is_empty() {
+        "none was built".to_string()
+    } else {
+        format!("built for {}", targets.join(", "))
+    }
+}
+
+fn log_lines(log: &str) -> String {
+    if log.trim().is_empty() { String::new() } else { format!("\n{}", log.trim()) }
+}
+
+fn grid_limit(extent: i128, limit: u32) -> String {
+    if extent < 0 { "and cannot be negative".to_string() } else { format!("the limit is {limit}") }
+}
+
+fn context_help(found: &str, wanted: &str) -> &'static str {
+    if found == wanted {
+        ", another CUDA context of it; `Device::from_context` makes a device of that one"
+    } else {
+        ""
+    }
+}
+
+fn listed(labels: &[&'static str]) -> String {
+    let quoted = |label: &&str| {
+        if label.is_empty() { "one without generics".to_string() } else { format!("[{label}]") }
+    };
+    if labels.is_empty() {
+        "none".to_string()
+    } else {
+        labels.iter().map(quoted).collect::<Vec<_>>().join(", ")
+    }
+}
+
+fn free_of(free: Option<(u64, u64)>) -> String {
+    match free {
+        Some((free, total)) => format!(", {} of {} free", amount(free.into()), amount(total.into())),
+        None => String::new(),
+    }
+}
+
+fn of_kernel(kernel: Option<&'static str>) -> String {
+    kernel.map(|kernel| format!("kernel `{kernel}`: ")).unwrap_or_default()
+}
+
+fn suspects(since: &[&'static str]) -> String {
+    if since.is_empty() {
+        return String::new();
+    }
+    let names: Vec<_> = since.iter().map(|name| format!("`{name}`")).collect();
+    format!(
+        "\nkernels launched before it, latest first: {}; with FUSE_LAUNCH_BLOCKING=1 the error names the one that failed",
+        names.join(", ")
+    )
+}
+
+#[cfg(test)]
+mod tests;

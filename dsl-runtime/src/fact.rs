@@ -1,0 +1,222 @@
+//! Facts: what a fast body assumes about its arguments, checked on the real ones at each launch.
+//!
+//! A fact holds only if that can be computed: an overflow, a parameter that is not there or is no integer make it fail,
+//! and a body that assumes less is taken.
+
+use crate::dtype::DType;
+use crate::kernel::{Fact, Param, Polynomial, Symbol, Term};
+
+/// An argument as the kernel gets it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Actual {
+    Slice { address: u64, len: usize },
+    Scalar { dtype: DType, bits: u64 },
+}
+
+/// What is known at launch.
+#[derive(Clone, Copy)]
+pub(crate) struct Known<'k> {
+    /// By parameter.
+    pub(crate) actuals: &'k [Actual],
+    pub(crate) grid: [u32; 3],
+}
+
+impl Known<'_> {
+    fn symbol(&self, symbol: Symbol) -> Option<i128> {
+        match symbol {
+            Symbol::Scalar(param) => match *self.actuals.get(usize::from(param))? {
+                Actual::Scalar { dtype, bits } => dtype.integer(bits),
+                Actual::Slice { .. } => None,
+            },
+            Symbol::Length(param) => match *self.actuals.get(usize::from(param))? {
+                Actual::Slice { len, .. } => Some(len as i128),
+                Actual::Scalar { .. } => None,
+            },
+            Symbol::Grid(axis) => self.grid.get(usize::from(axis)).map(|&extent| extent.into()),
+        }
+    }
+
+    fn address(&self, param: u8) -> Option<u64> {
+        match *self.actuals.get(usize::from(param))? {
+            Actual::Slice { address, .. } => Some(address),
+            Actual::Scalar { .. } => None,
+        }
+    }
+
+    fn value(&self, polynomial: Polynomial) -> Option<i128> {
+        polynomial.iter().try_fold(0i128, |sum, term| sum.checked_add(self.term(term)?))
+    }
+
+    fn term(&self, term: &Term) -> Option<i128> {
+        let start = i128::from(term.coefficient);
+        term.factors.iter().try_fold(start, |product, &factor| product.checked_mul(self.symbol(factor)?))
+    }
+}
+
+impl Fact {
+    pub(crate) fn holds(&self, known: &Known<'_>) -> bool {
+        match *self {
+            Fact::Aligned { param, bytes } => {
+                known.address(param).is_some_and(|address| bytes != 0 && address % u64::from(bytes) == 0)
+            }
+            Fact::Divisible { value, by } => {
+                known.value(value).is_some_and(|value| by != 0 && value % i128::from(by) == 0)
+            }
+            Fact::AtMost { low, high } => {
+                known.value(low).zip(known.value(high)).is_some_and(|(low, high)| low <= high)
+            }
+        }
+    }
+
+    /// The fact in words, in terms of the kernel's parameters: `8 divides n_cols`.
+    pub fn text(&self, params: &[Param]) -> String {
+        match *self {
+            Fact::Aligned { param, bytes } => format!("{} is {bytes}-byte aligned", name(params, param)),
+            Fact::Divisible { value, by } => format!("{by} divides {}", polynomial(params, value)),
+            Fact::AtMost { low, high } => {
+                format!("{} <= {}", polynomial(params, low), polynomial(params, high))
+            }
+        }
+    }
+
+    /// Why it does not hold: `8 does not divide n_cols (1001)`.
+    pub(crate) fn refutation(&self, known: &Known<'_>, params: &[Param]) -> String {
+        let with_value = |value| match known.value(value) {
+            Some(number) => format!("{} ({number})", polynomial(params, value)),
+            None => format!("{} (too large to compute)", polynomial(params, value)),
+        };
+        match *self {
+            Fact::Aligned { param, bytes } => {
+                let address = known.address(param).unwrap_or_default();
+                format!("{} is not {bytes}-byte aligned ({address:#x})", name(params, param))
+            }
+            Fact::Divisible { value, by } => format!("{by} does not divide {}", with_value(value)),
+            Fact::AtMost { low, high } => format!("{} is not at most {}", with_value(low), with_value(high)),
+        }
+    }
+}
+
+/// `row_stride * grid.y - 4`
+fn polynomial(params: &[Param], terms: Polynomial) -> String {
+    let mut text = String::new();
+    for term in terms {
+        match (text.is_empty(), term.coefficient < 0) {
+            (true, true) => text.push('-'),
+            (true, false) => {}
+            (false, true) => text.push_str(" - "),
+            (false, false) => text.push_str(" + "),
+        }
+        let coefficient = term.coefficient.unsigned_abs();
+        let mut factors: Vec<_> = term.factors.iter().map(|&factor| symbol(params, factor)).collect();
+        if coefficient != 1 || factors.is_empty() {
+            factors.insert(0, coefficient.to_string());
+        }
+        text.push_str(&factors.join(" * "));
+    }
+    if text.is_empty() { "0".to_string() } else { text }
+}
+
+fn symbol(params: &[Param], symbol: Symbol) -> String {
+    match symbol {
+        Symbol::Scalar(param) => name(params, param).to_string(),
+        Symbol::Length(param) => format!("len({})", name(params, param)),
+        Symbol::Grid(axis) => format!("grid.{}", ["x", "y", "z"].get(usize::from(axis)).unwrap_or(&"?")),
+    }
+}
+
+/// The name of the parameter at a position.
+pub(crate) fn name(params: &[Param], param: u8) -> &'static str {
+    params.get(usize::from(param)).map_or("?", |param| param.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+    use crate::dtype::Element;
+    use crate::kernel::ParamKind;
+
+    const PARAMS: &[Param] = &[
+        Param { name: "x", kind: ParamKind::Slice },
+        Param { name: "n", kind: ParamKind::Scalar },
+        Param { name: "m", kind: ParamKind::Scalar },
+        Param { name: "eps", kind: ParamKind::Scalar },
+    ];
+    const N: Polynomial = &[Term { coefficient: 1, factors: &[Symbol::Scalar(1)] }];
+    const N_TIMES_M: Polynomial =
+        &[Term { coefficient: 1, factors: &[Symbol::Scalar(1), Symbol::Scalar(2)] }];
+    const LEN: Polynomial = &[Term { coefficient: 1, factors: &[Symbol::Length(0)] }];
+    const TILES: Polynomial = &[
+        Term { coefficient: -1024, factors: &[Symbol::Grid(0)] },
+        Term { coefficient: 1, factors: &[Symbol::Scalar(1)] },
+        Term { coefficient: 7, factors: &[] },
+    ];
+
+    /// With `x` of 1000 elements at `address`, and a grid of (3, 1, 1).
+    fn check(fact: Fact, address: u64, (n, m): (i64, i64), expected: Expect) {
+        let scalar = |value: i64| Actual::Scalar { dtype: DType::I64, bits: value.bits() };
+        let eps = Actual::Scalar { dtype: DType::F32, bits: 1f32.bits() };
+        let actuals = [Actual::Slice { address, len: 1000 }, scalar(n), scalar(m), eps];
+        let known = Known { actuals: &actuals, grid: [3, 1, 1] };
+        let found = if fact.holds(&known) { "holds".to_string() } else { fact.refutation(&known, PARAMS) };
+        expected.assert_eq(&format!("{}: {found}", fact.text(PARAMS)));
+    }
+
+    #[test]
+    fn alignment() {
+        let aligned = Fact::Aligned { param: 0, bytes: 16 };
+        check(aligned, 0x7f00, (0, 0), expect!["x is 16-byte aligned: holds"]);
+        check(aligned, 0x7f08, (0, 0), expect!["x is 16-byte aligned: x is not 16-byte aligned (0x7f08)"]);
+        let scalar = Fact::Aligned { param: 1, bytes: 16 };
+        check(scalar, 0, (0, 0), expect!["n is 16-byte aligned: n is not 16-byte aligned (0x0)"]);
+    }
+
+    #[test]
+    fn divisibility() {
+        let n = Fact::Divisible { value: N, by: 8 };
+        check(n, 0, (-64, 0), expect!["8 divides n: holds"]);
+        check(n, 0, (0, 0), expect!["8 divides n: holds"]);
+        check(n, 0, (1001, 0), expect!["8 divides n: 8 does not divide n (1001)"]);
+        let tiles = Fact::Divisible { value: TILES, by: 8 };
+        check(tiles, 0, (9, 0), expect!["8 divides -1024 * grid.x + n + 7: holds"]);
+        check(
+            tiles,
+            0,
+            (8, 0),
+            expect!["8 divides -1024 * grid.x + n + 7: 8 does not divide -1024 * grid.x + n + 7 (-3057)"],
+        );
+        let by_zero = Fact::Divisible { value: N, by: 0 };
+        check(by_zero, 0, (0, 0), expect!["0 divides n: 0 does not divide n (0)"]);
+    }
+
+    #[test]
+    fn order() {
+        let fits = Fact::AtMost { low: N_TIMES_M, high: LEN };
+        check(fits, 0, (10, 100), expect!["n * m <= len(x): holds"]);
+        check(fits, 0, (-1, 100), expect!["n * m <= len(x): holds"]);
+        check(fits, 0, (7, 143), expect!["n * m <= len(x): n * m (1001) is not at most len(x) (1000)"]);
+        let nothing = Fact::AtMost { low: &[], high: N };
+        check(nothing, 0, (0, 0), expect!["0 <= n: holds"]);
+    }
+
+    #[test]
+    fn what_cannot_be_computed_does_not_hold() {
+        const HUGE: Polynomial = &[Term {
+            coefficient: i64::MIN,
+            factors: &[Symbol::Scalar(1), Symbol::Scalar(1), Symbol::Scalar(1)],
+        }];
+        let huge = Fact::AtMost { low: HUGE, high: LEN };
+        check(huge, 0, (1, 0), expect!["-9223372036854775808 * n * n * n <= len(x): holds"]);
+        check(
+            huge,
+            0,
+            (i64::MAX, 0),
+            expect![[
+                "-9223372036854775808 * n * n * n <= len(x): -9223372036854775808 * n * n * n (too large to compute) is not at most len(x) (1000)"
+            ]],
+        );
+        const FLOAT: Polynomial = &[Term { coefficient: 1, factors: &[Symbol::Scalar(3)] }];
+        assert!(!Fact::Divisible { value: FLOAT, by: 1 }.holds(&Known { actuals: &[], grid: [1; 3] }));
+    }
+}

@@ -1,0 +1,284 @@
+//! Launching on the CPU.
+//!
+//! Takes checked arguments in host memory. Runs every program of the grid exactly once: the grid, `x` fastest, is cut
+//! into pieces, rayon's threads take the pieces, and a piece is one call of the host code per row it touches. A launch
+//! that is over before another thread would have woken up stays on the caller's.
+
+use std::cell::Cell;
+use std::fmt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
+
+use super::arg::{Arg, Value};
+use super::trace::{Trace, print};
+use super::{Call, tracing};
+use crate::error::{Error, Result};
+use crate::host::HostMemory;
+use crate::kernel::{Host, Level, Variant};
+use crate::slice::{SharedBytes, UniqueBytes};
+
+/// Pieces per thread: enough that a slow piece does not leave the other threads idle at the end.
+const PIECES_PER_THREAD: u64 = 4;
+
+/// About what it takes to hand work to other threads and to wait for them.
+const HAND_OVER_NS: f64 = 10_000.0;
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Level::Baseline if cfg!(target_arch = "x86_64") => "x86-64",
+            Level::Baseline => std::env::consts::ARCH,
+            Level::V3 => "x86-64-v3",
+            Level::V4 => "x86-64-v4",
+        })
+    }
+}
+
+/// What this processor offers, whatever the environment says.
+pub(crate) fn level() -> Level {
+    static LEVEL: OnceLock<Level> = OnceLock::new();
+    *LEVEL.get_or_init(detect)
+}
+
+#[cfg(target_arch = "x86_64")]
+fn detect() -> Level {
+    macro_rules! has {
+        ($($feature:tt)*) => { $(std::is_x86_feature_detected!($feature))&&* };
+    }
+    if !has!("avx2" "fma" "f16c" "bmi1" "bmi2" "lzcnt" "movbe" "popcnt" "sse4.2") {
+        Level::Baseline
+    } else if !has!("avx512f" "avx512bw" "avx512cd" "avx512dq" "avx512vl") {
+        Level::V3
+    } else {
+        Level::V4
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn detect() -> Level {
+    Level::Baseline
+}
+
+/// The level to run at: the processor's, or the one that `FUSE_CPU_LEVEL` lowers it to.
+fn allowed() -> Result<Level> {
+    static ALLOWED: OnceLock<Result<Level>> = OnceLock::new();
+    ALLOWED.get_or_init(|| lowered(level(), std::env::var("FUSE_CPU_LEVEL").ok())).clone()
+}
+
+fn lowered(level: Level, setting: Option<String>) -> Result<Level> {
+    let wanted = match setting.as_deref() {
+        None | Some("") => return Ok(level),
+        Some("baseline") => Level::Baseline,
+        Some("v3") => Level::V3,
+        Some("v4") => Level::V4,
+        Some(other) => {
+            let expected = "`baseline`, `v3` or `v4`";
+            return Err(Error::Setting { name: "FUSE_CPU_LEVEL", value: other.to_string(), expected });
+        }
+    };
+    Ok(level.min(wanted))
+}
+
+/// The most demanding code that runs at a level.
+fn host(variant: &'static Variant, level: Level) -> Option<&'static Host> {
+    variant.hosts.iter().filter(|host| host.level <= level).max_by_key(|host| host.level)
+}
+
+fn choose(call: Call) -> Result<&'static Host> {
+    let level = allowed()?;
+    host(call.variant, level).ok_or_else(|| Error::NoHostCode {
+        kernel: call.kernel.name,
+        variant: call.variant.label,
+        cpu: level.to_string(),
+        built: call.variant.hosts.iter().map(|host| host.level.to_string()).collect(),
+    })
+}
+
+pub(super) fn trace(call: Call) -> Result<Trace> {
+    Ok(Trace {
+        kernel: call.kernel.name,
+        variant: call.variant.label,
+        device: "cpu".to_string(),
+        code: choose(call)?.level.to_string(),
+        grid: call.grid,
+        body: None,
+    })
+}
+
+pub(super) fn launch(call: Call, args: &mut [Arg<'_>], values: &mut [u64]) -> Result<()> {
+    let host = choose(call)?;
+    if tracing() {
+        print(&trace(call)?);
+    }
+    let mut used = 0;
+    let mut push = |value: u64| {
+        values[used] = value;
+        used += 1;
+    };
+    for arg in args {
+        let address = match &mut arg.value {
+            Value::Shared(SharedBytes::Host(bytes)) => bytes.as_ptr().expose_provenance(),
+            Value::Unique(UniqueBytes::Host(bytes)) => bytes.as_mut_ptr().expose_provenance(),
+            Value::Scalar(bits) => {
+                push(*bits);
+                continue;
+            }
+            Value::Shared(SharedBytes::Cuda(_)) | Value::Unique(UniqueBytes::Cuda(_)) => {
+                unreachable!("`arg::check` found GPU memory")
+            }
+        };
+        push(address as u64);
+        push(arg.len as u64);
+    }
+    let programs = Programs { host, args: values, grid: call.grid };
+    // SAFETY: the arguments are as many as the entry takes, in its order and of its types (`arg::check`); their memory
+    // is borrowed for the call, and what the entry writes is borrowed by nobody else.
+    unsafe { programs.run() }
+}
+
+/// All programs of a launch.
+struct Programs<'v> {
+    host: &'static Host,
+    args: &'v [u64],
+    grid: [u32; 3],
+}
+
+impl Programs<'_> {
+    /// # Safety
+    /// `args` must be what the host code takes.
+    unsafe fn run(&self) -> Result<()> {
+        let [x, y, z] = self.grid.map(u64::from);
+        let total = x * y * z;
+        let cost = Cost::of(self.host);
+        let pieces = match cost.of_programs(total) {
+            Some(ns) if ns < HAND_OVER_NS => 1,
+            _ => total.min(PIECES_PER_THREAD * rayon::current_num_threads() as u64),
+        };
+        let bound = |piece: u64| (u128::from(total) * u128::from(piece) / u128::from(pieces)) as u64;
+        let run = |piece| {
+            with_scratch(self.host.scratch_bytes, |scratch| {
+                let start = (piece == 0).then(Instant::now);
+                // SAFETY: passed on to the caller; the scratch memory is as long as the entry needs.
+                unsafe { self.run_piece(bound(piece), bound(piece + 1), scratch) };
+                if let Some(start) = start {
+                    cost.learn(start.elapsed(), bound(1));
+                }
+            })
+        };
+        if pieces == 1 { run(0) } else { (0..pieces).into_par_iter().try_for_each(run) }
+    }
+
+    /// Runs the programs `first..last` of the grid's linear order.
+    ///
+    /// # Safety
+    /// `args` must be what the host code takes, and `scratch` the memory it needs.
+    unsafe fn run_piece(&self, first: u64, last: u64, scratch: *mut u8) {
+        let [width, height, _] = self.grid.map(u64::from);
+        let mut next = first;
+        while next < last {
+            let (row, x) = (next / width, next % width);
+            let end = width.min(x + (last - next));
+            let (y, z) = (row % height, row / height);
+            // SAFETY: passed on to the caller. All numbers are below the extents, which are 32 bits wide.
+            unsafe {
+                let grid = self.grid.as_ptr();
+                (self.host.entry)(
+                    self.args.as_ptr(),
+                    x as u32,
+                    end as u32,
+                    y as u32,
+                    z as u32,
+                    grid,
+                    scratch,
+                );
+            }
+            next += end - x;
+        }
+    }
+}
+
+/// What a program of some host code took when last measured, in nanoseconds as `f32` bits; 0 before that.
+///
+/// Two codes may share one and disturb each other's estimate, which costs time and nothing else.
+struct Cost(AtomicU32);
+
+impl Cost {
+    fn of(host: &'static Host) -> &'static Cost {
+        static COSTS: [Cost; 256] = [const { Cost(AtomicU32::new(0)) }; 256];
+        &COSTS[std::ptr::from_ref(host).addr() / size_of::<Host>() % COSTS.len()]
+    }
+
+    /// About how long so many programs take on one thread, in nanoseconds.
+    fn of_programs(&self, programs: u64) -> Option<f64> {
+        match self.0.load(Ordering::Relaxed) {
+            0 => None,
+            bits => Some(f64::from(f32::from_bits(bits)) * programs as f64),
+        }
+    }
+
+    fn learn(&self, taken: Duration, programs: u64) {
+        // At least a little, as 0 stands for not known.
+        let ns = (taken.as_nanos() as f32 / programs as f32).max(1e-3);
+        self.0.store(ns.to_bits(), Ordering::Relaxed);
+    }
+}
+
+/// Calls `f` with `bytes` of this thread's scratch memory, which starts on a 64-byte boundary and holds anything.
+fn with_scratch(bytes: usize, f: impl FnOnce(*mut u8)) -> Result<()> {
+    thread_local! {
+        static SCRATCH: Cell<Option<HostMemory<u8>>> = const { Cell::new(None) };
+    }
+    // Taken out while in use, so that a call from within `f` gets other memory.
+    let kept = SCRATCH.take().filter(|memory| memory.len() >= bytes);
+    let mut memory = match kept {
+        Some(memory) => memory,
+        None => HostMemory::zeros(bytes)?,
+    };
+    f(memory.as_mut_ptr());
+    SCRATCH.set(Some(memory));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_lowers_the_level_and_never_raises_it() {
+        let check = |level, setting: &str| lowered(level, Some(setting.to_string()));
+        assert_eq!(lowered(Level::V4, None), Ok(Level::V4));
+        assert_eq!(check(Level::V4, "v3"), Ok(Level::V3));
+        assert_eq!(check(Level::V3, "v4"), Ok(Level::V3));
+        assert_eq!(check(Level::V3, "baseline"), Ok(Level::Baseline));
+        assert_eq!(
+            check(Level::V3, "avx2").unwrap_err().to_string(),
+            "FUSE_CPU_LEVEL=`avx2`: expected `baseline`, `v3` or `v4`"
+        );
+    }
+
+    #[test]
+    fn costs_are_learnt_from_the_last_measurement() {
+        let cost = Cost(AtomicU32::new(0));
+        assert_eq!(cost.of_programs(10), None);
+        cost.learn(Duration::from_nanos(800), 4);
+        assert_eq!(cost.of_programs(10), Some(2000.0));
+        cost.learn(Duration::ZERO, 4);
+        assert!(cost.of_programs(1).unwrap() > 0.0);
+    }
+
+    #[test]
+    fn scratch_is_aligned_reused_and_private() {
+        let mut outer = 0;
+        with_scratch(100, |first| {
+            outer = first.addr();
+            with_scratch(100, |second| assert_ne!(first, second)).unwrap();
+        })
+        .unwrap();
+        assert_eq!(outer % 64, 0);
+        with_scratch(50, |again| assert_eq!(again.addr() % 64, 0)).unwrap();
+        with_scratch(0, |none| assert_eq!(none.addr() % 64, 0)).unwrap();
+    }
+}

@@ -1,0 +1,223 @@
+//! Launching on a GPU.
+//!
+//! Takes checked arguments of the launch's own device. Gives the driver one `cuLaunchKernel`, surrounded by the waits
+//! and records with which `cudarc` orders uses of a buffer across streams; those cost nothing until a second stream
+//! exists.
+
+use std::ffi::c_void;
+use std::sync::Arc;
+
+use cudarc::driver::sys::{CUfunction, CUresult};
+use cudarc::driver::{CudaStream, DevicePtr, DevicePtrMut, DriverError, SyncOnDrop, result};
+
+use super::arg::{Arg, Value};
+use super::trace::{BodyTrace, Trace, print};
+use super::{Call, blocking, tracing};
+use crate::cuda::CudaDevice;
+use crate::error::{Error, Result};
+use crate::fact::{Actual, Known};
+use crate::kernel::Body;
+use crate::module::{self, Code, Entry};
+use crate::slice::{SharedBytes, UniqueBytes};
+
+/// Where a launch goes.
+#[derive(Clone, Copy)]
+pub(super) struct Queue<'s> {
+    pub(super) device: &'static CudaDevice,
+    pub(super) stream: &'s Arc<CudaStream>,
+}
+
+/// The launch's memory, on the caller's stack.
+pub(super) struct Frame<'f, 'g> {
+    /// By parameter.
+    pub(super) actuals: &'f mut [Actual],
+    /// By parameter: what tells a buffer, once the launch is in line, that it is used.
+    pub(super) guards: &'f mut [Option<SyncOnDrop<'g>>],
+    /// One for each of the body's arguments.
+    pub(super) values: &'f mut [u64],
+    pub(super) pointers: &'f mut [*mut c_void],
+}
+
+/// The body that runs.
+struct Chosen<'c> {
+    code: &'c Code,
+    body: &'static Body,
+    function: CUfunction,
+}
+
+pub(super) fn launch<'g>(
+    call: Call,
+    queue: Queue<'g>,
+    args: &'g mut [Arg<'_>],
+    frame: &mut Frame<'_, 'g>,
+) -> Result<()> {
+    let Queue { device, stream } = queue;
+    let launched = enqueue(call, queue, args, frame);
+    device.release(frame.guards.iter_mut().filter_map(Option::take));
+    launched?;
+    device.recent.note(call.kernel);
+    if blocking() {
+        stream
+            .synchronize()
+            .map_err(|error| Error::cuda_of("cuStreamSynchronize", Some(call.kernel.name), error))?;
+    }
+    Ok(())
+}
+
+pub(super) fn trace<'g>(
+    call: Call,
+    queue: Queue<'g>,
+    args: &'g mut [Arg<'_>],
+    frame: &mut Frame<'_, 'g>,
+) -> Result<Trace> {
+    let chosen = prepare(call, queue, args, frame);
+    queue.device.release(frame.guards.iter_mut().filter_map(Option::take));
+    Ok(describe(call, queue.device, frame.actuals, &chosen?))
+}
+
+fn enqueue<'g>(
+    call: Call,
+    queue: Queue<'g>,
+    args: &'g mut [Arg<'_>],
+    frame: &mut Frame<'_, 'g>,
+) -> Result<()> {
+    let Queue { device, stream } = queue;
+    let chosen = prepare(call, queue, args, frame)?;
+    if tracing() {
+        print(&describe(call, device, frame.actuals, &chosen));
+    }
+    let body = chosen.body;
+    let mut used = 0;
+    let mut push = |value: u64| {
+        frame.values[used] = value;
+        frame.pointers[used] = (&raw mut frame.values[used]).cast();
+        used += 1;
+    };
+    for actual in frame.actuals.iter() {
+        match *actual {
+            Actual::Slice { address, len } => {
+                push(address);
+                push(len as u64);
+            }
+            // The kernel reads as many of the low bytes as the type has.
+            Actual::Scalar { bits, .. } => push(bits),
+        }
+    }
+    call.grid.into_iter().for_each(|extent| push(extent.into()));
+    // SAFETY: the function was loaded into this device's context, which is current and is the stream's. The pointers
+    // are to as many values as the body takes, in its order and of its types (`arg::check`), and the driver copies them
+    // before it returns. The memory behind the addresses belongs to this context and is borrowed by `args`; that it
+    // lives until the kernel has run, and is used by nobody else before, is what the guards see to.
+    let launched = unsafe {
+        result::launch_kernel(
+            chosen.function,
+            blocks(call.grid, body).into(),
+            (body.threads, 1, 1),
+            body.shared_bytes,
+            stream.cu_stream(),
+            frame.pointers,
+        )
+    };
+    launched.map_err(|error| refused(call, device, error))
+}
+
+/// Finds the code, takes the arguments' addresses on the stream, and picks the body.
+fn prepare<'g>(
+    call: Call,
+    queue: Queue<'g>,
+    args: &'g mut [Arg<'_>],
+    frame: &mut Frame<'_, 'g>,
+) -> Result<Chosen<'static>> {
+    let Queue { device, stream } = queue;
+    device.context.bind_to_thread().map_err(|error| device.failed("cuCtxSetCurrent", error))?;
+    let code =
+        device.modules.get_or_load(call.variant, || module::load(call.kernel, call.variant, device))?;
+    for (i, arg) in args.iter_mut().enumerate() {
+        let (address, guard) = match &mut arg.value {
+            Value::Shared(SharedBytes::Cuda(view)) => view.device_ptr(stream),
+            Value::Unique(UniqueBytes::Cuda(view)) => view.device_ptr_mut(stream),
+            Value::Scalar(bits) => {
+                frame.actuals[i] = Actual::Scalar { dtype: arg.dtype, bits: *bits };
+                continue;
+            }
+            Value::Shared(SharedBytes::Host(_)) | Value::Unique(UniqueBytes::Host(_)) => {
+                unreachable!("`arg::check` found host memory")
+            }
+        };
+        frame.actuals[i] = Actual::Slice { address, len: arg.len };
+        frame.guards[i] = Some(guard);
+    }
+    let known = Known { actuals: frame.actuals, grid: call.grid };
+    for entry in &code.entries {
+        if let Ok(function) = entry.function()
+            && entry.body.facts.iter().all(|fact| fact.holds(&known))
+        {
+            return Ok(Chosen { code, body: entry.body, function });
+        }
+    }
+    Err(Error::NoBody {
+        kernel: call.kernel.name,
+        variant: call.variant.label,
+        device: device.label(),
+        reasons: code
+            .entries
+            .iter()
+            .map(|entry| format!("{}: {}", entry.body.entry, obstacle(call, entry, &known)))
+            .collect(),
+    })
+}
+
+/// The first thing that keeps a body from being taken.
+fn obstacle(call: Call, entry: &Entry, known: &Known<'_>) -> String {
+    if let Err(reason) = entry.function() {
+        return reason.to_string();
+    }
+    let failed = entry.body.facts.iter().find(|fact| !fact.holds(known));
+    failed.map_or_else(String::new, |fact| fact.refutation(known, call.kernel.params))
+}
+
+fn describe(call: Call, device: &CudaDevice, actuals: &[Actual], chosen: &Chosen<'_>) -> Trace {
+    let known = Known { actuals, grid: call.grid };
+    let before = chosen.code.entries.iter().take_while(|entry| !std::ptr::eq(entry.body, chosen.body));
+    Trace {
+        kernel: call.kernel.name,
+        variant: call.variant.label,
+        device: device.label(),
+        code: chosen.code.image.clone(),
+        grid: call.grid,
+        body: Some(BodyTrace {
+            entry: chosen.body.entry,
+            blocks: blocks(call.grid, chosen.body),
+            threads: chosen.body.threads,
+            shared_bytes: chosen.body.shared_bytes,
+            passed_over: before.map(|entry| (entry.body.entry, obstacle(call, entry, &known))).collect(),
+        }),
+    }
+}
+
+/// The CUDA grid that runs a kernel's grid.
+pub(super) fn blocks([x, y, z]: [u32; 3], body: &Body) -> [u32; 3] {
+    [x.div_ceil(body.programs.max(1)), y, z]
+}
+
+/// The error of a launch: of this one, or of an earlier one whose kernel failed since and took the context with it.
+fn refused(call: Call, device: &CudaDevice, error: DriverError) -> Error {
+    let of_an_earlier_kernel = matches!(
+        error.0,
+        CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
+            | CUresult::CUDA_ERROR_LAUNCH_TIMEOUT
+            | CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED
+            | CUresult::CUDA_ERROR_ASSERT
+            | CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR
+            | CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION
+            | CUresult::CUDA_ERROR_MISALIGNED_ADDRESS
+            | CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE
+            | CUresult::CUDA_ERROR_INVALID_PC
+            | CUresult::CUDA_ERROR_LAUNCH_FAILED
+    );
+    if of_an_earlier_kernel {
+        device.failed("cuLaunchKernel", error)
+    } else {
+        Error::cuda_of("cuLaunchKernel", Some(call.kernel.name), error)
+    }
+}

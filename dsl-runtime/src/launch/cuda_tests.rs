@@ -1,0 +1,340 @@
+//! Launches on a GPU, of PTX written by hand; without a GPU they are skipped.
+
+use expect_test::expect;
+
+use super::trace::{BodyTrace, Trace};
+use super::*;
+use crate::bench::{BenchOptions, do_bench};
+use crate::dtype::DType;
+use crate::kernel::{Arch, Body, Fact, Module, Param, ParamKind, Symbol, Term};
+use crate::{Buffer, Device};
+
+/// The first GPU, or a note that the test is skipped.
+pub(crate) fn gpu() -> Option<Device> {
+    match Device::cuda(0) {
+        Ok(device) => Some(device),
+        Err(error) => {
+            eprintln!("skipped: {error}");
+            None
+        }
+    }
+}
+
+/// `out[i] = flag ? -factor * x[i] : factor * x[i]`, plus `grid.x`, for `i < n`; a program handles 128 elements. The
+/// aligned body runs two programs a block, passes each value through its last 1024 bytes of shared memory, and adds 0.5.
+const SCALE_PTX: &str = r#"
+.version 7.0
+.target sm_80
+.address_size 64
+
+.extern .shared .align 16 .b8 memory[];
+
+.visible .entry scale_aligned(
+    .param .u64 x, .param .u64 x_len, .param .u64 out, .param .u64 out_len,
+    .param .u32 n, .param .f32 factor, .param .u8 flag,
+    .param .u32 grid_x, .param .u32 grid_y, .param .u32 grid_z)
+{
+    .reg .pred %p<3>;
+    .reg .b16 %h<2>;
+    .reg .f32 %f<6>;
+    .reg .b32 %r<8>;
+    .reg .b64 %rd<8>;
+    ld.param.u64 %rd0, [x];
+    ld.param.u64 %rd1, [out];
+    ld.param.u32 %r0, [n];
+    ld.param.f32 %f0, [factor];
+    ld.param.u8 %h0, [flag];
+    ld.param.u32 %r1, [grid_x];
+    mov.u32 %r2, %ctaid.x;
+    mov.u32 %r3, %tid.x;
+    shl.b32 %r4, %r2, 8;
+    add.u32 %r4, %r4, %r3;
+    setp.ge.s32 %p0, %r4, %r0;
+    @%p0 ret;
+    mul.wide.u32 %rd2, %r4, 4;
+    cvta.to.global.u64 %rd0, %rd0;
+    cvta.to.global.u64 %rd1, %rd1;
+    add.u64 %rd3, %rd0, %rd2;
+    add.u64 %rd4, %rd1, %rd2;
+    ld.global.f32 %f1, [%rd3];
+    setp.ne.u16 %p1, %h0, 0;
+    neg.f32 %f2, %f0;
+    selp.f32 %f2, %f2, %f0, %p1;
+    cvt.rn.f32.u32 %f3, %r1;
+    add.f32 %f3, %f3, 0f3F000000;
+    fma.rn.f32 %f4, %f1, %f2, %f3;
+    shl.b32 %r5, %r3, 2;
+    mov.u32 %r6, memory;
+    add.u32 %r6, %r6, %r5;
+    st.shared.f32 [%r6+64512], %f4;
+    ld.shared.f32 %f5, [%r6+64512];
+    st.global.f32 [%rd4], %f5;
+    ret;
+}
+
+.visible .entry scale_general(
+    .param .u64 x, .param .u64 x_len, .param .u64 out, .param .u64 out_len,
+    .param .u32 n, .param .f32 factor, .param .u8 flag,
+    .param .u32 grid_x, .param .u32 grid_y, .param .u32 grid_z)
+{
+    .reg .pred %p<4>;
+    .reg .b16 %h<2>;
+    .reg .f32 %f<6>;
+    .reg .b32 %r<8>;
+    .reg .b64 %rd<8>;
+    ld.param.u64 %rd0, [x];
+    ld.param.u64 %rd5, [x_len];
+    ld.param.u64 %rd1, [out];
+    ld.param.u64 %rd6, [out_len];
+    ld.param.u32 %r0, [n];
+    ld.param.f32 %f0, [factor];
+    ld.param.u8 %h0, [flag];
+    ld.param.u32 %r1, [grid_x];
+    mov.u32 %r2, %ctaid.x;
+    mov.u32 %r3, %tid.x;
+    shl.b32 %r4, %r2, 7;
+    add.u32 %r4, %r4, %r3;
+    setp.ge.s32 %p0, %r4, %r0;
+    @%p0 ret;
+    cvt.u64.u32 %rd7, %r4;
+    setp.ge.s64 %p1, %rd7, %rd5;
+    @%p1 ret;
+    setp.ge.s64 %p2, %rd7, %rd6;
+    @%p2 ret;
+    mul.wide.u32 %rd2, %r4, 4;
+    cvta.to.global.u64 %rd0, %rd0;
+    cvta.to.global.u64 %rd1, %rd1;
+    add.u64 %rd3, %rd0, %rd2;
+    add.u64 %rd4, %rd1, %rd2;
+    ld.global.f32 %f1, [%rd3];
+    setp.ne.u16 %p3, %h0, 0;
+    neg.f32 %f2, %f0;
+    selp.f32 %f2, %f2, %f0, %p3;
+    cvt.rn.f32.u32 %f3, %r1;
+    fma.rn.f32 %f4, %f1, %f2, %f3;
+    st.global.f32 [%rd4], %f4;
+    ret;
+}
+"#;
+
+const N: &[Term] = &[Term { coefficient: 1, factors: &[Symbol::Scalar(2)] }];
+const X_LEN: &[Term] = &[Term { coefficient: 1, factors: &[Symbol::Length(0)] }];
+const OUT_LEN: &[Term] = &[Term { coefficient: 1, factors: &[Symbol::Length(1)] }];
+
+static SCALE: Kernel = Kernel {
+    name: "scale",
+    module: "tests",
+    params: &[
+        Param { name: "x", kind: ParamKind::Slice },
+        Param { name: "out", kind: ParamKind::SliceMut },
+        Param { name: "n", kind: ParamKind::Scalar },
+        Param { name: "factor", kind: ParamKind::Scalar },
+        Param { name: "flag", kind: ParamKind::Scalar },
+    ],
+    variants: &[
+        variant("good", &[module(SM_80, SCALE_PTX, BODIES)]),
+        variant("old", &[module(SM_10A, SCALE_PTX, BODIES)]),
+        variant("bad", &[module(SM_80, ".version 7.0\n.target sm_80\nnonsense", BODIES)]),
+        variant("hungry", &[module(SM_80, SCALE_PTX, HUNGRY)]),
+    ],
+};
+
+const BODIES: &[Body] = &[
+    Body {
+        entry: "scale_aligned",
+        threads: 256,
+        programs: 2,
+        shared_bytes: 64 << 10,
+        facts: &[
+            Fact::AtMost { low: N, high: X_LEN },
+            Fact::AtMost { low: N, high: OUT_LEN },
+            Fact::Divisible { value: N, by: 4 },
+            Fact::Aligned { param: 0, bytes: 16 },
+            Fact::Aligned { param: 1, bytes: 16 },
+        ],
+        resources: None,
+    },
+    Body { entry: "scale_general", threads: 128, programs: 1, shared_bytes: 0, facts: &[], resources: None },
+];
+
+/// More shared memory than a block has anywhere.
+const HUNGRY: &[Body] = &[Body {
+    entry: "scale_general",
+    threads: 128,
+    programs: 1,
+    shared_bytes: 1 << 30,
+    facts: &[],
+    resources: None,
+}];
+
+const SM_80: Arch = Arch { capability: 80, exact: false };
+/// For a device that nobody has.
+const SM_10A: Arch = Arch { capability: 10, exact: true };
+
+const fn module(arch: Arch, ptx: &'static str, bodies: &'static [Body]) -> Module {
+    Module { arch, ptx, cubins: &[], bodies }
+}
+
+const fn variant(label: &'static str, modules: &'static [Module]) -> Variant {
+    let dtypes = &[DType::F32, DType::F32, DType::I32, DType::F32, DType::Bool];
+    Variant { label, types: &[], consts: &[], dtypes, modules, hosts: &[] }
+}
+
+/// With as many programs as `n` elements need.
+fn scale<'a>(
+    variant: usize,
+    x: impl Into<crate::Slice<'a, f32>>,
+    out: impl Into<crate::SliceMut<'a, f32>>,
+    n: i32,
+) -> Launch<'a, 5> {
+    let args = [Arg::slice(x), Arg::slice_mut(out), Arg::scalar(n), Arg::scalar(2.0f32), Arg::scalar(true)];
+    // SAFETY: both bodies take these arguments and check their bounds, the first by its facts.
+    let launch = unsafe { Launch::new(&SCALE, &SCALE.variants[variant], args) };
+    launch.grid(n.unsigned_abs().div_ceil(128))
+}
+
+fn ramp(device: &Device, n: usize) -> Buffer<f32> {
+    device.upload(&(0..n).map(|i| i as f32).collect::<Vec<_>>()).unwrap()
+}
+
+/// What the kernel computes from a ramp that starts at `first`.
+fn scaled(first: usize, n: usize, extra: f32) -> Vec<f32> {
+    (first..first + n).map(|i| i as f32 * -2.0 + n.div_ceil(128) as f32 + extra).collect()
+}
+
+#[test]
+fn the_first_body_whose_facts_hold_runs() {
+    let Some(device) = gpu() else { return };
+    let x = ramp(&device, 1001);
+    let mut out = device.zeros::<f32>(1001).unwrap();
+    scale(0, &x, &mut out, 1000).launch(&device).unwrap();
+    assert_eq!(out.slice(..1000).download().unwrap(), scaled(0, 1000, 0.5));
+    assert_eq!(out.slice(1000..).download().unwrap(), [0.0]);
+    scale(0, &x, &mut out, 1001).launch(&device).unwrap();
+    assert_eq!(out.download().unwrap(), scaled(0, 1001, 0.0));
+    scale(0, x.slice(1..), &mut out, 1000).launch(&device).unwrap();
+    assert_eq!(out.slice(..1000).download().unwrap(), scaled(1, 1000, 0.0));
+
+    let passed_over = |mut launch: Launch<'_, 5>| {
+        let body = launch.trace(&device).unwrap().body.unwrap();
+        (body.entry, body.blocks, body.passed_over)
+    };
+    assert_eq!(passed_over(scale(0, &x, &mut out, 1000)), ("scale_aligned", [4, 1, 1], vec![]));
+    let why = "4 does not divide n (1001)".to_string();
+    assert_eq!(
+        passed_over(scale(0, &x, &mut out, 1001)),
+        ("scale_general", [8, 1, 1], vec![("scale_aligned", why)])
+    );
+    let (_, _, why) = passed_over(scale(0, x.slice(1..), &mut out, 1000));
+    assert!(why[0].1.starts_with("x is not 16-byte aligned (0x"), "{why:?}");
+}
+
+#[test]
+fn parts_of_one_buffer_are_separate_outputs() {
+    let Some(device) = gpu() else { return };
+    let x = ramp(&device, 512);
+    let mut out = device.zeros::<f32>(512).unwrap();
+    let (mut head, tail) = out.split_at_mut(256);
+    scale(0, x.slice(..256), head.reborrow(), 256).launch(&device).unwrap();
+    scale(0, &head, tail, 256).launch(&device).unwrap();
+    let first = scaled(0, 256, 0.5);
+    let second: Vec<f32> = first.iter().map(|value| value * -2.0 + 2.5).collect();
+    assert_eq!(out.download().unwrap(), [first, second].concat());
+    scale(0, &x, &mut out, 0).launch(&device).unwrap();
+    let nothing = device.zeros::<f32>(0).unwrap();
+    scale(0, &nothing, &mut out, 128).launch(&device).unwrap();
+}
+
+#[test]
+fn streams_wait_for_each_other_s_buffers() {
+    let Some(device) = gpu() else { return };
+    let n = 1 << 22;
+    let x = ramp(&device, n);
+    let (mut first, mut second) = (device.zeros::<f32>(n).unwrap(), device.zeros::<f32>(n).unwrap());
+    for _ in 0..20 {
+        let (one, other) = (device.new_stream().unwrap(), device.new_stream().unwrap());
+        scale(0, &x, &mut first, n as i32).launch(&one).unwrap();
+        drop(one);
+        scale(0, &first, &mut second, n as i32).launch(&other).unwrap();
+        drop(other);
+        let found = second.download().unwrap();
+        let once = |i: usize| i as f32 * -2.0 + (n / 128) as f32 + 0.5;
+        let wrong = (0..n).find(|&i| found[i] != once(i).mul_add(-2.0, (n / 128) as f32 + 0.5));
+        assert_eq!(wrong, None);
+        second = device.zeros(n).unwrap();
+    }
+}
+
+#[test]
+fn what_cannot_run_on_the_gpu_is_an_error_in_words() {
+    let Some(device) = gpu() else { return };
+    let (x, mut host) = (ramp(&device, 128), vec![0.0f32; 128]);
+    let mut out = device.zeros::<f32>(128).unwrap();
+    let on_host = scale(0, &x, &mut host, 128).launch(&device).unwrap_err();
+    let expected = "kernel `scale`: `out` is in host memory, and the launch is on cuda:0";
+    assert_eq!(on_host.to_string(), expected);
+    let on_cpu = scale(0, &x, &mut out, 128).launch(&Device::cpu()).unwrap_err();
+    assert_eq!(on_cpu.to_string(), "kernel `scale`: `x` is in cuda:0, and the launch is on cpu");
+    let old = scale(1, &x, &mut out, 128).launch(&device).unwrap_err();
+    assert!(old.to_string().ends_with("built for sm_10a"), "{old}");
+    let bad = scale(2, &x, &mut out, 128).launch(&device).unwrap_err();
+    assert!(
+        matches!(&bad, Error::Load { reason, log, .. } if reason.starts_with("CUDA_ERROR_INVALID_PTX") && !log.is_empty()),
+        "{bad}"
+    );
+    let hungry = scale(3, &x, &mut out, 128).launch(&device).unwrap_err();
+    assert!(hungry.to_string().contains("it needs 1.0 GiB of shared memory"), "{hungry}");
+    let large = device.zeros::<f64>(1 << 50).unwrap_err();
+    assert!(matches!(large, Error::OutOfMemory { free: Some(_), .. }), "{large}");
+    scale(0, &x, &mut out, 128).launch(&device).unwrap();
+    assert_eq!(out.download().unwrap(), scaled(0, 128, 0.5));
+}
+
+#[test]
+fn a_launch_takes_little_time() {
+    let Some(device) = gpu() else { return };
+    let n = 1 << 26;
+    let (x, mut out) = (device.zeros::<f32>(n).unwrap(), device.zeros::<f32>(n).unwrap());
+    let timing =
+        do_bench(&device, BenchOptions::default(), || scale(0, &x, &mut out, n as i32).launch(&device))
+            .unwrap();
+    eprintln!("scale of {n}: {:.4} ms, {:.0} GB/s", timing.median_ms(), timing.gb_per_s(8 * n));
+    assert!(timing.min_ms() > 0.0);
+    for round in 0..3 {
+        const LAUNCHES: u32 = 500;
+        device.synchronize().unwrap();
+        let start = std::time::Instant::now();
+        for _ in 0..LAUNCHES {
+            scale(0, &x, &mut out, 128).launch(&device).unwrap();
+        }
+        let each = start.elapsed() / LAUNCHES;
+        device.synchronize().unwrap();
+        eprintln!("round {round}: {} ns a launch", each.as_nanos());
+    }
+}
+
+#[test]
+fn a_trace_is_one_line() {
+    let trace = Trace {
+        kernel: "scale",
+        variant: "T = f32",
+        device: "cuda:0".to_string(),
+        code: "cubin for sm_90a".to_string(),
+        grid: [11, 2, 1],
+        body: Some(BodyTrace {
+            entry: "scale_general",
+            blocks: [11, 2, 1],
+            threads: 128,
+            shared_bytes: 65536,
+            passed_over: vec![("scale_aligned", "4 does not divide n (1001)".to_string())],
+        }),
+    };
+    expect!["scale [T = f32] on cuda:0, cubin for sm_90a: 11 x 2 x 1 programs, scale_general in 11 x 2 x 1 blocks of 128 threads, 64.0 KiB shared; not scale_aligned: 4 does not divide n (1001)"].assert_eq(&trace.to_string());
+}
+
+#[test]
+fn a_block_runs_several_programs() {
+    assert_eq!(cuda::blocks([1000, 3, 2], &BODIES[0]), [500, 3, 2]);
+    assert_eq!(cuda::blocks([1001, 3, 2], &BODIES[0]), [501, 3, 2]);
+    assert_eq!(cuda::blocks([i32::MAX as u32, 1, 1], &BODIES[1]), [i32::MAX as u32, 1, 1]);
+}

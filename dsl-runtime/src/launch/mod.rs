@@ -1,0 +1,164 @@
+//! Launching: what the code that `#[fuse_kernel]` generates calls.
+//!
+//! A [`Launch`] holds a kernel's variant, its arguments and a grid. `.launch(&device)` checks them, picks the best code
+//! for the device and the first body whose facts hold, and runs it. Nothing is allocated on the way, unless a trace is
+//! asked for.
+
+mod arg;
+pub(crate) mod cpu;
+mod cuda;
+mod trace;
+
+#[cfg(test)]
+mod cpu_tests;
+#[cfg(test)]
+mod cuda_tests;
+
+#[cfg(test)]
+pub(crate) use cuda_tests::gpu;
+
+pub use arg::Arg;
+pub use trace::{BodyTrace, Trace};
+
+use crate::error::{Error, Result};
+use crate::fact::Actual;
+use crate::grid::{Grid, IntoGrid};
+use crate::kernel::{Kernel, Variant};
+use crate::stream::{LaunchOn, On};
+
+/// A call of a kernel that was not made yet: give it a [`grid`](Launch::grid), then [`launch`](Launch::launch) it.
+///
+/// It borrows its arguments as any call would. On a GPU the launch returns before the kernel has run; later uses of the
+/// same memory, also on other streams, wait for it by themselves.
+#[must_use = "a kernel runs when it is launched: `.grid(..).launch(&device)?`"]
+pub struct Launch<'a, const N: usize> {
+    kernel: &'static Kernel,
+    variant: &'static Variant,
+    args: [Arg<'a>; N],
+    grid: Option<Grid>,
+}
+
+/// A launch whose grid is known, without its arguments.
+#[derive(Clone, Copy)]
+struct Call {
+    kernel: &'static Kernel,
+    variant: &'static Variant,
+    /// In programs.
+    grid: [u32; 3],
+}
+
+impl<'a, const N: usize> Launch<'a, N> {
+    /// A call of one variant of a kernel with these arguments, in the order of its parameters.
+    ///
+    /// # Safety
+    /// The kernel's code must do what its description says: take such arguments, write through `&mut` parameters only,
+    /// and touch no memory outside of them. What `#[fuse_kernel]` generates does. That the arguments are of the number,
+    /// kinds and types that the variant takes, and on the right device, is checked at launch.
+    #[inline]
+    pub unsafe fn new(kernel: &'static Kernel, variant: &'static Variant, args: [Arg<'a>; N]) -> Self {
+        Launch { kernel, variant, args, grid: None }
+    }
+
+    /// How many programs run: `n`, `(n, m)` or `(n, m, k)`, in integers of any type. A number that no device can run is
+    /// an error of the launch.
+    #[inline]
+    pub fn grid(mut self, grid: impl IntoGrid) -> Self {
+        self.grid = Some(grid.into_grid());
+        self
+    }
+
+    /// Runs the kernel on a device (`&device`, on its default stream) or on a stream (`&stream`).
+    ///
+    /// On the CPU it has run when this returns. On a GPU it was put in line; a fault inside the kernel is reported by a
+    /// later call, unless `FUSE_LAUNCH_BLOCKING=1` is set. `FUSE_TRACE=1` prints a line per launch. With an extent of 0
+    /// there is nothing to run.
+    ///
+    /// # Errors
+    /// If an argument is on another device or of another type than the variant takes, if there is no grid or it is too
+    /// large, if there is no code for the device; a CUDA error.
+    pub fn launch(mut self, on: impl LaunchOn) -> Result<()> {
+        let on = on.target().0;
+        let call = self.check(on)?;
+        if call.grid.contains(&0) {
+            return Ok(());
+        }
+        let mut values = Room::<u64, N>::filled(0);
+        match on {
+            On::Cpu => cpu::launch(call, &mut self.args, values.as_mut_slice()),
+            On::Cuda(device, stream) => {
+                let mut pointers = Room::<_, N>::filled(std::ptr::null_mut());
+                let mut frame = cuda::Frame {
+                    actuals: &mut [Actual::Scalar { dtype: crate::DType::Bool, bits: 0 }; N],
+                    guards: &mut [const { None }; N],
+                    values: values.as_mut_slice(),
+                    pointers: pointers.as_mut_slice(),
+                };
+                cuda::launch(call, cuda::Queue { device, stream }, &mut self.args, &mut frame)
+            }
+        }
+    }
+
+    /// What [`launch`](Launch::launch) would run there and why, without running it. On a GPU this loads the code.
+    ///
+    /// # Errors
+    /// Those of the launch.
+    pub fn trace(&mut self, on: impl LaunchOn) -> Result<Trace> {
+        let on = on.target().0;
+        let call = self.check(on)?;
+        match on {
+            On::Cpu => cpu::trace(call),
+            On::Cuda(device, stream) => {
+                let mut frame = cuda::Frame {
+                    actuals: &mut [Actual::Scalar { dtype: crate::DType::Bool, bits: 0 }; N],
+                    guards: &mut [const { None }; N],
+                    values: &mut [],
+                    pointers: &mut [],
+                };
+                cuda::trace(call, cuda::Queue { device, stream }, &mut self.args, &mut frame)
+            }
+        }
+    }
+
+    fn check(&self, on: On<'_>) -> Result<Call> {
+        arg::check(self.kernel, self.variant, &self.args, on)?;
+        let grid = self.grid.ok_or(Error::NoGrid { kernel: self.kernel.name })?.check(self.kernel)?;
+        Ok(Call { kernel: self.kernel, variant: self.variant, grid })
+    }
+}
+
+/// Room for what `N` parameters become, two values each at most, and for the grid.
+#[repr(C)]
+struct Room<T, const N: usize> {
+    params: [[T; 2]; N],
+    grid: [T; 3],
+}
+
+impl<T: Copy, const N: usize> Room<T, N> {
+    fn filled(value: T) -> Self {
+        Room { params: [[value; 2]; N], grid: [value; 3] }
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [T] {
+        // SAFETY: `repr(C)` lays out the two arrays one after the other; all of it is `T`, so there is no padding, and
+        // the borrow covers both.
+        unsafe { std::slice::from_raw_parts_mut(std::ptr::from_mut(self).cast(), 2 * N + 3) }
+    }
+}
+
+/// Whether a variable of the environment is set to something but 0, read once.
+macro_rules! flag {
+    ($name:literal) => {{
+        static SET: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+        *SET.get_or_init(|| std::env::var_os($name).is_some_and(|value| !value.is_empty() && value != "0"))
+    }};
+}
+
+/// Whether each launch prints a line.
+fn tracing() -> bool {
+    flag!("FUSE_TRACE")
+}
+
+/// Whether each launch waits for its kernel.
+fn blocking() -> bool {
+    flag!("FUSE_LAUNCH_BLOCKING")
+}

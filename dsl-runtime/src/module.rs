@@ -1,0 +1,385 @@
+//! Loading GPU code: picks the module of a variant that a device can run, loads it once, and finds it again on every
+//! launch without taking a lock.
+
+use std::ffi::{CString, c_void};
+use std::ptr;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use cudarc::driver::sys::{self, CUfunction_attribute, CUresult};
+use cudarc::driver::{DriverError, result};
+
+use crate::cuda::CudaDevice;
+use crate::error::{Error, Result, amount, reason};
+use crate::kernel::{Arch, Body, Kernel, Module, Variant};
+
+/// Dynamic and static shared memory that a block gets without asking, in bytes.
+const SHARED_WITHOUT_ASKING: u32 = 48 << 10;
+
+/// A variant's code, loaded into a device's context. It stays loaded.
+pub(crate) struct Code {
+    /// What was loaded, such as `cubin for sm_90a`.
+    pub(crate) image: String,
+    pub(crate) entries: Vec<Entry>,
+}
+
+/// An entry of a loaded module.
+pub(crate) struct Entry {
+    pub(crate) body: &'static Body,
+    function: Result<sys::CUfunction, String>,
+}
+
+// SAFETY: a function handle is an opaque name that the driver accepts from any thread.
+unsafe impl Send for Entry {}
+// SAFETY: as above; the handle is never changed.
+unsafe impl Sync for Entry {}
+
+impl Entry {
+    /// The function, or why this device cannot run it.
+    pub(crate) fn function(&self) -> Result<sys::CUfunction, &str> {
+        self.function.as_ref().copied().map_err(String::as_str)
+    }
+}
+
+impl Arch {
+    /// Whether a device of this compute capability (90 for 9.0) runs PTX for this target.
+    pub fn runs_on(self, capability: u32) -> bool {
+        if self.exact { self.capability == capability } else { self.capability <= capability }
+    }
+}
+
+impl std::fmt::Display for Arch {
+    /// `sm_90a`
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "sm_{}{}", self.capability, if self.exact { "a" } else { "" })
+    }
+}
+
+impl Module {
+    /// The image assembled for this capability or the nearest one below it of the same major version.
+    pub fn cubin(&self, capability: u32) -> Option<&'static [u8]> {
+        let runs = |&&(built, _): &&(u32, &[u8])| built / 10 == capability / 10 && built <= capability;
+        self.cubins.iter().filter(runs).max_by_key(|(built, _)| *built).map(|&(_, image)| image)
+    }
+}
+
+impl Variant {
+    /// The modules that a device of this compute capability runs, the one made for the latest architecture first.
+    pub fn modules_for(&self, capability: u32) -> Vec<&'static Module> {
+        let mut modules: Vec<_> =
+            self.modules.iter().filter(|module| module.arch.runs_on(capability)).collect();
+        modules.sort_by_key(|module| std::cmp::Reverse((module.arch.capability, module.arch.exact)));
+        modules
+    }
+}
+
+/// Loads the best code for the device.
+pub(crate) fn load(kernel: &'static Kernel, variant: &'static Variant, device: &CudaDevice) -> Result<Code> {
+    let modules = variant.modules_for(device.capability);
+    if modules.is_empty() {
+        return Err(Error::NoCode {
+            kernel: kernel.name,
+            variant: variant.label,
+            device: device.label(),
+            capability: device.capability,
+            built: variant.modules.iter().map(|module| module.arch.to_string()).collect(),
+        });
+    }
+    let mut first_refusal = None;
+    for module in modules {
+        let cubin = module.cubin(device.capability).map(Image::Cubin);
+        let ptx = (!module.ptx.is_empty()).then_some(Image::Ptx(module.ptx));
+        for image in cubin.into_iter().chain(ptx) {
+            let name = format!("{} for {}", image.kind(), module.arch);
+            let refusal = match image.load() {
+                Ok(handle) => return code(kernel, variant, device, Loaded { module, handle, name }),
+                Err(refusal) => refusal,
+            };
+            let refused = Error::Load {
+                kernel: kernel.name,
+                variant: variant.label,
+                image: name,
+                reason: reason(refusal.error),
+                log: refusal.log,
+            };
+            // Another image may suit an older driver. A fault in the code itself would only be hidden by one.
+            if !is_of_another_version(refusal.error) {
+                return Err(refused);
+            }
+            first_refusal.get_or_insert(refused);
+        }
+    }
+    Err(first_refusal.unwrap_or(Error::Load {
+        kernel: kernel.name,
+        variant: variant.label,
+        image: "code".to_string(),
+        reason: "there is neither PTX nor a cubin for this device".to_string(),
+        log: String::new(),
+    }))
+}
+
+fn is_of_another_version(error: DriverError) -> bool {
+    matches!(
+        error.0,
+        CUresult::CUDA_ERROR_INVALID_IMAGE
+            | CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU
+            | CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION
+            | CUresult::CUDA_ERROR_JIT_COMPILER_NOT_FOUND
+            | CUresult::CUDA_ERROR_JIT_COMPILATION_DISABLED
+    )
+}
+
+struct Loaded {
+    module: &'static Module,
+    handle: sys::CUmodule,
+    name: String,
+}
+
+fn code(
+    kernel: &'static Kernel,
+    variant: &'static Variant,
+    device: &CudaDevice,
+    loaded: Loaded,
+) -> Result<Code> {
+    let mut entries = Vec::with_capacity(loaded.module.bodies.len());
+    for body in loaded.module.bodies {
+        let function = function(loaded.handle, body, device.shared_limit).map_err(|error| {
+            let image = format!("entry `{}` of the {}", body.entry, loaded.name);
+            let (kernel, variant) = (kernel.name, variant.label);
+            Error::Load { kernel, variant, image, reason: reason(error), log: String::new() }
+        })?;
+        entries.push(Entry { body, function });
+    }
+    Ok(Code { image: loaded.name, entries })
+}
+
+/// The entry's function, ready for its shared memory, or why the device is too small for it.
+fn function(
+    module: sys::CUmodule,
+    body: &Body,
+    shared_limit: u32,
+) -> Result<Result<sys::CUfunction, String>, DriverError> {
+    let name = CString::new(body.entry).map_err(|_| DriverError(CUresult::CUDA_ERROR_NOT_FOUND))?;
+    // SAFETY: the module was loaded and is never unloaded.
+    let function = unsafe { result::module::get_function(module, name) }?;
+    // SAFETY: the function was just found.
+    let static_shared = unsafe {
+        result::function::get_function_attribute(
+            function,
+            CUfunction_attribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
+        )
+    }?;
+    let shared = body.shared_bytes.saturating_add(static_shared as u32);
+    if shared > shared_limit {
+        let (needed, limit) = (amount(shared.into()), amount(shared_limit.into()));
+        return Ok(Err(format!("it needs {needed} of shared memory, a block of this device has {limit}")));
+    }
+    if shared > SHARED_WITHOUT_ASKING {
+        // SAFETY: the function was just found.
+        unsafe {
+            result::function::set_function_attribute(
+                function,
+                CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+                body.shared_bytes as i32,
+            )
+        }?;
+    }
+    Ok(Ok(function))
+}
+
+enum Image {
+    Cubin(&'static [u8]),
+    Ptx(&'static str),
+}
+
+struct Refusal {
+    error: DriverError,
+    /// What the driver's compiler says.
+    log: String,
+}
+
+impl Image {
+    fn kind(&self) -> &'static str {
+        match self {
+            Image::Cubin(_) => "cubin",
+            Image::Ptx(_) => "PTX",
+        }
+    }
+
+    /// Loads it into the current context.
+    fn load(&self) -> Result<sys::CUmodule, Refusal> {
+        match self {
+            // The driver reads the headers in place, so the bytes move to where 16-byte fields may lie.
+            Image::Cubin(bytes) => {
+                let mut aligned = vec![0u128; bytes.len().div_ceil(16)];
+                // SAFETY: `aligned` has room for all bytes, and the two do not overlap.
+                unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), aligned.as_mut_ptr().cast(), bytes.len()) };
+                // SAFETY: an ELF image says how long it is.
+                unsafe { load_image(aligned.as_ptr().cast()) }
+            }
+            Image::Ptx(text) => {
+                let error = DriverError(CUresult::CUDA_ERROR_INVALID_PTX);
+                let text = CString::new(*text)
+                    .map_err(|_| Refusal { error, log: "it holds a zero byte".to_string() })?;
+                // SAFETY: the text ends in a zero byte.
+                unsafe { load_image(text.as_ptr().cast()) }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// `image` must point to a whole cubin, or to PTX that ends in a zero byte.
+unsafe fn load_image(image: *const c_void) -> Result<sys::CUmodule, Refusal> {
+    let mut log = vec![0u8; 16 << 10];
+    let mut options =
+        [sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER, sys::CUjit_option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
+    // An option's value travels in the pointer itself.
+    let mut values = [log.as_mut_ptr().cast::<c_void>(), ptr::without_provenance_mut(log.len())];
+    let mut module = ptr::null_mut();
+    // SAFETY: the caller vouches for the image; the options and their values are as many as said, and the log is as long
+    // as said.
+    let status = unsafe {
+        sys::cuModuleLoadDataEx(
+            &mut module,
+            image,
+            options.len() as u32,
+            options.as_mut_ptr(),
+            values.as_mut_ptr(),
+        )
+    };
+    status.result().map_err(|error| {
+        let written = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
+        Refusal { error, log: String::from_utf8_lossy(&log[..written]).into_owned() }
+    })?;
+    Ok(module)
+}
+
+/// Code by variant. It only grows, so a reader follows published links and never waits.
+#[derive(Default)]
+pub(crate) struct Table {
+    buckets: [Link; 32],
+    loading: Mutex<()>,
+}
+
+type Link = OnceLock<Box<Node>>;
+
+struct Node {
+    variant: &'static Variant,
+    code: Code,
+    next: Link,
+}
+
+impl Table {
+    pub(crate) fn get_or_load(
+        &self,
+        variant: &'static Variant,
+        load: impl FnOnce() -> Result<Code>,
+    ) -> Result<&Code> {
+        if let Ok(code) = self.find(variant) {
+            return Ok(code);
+        }
+        let _loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        match self.find(variant) {
+            Ok(code) => Ok(code),
+            Err(end) => {
+                // Only the holder of the lock writes, so the end of the chain is still empty.
+                let node = Box::new(Node { variant, code: load()?, next: Link::new() });
+                Ok(&end.get_or_init(|| node).code)
+            }
+        }
+    }
+
+    /// The variant's code, or the link at which it would be.
+    fn find(&self, variant: &'static Variant) -> Result<&Code, &Link> {
+        let address = ptr::from_ref(variant).addr();
+        let mut link = &self.buckets[(address >> 4) % self.buckets.len()];
+        while let Some(node) = link.get() {
+            if ptr::eq(node.variant, variant) {
+                return Ok(&node.code);
+            }
+            link = &node.next;
+        }
+        Err(link)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn module(arch: Arch, cubins: &'static [(u32, &'static [u8])]) -> Module {
+        Module { arch, ptx: "", cubins, bodies: &[] }
+    }
+
+    const SM_80: Arch = Arch { capability: 80, exact: false };
+    const SM_90: Arch = Arch { capability: 90, exact: false };
+    const SM_90A: Arch = Arch { capability: 90, exact: true };
+
+    static VARIANT: Variant = Variant {
+        label: "T = f32",
+        types: &[],
+        consts: &[],
+        dtypes: &[],
+        modules: &[
+            module(SM_80, &[(80, b"80"), (86, b"86"), (90, b"90")]),
+            module(SM_90, &[]),
+            module(SM_90A, &[(90, b"90a")]),
+        ],
+        hosts: &[],
+    };
+
+    fn archs(capability: u32) -> Vec<String> {
+        VARIANT.modules_for(capability).iter().map(|module| module.arch.to_string()).collect()
+    }
+
+    #[test]
+    fn the_latest_architecture_that_runs_comes_first() {
+        assert_eq!(archs(75), Vec::<String>::new());
+        assert_eq!(archs(80), ["sm_80"]);
+        assert_eq!(archs(89), ["sm_80"]);
+        assert_eq!(archs(90), ["sm_90a", "sm_90", "sm_80"]);
+        assert_eq!(archs(100), ["sm_90", "sm_80"]);
+    }
+
+    #[test]
+    fn a_cubin_runs_on_its_major_version_from_its_minor_on() {
+        let module = &VARIANT.modules[0];
+        assert_eq!(module.cubin(80), Some(b"80".as_slice()));
+        assert_eq!(module.cubin(89), Some(b"86".as_slice()));
+        assert_eq!(module.cubin(90), Some(b"90".as_slice()));
+        assert_eq!(module.cubin(100), None);
+        assert_eq!(VARIANT.modules[1].cubin(90), None);
+    }
+
+    #[test]
+    fn each_variant_is_loaded_once() {
+        let variants: &'static [Variant] = Vec::leak(
+            (0..100)
+                .map(|_| Variant {
+                    label: "",
+                    types: &[],
+                    consts: &[],
+                    dtypes: &[],
+                    modules: &[],
+                    hosts: &[],
+                })
+                .collect(),
+        );
+        let table = Table::default();
+        let failure = || Err(Error::NoDriver);
+        assert!(table.get_or_load(&variants[0], failure).is_err());
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for (i, variant) in variants.iter().enumerate() {
+                        let load = || Ok(Code { image: i.to_string(), entries: Vec::new() });
+                        table.get_or_load(variant, load).unwrap();
+                    }
+                });
+            }
+        });
+        for (i, variant) in variants.iter().enumerate() {
+            assert_eq!(table.get_or_load(variant, failure).unwrap().image, i.to_string());
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! [`Stream`]: a queue of work on a device, and [`LaunchOn`]: what a kernel can be launched on.
+
+use std::fmt;
+use std::sync::Arc;
+
+use cudarc::driver::CudaStream;
+
+use crate::cuda::CudaDevice;
+use crate::device::{Device, Place};
+use crate::error::Result;
+
+/// A queue of launches that run one after another. On the CPU a launch is complete when it returns, and every stream is
+/// the same.
+#[derive(Clone)]
+pub struct Stream(Queue);
+
+#[derive(Clone)]
+enum Queue {
+    Cpu,
+    Cuda { device: &'static CudaDevice, stream: Arc<CudaStream> },
+}
+
+impl Stream {
+    pub(crate) fn cpu() -> Stream {
+        Stream(Queue::Cpu)
+    }
+
+    pub(crate) fn cuda(device: &'static CudaDevice, stream: Arc<CudaStream>) -> Stream {
+        Stream(Queue::Cuda { device, stream })
+    }
+
+    /// A stream of the `cudarc` crate. Its context becomes a device as [`Device::from_context`] says.
+    ///
+    /// # Errors
+    /// A CUDA error.
+    pub fn from_cuda(stream: Arc<CudaStream>) -> Result<Stream> {
+        let device = crate::cuda::adopt(stream.context())?;
+        device.track()?;
+        Ok(Stream::cuda(device, stream))
+    }
+
+    /// The device it belongs to.
+    pub fn device(&self) -> Device {
+        match &self.0 {
+            Queue::Cpu => Device::cpu(),
+            Queue::Cuda { device, .. } => Device::of(device),
+        }
+    }
+
+    /// Waits for everything that was launched on it.
+    ///
+    /// # Errors
+    /// A CUDA error, also that of a kernel launched before.
+    pub fn synchronize(&self) -> Result<()> {
+        match &self.0 {
+            Queue::Cpu => Ok(()),
+            Queue::Cuda { device, stream } => device.synchronize_stream(stream),
+        }
+    }
+
+    /// The stream as the `cudarc` crate knows it, if it is a GPU's.
+    pub fn raw(&self) -> Option<&Arc<CudaStream>> {
+        match &self.0 {
+            Queue::Cpu => None,
+            Queue::Cuda { stream, .. } => Some(stream),
+        }
+    }
+}
+
+impl fmt::Debug for Stream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Queue::Cpu => f.write_str("stream of the cpu"),
+            Queue::Cuda { device, stream } => {
+                write!(f, "stream {:p} of {}", stream.cu_stream(), device.label())
+            }
+        }
+    }
+}
+
+/// What a launch goes to: `&device`, for its default stream, or `&stream`.
+pub trait LaunchOn: sealed::Sealed {
+    #[doc(hidden)]
+    fn target(&self) -> Target<'_>;
+}
+
+/// A device and one of its streams.
+#[doc(hidden)]
+#[derive(Clone, Copy)]
+pub struct Target<'s>(pub(crate) On<'s>);
+
+#[derive(Clone, Copy)]
+pub(crate) enum On<'s> {
+    Cpu,
+    Cuda(&'static CudaDevice, &'s Arc<CudaStream>),
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for &crate::Device {}
+    impl Sealed for &crate::Stream {}
+}
+
+impl LaunchOn for &Device {
+    fn target(&self) -> Target<'_> {
+        Target(match self.place() {
+            Place::Cpu => On::Cpu,
+            Place::Cuda(device) => On::Cuda(device, &device.stream),
+        })
+    }
+}
+
+impl LaunchOn for &Stream {
+    fn target(&self) -> Target<'_> {
+        Target(match &self.0 {
+            Queue::Cpu => On::Cpu,
+            Queue::Cuda { device, stream } => On::Cuda(device, stream),
+        })
+    }
+}
