@@ -85,6 +85,7 @@ pub use buffer::Buffer;
 pub use choose::Choice;
 pub use cudarc;
 pub use device::Device;
+pub use dsl_macros::fuse_kernel;
 pub use dtype::{DType, Element, Float, Integer, Number, bf16, f16};
 pub use error::{Error, Result};
 pub use grid::{Extent, IntoGrid};
@@ -96,6 +97,6 @@ pub use stream::{LaunchOn, Stream};
 pub mod prelude {
     pub use crate::{
         Buffer, DType, Device, Element, Float, Integer, Launch, LaunchOn, Number, Slice, SliceMut, Stream,
-        bf16, f16,
+        bf16, f16, fuse_kernel,
     };
 }

@@ -45,9 +45,8 @@ fn general(func: &Func, requests: Requests) -> Result<Body, TooMuchShared> {
     let mut func = func.clone();
     let trust = if requests.unchecked { Trust::Caller } else { Trust::Nothing };
     split(&mut func, trust);
-    let axes = Axes::analyse(&func, &Assumptions::default());
     let threads = Threads { num_warps: requests.num_warps, alignment: Alignment::Element };
-    let plan = plan(&func, threads, &axes)?;
+    let plan = plan(&func, threads, &Assumptions::default())?;
     Ok(Body { name: "general", plan, facts: vec![] })
 }
 
@@ -56,9 +55,8 @@ fn aligned(func: &Func, requests: Requests) -> Result<Body, TooMuchShared> {
     let trust = if requests.unchecked { Trust::Caller } else { Trust::Launch };
     let bounds = split(&mut func, trust);
     let assumptions = needed_multiples(&func);
-    let axes = Axes::analyse(&func, &assumptions);
     let threads = Threads { num_warps: requests.num_warps, alignment: Alignment::Checked };
-    let plan = plan(&func, threads, &axes)?;
+    let plan = plan(&func, threads, &assumptions)?;
     let mut facts = alignment_facts(&plan.distributed.func);
     for (position, param) in func.params.iter().enumerate() {
         if let ParamKind::Scalar { value, .. } = param.kind
@@ -71,11 +69,12 @@ fn aligned(func: &Func, requests: Requests) -> Result<Body, TooMuchShared> {
     Ok(Body { name: "aligned", plan, facts })
 }
 
-fn plan(func: &Func, threads: Threads, axes: &Axes) -> Result<Plan, TooMuchShared> {
-    let distributed = distribute(func, threads, axes);
+fn plan(func: &Func, threads: Threads, assumptions: &Assumptions) -> Result<Plan, TooMuchShared> {
+    let axes = Axes::analyse(func, assumptions);
+    let distributed = distribute(func, threads, &axes);
     // Small programs share a block: few blocks of many threads start faster than many of few.
     let programs = (THREADS_PER_BLOCK / (distributed.num_warps * 32)).clamp(1, MAX_PROGRAMS);
-    Plan::new(distributed, programs)
+    Plan::new(distributed, programs, assumptions)
 }
 
 /// Threads of a block that several programs may share (docs/performance.md).

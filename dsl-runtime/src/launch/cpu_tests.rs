@@ -53,7 +53,7 @@ static COUNT: Kernel = Kernel {
 
 fn launch_count(out: &mut [u32]) -> Launch<'_, 1> {
     // SAFETY: `count` writes within its argument alone.
-    unsafe { Launch::new(&COUNT, &COUNT.variants[0], [Arg::slice_mut::<u32>(out)]) }
+    unsafe { Launch::new(&COUNT, Ok(&COUNT.variants[0]), [Arg::slice_mut::<u32>(out)]) }
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn an_empty_grid_runs_nothing_once_the_arguments_are_checked() {
     }
     assert_eq!(out, [0; 4]);
     // SAFETY: the launch fails before anything runs.
-    let wrong = unsafe { Launch::new(&COUNT, &COUNT.variants[0], [Arg::scalar(1.0f32)]) };
+    let wrong = unsafe { Launch::new(&COUNT, Ok(&COUNT.variants[0]), [Arg::scalar(1.0f32)]) };
     assert!(wrong.grid(0).launch(&Device::cpu()).is_err());
 }
 
@@ -178,7 +178,7 @@ fn arguments_arrive_in_order_and_unchanged() {
         Arg::slice_mut::<i64>(&mut out),
     ];
     // SAFETY: `copy_args` takes these and writes 11 elements of 12.
-    let launch = unsafe { Launch::new(&COPY_ARGS, &COPY_ARGS.variants[0], args) };
+    let launch = unsafe { Launch::new(&COPY_ARGS, Ok(&COPY_ARGS.variants[0]), args) };
     launch.grid((1, 1, 1)).launch(&device).unwrap();
     assert_eq!(out.download().unwrap(), [3, 4, -5, 2, 1, i64::MIN, -1, 12, 1, 1, 1, 0]);
 }
@@ -219,7 +219,7 @@ fn scratch_is_aligned_and_private_to_a_call() {
     let mut out = vec![0u32; 2000];
     // SAFETY: `fill_scratch` writes an element per program, and there are as many.
     let launch =
-        unsafe { Launch::new(&FILL_SCRATCH, &FILL_SCRATCH.variants[0], [Arg::slice_mut::<u32>(&mut out)]) };
+        unsafe { Launch::new(&FILL_SCRATCH, Ok(&FILL_SCRATCH.variants[0]), [Arg::slice_mut::<u32>(&mut out)]) };
     launch.grid(2000).launch(&Device::cpu()).unwrap();
     assert_eq!(out, vec![1; 2000]);
 }
@@ -259,7 +259,7 @@ static LEVELS: Kernel = Kernel {
 
 fn launch_levels(variant: usize, out: &mut [u32]) -> Launch<'_, 1> {
     // SAFETY: each entry writes the first element.
-    unsafe { Launch::new(&LEVELS, &LEVELS.variants[variant], [Arg::slice_mut::<u32>(out)]) }.grid(1)
+    unsafe { Launch::new(&LEVELS, Ok(&LEVELS.variants[variant]), [Arg::slice_mut::<u32>(out)]) }.grid(1)
 }
 
 #[test]
@@ -286,7 +286,7 @@ fn the_best_code_for_the_processor_runs() {
 
 fn check_refused<const N: usize>(args: [Arg<'_>; N], expected: Expect) {
     // SAFETY: the launch fails before anything runs.
-    let launch = unsafe { Launch::new(&COPY_ARGS, &COPY_ARGS.variants[0], args) };
+    let launch = unsafe { Launch::new(&COPY_ARGS, Ok(&COPY_ARGS.variants[0]), args) };
     expected.assert_eq(&launch.grid(1).launch(&Device::cpu()).unwrap_err().to_string());
 }
 

@@ -189,7 +189,7 @@ fn scale<'a>(
 ) -> Launch<'a, 5> {
     let args = [Arg::slice(x), Arg::slice_mut(out), Arg::scalar(n), Arg::scalar(2.0f32), Arg::scalar(true)];
     // SAFETY: both bodies take these arguments and check their bounds, the first by its facts.
-    let launch = unsafe { Launch::new(&SCALE, &SCALE.variants[variant], args) };
+    let launch = unsafe { Launch::new(&SCALE, Ok(&SCALE.variants[variant]), args) };
     launch.grid(n.unsigned_abs().div_ceil(128))
 }
 

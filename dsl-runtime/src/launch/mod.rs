@@ -33,7 +33,8 @@ use crate::stream::{LaunchOn, On};
 #[must_use = "a kernel runs when it is launched: `.grid(..).launch(&device)?`"]
 pub struct Launch<'a, const N: usize> {
     kernel: &'static Kernel,
-    variant: &'static Variant,
+    /// The error of choosing one at run time waits for the launch.
+    variant: Result<&'static Variant, Box<Error>>,
     args: [Arg<'a>; N],
     grid: Option<Grid>,
 }
@@ -48,15 +49,16 @@ struct Call {
 }
 
 impl<'a, const N: usize> Launch<'a, N> {
-    /// A call of one variant of a kernel with these arguments, in the order of its parameters.
+    /// A call of one variant of a kernel with these arguments, in the order of its parameters. A variant that could not
+    /// be chosen becomes the error of the launch.
     ///
     /// # Safety
     /// The kernel's code must do what its description says: take such arguments, write through `&mut` parameters only,
     /// and touch no memory outside of them. What `#[fuse_kernel]` generates does. That the arguments are of the number,
     /// kinds and types that the variant takes, and on the right device, is checked at launch.
     #[inline]
-    pub unsafe fn new(kernel: &'static Kernel, variant: &'static Variant, args: [Arg<'a>; N]) -> Self {
-        Launch { kernel, variant, args, grid: None }
+    pub unsafe fn new(kernel: &'static Kernel, variant: Result<&'static Variant>, args: [Arg<'a>; N]) -> Self {
+        Launch { kernel, variant: variant.map_err(Box::new), args, grid: None }
     }
 
     /// How many programs run: `n`, `(n, m)` or `(n, m, k)`, in integers of any type. A number that no device can run is
@@ -120,9 +122,10 @@ impl<'a, const N: usize> Launch<'a, N> {
     }
 
     fn check(&self, on: On<'_>) -> Result<Call> {
-        arg::check(self.kernel, self.variant, &self.args, on)?;
+        let variant = self.variant.as_ref().map_err(|error| Error::clone(error))?;
+        arg::check(self.kernel, variant, &self.args, on)?;
         let grid = self.grid.ok_or(Error::NoGrid { kernel: self.kernel.name })?.check(self.kernel)?;
-        Ok(Call { kernel: self.kernel, variant: self.variant, grid })
+        Ok(Call { kernel: self.kernel, variant, grid })
     }
 }
 

@@ -66,12 +66,12 @@ pub(super) fn function(kernel: &Kernel) -> TokenStream {
                 params.push(quote! { #own: impl ::core::convert::Into<::dsl_runtime::#ty<'fuse, #elem>> });
                 bindings.push(quote! { let #own: ::dsl_runtime::#ty<'fuse, #elem> = ::core::convert::Into::into(#own); });
                 let make = if *mutable { format_ident!("slice_mut") } else { format_ident!("slice") };
-                args.push(quote! { ::dsl_runtime::launch::Arg::#make::<#elem>(#own) });
+                args.push(quote! { ::dsl_runtime::Arg::#make::<#elem>(#own) });
             }
             ParamType::Scalar(ty) => {
                 let ty = element(ty);
                 params.push(quote! { #own: #ty });
-                args.push(quote! { ::dsl_runtime::launch::Arg::scalar::<#ty>(#own) });
+                args.push(quote! { ::dsl_runtime::Arg::scalar::<#ty>(#own) });
             }
         }
     }
@@ -98,7 +98,8 @@ pub(super) fn function(kernel: &Kernel) -> TokenStream {
         {
             #(#bindings)*
             let variant = #variant;
-            ::dsl_runtime::Launch::new(&#name::KERNEL, variant, [#(#args),*])
+            // SAFETY: the code in `KERNEL` was compiled from this very signature.
+            unsafe { ::dsl_runtime::Launch::new(&#name::KERNEL, variant, [#(#args),*]) }
         }
     }
 }
@@ -132,8 +133,8 @@ fn selection(kernel: &Kernel) -> TokenStream {
     let choices = kernel.generics.iter().filter(|generic| matches!(generic, Generic::Const { .. })).map(|generic| {
         let own = generic.name();
         match chooser(kernel, generic) {
-            Some(expr) => quote! { ::dsl_runtime::launch::Choice::AtLeast((#expr) as i128) },
-            None => quote! { ::dsl_runtime::launch::Choice::Exact(#own as i128) },
+            Some(expr) => quote! { ::dsl_runtime::Choice::AtLeast((#expr) as i128) },
+            None => quote! { ::dsl_runtime::Choice::Exact(#own as i128) },
         }
     });
     quote! { #name::KERNEL.smallest(&[#(#types),*], &[#(#choices),*]) }

@@ -111,7 +111,7 @@ fn rename_labels(line: &str, name: &str) -> String {
     let mut out = String::with_capacity(line.len());
     let mut rest = line;
     while let Some(position) = rest.find(".L") {
-        let label = rest[position + 2..].starts_with(|c: char| c.is_ascii_uppercase());
+        let label = rest[position + 2..].starts_with(|c: char| c.is_ascii_alphabetic());
         let starts = !rest[..position].ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.');
         out += &rest[..position + 2];
         if label && starts {

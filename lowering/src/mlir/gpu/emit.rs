@@ -1,5 +1,7 @@
 //! The operations that need no memory and no other thread.
 
+use std::collections::HashMap;
+
 use super::{Builder, Gpu};
 use crate::layout::{Coord, Distributed, Layout};
 use crate::mlir::builder::Val;
@@ -54,11 +56,11 @@ impl Emit for Length {
 impl Emit for Arange {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let layout = gpu.layout(op.results[0]);
-        let start = b.int(super::Ty::I32, i64::from(self.start));
         let registers = (0..layout.register_count())
             .map(|register| {
                 let coord = gpu.coord(b, layout, register, 0);
-                if self.start == 0 { coord } else { b.add_nsw(coord, start) }
+                let (thread, constant) = gpu.displacement(coord);
+                gpu.displace(b, thread, constant + i64::from(self.start))
             })
             .collect();
         gpu.define(op.results[0], registers);
@@ -89,10 +91,21 @@ impl Emit for Scalar {
                 })
                 .collect()
         } else {
+            // Equal elements are computed once: a mask that is the same for a whole vector, a number spread over a tile.
+            let repeats = if count == 1 { 1 } else { gpu.repeats(op.results[0]) };
+            let mut known: HashMap<Vec<usize>, Val> = HashMap::new();
             (0..count)
                 .map(|register| {
-                    let operands: Vec<Val> = args.iter().map(|arg| arg[register]).collect();
-                    elementwise::applied(b, self, &operands, dtype)
+                    let first = register - register % repeats;
+                    let operands: Vec<Val> = args.iter().map(|arg| arg[first]).collect();
+                    let key = operands.iter().map(|operand| operand.id()).collect();
+                    *known.entry(key).or_insert_with(|| {
+                        if self.exact && self.op.algebra == Algebra::Add {
+                            gpu.sum(b, operands[0], operands[1])
+                        } else {
+                            elementwise::applied(b, self, &operands, dtype)
+                        }
+                    })
                 })
                 .collect()
         };

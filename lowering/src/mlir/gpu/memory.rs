@@ -136,6 +136,26 @@ struct Addresses {
     masks: Vec<Option<Val>>,
 }
 
+/// The offsets that lie in a slice.
+struct Window {
+    /// `None` where no offset can be too low.
+    low: Option<Val>,
+    high: Val,
+}
+
+impl Window {
+    fn holds(&self, b: &mut Builder, offset: Val) -> Val {
+        let below = b.icmp(IntPredicate::Slt, offset, self.high);
+        match self.low {
+            Some(low) => {
+                let above = b.icmp(IntPredicate::Sge, offset, low);
+                b.and(above, below)
+            }
+            None => below,
+        }
+    }
+}
+
 impl Gpu<'_> {
     fn addresses(&mut self, b: &mut Builder, place: &Place, dtype: DType) -> Addresses {
         let slice = self.slice(place.param);
@@ -145,20 +165,76 @@ impl Gpu<'_> {
         let base = place.base.map(|base| self.scalar(base));
         let start = base.map_or(slice.pointer, |base| b.offset(slice.pointer, base, bytes));
         let signed = self.func.ty(place.offset).dtype.is_signed();
+        let window = if place.bounded { self.window(b, place, slice.length) } else { None };
         let mut addresses = Addresses { pointers: vec![], masks: vec![] };
         for register in (0..offsets.len()).step_by(place.vector as usize) {
             let offset = offsets[register];
-            let wide = if signed { b.sext(offset, Elem::I64) } else { b.zext(offset, Elem::I64) };
-            addresses.pointers.push(b.offset(start, wide, bytes));
+            let widen = |b: &mut Builder, value| if signed { b.sext(value, Elem::I64) } else { b.zext(value, Elem::I64) };
+            let (anchor, constant) = self.displacement(offset);
+            let pointer = self.pointer(b, start, anchor, bytes, &widen);
+            addresses.pointers.push(b.offset_bytes(pointer, constant as i32 * bytes as i32));
             let mut mask = masks.as_ref().map(|masks| masks[register]);
             if place.bounded {
-                let index = base.map_or(wide, |base| b.add(base, wide));
-                let inside = b.icmp(IntPredicate::Ult, index, slice.length);
+                let inside = match &window {
+                    Some(window) => window.holds(b, offset),
+                    None => {
+                        let wide = widen(b, offset);
+                        let index = base.map_or(wide, |base| b.add(base, wide));
+                        b.icmp(IntPredicate::Ult, index, slice.length)
+                    }
+                };
                 mask = Some(mask.map_or(inside, |mask| b.and(mask, inside)));
             }
             addresses.masks.push(mask);
         }
         addresses
+    }
+
+    /// `start` moved by `index` elements, built once.
+    fn pointer(
+        &mut self,
+        b: &mut Builder,
+        start: Val,
+        index: Val,
+        bytes: u32,
+        widen: &dyn Fn(&mut Builder, Val) -> Val,
+    ) -> Val {
+        let key = (start.id(), index.id());
+        if let Some(&known) = self.built.iter().rev().find_map(|built| built.pointers.get(&key)) {
+            return known;
+        }
+        let index = widen(b, index);
+        let pointer = b.offset(start, index, bytes);
+        self.newest().pointers.insert(key, pointer);
+        pointer
+    }
+
+    /// The offsets that lie in the slice, `low <= offset < high`, as 32-bit numbers; `None` for wider offsets.
+    fn window(&self, b: &mut Builder, place: &Place, length: Val) -> Option<Window> {
+        let (least, most) = (i128::from(i32::MIN), i128::from(i32::MAX));
+        let (low, high) = self.info(place.offset).range;
+        if self.func.ty(place.offset).dtype != DType::I32 || low < least || high >= most {
+            return None;
+        }
+        let zero = b.int(Ty::I64, 0);
+        let base = place.base.map_or(zero, |base| self.scalar(base));
+        // Offsets are below the largest 32-bit number, so that a limit past either end, clamped, decides alike.
+        let clamped = |b: &mut Builder, limit: Val| {
+            let (least, most) = (b.int(Ty::I64, i64::from(i32::MIN)), b.int(Ty::I64, i64::from(i32::MAX)));
+            let limit = b.op("llvm.intr.smin", &[limit, most], Ty::I64);
+            let limit = b.op("llvm.intr.smax", &[limit, least], Ty::I64);
+            b.trunc(limit, Elem::I32)
+        };
+        let room = b.sub(length, base);
+        let above = clamped(b, room);
+        let based = place.base.is_none_or(|base| self.info(base).range.0 >= 0);
+        let below = if based && low >= 0 {
+            None
+        } else {
+            let start = b.sub(zero, base);
+            Some(clamped(b, start))
+        };
+        Some(Window { low: below, high: above })
     }
 
     /// A barrier where another thread may have touched what this access touches.

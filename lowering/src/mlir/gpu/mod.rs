@@ -19,6 +19,7 @@ use super::cast;
 use super::session::{Argument, ArgumentKind, Entry, ModuleBuilder};
 use super::types::{Elem, Space, Ty};
 use super::{Asm, Machine};
+use crate::analysis::axis::{Assumptions, Axes, Info};
 use crate::diagnostic::Loc;
 use crate::layout::{Coord, Distributed, Layout};
 use crate::tile::{Block, Func, Op, ParamKind, Value};
@@ -39,6 +40,8 @@ pub type Registers = Rc<Vec<Val>>;
 #[derive(Debug)]
 pub struct Plan {
     pub distributed: Distributed,
+    /// Facts about the distributed function's integers.
+    axes: Axes,
     /// Programs that one block runs.
     pub programs: u32,
     /// Shared memory of one program.
@@ -54,12 +57,13 @@ pub struct TooMuchShared {
 }
 
 impl Plan {
-    pub fn new(distributed: Distributed, programs: u32) -> Result<Plan, TooMuchShared> {
+    pub fn new(distributed: Distributed, programs: u32, assumptions: &Assumptions) -> Result<Plan, TooMuchShared> {
         let shared = Shared::plan(&distributed)?;
+        let axes = Axes::analyse(&distributed.func, assumptions);
         // Programs that share a block share its memory and its sixteen barriers.
         let fitting = MAX_SHARED_BYTES.checked_div(shared.bytes()).unwrap_or(programs).max(1);
         let fitting = 1 << fitting.min(8).ilog2();
-        Ok(Plan { programs: programs.min(fitting), distributed, shared })
+        Ok(Plan { programs: programs.min(fitting), distributed, axes, shared })
     }
 
     /// Threads of a block.
@@ -116,6 +120,14 @@ struct Slice {
     length: Val,
 }
 
+#[derive(Default)]
+struct Built {
+    /// This thread's coordinates, by layout and axis.
+    threads: HashMap<(Layout, usize), Val>,
+    sums: HashMap<(usize, usize), Val>,
+    pointers: HashMap<(usize, usize), Val>,
+}
+
 /// The state of emitting one kernel.
 pub struct Gpu<'a> {
     plan: &'a Plan,
@@ -129,9 +141,11 @@ pub struct Gpu<'a> {
     warp: Val,
     /// Which of the block's programs this is.
     group: Val,
-    /// A thread's coordinates, by layout and axis, with the block they were built in: coordinates built inside a
-    /// branch are not to be had outside it.
-    threads: Vec<HashMap<(Layout, usize), Val>>,
+    /// What was built once and serves many registers, one table for each open region: values built inside a branch are
+    /// not to be had outside it.
+    built: Vec<Built>,
+    /// Values that are another one plus a constant, which then goes into the instruction instead of a register.
+    displaced: HashMap<usize, (Val, i64)>,
     shared: Shared,
     base: Option<Val>,
 }
@@ -187,7 +201,8 @@ impl<'a> Gpu<'a> {
             lane,
             warp: if num_warps == 1 { zero } else { warp },
             group,
-            threads: vec![HashMap::new()],
+            built: vec![Built::default()],
+            displaced: HashMap::new(),
             shared: plan.shared.clone(),
             base: None,
         }
@@ -222,9 +237,9 @@ impl<'a> Gpu<'a> {
 
     /// Runs `body` with coordinates of its own.
     fn scope<R>(&mut self, body: impl FnOnce(&mut Self) -> R) -> R {
-        self.threads.push(HashMap::new());
+        self.built.push(Built::default());
         let result = body(self);
-        self.threads.pop();
+        self.built.pop();
         result
     }
 
@@ -265,7 +280,7 @@ impl<'a> Gpu<'a> {
     /// This thread's contribution to the coordinate along `axis`, an `i32`.
     fn thread_coord(&mut self, b: &mut Builder, layout: &Layout, axis: usize) -> Val {
         let key = (layout.clone(), axis);
-        if let Some(&known) = self.threads.iter().rev().find_map(|table| table.get(&key)) {
+        if let Some(&known) = self.built.iter().rev().find_map(|built| built.threads.get(&key)) {
             return known;
         }
         let mut sum = b.int(Ty::I32, 0);
@@ -275,16 +290,48 @@ impl<'a> Gpu<'a> {
                 sum = if layout.is_disjoint() { b.add_nsw(sum, part) } else { b.xor(sum, part) };
             }
         }
-        self.threads.last_mut().expect("the outermost table stays").insert(key, sum);
+        self.newest().threads.insert(key, sum);
         sum
+    }
+
+    fn newest(&mut self) -> &mut Built {
+        self.built.last_mut().expect("the outermost region stays open")
+    }
+
+    /// `base + constant`, remembered as such.
+    fn displace(&mut self, b: &mut Builder, base: Val, constant: i64) -> Val {
+        if constant == 0 {
+            return base;
+        }
+        let amount = b.int(base.ty, constant);
+        let value = b.add_nsw(base, amount);
+        self.displaced.insert(value.id(), (base, constant));
+        value
+    }
+
+    /// A value as another one plus a constant.
+    fn displacement(&self, value: Val) -> (Val, i64) {
+        self.displaced.get(&value.id()).copied().unwrap_or((value, 0))
+    }
+
+    /// The sum of two indices; what they are displaced by stays a constant.
+    fn sum(&mut self, b: &mut Builder, left: Val, right: Val) -> Val {
+        let ((x, p), (y, q)) = (self.displacement(left), self.displacement(right));
+        let key = (x.id(), y.id());
+        let known = self.built.iter().rev().find_map(|built| built.sums.get(&key)).copied();
+        let base = known.unwrap_or_else(|| {
+            let base = b.add_nsw(x, y);
+            self.newest().sums.insert(key, base);
+            base
+        });
+        self.displace(b, base, p + q)
     }
 
     /// The coordinate along `axis` of a register of this thread.
     fn coord(&mut self, b: &mut Builder, layout: &Layout, register: usize, axis: usize) -> Val {
         let thread = self.thread_coord(b, layout, axis);
         if layout.is_disjoint() {
-            let constant = b.int(Ty::I32, i64::from(layout.register(register).get(axis)));
-            return b.add_nsw(thread, constant);
+            return self.displace(b, thread, i64::from(layout.register(register).get(axis)));
         }
         let within = layout.within_block(register).get(axis);
         let start = layout.register(register).get(axis) - within;
@@ -323,12 +370,31 @@ impl<'a> Gpu<'a> {
         } else if self.plan.programs == 1 {
             b.effect_with("nvvm.barrier", &[], &[("operandSegmentSizes", "array<i32: 0, 0, 0>")]);
         } else {
-            let one = b.int(Ty::I32, 1);
-            let id = b.add(self.group, one);
+            // A barrier whose number is not a constant would reserve all sixteen for the block.
             let threads = b.int(Ty::I32, i64::from(num_warps * 32));
-            b.effect_with("nvvm.barrier", &[id, threads], &[("operandSegmentSizes", "array<i32: 1, 1, 0>")]);
+            for group in 0..self.plan.programs {
+                let number = b.int(Ty::I32, i64::from(group));
+                let own = b.icmp(IntPredicate::Eq, self.group, number);
+                b.if_then(own, |b| {
+                    let id = b.int(Ty::I32, i64::from(group + 1));
+                    b.effect_with("nvvm.barrier", &[id, threads], &[("operandSegmentSizes", "array<i32: 1, 1, 0>")]);
+                });
+            }
         }
         self.shared.synchronised();
+    }
+
+    /// What is known of an integer value.
+    fn info(&self, value: Value) -> Info {
+        self.plan.axes.get(self.func, value)
+    }
+
+    /// How many registers in a row hold one and the same element of `value`.
+    fn repeats(&self, value: Value) -> usize {
+        let layout = self.layout(value);
+        let info = self.info(value);
+        let along = (0..info.axes.len()).find(|&axis| layout.run(axis) > 1);
+        along.map_or(1, |axis| u64::from(layout.run(axis)).min(info.axes[axis].constancy) as usize)
     }
 
     /// The value of another lane of the warp, bit by bit.
