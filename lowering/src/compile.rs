@@ -365,9 +365,7 @@ fn dump_gpu(stages: &Stages, texts: &[(Arch, String)], kernel: &Kernel, variant:
         write_dump(&dump_path(&name, variant, "mlir", options), &stages.mlir);
     }
     if options.dump.contains(&Stage::Llvm) {
-        for (arch, text) in &stages.llvm {
-            write_dump(&dump_path(&name, variant, &format!("{}.ll", arch.name()), options), text);
-        }
+        write_dump(&dump_path(&name, variant, "ll", options), &stages.llvm);
     }
     if options.dump.contains(&Stage::Ptx) {
         for (arch, text) in texts {

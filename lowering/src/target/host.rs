@@ -65,12 +65,12 @@ pub fn emit(session: &Session, plan: &Plan, entry: &str, family: Family) -> Resu
             let mut module = session.module(machine);
             plan.emit(&mut module, &format!("{entry}{LEVEL}"));
             let lowered = module.finish()?.lower()?;
-            built = Some((machine, LlvmModule::translate(&lowered)?));
+            built = Some((machine, LlvmModule::translate(&lowered, family.processor(level))?));
         }
         let (_, llvm) = built.as_ref().expect("built above");
-        let assembled = llvm.assemble(family.processor(level))?;
+        let text = llvm.assemble(family.processor(level))?;
         let name = format!("{entry}_{}", level.name());
-        texts.push((level, embeddable(&assembled.text, &name, &format!("{entry}{LEVEL}"))?));
+        texts.push((level, embeddable(&text, &name, &format!("{entry}{LEVEL}"))?));
     }
     Ok(texts)
 }

@@ -71,10 +71,6 @@ unsafe extern "C" {
     fn LLVMCreatePassBuilderOptions() -> PassOptionsRef;
     fn LLVMDisposePassBuilderOptions(options: PassOptionsRef);
     fn LLVMPassBuilderOptionsSetVerifyEach(options: PassOptionsRef, on: c_int);
-    fn LLVMPassBuilderOptionsSetLoopVectorization(options: PassOptionsRef, on: c_int);
-    fn LLVMPassBuilderOptionsSetSLPVectorization(options: PassOptionsRef, on: c_int);
-    fn LLVMPassBuilderOptionsSetLoopUnrolling(options: PassOptionsRef, on: c_int);
-    fn LLVMPassBuilderOptionsSetLoopInterleaving(options: PassOptionsRef, on: c_int);
     fn LLVMRunPasses(
         module: LLVMModuleRef,
         passes: *const c_char,
@@ -114,9 +110,11 @@ impl Drop for LlvmModule {
     }
 }
 
-/// Vectorisation and unrolling are off: emission already chose the vectors and repeated what pays, and one order of
-/// operations on every processor is worth more than what a second chooser finds.
-const PASSES: &CStr = c"default<O3>";
+/// What cleans up after emission, run once for all processors that code is printed for. It is what of `default<O3>`
+/// changes such code; the rest took half of the time and changed nothing (docs/performance.md). There is no vectorising
+/// and no unrolling in it: emission already chose the vectors and repeated what pays, and one order of operations on
+/// every processor is worth more than what a second chooser finds.
+const PASSES: &CStr = c"always-inline,function(sroa<modify-cfg>,early-cse<memssa>,simplifycfg,instcombine<no-verify-fixpoint>,loop-mssa(loop-rotate,licm<allowspeculation>),gvn,dse,instcombine<no-verify-fixpoint>,adce,simplifycfg),globaldce";
 
 /// Debian's LLVM has its assertions off, so in our own tests the module is verified after every pass.
 const VERIFY_EACH: bool = cfg!(test);
@@ -178,9 +176,11 @@ fn take_message(message: *mut c_char) -> String {
 }
 
 impl LlvmModule {
-    /// Translates an MLIR module whose operations are all of dialects that map to LLVM IR.
-    pub fn translate(module: &melior::ir::Module) -> Result<LlvmModule, String> {
+    /// Translates an MLIR module whose operations are all of dialects that map to LLVM IR, and cleans it up; `like` is
+    /// one of the processors that it will be printed for.
+    pub fn translate(module: &melior::ir::Module, like: Processor) -> Result<LlvmModule, String> {
         initialise();
+        let machine = TargetMachine::new(like)?;
         // SAFETY: the operation is a live module; the returned LLVM module is owned by the caller.
         unsafe {
             let context = LLVMContextCreate();
@@ -189,7 +189,9 @@ impl LlvmModule {
                 LLVMContextDispose(context);
                 return Err("MLIR could not translate the module to LLVM IR".into());
             }
-            Ok(LlvmModule { context, module: translated })
+            let module = LlvmModule { context, module: translated };
+            machine.optimise(&module)?;
+            Ok(module)
         }
     }
 
@@ -199,23 +201,15 @@ impl LlvmModule {
         take_message(unsafe { LLVMPrintModuleToString(self.module) })
     }
 
-    /// Optimises a copy for `processor` and prints it as assembly (PTX for a GPU).
-    pub fn assemble(&self, processor: Processor) -> Result<Assembled, String> {
+    /// The module as assembly (PTX for a GPU) of `processor`.
+    pub fn assemble(&self, processor: Processor) -> Result<String, String> {
         let machine = TargetMachine::new(processor)?;
-        // SAFETY: a live module; the clone shares its context, which `self` keeps alive past the clone.
+        // SAFETY: a live module; the clone shares its context, which `self` keeps alive past the clone. Printing changes
+        // the module, so it is the clone's.
         let copy = LlvmModule { context: ptr::null_mut(), module: unsafe { LLVMCloneModule(self.module) } };
-        machine.optimise(&copy)?;
-        let optimised = copy.text();
-        Ok(Assembled { text: machine.print(&copy)?, llvm: optimised })
+        machine.adopt(&copy);
+        machine.print(&copy)
     }
-}
-
-/// What came out for one processor.
-pub struct Assembled {
-    /// Assembly or PTX.
-    pub text: String,
-    /// The optimised LLVM IR it was printed from.
-    pub llvm: String,
 }
 
 struct TargetMachine {
@@ -258,14 +252,21 @@ impl TargetMachine {
         }
     }
 
-    fn optimise(&self, module: &LlvmModule) -> Result<(), String> {
-        // SAFETY: live module and machine; every object created here is disposed here.
+    /// Makes this machine the module's target.
+    fn adopt(&self, module: &LlvmModule) {
+        // SAFETY: live module and machine; the layout is disposed after it was copied into the module.
         unsafe {
             LLVMSetTarget(module.module, self.triple.as_ptr());
             let layout = LLVMCreateTargetDataLayout(self.raw);
             LLVMSetModuleDataLayout(module.module, layout);
             LLVMDisposeTargetData(layout);
+        }
+    }
 
+    fn optimise(&self, module: &LlvmModule) -> Result<(), String> {
+        self.adopt(module);
+        // SAFETY: live module and machine; every object created here is disposed here.
+        unsafe {
             let mut message = ptr::null_mut();
             if LLVMVerifyModule(module.module, RETURN_STATUS, &mut message) != 0 {
                 return Err(format!("invalid LLVM IR: {}", take_message(message)));
@@ -273,10 +274,6 @@ impl TargetMachine {
             take_message(message);
             let options = LLVMCreatePassBuilderOptions();
             LLVMPassBuilderOptionsSetVerifyEach(options, c_int::from(VERIFY_EACH));
-            LLVMPassBuilderOptionsSetLoopVectorization(options, 0);
-            LLVMPassBuilderOptionsSetLoopInterleaving(options, 0);
-            LLVMPassBuilderOptionsSetSLPVectorization(options, 0);
-            LLVMPassBuilderOptionsSetLoopUnrolling(options, 0);
             let error = LLVMRunPasses(module.module, PASSES.as_ptr(), self.raw, options);
             LLVMDisposePassBuilderOptions(options);
             if error.is_null() {

@@ -24,7 +24,7 @@ impl Arch {
     }
 
     /// LLVM picks the lowest PTX version that has the target's instructions, so that older drivers load it.
-    fn processor(self) -> Processor {
+    pub fn processor(self) -> Processor {
         Processor { triple: "nvptx64-nvidia-cuda", cpu: self.name(), features: "" }
     }
 }
@@ -33,7 +33,7 @@ impl Arch {
 #[derive(Default, Debug)]
 pub struct Stages {
     pub mlir: String,
-    pub llvm: Vec<(Arch, String)>,
+    pub llvm: String,
 }
 
 /// One PTX module for each architecture, with an entry for each body.
@@ -51,13 +51,8 @@ pub fn emit(
     let built = module.finish()?;
     stages.mlir = built.text();
     let lowered = built.lower()?;
-    let llvm = LlvmModule::translate(&lowered)?;
-    archs
-        .iter()
-        .map(|&arch| {
-            let assembled = llvm.assemble(arch.processor())?;
-            stages.llvm.push((arch, assembled.llvm));
-            Ok((arch, assembled.text))
-        })
-        .collect()
+    let Some(first) = archs.first() else { return Ok(vec![]) };
+    let llvm = LlvmModule::translate(&lowered, first.processor())?;
+    stages.llvm = llvm.text();
+    archs.iter().map(|&arch| Ok((arch, llvm.assemble(arch.processor())?))).collect()
 }

@@ -1,6 +1,8 @@
 //! Tests of every stage on text: a small kernel in, the whole output out. `UPDATE_EXPECT=1 cargo test` blesses.
 
+mod axis;
 mod check;
+mod layout;
 mod ptx;
 mod run;
 mod split;
@@ -26,6 +28,15 @@ fn tokens(source: &str) -> (TokenStream, TokenStream) {
     let _ = function;
     let body: TokenStream = source[start..].parse().expect("tokens");
     (attribute, body)
+}
+
+/// The first variant of a kernel, if it checks.
+fn try_func(source: &str) -> Option<Func> {
+    let (attribute, item) = tokens(source);
+    let mut errors = Errors::new();
+    let kernel = syntax::parse(attribute, item, &mut errors)?;
+    let variants: Vec<Variant> = checker::variants(&kernel, &mut errors);
+    Some(checker::check(&kernel, variants.first()?).ok()?.func)
 }
 
 /// The first variant of a kernel, checked.
