@@ -26,6 +26,8 @@ pub struct Body {
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Requests {
     pub num_warps: Option<u32>,
+    /// Programs that share a block; ours to choose unless it is measured.
+    pub programs: Option<u32>,
     /// No bounds checks: the launcher is unsafe.
     pub unchecked: bool,
 }
@@ -46,7 +48,7 @@ fn general(func: &Func, requests: Requests) -> Result<Body, TooMuchShared> {
     let trust = if requests.unchecked { Trust::Caller } else { Trust::Nothing };
     split(&mut func, trust);
     let threads = Threads { num_warps: requests.num_warps, alignment: Alignment::Element };
-    let plan = plan(&func, threads, &Assumptions::default())?;
+    let plan = plan(&func, threads, requests, &Assumptions::default())?;
     Ok(Body { name: "general", plan, facts: vec![] })
 }
 
@@ -56,7 +58,7 @@ fn aligned(func: &Func, requests: Requests) -> Result<Body, TooMuchShared> {
     let bounds = split(&mut func, trust);
     let assumptions = needed_multiples(&func);
     let threads = Threads { num_warps: requests.num_warps, alignment: Alignment::Checked };
-    let plan = plan(&func, threads, &assumptions)?;
+    let plan = plan(&func, threads, requests, &assumptions)?;
     let mut facts = alignment_facts(&plan.distributed.func);
     for (position, param) in func.params.iter().enumerate() {
         if let ParamKind::Scalar { value, .. } = param.kind
@@ -69,11 +71,12 @@ fn aligned(func: &Func, requests: Requests) -> Result<Body, TooMuchShared> {
     Ok(Body { name: "aligned", plan, facts })
 }
 
-fn plan(func: &Func, threads: Threads, assumptions: &Assumptions) -> Result<Plan, TooMuchShared> {
+fn plan(func: &Func, threads: Threads, requests: Requests, assumptions: &Assumptions) -> Result<Plan, TooMuchShared> {
     let axes = Axes::analyse(func, assumptions);
     let distributed = distribute(func, threads, &axes);
     // Small programs share a block: few blocks of many threads start faster than many of few.
-    let programs = (THREADS_PER_BLOCK / (distributed.num_warps * 32)).clamp(1, MAX_PROGRAMS);
+    let fitting = (THREADS_PER_BLOCK / (distributed.num_warps * 32)).clamp(1, MAX_PROGRAMS);
+    let programs = requests.programs.unwrap_or(fitting);
     Plan::new(distributed, programs, assumptions)
 }
 

@@ -138,7 +138,7 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &Options) -> Result<Prep
         errors
     };
     tile::verify(&func).map_err(|what| internal("check", what))?;
-    let requests = Requests { num_warps: variant.num_warps, unchecked: kernel.options.unchecked };
+    let requests = Requests { num_warps: variant.num_warps, unchecked: kernel.options.unchecked, ..Requests::default() };
     let bodies = bodies(&func, requests).map_err(|error| {
         let mut errors = Errors::new();
         let limit = crate::mlir::gpu::MAX_SHARED_BYTES;

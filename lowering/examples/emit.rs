@@ -1,0 +1,43 @@
+//! Lowers the first variant of a kernel in a file to PTX without rustc: `emit KERNEL.rs OUT_STEM [num_warps [programs]]`
+//! writes `OUT_STEM.sm_80.ptx`, `OUT_STEM.sm_90a.ptx` and `OUT_STEM.txt`, which lists each body's entry, threads,
+//! programs per block and shared bytes. For measuring choices that the attribute does not offer.
+
+use lowering::body::{Body, Requests, bodies};
+use lowering::check;
+use lowering::diagnostic::Errors;
+use lowering::mlir::Session;
+use lowering::syntax;
+use lowering::target::nvptx::{self, Arch, Stages};
+
+fn main() {
+    let args: Vec<String> = std::env::args().collect();
+    let [_, source, stem, rest @ ..] = args.as_slice() else {
+        panic!("emit KERNEL.rs OUT_STEM [num_warps [programs]]");
+    };
+    let source = std::fs::read_to_string(source).expect("a kernel's source");
+    let number = |i: usize| rest.get(i).and_then(|text| text.parse().ok());
+    let requests = Requests { num_warps: number(0), programs: number(1), unchecked: false };
+    let item: syn::ItemFn = syn::parse_str(&source).expect("a function");
+    let syn::Meta::List(attribute) = &item.attrs[0].meta else { panic!("#[fuse_kernel(..)]") };
+    let function = syn::ItemFn { attrs: vec![], ..item.clone() };
+    let mut errors = Errors::new();
+    let tokens = quote::quote! { #function };
+    let kernel = syntax::parse(attribute.tokens.clone(), tokens, &mut errors).expect("a kernel");
+    let variants = check::variants(&kernel, &mut errors);
+    let checked = check::check(&kernel, &variants[0]).unwrap_or_else(|errors| panic!("{errors:?}"));
+    let bodies = bodies(&checked.func, requests).expect("bodies that fit");
+    let named: Vec<(String, &Body)> = bodies.iter().map(|body| (body.name.to_string(), body)).collect();
+    let session = Session::new();
+    let texts = nvptx::emit(&session, &named, &[Arch::SM_80, Arch::SM_90A], &mut Stages::default()).expect("PTX");
+    for (arch, ptx) in texts {
+        std::fs::write(format!("{stem}.{}.ptx", arch.name()), ptx).expect("a file to write");
+    }
+    let lines: String = bodies
+        .iter()
+        .map(|body| {
+            let plan = &body.plan;
+            format!("{} {} {} {}\n", body.name, plan.threads(), plan.programs, plan.shared_bytes())
+        })
+        .collect();
+    std::fs::write(format!("{stem}.txt"), lines).expect("a file to write");
+}
