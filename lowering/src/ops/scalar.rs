@@ -8,9 +8,9 @@ use super::{Effect, Operation};
 use crate::analysis::axis::{self, Analysis, Info};
 use crate::analysis::polynomial::{self, Polynomial, Polynomials};
 use crate::dtype::{Class, DType};
+use crate::layout::assign::Spread;
 use crate::mlir::{Builder, Val, lanes, math};
 use crate::syntax::{BinaryOp, UnaryOp};
-use crate::layout::assign::Spread;
 use crate::tile::{Func, Value};
 
 /// How operand types determine the result's.
@@ -121,7 +121,8 @@ const UNARY: ScalarOp = ScalarOp {
     int: None,
     lanes: |_, args, _| args[0],
 };
-const BINARY: ScalarOp = ScalarOp { params: &["x", "y"], class: Class::Number, cheap: true, half: Half::Native, ..UNARY };
+const BINARY: ScalarOp =
+    ScalarOp { params: &["x", "y"], class: Class::Number, cheap: true, half: Half::Native, ..UNARY };
 const COMPARE: ScalarOp = ScalarOp { rule: Rule::Compare, ..BINARY };
 
 macro_rules! table {

@@ -25,7 +25,10 @@ const COPY: &str = "#[fuse_kernel(BLOCK = [1024])]
 
 #[test]
 fn one_comparison_at_launch_bounds_every_access() {
-    check_split(COPY, Trust::Launch, expect![[r#"
+    check_split(
+        COPY,
+        Trust::Launch,
+        expect![[r#"
         kernel copy(x: &[f32], out: &mut [f32], %0 n: i32) {
           %1 = program_id 0 : i32
           %2 = arange 0 : i32[1024]
@@ -45,12 +48,16 @@ fn one_comparison_at_launch_bounds_every_access() {
         }
         n <= x.len()
         n <= out.len()
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn without_facts_the_kernel_compares() {
-    check_split(COPY, Trust::Nothing, expect![[r#"
+    check_split(
+        COPY,
+        Trust::Nothing,
+        expect![[r#"
         kernel copy(x: &[f32], out: &mut [f32], %0 n: i32) {
           %1 = program_id 0 : i32
           %2 = arange 0 : i32[1024]
@@ -68,7 +75,8 @@ fn without_facts_the_kernel_compares() {
           %14 = load x[%5 + %2] mask %13 : f32[1024]
           store out[%5 + %2] mask %13 = %14
         }
-    "#]]);
+    "#]],
+    );
 }
 
 const MATRIX: &str = "#[fuse_kernel(M = [64], N = [128])]
@@ -82,7 +90,10 @@ const MATRIX: &str = "#[fuse_kernel(M = [64], N = [128])]
 
 #[test]
 fn a_matrix_is_bounded_by_its_last_element() {
-    check_split(MATRIX, Trust::Launch, expect![[r#"
+    check_split(
+        MATRIX,
+        Trust::Launch,
+        expect![[r#"
         kernel scale(x: &[f32], out: &mut [f32], %0 rows: i32, %1 cols: i32, %2 stride: i32) {
           %3 = program_id 0 : i32
           %4 = arange 0 : i32[64]
@@ -131,15 +142,20 @@ fn a_matrix_is_bounded_by_its_last_element() {
           store out[%41 + %42] mask %32 inside = %46
         }
         0 <= stride
+        -1 - stride + 64 * stride * num_programs(0) + 128 * num_programs(1) <= 9223372036854775807
         rows * stride + cols - stride <= x.len()
         127 + 63 * stride <= 2147483647
         rows * stride + cols - stride <= out.len()
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn without_facts_a_stride_is_64_bits_wide() {
-    check_split(MATRIX, Trust::Nothing, expect![[r#"
+    check_split(
+        MATRIX,
+        Trust::Nothing,
+        expect![[r#"
         kernel scale(x: &[f32], out: &mut [f32], %0 rows: i32, %1 cols: i32, %2 stride: i32) {
           %3 = program_id 0 : i32
           %4 = arange 0 : i32[64]
@@ -189,7 +205,8 @@ fn without_facts_a_stride_is_64_bits_wide() {
           %48 = mul %45, %47 : f32[64, 128]
           store out[%35 + %44] mask %32 = %48
         }
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -233,6 +250,38 @@ fn a_loop_over_chunks_and_a_gather() {
             n <= index.len()
             0 <= n
             n * num_programs(0) <= out.len()
+        "#]],
+    );
+}
+
+/// 64-bit arithmetic wraps, polynomials do not: where a product of arguments could, a fact rules it out.
+#[test]
+fn what_could_wrap_is_checked_at_launch() {
+    check_split(
+        "#[fuse_kernel(BLOCK = [256])]
+        fn copy<const BLOCK: usize>(x: &[f32], out: &mut [f32], a: i64, b: i64, n: i64) {
+            let offsets = a * b + tl::arange(0, BLOCK) as i64;
+            let mask = offsets < n;
+            tl::store(out + offsets, tl::load(x + offsets, mask), mask);
+        }",
+        Trust::Launch,
+        expect![[r#"
+            kernel copy(x: &[f32], out: &mut [f32], %0 a: i64, %1 b: i64, %2 n: i64) {
+              %3 = mul %0, %1 : i64
+              %4 = arange 0 : i32[256]
+              %5 = cast %4 : i64[256]
+              %6 = splat %3 : i64[256]
+              %7 = add %6, %5 : i64[256]
+              %8 = splat %2 : i64[256]
+              %9 = lt %7, %8 : bool[256]
+              %10 = load x[%3 + %4] mask %9 inside : f32[256]
+              store out[%3 + %4] mask %9 inside = %10
+            }
+            0 <= a
+            0 <= b
+            255 + a * b <= 9223372036854775807
+            256 + a * b <= x.len()
+            256 + a * b <= out.len()
         "#]],
     );
 }
