@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, ValueEnum};
-use dsl_runtime::bench::{BenchOptions, do_bench};
+use dsl_runtime::bench::{BenchOptions, Timing, do_bench};
 use dsl_runtime::prelude::*;
 use fused_kernels::reference::{Expected, compare};
 use npyz::WriterBuilder;
@@ -26,6 +26,9 @@ pub struct Common {
     /// Writes the result to this .npy file
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Computes and checks, and measures nothing
+    #[arg(long)]
+    pub once: bool,
 }
 
 /// The element types that the kernels are built for.
@@ -150,14 +153,25 @@ impl Demo<'_> {
             100.0 * deviation.max_share
         )?;
 
-        let options = BenchOptions { warmup_ms: 200.0, rep_ms: 1000.0, ..BenchOptions::default() };
-        let timing = do_bench(&device, options, || launch(&device, &mut memory))?;
+        if !self.common.once {
+            let options = BenchOptions { warmup_ms: 200.0, rep_ms: 1000.0, ..BenchOptions::default() };
+            let timing = do_bench(&device, options, || launch(&device, &mut memory))?;
+            self.report(&timing, &mut print)?;
+        }
+        if let Some(path) = &self.common.output {
+            out.write(path)?;
+            writeln!(print, "  output     {}", path.display())?;
+        }
+        Ok(())
+    }
+
+    fn report(&self, timing: &Timing, print: &mut impl Write) -> Result<()> {
         let (low, high) = (timing.quantile_ms(0.2), timing.quantile_ms(0.8));
-        let runs = timing.samples().len();
         writeln!(
             print,
-            "  time       {:.4} ms, the median of {runs} runs on cold caches (20 % to 80 %: {low:.4} to {high:.4})",
-            timing.median_ms()
+            "  time       {:.4} ms, the median of {} runs on cold caches (20 % to 80 %: {low:.4} to {high:.4})",
+            timing.median_ms(),
+            timing.samples().len()
         )?;
         writeln!(
             print,
@@ -165,10 +179,6 @@ impl Demo<'_> {
             timing.gb_per_s(self.traffic),
             self.traffic as f64 / 1e6
         )?;
-        if let Some(path) = &self.common.output {
-            out.write(path)?;
-            writeln!(print, "  output     {}", path.display())?;
-        }
         Ok(())
     }
 }
