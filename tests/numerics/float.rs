@@ -46,8 +46,18 @@ impl Format {
         bits & (self.sign() | (self.smallest_normal() - 1)) | exponent << self.fraction
     }
 
-    /// The nearest number of the format, ties to even.
+    /// The nearest number of the format, ties to even. Done here: `half` drops the low bits of an `f64` before it rounds.
     pub fn round(self, value: f64) -> u64 {
+        if self.dtype == DType::F64 || value.is_nan() || value.is_infinite() {
+            return self.exact(value);
+        }
+        let unit = self.unit(value);
+        let rounded = (value / unit).round_ties_even() * unit;
+        self.exact(if rounded.abs() >= power(self.max_exponent + 1) { f64::INFINITY.copysign(value) } else { rounded })
+    }
+
+    /// The bits of a number that the format has.
+    fn exact(self, value: f64) -> u64 {
         match self.dtype {
             DType::F16 => f16::from_f64(value).to_bits().into(),
             DType::BF16 => bf16::from_f64(value).to_bits().into(),
@@ -76,15 +86,8 @@ impl Format {
     /// How far two numbers lie apart, in units at the second. Infinity counts as the number after the largest one, so
     /// that an operation that is a unit off may overflow a unit early.
     pub fn distance(self, found: f64, wanted: f64) -> f64 {
-        let beyond = |value: f64| {
-            if !value.is_infinite() {
-                value
-            } else if self.dtype == DType::F64 {
-                f64::MAX.copysign(value)
-            } else {
-                power(self.max_exponent + 1).copysign(value)
-            }
-        };
+        let limit = if self.dtype == DType::F64 { f64::MAX } else { power(self.max_exponent + 1) };
+        let beyond = |value: f64| value.clamp(-limit, limit);
         if found == wanted {
             return 0.0;
         }

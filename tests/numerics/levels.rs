@@ -6,6 +6,11 @@ use libtest_mimic::{Failed, Trial};
 
 const LEVEL: &str = "FUSE_CPU_LEVEL";
 
+/// Whether this process runs the code for any processor of the target.
+pub fn is_baseline() -> bool {
+    std::env::var(LEVEL).is_ok_and(|level| level == "baseline")
+}
+
 /// One trial for each lower level; none in a process that runs at one.
 pub fn trials() -> Vec<Trial> {
     if std::env::var_os(LEVEL).is_some() || !cfg!(target_arch = "x86_64") {

@@ -2,6 +2,7 @@
 //! runs on a machine that has neither Rust nor LLVM.
 
 pub mod case;
+pub mod reduce;
 pub mod table;
 
 use dsl_runtime::prelude::*;
