@@ -1,4 +1,9 @@
-//! Kernels of the tests.
+//! Kernels of the tests, and what the harness in `numerics/` runs them with. Free of the compiler, so that a test binary
+//! runs on a machine that has neither Rust nor LLVM.
+
+pub mod case;
+pub mod reduce;
+pub mod table;
 
 use dsl_runtime::prelude::*;
 

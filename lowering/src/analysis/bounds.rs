@@ -102,7 +102,8 @@ impl Walker<'_> {
     fn decide(&self, place: &Place) -> Decision {
         let mut known = self.path.clone();
         known.extend(place.mask.map(|mask| self.inequalities(mask)).unwrap_or_default());
-        // Polynomials do not wrap and 64-bit arithmetic does: what is relied on must fit, by its range or by a fact.
+        // Polynomials do not wrap and 64-bit arithmetic does: a comparison that is relied on must fit, by its range or by
+        // a fact. An offset need not: one that lies in the slice is the same modulo 2^64.
         let offset = self.polynomials.get(place.offset);
         let fits = |inequality: &Inequality| {
             let mut bound = Bound::unmasked(self.func, self.polynomials);
@@ -127,7 +128,6 @@ impl Walker<'_> {
         checked: &[Inequality],
     ) -> Option<Vec<Fact>> {
         let mut bound = Bound { known: &[], func: self.func, polynomials: self.polynomials, facts: vec![] };
-        bound.fits(offset)?;
         for inequality in checked {
             bound.fits(&inequality.small)?;
             bound.fits(&inequality.big)?;

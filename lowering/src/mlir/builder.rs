@@ -266,8 +266,8 @@ impl<'c> Builder<'c> {
         }
         let elem = self.mlir_type(Ty::scalar(ty.elem));
         let rounded = match ty.elem {
-            Elem::F16 => half::f16::from_f64(value).to_f64(),
-            Elem::BF16 => half::bf16::from_f64(value).to_f64(),
+            Elem::F16 => crate::dtype::to_f16(value).to_f64(),
+            Elem::BF16 => crate::dtype::to_bf16(value).to_f64(),
             Elem::F32 => f64::from(value as f32),
             _ => value,
         };
@@ -352,27 +352,13 @@ impl<'c> Builder<'c> {
         self.op("llvm.intr.fabs", &[a], a.ty)
     }
 
-    /// `a * b + c` with one rounding. On a host without the instruction this would be a library call, so the
-    /// baseline host rounds twice.
+    /// `a * b + c`, with one rounding where there is an instruction for it; [`super::rounding::fma`] is exact elsewhere.
     pub fn fma(&mut self, a: Val, b: Val, c: Val) -> Val {
         if self.machine == (Machine::Host { f16c: false }) {
             let product = self.fmul(a, b);
             return self.fadd(product, c);
         }
         self.op("llvm.intr.fma", &[a, b, c], a.ty)
-    }
-
-    pub fn floor(&mut self, a: Val) -> Val {
-        self.op("llvm.intr.floor", &[a], a.ty)
-    }
-
-    pub fn ceil(&mut self, a: Val) -> Val {
-        self.op("llvm.intr.ceil", &[a], a.ty)
-    }
-
-    /// Rounds to the nearest integer, ties to even.
-    pub fn round_even(&mut self, a: Val) -> Val {
-        self.op("llvm.intr.roundeven", &[a], a.ty)
     }
 
     /// The correctly rounded square root.

@@ -241,6 +241,16 @@ pub enum BinaryOp {
     Ge,
 }
 
+impl UnaryOp {
+    /// As the user writes it.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            UnaryOp::Neg => "-",
+            UnaryOp::Not => "!",
+        }
+    }
+}
+
 impl BinaryOp {
     /// As the user writes it.
     pub fn symbol(self) -> &'static str {
