@@ -3,6 +3,7 @@
 mod axis;
 mod check;
 mod layout;
+mod math;
 mod ptx;
 mod run;
 mod split;
@@ -46,7 +47,8 @@ fn func(source: &str) -> Func {
     let kernel = syntax::parse(attribute, item, &mut errors).expect("a kernel");
     let variants: Vec<Variant> = checker::variants(&kernel, &mut errors);
     assert!(errors.is_empty(), "{errors:?}");
-    let checked = checker::check(&kernel, &variants[0]).unwrap_or_else(|errors| panic!("{}", render(&errors, source)));
+    let checked =
+        checker::check(&kernel, &variants[0]).unwrap_or_else(|errors| panic!("{}", render(&errors, source)));
     tile::verify(&checked.func).expect("valid tile IR");
     checked.func
 }
