@@ -4,7 +4,7 @@ mod axis;
 mod body;
 mod check;
 mod layout;
-
+mod math;
 mod run;
 mod split;
 
