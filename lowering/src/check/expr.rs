@@ -2,10 +2,11 @@
 
 use proc_macro2::Ident;
 
+use super::operand::Spot;
 use super::{Call, Check, Item, Literal, LiteralValue, Operand, Pointer};
-use crate::diagnostic::{Loc, count};
-use crate::dtype::DType;
-use crate::ops::scalar::{self, Rule, Scalar, ScalarOp};
+use crate::diagnostic::{Loc, count, list, nearest};
+use crate::dtype::{Class, DType};
+use crate::ops::scalar::{self, Algebra, Rule, Scalar, ScalarOp};
 use crate::ops::{self, Generic, Number, Parameter};
 use crate::syntax::{BinaryOp, Expr, ExprKind, GenericArg, UnaryOp};
 use crate::tile::{Type, Value};
@@ -16,7 +17,9 @@ impl Check<'_> {
         match &expr.kind {
             ExprKind::Int { value, suffix } => self.number(Number::Int(*value), suffix.as_deref(), loc),
             ExprKind::Float { value, suffix } => self.number(Number::Float(*value), suffix.as_deref(), loc),
-            ExprKind::Bool(value) => self.wrap(Item::Literal(Literal::named(LiteralValue::Bool(*value))), loc),
+            ExprKind::Bool(value) => {
+                self.wrap(Item::Literal(Literal::named(LiteralValue::Bool(*value))), loc)
+            }
             ExprKind::Text(text) => self.wrap(Item::Text(text.clone()), loc),
             ExprKind::Path(path) => self.path(path, loc),
             ExprKind::Unary { op, operand } => self.unary(*op, operand, loc),
@@ -38,7 +41,9 @@ impl Check<'_> {
                 }
             }
             ExprKind::Call { path, generics, args } => self.call(path, generics, args, loc),
-            ExprKind::Method { receiver, name, generics, args } => self.method(receiver, name, generics, args, loc),
+            ExprKind::Method { receiver, name, generics, args } => {
+                self.method(receiver, name, generics, args, loc)
+            }
             ExprKind::Tuple(parts) if parts.is_empty() => self.unit(loc),
             ExprKind::Tuple(parts) => {
                 let parts = parts.iter().map(|part| self.expr(part)).collect();
@@ -48,7 +53,9 @@ impl Check<'_> {
                 let items = items.iter().map(|item| self.expr(item)).collect();
                 self.wrap(Item::List(items), loc)
             }
-            ExprKind::If { condition, then, otherwise } => self.conditional(condition, then, otherwise.as_deref(), loc),
+            ExprKind::If { condition, then, otherwise } => {
+                self.conditional(condition, then, otherwise.as_deref(), loc)
+            }
             ExprKind::Block(block) => {
                 let value = self.block(block);
                 Operand { loc, ..value }
@@ -63,9 +70,21 @@ impl Check<'_> {
             None | Some("usize" | "isize") => None,
             Some(suffix) => match DType::parse(suffix) {
                 Some(dtype) => Some(dtype),
-                None => return self.error(loc, format!("`{suffix}` is not an element type")),
+                None => {
+                    let help = format!("element types are {}", list(DType::ALL));
+                    return self.error_help(loc, format!("`{suffix}` is not an element type"), help);
+                }
             },
         };
+        if let (Some(dtype), Number::Int(value)) = (dtype, value)
+            && dtype.is_integer()
+            && !(dtype.range().0..=dtype.range().1).contains(&value)
+            // The sign of `-128i8` is an operator of its own.
+            && -value != dtype.range().0
+        {
+            let (low, high) = dtype.range();
+            return self.error(loc, format!("{value} does not fit in {dtype}, which holds {low} to {high}"));
+        }
         self.wrap(Item::Literal(Literal::digits(value, dtype)), loc)
     }
 
@@ -99,11 +118,27 @@ impl Check<'_> {
         if path[0] == "tl" {
             return self.error_help(loc, format!("`{text}` is a function"), format!("call it: `{text}(..)`"));
         }
+        if let Some(dtype) = self.type_named(&path[path.len().saturating_sub(2)].to_string()) {
+            let constants = if dtype.is_integer() { INTEGER_LIMITS } else { FLOAT_LIMITS };
+            let known = if dtype == DType::Bool {
+                "it has none".into()
+            } else {
+                format!("it has {}", list(constants))
+            };
+            let name = &path[path.len() - 1];
+            return self.error_help(loc, format!("`{dtype}` has no constant `{name}`"), known);
+        }
         self.error_help(
             loc,
             format!("`{text}` is not known in a kernel"),
-            "constants of element types are, such as `f32::INFINITY` and `T::MAX`",
+            "constants of element types are, such as `f32::INFINITY`, `T::MAX` and `f32::consts::PI`",
         )
+    }
+
+    /// An element type or declared type parameter, without a word if it is neither.
+    fn type_named(&self, name: &str) -> Option<DType> {
+        let declared = self.variant.types.iter().find(|(own, _)| own == name).map(|(_, dtype)| *dtype);
+        declared.or_else(|| DType::parse(name))
     }
 
     fn variable(&mut self, name: &Ident) -> Operand {
@@ -125,9 +160,12 @@ impl Check<'_> {
                 if self.variant.types.iter().any(|(name, _)| *name == text) || DType::parse(&text).is_some() {
                     return self.error(loc, format!("`{text}` is a type, expected a value"));
                 }
-                let near = nearest(&text, self.scopes.names().map(str::to_string));
-                match near {
-                    Some(near) => self.error_help(loc, format!("`{text}` is not defined"), format!("did you mean `{near}`?")),
+                match nearest(&text, self.scopes.names()).map(str::to_string) {
+                    Some(near) => self.error_help(
+                        loc,
+                        format!("`{text}` is not defined"),
+                        format!("did you mean `{near}`?"),
+                    ),
                     None => self.error(loc, format!("`{text}` is not defined")),
                 }
             }
@@ -137,11 +175,9 @@ impl Check<'_> {
     /// `f32::INFINITY`, `T::MAX`, `f32::consts::PI`.
     fn type_constant(&self, path: &[Ident]) -> Option<Literal> {
         let names: Vec<String> = path.iter().map(Ident::to_string).collect();
-        let names: Vec<&str> = names.iter().map(String::as_str).skip_while(|name| matches!(*name, "std" | "core")).collect();
-        let dtype = |name: &str| {
-            let declared = self.variant.types.iter().find(|(own, _)| own == name).map(|(_, dtype)| *dtype);
-            declared.or_else(|| DType::parse(name))
-        };
+        let names: Vec<&str> =
+            names.iter().map(String::as_str).skip_while(|name| matches!(*name, "std" | "core")).collect();
+        let dtype = |name: &str| self.type_named(name);
         let (dtype, value) = match names.as_slice() {
             [ty, "consts", name] => (dtype(ty)?, Number::Float(math_constant(name)?)),
             [ty, name] => {
@@ -165,11 +201,8 @@ impl Check<'_> {
 
     fn unary(&mut self, op: UnaryOp, operand: &Expr, loc: Loc) -> Operand {
         let operand = self.expr(operand);
-        let symbol = match op {
-            UnaryOp::Neg => "`-`",
-            UnaryOp::Not => "`!`",
-        };
-        let result = self.scalar(scalar::unary(op), symbol, loc, std::slice::from_ref(&operand));
+        let symbol = format!("`{}`", op.symbol());
+        let result = self.scalar(scalar::unary(op), &symbol, loc, std::slice::from_ref(&operand));
         Operand { loc, ..result }
     }
 
@@ -183,7 +216,13 @@ impl Check<'_> {
     }
 
     /// The result when a side is a slice or pointer.
-    fn pointer_arithmetic(&mut self, op: BinaryOp, op_loc: Loc, lhs: &Operand, rhs: &Operand) -> Option<Operand> {
+    fn pointer_arithmetic(
+        &mut self,
+        op: BinaryOp,
+        op_loc: Loc,
+        lhs: &Operand,
+        rhs: &Operand,
+    ) -> Option<Operand> {
         let address = |operand: &Operand| matches!(operand.item, Item::Slice(_) | Item::Pointer(_));
         let (pointer, by) = match (address(lhs), address(rhs)) {
             (false, false) => return None,
@@ -191,12 +230,20 @@ impl Check<'_> {
             (false, true) if op == BinaryOp::Add => (rhs, lhs),
             _ => {
                 let text = format!("`{}` does not take a slice on its right", op.symbol());
-                return Some(self.error_help(op_loc, text, "read memory first: `tl::load(slice + offsets, mask)`"));
+                return Some(self.error_help(
+                    op_loc,
+                    text,
+                    "read memory first: `tl::load(slice + offsets, mask)`",
+                ));
             }
         };
         if !matches!(op, BinaryOp::Add | BinaryOp::Sub) {
             let text = format!("`{}` does not take a slice", op.symbol());
-            return Some(self.error_help(op_loc, text, "read memory first: `tl::load(slice + offsets, mask)`"));
+            return Some(self.error_help(
+                op_loc,
+                text,
+                "read memory first: `tl::load(slice + offsets, mask)`",
+            ));
         }
         if let (Item::Slice(param), BinaryOp::Add) = (&pointer.item, op) {
             return Some(self.point_into(*param, by));
@@ -207,17 +254,31 @@ impl Check<'_> {
 
     fn logic(&mut self, and: bool, op_loc: Loc, lhs: &Operand, rhs: &Operand, loc: Loc) -> Operand {
         let symbol = if and { "&&" } else { "||" };
+        let mut good = true;
         for operand in [lhs, rhs] {
-            if let Item::Value(value) = operand.item
-                && !self.ty(value).is_scalar()
-            {
-                let single = if and { "&" } else { "|" };
-                return self.error_help(
-                    op_loc,
-                    format!("`{symbol}` takes scalars, found {}", self.describe(operand)),
-                    format!("combine tiles of bools with `{single}`"),
-                );
+            let found = self.describe(operand);
+            match &operand.item {
+                Item::Value(value) if *self.ty(*value) == Type::scalar(DType::Bool) => {}
+                Item::Literal(Literal { value: LiteralValue::Bool(_), .. }) => {}
+                Item::Failed => good = false,
+                Item::Value(value) if self.ty(*value).dtype == DType::Bool => {
+                    let single = if and { "&" } else { "|" };
+                    let help = format!("combine tiles of bools with `{single}`");
+                    self.error_help(op_loc, format!("`{symbol}` takes scalars, found {found}"), help);
+                    good = false;
+                }
+                _ => {
+                    self.error_help(
+                        operand.loc,
+                        format!("`{symbol}` takes bools, found {found}"),
+                        "compare: `x != 0`",
+                    );
+                    good = false;
+                }
             }
+        }
+        if !good {
+            return self.failed(loc);
         }
         let op = if and { BinaryOp::And } else { BinaryOp::Or };
         let flags = |operand: &Operand| match operand.item {
@@ -231,14 +292,25 @@ impl Check<'_> {
             (Some(_), _) => Operand { loc, ..lhs.clone() },
             (_, Some(_)) => Operand { loc, ..rhs.clone() },
             (None, None) => {
-                let result = self.scalar(scalar::binary(op), &format!("`{symbol}`"), op_loc, &[lhs.clone(), rhs.clone()]);
+                let result = self.scalar(
+                    scalar::binary(op),
+                    &format!("`{symbol}`"),
+                    op_loc,
+                    &[lhs.clone(), rhs.clone()],
+                );
                 Operand { loc, ..result }
             }
         }
     }
 
     /// Applies a row of the lanewise table; mistakes stand on `loc`.
-    pub(super) fn scalar(&mut self, op: &'static ScalarOp, what: &str, loc: Loc, args: &[Operand]) -> Operand {
+    pub(super) fn scalar(
+        &mut self,
+        op: &'static ScalarOp,
+        what: &str,
+        loc: Loc,
+        args: &[Operand],
+    ) -> Operand {
         if args.iter().any(|arg| matches!(arg.item, Item::Failed)) {
             return self.failed(loc);
         }
@@ -246,18 +318,22 @@ impl Check<'_> {
             return folded;
         }
         let typed: Vec<&Operand> = args.iter().skip(usize::from(op.rule == Rule::Select)).collect();
-        let Some(dtype) = self.common_type(what, loc, &typed) else { return self.failed(loc) };
+        if self.report_class(op, what, &typed) {
+            return self.failed(loc);
+        }
+        let spot = if op.is_operator() { Spot::Here(loc) } else { Spot::Operand };
+        let Some(dtype) = self.common_type(what, spot, &typed) else { return self.failed(loc) };
         if !op.class.contains(dtype) {
-            let text = format!("{what} takes {}, found {dtype}", op.class.describe());
-            return match class_help(op, dtype) {
-                Some(help) => self.error_help(loc, text, help),
-                None => self.error(loc, text),
-            };
+            return self.error(loc, format!("{what} takes {}, found {dtype}", op.class.describe()));
         }
         let mut values: Vec<Value> = vec![];
         for (i, arg) in args.iter().enumerate() {
             let wanted = if op.rule == Rule::Select && i == 0 { DType::Bool } else { dtype };
-            let role = if wanted == dtype { format!("an operand of {what}") } else { format!("the condition of {what}") };
+            let role = if wanted == dtype {
+                format!("an operand of {what}")
+            } else {
+                format!("the condition of {what}")
+            };
             match self.value_as(arg, wanted, &role) {
                 Some(value) => values.push(value),
                 None => return self.failed(loc),
@@ -266,6 +342,40 @@ impl Check<'_> {
         let Some(shape) = self.common_shape(what, loc, &mut values) else { return self.failed(loc) };
         let result = if op.rule == Rule::Compare { DType::Bool } else { dtype };
         self.emit(Scalar::new(op, values), Type::tile(result, shape), loc)
+    }
+
+    /// Whether an operand is of an element type that the operation does not take, which is reported.
+    fn report_class(&mut self, op: &ScalarOp, what: &str, operands: &[&Operand]) -> bool {
+        for operand in operands {
+            let (dtype, digits) = match &operand.item {
+                Item::Value(value) => (self.ty(*value).dtype, None),
+                Item::Literal(literal) => {
+                    // Digits may stand for a float beside one.
+                    let bare = literal.dtype.is_none() && literal.digits && operands.len() > 1;
+                    if bare {
+                        continue;
+                    }
+                    (literal.default_type(), literal.dtype.is_none().then_some(literal))
+                }
+                _ => continue,
+            };
+            if op.class.contains(dtype) {
+                continue;
+            }
+            let text = format!("{what} takes {}, found {dtype}", op.class.describe());
+            let help = match (digits.map(|literal| literal.value), class_help(op, dtype)) {
+                (Some(LiteralValue::Number(Number::Int(value))), Some(_)) if op.class == Class::Float => {
+                    Some(format!("write a float: `{value}.0`"))
+                }
+                (_, help) => help,
+            };
+            match help {
+                Some(help) => self.error_help(operand.loc, text, help),
+                None => self.error(operand.loc, text),
+            };
+            return true;
+        }
+        false
     }
 
     /// The value of an operation on constants.
@@ -280,7 +390,8 @@ impl Check<'_> {
         let typed = &literals[usize::from(op.rule == Rule::Select)..];
         let dtype = {
             let operands: Vec<&Operand> = args.iter().skip(usize::from(op.rule == Rule::Select)).collect();
-            let Some(dtype) = self.common_type(what, loc, &operands) else { return Some(self.failed(loc)) };
+            let spot = if op.is_operator() { Spot::Here(loc) } else { Spot::Operand };
+            let Some(dtype) = self.common_type(what, spot, &operands) else { return Some(self.failed(loc)) };
             dtype
         };
         let known = typed.iter().find_map(|literal| literal.dtype);
@@ -291,10 +402,20 @@ impl Check<'_> {
         let value = if dtype.is_float() {
             let inputs: Option<Vec<f64>> = literals.iter().map(|literal| literal.as_float()).collect();
             let result = (op.float?.function)(&inputs?);
-            if op.rule == Rule::Compare { LiteralValue::Bool(result != 0.0) } else { LiteralValue::Number(Number::Float(result)) }
+            if op.rule == Rule::Compare {
+                LiteralValue::Bool(result != 0.0)
+            } else {
+                LiteralValue::Number(Number::Float(result))
+            }
         } else {
-            let inputs: Option<Vec<i128>> = literals.iter().map(|literal| literal.as_int()).collect();
-            let result = (op.int?.function)(&inputs?, known.unwrap_or(DType::I64));
+            let inputs: Vec<i128> = literals.iter().map(|literal| literal.as_int()).collect::<Option<_>>()?;
+            if matches!(op.algebra, Algebra::Div | Algebra::Rem) && inputs[1] == 0 {
+                return Some(self.error(args[1].loc, "this divides by zero"));
+            }
+            let result = (op.int?.function)(&inputs, known.unwrap_or(DType::I64));
+            if known.is_none() && !(DType::I64.range().0..=DType::U64.range().1).contains(&result) {
+                return Some(self.error(loc, "this constant does not fit in 64 bits"));
+            }
             if op.rule == Rule::Compare || dtype == DType::Bool {
                 LiteralValue::Bool(result != 0)
             } else {
@@ -321,30 +442,43 @@ impl Check<'_> {
                 return self.error(name_loc, format!("`tl::{text}` takes no type arguments"));
             }
             let params: Vec<Parameter> = op.params.iter().map(|param| ops::required(param)).collect();
-            if !self.arity(&format!("`tl::{text}`"), &params, args.len(), loc) {
+            if !self.arity(&format!("`tl::{text}`"), &params, &args, name_loc) {
                 return self.failed(loc);
             }
             let result = self.scalar(op, &format!("`tl::{text}`"), loc, &args);
             return Operand { loc, ..result };
         }
         let Some(function) = ops::functions().find(|function| function.name == text) else {
-            let known = scalar::TABLE.iter().filter(|op| scalar::function(op.name).is_some()).map(|op| op.name);
-            let names = known.chain(ops::functions().map(|function| function.name));
-            return match other_name(&text).or_else(|| nearest(&text, names.map(str::to_string))) {
-                Some(near) => self.error_help(
-                    name_loc,
-                    format!("`tl::{text}` does not exist"),
-                    format!("did you mean `tl::{near}`?"),
-                ),
-                None => self.error(name_loc, format!("`tl::{text}` does not exist")),
-            };
+            return self.unknown_function(&text, name_loc);
         };
         let what = format!("`tl::{text}`");
-        if !self.arity(&what, function.params, args.len(), loc) || !self.generics(&what, function.generic, generics, name_loc) {
+        if !self.arity(&what, function.params, &args, name_loc)
+            || !self.generics(&what, function.generic, generics, name_loc)
+        {
             return self.failed(loc);
         }
-        let call = Call { name: text, name_loc, loc, generics: generics.to_vec(), args };
+        let call = Call { name: text, what, name_loc, loc, generics: generics.to_vec(), args };
         (function.check)(self, &call)
+    }
+
+    fn unknown_function(&mut self, name: &str, loc: Loc) -> Operand {
+        let problem = format!("`tl::{name}` does not exist");
+        if let Some(row) = scalar::row(name)
+            && let Some(symbol) = row.binary.map(BinaryOp::symbol).or(row.unary.map(UnaryOp::symbol))
+        {
+            return self.error_help(loc, problem, format!("use the operator `{symbol}`"));
+        }
+        if let Some(instead) = instead_of(name) {
+            return self.error_help(loc, problem, instead);
+        }
+        if ops::methods().any(|method| method.name == name) {
+            return self.error_help(loc, problem, format!("it is a method: `x.{name}(..)`"));
+        }
+        let known = scalar::TABLE.iter().filter(|op| !op.is_operator()).map(|op| op.name);
+        match nearest(name, known.chain(ops::functions().map(|function| function.name))) {
+            Some(near) => self.error_help(loc, problem, format!("did you mean `tl::{near}`?")),
+            None => self.error(loc, problem),
+        }
     }
 
     fn unknown_call(&mut self, path: &[Ident], loc: Loc) -> Operand {
@@ -354,9 +488,14 @@ impl Check<'_> {
         if path.len() == 1 && name == self.kernel.name.to_string() {
             return self.error(start.to(end), "a kernel cannot call itself");
         }
-        let known = scalar::function(&name).is_some() || ops::functions().any(|function| function.name == name);
+        let known =
+            scalar::function(&name).is_some() || ops::functions().any(|function| function.name == name);
         let operand = if known {
-            self.error_help(start.to(end), format!("`{text}` is not a function of the language"), format!("did you mean `tl::{name}`?"))
+            self.error_help(
+                start.to(end),
+                format!("`{text}` is not a function of the language"),
+                format!("did you mean `tl::{name}`?"),
+            )
         } else {
             self.error_help(
                 start.to(end),
@@ -367,7 +506,14 @@ impl Check<'_> {
         Operand { loc, ..operand }
     }
 
-    fn method(&mut self, receiver: &Expr, name: &Ident, generics: &[GenericArg], args: &[Expr], loc: Loc) -> Operand {
+    fn method(
+        &mut self,
+        receiver: &Expr,
+        name: &Ident,
+        generics: &[GenericArg],
+        args: &[Expr],
+        loc: Loc,
+    ) -> Operand {
         let text = name.to_string();
         let name_loc = Loc::of(name);
         let mut all = vec![self.expr(receiver)];
@@ -377,33 +523,40 @@ impl Check<'_> {
         }
         let Some(method) = ops::methods().find(|method| method.name == text) else {
             let text_of = self.describe(&all[0]);
-            let known = scalar::function(&text).is_some() || ops::functions().any(|function| function.name == text);
-            return if known {
-                self.error_help(name_loc, format!("`{text}` is not a method of {text_of}"), format!("call the function: `tl::{text}(..)`"))
+            let known =
+                scalar::function(&text).is_some() || ops::functions().any(|function| function.name == text);
+            let help = if known {
+                format!("call the function: `tl::{text}(..)`")
             } else {
-                match nearest(&text, ops::methods().map(|method| method.name.to_string())) {
-                    Some(near) => self.error_help(
-                        name_loc,
-                        format!("`{text}` is not a method of {text_of}"),
-                        format!("did you mean `{near}`?"),
+                match nearest(&text, ops::methods().map(|method| method.name)) {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => format!(
+                        "methods are {}",
+                        list(ops::methods().map(|method| format!("`{}`", method.name)))
                     ),
-                    None => self.error(name_loc, format!("`{text}` is not a method of {text_of}")),
                 }
             };
+            return self.error_help(name_loc, format!("`{text}` is not a method of {text_of}"), help);
         };
-        let what = format!("`{text}`");
-        if !self.arity(&what, &method.params[1..], all.len() - 1, loc) || !self.generics(&what, method.generic, generics, name_loc) {
+        let what = format!("`.{text}`");
+        if !self.arity(&what, &method.params[1..], &all[1..], name_loc)
+            || !self.generics(&what, method.generic, generics, name_loc)
+        {
             return self.failed(loc);
         }
-        let call = Call { name: text, name_loc, loc, generics: generics.to_vec(), args: all };
+        let call = Call { name: text, what, name_loc, loc, generics: generics.to_vec(), args: all };
         (method.check)(self, &call)
     }
 
-    fn arity(&mut self, what: &str, params: &[Parameter], found: usize, loc: Loc) -> bool {
+    /// Whether a call has the right number of arguments; where it has too many, those are what is reported.
+    fn arity(&mut self, what: &str, params: &[Parameter], args: &[Operand], name_loc: Loc) -> bool {
         let least = params.iter().filter(|param| !param.optional).count();
+        let found = args.len();
         if (least..=params.len()).contains(&found) {
             return true;
         }
+        let surplus = args.get(params.len()).zip(args.last());
+        let loc = surplus.map_or(name_loc, |(first, last)| first.loc.to(last.loc));
         let names: Vec<String> = params
             .iter()
             .map(|param| if param.optional { format!("{}?", param.name) } else { param.name.to_string() })
@@ -413,7 +566,8 @@ impl Check<'_> {
         } else {
             format!("{least} to {}", count(params.len(), "argument"))
         };
-        self.error(loc, format!("{what} takes {wanted} ({}), found {found}", names.join(", ")));
+        let names = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };
+        self.error(loc, format!("{what} takes {wanted}{names}, found {found}"));
         false
     }
 
@@ -426,7 +580,11 @@ impl Check<'_> {
                 false
             }
             (Generic::RequiredType, []) => {
-                self.error_help(loc, format!("{what} needs an element type"), format!("write {}::<f32>(..)`", what.trim_end_matches('`')));
+                self.error_help(
+                    loc,
+                    format!("{what} needs an element type"),
+                    format!("write {}::<f32>(..)`", what.trim_end_matches('`')),
+                );
                 false
             }
             (Generic::OptionalType | Generic::RequiredType, _) => {
@@ -463,61 +621,37 @@ impl Literal {
 
 /// What to do about an element type that an operation does not take.
 fn class_help(op: &ScalarOp, dtype: DType) -> Option<String> {
-    use crate::dtype::Class;
     match op.class {
         Class::Float if !dtype.is_float() => Some("convert it: `.to::<f32>()`".into()),
         Class::Integer | Class::Bits if dtype.is_float() => Some("convert it: `.to::<i32>()`".into()),
-        Class::Signed if !dtype.is_signed() => Some("convert it to a signed type".into()),
-        Class::Number if dtype == DType::Bool => Some("convert it: `.to::<i32>()`".into()),
+        Class::Integer | Class::Signed | Class::Number => Some("convert it: `.to::<i32>()`".into()),
         _ => None,
     }
 }
 
-/// The name here of what other languages call by another one.
-fn other_name(name: &str) -> Option<String> {
+/// What the language has for something that other ones call by this name.
+fn instead_of(name: &str) -> Option<String> {
     let own = match name {
         "where" | "where_" => "select",
-        "dot_product" | "matmul" => "dot",
         "transpose" => "trans",
         "ln" => "log",
-        "abs_" | "fabs" => "abs",
-        "pow" | "powf" => "exp2",
+        "fabs" => "abs",
         "fmax" => "max_num",
         "fmin" => "min_num",
-        "mean" => "sum",
         "iota" => "arange",
         "permute_dims" => "permute",
-        "broadcast" => "broadcast_to",
+        "broadcast" | "expand" => "broadcast_to",
+        "ones" | "ones_like" => "full",
+        "cast" => return Some("convert with `.to::<f32>()` or `as f32`".into()),
+        "mean" => return Some("divide the sum: `tl::sum(x, axis) / n as f32`".into()),
+        "pow" | "powf" => return Some("for positive `x`: `tl::exp2(y * tl::log2(x))`".into()),
         _ => return None,
     };
-    Some(own.into())
+    Some(format!("it is `tl::{own}` here"))
 }
 
-/// The candidate that differs least from `name`, if it differs little.
-fn nearest(name: &str, candidates: impl Iterator<Item = String>) -> Option<String> {
-    let limit = (name.len() / 3).max(1);
-    candidates
-        .map(|candidate| (distance(name, &candidate), candidate))
-        .filter(|(distance, _)| *distance <= limit)
-        .min()
-        .map(|(_, candidate)| candidate)
-}
-
-/// Levenshtein's distance.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, &y) in b.iter().enumerate() {
-            let replaced = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
-}
+const INTEGER_LIMITS: &[&str] = &["MAX", "MIN", "BITS"];
+const FLOAT_LIMITS: &[&str] = &["INFINITY", "NEG_INFINITY", "NAN", "MAX", "MIN", "MIN_POSITIVE", "EPSILON"];
 
 /// Associated constants of element types, as Rust and the `half` crate name them.
 fn limit(dtype: DType, name: &str) -> Option<Number> {
@@ -531,8 +665,12 @@ fn limit(dtype: DType, name: &str) -> Option<Number> {
         };
     }
     let (max, min_positive, epsilon) = match dtype {
-        DType::F16 => (half::f16::MAX.to_f64(), half::f16::MIN_POSITIVE.to_f64(), half::f16::EPSILON.to_f64()),
-        DType::BF16 => (half::bf16::MAX.to_f64(), half::bf16::MIN_POSITIVE.to_f64(), half::bf16::EPSILON.to_f64()),
+        DType::F16 => {
+            (half::f16::MAX.to_f64(), half::f16::MIN_POSITIVE.to_f64(), half::f16::EPSILON.to_f64())
+        }
+        DType::BF16 => {
+            (half::bf16::MAX.to_f64(), half::bf16::MIN_POSITIVE.to_f64(), half::bf16::EPSILON.to_f64())
+        }
         DType::F32 => (f64::from(f32::MAX), f64::from(f32::MIN_POSITIVE), f64::from(f32::EPSILON)),
         DType::F64 => (f64::MAX, f64::MIN_POSITIVE, f64::EPSILON),
         _ => return None,

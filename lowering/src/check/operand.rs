@@ -8,6 +8,15 @@ use crate::ops::{Broadcast, Cast, Constant, ExpandDims, Kind, Number, Splat};
 use crate::syntax::GenericArg;
 use crate::tile::{Block, Func, ParamId, Shape, Type, Value, shape_problem};
 
+/// Where a mistake that two operands make together is reported.
+#[derive(Clone, Copy)]
+pub enum Spot {
+    /// On the operator between them.
+    Here(Loc),
+    /// On the operand that does not go with those before it.
+    Operand,
+}
+
 impl Check<'_> {
     pub fn func(&self) -> &Func {
         self.builder.func
@@ -106,7 +115,8 @@ impl Check<'_> {
         let mut from = ty.shape;
         while from.rank() < shape.rank() {
             from = from.with(0, 1);
-            value = self.push(ExpandDims { value, axis: 0 }, vec![Type::tile(ty.dtype, from.clone())], loc)[0];
+            value =
+                self.push(ExpandDims { value, axis: 0 }, vec![Type::tile(ty.dtype, from.clone())], loc)[0];
         }
         if from != *shape {
             value = self.push(Broadcast { value }, vec![Type::tile(ty.dtype, shape.clone())], loc)[0];
@@ -127,10 +137,23 @@ impl Check<'_> {
             Item::Failed => None,
             other => {
                 let text = format!("expected a tile or scalar, found {}", other.describe());
-                self.error(operand.loc, text);
+                self.unexpected(operand, text);
                 None
             }
         }
+    }
+
+    /// Reports an operand that is no tile and no scalar.
+    pub(super) fn unexpected(&mut self, operand: &Operand, text: String) {
+        match operand.item {
+            Item::Slice(_) => {
+                self.error_help(operand.loc, text, "read it first: `tl::load(slice + offsets, mask)`")
+            }
+            Item::Pointer(_) => {
+                self.error_help(operand.loc, text, "read it first: `tl::load(pointer, mask)`")
+            }
+            _ => self.error(operand.loc, text),
+        };
     }
 
     /// The operand as values of one element type: a literal becomes it, anything else must have it.
@@ -145,11 +168,11 @@ impl Check<'_> {
         if found.dtype == dtype {
             return Some(value);
         }
-        self.error_help(
-            operand.loc,
-            format!("{what} is {dtype}, found {}", found.dtype),
-            format!("convert it: `.to::<{dtype}>()`"),
-        );
+        let help = match dtype {
+            DType::Bool => "compare: `x != 0`".to_string(),
+            _ => format!("convert it: `.to::<{dtype}>()`"),
+        };
+        self.error_help(operand.loc, format!("{what} is {dtype}, found {}", found.dtype), help);
         None
     }
 
@@ -171,8 +194,13 @@ impl Check<'_> {
             (LiteralValue::Number(Number::Float(value)), dtype) if dtype.is_float() => Number::Float(value),
             (value, _) => {
                 let help = match value {
-                    LiteralValue::Number(_) => format!("convert it: `as {dtype}`"),
-                    LiteralValue::Bool(_) => "compare to get a bool, or use `tl::select`".to_string(),
+                    LiteralValue::Number(_) if dtype == DType::Bool => "compare: `x != 0`".to_string(),
+                    LiteralValue::Number(Number::Float(_)) => {
+                        "convert the integers beside it: `as f32`".to_string()
+                    }
+                    LiteralValue::Number(Number::Int(_)) | LiteralValue::Bool(_) => {
+                        format!("convert it: `as {dtype}`")
+                    }
                 };
                 self.error_help(loc, format!("expected {dtype}, found {}", value.describe()), help);
                 return None;
@@ -182,7 +210,7 @@ impl Check<'_> {
     }
 
     /// The element type that operands of one operation share: that of those that have one.
-    pub fn common_type(&mut self, what: &str, loc: Loc, operands: &[&Operand]) -> Option<DType> {
+    pub fn common_type(&mut self, what: &str, spot: Spot, operands: &[&Operand]) -> Option<DType> {
         let mut found: Option<DType> = None;
         for operand in operands {
             let dtype = match &operand.item {
@@ -191,18 +219,25 @@ impl Check<'_> {
                 Item::Failed => return None,
                 other => {
                     let text = format!("{what} takes tiles and scalars, found {}", other.describe());
-                    self.error(operand.loc, text);
+                    self.unexpected(operand, text);
                     return None;
                 }
             };
             match (found, dtype) {
                 (Some(first), Some(second)) if first != second => {
                     let wider = wider(first, second);
-                    self.error_help(
-                        loc,
-                        format!("{what} needs one element type, found {first} and {second}"),
-                        format!("convert one side: `.to::<{wider}>()`"),
-                    );
+                    let loc = match spot {
+                        Spot::Here(loc) => loc,
+                        Spot::Operand => operand.loc,
+                    };
+                    let text = format!("{what} needs one element type, found {first} and {second}");
+                    let help = match (first, second) {
+                        (DType::Bool, _) | (_, DType::Bool) => {
+                            "compare to make a bool of a number: `x != 0`".into()
+                        }
+                        _ => format!("convert one side: `.to::<{wider}>()`"),
+                    };
+                    self.error_help(loc, text, help);
                     return None;
                 }
                 (None, Some(dtype)) => found = Some(dtype),
@@ -263,7 +298,11 @@ impl Check<'_> {
             Item::Failed => None,
             _ => {
                 let text = format!("{what} is a constant integer, found {}", self.describe(operand));
-                self.error_help(operand.loc, text, "constants are literals and const parameters of the kernel");
+                self.error_help(
+                    operand.loc,
+                    text,
+                    "constants are literals and const parameters of the kernel",
+                );
                 None
             }
         }
@@ -397,14 +436,24 @@ impl Check<'_> {
         }?;
         let found = self.ty(value).clone();
         if !found.dtype.is_integer() {
-            self.error_help(by.loc, format!("an offset is an integer, found {found}"), "convert it: `as i32`");
+            self.error_help(
+                by.loc,
+                format!("an offset is an integer, found {found}"),
+                "convert it: `as i32`",
+            );
             return None;
         }
         Some(value)
     }
 
     /// `pointer + offset` or `pointer - offset`. Offsets of different integer types meet in `i64`.
-    pub(super) fn move_pointer(&mut self, pointer: Pointer, by: &Operand, negative: bool, loc: Loc) -> Operand {
+    pub(super) fn move_pointer(
+        &mut self,
+        pointer: Pointer,
+        by: &Operand,
+        negative: bool,
+        loc: Loc,
+    ) -> Operand {
         let mut offset = pointer.offset;
         let own_type = self.ty(offset).dtype;
         let Some(mut by_value) = self.offset(by, own_type) else { return self.failed(loc) };
@@ -413,7 +462,9 @@ impl Check<'_> {
             by_value = self.to_i64(by_value, loc);
         }
         let mut values = [offset, by_value];
-        let Some(shape) = self.common_shape("pointer arithmetic", loc, &mut values) else { return self.failed(loc) };
+        let Some(shape) = self.common_shape("pointer arithmetic", loc, &mut values) else {
+            return self.failed(loc);
+        };
         let row = scalar::row(if negative { "sub" } else { "add" }).expect("a row of the table");
         let ty = self.ty(values[0]).clone();
         let offset = self.push(Scalar::new(row, values.to_vec()), vec![ty], loc)[0];
@@ -437,7 +488,9 @@ impl Check<'_> {
 
     pub(super) fn describe_item(&self, item: &Item) -> String {
         match item {
-            Item::Value(value) if self.ty(*value).is_scalar() => format!("a scalar of type {}", self.ty(*value)),
+            Item::Value(value) if self.ty(*value).is_scalar() => {
+                format!("a scalar of type {}", self.ty(*value))
+            }
             Item::Value(value) => format!("a tile of type {}", self.ty(*value)),
             other => other.describe(),
         }
@@ -512,6 +565,16 @@ impl Literal {
         })
     }
 
+    /// Whether a literal without a type may take this one.
+    pub(super) fn can_be(&self, dtype: DType) -> bool {
+        self.dtype.is_none()
+            && match self.value {
+                LiteralValue::Bool(_) => dtype == DType::Bool,
+                LiteralValue::Number(Number::Int(_)) => dtype.is_integer() || dtype.is_float() && self.digits,
+                LiteralValue::Number(Number::Float(_)) => dtype.is_float(),
+            }
+    }
+
     fn fits(&self, dtype: DType) -> bool {
         match self.value {
             LiteralValue::Number(Number::Int(value)) => dtype.wrap(value) == value,
@@ -523,10 +586,16 @@ impl Literal {
     fn convert(self, dtype: DType) -> Literal {
         let value = match self.value {
             LiteralValue::Bool(value) if dtype == DType::Bool => LiteralValue::Bool(value),
-            LiteralValue::Bool(value) if dtype.is_integer() => LiteralValue::Number(Number::Int(i128::from(value))),
+            LiteralValue::Bool(value) if dtype.is_integer() => {
+                LiteralValue::Number(Number::Int(i128::from(value)))
+            }
             LiteralValue::Bool(value) => LiteralValue::Number(Number::Float(f64::from(u8::from(value)))),
-            LiteralValue::Number(Number::Int(value)) if dtype == DType::Bool => LiteralValue::Bool(value != 0),
-            LiteralValue::Number(Number::Float(value)) if dtype == DType::Bool => LiteralValue::Bool(value != 0.0),
+            LiteralValue::Number(Number::Int(value)) if dtype == DType::Bool => {
+                LiteralValue::Bool(value != 0)
+            }
+            LiteralValue::Number(Number::Float(value)) if dtype == DType::Bool => {
+                LiteralValue::Bool(value != 0.0)
+            }
             LiteralValue::Number(Number::Int(value)) if dtype.is_integer() => {
                 LiteralValue::Number(Number::Int(dtype.wrap(value)))
             }

@@ -2,6 +2,7 @@
 
 use proc_macro2::Ident;
 
+use super::operand::Spot;
 use super::scope::{Slot, Variable};
 use super::{Check, Item, Literal, LiteralValue, Operand, Pointer, Range};
 use crate::diagnostic::{Diagnostic, Loc, count};
@@ -16,7 +17,7 @@ const MAX_UNROLLED: i128 = 4096;
 impl Check<'_> {
     pub(super) fn body(&mut self, block: &Block) {
         let value = self.block(block);
-        if !matches!(value.item, Item::Unit | Item::Failed) {
+        if !matches!(value.item, Item::Unit | Item::Failed) && !self.kernel.returns {
             let found = self.describe(&value);
             self.error_help(
                 value.loc,
@@ -111,7 +112,11 @@ impl Check<'_> {
                     }
                 }
                 Item::Tuple(values) => {
-                    let text = format!("this pattern has {}, the tuple has {}", count(parts.len(), "part"), values.len());
+                    let text = format!(
+                        "this pattern has {}, the tuple has {}",
+                        count(parts.len(), "part"),
+                        values.len()
+                    );
                     self.error(*loc, text);
                     self.bind_failed(parts, value.loc);
                 }
@@ -150,7 +155,11 @@ impl Check<'_> {
         let name = target.to_string();
         let loc = Loc::of(target);
         let Some(slot) = self.scopes.find(&name) else {
-            self.error_help(loc, format!("`{name}` is not defined"), format!("declare it: `let mut {name} = ..;`"));
+            self.error_help(
+                loc,
+                format!("`{name}` is not defined"),
+                format!("declare it: `let mut {name} = ..;`"),
+            );
             return;
         };
         let variable = self.scopes.get(slot).clone();
@@ -158,7 +167,7 @@ impl Check<'_> {
         if !variable.mutable && !declared_later {
             let help = match variable.operand.map(|operand| operand.item) {
                 Some(Item::Slice(_)) => "write memory with `tl::store(pointer, value, mask)`".to_string(),
-                _ => format!("declare it `let mut {name}`"),
+                _ => format!("declare it `let mut {name}`, or bind it again: `let mut {name} = {name};`"),
             };
             self.error_help(loc, format!("`{name}` cannot be assigned twice"), help);
             return;
@@ -181,7 +190,13 @@ impl Check<'_> {
     // ---- control flow
 
     /// `if`, as a statement or a value.
-    pub(super) fn conditional(&mut self, condition: &Expr, then: &Block, otherwise: Option<&Block>, loc: Loc) -> Operand {
+    pub(super) fn conditional(
+        &mut self,
+        condition: &Expr,
+        then: &Block,
+        otherwise: Option<&Block>,
+        loc: Loc,
+    ) -> Operand {
         let condition = self.expr(condition);
         match condition.item {
             Item::Literal(Literal { value: LiteralValue::Bool(value), .. }) => {
@@ -192,31 +207,40 @@ impl Check<'_> {
                     (false, None) => self.unit(loc),
                 };
             }
-            Item::Failed => {
-                // The branches may still hold mistakes of their own; what they assign is unknown.
-                let slots = self.assigned_slots([Some(then), otherwise].into_iter().flatten());
-                self.block(then);
-                if let Some(otherwise) = otherwise {
-                    self.block(otherwise);
-                }
-                self.poison(&slots, loc);
-                return self.failed(loc);
-            }
+            Item::Failed => return self.unconditional(then, otherwise, loc),
             _ => {}
         }
-        let Some(condition) = self.scalar_condition(&condition, "if") else {
-            let slots = self.assigned_slots([Some(then), otherwise].into_iter().flatten());
+        match self.scalar_condition(&condition, "if") {
+            Some(condition) => self.branch(condition, then, otherwise, loc),
+            None => self.unconditional(then, otherwise, loc),
+        }
+    }
+
+    /// The branches under a condition that was reported: they may still hold mistakes of their own, and what they assign
+    /// is unknown.
+    fn unconditional(&mut self, then: &Block, otherwise: Option<&Block>, loc: Loc) -> Operand {
+        let slots = self.assigned_slots([Some(then), otherwise].into_iter().flatten());
+        for block in [Some(then), otherwise].into_iter().flatten() {
+            self.block(block);
             self.poison(&slots, loc);
-            return self.failed(loc);
-        };
-        self.branch(condition, then, otherwise, loc)
+        }
+        self.failed(loc)
     }
 
     fn scalar_condition(&mut self, operand: &Operand, keyword: &str) -> Option<Value> {
+        if !matches!(operand.item, Item::Value(_) | Item::Literal(_) | Item::Failed) {
+            let found = self.describe(operand);
+            self.error(operand.loc, format!("the condition of `{keyword}` is a bool, found {found}"));
+            return None;
+        }
         let value = self.value(operand)?;
         let ty = self.ty(value).clone();
         if ty.dtype != DType::Bool {
-            self.error_help(operand.loc, format!("the condition of `{keyword}` is a bool, found {ty}"), "compare: `x != 0`");
+            self.error_help(
+                operand.loc,
+                format!("the condition of `{keyword}` is a bool, found {ty}"),
+                "compare: `x != 0`",
+            );
             return None;
         }
         if !ty.is_scalar() {
@@ -254,24 +278,40 @@ impl Check<'_> {
         let mut pairs = vec![];
         let value_pair = match (&then_value.item, &else_value.item) {
             (Item::Unit, _) | (_, Item::Unit) | (Item::Failed, _) | (_, Item::Failed) => None,
-            _ => Some(("the value of this `if`".to_string(), then_value.clone(), else_value.clone())),
+            _ => Some(Pair {
+                what: "the value of this `if`".into(),
+                sides: [then_value.clone(), else_value.clone()],
+                blame: Blame { side: 1, loc: else_value.loc },
+                elsewhere: "in the other branch",
+            }),
         };
-        if value_pair.is_none() && otherwise.is_some() {
-            self.report_missing_value(&then_value, &else_value);
-        }
-        pairs.extend(value_pair.clone());
+        let one_sided =
+            value_pair.is_none() && self.report_missing_value(&then_value, &else_value, otherwise.is_some());
+        let has_value = value_pair.is_some();
+        pairs.extend(value_pair);
         let names = self.slot_names(&slots, then, otherwise);
         for (i, (a, b)) in after_then.iter().zip(&after_else).enumerate() {
-            if let (Some(a), Some(b)) = (&a.operand, &b.operand) {
-                pairs.push((format!("`{}`", names[i]), a.clone(), b.clone()));
+            if let (Some(then), Some(otherwise)) = (&a.operand, &b.operand) {
+                let in_else = b.assigned != before[i].assigned;
+                let in_both = in_else && a.assigned != before[i].assigned;
+                let (side, assigned) = if in_else { (1, b.assigned) } else { (0, a.assigned) };
+                pairs.push(Pair {
+                    what: format!("`{}`", names[i]),
+                    sides: [then.clone(), otherwise.clone()],
+                    blame: Blame { side, loc: assigned.unwrap_or(loc) },
+                    elsewhere: if in_both { "in the other branch" } else { "before the `if`" },
+                });
             }
         }
         let merged = self.merge(condition, [then_block, else_block], pairs, loc);
         let mut merged = merged.into_iter();
-        let value = match value_pair {
-            Some(_) => merged.next().unwrap_or_else(|| self.failed(loc)),
-            None if matches!(then_value.item, Item::Failed) || matches!(else_value.item, Item::Failed) => self.failed(loc),
-            None => self.unit(loc),
+        let failed = |value: &Operand| matches!(value.item, Item::Failed);
+        let value = if has_value {
+            merged.next().unwrap_or_else(|| self.failed(loc))
+        } else if one_sided || failed(&then_value) || failed(&else_value) {
+            self.failed(loc)
+        } else {
+            self.unit(loc)
         };
         for (i, &slot) in slots.iter().enumerate() {
             let both = after_then[i].operand.is_some() && after_else[i].operand.is_some();
@@ -283,15 +323,23 @@ impl Check<'_> {
         Operand { loc, ..value }
     }
 
-    /// One branch has a value and the other none.
-    fn report_missing_value(&mut self, then: &Operand, otherwise: &Operand) {
+    /// Whether one branch has a value and the other none, which is reported.
+    fn report_missing_value(&mut self, then: &Operand, otherwise: &Operand, has_else: bool) -> bool {
         let (with, without) = match (&then.item, &otherwise.item) {
-            (Item::Unit, Item::Unit) | (Item::Failed, _) | (_, Item::Failed) => return,
+            (Item::Unit, Item::Unit) | (Item::Failed, _) | (_, Item::Failed) => return false,
             (Item::Unit, _) => (otherwise, then),
             _ => (then, otherwise),
         };
-        let text = format!("one branch of this `if` gives {}, the other nothing", self.describe(with));
-        self.error(without.loc, text);
+        let found = self.describe(with);
+        if has_else {
+            self.error(without.loc, format!("one branch of this `if` gives {found}, the other nothing"));
+        } else {
+            self.error(
+                with.loc,
+                format!("this gives {found}, but the `if` has no `else` that gives one as well"),
+            );
+        }
+        true
     }
 
     /// Joins pairs of operands behind an `if` whose blocks are built; reports pairs whose types differ.
@@ -299,12 +347,12 @@ impl Check<'_> {
         &mut self,
         condition: Value,
         blocks: [crate::tile::Block; 2],
-        pairs: Vec<(String, Operand, Operand)>,
+        pairs: Vec<Pair>,
         loc: Loc,
     ) -> Vec<Operand> {
         let mut wanted: Vec<Vec<Leaf>> = vec![];
-        for (what, a, b) in &pairs {
-            let leaves = self.join(what, a, b);
+        for pair in &pairs {
+            let leaves = self.join(pair, &pair.sides[0], &pair.sides[1]);
             wanted.push(leaves.unwrap_or_default());
         }
         let [then, otherwise] = blocks;
@@ -314,10 +362,9 @@ impl Check<'_> {
                 check.builder.append(op);
             }
             let mut yields = vec![];
-            for ((_, a, b), leaves) in pairs.iter().zip(&wanted) {
-                let operand = if side == 0 { a } else { b };
+            for (pair, leaves) in pairs.iter().zip(&wanted) {
                 if !leaves.is_empty() {
-                    yields.extend(check.yield_leaves(operand, leaves).unwrap_or_default());
+                    yields.extend(check.yield_leaves(&pair.sides[side], leaves).unwrap_or_default());
                 }
             }
             check.end_block(yields)
@@ -334,7 +381,8 @@ impl Check<'_> {
         pairs
             .iter()
             .zip(&wanted)
-            .map(|((_, a, _), leaves)| {
+            .map(|(pair, leaves)| {
+                let a = &pair.sides[0];
                 if leaves.is_empty() && !matches!(a.item, Item::Tuple(_)) {
                     return self.failed(a.loc);
                 }
@@ -349,11 +397,15 @@ impl Check<'_> {
         let range_loc = operand.loc;
         let range = match operand.item {
             Item::Range(range) => range,
-            Item::Failed => return self.skip_loop(body, loc),
+            Item::Failed => return self.skip_loop(var, body, loc),
             _ => {
                 let text = format!("`for` runs over a range, found {}", self.describe(&operand));
-                self.error_help(operand.loc, text, "write `0..n`, `(0..n).step_by(BLOCK)` or `tl::range(0, n, BLOCK)`");
-                return self.skip_loop(body, loc);
+                self.error_help(
+                    operand.loc,
+                    text,
+                    "write `0..n`, `(0..n).step_by(BLOCK)` or `tl::range(0, n, BLOCK)`",
+                );
+                return self.skip_loop(var, body, loc);
             }
         };
         if range.unrolled {
@@ -361,29 +413,15 @@ impl Check<'_> {
         }
         let one = self.integer(1, range_loc);
         let step = range.step.as_deref().cloned().unwrap_or(one);
-        let ends = [&*range.low, &*range.high, &step];
-        let Some(dtype) = self.common_type("a range", range_loc, &ends) else { return self.skip_loop(body, loc) };
-        if !matches!(dtype, DType::I32 | DType::I64) {
-            self.error_help(range_loc, format!("a range is of `i32` or `i64`, found {dtype}"), "convert the ends: `as i32`");
-            return self.skip_loop(body, loc);
-        }
-        let mut values = vec![];
-        for end in ends {
-            match self.value_as(end, dtype, "the ends and step of a range") {
-                Some(value) if self.ty(value).is_scalar() => values.push(value),
-                Some(value) => {
-                    let text = format!("a range has scalar ends, found a tile of type {}", self.ty(value));
-                    self.error(end.loc, text);
-                    return self.skip_loop(body, loc);
-                }
-                None => return self.skip_loop(body, loc),
-            }
-        }
-        let &[low, high, step] = values.as_slice() else { return };
+        let Some((dtype, [low, high, step])) = self.range_ends([&*range.low, &*range.high, &step], range_loc)
+        else {
+            return self.skip_loop(var, body, loc);
+        };
         let hints = range.hints;
-        self.carried_loop(body, loc, |check, inits| {
-            let args: Vec<Type> =
-                std::iter::once(Type::scalar(dtype)).chain(inits.iter().map(|&init| check.ty(init).clone())).collect();
+        self.carried_loop(var, body, loc, |check, inits| {
+            let args: Vec<Type> = std::iter::once(Type::scalar(dtype))
+                .chain(inits.iter().map(|&init| check.ty(init).clone()))
+                .collect();
             let args = check.begin_block(args);
             check.scopes.enter();
             if let Some(var) = var {
@@ -399,9 +437,45 @@ impl Check<'_> {
         });
     }
 
+    /// The ends and the step of a range, as scalars of one type.
+    fn range_ends(&mut self, ends: [&Operand; 3], loc: Loc) -> Option<(DType, [Value; 3])> {
+        const NAMES: [&str; 3] = ["the start of a range", "the end of a range", "the step of a range"];
+        let mut good = true;
+        for (end, name) in ends.into_iter().zip(NAMES) {
+            let ty = match &end.item {
+                Item::Value(value) => self.ty(*value).clone(),
+                Item::Literal(literal) => Type::scalar(literal.default_type()),
+                Item::Failed => return None,
+                _ => {
+                    let found = self.describe(end);
+                    self.error(end.loc, format!("{name} is an integer, found {found}"));
+                    good = false;
+                    continue;
+                }
+            };
+            if !ty.is_scalar() {
+                self.error(end.loc, format!("{name} is a scalar, found a tile of type {ty}"));
+                good = false;
+            } else if !matches!(ty.dtype, DType::I32 | DType::I64) {
+                self.error_help(
+                    end.loc,
+                    format!("{name} is `i32` or `i64`, found {ty}"),
+                    "convert it: `as i32`",
+                );
+                good = false;
+            }
+        }
+        if !good {
+            return None;
+        }
+        let dtype = self.common_type("a range", Spot::Here(loc), &ends)?;
+        let [low, high, step] = ends.map(|end| self.value_as(end, dtype, "an end of this range"));
+        Some((dtype, [low?, high?, step?]))
+    }
+
     fn while_loop(&mut self, condition: &Expr, body: &Block, loc: Loc) {
         let mut test_block = None;
-        self.carried_loop(body, loc, |check, inits| {
+        self.carried_loop(None, body, loc, |check, inits| {
             let types: Vec<Type> = inits.iter().map(|&init| check.ty(init).clone()).collect();
             let args = check.begin_block(types.clone());
             // The condition is checked with the variables as the test sees them.
@@ -409,7 +483,11 @@ impl Check<'_> {
             let operand = check.expr(condition);
             let value = match operand.item {
                 Item::Literal(Literal { value: LiteralValue::Bool(true), .. }) => {
-                    check.error_help(operand.loc, "this loop never ends", "`while` tests a value that the body changes");
+                    check.error_help(
+                        operand.loc,
+                        "this loop never ends",
+                        "`while` tests a value that the body changes",
+                    );
                     None
                 }
                 Item::Failed => None,
@@ -433,23 +511,9 @@ impl Check<'_> {
     }
 
     fn unrolled_loop(&mut self, var: Option<&Ident>, range: &Range, body: &Block, loc: Loc) {
-        let low = self.constant(&range.low, "the start of a `static_range`");
-        let high = self.constant(&range.high, "the end of a `static_range`");
-        let step = range.step.as_deref().map_or(Some(1), |step| self.constant(step, "the step of a `static_range`"));
-        let (Some(low), Some(high), Some(step)) = (low, high, step) else { return self.skip_loop(body, loc) };
-        if step < 1 {
-            let step_loc = range.step.as_ref().map_or(loc, |step| step.loc);
-            self.error(step_loc, format!("the step of a `static_range` is at least 1, found {step}"));
-            return;
-        }
-        if (high - low) / step > MAX_UNROLLED {
-            self.error_help(
-                range.high.loc,
-                format!("a `static_range` repeats its body at most {MAX_UNROLLED} times"),
-                "`tl::range` makes a loop",
-            );
-            return;
-        }
+        let Some((low, high, step)) = self.static_ends(range, loc) else {
+            return self.skip_loop(var, body, loc);
+        };
         let mut index = low;
         while index < high {
             self.scopes.enter();
@@ -467,9 +531,40 @@ impl Check<'_> {
         }
     }
 
+    /// The constants of a `static_range`.
+    fn static_ends(&mut self, range: &Range, loc: Loc) -> Option<(i128, i128, i128)> {
+        let low = self.constant(&range.low, "the start of a `static_range`");
+        let high = self.constant(&range.high, "the end of a `static_range`");
+        let step =
+            range.step.as_deref().map_or(Some(1), |step| self.constant(step, "the step of a `static_range`"));
+        let (low, high, step) = (low?, high?, step?);
+        if step < 1 {
+            let step_loc = range.step.as_ref().map_or(loc, |step| step.loc);
+            self.error(step_loc, format!("the step of a `static_range` is at least 1, found {step}"));
+            return None;
+        }
+        if (high - low) / step > MAX_UNROLLED {
+            self.error_help(
+                range.high.loc,
+                format!("a `static_range` repeats its body at most {MAX_UNROLLED} times"),
+                "`tl::range` makes a loop",
+            );
+            return None;
+        }
+        Some((low, high, step))
+    }
+
     /// Checks a loop's body once for its own mistakes after its head failed.
-    fn skip_loop(&mut self, body: &Block, loc: Loc) {
+    fn skip_loop(&mut self, var: Option<&Ident>, body: &Block, loc: Loc) {
         let slots = self.assigned_slots(std::iter::once(body));
+        self.poison(&slots, loc);
+        self.scopes.enter();
+        if let Some(var) = var {
+            let failed = self.failed(loc);
+            self.scopes.bind(&var.to_string(), failed, false);
+        }
+        self.block(body);
+        self.scopes.leave();
         self.poison(&slots, loc);
     }
 
@@ -477,6 +572,7 @@ impl Check<'_> {
     /// as arguments and enters its scope; what it returns closes the loop.
     fn carried_loop<'f>(
         &mut self,
+        var: Option<&Ident>,
         body: &Block,
         loc: Loc,
         mut open: impl FnMut(&mut Self, &[Value]) -> LoopFrame<'f, Self>,
@@ -487,7 +583,7 @@ impl Check<'_> {
         let carried: Vec<usize> = (0..slots.len()).filter(|&i| before[i].operand.is_some()).collect();
         let mut inits: Vec<Operand> = carried.iter().filter_map(|&i| before[i].operand.clone()).collect();
         if inits.iter().any(|init| matches!(init.item, Item::Failed)) {
-            return self.skip_loop(body, loc);
+            return self.skip_loop(var, body, loc);
         }
         // A carried variable that starts as a bare literal takes the type its first assignment gives it.
         for attempt in 0..2 {
@@ -495,8 +591,7 @@ impl Check<'_> {
             let errors = self.errors.len();
             self.carried_slots(&slots, &carried, &inits);
             let Some(init_values) = self.flatten_all(&inits) else {
-                self.poison(&slots, loc);
-                return;
+                return self.skip_loop(var, body, loc);
             };
             let frame = open(self, &init_values);
             self.set_carried(&frame.carried);
@@ -504,7 +599,8 @@ impl Check<'_> {
             self.scopes.leave();
             let finals: Vec<Option<Operand>> =
                 carried.iter().map(|&i| self.scopes.get(slots[i]).operand.clone()).collect();
-            let assigned: Vec<Option<Loc>> = carried.iter().map(|&i| self.scopes.get(slots[i]).assigned).collect();
+            let assigned: Vec<Option<Loc>> =
+                carried.iter().map(|&i| self.scopes.get(slots[i]).assigned).collect();
             if attempt == 0
                 && let Some(retyped) = self.retype(&inits, &finals)
             {
@@ -580,7 +676,8 @@ impl Check<'_> {
                 if literal.dtype.is_some() || literal.default_type() == ty.dtype || !ty.is_scalar() {
                     return init.clone();
                 }
-                let fits = ty.dtype.is_float() == literal.default_type().is_float() && ty.dtype != DType::Bool;
+                let fits =
+                    ty.dtype.is_float() == literal.default_type().is_float() && ty.dtype != DType::Bool;
                 if !fits {
                     return init.clone();
                 }
@@ -606,14 +703,16 @@ impl Check<'_> {
         if wanted == found {
             return self.yield_leaves(last, &wanted);
         }
-        let (from, to) = (describe_leaves(&wanted), describe_leaves(&found));
+        let (from, to) = (self.describe_leaves(&wanted), self.describe_leaves(&found));
         let mut diagnostic = Diagnostic {
             loc,
             message: format!("`{name}` is {from} before the loop and {to} at the end of its body"),
             help: None,
             note: Some("a variable that a loop carries keeps its type and shape".into()),
         };
-        if let ([a], [b]) = (wanted.as_slice(), found.as_slice()) {
+        if let ([a @ Leaf { slice: None, .. }], [b @ Leaf { slice: None, .. }]) =
+            (wanted.as_slice(), found.as_slice())
+        {
             diagnostic.help = if a.ty.shape == b.ty.shape {
                 Some(format!("convert it before it is assigned: `.to::<{}>()`", a.ty.dtype))
             } else if a.ty.is_scalar() {
@@ -652,7 +751,9 @@ impl Check<'_> {
         }
         slots
             .iter()
-            .map(|&slot| names.iter().find(|name| self.scopes.find(name) == Some(slot)).cloned().unwrap_or_default())
+            .map(|&slot| {
+                names.iter().find(|name| self.scopes.find(name) == Some(slot)).cloned().unwrap_or_default()
+            })
             .collect()
     }
 
@@ -673,7 +774,9 @@ impl Check<'_> {
     fn leaves(&mut self, operand: &Operand) -> Option<Vec<Leaf>> {
         match &operand.item {
             Item::Value(value) => Some(vec![Leaf { ty: self.ty(*value).clone(), slice: None }]),
-            Item::Literal(literal) => Some(vec![Leaf { ty: Type::scalar(literal.default_type()), slice: None }]),
+            Item::Literal(literal) => {
+                Some(vec![Leaf { ty: Type::scalar(literal.default_type()), slice: None }])
+            }
             Item::Pointer(Pointer { param, offset, .. }) => {
                 Some(vec![Leaf { ty: self.ty(*offset).clone(), slice: Some(*param) }])
             }
@@ -695,28 +798,59 @@ impl Check<'_> {
     }
 
     /// The leaves two branches agree on; a literal takes the other side's type.
-    fn join(&mut self, what: &str, a: &Operand, b: &Operand) -> Option<Vec<Leaf>> {
+    fn join(&mut self, pair: &Pair, a: &Operand, b: &Operand) -> Option<Vec<Leaf>> {
         if let (Item::Tuple(left), Item::Tuple(right)) = (&a.item, &b.item)
             && left.len() == right.len()
         {
             let mut leaves = vec![];
             for (a, b) in left.iter().zip(right) {
-                leaves.extend(self.join(what, a, b)?);
+                leaves.extend(self.join(pair, a, b)?);
             }
             return Some(leaves);
         }
         let (left, right) = (self.leaves(a)?, self.leaves(b)?);
-        let untyped = |operand: &Operand| matches!(operand.item, Item::Literal(Literal { dtype: None, .. }));
-        let scalar = |leaves: &[Leaf]| matches!(leaves, [leaf] if leaf.ty.is_scalar() && leaf.slice.is_none());
-        if left == right || untyped(b) && scalar(&left) {
+        let takes = |operand: &Operand, leaves: &[Leaf]| match (&operand.item, leaves) {
+            (Item::Literal(literal), [leaf]) => {
+                leaf.ty.is_scalar() && leaf.slice.is_none() && literal.can_be(leaf.ty.dtype)
+            }
+            _ => false,
+        };
+        if left == right || takes(b, &left) {
             return Some(left);
         }
-        if untyped(a) && scalar(&right) {
+        if takes(a, &right) {
             return Some(right);
         }
-        let (from, to) = (describe_leaves(&left), describe_leaves(&right));
-        self.error(b.loc, format!("{what} is {from} in one branch and {to} in the other"));
+        let mut texts = [self.describe_leaves(&left), self.describe_leaves(&right)];
+        texts.rotate_left(pair.blame.side);
+        let [here, there] = texts;
+        let Pair { what, elsewhere, .. } = pair;
+        self.error(pair.blame.loc, format!("{what} is {here} here and {there} {elsewhere}"));
         None
+    }
+
+    fn describe_leaves(&self, leaves: &[Leaf]) -> String {
+        let parts: Vec<String> = leaves
+            .iter()
+            .map(|leaf| match leaf.slice {
+                None => leaf.ty.to_string(),
+                Some(param) => {
+                    let name = &self.func().params[param.index()].name;
+                    let shape = if leaf.ty.is_scalar() {
+                        String::new()
+                    } else {
+                        format!(" of shape {}", leaf.ty.shape)
+                    };
+                    let offsets = if leaf.ty.dtype == DType::I32 {
+                        String::new()
+                    } else {
+                        format!(" by {}", leaf.ty.dtype)
+                    };
+                    format!("a pointer into `{name}`{shape}{offsets}")
+                }
+            })
+            .collect();
+        if let [one] = parts.as_slice() { one.clone() } else { format!("({})", parts.join(", ")) }
     }
 
     fn flatten_all(&mut self, operands: &[Operand]) -> Option<Vec<Value>> {
@@ -791,12 +925,22 @@ struct Leaf {
     slice: Option<crate::tile::ParamId>,
 }
 
-fn describe_leaves(leaves: &[Leaf]) -> String {
-    let parts: Vec<String> = leaves
-        .iter()
-        .map(|leaf| if leaf.slice.is_some() { format!("a pointer of shape {}", leaf.ty.shape) } else { leaf.ty.to_string() })
-        .collect();
-    if let [one] = parts.as_slice() { one.clone() } else { format!("({})", parts.join(", ")) }
+/// Something that both branches of an `if` leave: its value, or a variable.
+struct Pair {
+    /// How messages name it.
+    what: String,
+    /// As the first branch leaves it, and as the other one does.
+    sides: [Operand; 2],
+    blame: Blame,
+    /// Where the side that is not blamed got its value.
+    elsewhere: &'static str,
+}
+
+/// The side that a difference is reported on, and the tokens that made it.
+#[derive(Clone, Copy)]
+struct Blame {
+    side: usize,
+    loc: Loc,
 }
 
 impl Operand {
@@ -862,7 +1006,9 @@ fn assigned_in_expr(expr: &Expr, declared: &mut Vec<String>, found: &mut Vec<Str
             }
         }
         ExprKind::Block(block) => assigned_names(block, declared, found),
-        ExprKind::Unary { operand, .. } | ExprKind::Cast { operand, .. } => assigned_in_expr(operand, declared, found),
+        ExprKind::Unary { operand, .. } | ExprKind::Cast { operand, .. } => {
+            assigned_in_expr(operand, declared, found)
+        }
         ExprKind::Binary { lhs, rhs, .. } | ExprKind::Logic { lhs, rhs, .. } => {
             assigned_in_expr(lhs, declared, found);
             assigned_in_expr(rhs, declared, found);
