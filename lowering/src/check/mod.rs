@@ -4,8 +4,16 @@
 //! The operations bring their own typing rules ([`crate::ops::Function::check`], [`crate::ops::scalar`]); this module
 //! gives them the vocabulary: literals that take the other operand's type, broadcasting, pointers, constants, scopes.
 
+mod branch;
+mod call;
+mod carried;
+mod constant;
 mod expr;
+mod loops;
+mod names;
 mod operand;
+mod operators;
+mod pointer;
 mod scope;
 mod stmt;
 mod variants;

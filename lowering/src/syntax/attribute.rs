@@ -16,12 +16,15 @@ struct Entry {
     value: Value,
 }
 
+/// `NAME: value` between the braces of a config.
+type Entries = Vec<(Ident, syn::Expr)>;
+
 enum Value {
     None,
     Arguments(Vec<Ident>),
     Single(syn::Expr),
     List { items: Vec<syn::Expr>, chosen_by: Option<TokenStream>, loc: Loc },
-    Configs(Vec<(Vec<(Ident, syn::Expr)>, Loc)>),
+    Configs(Vec<(Entries, Loc)>),
 }
 
 impl Parse for Entry {
@@ -59,7 +62,7 @@ impl Parse for Entry {
     }
 }
 
-fn parse_configs(input: ParseStream) -> syn::Result<Vec<(Vec<(Ident, syn::Expr)>, Loc)>> {
+fn parse_configs(input: ParseStream) -> syn::Result<Vec<(Entries, Loc)>> {
     let content;
     bracketed!(content in input);
     let mut configs = vec![];
@@ -169,7 +172,7 @@ fn add_entry(options: &mut Options, entry: Entry, errors: &mut Errors) {
     }
 }
 
-fn convert_config((entries, loc): (Vec<(Ident, syn::Expr)>, Loc), errors: &mut Errors) -> Config {
+fn convert_config((entries, loc): (Entries, Loc), errors: &mut Errors) -> Config {
     let entries: Vec<(Ident, VariantValue)> = entries
         .into_iter()
         .filter_map(|(name, expr)| variant_value(&expr, errors).map(|value| (name, value)))
