@@ -904,7 +904,10 @@ fn axes_out_of_range() {
         let y = tl::sum(t, 0, n);
         let y = tl::program_id(3);
         let y = tl::num_programs(n);
-        let y = tl::permute(t, 1);",
+        let y = tl::permute(t, 1);
+        let y = tl::sum(t, []);
+        let y = tl::sum(t, [1, 1]);
+        let y = tl::sum(t, [0, 2]);",
         expect![[r#"
             4: `2`: axis 2 is out of range: the axes here are 0 and 1
             5: `-1`: axis -1 is out of range: the axes here are 0 and 1
@@ -916,6 +919,10 @@ fn axes_out_of_range() {
             10: `n`: the grid axis is a constant integer, found a scalar of type i32
                 help: constants are literals and const parameters of the kernel
             11: `1`: the order of axes is a list such as `[0, 1]`, found the integer 1
+            12: `[]`: this list names no axis
+                help: leave it out to fold all axes
+            13: `1`: axis 1 is named twice
+            14: `2`: axis 2 is out of range: the axes here are 0 and 1
         "#]],
     );
 }

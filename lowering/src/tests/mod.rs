@@ -3,6 +3,7 @@
 mod axis;
 mod check;
 mod errors;
+mod language;
 mod layout;
 mod ptx;
 mod run;
