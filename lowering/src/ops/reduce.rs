@@ -133,7 +133,9 @@ fn reduce(check: &mut Check, call: &Call, row: &str, class: Class, result: fn(DT
         let text = format!("{} takes {}, found {ty}", call.what, class.describe());
         return check.error_help(call.args[0].loc, text, "convert it: `.to::<i32>()`");
     }
-    let Some(axes) = reduced_axes(check, call.args.get(1), ty.shape.rank()) else { return check.failed(call.loc) };
+    let Some(axes) = reduced_axes(check, call.args.get(1), ty.shape.rank()) else {
+        return check.failed(call.loc);
+    };
     let dtype = result(ty.dtype);
     let input =
         if dtype == ty.dtype { value } else { check.push(Cast { value }, vec![ty.with(dtype)], call.loc)[0] };

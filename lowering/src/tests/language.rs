@@ -826,5 +826,6 @@ fn every_element_type_at_every_rank() {
         f64 at rank 1: 22 lines,  store out[%2] mask %4 = %20
         f64 at rank 2: 30 lines,  store out[%9] mask %11 = %28
         f64 at rank 3: 24 lines,  store out[%3] mask %5 = %22
-    "#]].assert_eq(&report);
+    "#]]
+    .assert_eq(&report);
 }

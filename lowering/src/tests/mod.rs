@@ -1,11 +1,12 @@
 //! Tests of every stage on text: a small kernel in, the whole output out. `UPDATE_EXPECT=1 cargo test` blesses.
 
 mod axis;
+mod body;
 mod check;
 mod errors;
 mod language;
 mod layout;
-mod ptx;
+
 mod run;
 mod split;
 

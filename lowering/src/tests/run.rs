@@ -29,12 +29,18 @@ pub fn run(source: &str, grid: [u32; 3], mut args: Vec<Arg>) {
             continue;
         }
         static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let stem = std::env::temp_dir()
-            .join(format!("lowering-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
+        let stem = std::env::temp_dir().join(format!(
+            "lowering-{}-{}",
+            std::process::id(),
+            NEXT.fetch_add(1, Ordering::Relaxed)
+        ));
         let (assembly, library) = (stem.with_extension("s"), stem.with_extension("so"));
         std::fs::write(&assembly, text.replace("\t.hidden", "\t#.hidden")).expect("a temporary file");
-        if let Ok(keep) = std::env::var("KEEP_ASM") { std::fs::copy(&assembly, format!("{keep}.{}.s", level.name())).unwrap(); }
-        let status = Command::new("cc").arg("-shared").arg("-o").arg(&library).arg(&assembly).status().expect("cc");
+        if let Ok(keep) = std::env::var("KEEP_ASM") {
+            std::fs::copy(&assembly, format!("{keep}.{}.s", level.name())).unwrap();
+        }
+        let status =
+            Command::new("cc").arg("-shared").arg("-o").arg(&library).arg(&assembly).status().expect("cc");
         assert!(status.success(), "{level:?} does not assemble: {}", assembly.display());
         let mut scratch = vec![0u64; plan.scratch_bytes() as usize / 8 + 16];
         let aligned = (scratch.as_mut_ptr() as usize).next_multiple_of(64) as *mut u8;
@@ -65,8 +71,11 @@ pub fn run(source: &str, grid: [u32; 3], mut args: Vec<Arg>) {
 #[test]
 fn layer_norm_on_the_host() {
     let (rows, cols) = (3usize, 1000usize);
-    let source = include_str!("layer_norm.txt").replace("bf16", "f32").replace("4096", "1024")
-        .replace("tl::rsqrt(var + eps)", "1.0 / tl::sqrt(var + eps)").replace("* 1.0 /","/");
+    let source = include_str!("layer_norm.txt")
+        .replace("bf16", "f32")
+        .replace("4096", "1024")
+        .replace("tl::rsqrt(var + eps)", "1.0 / tl::sqrt(var + eps)")
+        .replace("* 1.0 /", "/");
     let mut x: Vec<f32> = (0..rows * cols).map(|i| ((i * 7919) % 1000) as f32 / 100.0 - 3.0).collect();
     let mut gamma: Vec<f32> = (0..cols).map(|i| 1.0 + i as f32 / 500.0).collect();
     let mut beta: Vec<f32> = (0..cols).map(|i| i as f32 / 100.0).collect();
