@@ -4,6 +4,7 @@ mod axis;
 mod check;
 mod layout;
 mod math;
+mod oracle;
 mod ptx;
 mod run;
 mod split;
