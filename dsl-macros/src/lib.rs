@@ -7,3 +7,10 @@ use proc_macro::TokenStream;
 pub fn fuse_kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
     lowering::compile(attribute.into(), item.into()).into()
 }
+
+/// The compiler's table of operations as kernels and the lists that test them; for this project's own tests.
+#[doc(hidden)]
+#[proc_macro]
+pub fn op_table(_: TokenStream) -> TokenStream {
+    lowering::op_table().into()
+}

@@ -197,9 +197,21 @@ elements! { Integer:
     u64 = U64, |v| v, |v| v as f64, |v| v as u64;
 }
 
+/// `value` cut to `f32`, the last bit set when anything was lost: rounding that to 16 bits is rounding once, which the
+/// conversions of `half` from `f64` are not.
+fn to_odd(value: f64) -> f32 {
+    let nearest = value as f32;
+    let back = f64::from(nearest);
+    if back == value || value.is_nan() {
+        return nearest;
+    }
+    let cut = if back.abs() > value.abs() { nearest.to_bits() - 1 } else { nearest.to_bits() };
+    f32::from_bits(cut | 1)
+}
+
 elements! { Float:
-    f16 = F16, |v| v.to_bits() as u64, f16::to_f64, f16::from_f64;
-    bf16 = BF16, |v| v.to_bits() as u64, bf16::to_f64, bf16::from_f64;
+    f16 = F16, |v| v.to_bits() as u64, f16::to_f64, |v| f16::from_f32(to_odd(v));
+    bf16 = BF16, |v| v.to_bits() as u64, bf16::to_f64, |v| bf16::from_f32(to_odd(v));
     f32 = F32, |v| v.to_bits() as u64, |v| v as f64, |v| v as f32;
     f64 = F64, f64::to_bits, |v| v, |v| v;
 }
@@ -268,7 +280,10 @@ mod tests {
         assert_eq!(u8::from_f64(-2.0), 0);
         assert_eq!(i8::from_f64(1e9), 127);
         assert_eq!(i32::from_f64(f64::NAN), 0);
-        assert_eq!(bf16::from_f64(1.0 + 1.0 / 512.0).to_f64(), 1.0);
-        assert_eq!(f16::from_f64(1e6), f16::INFINITY);
+        assert_eq!(<bf16 as Element>::from_f64(1.0 + 1.0 / 512.0).to_f64(), 1.0);
+        assert_eq!(<f16 as Element>::from_f64(1e6), f16::INFINITY);
+        let tie = 1.0 + 1.0 / 2048.0f64;
+        assert_eq!(<f16 as Element>::from_f64(tie).to_f64(), 1.0);
+        assert_eq!(<f16 as Element>::from_f64(tie.next_up()).to_f64(), 1.0 + 1.0 / 1024.0);
     }
 }

@@ -40,7 +40,8 @@ pub fn compile(attribute: TokenStream, item: TokenStream) -> TokenStream {
     }
     match lower_variants(&kernel, &variants, &options, &mut errors) {
         Some(lowered) if errors.is_empty() => {
-            let expansion = Expansion { kernel: &kernel, variants: &variants, lowered: &lowered, options: &options };
+            let expansion =
+                Expansion { kernel: &kernel, variants: &variants, lowered: &lowered, options: &options };
             expand::expand(&expansion)
         }
         _ => {
@@ -138,7 +139,8 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &Options) -> Result<Prep
         errors
     };
     tile::verify(&func).map_err(|what| internal("check", what))?;
-    let requests = Requests { num_warps: variant.num_warps, unchecked: kernel.options.unchecked, ..Requests::default() };
+    let requests =
+        Requests { num_warps: variant.num_warps, unchecked: kernel.options.unchecked, ..Requests::default() };
     let bodies = bodies(&func, requests).map_err(|error| {
         let mut errors = Errors::new();
         let limit = crate::mlir::gpu::MAX_SHARED_BYTES;
@@ -157,10 +159,7 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &Options) -> Result<Prep
         split(&mut copy, if kernel.options.unchecked { Trust::Caller } else { Trust::Nothing });
         host::Plan::new(copy)
     });
-    let targets = format!(
-        "{:?} {:?} {:?} {requests:?}",
-        options.archs, options.family, options.ptxas
-    );
+    let targets = format!("{:?} {:?} {:?} {requests:?}", options.archs, options.family, options.ptxas);
     let key = Key::of(&[&tile::print(&func, &|_| None), &targets]);
     dump_tiles(&func, &bodies, variant, options);
     Ok(Prepared { func, bodies, host, key })
@@ -186,7 +185,8 @@ fn codes(
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(missing.len());
     let share = |worker: usize| missing.iter().copied().skip(worker).step_by(workers).collect::<Vec<usize>>();
     let fail = |index: usize, failure: &Failure| {
-        let stage = failure.output.lines().rev().find_map(|line| line.strip_prefix(STAGE)).unwrap_or("lowering");
+        let stage =
+            failure.output.lines().rev().find_map(|line| line.strip_prefix(STAGE)).unwrap_or("lowering");
         let output: Vec<&str> = failure.output.lines().filter(|line| !line.starts_with(STAGE)).collect();
         let path = save_input(&prepared[index], kernel, options);
         let what = format!("{}\n{}\nthe tile IR is in {path}", failure.what, output.join("\n"));
@@ -196,7 +196,11 @@ fn codes(
     for worker in 0..workers {
         let mine = share(worker);
         let first = mine[0];
-        let job = || mine.iter().map(|&index| lower(&session, kernel, &variants[index], &prepared[index], options)).collect();
+        let job = || {
+            mine.iter()
+                .map(|&index| lower(&session, kernel, &variants[index], &prepared[index], options))
+                .collect()
+        };
         let child = isolate::start::<Vec<Code>>(job).map_err(|failure| fail(first, &failure))?;
         children.push((share(worker), child));
     }
@@ -204,7 +208,8 @@ fn codes(
         let lowered: Vec<Code> = child.finish(isolate::LIMIT).map_err(|failure| {
             // The failing variant is the last one whose stage was announced.
             let announced = failure.output.lines().rev().find_map(|line| line.strip_prefix(VARIANT));
-            let index = mine.iter().copied().find(|&index| Some(variants[index].to_string().as_str()) == announced);
+            let index =
+                mine.iter().copied().find(|&index| Some(variants[index].to_string().as_str()) == announced);
             fail(index.unwrap_or(mine[0]), &failure)
         })?;
         for (index, code) in mine.into_iter().zip(lowered) {
@@ -261,8 +266,11 @@ fn assemble(ptxas: &Path, arch: Arch, ptx: &str, work: &Path) -> Result<Cubin, S
 pub fn entry_name(kernel: &Kernel, variant: &Variant, body: &Body) -> String {
     let types = variant.types.iter().map(|(_, dtype)| dtype.to_string());
     let consts = variant.consts.iter().map(|(_, value)| value.to_string().replace('-', "minus_"));
-    let parts: Vec<String> =
-        std::iter::once(kernel.name.to_string()).chain(types).chain(consts).chain([body.name.to_string()]).collect();
+    let parts: Vec<String> = std::iter::once(kernel.name.to_string())
+        .chain(types)
+        .chain(consts)
+        .chain([body.name.to_string()])
+        .collect();
     parts.join("_")
 }
 
@@ -299,7 +307,11 @@ impl Found {
 }
 
 fn internal_error(kernel: &Kernel, variant: &Variant, stage: &str, what: &str) -> Diagnostic {
-    let label = if variant.types.is_empty() && variant.consts.is_empty() { String::new() } else { format!(" ({variant})") };
+    let label = if variant.types.is_empty() && variant.consts.is_empty() {
+        String::new()
+    } else {
+        format!(" ({variant})")
+    };
     Diagnostic {
         loc: Loc::of(&kernel.name),
         message: format!("internal error: `{}`{label} failed in the stage {stage}: {what}", kernel.name),
@@ -319,7 +331,10 @@ fn report_spills(kernel: &Kernel, variants: &[Variant], codes: &[Code], errors: 
                     Loc::of(&kernel.name),
                     format!(
                         "`{}` ({variant}) spills: {} bytes stored and {} loaded, at {} registers",
-                        kernel.name, resources.spill_store_bytes, resources.spill_load_bytes, resources.registers
+                        kernel.name,
+                        resources.spill_store_bytes,
+                        resources.spill_load_bytes,
+                        resources.registers
                     ),
                     "use smaller tiles or more warps",
                 );
@@ -332,12 +347,14 @@ fn report_spills(kernel: &Kernel, variants: &[Variant], codes: &[Code], errors: 
 // ---- dumps
 
 fn dump_path(name: &str, variant: &Variant, what: &str, options: &Options) -> std::path::PathBuf {
-    let label: String = variant.to_string().chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_' || *c == ',').collect();
+    let label: String =
+        variant.to_string().chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_' || *c == ',').collect();
     options.dump_dir.join(format!("{name}.{}.{what}", label.replace(',', ".")))
 }
 
 fn write_dump(path: &Path, text: &str) {
-    let written = path.parent().map(std::fs::create_dir_all).transpose().and_then(|_| std::fs::write(path, text));
+    let written =
+        path.parent().map(std::fs::create_dir_all).transpose().and_then(|_| std::fs::write(path, text));
     if let Err(error) = written {
         print_line(&format!("FUSE_DUMP: {}: {error}", path.display()));
     }
@@ -359,7 +376,13 @@ fn dump_tiles(func: &Func, bodies: &[Body], variant: &Variant, options: &Options
     }
 }
 
-fn dump_gpu(stages: &Stages, texts: &[(Arch, String)], kernel: &Kernel, variant: &Variant, options: &Options) {
+fn dump_gpu(
+    stages: &Stages,
+    texts: &[(Arch, String)],
+    kernel: &Kernel,
+    variant: &Variant,
+    options: &Options,
+) {
     let name = kernel.name.to_string();
     if options.dump.contains(&Stage::Mlir) {
         write_dump(&dump_path(&name, variant, "mlir", options), &stages.mlir);
@@ -390,7 +413,10 @@ fn save_input(prepared: &Prepared, kernel: &Kernel, options: &Options) -> String
     path.display().to_string()
 }
 
-#[expect(clippy::print_stderr, reason = "what `static_print` and a failed dump say goes to the build's output")]
+#[expect(
+    clippy::print_stderr,
+    reason = "what `static_print` and a failed dump say goes to the build's output"
+)]
 fn print_line(line: &str) {
     eprintln!("{line}");
 }

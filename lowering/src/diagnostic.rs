@@ -105,7 +105,12 @@ impl From<syn::Error> for Errors {
     fn from(error: syn::Error) -> Errors {
         let list = error
             .into_iter()
-            .map(|one| Diagnostic { loc: one.span().into(), message: one.to_string(), help: None, note: None })
+            .map(|one| Diagnostic {
+                loc: one.span().into(),
+                message: one.to_string(),
+                help: None,
+                note: None,
+            })
             .collect();
         Errors { list }
     }

@@ -107,6 +107,28 @@ impl DType {
     }
 }
 
+/// The nearest `f16`, ties to even.
+pub fn to_f16(value: f64) -> half::f16 {
+    half::f16::from_f32(to_odd(value))
+}
+
+/// The nearest `bf16`, ties to even.
+pub fn to_bf16(value: f64) -> half::bf16 {
+    half::bf16::from_f32(to_odd(value))
+}
+
+/// `value` cut to `f32`, the last bit set when anything was lost: rounding that to 16 bits is rounding once. (`half`
+/// drops the low bits of an `f64`, and so takes what lies just above a tie for the tie.)
+fn to_odd(value: f64) -> f32 {
+    let nearest = value as f32;
+    let back = f64::from(nearest);
+    if back == value || value.is_nan() {
+        return nearest;
+    }
+    let cut = if back.abs() > value.abs() { nearest.to_bits() - 1 } else { nearest.to_bits() };
+    f32::from_bits(cut | 1)
+}
+
 impl fmt::Display for DType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
@@ -156,5 +178,29 @@ impl Class {
             Class::Bool => "bools",
             Class::Any => "any element type",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{to_bf16, to_f16};
+
+    #[test]
+    fn what_lies_beside_a_tie_rounds_to_its_own_side() {
+        let tie = 1.0 + f64::from(half::f16::EPSILON) / 2.0;
+        assert_eq!(
+            [tie.next_down(), tie, tie.next_up()].map(|v| to_f16(v).to_bits()),
+            [0x3c00, 0x3c00, 0x3c01]
+        );
+        let tie = 1.0 + f64::from(half::bf16::EPSILON) / 2.0;
+        assert_eq!(
+            [tie.next_down(), tie, -tie.next_up()].map(|v| to_bf16(v).to_bits()),
+            [0x3f80, 0x3f80, 0xbf81]
+        );
+        assert_eq!([65519.99, 65520.0, 1e300].map(|v| to_f16(v).to_bits()), [0x7bff, 0x7c00, 0x7c00]);
+        assert_eq!(
+            [2f64.powi(-25), 2f64.powi(-25).next_up(), -1e-300].map(|v| to_f16(v).to_bits()),
+            [0, 1, 0x8000]
+        );
     }
 }

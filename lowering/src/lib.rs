@@ -12,6 +12,7 @@ pub mod dtype;
 mod expand;
 pub mod layout;
 pub mod mlir;
+mod op_table;
 pub mod ops;
 pub mod options;
 pub mod syntax;
@@ -19,6 +20,7 @@ pub mod target;
 pub mod tile;
 
 pub use compile::compile;
+pub use op_table::op_table;
 
 #[cfg(test)]
 mod tests;

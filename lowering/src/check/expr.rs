@@ -16,7 +16,9 @@ impl Check<'_> {
         match &expr.kind {
             ExprKind::Int { value, suffix } => self.number(Number::Int(*value), suffix.as_deref(), loc),
             ExprKind::Float { value, suffix } => self.number(Number::Float(*value), suffix.as_deref(), loc),
-            ExprKind::Bool(value) => self.wrap(Item::Literal(Literal::named(LiteralValue::Bool(*value))), loc),
+            ExprKind::Bool(value) => {
+                self.wrap(Item::Literal(Literal::named(LiteralValue::Bool(*value))), loc)
+            }
             ExprKind::Text(text) => self.wrap(Item::Text(text.clone()), loc),
             ExprKind::Path(path) => self.path(path, loc),
             ExprKind::Unary { op, operand } => self.unary(*op, operand, loc),
@@ -38,7 +40,9 @@ impl Check<'_> {
                 }
             }
             ExprKind::Call { path, generics, args } => self.call(path, generics, args, loc),
-            ExprKind::Method { receiver, name, generics, args } => self.method(receiver, name, generics, args, loc),
+            ExprKind::Method { receiver, name, generics, args } => {
+                self.method(receiver, name, generics, args, loc)
+            }
             ExprKind::Tuple(parts) if parts.is_empty() => self.unit(loc),
             ExprKind::Tuple(parts) => {
                 let parts = parts.iter().map(|part| self.expr(part)).collect();
@@ -48,7 +52,9 @@ impl Check<'_> {
                 let items = items.iter().map(|item| self.expr(item)).collect();
                 self.wrap(Item::List(items), loc)
             }
-            ExprKind::If { condition, then, otherwise } => self.conditional(condition, then, otherwise.as_deref(), loc),
+            ExprKind::If { condition, then, otherwise } => {
+                self.conditional(condition, then, otherwise.as_deref(), loc)
+            }
             ExprKind::Block(block) => {
                 let value = self.block(block);
                 Operand { loc, ..value }
@@ -127,7 +133,11 @@ impl Check<'_> {
                 }
                 let near = nearest(&text, self.scopes.names().map(str::to_string));
                 match near {
-                    Some(near) => self.error_help(loc, format!("`{text}` is not defined"), format!("did you mean `{near}`?")),
+                    Some(near) => self.error_help(
+                        loc,
+                        format!("`{text}` is not defined"),
+                        format!("did you mean `{near}`?"),
+                    ),
                     None => self.error(loc, format!("`{text}` is not defined")),
                 }
             }
@@ -137,7 +147,8 @@ impl Check<'_> {
     /// `f32::INFINITY`, `T::MAX`, `f32::consts::PI`.
     fn type_constant(&self, path: &[Ident]) -> Option<Literal> {
         let names: Vec<String> = path.iter().map(Ident::to_string).collect();
-        let names: Vec<&str> = names.iter().map(String::as_str).skip_while(|name| matches!(*name, "std" | "core")).collect();
+        let names: Vec<&str> =
+            names.iter().map(String::as_str).skip_while(|name| matches!(*name, "std" | "core")).collect();
         let dtype = |name: &str| {
             let declared = self.variant.types.iter().find(|(own, _)| own == name).map(|(_, dtype)| *dtype);
             declared.or_else(|| DType::parse(name))
@@ -183,7 +194,13 @@ impl Check<'_> {
     }
 
     /// The result when a side is a slice or pointer.
-    fn pointer_arithmetic(&mut self, op: BinaryOp, op_loc: Loc, lhs: &Operand, rhs: &Operand) -> Option<Operand> {
+    fn pointer_arithmetic(
+        &mut self,
+        op: BinaryOp,
+        op_loc: Loc,
+        lhs: &Operand,
+        rhs: &Operand,
+    ) -> Option<Operand> {
         let address = |operand: &Operand| matches!(operand.item, Item::Slice(_) | Item::Pointer(_));
         let (pointer, by) = match (address(lhs), address(rhs)) {
             (false, false) => return None,
@@ -191,12 +208,20 @@ impl Check<'_> {
             (false, true) if op == BinaryOp::Add => (rhs, lhs),
             _ => {
                 let text = format!("`{}` does not take a slice on its right", op.symbol());
-                return Some(self.error_help(op_loc, text, "read memory first: `tl::load(slice + offsets, mask)`"));
+                return Some(self.error_help(
+                    op_loc,
+                    text,
+                    "read memory first: `tl::load(slice + offsets, mask)`",
+                ));
             }
         };
         if !matches!(op, BinaryOp::Add | BinaryOp::Sub) {
             let text = format!("`{}` does not take a slice", op.symbol());
-            return Some(self.error_help(op_loc, text, "read memory first: `tl::load(slice + offsets, mask)`"));
+            return Some(self.error_help(
+                op_loc,
+                text,
+                "read memory first: `tl::load(slice + offsets, mask)`",
+            ));
         }
         if let (Item::Slice(param), BinaryOp::Add) = (&pointer.item, op) {
             return Some(self.point_into(*param, by));
@@ -231,14 +256,25 @@ impl Check<'_> {
             (Some(_), _) => Operand { loc, ..lhs.clone() },
             (_, Some(_)) => Operand { loc, ..rhs.clone() },
             (None, None) => {
-                let result = self.scalar(scalar::binary(op), &format!("`{symbol}`"), op_loc, &[lhs.clone(), rhs.clone()]);
+                let result = self.scalar(
+                    scalar::binary(op),
+                    &format!("`{symbol}`"),
+                    op_loc,
+                    &[lhs.clone(), rhs.clone()],
+                );
                 Operand { loc, ..result }
             }
         }
     }
 
     /// Applies a row of the lanewise table; mistakes stand on `loc`.
-    pub(super) fn scalar(&mut self, op: &'static ScalarOp, what: &str, loc: Loc, args: &[Operand]) -> Operand {
+    pub(super) fn scalar(
+        &mut self,
+        op: &'static ScalarOp,
+        what: &str,
+        loc: Loc,
+        args: &[Operand],
+    ) -> Operand {
         if args.iter().any(|arg| matches!(arg.item, Item::Failed)) {
             return self.failed(loc);
         }
@@ -257,7 +293,11 @@ impl Check<'_> {
         let mut values: Vec<Value> = vec![];
         for (i, arg) in args.iter().enumerate() {
             let wanted = if op.rule == Rule::Select && i == 0 { DType::Bool } else { dtype };
-            let role = if wanted == dtype { format!("an operand of {what}") } else { format!("the condition of {what}") };
+            let role = if wanted == dtype {
+                format!("an operand of {what}")
+            } else {
+                format!("the condition of {what}")
+            };
             match self.value_as(arg, wanted, &role) {
                 Some(value) => values.push(value),
                 None => return self.failed(loc),
@@ -291,7 +331,11 @@ impl Check<'_> {
         let value = if dtype.is_float() {
             let inputs: Option<Vec<f64>> = literals.iter().map(|literal| literal.as_float()).collect();
             let result = (op.float?.function)(&inputs?);
-            if op.rule == Rule::Compare { LiteralValue::Bool(result != 0.0) } else { LiteralValue::Number(Number::Float(result)) }
+            if op.rule == Rule::Compare {
+                LiteralValue::Bool(result != 0.0)
+            } else {
+                LiteralValue::Number(Number::Float(result))
+            }
         } else {
             let inputs: Option<Vec<i128>> = literals.iter().map(|literal| literal.as_int()).collect();
             let result = (op.int?.function)(&inputs?, known.unwrap_or(DType::I64));
@@ -328,7 +372,8 @@ impl Check<'_> {
             return Operand { loc, ..result };
         }
         let Some(function) = ops::functions().find(|function| function.name == text) else {
-            let known = scalar::TABLE.iter().filter(|op| scalar::function(op.name).is_some()).map(|op| op.name);
+            let known =
+                scalar::TABLE.iter().filter(|op| scalar::function(op.name).is_some()).map(|op| op.name);
             let names = known.chain(ops::functions().map(|function| function.name));
             return match other_name(&text).or_else(|| nearest(&text, names.map(str::to_string))) {
                 Some(near) => self.error_help(
@@ -340,7 +385,9 @@ impl Check<'_> {
             };
         };
         let what = format!("`tl::{text}`");
-        if !self.arity(&what, function.params, args.len(), loc) || !self.generics(&what, function.generic, generics, name_loc) {
+        if !self.arity(&what, function.params, args.len(), loc)
+            || !self.generics(&what, function.generic, generics, name_loc)
+        {
             return self.failed(loc);
         }
         let call = Call { name: text, name_loc, loc, generics: generics.to_vec(), args };
@@ -354,9 +401,14 @@ impl Check<'_> {
         if path.len() == 1 && name == self.kernel.name.to_string() {
             return self.error(start.to(end), "a kernel cannot call itself");
         }
-        let known = scalar::function(&name).is_some() || ops::functions().any(|function| function.name == name);
+        let known =
+            scalar::function(&name).is_some() || ops::functions().any(|function| function.name == name);
         let operand = if known {
-            self.error_help(start.to(end), format!("`{text}` is not a function of the language"), format!("did you mean `tl::{name}`?"))
+            self.error_help(
+                start.to(end),
+                format!("`{text}` is not a function of the language"),
+                format!("did you mean `tl::{name}`?"),
+            )
         } else {
             self.error_help(
                 start.to(end),
@@ -367,7 +419,14 @@ impl Check<'_> {
         Operand { loc, ..operand }
     }
 
-    fn method(&mut self, receiver: &Expr, name: &Ident, generics: &[GenericArg], args: &[Expr], loc: Loc) -> Operand {
+    fn method(
+        &mut self,
+        receiver: &Expr,
+        name: &Ident,
+        generics: &[GenericArg],
+        args: &[Expr],
+        loc: Loc,
+    ) -> Operand {
         let text = name.to_string();
         let name_loc = Loc::of(name);
         let mut all = vec![self.expr(receiver)];
@@ -377,9 +436,14 @@ impl Check<'_> {
         }
         let Some(method) = ops::methods().find(|method| method.name == text) else {
             let text_of = self.describe(&all[0]);
-            let known = scalar::function(&text).is_some() || ops::functions().any(|function| function.name == text);
+            let known =
+                scalar::function(&text).is_some() || ops::functions().any(|function| function.name == text);
             return if known {
-                self.error_help(name_loc, format!("`{text}` is not a method of {text_of}"), format!("call the function: `tl::{text}(..)`"))
+                self.error_help(
+                    name_loc,
+                    format!("`{text}` is not a method of {text_of}"),
+                    format!("call the function: `tl::{text}(..)`"),
+                )
             } else {
                 match nearest(&text, ops::methods().map(|method| method.name.to_string())) {
                     Some(near) => self.error_help(
@@ -392,7 +456,9 @@ impl Check<'_> {
             };
         };
         let what = format!("`{text}`");
-        if !self.arity(&what, &method.params[1..], all.len() - 1, loc) || !self.generics(&what, method.generic, generics, name_loc) {
+        if !self.arity(&what, &method.params[1..], all.len() - 1, loc)
+            || !self.generics(&what, method.generic, generics, name_loc)
+        {
             return self.failed(loc);
         }
         let call = Call { name: text, name_loc, loc, generics: generics.to_vec(), args: all };
@@ -426,7 +492,11 @@ impl Check<'_> {
                 false
             }
             (Generic::RequiredType, []) => {
-                self.error_help(loc, format!("{what} needs an element type"), format!("write {}::<f32>(..)`", what.trim_end_matches('`')));
+                self.error_help(
+                    loc,
+                    format!("{what} needs an element type"),
+                    format!("write {}::<f32>(..)`", what.trim_end_matches('`')),
+                );
                 false
             }
             (Generic::OptionalType | Generic::RequiredType, _) => {
@@ -531,8 +601,12 @@ fn limit(dtype: DType, name: &str) -> Option<Number> {
         };
     }
     let (max, min_positive, epsilon) = match dtype {
-        DType::F16 => (half::f16::MAX.to_f64(), half::f16::MIN_POSITIVE.to_f64(), half::f16::EPSILON.to_f64()),
-        DType::BF16 => (half::bf16::MAX.to_f64(), half::bf16::MIN_POSITIVE.to_f64(), half::bf16::EPSILON.to_f64()),
+        DType::F16 => {
+            (half::f16::MAX.to_f64(), half::f16::MIN_POSITIVE.to_f64(), half::f16::EPSILON.to_f64())
+        }
+        DType::BF16 => {
+            (half::bf16::MAX.to_f64(), half::bf16::MIN_POSITIVE.to_f64(), half::bf16::EPSILON.to_f64())
+        }
         DType::F32 => (f64::from(f32::MAX), f64::from(f32::MIN_POSITIVE), f64::from(f32::EPSILON)),
         DType::F64 => (f64::MAX, f64::MIN_POSITIVE, f64::EPSILON),
         _ => return None,

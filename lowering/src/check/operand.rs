@@ -106,7 +106,8 @@ impl Check<'_> {
         let mut from = ty.shape;
         while from.rank() < shape.rank() {
             from = from.with(0, 1);
-            value = self.push(ExpandDims { value, axis: 0 }, vec![Type::tile(ty.dtype, from.clone())], loc)[0];
+            value =
+                self.push(ExpandDims { value, axis: 0 }, vec![Type::tile(ty.dtype, from.clone())], loc)[0];
         }
         if from != *shape {
             value = self.push(Broadcast { value }, vec![Type::tile(ty.dtype, shape.clone())], loc)[0];
@@ -263,7 +264,11 @@ impl Check<'_> {
             Item::Failed => None,
             _ => {
                 let text = format!("{what} is a constant integer, found {}", self.describe(operand));
-                self.error_help(operand.loc, text, "constants are literals and const parameters of the kernel");
+                self.error_help(
+                    operand.loc,
+                    text,
+                    "constants are literals and const parameters of the kernel",
+                );
                 None
             }
         }
@@ -397,14 +402,24 @@ impl Check<'_> {
         }?;
         let found = self.ty(value).clone();
         if !found.dtype.is_integer() {
-            self.error_help(by.loc, format!("an offset is an integer, found {found}"), "convert it: `as i32`");
+            self.error_help(
+                by.loc,
+                format!("an offset is an integer, found {found}"),
+                "convert it: `as i32`",
+            );
             return None;
         }
         Some(value)
     }
 
     /// `pointer + offset` or `pointer - offset`. Offsets of different integer types meet in `i64`.
-    pub(super) fn move_pointer(&mut self, pointer: Pointer, by: &Operand, negative: bool, loc: Loc) -> Operand {
+    pub(super) fn move_pointer(
+        &mut self,
+        pointer: Pointer,
+        by: &Operand,
+        negative: bool,
+        loc: Loc,
+    ) -> Operand {
         let mut offset = pointer.offset;
         let own_type = self.ty(offset).dtype;
         let Some(mut by_value) = self.offset(by, own_type) else { return self.failed(loc) };
@@ -413,7 +428,9 @@ impl Check<'_> {
             by_value = self.to_i64(by_value, loc);
         }
         let mut values = [offset, by_value];
-        let Some(shape) = self.common_shape("pointer arithmetic", loc, &mut values) else { return self.failed(loc) };
+        let Some(shape) = self.common_shape("pointer arithmetic", loc, &mut values) else {
+            return self.failed(loc);
+        };
         let row = scalar::row(if negative { "sub" } else { "add" }).expect("a row of the table");
         let ty = self.ty(values[0]).clone();
         let offset = self.push(Scalar::new(row, values.to_vec()), vec![ty], loc)[0];
@@ -437,7 +454,9 @@ impl Check<'_> {
 
     pub(super) fn describe_item(&self, item: &Item) -> String {
         match item {
-            Item::Value(value) if self.ty(*value).is_scalar() => format!("a scalar of type {}", self.ty(*value)),
+            Item::Value(value) if self.ty(*value).is_scalar() => {
+                format!("a scalar of type {}", self.ty(*value))
+            }
             Item::Value(value) => format!("a tile of type {}", self.ty(*value)),
             other => other.describe(),
         }
@@ -523,10 +542,16 @@ impl Literal {
     fn convert(self, dtype: DType) -> Literal {
         let value = match self.value {
             LiteralValue::Bool(value) if dtype == DType::Bool => LiteralValue::Bool(value),
-            LiteralValue::Bool(value) if dtype.is_integer() => LiteralValue::Number(Number::Int(i128::from(value))),
+            LiteralValue::Bool(value) if dtype.is_integer() => {
+                LiteralValue::Number(Number::Int(i128::from(value)))
+            }
             LiteralValue::Bool(value) => LiteralValue::Number(Number::Float(f64::from(u8::from(value)))),
-            LiteralValue::Number(Number::Int(value)) if dtype == DType::Bool => LiteralValue::Bool(value != 0),
-            LiteralValue::Number(Number::Float(value)) if dtype == DType::Bool => LiteralValue::Bool(value != 0.0),
+            LiteralValue::Number(Number::Int(value)) if dtype == DType::Bool => {
+                LiteralValue::Bool(value != 0)
+            }
+            LiteralValue::Number(Number::Float(value)) if dtype == DType::Bool => {
+                LiteralValue::Bool(value != 0.0)
+            }
             LiteralValue::Number(Number::Int(value)) if dtype.is_integer() => {
                 LiteralValue::Number(Number::Int(dtype.wrap(value)))
             }

@@ -111,7 +111,11 @@ impl Check<'_> {
                     }
                 }
                 Item::Tuple(values) => {
-                    let text = format!("this pattern has {}, the tuple has {}", count(parts.len(), "part"), values.len());
+                    let text = format!(
+                        "this pattern has {}, the tuple has {}",
+                        count(parts.len(), "part"),
+                        values.len()
+                    );
                     self.error(*loc, text);
                     self.bind_failed(parts, value.loc);
                 }
@@ -150,7 +154,11 @@ impl Check<'_> {
         let name = target.to_string();
         let loc = Loc::of(target);
         let Some(slot) = self.scopes.find(&name) else {
-            self.error_help(loc, format!("`{name}` is not defined"), format!("declare it: `let mut {name} = ..;`"));
+            self.error_help(
+                loc,
+                format!("`{name}` is not defined"),
+                format!("declare it: `let mut {name} = ..;`"),
+            );
             return;
         };
         let variable = self.scopes.get(slot).clone();
@@ -181,7 +189,13 @@ impl Check<'_> {
     // ---- control flow
 
     /// `if`, as a statement or a value.
-    pub(super) fn conditional(&mut self, condition: &Expr, then: &Block, otherwise: Option<&Block>, loc: Loc) -> Operand {
+    pub(super) fn conditional(
+        &mut self,
+        condition: &Expr,
+        then: &Block,
+        otherwise: Option<&Block>,
+        loc: Loc,
+    ) -> Operand {
         let condition = self.expr(condition);
         match condition.item {
             Item::Literal(Literal { value: LiteralValue::Bool(value), .. }) => {
@@ -216,7 +230,11 @@ impl Check<'_> {
         let value = self.value(operand)?;
         let ty = self.ty(value).clone();
         if ty.dtype != DType::Bool {
-            self.error_help(operand.loc, format!("the condition of `{keyword}` is a bool, found {ty}"), "compare: `x != 0`");
+            self.error_help(
+                operand.loc,
+                format!("the condition of `{keyword}` is a bool, found {ty}"),
+                "compare: `x != 0`",
+            );
             return None;
         }
         if !ty.is_scalar() {
@@ -270,7 +288,9 @@ impl Check<'_> {
         let mut merged = merged.into_iter();
         let value = match value_pair {
             Some(_) => merged.next().unwrap_or_else(|| self.failed(loc)),
-            None if matches!(then_value.item, Item::Failed) || matches!(else_value.item, Item::Failed) => self.failed(loc),
+            None if matches!(then_value.item, Item::Failed) || matches!(else_value.item, Item::Failed) => {
+                self.failed(loc)
+            }
             None => self.unit(loc),
         };
         for (i, &slot) in slots.iter().enumerate() {
@@ -352,7 +372,11 @@ impl Check<'_> {
             Item::Failed => return self.skip_loop(body, loc),
             _ => {
                 let text = format!("`for` runs over a range, found {}", self.describe(&operand));
-                self.error_help(operand.loc, text, "write `0..n`, `(0..n).step_by(BLOCK)` or `tl::range(0, n, BLOCK)`");
+                self.error_help(
+                    operand.loc,
+                    text,
+                    "write `0..n`, `(0..n).step_by(BLOCK)` or `tl::range(0, n, BLOCK)`",
+                );
                 return self.skip_loop(body, loc);
             }
         };
@@ -362,9 +386,15 @@ impl Check<'_> {
         let one = self.integer(1, range_loc);
         let step = range.step.as_deref().cloned().unwrap_or(one);
         let ends = [&*range.low, &*range.high, &step];
-        let Some(dtype) = self.common_type("a range", range_loc, &ends) else { return self.skip_loop(body, loc) };
+        let Some(dtype) = self.common_type("a range", range_loc, &ends) else {
+            return self.skip_loop(body, loc);
+        };
         if !matches!(dtype, DType::I32 | DType::I64) {
-            self.error_help(range_loc, format!("a range is of `i32` or `i64`, found {dtype}"), "convert the ends: `as i32`");
+            self.error_help(
+                range_loc,
+                format!("a range is of `i32` or `i64`, found {dtype}"),
+                "convert the ends: `as i32`",
+            );
             return self.skip_loop(body, loc);
         }
         let mut values = vec![];
@@ -382,8 +412,9 @@ impl Check<'_> {
         let &[low, high, step] = values.as_slice() else { return };
         let hints = range.hints;
         self.carried_loop(body, loc, |check, inits| {
-            let args: Vec<Type> =
-                std::iter::once(Type::scalar(dtype)).chain(inits.iter().map(|&init| check.ty(init).clone())).collect();
+            let args: Vec<Type> = std::iter::once(Type::scalar(dtype))
+                .chain(inits.iter().map(|&init| check.ty(init).clone()))
+                .collect();
             let args = check.begin_block(args);
             check.scopes.enter();
             if let Some(var) = var {
@@ -409,7 +440,11 @@ impl Check<'_> {
             let operand = check.expr(condition);
             let value = match operand.item {
                 Item::Literal(Literal { value: LiteralValue::Bool(true), .. }) => {
-                    check.error_help(operand.loc, "this loop never ends", "`while` tests a value that the body changes");
+                    check.error_help(
+                        operand.loc,
+                        "this loop never ends",
+                        "`while` tests a value that the body changes",
+                    );
                     None
                 }
                 Item::Failed => None,
@@ -435,7 +470,8 @@ impl Check<'_> {
     fn unrolled_loop(&mut self, var: Option<&Ident>, range: &Range, body: &Block, loc: Loc) {
         let low = self.constant(&range.low, "the start of a `static_range`");
         let high = self.constant(&range.high, "the end of a `static_range`");
-        let step = range.step.as_deref().map_or(Some(1), |step| self.constant(step, "the step of a `static_range`"));
+        let step =
+            range.step.as_deref().map_or(Some(1), |step| self.constant(step, "the step of a `static_range`"));
         let (Some(low), Some(high), Some(step)) = (low, high, step) else { return self.skip_loop(body, loc) };
         if step < 1 {
             let step_loc = range.step.as_ref().map_or(loc, |step| step.loc);
@@ -504,7 +540,8 @@ impl Check<'_> {
             self.scopes.leave();
             let finals: Vec<Option<Operand>> =
                 carried.iter().map(|&i| self.scopes.get(slots[i]).operand.clone()).collect();
-            let assigned: Vec<Option<Loc>> = carried.iter().map(|&i| self.scopes.get(slots[i]).assigned).collect();
+            let assigned: Vec<Option<Loc>> =
+                carried.iter().map(|&i| self.scopes.get(slots[i]).assigned).collect();
             if attempt == 0
                 && let Some(retyped) = self.retype(&inits, &finals)
             {
@@ -580,7 +617,8 @@ impl Check<'_> {
                 if literal.dtype.is_some() || literal.default_type() == ty.dtype || !ty.is_scalar() {
                     return init.clone();
                 }
-                let fits = ty.dtype.is_float() == literal.default_type().is_float() && ty.dtype != DType::Bool;
+                let fits =
+                    ty.dtype.is_float() == literal.default_type().is_float() && ty.dtype != DType::Bool;
                 if !fits {
                     return init.clone();
                 }
@@ -652,7 +690,9 @@ impl Check<'_> {
         }
         slots
             .iter()
-            .map(|&slot| names.iter().find(|name| self.scopes.find(name) == Some(slot)).cloned().unwrap_or_default())
+            .map(|&slot| {
+                names.iter().find(|name| self.scopes.find(name) == Some(slot)).cloned().unwrap_or_default()
+            })
             .collect()
     }
 
@@ -673,7 +713,9 @@ impl Check<'_> {
     fn leaves(&mut self, operand: &Operand) -> Option<Vec<Leaf>> {
         match &operand.item {
             Item::Value(value) => Some(vec![Leaf { ty: self.ty(*value).clone(), slice: None }]),
-            Item::Literal(literal) => Some(vec![Leaf { ty: Type::scalar(literal.default_type()), slice: None }]),
+            Item::Literal(literal) => {
+                Some(vec![Leaf { ty: Type::scalar(literal.default_type()), slice: None }])
+            }
             Item::Pointer(Pointer { param, offset, .. }) => {
                 Some(vec![Leaf { ty: self.ty(*offset).clone(), slice: Some(*param) }])
             }
@@ -707,7 +749,8 @@ impl Check<'_> {
         }
         let (left, right) = (self.leaves(a)?, self.leaves(b)?);
         let untyped = |operand: &Operand| matches!(operand.item, Item::Literal(Literal { dtype: None, .. }));
-        let scalar = |leaves: &[Leaf]| matches!(leaves, [leaf] if leaf.ty.is_scalar() && leaf.slice.is_none());
+        let scalar =
+            |leaves: &[Leaf]| matches!(leaves, [leaf] if leaf.ty.is_scalar() && leaf.slice.is_none());
         if left == right || untyped(b) && scalar(&left) {
             return Some(left);
         }
@@ -794,7 +837,13 @@ struct Leaf {
 fn describe_leaves(leaves: &[Leaf]) -> String {
     let parts: Vec<String> = leaves
         .iter()
-        .map(|leaf| if leaf.slice.is_some() { format!("a pointer of shape {}", leaf.ty.shape) } else { leaf.ty.to_string() })
+        .map(|leaf| {
+            if leaf.slice.is_some() {
+                format!("a pointer of shape {}", leaf.ty.shape)
+            } else {
+                leaf.ty.to_string()
+            }
+        })
         .collect();
     if let [one] = parts.as_slice() { one.clone() } else { format!("({})", parts.join(", ")) }
 }
@@ -862,7 +911,9 @@ fn assigned_in_expr(expr: &Expr, declared: &mut Vec<String>, found: &mut Vec<Str
             }
         }
         ExprKind::Block(block) => assigned_names(block, declared, found),
-        ExprKind::Unary { operand, .. } | ExprKind::Cast { operand, .. } => assigned_in_expr(operand, declared, found),
+        ExprKind::Unary { operand, .. } | ExprKind::Cast { operand, .. } => {
+            assigned_in_expr(operand, declared, found)
+        }
         ExprKind::Binary { lhs, rhs, .. } | ExprKind::Logic { lhs, rhs, .. } => {
             assigned_in_expr(lhs, declared, found);
             assigned_in_expr(rhs, declared, found);

@@ -43,11 +43,15 @@ const NUM_WARPS: &str = "num_warps";
 /// The variants of a kernel in the order declared; the mistakes of the declaration go to `errors`.
 pub fn variants(kernel: &Kernel, errors: &mut Errors) -> Vec<Variant> {
     report_unknown(kernel, errors);
-    let configs: Vec<Option<&Config>> =
-        if kernel.options.configs.is_empty() { vec![None] } else { kernel.options.configs.iter().map(Some).collect() };
+    let configs: Vec<Option<&Config>> = if kernel.options.configs.is_empty() {
+        vec![None]
+    } else {
+        kernel.options.configs.iter().map(Some).collect()
+    };
     let mut all: Vec<Variant> = vec![];
     for config in configs {
-        let mut partial = vec![Variant { num_warps: num_warps(kernel, config, errors), ..Variant::default() }];
+        let mut partial =
+            vec![Variant { num_warps: num_warps(kernel, config, errors), ..Variant::default() }];
         for generic in &kernel.generics {
             let values = values_of(kernel, config, generic, errors);
             partial = partial
@@ -56,9 +60,12 @@ pub fn variants(kernel: &Kernel, errors: &mut Errors) -> Vec<Variant> {
                 .collect();
         }
         for variant in partial {
-            let twice = all.iter().any(|other| other.types == variant.types && other.consts == variant.consts);
+            let twice =
+                all.iter().any(|other| other.types == variant.types && other.consts == variant.consts);
             match (twice, config) {
-                (true, Some(config)) => errors.push(config.loc, format!("the variant {variant} is declared twice")),
+                (true, Some(config)) => {
+                    errors.push(config.loc, format!("the variant {variant} is declared twice"))
+                }
                 (true, None) | (false, _) => all.push(variant),
             }
         }
@@ -80,7 +87,8 @@ fn extend(variant: &Variant, generic: &Generic, value: &VariantKind) -> Variant 
 fn report_unknown(kernel: &Kernel, errors: &mut Errors) {
     let known = |name: &str| kernel.generics.iter().any(|generic| generic.name() == name);
     let in_lists = kernel.options.lists.iter().map(|list| &list.name);
-    let in_configs = kernel.options.configs.iter().flat_map(|config| config.entries.iter().map(|(name, _)| name));
+    let in_configs =
+        kernel.options.configs.iter().flat_map(|config| config.entries.iter().map(|(name, _)| name));
     for name in in_lists.chain(in_configs.clone()) {
         let text = name.to_string();
         if !known(&text) && text != NUM_WARPS {
@@ -97,7 +105,12 @@ fn report_unknown(kernel: &Kernel, errors: &mut Errors) {
 }
 
 /// The declared values of a generic that fit it.
-fn values_of(kernel: &Kernel, config: Option<&Config>, generic: &Generic, errors: &mut Errors) -> Vec<VariantKind> {
+fn values_of(
+    kernel: &Kernel,
+    config: Option<&Config>,
+    generic: &Generic,
+    errors: &mut Errors,
+) -> Vec<VariantKind> {
     let name = generic.name();
     let from_config = config.and_then(|config| config.entries.iter().find(|(entry, _)| entry == name));
     let declared: Vec<&VariantValue> = match from_config {
@@ -115,7 +128,9 @@ fn values_of(kernel: &Kernel, config: Option<&Config>, generic: &Generic, errors
                         let first = bound.members().last().unwrap_or(DType::F32);
                         format!("`#[fuse_kernel({name} = [{first}])]` declares one")
                     }
-                    Generic::Const { ty: ConstType::Bool, .. } => format!("`#[fuse_kernel({name} = [false, true])]` declares both"),
+                    Generic::Const { ty: ConstType::Bool, .. } => {
+                        format!("`#[fuse_kernel({name} = [false, true])]` declares both")
+                    }
                     Generic::Const { .. } => format!("`#[fuse_kernel({name} = [1024])]` declares one"),
                 };
                 if !errors.iter().any(|error| error.message == text) {
@@ -125,15 +140,18 @@ fn values_of(kernel: &Kernel, config: Option<&Config>, generic: &Generic, errors
             }
         },
     };
-    declared.into_iter().filter(|value| fits(generic, value, errors)).map(|value| value.kind.clone()).collect()
+    declared
+        .into_iter()
+        .filter(|value| fits(generic, value, errors))
+        .map(|value| value.kind.clone())
+        .collect()
 }
 
 fn fits(generic: &Generic, value: &VariantValue, errors: &mut Errors) -> bool {
     let name = generic.name();
     let problem = match (generic, &value.kind) {
-        (Generic::Type { bound, .. }, VariantKind::Type(dtype)) => {
-            (!bound.contains(*dtype)).then(|| format!("`{name}` is one of {}, found {dtype}", list(bound.members())))
-        }
+        (Generic::Type { bound, .. }, VariantKind::Type(dtype)) => (!bound.contains(*dtype))
+            .then(|| format!("`{name}` is one of {}, found {dtype}", list(bound.members()))),
         (Generic::Type { .. }, _) => Some(format!("`{name}` is a type, found a value")),
         (Generic::Const { ty: ConstType::Bool, .. }, VariantKind::Bool(_)) => None,
         (Generic::Const { ty: ConstType::Bool, .. }, _) => Some(format!("`{name}` is a `bool`")),
@@ -144,7 +162,9 @@ fn fits(generic: &Generic, value: &VariantValue, errors: &mut Errors) -> bool {
         (Generic::Const { ty: ConstType::Integer(ty), .. }, _) => Some(format!("`{name}` is a `{ty}`")),
     };
     match problem {
-        Some(problem) if !errors.iter().any(|error| error.message == problem) => errors.push(value.loc, problem),
+        Some(problem) if !errors.iter().any(|error| error.message == problem) => {
+            errors.push(value.loc, problem)
+        }
         Some(_) => {}
         None => return true,
     }

@@ -46,7 +46,11 @@ fn element(ty: &TypeName) -> Ident {
 /// The path of an element type, for code that cannot rely on what the user imported.
 pub(super) fn element_path(dtype: DType) -> TokenStream {
     let name = Ident::new(dtype.name(), Span::call_site());
-    if dtype.is_half() { quote! { ::dsl_runtime::#name } } else { quote! { ::core::primitive::#name } }
+    if dtype.is_half() {
+        quote! { ::dsl_runtime::#name }
+    } else {
+        quote! { ::core::primitive::#name }
+    }
 }
 
 /// The launcher: the kernel's own signature.
@@ -62,7 +66,11 @@ pub(super) fn function(kernel: &Kernel) -> TokenStream {
         match &param.ty {
             ParamType::Slice { elem, mutable } => {
                 let elem = element(elem);
-                let ty = if *mutable { quote! { SliceMut } } else { quote! { Slice } };
+                let ty = if *mutable {
+                    quote! { SliceMut }
+                } else {
+                    quote! { Slice }
+                };
                 params.push(quote! { #own: impl ::core::convert::Into<::dsl_runtime::#ty<'fuse, #elem>> });
                 bindings.push(quote! { let #own: ::dsl_runtime::#ty<'fuse, #elem> = ::core::convert::Into::into(#own); });
                 let make = if *mutable { format_ident!("slice_mut") } else { format_ident!("slice") };
@@ -82,7 +90,9 @@ pub(super) fn function(kernel: &Kernel) -> TokenStream {
     } else {
         (TokenStream::new(), TokenStream::new())
     };
-    let bound = if kernel.generics.is_empty() || kernel.options.lists.is_empty() && kernel.options.configs.is_empty() {
+    let bound = if kernel.generics.is_empty()
+        || kernel.options.lists.is_empty() && kernel.options.configs.is_empty()
+    {
         TokenStream::new()
     } else {
         let choice = choice_arguments(kernel);
@@ -130,18 +140,24 @@ fn selection(kernel: &Kernel) -> TokenStream {
         Generic::Type { name, .. } => Some(quote! { <#name as ::dsl_runtime::Element>::DTYPE }),
         Generic::Const { .. } => None,
     });
-    let choices = kernel.generics.iter().filter(|generic| matches!(generic, Generic::Const { .. })).map(|generic| {
-        let own = generic.name();
-        match chooser(kernel, generic) {
-            Some(expr) => quote! { ::dsl_runtime::Choice::AtLeast((#expr) as i128) },
-            None => quote! { ::dsl_runtime::Choice::Exact(#own as i128) },
-        }
-    });
+    let choices =
+        kernel.generics.iter().filter(|generic| matches!(generic, Generic::Const { .. })).map(|generic| {
+            let own = generic.name();
+            match chooser(kernel, generic) {
+                Some(expr) => quote! { ::dsl_runtime::Choice::AtLeast((#expr) as i128) },
+                None => quote! { ::dsl_runtime::Choice::Exact(#own as i128) },
+            }
+        });
     quote! { #name::KERNEL.smallest(&[#(#types),*], &[#(#choices),*]) }
 }
 
 /// The module: the kernel's data, and which choices of generics were declared.
-pub(super) fn module(kernel: &Kernel, variants: &[Variant], data: &[TokenStream], host_code: &TokenStream) -> TokenStream {
+pub(super) fn module(
+    kernel: &Kernel,
+    variants: &[Variant],
+    data: &[TokenStream],
+    host_code: &TokenStream,
+) -> TokenStream {
     let (name, visibility) = (&kernel.name, &kernel.visibility);
     let text = name.to_string();
     let params = kernel.params.iter().map(|param| {
@@ -275,7 +291,8 @@ fn implementations(kernel: &Kernel, variants: &[Variant]) -> TokenStream {
             continue;
         }
         let types: Vec<TokenStream> = variant.types.iter().map(|(_, dtype)| element_path(*dtype)).collect();
-        let key = format!("{}|{consts_text}", types.iter().map(ToString::to_string).collect::<Vec<_>>().join(","));
+        let key =
+            format!("{}|{consts_text}", types.iter().map(ToString::to_string).collect::<Vec<_>>().join(","));
         if seen.contains(&key) {
             continue;
         }
@@ -308,7 +325,11 @@ fn const_value(variant: &Variant, generic: &Generic) -> Option<TokenStream> {
         ConstValue::Bool(value) => quote! { #value },
         ConstValue::Int(value) => {
             let literal = Literal::u128_unsuffixed(value.unsigned_abs());
-            if *value < 0 { quote! { -#literal } } else { quote! { #literal } }
+            if *value < 0 {
+                quote! { -#literal }
+            } else {
+                quote! { #literal }
+            }
         }
     })
 }
@@ -317,7 +338,9 @@ fn const_value(variant: &Variant, generic: &Generic) -> Option<TokenStream> {
 /// each element type, by its number.
 fn full_table(variants: &[Variant], like: &Variant, class: Class) -> Option<Vec<usize>> {
     let find = |dtype: DType| {
-        variants.iter().position(|other| other.consts == like.consts && other.types.iter().all(|(_, own)| *own == dtype))
+        variants
+            .iter()
+            .position(|other| other.consts == like.consts && other.types.iter().all(|(_, own)| *own == dtype))
     };
     DType::ALL.into_iter().map(|dtype| if class.contains(dtype) { find(dtype) } else { Some(0) }).collect()
 }

@@ -33,7 +33,9 @@ pub fn expand(expansion: &Expansion) -> TokenStream {
         (0..expansion.variants.len()).map(|index| data::host_code(expansion, index)).collect();
     let module = launcher::module(expansion.kernel, expansion.variants, &variants, &quote! { #(#hosts)* });
     // Mentioning a variable makes cargo expand again when it changes.
-    let tracked = VARIABLES.iter().map(|name| quote! { const _: ::core::option::Option<&str> = ::core::option_env!(#name); });
+    let tracked = VARIABLES
+        .iter()
+        .map(|name| quote! { const _: ::core::option::Option<&str> = ::core::option_env!(#name); });
     quote! {
         #function
         #module
@@ -45,7 +47,8 @@ pub fn expand(expansion: &Expansion) -> TokenStream {
 /// some.
 pub fn signature(kernel: &Kernel, variants: &[Variant]) -> TokenStream {
     let function = launcher::function(kernel);
-    let empty: Vec<TokenStream> = variants.iter().map(|variant| data::empty_variant(kernel, variant)).collect();
+    let empty: Vec<TokenStream> =
+        variants.iter().map(|variant| data::empty_variant(kernel, variant)).collect();
     let module = launcher::module(kernel, variants, &empty, &TokenStream::new());
     let shadow = shadow::function(kernel);
     quote! {

@@ -8,6 +8,7 @@ pub mod gpu;
 pub mod host;
 pub mod lanes;
 pub mod math;
+pub mod rounding;
 mod session;
 mod shared;
 mod types;
@@ -16,19 +17,19 @@ pub use builder::{Access, Arm, Asm, Builder, FloatPredicate, IntPredicate, LoopP
 pub use session::{Argument, ArgumentKind, BuiltModule, Entry, ModuleBuilder, Session, memory_pointer};
 pub use types::{Elem, Space, Ty};
 
-use crate::dtype::DType;
+use crate::dtype::{self, DType};
 use crate::ops::Number;
 
-/// A constant of the language as a machine value of type `ty`, which holds elements of `dtype`.
-pub fn constant(b: &mut Builder, value: Number, dtype: DType, ty: Ty) -> Val {
+/// A constant of the language as a machine value of type `ty`, which holds elements of type `elem`.
+pub fn constant(b: &mut Builder, value: Number, elem: DType, ty: Ty) -> Val {
     match value {
         Number::Int(value) => b.int(ty, value as i64),
         Number::Float(value) if ty.elem.is_float() => b.float(ty, value),
         // A 16-bit float held as its bits.
         Number::Float(value) => {
-            let bits = match dtype {
-                DType::BF16 => half::bf16::from_f64(value).to_bits(),
-                _ => half::f16::from_f64(value).to_bits(),
+            let bits = match elem {
+                DType::BF16 => dtype::to_bf16(value).to_bits(),
+                _ => dtype::to_f16(value).to_bits(),
             };
             b.int(ty, i64::from(bits))
         }

@@ -95,7 +95,12 @@ impl Operation for For {
         if !matches!(ty.dtype, DType::I32 | DType::I64) || !ty.is_scalar() {
             return Err(format!("the range is of type {ty}"));
         }
-        same_types("the range's ends and step", func, &[self.high, self.step, self.body.args[0]], &[self.low; 3])?;
+        same_types(
+            "the range's ends and step",
+            func,
+            &[self.high, self.step, self.body.args[0]],
+            &[self.low; 3],
+        )?;
         same_types("the body's arguments", func, &self.body.args[1..], &self.inits)?;
         same_types("the body's yields", func, &self.body.yields, &self.inits)?;
         same_types("the results", func, results, &self.inits)
@@ -104,7 +109,8 @@ impl Operation for For {
     fn axes(&self, analysis: &mut Analysis, _: &[Value]) -> Vec<Info> {
         let (low, high, step) = (analysis.info(self.low), analysis.info(self.high), analysis.info(self.step));
         let last = high.range.1.saturating_sub(1).max(low.range.0);
-        let variable = Info { axes: vec![], divisor: low.divisor.min(step.divisor), range: (low.range.0, last) };
+        let variable =
+            Info { axes: vec![], divisor: low.divisor.min(step.divisor), range: (low.range.0, last) };
         analysis.set(self.body.args[0], variable);
         analysis.carry(&self.inits, &self.body.args[1..], &self.body)
     }
@@ -319,7 +325,8 @@ fn static_assert(check: &mut Check, call: &Call) -> Operand {
         },
     };
     if !holds {
-        let text = message.map_or_else(|| "static assertion failed".into(), |m| format!("static assertion failed: {m}"));
+        let text = message
+            .map_or_else(|| "static assertion failed".into(), |m| format!("static assertion failed: {m}"));
         return check.error(call.args[0].loc, text);
     }
     check.unit(call.loc)

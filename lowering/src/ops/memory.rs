@@ -206,10 +206,19 @@ fn mask(check: &mut Check, operand: Option<&Operand>, pointer: &Pointer) -> Resu
 }
 
 /// Broadcasts `value` to the pointer's shape.
-fn fit(check: &mut Check, value: Value, pointer: &Pointer, operand: &Operand, what: &str) -> Result<Value, ()> {
+fn fit(
+    check: &mut Check,
+    value: Value,
+    pointer: &Pointer,
+    operand: &Operand,
+    what: &str,
+) -> Result<Value, ()> {
     let (from, to) = (check.ty(value).shape.clone(), pointer.shape.clone());
     if from.broadcast(&to).as_ref() != Some(&to) {
-        check.error(operand.loc, format!("{what} has shape {from}, which does not fit the pointer's shape {to}"));
+        check.error(
+            operand.loc,
+            format!("{what} has shape {from}, which does not fit the pointer's shape {to}"),
+        );
         return Err(());
     }
     Ok(check.broadcast(value, &to, operand.loc))
@@ -227,7 +236,8 @@ fn load(check: &mut Check, call: &Call) -> Operand {
         },
     };
     let (Ok(mask), Ok(other)) = (mask, other) else { return check.failed(call.loc) };
-    let place = Place { param: pointer.param, base: None, offset: pointer.offset, mask, bounded: true, vector: 1 };
+    let place =
+        Place { param: pointer.param, base: None, offset: pointer.offset, mask, bounded: true, vector: 1 };
     check.emit(Load { place, other, invariant: !mutable }, Type::tile(elem, pointer.shape), call.loc)
 }
 
@@ -248,7 +258,8 @@ fn store(check: &mut Check, call: &Call) -> Operand {
         .and_then(|value| fit(check, value, &pointer, &call.args[1], "the value"));
     let mask = mask(check, call.args.get(2), &pointer);
     let (Ok(value), Ok(mask)) = (value, mask) else { return check.failed(call.loc) };
-    let place = Place { param: pointer.param, base: None, offset: pointer.offset, mask, bounded: true, vector: 1 };
+    let place =
+        Place { param: pointer.param, base: None, offset: pointer.offset, mask, bounded: true, vector: 1 };
     check.push(Store { place, value }, vec![], call.loc);
     check.unit(call.loc)
 }

@@ -54,7 +54,10 @@ impl Operation for Reduce {
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
         let count = self.inputs.len();
         let shape = &func.ty(self.inputs[0]).shape;
-        if self.axes.is_empty() || !self.axes.is_sorted() || self.axes.iter().any(|&axis| axis >= shape.rank()) {
+        if self.axes.is_empty()
+            || !self.axes.is_sorted()
+            || self.axes.iter().any(|&axis| axis >= shape.rank())
+        {
             return Err(format!("axes {:?} of a tile of shape {shape}", self.axes));
         }
         expect_types("the number of results", results.len(), count)?;
@@ -123,10 +126,12 @@ fn reduce(check: &mut Check, call: &Call, row: &str, class: Class, result: fn(DT
     let (Some(value), Some(keep)) = (value, keep) else { return check.failed(call.loc) };
     let ty = check.ty(value).clone();
     if ty.is_scalar() {
-        return check.error(call.args[0].loc, format!("`{}` takes a tile, found a scalar of type {ty}", call.name));
+        return check
+            .error(call.args[0].loc, format!("`{}` takes a tile, found a scalar of type {ty}", call.name));
     }
     if !class.contains(ty.dtype) {
-        return check.error(call.args[0].loc, format!("`{}` takes {}, found {ty}", call.name, class.describe()));
+        return check
+            .error(call.args[0].loc, format!("`{}` takes {}, found {ty}", call.name, class.describe()));
     }
     let axes = match call.args.get(1) {
         None => (0..ty.shape.rank()).collect(),
@@ -136,7 +141,8 @@ fn reduce(check: &mut Check, call: &Call, row: &str, class: Class, result: fn(DT
         },
     };
     let dtype = result(ty.dtype);
-    let input = if dtype == ty.dtype { value } else { check.push(Cast { value }, vec![ty.with(dtype)], call.loc)[0] };
+    let input =
+        if dtype == ty.dtype { value } else { check.push(Cast { value }, vec![ty.with(dtype)], call.loc)[0] };
     let op = scalar::row(row).expect("a row of the table");
     let args = check.begin_block(vec![Type::scalar(dtype); 2]);
     let combined = check.push(Scalar::new(op, args), vec![Type::scalar(dtype)], call.loc);

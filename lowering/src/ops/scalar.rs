@@ -8,9 +8,9 @@ use super::{Effect, Operation};
 use crate::analysis::axis::{self, Analysis, Info};
 use crate::analysis::polynomial::{self, Polynomial, Polynomials};
 use crate::dtype::{Class, DType};
-use crate::mlir::{Builder, Val, lanes, math};
-use crate::syntax::{BinaryOp, UnaryOp};
 use crate::layout::assign::Spread;
+use crate::mlir::{Builder, Val, lanes, math, rounding};
+use crate::syntax::{BinaryOp, UnaryOp};
 use crate::tile::{Func, Value};
 
 /// How operand types determine the result's.
@@ -80,6 +80,16 @@ pub struct Ulp {
 /// Correctly rounded.
 const EXACT: Ulp = Ulp { f32: 0.5, f64: 0.5 };
 
+/// What an operation may do to numbers below the smallest normal `f32` when it computes in `f32`, as its doc says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Subnormal {
+    Kept,
+    /// A result may be zero.
+    Result,
+    /// An argument may count as zero.
+    Argument,
+}
+
 /// One row of the table.
 pub struct ScalarOp {
     pub name: &'static str,
@@ -94,6 +104,7 @@ pub struct ScalarOp {
     /// Cheap enough to compute again rather than move between threads.
     pub cheap: bool,
     pub ulp: Ulp,
+    pub subnormal: Subnormal,
     pub float: Option<FloatOracle>,
     pub int: Option<IntOracle>,
     pub lanes: fn(&mut Builder, &[Val], DType) -> Val,
@@ -117,11 +128,13 @@ const UNARY: ScalarOp = ScalarOp {
     algebra: Algebra::Other,
     cheap: false,
     ulp: EXACT,
+    subnormal: Subnormal::Kept,
     float: None,
     int: None,
     lanes: |_, args, _| args[0],
 };
-const BINARY: ScalarOp = ScalarOp { params: &["x", "y"], class: Class::Number, cheap: true, half: Half::Native, ..UNARY };
+const BINARY: ScalarOp =
+    ScalarOp { params: &["x", "y"], class: Class::Number, cheap: true, half: Half::Native, ..UNARY };
 const COMPARE: ScalarOp = ScalarOp { rule: Rule::Compare, ..BINARY };
 
 macro_rules! table {
@@ -138,9 +151,10 @@ macro_rules! table {
     };
 }
 
-fn truth(value: bool) -> i128 {
-    i128::from(value)
-}
+include!("oracle.rs");
+
+/// The source of what the oracles are written with, for the generated tests.
+pub(crate) const ORACLE_SOURCE: &str = include_str!("oracle.rs");
 
 table! {
     /// The sum. Integers wrap.
@@ -188,13 +202,13 @@ table! {
     /// Shift to the left. As in Rust's release builds only the low bits of the amount count: 33 on an `i32` shifts by 1.
     shl: BINARY {
         binary: Some(BinaryOp::Shl), algebra: Algebra::Shl, class: Class::Integer, lanes: lanes::shl,
-        int: oracle!(|a, dtype| a[0] << (a[1] & i128::from(dtype.bytes() * 8 - 1))),
+        int: oracle!(|a, dtype| a[0] << (a[1] & (dtype.bytes() * 8 - 1) as i128)),
     }
     /// Shift to the right, filling with the sign of a signed `x` and with zeros otherwise. Only the low bits of the
     /// amount count.
     shr: BINARY {
         binary: Some(BinaryOp::Shr), algebra: Algebra::Shr, class: Class::Integer, lanes: lanes::shr,
-        int: oracle!(|a, dtype| a[0] >> (a[1] & i128::from(dtype.bytes() * 8 - 1))),
+        int: oracle!(|a, dtype| a[0] >> (a[1] & (dtype.bytes() * 8 - 1) as i128)),
     }
     /// The negative. `-0.0` and `0.0` are each other's; `-MIN` is `MIN`.
     neg: BINARY {
@@ -246,27 +260,27 @@ table! {
     /// The larger. NaN if either is NaN (`max_num` ignores it); `maximum(-0.0, 0.0)` is `0.0`.
     maximum: BINARY {
         algebra: Algebra::Maximum, lanes: lanes::maximum,
-        float: oracle!(|a| if a[0].is_nan() || a[1].is_nan() { f64::NAN } else { a[0].max(a[1]) }),
+        float: oracle!(|a| if a[0].is_nan() || a[1].is_nan() { f64::NAN } else { larger(a[0], a[1]) }),
         int: oracle!(|a, _| a[0].max(a[1])),
     }
     /// The smaller. NaN if either is NaN (`min_num` ignores it); `minimum(-0.0, 0.0)` is `-0.0`.
     minimum: BINARY {
         algebra: Algebra::Minimum, lanes: lanes::minimum,
-        float: oracle!(|a| if a[0].is_nan() || a[1].is_nan() { f64::NAN } else { a[0].min(a[1]) }),
+        float: oracle!(|a| if a[0].is_nan() || a[1].is_nan() { f64::NAN } else { smaller(a[0], a[1]) }),
         int: oracle!(|a, _| a[0].min(a[1])),
     }
-    /// The larger, or the one that is not NaN. NaN only if both are.
+    /// The larger, or the one that is not NaN. NaN only if both are; `max_num(-0.0, 0.0)` is `0.0`.
     max_num: BINARY {
-        class: Class::Float, lanes: lanes::max_num, float: oracle!(|a| a[0].max(a[1])),
+        class: Class::Float, lanes: lanes::max_num, float: oracle!(|a| larger(a[0], a[1])),
     }
-    /// The smaller, or the one that is not NaN. NaN only if both are.
+    /// The smaller, or the one that is not NaN. NaN only if both are; `min_num(-0.0, 0.0)` is `-0.0`.
     min_num: BINARY {
-        class: Class::Float, lanes: lanes::min_num, float: oracle!(|a| a[0].min(a[1])),
+        class: Class::Float, lanes: lanes::min_num, float: oracle!(|a| smaller(a[0], a[1])),
     }
     /// `minimum(maximum(x, low), high)`: NaN if any is NaN, and `high` where `low > high`.
     clamp: BINARY {
         params: &["x", "low", "high"], lanes: lanes::clamp,
-        float: oracle!(|a| if a.iter().any(|v| v.is_nan()) { f64::NAN } else { a[0].max(a[1]).min(a[2]) }),
+        float: oracle!(|a| if a.iter().any(|v| v.is_nan()) { f64::NAN } else { smaller(larger(a[0], a[1]), a[2]) }),
         int: oracle!(|a, _| a[0].max(a[1]).min(a[2])),
     }
     /// The magnitude; `abs(MIN)` is `MIN`, `abs(-0.0)` is `0.0`.
@@ -281,12 +295,17 @@ table! {
     sqrt: UNARY { lanes: |b, a, _| b.sqrt(a[0]), float: oracle!(|a| a[0].sqrt()) }
     /// `1 / sqrt(x)`. `rsqrt(0.0)` is infinity. Within 2 ULP. A subnormal `f32` argument counts as zero.
     rsqrt: UNARY {
-        lanes: math::rsqrt, ulp: Ulp { f32: 2.0, f64: 2.0 }, float: oracle!(|a| 1.0 / a[0].sqrt()),
+        lanes: math::rsqrt, ulp: Ulp { f32: 2.0, f64: 2.0 }, subnormal: Subnormal::Argument,
+        float: oracle!(|a| 1.0 / a[0].sqrt()),
     }
     /// e to the power `x`, within 2 ULP. A result below the smallest normal `f32` is 0.
-    exp: UNARY { lanes: math::exp, ulp: Ulp { f32: 2.0, f64: 2.0 }, float: oracle!(|a| a[0].exp()) }
+    exp: UNARY {
+        lanes: math::exp, ulp: Ulp { f32: 2.0, f64: 2.0 }, subnormal: Subnormal::Result, float: oracle!(|a| a[0].exp()),
+    }
     /// 2 to the power `x`, within 2 ULP. A result below the smallest normal `f32` is 0.
-    exp2: UNARY { lanes: math::exp2, ulp: Ulp { f32: 2.0, f64: 2.0 }, float: oracle!(|a| a[0].exp2()) }
+    exp2: UNARY {
+        lanes: math::exp2, ulp: Ulp { f32: 2.0, f64: 2.0 }, subnormal: Subnormal::Result, float: oracle!(|a| a[0].exp2()),
+    }
     /// The natural logarithm, within 2 ULP. `log(0.0)` is negative infinity, NaN below zero.
     log: UNARY { lanes: math::log, ulp: Ulp { f32: 2.0, f64: 2.0 }, float: oracle!(|a| a[0].ln()) }
     /// The logarithm to base 2, within 2 ULP. `log2(0.0)` is negative infinity, NaN below zero.
@@ -301,11 +320,12 @@ table! {
     erf: UNARY { lanes: math::erf, ulp: Ulp { f32: 2.0, f64: 3.0 }, float: oracle!(|a| libm::erf(a[0])) }
     /// `1 / (1 + exp(-x))`, within 4 ULP. A result below the smallest normal `f32` is 0.
     sigmoid: UNARY {
-        lanes: math::sigmoid, ulp: Ulp { f32: 4.0, f64: 4.0 }, float: oracle!(|a| 1.0 / (1.0 + (-a[0]).exp())),
+        lanes: math::sigmoid, ulp: Ulp { f32: 4.0, f64: 4.0 }, subnormal: Subnormal::Result,
+        float: oracle!(|a| 1.0 / (1.0 + (-a[0]).exp())),
     }
-    /// `x * y + z` with one rounding.
+    /// `x * y + z` with one rounding; an `f64` result is rounded twice on an x86-64 processor without FMA.
     fma: UNARY {
-        params: &["x", "y", "z"], cheap: true, lanes: |b, a, _| b.fma(a[0], a[1], a[2]),
+        params: &["x", "y", "z"], cheap: true, lanes: rounding::fma,
         float: oracle!(|a| a[0].mul_add(a[1], a[2])),
     }
     /// The quotient rounded up: `ceil(x / y)` of integers, exact over the whole range; `cdiv(x, 0)` is 0.

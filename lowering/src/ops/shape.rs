@@ -91,7 +91,11 @@ impl Operation for ExpandDims {
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
         let from = func.ty(self.value);
-        expect_types("the result", func.ty(results[0]), &Type::tile(from.dtype, from.shape.with(self.axis, 1)))
+        expect_types(
+            "the result",
+            func.ty(results[0]),
+            &Type::tile(from.dtype, from.shape.with(self.axis, 1)),
+        )
     }
 
     fn axes(&self, analysis: &mut Analysis, _: &[Value]) -> Vec<Info> {
@@ -103,7 +107,11 @@ impl Operation for ExpandDims {
     }
 
     fn moves(&self, func: &Func) -> Option<Vec<Option<usize>>> {
-        Some((0..func.ty(self.value).shape.rank()).map(|old| Some(old + usize::from(old >= self.axis))).collect())
+        Some(
+            (0..func.ty(self.value).shape.rank())
+                .map(|old| Some(old + usize::from(old >= self.axis)))
+                .collect(),
+        )
     }
 
     fn spread(&self, _: &Func, _: &[Value]) -> Spread {
@@ -186,7 +194,11 @@ impl Operation for Permute {
     }
 
     fn moves(&self, func: &Func) -> Option<Vec<Option<usize>>> {
-        Some((0..func.ty(self.value).shape.rank()).map(|old| self.order.iter().position(|&axis| axis == old)).collect())
+        Some(
+            (0..func.ty(self.value).shape.rank())
+                .map(|old| self.order.iter().position(|&axis| axis == old))
+                .collect(),
+        )
     }
 
     fn spread(&self, _: &Func, _: &[Value]) -> Spread {
@@ -281,7 +293,9 @@ fn expand(check: &mut Check, value: Value, axis: usize, call: &Call) -> Operand 
 }
 
 fn as_matrix(check: &mut Check, call: &Call, axis: usize) -> Operand {
-    let Some(value) = tile(check, &call.args[0], &format!("`{}`", call.name)) else { return check.failed(call.loc) };
+    let Some(value) = tile(check, &call.args[0], &format!("`{}`", call.name)) else {
+        return check.failed(call.loc);
+    };
     let shape = check.ty(value).shape.clone();
     if shape.rank() != 1 {
         return check.error_help(
@@ -343,7 +357,10 @@ fn permute(check: &mut Check, call: &Call) -> Operand {
     let mut sorted = order.clone();
     sorted.sort_unstable();
     if sorted != (0..rank as i128).collect::<Vec<_>>() {
-        return check.error(call.args[1].loc, format!("the order of a tile of {rank} axes names each of 0 to {} once", rank - 1));
+        return check.error(
+            call.args[1].loc,
+            format!("the order of a tile of {rank} axes names each of 0 to {} once", rank - 1),
+        );
     }
     permuted(check, value, order.into_iter().map(|axis| axis as usize).collect(), call)
 }

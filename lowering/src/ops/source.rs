@@ -134,9 +134,30 @@ macro_rules! nullary {
     };
 }
 
-nullary!(ProgramId, "program_id", DType::I32, |self, _func| format!("program_id {}", self.axis), 0, Atom::Program(self.axis));
-nullary!(NumPrograms, "num_programs", DType::I32, |self, _func| format!("num_programs {}", self.axis), 1, Atom::Known(Symbol::Grid(self.axis)));
-nullary!(Length, "length", DType::I64, |self, func| format!("length {}", func.params[self.param.index()].name), 0, Atom::Known(Symbol::Length(self.param.0)));
+nullary!(
+    ProgramId,
+    "program_id",
+    DType::I32,
+    |self, _func| format!("program_id {}", self.axis),
+    0,
+    Atom::Program(self.axis)
+);
+nullary!(
+    NumPrograms,
+    "num_programs",
+    DType::I32,
+    |self, _func| format!("num_programs {}", self.axis),
+    1,
+    Atom::Known(Symbol::Grid(self.axis))
+);
+nullary!(
+    Length,
+    "length",
+    DType::I64,
+    |self, func| format!("length {}", func.params[self.param.index()].name),
+    0,
+    Atom::Known(Symbol::Length(self.param.0))
+);
 
 /// `start, start + 1, ..` as an `i32` tile of rank 1.
 #[derive(Clone, Copy, Debug)]

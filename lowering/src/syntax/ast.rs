@@ -147,24 +147,63 @@ pub struct Expr {
 
 #[derive(Clone, Debug)]
 pub enum ExprKind {
-    Int { value: i128, suffix: Option<String> },
-    Float { value: f64, suffix: Option<String> },
+    Int {
+        value: i128,
+        suffix: Option<String>,
+    },
+    Float {
+        value: f64,
+        suffix: Option<String>,
+    },
     Bool(bool),
     Text(String),
     /// `x`, `BLOCK`, `f32::INFINITY`
     Path(Vec<Ident>),
-    Unary { op: UnaryOp, operand: Box<Expr> },
-    Binary { op: BinaryOp, op_loc: Loc, lhs: Box<Expr>, rhs: Box<Expr> },
+    Unary {
+        op: UnaryOp,
+        operand: Box<Expr>,
+    },
+    Binary {
+        op: BinaryOp,
+        op_loc: Loc,
+        lhs: Box<Expr>,
+        rhs: Box<Expr>,
+    },
     /// `&&` and `||`; nothing in a kernel has an effect that skipping could save, so both sides are evaluated.
-    Logic { and: bool, op_loc: Loc, lhs: Box<Expr>, rhs: Box<Expr> },
-    Cast { operand: Box<Expr>, ty: TypeName },
-    Call { path: Vec<Ident>, generics: Vec<GenericArg>, args: Vec<Expr> },
-    Method { receiver: Box<Expr>, name: Ident, generics: Vec<GenericArg>, args: Vec<Expr> },
+    Logic {
+        and: bool,
+        op_loc: Loc,
+        lhs: Box<Expr>,
+        rhs: Box<Expr>,
+    },
+    Cast {
+        operand: Box<Expr>,
+        ty: TypeName,
+    },
+    Call {
+        path: Vec<Ident>,
+        generics: Vec<GenericArg>,
+        args: Vec<Expr>,
+    },
+    Method {
+        receiver: Box<Expr>,
+        name: Ident,
+        generics: Vec<GenericArg>,
+        args: Vec<Expr>,
+    },
     Tuple(Vec<Expr>),
     Array(Vec<Expr>),
-    If { condition: Box<Expr>, then: std::rc::Rc<Block>, otherwise: Option<std::rc::Rc<Block>> },
+    If {
+        condition: Box<Expr>,
+        then: std::rc::Rc<Block>,
+        otherwise: Option<std::rc::Rc<Block>>,
+    },
     Block(std::rc::Rc<Block>),
-    Range { low: Box<Expr>, high: Box<Expr>, inclusive: bool },
+    Range {
+        low: Box<Expr>,
+        high: Box<Expr>,
+        inclusive: bool,
+    },
     /// Something that was already reported.
     Error,
 }
@@ -200,6 +239,16 @@ pub enum BinaryOp {
     Le,
     Gt,
     Ge,
+}
+
+impl UnaryOp {
+    /// As the user writes it.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            UnaryOp::Neg => "-",
+            UnaryOp::Not => "!",
+        }
+    }
 }
 
 impl BinaryOp {

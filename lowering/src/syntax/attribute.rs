@@ -196,15 +196,21 @@ fn integer(expr: &syn::Expr, errors: &mut Errors) -> Option<i128> {
 fn variant_value(expr: &syn::Expr, errors: &mut Errors) -> Option<VariantValue> {
     let loc = Loc::of(expr);
     let kind = match expr {
-        syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Int(int), .. }) => int.base10_parse().ok().map(VariantKind::Int),
-        syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Bool(value), .. }) => Some(VariantKind::Bool(value.value)),
+        syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Int(int), .. }) => {
+            int.base10_parse().ok().map(VariantKind::Int)
+        }
+        syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Bool(value), .. }) => {
+            Some(VariantKind::Bool(value.value))
+        }
         syn::Expr::Unary(syn::ExprUnary { op: syn::UnOp::Neg(_), expr, .. }) => match &**expr {
             syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Int(int), .. }) => {
                 int.base10_parse::<i128>().ok().map(|value| VariantKind::Int(-value))
             }
             _ => None,
         },
-        syn::Expr::Path(path) => path.path.get_ident().and_then(|ident| DType::parse(&ident.to_string())).map(VariantKind::Type),
+        syn::Expr::Path(path) => {
+            path.path.get_ident().and_then(|ident| DType::parse(&ident.to_string())).map(VariantKind::Type)
+        }
         _ => None,
     };
     if kind.is_none() {

@@ -35,7 +35,8 @@ impl Parser<'_> {
                 }
                 syn::Stmt::Expr(expr, semicolon) => {
                     // A trailing `if` without a semicolon is the block's value when its branches have one.
-                    let is_value = last && semicolon.is_none() && matches!(expr, syn::Expr::If(_) | syn::Expr::Block(_));
+                    let is_value =
+                        last && semicolon.is_none() && matches!(expr, syn::Expr::If(_) | syn::Expr::Block(_));
                     if is_value {
                         value = Some(Box::new(self.expr(expr)));
                     } else {
@@ -65,7 +66,9 @@ impl Parser<'_> {
     fn macro_call(&mut self, mac: &syn::Macro) -> Expr {
         let name = mac.path.segments.last().map(|segment| segment.ident.to_string()).unwrap_or_default();
         let help = match name.as_str() {
-            "assert" | "debug_assert" | "static_assert" => "`tl::static_assert(condition, \"message\")` checks constants at build",
+            "assert" | "debug_assert" | "static_assert" => {
+                "`tl::static_assert(condition, \"message\")` checks constants at build"
+            }
             "println" | "print" | "eprintln" | "dbg" => "`tl::static_print(value)` prints at build",
             _ => "kernels call `tl::` functions",
         };
@@ -80,7 +83,11 @@ impl Parser<'_> {
         let ty = ty.and_then(|ty| {
             let name = type_name(ty);
             if name.is_none() && !matches!(ty, syn::Type::Infer(_)) {
-                self.errors.push_help(Loc::of(ty), "a `let` names an element type", "leave the type out: it follows from the value");
+                self.errors.push_help(
+                    Loc::of(ty),
+                    "a `let` names an element type",
+                    "leave the type out: it follows from the value",
+                );
             }
             name
         });
@@ -154,7 +161,12 @@ impl Parser<'_> {
         }
     }
 
-    fn assignment(&mut self, target: &syn::Expr, op: Option<(BinaryOp, Loc)>, value: &syn::Expr) -> Option<Statement> {
+    fn assignment(
+        &mut self,
+        target: &syn::Expr,
+        op: Option<(BinaryOp, Loc)>,
+        value: &syn::Expr,
+    ) -> Option<Statement> {
         let value = self.expr(value);
         match target {
             syn::Expr::Path(path) if path.path.get_ident().is_some() => {
@@ -162,7 +174,11 @@ impl Parser<'_> {
                 Some(Statement::Assign { target, op, value })
             }
             syn::Expr::Index(index) => {
-                self.unsupported_help(index, "assigning to an element", "write memory with `tl::store(pointer, value, mask)`");
+                self.unsupported_help(
+                    index,
+                    "assigning to an element",
+                    "write memory with `tl::store(pointer, value, mask)`",
+                );
                 None
             }
             other => {
@@ -188,7 +204,13 @@ impl Parser<'_> {
                 let op = match unary.op {
                     syn::UnOp::Neg(_) => UnaryOp::Neg,
                     syn::UnOp::Not(_) => UnaryOp::Not,
-                    _ => return self.unsupported_help(expr, "dereferencing", "read memory with `tl::load(pointer, mask)`"),
+                    _ => {
+                        return self.unsupported_help(
+                            expr,
+                            "dereferencing",
+                            "read memory with `tl::load(pointer, mask)`",
+                        );
+                    }
                 };
                 ExprKind::Unary { op, operand: Box::new(self.expr(&unary.expr)) }
             }
@@ -197,20 +219,33 @@ impl Parser<'_> {
                 let operand = Box::new(self.expr(&cast.expr));
                 match type_name(&cast.ty) {
                     Some(ty) => ExprKind::Cast { operand, ty },
-                    None => return self.unsupported_help(&cast.ty, "this type", "cast to an element type such as `f32`"),
+                    None => {
+                        return self.unsupported_help(
+                            &cast.ty,
+                            "this type",
+                            "cast to an element type such as `f32`",
+                        );
+                    }
                 }
             }
             syn::Expr::Call(call) => return self.call(call),
             syn::Expr::MethodCall(call) => {
                 let receiver = Box::new(self.expr(&call.receiver));
-                let generics = call.turbofish.as_ref().map(|args| self.generic_args(args)).unwrap_or_default();
+                let generics =
+                    call.turbofish.as_ref().map(|args| self.generic_args(args)).unwrap_or_default();
                 let args = call.args.iter().map(|arg| self.expr(arg)).collect();
                 ExprKind::Method { receiver, name: call.method.clone(), generics, args }
             }
-            syn::Expr::Tuple(tuple) => ExprKind::Tuple(tuple.elems.iter().map(|part| self.expr(part)).collect()),
-            syn::Expr::Array(array) => ExprKind::Array(array.elems.iter().map(|part| self.expr(part)).collect()),
+            syn::Expr::Tuple(tuple) => {
+                ExprKind::Tuple(tuple.elems.iter().map(|part| self.expr(part)).collect())
+            }
+            syn::Expr::Array(array) => {
+                ExprKind::Array(array.elems.iter().map(|part| self.expr(part)).collect())
+            }
             syn::Expr::If(expr) => return self.conditional(expr),
-            syn::Expr::Block(block) if block.label.is_none() => ExprKind::Block(self.block(&block.block).into()),
+            syn::Expr::Block(block) if block.label.is_none() => {
+                ExprKind::Block(self.block(&block.block).into())
+            }
             syn::Expr::Range(range) => return self.range(range),
             syn::Expr::Macro(mac) => return self.macro_call(&mac.mac),
             other => return self.name_unsupported(other),
@@ -222,23 +257,37 @@ impl Parser<'_> {
     fn name_unsupported(&mut self, expr: &syn::Expr) -> Expr {
         match expr {
             syn::Expr::Closure(_) => self.unsupported(expr, "a closure"),
-            syn::Expr::Reference(_) => self.unsupported_help(expr, "a reference", "tiles are values: leave out the `&`"),
+            syn::Expr::Reference(_) => {
+                self.unsupported_help(expr, "a reference", "tiles are values: leave out the `&`")
+            }
             syn::Expr::Index(_) => self.unsupported_help(
                 expr,
                 "indexing",
                 "read memory with `tl::load(slice + offsets, mask)`; a tile has no element access",
             ),
-            syn::Expr::Field(_) => self.unsupported_help(expr, "a field access", "take a tuple apart with `let (a, b) = ..`"),
-            syn::Expr::Match(_) => self.unsupported_help(expr, "`match`", "use `if` on a scalar, or `tl::select` on tiles"),
+            syn::Expr::Field(_) => {
+                self.unsupported_help(expr, "a field access", "take a tuple apart with `let (a, b) = ..`")
+            }
+            syn::Expr::Match(_) => {
+                self.unsupported_help(expr, "`match`", "use `if` on a scalar, or `tl::select` on tiles")
+            }
             syn::Expr::Loop(_) => self.unsupported_help(expr, "`loop`", "use `for` over a range, or `while`"),
             syn::Expr::Break(_) => self.unsupported_help(expr, "`break`", "put the condition into `while`"),
-            syn::Expr::Continue(_) => self.unsupported_help(expr, "`continue`", "put the rest of the body under `if`"),
-            syn::Expr::Return(_) => self.unsupported_help(expr, "`return`", "put the rest of the kernel under `if`"),
+            syn::Expr::Continue(_) => {
+                self.unsupported_help(expr, "`continue`", "put the rest of the body under `if`")
+            }
+            syn::Expr::Return(_) => {
+                self.unsupported_help(expr, "`return`", "put the rest of the kernel under `if`")
+            }
             syn::Expr::Try(_) => self.unsupported(expr, "`?`"),
             syn::Expr::Await(_) | syn::Expr::Async(_) => self.unsupported(expr, "async code"),
             syn::Expr::Unsafe(_) => self.unsupported(expr, "an `unsafe` block"),
             syn::Expr::Struct(_) => self.unsupported(expr, "a struct"),
-            syn::Expr::Repeat(_) => self.unsupported_help(expr, "`[value; count]`", "`tl::full([count], value)` makes a constant tile"),
+            syn::Expr::Repeat(_) => self.unsupported_help(
+                expr,
+                "`[value; count]`",
+                "`tl::full([count], value)` makes a constant tile",
+            ),
             syn::Expr::Let(_) => self.unsupported(expr, "`if let`"),
             syn::Expr::ForLoop(_) | syn::Expr::While(_) | syn::Expr::Assign(_) => {
                 self.unsupported(expr, "a statement in the place of a value")
@@ -346,7 +395,8 @@ impl Parser<'_> {
             return Expr { kind: ExprKind::Error, loc };
         };
         let inclusive = matches!(range.limits, syn::RangeLimits::Closed(_));
-        let kind = ExprKind::Range { low: Box::new(self.expr(low)), high: Box::new(self.expr(high)), inclusive };
+        let kind =
+            ExprKind::Range { low: Box::new(self.expr(low)), high: Box::new(self.expr(high)), inclusive };
         Expr { kind, loc }
     }
 }
@@ -354,7 +404,11 @@ impl Parser<'_> {
 /// Expressions that are statements by nature and never a block's value.
 fn is_statement(expr: &syn::Expr) -> bool {
     match expr {
-        syn::Expr::Assign(_) | syn::Expr::ForLoop(_) | syn::Expr::While(_) | syn::Expr::If(_) | syn::Expr::Block(_) => true,
+        syn::Expr::Assign(_)
+        | syn::Expr::ForLoop(_)
+        | syn::Expr::While(_)
+        | syn::Expr::If(_)
+        | syn::Expr::Block(_) => true,
         syn::Expr::Binary(binary) => compound(&binary.op).is_some(),
         _ => false,
     }

@@ -23,9 +23,13 @@ pub fn parse(attribute: TokenStream, item: TokenStream, errors: &mut Errors) -> 
     };
     let signature = &function.sig;
     report_qualifiers(signature, errors);
-    let generics = signature.generics.params.iter().filter_map(|param| parse_generic(param, errors)).collect();
+    let generics =
+        signature.generics.params.iter().filter_map(|param| parse_generic(param, errors)).collect();
     if let Some(clause) = &signature.generics.where_clause {
-        errors.push(Loc::of(clause), "a kernel has no `where` clause; bounds are written on the type parameter");
+        errors.push(
+            Loc::of(clause),
+            "a kernel has no `where` clause; bounds are written on the type parameter",
+        );
     }
     let params = signature.inputs.iter().filter_map(|input| parse_param(input, errors)).collect();
     let body = expr::Parser { errors }.block(&function.block);
@@ -67,7 +71,10 @@ fn parse_generic(param: &syn::GenericParam, errors: &mut Errors) -> Option<Gener
         syn::GenericParam::Type(param) => {
             let bound = parse_bound(param, errors)?;
             if let Some(default) = &param.default {
-                errors.push(Loc::of(default), "a kernel's type parameter has no default: its types are declared in the attribute");
+                errors.push(
+                    Loc::of(default),
+                    "a kernel's type parameter has no default: its types are declared in the attribute",
+                );
             }
             Some(Generic::Type { name: param.ident.clone(), bound })
         }
@@ -87,7 +94,11 @@ fn parse_generic(param: &syn::GenericParam, errors: &mut Errors) -> Option<Gener
             Some(Generic::Const { name: param.ident.clone(), ty })
         }
         syn::GenericParam::Lifetime(param) => {
-            errors.push_help(Loc::of(param), "a kernel has no lifetime parameters", "leave it out: `x: &[T]`");
+            errors.push_help(
+                Loc::of(param),
+                "a kernel has no lifetime parameters",
+                "leave it out: `x: &[T]`",
+            );
             None
         }
     }
@@ -102,7 +113,11 @@ fn parse_bound(param: &syn::TypeParam, errors: &mut Errors) -> Option<Class> {
     let mut bounds = param.bounds.iter();
     let class = match (bounds.next(), bounds.next()) {
         (None, _) => {
-            errors.push_help(Loc::of(&param.ident), format!("the type parameter `{}` has no bound", param.ident), HELP);
+            errors.push_help(
+                Loc::of(&param.ident),
+                format!("the type parameter `{}` has no bound", param.ident),
+                HELP,
+            );
             return None;
         }
         (Some(syn::TypeParamBound::Trait(bound)), None) => {
@@ -156,11 +171,17 @@ fn parse_param_type(ty: &syn::Type, errors: &mut Errors) -> Option<ParamType> {
     match ty {
         syn::Type::Reference(reference) => {
             if let Some(lifetime) = &reference.lifetime {
-                errors.push_help(Loc::of(lifetime), "a kernel has no lifetime parameters", "leave it out: `&[T]`");
+                errors.push_help(
+                    Loc::of(lifetime),
+                    "a kernel has no lifetime parameters",
+                    "leave it out: `&[T]`",
+                );
             }
             let mutable = reference.mutability.is_some();
             match &*reference.elem {
-                syn::Type::Slice(slice) => type_name(&slice.elem).map(|elem| ParamType::Slice { elem, mutable }),
+                syn::Type::Slice(slice) => {
+                    type_name(&slice.elem).map(|elem| ParamType::Slice { elem, mutable })
+                }
                 _ => None,
             }
             .or_else(|| {

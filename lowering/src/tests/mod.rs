@@ -1,11 +1,11 @@
 //! Tests of every stage on text: a small kernel in, the whole output out. `UPDATE_EXPECT=1 cargo test` blesses.
 
 mod axis;
+mod body;
 mod check;
 mod layout;
 mod math;
 mod oracle;
-mod ptx;
 mod run;
 mod split;
 

@@ -1,0 +1,99 @@
+//! Rounding to integers, and the product and sum with one rounding: an instruction where the processor has one, and
+//! arithmetic where LLVM would call a library that kernels do not have (x86-64 before SSE4.1 and FMA).
+
+use super::builder::{Builder, FloatPredicate, IntPredicate, Machine, Val};
+use super::types::Elem;
+use crate::dtype::DType;
+
+const BASELINE: Machine = Machine::Host { f16c: false };
+
+impl Builder<'_> {
+    /// The largest integer not above `a`.
+    pub fn floor(&mut self, a: Val) -> Val {
+        if self.machine != BASELINE {
+            return self.op("llvm.intr.floor", &[a], a.ty);
+        }
+        let nearest = self.nearest_integer(a);
+        let one = self.float(a.ty, 1.0);
+        let below = self.fsub_strict(nearest, one);
+        let above = self.fcmp(FloatPredicate::Ogt, nearest, a);
+        let result = self.select(above, below, nearest);
+        self.copysign(result, a)
+    }
+
+    /// The smallest integer not below `a`.
+    pub fn ceil(&mut self, a: Val) -> Val {
+        if self.machine != BASELINE {
+            return self.op("llvm.intr.ceil", &[a], a.ty);
+        }
+        let nearest = self.nearest_integer(a);
+        let one = self.float(a.ty, 1.0);
+        let above = self.fadd_strict(nearest, one);
+        let below = self.fcmp(FloatPredicate::Olt, nearest, a);
+        let result = self.select(below, above, nearest);
+        self.copysign(result, a)
+    }
+
+    /// Rounds to the nearest integer, ties to even.
+    pub fn round_even(&mut self, a: Val) -> Val {
+        if self.machine != BASELINE {
+            return self.op("llvm.intr.roundeven", &[a], a.ty);
+        }
+        let nearest = self.nearest_integer(a);
+        self.copysign(nearest, a)
+    }
+
+    /// The magnitude of `a` with the sign of `b`.
+    fn copysign(&mut self, a: Val, b: Val) -> Val {
+        self.op("llvm.intr.copysign", &[a, b], a.ty)
+    }
+
+    /// The nearest integer, except for the sign of zero: adding a number whose last place is 1 rounds. From there on
+    /// every number is an integer, or is not a number.
+    fn nearest_integer(&mut self, a: Val) -> Val {
+        let first_whole = if a.ty.elem == Elem::F64 { (1u64 << 52) as f64 } else { (1u64 << 23) as f64 };
+        let limit = self.float(a.ty, first_whole);
+        let magic = self.copysign(limit, a);
+        let sum = self.fadd_strict(a, magic);
+        let rounded = self.fsub_strict(sum, magic);
+        let magnitude = self.fabs(a);
+        let fraction = self.fcmp(FloatPredicate::Olt, magnitude, limit);
+        self.select(fraction, rounded, a)
+    }
+}
+
+/// `x * y + z` with one rounding. `f64` on a processor without the instruction rounds twice.
+pub fn fma(b: &mut Builder, args: &[Val], dtype: DType) -> Val {
+    let (x, y, z) = (args[0], args[1], args[2]);
+    if b.machine != BASELINE || dtype == DType::F64 {
+        return b.fma(x, y, z);
+    }
+    // In `f64` the product is exact; the sum is rounded to odd, so that rounding it again is rounding once.
+    let wide = [x, y, z].map(|value| b.convert("llvm.fpext", value, Elem::F64));
+    let product = b.fmul_strict(wide[0], wide[1]);
+    let sum = b.fadd_strict(product, wide[2]);
+    let error = sum_error(b, [product, wide[2]], sum);
+    let bits = b.bitcast(sum, sum.ty.with(Elem::I64));
+    let (zero, one) = (b.float(sum.ty, 0.0), b.int(bits.ty, 1));
+    let inexact = b.fcmp(FloatPredicate::One, error, zero);
+    let last = b.and(bits, one);
+    let even = b.icmp(IntPredicate::Ne, last, one);
+    let adjust = b.and(inexact, even);
+    // Toward the exact sum: away from zero when the error has the sum's sign.
+    let signs = b.fmul_strict(error, sum);
+    let outward = b.fcmp(FloatPredicate::Ogt, signs, zero);
+    let (up, down) = (b.add(bits, one), b.sub(bits, one));
+    let moved = b.select(outward, up, down);
+    let odd = b.select(adjust, moved, bits);
+    let odd = b.bitcast(odd, sum.ty);
+    b.convert("llvm.fptrunc", odd, x.ty.elem)
+}
+
+/// What rounding dropped from a sum of two numbers (Knuth's two-sum); NaN where the sum is not finite.
+fn sum_error(b: &mut Builder, terms: [Val; 2], sum: Val) -> Val {
+    let second = b.fsub_strict(sum, terms[0]);
+    let first = b.fsub_strict(sum, second);
+    let lost_first = b.fsub_strict(terms[0], first);
+    let lost_second = b.fsub_strict(terms[1], second);
+    b.fadd_strict(lost_first, lost_second)
+}

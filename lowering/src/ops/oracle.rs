@@ -1,0 +1,17 @@
+// What the oracles of the lanewise table are written with. The table's tests get this file as text, so it uses nothing
+// but the language.
+
+/// A bool as the integer oracles see it.
+fn truth(value: bool) -> i128 {
+    if value { 1 } else { 0 }
+}
+
+/// The larger of two numbers, of which `-0.0` is the smaller zero; the other one where one is NaN.
+fn larger(x: f64, y: f64) -> f64 {
+    if y.is_nan() || x > y || (x == y && y.is_sign_negative()) { x } else { y }
+}
+
+/// The smaller of two numbers, of which `-0.0` is the smaller zero; the other one where one is NaN.
+fn smaller(x: f64, y: f64) -> f64 {
+    -larger(-x, -y)
+}

@@ -1,0 +1,83 @@
+//! Every element type converted to every element type: what `as` gives in Rust where Rust has the pair, bit for bit.
+
+use dsl_runtime::DType;
+use libtest_mimic::{Failed, Trial};
+
+use fuse_tests::case::{Job, Run};
+use fuse_tests::table::CASTS;
+
+use crate::compare::{integer, show};
+use crate::devices::{Place, places};
+use crate::float::Format;
+use crate::values;
+
+pub fn trials() -> Vec<Trial> {
+    let mut trials = vec![];
+    for place in places() {
+        for run in CASTS {
+            let name = format!("cast::{}::{place}", run.dtype);
+            trials.push(Trial::test(name, move || check(run, place)));
+        }
+    }
+    trials
+}
+
+fn check(run: &'static Run, place: Place) -> Result<(), Failed> {
+    for shift in [0, 1] {
+        let mut operands = values::operands(&[run.dtype], Job::BLOCK);
+        operands[0].extend(values::ties(run.dtype));
+        let whole = operands[0].len() / 16 * 16;
+        operands[0].truncate(whole - 3 * shift);
+        let job = Job { device: place.device()?, operands, shift };
+        let results = (run.run)(&job)?;
+        for (to, found) in DType::ALL.into_iter().zip(&results) {
+            for (&value, &found) in job.operands[0].iter().zip(found) {
+                let wanted = convert(value, run.dtype, to);
+                let nan = to.is_float() && Format::of(to).value(wanted).is_nan();
+                if found != wanted && !(nan && Format::of(to).value(found).is_nan()) {
+                    let text = format!(
+                        "{} as {to} is {}, found {}",
+                        show(value, run.dtype),
+                        show(wanted, to),
+                        show(found, to)
+                    );
+                    return Err(text.into());
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The language's conversion.
+pub fn convert(bits: u64, from: DType, to: DType) -> u64 {
+    if from == to {
+        return bits;
+    }
+    let result = if from.is_float() {
+        let value = Format::of(from).value(bits);
+        match to {
+            DType::Bool => u64::from(value != 0.0),
+            DType::I8 => value as i8 as u64,
+            DType::I16 => value as i16 as u64,
+            DType::I32 => value as i32 as u64,
+            DType::I64 => value as i64 as u64,
+            DType::U8 => value as u8 as u64,
+            DType::U16 => value as u16 as u64,
+            DType::U32 => value as u32 as u64,
+            DType::U64 => value as u64,
+            _ => Format::of(to).round(value),
+        }
+    } else {
+        let value = integer(bits, from);
+        match to {
+            DType::Bool => u64::from(value != 0),
+            // By way of `f32`.
+            DType::F16 | DType::BF16 => Format::of(to).round(f64::from(value as f32)),
+            DType::F32 => u64::from((value as f32).to_bits()),
+            DType::F64 => (value as f64).to_bits(),
+            _ => value as u64,
+        }
+    };
+    result & values::mask(to)
+}

@@ -1,0 +1,33 @@
+//! The whole language on every element type and every device, against references that know nothing of the compiler.
+//!
+//! `cargo test -p fuse-tests --test numerics [filter]`; the binary also runs by itself on a machine without Rust. It runs
+//! on this CPU, at each level of processor that kernels are built for, and on a GPU where there is one.
+//! `NUMERICS_REPORT=1` prints the largest error of every operation that is not exact.
+
+mod cast;
+mod compare;
+mod devices;
+mod float;
+mod levels;
+mod reduce;
+mod table;
+mod values;
+
+use libtest_mimic::Arguments;
+
+fn main() {
+    let arguments = Arguments::from_args();
+    print(&format!("devices: {}", devices::describe()));
+    let trials =
+        [table::trials(), cast::trials(), reduce::trials(), levels::trials()].into_iter().flatten().collect();
+    let conclusion = libtest_mimic::run(&arguments, trials);
+    if std::env::var_os("NUMERICS_REPORT").is_some() {
+        print(&table::report());
+    }
+    conclusion.exit();
+}
+
+#[expect(clippy::print_stdout, reason = "a test's report")]
+fn print(text: &str) {
+    println!("{text}");
+}
