@@ -1,9 +1,15 @@
 //! Elementary functions on the host, at every level of processor, against an oracle of more precision: within the bound
 //! that the operation table publishes, and exact where a value is special.
 
+use expect_test::expect;
+
+use super::func;
 use super::oracle::{self, Scaled};
 use super::run::{Arg, Loaded, load};
+use crate::body::{Requests, bodies};
+use crate::mlir::Session;
 use crate::ops::scalar;
+use crate::target::nvptx::{self, Arch, Stages};
 
 const CHUNK: usize = 1 << 16;
 
@@ -258,4 +264,52 @@ functions! {
     tanh tanh_f64 every_tanh
     erf erf_f64 every_erf
     rsqrt rsqrt_f64 every_rsqrt
+}
+
+/// The instructions of PTX that a kernel for one element a thread has.
+fn instructions(session: &Session, dtype: &str, value: &str) -> usize {
+    let func = func(&format!(
+        "#[fuse_kernel(T = [{dtype}])]
+        pub fn apply<T: Float>(x: &[T], out: &mut [T]) {{
+            let i = tl::program_id(0) * 128 + tl::arange(0, 128);
+            let x = tl::load(x + i);
+            tl::store(out + i, {value});
+        }}"
+    ));
+    let bodies = bodies(&func, Requests { num_warps: Some(4), programs: Some(1), unchecked: false })
+        .expect("bodies that fit");
+    let named = [("apply".to_string(), &bodies[0])];
+    let texts = nvptx::emit(session, &named, &[Arch::SM_80], &mut Stages::default()).expect("PTX");
+    let lines = texts[0].1.lines().map(str::trim);
+    let code: Vec<&str> = lines.filter(|line| line.ends_with(';') && !line.starts_with('.')).collect();
+    assert!(!code.iter().any(|line| line.contains("call")), "{value} of {dtype} calls a function");
+    code.len()
+}
+
+/// What each function costs on a GPU, with its rare paths: instructions of PTX, among which a
+/// division of `f64` is one.
+#[test]
+fn instructions_on_a_gpu() {
+    let session = Session::new();
+    let bare = ["f32", "f64"].map(|dtype| instructions(&session, dtype, "x"));
+    let mut table = String::from("function   f32  f64\n");
+    for name in ["exp", "exp2", "sigmoid", "log", "log2", "sin", "cos", "tanh", "erf", "rsqrt"] {
+        let value = format!("tl::{name}(x)");
+        let cost = |dtype, bare| instructions(&session, dtype, &value) - bare;
+        table += &format!("{name:8} {:5}{:5}\n", cost("f32", bare[0]), cost("f64", bare[1]));
+    }
+    expect![[r#"
+        function   f32  f64
+        exp         13   27
+        exp2         1   25
+        sigmoid     16   33
+        log         25   33
+        log2        25   42
+        sin         83  209
+        cos         83  209
+        tanh        17   49
+        erf         21   55
+        rsqrt        1    2
+    "#]]
+    .assert_eq(&table);
 }

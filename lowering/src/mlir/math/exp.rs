@@ -14,8 +14,8 @@
 //!
 //! A GPU raises 2 to an `f32` itself, `ex2.approx.ftz`, within 2 ulp, a subnormal result being 0: that is `exp2`. For
 //! `exp` the exponent has to be exact where it is large: `n = floor(x * log2 e)` is taken off with one rounding of the
-//! remainder in `[0, 1)`, an error of 2^-25, which `ex2` turns into 0.35 ulp; the multiplication with `2^n` rounds only
-//! subnormal results.
+//! remainder in `[0, 1)`, an error of 2^-25, which `ex2` turns into 0.35 ulp beside its own error; the multiplication with
+//! `2^n` rounds only subnormal results, which an argument below -87.3 has as it should.
 
 use super::{
     Builder, ROUND_F32, Val, at_least, at_most, fma_by, gpu, gpu_approximation, gpu_each, less, polynomial,
