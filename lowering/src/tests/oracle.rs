@@ -11,11 +11,12 @@ pub struct Double {
 /// `value * 2^exponent`.
 pub type Scaled = (Double, i32);
 
-const LN_2: Double = Double { high: 0.6931471805599453, low: 2.3190468138462996e-17 };
+const LN_2: Double = Double { high: std::f64::consts::LN_2, low: 2.3190468138462996e-17 };
 /// `pi/2` in three parts.
-const HALF_PI: [f64; 3] = [1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33];
+const HALF_PI: [f64; 3] = [std::f64::consts::FRAC_PI_2, 6.123233995736766e-17, -1.4973849048591698e-33];
 /// `2 / sqrt(pi)`.
-const TWO_OVER_ROOT_PI: Double = Double { high: 1.1283791670955126, low: 1.533545961316588e-17 };
+const TWO_OVER_ROOT_PI: Double =
+    Double { high: std::f64::consts::FRAC_2_SQRT_PI, low: 1.533545961316588e-17 };
 
 fn two_sum(a: f64, b: f64) -> Double {
     let high = a + b;
