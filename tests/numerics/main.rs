@@ -10,6 +10,7 @@ mod devices;
 mod float;
 mod levels;
 mod reduce;
+mod shape;
 mod table;
 mod values;
 
@@ -18,7 +19,7 @@ use libtest_mimic::Arguments;
 fn main() {
     let arguments = Arguments::from_args();
     print(&format!("devices: {}", devices::describe()));
-    let trials = [table::trials(), cast::trials(), reduce::trials(), levels::trials()].into_iter().flatten().collect();
+    let trials = [table::trials(), cast::trials(), reduce::trials(), shape::trials(), levels::trials()].into_iter().flatten().collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
     if std::env::var_os("NUMERICS_REPORT").is_some() {
         print(&table::report());

@@ -3,6 +3,7 @@
 mod axis;
 mod check;
 mod layout;
+mod odd;
 mod ptx;
 mod run;
 mod split;
