@@ -6,6 +6,7 @@
 
 mod cast;
 mod compare;
+mod control;
 mod devices;
 mod float;
 mod levels;
@@ -20,7 +21,7 @@ use libtest_mimic::Arguments;
 fn main() {
     let arguments = Arguments::from_args();
     print(&format!("devices: {}", devices::describe()));
-    let trials = [table::trials(), cast::trials(), reduce::trials(), shape::trials(), memory::trials(), levels::trials()].into_iter().flatten().collect();
+    let trials = [table::trials(), cast::trials(), reduce::trials(), shape::trials(), memory::trials(), control::trials(), levels::trials()].into_iter().flatten().collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
     if std::env::var_os("NUMERICS_REPORT").is_some() {
         print(&table::report());

@@ -2,6 +2,7 @@
 //! runs on a machine that has neither Rust nor LLVM.
 
 pub mod case;
+pub mod control;
 pub mod memory;
 pub mod reduce;
 pub mod shape;
