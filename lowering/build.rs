@@ -12,7 +12,8 @@ fn main() {
 
 /// FNV-1a over names and contents in a fixed order.
 fn visit(path: &Path, hash: &mut u64) {
-    let mut entries: Vec<_> = fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
+    let mut entries: Vec<_> =
+        fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
     entries.sort();
     for entry in entries {
         if entry.is_dir() {

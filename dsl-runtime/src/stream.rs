@@ -79,7 +79,7 @@ impl fmt::Debug for Stream {
 }
 
 /// What a launch goes to: `&device`, for its default stream, or `&stream`.
-pub trait LaunchOn: sealed::Sealed {
+pub trait LaunchOn: sealed::Sealed + Copy {
     #[doc(hidden)]
     fn target(&self) -> Target<'_>;
 }

@@ -28,7 +28,8 @@ fn main() {
     let bodies = bodies(&checked.func, requests).expect("bodies that fit");
     let named: Vec<(String, &Body)> = bodies.iter().map(|body| (body.name.to_string(), body)).collect();
     let session = Session::new();
-    let texts = nvptx::emit(&session, &named, &[Arch::SM_80, Arch::SM_90A], &mut Stages::default()).expect("PTX");
+    let texts =
+        nvptx::emit(&session, &named, &[Arch::SM_80, Arch::SM_90A], &mut Stages::default()).expect("PTX");
     for (arch, ptx) in texts {
         std::fs::write(format!("{stem}.{}.ptx", arch.name()), ptx).expect("a file to write");
     }

@@ -10,6 +10,7 @@ use crate::analysis::fact::Fact;
 use crate::analysis::split::{Trust, split};
 use crate::layout::access::{self, Alignment, MAX_BYTES};
 use crate::layout::assign::{Threads, distribute};
+use crate::layout::hold::hold;
 use crate::mlir::gpu::{Plan, TooMuchShared};
 use crate::tile::{Func, ParamKind, Value};
 
@@ -71,18 +72,23 @@ fn aligned(func: &Func, requests: Requests) -> Result<Body, TooMuchShared> {
     Ok(Body { name: "aligned", plan, facts })
 }
 
-fn plan(func: &Func, threads: Threads, requests: Requests, assumptions: &Assumptions) -> Result<Plan, TooMuchShared> {
+fn plan(
+    func: &Func,
+    threads: Threads,
+    requests: Requests,
+    assumptions: &Assumptions,
+) -> Result<Plan, TooMuchShared> {
     let axes = Axes::analyse(func, assumptions);
-    let distributed = distribute(func, threads, &axes);
-    // Small programs share a block: few blocks of many threads start faster than many of few.
-    let fitting = (THREADS_PER_BLOCK / (distributed.num_warps * 32)).clamp(1, MAX_PROGRAMS);
+    let mut distributed = distribute(func, threads, &axes);
+    hold(&mut distributed);
+    let fitting = if distributed.num_warps == 1 { SMALL_PROGRAMS } else { 1 };
     let programs = requests.programs.unwrap_or(fitting);
     Plan::new(distributed, programs, assumptions)
 }
 
-/// Threads of a block that several programs may share (docs/performance.md).
-const THREADS_PER_BLOCK: u32 = 256;
-const MAX_PROGRAMS: u32 = 8;
+/// Programs of one warp that share a block: blocks start at a limited rate. Larger programs have one each, which lets a
+/// multiprocessor take the next one as soon as its threads are free (docs/performance.md).
+const SMALL_PROGRAMS: u32 = 4;
 
 /// The integer arguments whose divisibility widens an access, and by what they must divide.
 fn needed_multiples(func: &Func) -> Assumptions {
@@ -152,7 +158,8 @@ fn alignment_facts(func: &Func) -> Vec<Fact> {
             *known = needed.max(*known);
         }
     });
-    let mut facts: Vec<Fact> = bytes.into_iter().map(|(param, bytes)| Fact::Aligned { param, bytes }).collect();
+    let mut facts: Vec<Fact> =
+        bytes.into_iter().map(|(param, bytes)| Fact::Aligned { param, bytes }).collect();
     facts.sort();
     facts
 }

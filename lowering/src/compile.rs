@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::analysis::split::{Trust, split};
 use crate::body::{Body, Requests, bodies};
 use crate::check::{self, Variant};
-use crate::diagnostic::{Diagnostic, Errors, Loc};
+use crate::diagnostic::{Diagnostic, Errors, Loc, count};
 use crate::expand::{self, Expansion};
 use crate::mlir::{Session, host};
 use crate::options::{Effort, Options, Stage};
@@ -36,16 +36,21 @@ pub fn compile(attribute: TokenStream, item: TokenStream) -> TokenStream {
     let Some(kernel) = syntax::parse(attribute, item, &mut errors) else { return errors.into_tokens() };
     let variants = check::variants(&kernel, &mut errors);
     if options.effort == Effort::Signature {
-        return expand::signature(&kernel, &variants);
+        return if errors.is_empty() {
+            expand::signature(&kernel, &variants)
+        } else {
+            expand::broken(&kernel)
+        };
     }
     match lower_variants(&kernel, &variants, &options, &mut errors) {
         Some(lowered) if errors.is_empty() => {
-            let expansion = Expansion { kernel: &kernel, variants: &variants, lowered: &lowered, options: &options };
+            let expansion =
+                Expansion { kernel: &kernel, variants: &variants, lowered: &lowered, options: &options };
             expand::expand(&expansion)
         }
         _ => {
             // The signature stays, so that a call is not reported as unknown on top of the mistake.
-            let signature = expand::signature(&kernel, &variants);
+            let signature = expand::broken(&kernel);
             let errors = errors.into_tokens();
             quote::quote! { #errors #signature }
         }
@@ -138,7 +143,8 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &Options) -> Result<Prep
         errors
     };
     tile::verify(&func).map_err(|what| internal("check", what))?;
-    let requests = Requests { num_warps: variant.num_warps, unchecked: kernel.options.unchecked, ..Requests::default() };
+    let requests =
+        Requests { num_warps: variant.num_warps, unchecked: kernel.options.unchecked, ..Requests::default() };
     let bodies = bodies(&func, requests).map_err(|error| {
         let mut errors = Errors::new();
         let limit = crate::mlir::gpu::MAX_SHARED_BYTES;
@@ -157,10 +163,7 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &Options) -> Result<Prep
         split(&mut copy, if kernel.options.unchecked { Trust::Caller } else { Trust::Nothing });
         host::Plan::new(copy)
     });
-    let targets = format!(
-        "{:?} {:?} {:?} {requests:?}",
-        options.archs, options.family, options.ptxas
-    );
+    let targets = format!("{:?} {:?} {:?} {requests:?}", options.archs, options.family, options.ptxas);
     let key = Key::of(&[&tile::print(&func, &|_| None), &targets]);
     dump_tiles(&func, &bodies, variant, options);
     Ok(Prepared { func, bodies, host, key })
@@ -186,7 +189,8 @@ fn codes(
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(missing.len());
     let share = |worker: usize| missing.iter().copied().skip(worker).step_by(workers).collect::<Vec<usize>>();
     let fail = |index: usize, failure: &Failure| {
-        let stage = failure.output.lines().rev().find_map(|line| line.strip_prefix(STAGE)).unwrap_or("lowering");
+        let stage =
+            failure.output.lines().rev().find_map(|line| line.strip_prefix(STAGE)).unwrap_or("lowering");
         let output: Vec<&str> = failure.output.lines().filter(|line| !line.starts_with(STAGE)).collect();
         let path = save_input(&prepared[index], kernel, options);
         let what = format!("{}\n{}\nthe tile IR is in {path}", failure.what, output.join("\n"));
@@ -196,7 +200,11 @@ fn codes(
     for worker in 0..workers {
         let mine = share(worker);
         let first = mine[0];
-        let job = || mine.iter().map(|&index| lower(&session, kernel, &variants[index], &prepared[index], options)).collect();
+        let job = || {
+            mine.iter()
+                .map(|&index| lower(&session, kernel, &variants[index], &prepared[index], options))
+                .collect()
+        };
         let child = isolate::start::<Vec<Code>>(job).map_err(|failure| fail(first, &failure))?;
         children.push((share(worker), child));
     }
@@ -204,7 +212,8 @@ fn codes(
         let lowered: Vec<Code> = child.finish(isolate::LIMIT).map_err(|failure| {
             // The failing variant is the last one whose stage was announced.
             let announced = failure.output.lines().rev().find_map(|line| line.strip_prefix(VARIANT));
-            let index = mine.iter().copied().find(|&index| Some(variants[index].to_string().as_str()) == announced);
+            let index =
+                mine.iter().copied().find(|&index| Some(variants[index].to_string().as_str()) == announced);
             fail(index.unwrap_or(mine[0]), &failure)
         })?;
         for (index, code) in mine.into_iter().zip(lowered) {
@@ -261,45 +270,57 @@ fn assemble(ptxas: &Path, arch: Arch, ptx: &str, work: &Path) -> Result<Cubin, S
 pub fn entry_name(kernel: &Kernel, variant: &Variant, body: &Body) -> String {
     let types = variant.types.iter().map(|(_, dtype)| dtype.to_string());
     let consts = variant.consts.iter().map(|(_, value)| value.to_string().replace('-', "minus_"));
-    let parts: Vec<String> =
-        std::iter::once(kernel.name.to_string()).chain(types).chain(consts).chain([body.name.to_string()]).collect();
+    let parts: Vec<String> = std::iter::once(kernel.name.to_string())
+        .chain(types)
+        .chain(consts)
+        .chain([body.name.to_string()])
+        .collect();
     parts.join("_")
 }
 
 // ---- mistakes
 
-/// Mistakes of several variants: one that all share is said once, one that only some have says which.
+/// Mistakes of several variants: one that all share is said once, one that only some have says which. What stands on
+/// the same tokens in another variant is the same mistake, whatever types or extents it names there.
 #[derive(Default)]
-struct Found {
+pub(crate) struct Found {
     list: Vec<(Diagnostic, Vec<String>)>,
 }
 
 impl Found {
-    fn add(&mut self, variant: &Variant, errors: Errors) {
+    pub(crate) fn add(&mut self, variant: &Variant, errors: Errors) {
+        let known = self.list.len();
+        let label = variant.to_string();
         for error in errors.iter() {
-            let same = |(other, _): &&mut (Diagnostic, Vec<String>)| {
-                other.message == error.message && format!("{:?}", other.loc) == format!("{:?}", error.loc)
-            };
-            match self.list.iter_mut().find(same) {
-                Some((_, variants)) => variants.push(variant.to_string()),
-                None => self.list.push((error.clone(), vec![variant.to_string()])),
+            match self.list[..known].iter_mut().find(|(other, _)| other.loc == error.loc) {
+                Some((_, variants)) if variants.last() != Some(&label) => variants.push(label.clone()),
+                Some(_) => {}
+                None => self.list.push((error.clone(), vec![label.clone()])),
             }
         }
     }
 
-    fn report(self, total: usize, errors: &mut Errors) {
-        for (mut error, mut variants) in self.list {
-            variants.dedup();
+    pub(crate) fn report(self, total: usize, errors: &mut Errors) {
+        for (mut error, variants) in self.list {
             if variants.len() < total && error.note.is_none() {
-                error.note = Some(format!("in the variant {}", variants[0]));
+                let others = match variants.len() - 1 {
+                    0 => String::new(),
+                    others => format!(" and {}", count(others, "other")),
+                };
+                error.note = Some(format!("in the variant {}{others}", variants[0]));
             }
             errors.add(error);
         }
+        errors.sort();
     }
 }
 
 fn internal_error(kernel: &Kernel, variant: &Variant, stage: &str, what: &str) -> Diagnostic {
-    let label = if variant.types.is_empty() && variant.consts.is_empty() { String::new() } else { format!(" ({variant})") };
+    let label = if variant.types.is_empty() && variant.consts.is_empty() {
+        String::new()
+    } else {
+        format!(" ({variant})")
+    };
     Diagnostic {
         loc: Loc::of(&kernel.name),
         message: format!("internal error: `{}`{label} failed in the stage {stage}: {what}", kernel.name),
@@ -319,7 +340,10 @@ fn report_spills(kernel: &Kernel, variants: &[Variant], codes: &[Code], errors: 
                     Loc::of(&kernel.name),
                     format!(
                         "`{}` ({variant}) spills: {} bytes stored and {} loaded, at {} registers",
-                        kernel.name, resources.spill_store_bytes, resources.spill_load_bytes, resources.registers
+                        kernel.name,
+                        resources.spill_store_bytes,
+                        resources.spill_load_bytes,
+                        resources.registers
                     ),
                     "use smaller tiles or more warps",
                 );
@@ -332,12 +356,14 @@ fn report_spills(kernel: &Kernel, variants: &[Variant], codes: &[Code], errors: 
 // ---- dumps
 
 fn dump_path(name: &str, variant: &Variant, what: &str, options: &Options) -> std::path::PathBuf {
-    let label: String = variant.to_string().chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_' || *c == ',').collect();
+    let label: String =
+        variant.to_string().chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_' || *c == ',').collect();
     options.dump_dir.join(format!("{name}.{}.{what}", label.replace(',', ".")))
 }
 
 fn write_dump(path: &Path, text: &str) {
-    let written = path.parent().map(std::fs::create_dir_all).transpose().and_then(|_| std::fs::write(path, text));
+    let written =
+        path.parent().map(std::fs::create_dir_all).transpose().and_then(|_| std::fs::write(path, text));
     if let Err(error) = written {
         print_line(&format!("FUSE_DUMP: {}: {error}", path.display()));
     }
@@ -359,7 +385,13 @@ fn dump_tiles(func: &Func, bodies: &[Body], variant: &Variant, options: &Options
     }
 }
 
-fn dump_gpu(stages: &Stages, texts: &[(Arch, String)], kernel: &Kernel, variant: &Variant, options: &Options) {
+fn dump_gpu(
+    stages: &Stages,
+    texts: &[(Arch, String)],
+    kernel: &Kernel,
+    variant: &Variant,
+    options: &Options,
+) {
     let name = kernel.name.to_string();
     if options.dump.contains(&Stage::Mlir) {
         write_dump(&dump_path(&name, variant, "mlir", options), &stages.mlir);
@@ -390,7 +422,10 @@ fn save_input(prepared: &Prepared, kernel: &Kernel, options: &Options) -> String
     path.display().to_string()
 }
 
-#[expect(clippy::print_stderr, reason = "what `static_print` and a failed dump say goes to the build's output")]
+#[expect(
+    clippy::print_stderr,
+    reason = "what `static_print` and a failed dump say goes to the build's output"
+)]
 fn print_line(line: &str) {
     eprintln!("{line}");
 }

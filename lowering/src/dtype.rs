@@ -188,10 +188,19 @@ mod tests {
     #[test]
     fn what_lies_beside_a_tie_rounds_to_its_own_side() {
         let tie = 1.0 + f64::from(half::f16::EPSILON) / 2.0;
-        assert_eq!([tie.next_down(), tie, tie.next_up()].map(|v| to_f16(v).to_bits()), [0x3c00, 0x3c00, 0x3c01]);
+        assert_eq!(
+            [tie.next_down(), tie, tie.next_up()].map(|v| to_f16(v).to_bits()),
+            [0x3c00, 0x3c00, 0x3c01]
+        );
         let tie = 1.0 + f64::from(half::bf16::EPSILON) / 2.0;
-        assert_eq!([tie.next_down(), tie, -tie.next_up()].map(|v| to_bf16(v).to_bits()), [0x3f80, 0x3f80, 0xbf81]);
+        assert_eq!(
+            [tie.next_down(), tie, -tie.next_up()].map(|v| to_bf16(v).to_bits()),
+            [0x3f80, 0x3f80, 0xbf81]
+        );
         assert_eq!([65519.99, 65520.0, 1e300].map(|v| to_f16(v).to_bits()), [0x7bff, 0x7c00, 0x7c00]);
-        assert_eq!([2f64.powi(-25), 2f64.powi(-25).next_up(), -1e-300].map(|v| to_f16(v).to_bits()), [0, 1, 0x8000]);
+        assert_eq!(
+            [2f64.powi(-25), 2f64.powi(-25).next_up(), -1e-300].map(|v| to_f16(v).to_bits()),
+            [0, 1, 0x8000]
+        );
     }
 }

@@ -47,7 +47,8 @@ pub fn op_table() -> TokenStream {
 fn groups() -> Vec<Group> {
     let mut groups: Vec<Group> = vec![];
     for row in TABLE {
-        let class = if row.class == Class::Any { "any".into() } else { row.class.describe().replace(' ', "_") };
+        let class =
+            if row.class == Class::Any { "any".into() } else { row.class.describe().replace(' ', "_") };
         let rule = format!("{:?}", row.rule).to_lowercase();
         let kernel = format_ident!("{class}_{rule}_{}", row.params.len());
         match groups.iter_mut().find(|group| group.kernel == kernel) {
@@ -66,7 +67,9 @@ impl Group {
     /// The operands' element types when the type parameter is `elem`.
     fn operand_types(&self, elem: &Ident) -> Vec<Ident> {
         let selects = |i: usize| self.like().rule == Rule::Select && i == 0;
-        (0..self.like().params.len()).map(|i| if selects(i) { name(DType::Bool) } else { elem.clone() }).collect()
+        (0..self.like().params.len())
+            .map(|i| if selects(i) { name(DType::Bool) } else { elem.clone() })
+            .collect()
     }
 
     fn result_type(&self, elem: &Ident) -> Ident {

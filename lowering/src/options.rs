@@ -7,7 +7,8 @@ use crate::target::host::Family;
 use crate::target::nvptx::Arch;
 
 /// The variables that the result of an expansion depends on.
-pub const VARIABLES: &[&str] = &["FUSE_ARCH", "FUSE_PTXAS", "CUDA_HOME", "FUSE_DUMP", "FUSE_DUMP_DIR", "FUSE_INJECT"];
+pub const VARIABLES: &[&str] =
+    &["FUSE_ARCH", "FUSE_PTXAS", "CUDA_HOME", "FUSE_DUMP", "FUSE_DUMP_DIR", "FUSE_INJECT"];
 
 /// A stage whose text `FUSE_DUMP` can ask for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,7 +22,8 @@ pub enum Stage {
 }
 
 impl Stage {
-    pub const ALL: [Stage; 6] = [Stage::Tile, Stage::Layout, Stage::Mlir, Stage::Llvm, Stage::Ptx, Stage::Asm];
+    pub const ALL: [Stage; 6] =
+        [Stage::Tile, Stage::Layout, Stage::Mlir, Stage::Llvm, Stage::Ptx, Stage::Asm];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -68,12 +70,15 @@ impl Options {
     pub fn from_environment() -> Result<Options, String> {
         let args: Vec<String> = std::env::args().collect();
         let value_of = |flag: &str| {
-            let joined = args.iter().find_map(|arg| arg.strip_prefix(&format!("{flag}=")).map(str::to_string));
-            joined.or_else(|| args.iter().position(|arg| arg == flag).and_then(|at| args.get(at + 1).cloned()))
+            let joined =
+                args.iter().find_map(|arg| arg.strip_prefix(&format!("{flag}=")).map(str::to_string));
+            joined
+                .or_else(|| args.iter().position(|arg| arg == flag).and_then(|at| args.get(at + 1).cloned()))
         };
         let out_dir = value_of("--out-dir").map(PathBuf::from);
         let target_dir = out_dir.as_ref().and_then(|dir| Some(dir.parent()?.to_path_buf()));
-        let links = value_of("--emit").is_none_or(|kinds| kinds.split(',').any(|kind| kind.starts_with("link")));
+        let links =
+            value_of("--emit").is_none_or(|kinds| kinds.split(',').any(|kind| kind.starts_with("link")));
         let effort = if std::env::var_os("RUST_ANALYZER_INTERNALS_DO_NOT_USE").is_some() {
             Effort::Signature
         } else if links {

@@ -33,7 +33,8 @@ impl Law {
             let oracle = self.row.float.ok_or("the row has no oracle for floats")?;
             return self.check_float(&values, oracle(&values), found);
         }
-        let values: Vec<i128> = operands.iter().enumerate().map(|(i, &bits)| integer(bits, self.operand(i))).collect();
+        let values: Vec<i128> =
+            operands.iter().enumerate().map(|(i, &bits)| integer(bits, self.operand(i))).collect();
         let oracle = self.row.int.ok_or("the row has no oracle for integers")?;
         let wanted = oracle(&values, self.dtype) as u64 & crate::values::mask(self.result());
         if found == wanted { Ok(0.0) } else { Err(show(wanted, self.result())) }

@@ -102,7 +102,9 @@ where
         control::sum_rows::<T>(&source, &mut out, &mut counts, low, high, step).grid(1).launch(device)?;
         let rows = range(low.into(), high.into(), step.into());
         let what = format!("{low}..{high} by {step}");
-        let at = |row: i64, col: usize| usize::try_from(row).ok().and_then(|row| x.get(row * 64 + col)).map_or(0.0, |v| v.to_f64());
+        let at = |row: i64, col: usize| {
+            usize::try_from(row).ok().and_then(|row| x.get(row * 64 + col)).map_or(0.0, |v| v.to_f64())
+        };
         let wanted: Vec<T> =
             (0..64).map(|col| T::from_f64(rows.clone().fold(0.0, |sum, row| sum + at(row, col)))).collect();
         same(&what, &out.finish()?.concat(), &wanted)?;
@@ -115,11 +117,15 @@ where
 fn hints(device: &Device) -> Result<(), Failure> {
     let x = integers(20 * 64);
     let source = Operand::new(device, &x, 0)?;
-    for (low, high, step) in [(0, 0, 1), (0, 1, 1), (0, 2, 1), (0, 3, 1), (0, 4, 1), (2, 19, 1), (1, 18, 5), (-2, 25, 3)] {
+    for (low, high, step) in
+        [(0, 0, 1), (0, 1, 1), (0, 2, 1), (0, 3, 1), (0, 4, 1), (2, 19, 1), (1, 18, 5), (-2, 25, 3)]
+    {
         let mut out = Output::<i32>::new(device, vec![64, 64, 1], 0)?;
         control::sum_rows_hinted(&source, &mut out, low, high, step).grid(1).launch(device)?;
         let results = out.finish()?;
-        let at = |row: i64, col: usize| usize::try_from(row).ok().and_then(|row| x.get(row * 64 + col)).copied().unwrap_or(0);
+        let at = |row: i64, col: usize| {
+            usize::try_from(row).ok().and_then(|row| x.get(row * 64 + col)).copied().unwrap_or(0)
+        };
         let sum = |col| range(low, high, step).fold(0i32, |sum, row| sum.wrapping_add(at(row, col)));
         let wanted: Vec<i32> = (0..64).map(sum).collect();
         same(&format!("num_stages, {low}..{high} by {step}"), &results[0], &wanted)?;
@@ -280,7 +286,8 @@ where
     let (first, second) = (Operand::new(device, &x, 0)?, Operand::new(device, &y, 0)?);
     let mut out = Output::<T>::new(device, vec![64], 0)?;
     control::compound::<T>(&first, &second, &mut out).grid(1).launch(device)?;
-    let wrap = |value: i64| if T::DTYPE.bytes() == 1 { i64::from(value as u8) } else { i64::from(value as i32) };
+    let wrap =
+        |value: i64| if T::DTYPE.bytes() == 1 { i64::from(value as u8) } else { i64::from(value as i32) };
     let wanted = x.iter().zip(&y).map(|(&x, &y)| {
         let (mut z, y) = (wrap(x.bits() as i64), wrap(y.bits() as i64));
         z = wrap(z + y);
@@ -301,7 +308,16 @@ where
     control::literals::<T>(&mut out).grid(1).launch(device)?;
     let format = Format::of(T::DTYPE);
     let largest = format.value(format.infinity() - 1);
-    let numbers = [5.0, 1.000_488_281_250_000_22, 1.003_906_250_000_000_22, 0.1, 1e-40, largest, f64::NEG_INFINITY, -0.0];
+    let numbers = [
+        5.0,
+        1.000_488_281_250_000_22,
+        1.003_906_250_000_000_22,
+        0.1,
+        1e-40,
+        largest,
+        f64::NEG_INFINITY,
+        -0.0,
+    ];
     for (result, number) in out.finish()?.iter().zip(numbers) {
         same(&format!("{number:e}"), result, &[T::from_bits(format.round(number)); 16])?;
     }

@@ -53,7 +53,11 @@ impl Format {
         }
         let unit = self.unit(value);
         let rounded = (value / unit).round_ties_even() * unit;
-        self.exact(if rounded.abs() >= power(self.max_exponent + 1) { f64::INFINITY.copysign(value) } else { rounded })
+        self.exact(if rounded.abs() >= power(self.max_exponent + 1) {
+            f64::INFINITY.copysign(value)
+        } else {
+            rounded
+        })
     }
 
     /// The bits of a number that the format has.

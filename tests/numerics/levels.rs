@@ -16,12 +16,16 @@ pub fn trials() -> Vec<Trial> {
     if std::env::var_os(LEVEL).is_some() || !cfg!(target_arch = "x86_64") {
         return vec![];
     }
-    ["baseline", "v3"].into_iter().map(|level| Trial::test(format!("levels::{level}"), move || run(level))).collect()
+    ["baseline", "v3"]
+        .into_iter()
+        .map(|level| Trial::test(format!("levels::{level}"), move || run(level)))
+        .collect()
 }
 
 fn run(level: &str) -> Result<(), Failed> {
     let binary = std::env::current_exe()?;
-    let output = Command::new(binary).env(LEVEL, level).env("FUSE_DEVICE", "cpu").arg("--color=never").output()?;
+    let output =
+        Command::new(binary).env(LEVEL, level).env("FUSE_DEVICE", "cpu").arg("--color=never").output()?;
     if output.status.success() {
         return Ok(());
     }

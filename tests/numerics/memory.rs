@@ -33,7 +33,13 @@ pub fn trials() -> Vec<Trial> {
         each!("rows", rows: u8, f16, f32, f64),
         each!("increment", increment: i32, f16),
         each!("scalars", scalars: bool, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64),
-        vec![("far", far), ("divided", divided), ("places", grid), ("nothing", nothing), ("lengths", lengths)],
+        vec![
+            ("far", far),
+            ("divided", divided),
+            ("places", grid),
+            ("nothing", nothing),
+            ("lengths", lengths),
+        ],
     ]
     .into_iter()
     .flatten()
@@ -41,7 +47,10 @@ pub fn trials() -> Vec<Trial> {
     let trial = |place: Place, (name, check): (&'static str, Check)| {
         Trial::test(format!("memory::{name}::{place}"), move || Ok(check(&place.device()?)?))
     };
-    places().into_iter().flat_map(|place| checks.clone().into_iter().map(move |check| trial(place, check))).collect()
+    places()
+        .into_iter()
+        .flat_map(|place| checks.clone().into_iter().map(move |check| trial(place, check)))
+        .collect()
 }
 
 // ---- material
@@ -104,7 +113,8 @@ fn copy_all<T: Bits>(device: &Device) -> Result<(), Failure>
 where
     memory::copy_all::Choice<T>: memory::copy_all::Declared,
 {
-    for (from, to) in SIZES.into_iter().flat_map(|from| [(from, from), (from, from + 5), (from + 300, from)]) {
+    for (from, to) in SIZES.into_iter().flat_map(|from| [(from, from), (from, from + 5), (from + 300, from)])
+    {
         let x = pattern::<T>(from);
         let operand = Operand::new(device, &x, 0)?;
         let mut out = Output::new(device, vec![to], 0)?;
@@ -118,10 +128,21 @@ where
 /// Indices inside, just outside, and where 32 or 64 bits end.
 fn indices<I: Bits + Integer>(count: usize, len: usize) -> Vec<I> {
     let mut random = Random(count as u64);
-    let special = [-1, -2, len as i64, len as i64 + 1, i64::MIN, i64::MAX, i64::from(i32::MIN), i64::from(i32::MAX), 1 << 32];
+    let special = [
+        -1,
+        -2,
+        len as i64,
+        len as i64 + 1,
+        i64::MIN,
+        i64::MAX,
+        i64::from(i32::MIN),
+        i64::from(i32::MAX),
+        1 << 32,
+    ];
     (0..count)
         .map(|i| {
-            let value = if i % 5 == 3 { special[random.below(special.len())] } else { random.below(len) as i64 };
+            let value =
+                if i % 5 == 3 { special[random.below(special.len())] } else { random.below(len) as i64 };
             // A 32-bit index cannot say most of them.
             let fits = I::DTYPE.bytes() == 8 || i32::try_from(value).is_ok();
             I::from_bits(if fits { value as u64 } else { u64::MAX })
@@ -171,14 +192,19 @@ where
         // Distinct places, every fifth outside.
         let inside = |i: usize| (i * 379 + 11) % len;
         let outside = indices::<I>(count, len);
-        let is_outside = |i: usize| usize::try_from(as_i64(outside[i])).is_ok_and(|index| index >= len) || as_i64(outside[i]) < 0;
-        let index: Vec<I> =
-            (0..count).map(|i| if is_outside(i) { outside[i] } else { I::from_bits(inside(i) as u64) }).collect();
+        let is_outside = |i: usize| {
+            usize::try_from(as_i64(outside[i])).is_ok_and(|index| index >= len) || as_i64(outside[i]) < 0
+        };
+        let index: Vec<I> = (0..count)
+            .map(|i| if is_outside(i) { outside[i] } else { I::from_bits(inside(i) as u64) })
+            .collect();
         let mask = pattern::<bool>(count);
         let (source, places, masks) =
             (Operand::new(device, &x, 1)?, Operand::new(device, &index, 1)?, Operand::new(device, &mask, 1)?);
         let mut out = Output::<T>::new(device, vec![len], 1)?;
-        memory::scatter::<T, I>(&source, &places, &masks, &mut out).grid(count.div_ceil(128)).launch(device)?;
+        memory::scatter::<T, I>(&source, &places, &masks, &mut out)
+            .grid(count.div_ceil(128))
+            .launch(device)?;
         let mut wanted = vec![T::from_bits(Output::<T>::untouched()); len];
         for i in (0..count).filter(|&i| !is_outside(i) && mask[i]) {
             wanted[inside(i)] = x[i];
@@ -236,7 +262,9 @@ fn rows<T: Bits>(device: &Device) -> Result<(), Failure>
 where
     memory::rows::Choice<T>: memory::rows::Declared,
 {
-    for (n_rows, n_cols, stride) in [(1, 1, 1), (8, 32, 32), (16, 64, 80), (13, 47, 51), (9, 100, 100), (5, 33, 0)] {
+    for (n_rows, n_cols, stride) in
+        [(1, 1, 1), (8, 32, 32), (16, 64, 80), (13, 47, 51), (9, 100, 100), (5, 33, 0)]
+    {
         for shift in [0, 1] {
             let x = pattern::<T>(n_rows * stride + n_cols);
             let source = Operand::new(device, &x, shift)?;
@@ -307,8 +335,9 @@ fn divided(device: &Device) -> Result<(), Failure> {
             memory::divided(&source, &mut out, start, by).grid(2).launch(device)?;
             let results = out.finish()?;
             for (which, result) in results.iter().enumerate() {
-                let wanted: Vec<i32> =
-                    (0..128).map(|i| at(&x, divided_place(which, i128::from(start) + i, i, i128::from(by)))).collect();
+                let wanted: Vec<i32> = (0..128)
+                    .map(|i| at(&x, divided_place(which, i128::from(start) + i, i, i128::from(by))))
+                    .collect();
                 same(&format!("result {which} from {start} by {by}"), result, &wanted)?;
             }
         }

@@ -87,8 +87,18 @@ impl Reference<'_> {
             for (i, group) in groups.iter().enumerate() {
                 let what = if axis == rank { "everything".to_string() } else { format!("axis {axis}") };
                 let dtype = self.case.dtype;
-                self.same(&format!("max of {what}, result {i}"), dtype, largest(dtype, group), folds.max[axis][i])?;
-                self.same(&format!("min of {what}, result {i}"), dtype, smallest(dtype, group), folds.min[axis][i])?;
+                self.same(
+                    &format!("max of {what}, result {i}"),
+                    dtype,
+                    largest(dtype, group),
+                    folds.max[axis][i],
+                )?;
+                self.same(
+                    &format!("min of {what}, result {i}"),
+                    dtype,
+                    smallest(dtype, group),
+                    folds.min[axis][i],
+                )?;
                 let wanted = self.sum(group);
                 self.same(&format!("sum of {what}, result {i}"), self.case.sum, wanted, folds.sum[axis][i])?;
             }

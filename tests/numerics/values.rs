@@ -42,7 +42,12 @@ pub fn special(dtype: DType) -> Vec<u64> {
         _ => special_integers(dtype),
     };
     let mut seen = vec![];
-    values.retain(|value| !seen.contains(value) && { seen.push(*value); true });
+    values.retain(|value| {
+        !seen.contains(value) && {
+            seen.push(*value);
+            true
+        }
+    });
     values
 }
 
@@ -50,18 +55,41 @@ fn special_floats(dtype: DType) -> Vec<u64> {
     let format = float::Format::of(dtype);
     let mut positive: Vec<u64> = vec![
         0,
-        1,                                     // the smallest subnormal
-        format.smallest_normal() - 1,          // the largest subnormal
+        1,                            // the smallest subnormal
+        format.smallest_normal() - 1, // the largest subnormal
         format.smallest_normal(),
-        format.infinity() - 1,                 // the largest number
+        format.infinity() - 1, // the largest number
         format.infinity(),
         format.infinity() | (format.smallest_normal() >> 1), // a quiet NaN
     ];
     let one = format.round(1.0);
     positive.extend([one - 1, one, one + 1]);
     let numbers = [
-        0.25, 0.5, 0.75, 1.5, 2.0, 2.5, 3.0, 3.5, 10.0, 88.0, 127.0, 128.0, 255.0, 1024.0, 32767.0, 32768.0, 65504.0,
-        std::f64::consts::PI, std::f64::consts::FRAC_PI_2, std::f64::consts::LN_2, 1e-3, 1e-6, 2147483648.0, 1e18, 1e30,
+        0.25,
+        0.5,
+        0.75,
+        1.5,
+        2.0,
+        2.5,
+        3.0,
+        3.5,
+        10.0,
+        88.0,
+        127.0,
+        128.0,
+        255.0,
+        1024.0,
+        32767.0,
+        32768.0,
+        65504.0,
+        std::f64::consts::PI,
+        std::f64::consts::FRAC_PI_2,
+        std::f64::consts::LN_2,
+        1e-3,
+        1e-6,
+        2147483648.0,
+        1e18,
+        1e30,
     ];
     positive.extend(numbers.map(|number| format.round(number)));
     positive.iter().flat_map(|&bits| [bits, bits | format.sign()]).collect()
@@ -146,19 +174,31 @@ pub fn ties(dtype: DType) -> Vec<u64> {
     if !dtype.is_float() {
         let ends = (0..64).flat_map(|power| [(1u64 << power).wrapping_sub(1), 1 << power, (1 << power) | 1]);
         let halfway = (0..40).map(|power| 0x1_0000_01u64 << power);
-        return ends.chain(halfway).flat_map(|value| [value, value.wrapping_neg()]).map(|v| v & mask(dtype)).collect();
+        return ends
+            .chain(halfway)
+            .flat_map(|value| [value, value.wrapping_neg()])
+            .map(|v| v & mask(dtype))
+            .collect();
     }
     let format = float::Format::of(dtype);
     let mut numbers = vec![];
     for power in 0..65 {
         let limit = 2f64.powi(power);
-        numbers.extend([limit, limit - 0.5, limit - 1.0, limit + 1.0, limit * (1.0 + f64::EPSILON), limit.next_down()]);
+        numbers.extend([
+            limit,
+            limit - 0.5,
+            limit - 1.0,
+            limit + 1.0,
+            limit * (1.0 + f64::EPSILON),
+            limit.next_down(),
+        ]);
     }
     for narrow in [DType::F16, DType::BF16, DType::F32] {
         let narrow = float::Format::of(narrow);
         let mut generator = Random(7);
         let neighbours = (0..512).map(|_| generator.bits() % narrow.infinity());
-        for bits in neighbours.chain(0..32).chain(narrow.smallest_normal() - 8..narrow.smallest_normal() + 8) {
+        for bits in neighbours.chain(0..32).chain(narrow.smallest_normal() - 8..narrow.smallest_normal() + 8)
+        {
             let tie = f64::midpoint(narrow.value(bits), narrow.value(bits + 1));
             numbers.extend([tie, tie.next_up(), tie.next_down()]);
         }

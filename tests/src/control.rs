@@ -90,7 +90,13 @@ pub fn branches<const FLAG: bool>(x: &[i32], out: &mut [i32], choice: i32) {
         y = x * 10;
     }
     tl::store(out + lanes, y);
-    let (a, b) = if choice == 1 { (x, 1) } else if choice == 2 { (x + x, 2) } else { (x - 7, 3) };
+    let (a, b) = if choice == 1 {
+        (x, 1)
+    } else if choice == 2 {
+        (x + x, 2)
+    } else {
+        (x - 7, 3)
+    };
     tl::store(out + 32 + lanes, a * b);
     if choice % 2 == 0 && choice > 0 || choice == -1 {
         if choice > 3 {

@@ -4,6 +4,7 @@
 pub mod case;
 pub mod control;
 pub mod memory;
+pub mod programs;
 pub mod reduce;
 pub mod shape;
 pub mod table;
@@ -32,7 +33,10 @@ mod tests {
         let x: Vec<f32> = (0..n).map(|i| i as f32).collect();
         let bx = device.upload(&x).unwrap();
         let mut out = device.zeros::<f32>(n).unwrap();
-        add_mul::<f32, 1024>(&bx, &bx, &bx, &mut out, n as i32).grid(n.div_ceil(1024)).launch(&device).unwrap();
+        add_mul::<f32, 1024>(&bx, &bx, &bx, &mut out, n as i32)
+            .grid(n.div_ceil(1024))
+            .launch(&device)
+            .unwrap();
         let got = out.download().unwrap();
         for i in 0..n {
             assert_eq!(got[i], 2.0 * x[i] * x[i]);

@@ -156,6 +156,16 @@ pub enum Error {
         found: usize,
     },
 
+    /// Arguments that do not fit each other, found by a function that launches a kernel. The runtime itself never says
+    /// this: it is for the safe function around a kernel, which knows what its lengths mean.
+    #[error("{operation}: {reason}")]
+    Shape {
+        /// The operation, such as `layer_norm`.
+        operation: &'static str,
+        /// What does not fit, with the numbers: `gamma has 512 elements and beta 1024`.
+        reason: String,
+    },
+
     /// A copy between a buffer and host memory of another length.
     #[error("cannot copy {found} elements into a buffer of {wanted}")]
     Length {

@@ -218,8 +218,9 @@ static FILL_SCRATCH: Kernel = Kernel {
 fn scratch_is_aligned_and_private_to_a_call() {
     let mut out = vec![0u32; 2000];
     // SAFETY: `fill_scratch` writes an element per program, and there are as many.
-    let launch =
-        unsafe { Launch::new(&FILL_SCRATCH, Ok(&FILL_SCRATCH.variants[0]), [Arg::slice_mut::<u32>(&mut out)]) };
+    let launch = unsafe {
+        Launch::new(&FILL_SCRATCH, Ok(&FILL_SCRATCH.variants[0]), [Arg::slice_mut::<u32>(&mut out)])
+    };
     launch.grid(2000).launch(&Device::cpu()).unwrap();
     assert_eq!(out, vec![1; 2000]);
 }

@@ -57,7 +57,11 @@ impl<'a, const N: usize> Launch<'a, N> {
     /// and touch no memory outside of them. What `#[fuse_kernel]` generates does. That the arguments are of the number,
     /// kinds and types that the variant takes, and on the right device, is checked at launch.
     #[inline]
-    pub unsafe fn new(kernel: &'static Kernel, variant: Result<&'static Variant>, args: [Arg<'a>; N]) -> Self {
+    pub unsafe fn new(
+        kernel: &'static Kernel,
+        variant: Result<&'static Variant>,
+        args: [Arg<'a>; N],
+    ) -> Self {
         Launch { kernel, variant: variant.map_err(Box::new), args, grid: None }
     }
 

@@ -185,7 +185,8 @@ fn clip(info: Info, ty: &Type) -> Info {
         .axes
         .iter()
         .map(|axis| {
-            let contiguity = if axis.divisibility >= axis.contiguity { axis.contiguity.min(modulus) } else { 1 };
+            let contiguity =
+                if axis.divisibility >= axis.contiguity { axis.contiguity.min(modulus) } else { 1 };
             let divisibility = if contiguity == axis.contiguity { axis.divisibility } else { 1 };
             Axis { contiguity, divisibility: divisibility.min(modulus), constancy: axis.constancy }
         })
@@ -209,7 +210,8 @@ pub fn splat(scalar: &Info, shape: &Shape) -> Info {
 pub fn arange(start: i32, extent: u32) -> Info {
     let runs = run(extent);
     let between = if u64::from(extent) == runs { ALL } else { runs };
-    let axis = Axis { contiguity: runs, divisibility: power_in(i128::from(start)).min(between), constancy: 1 };
+    let axis =
+        Axis { contiguity: runs, divisibility: power_in(i128::from(start)).min(between), constancy: 1 };
     let divisor = if extent == 1 { power_in(i128::from(start)) } else { 1 };
     Info { axes: vec![axis], divisor, range: (i128::from(start), i128::from(start) + i128::from(extent) - 1) }
 }
@@ -277,7 +279,9 @@ pub fn scalar(algebra: Algebra, args: &[Info], ty: &Type) -> Info {
             _ => equal_runs(args, ty),
         },
         (Algebra::Shr, [a, b]) => match b.range {
-            (k, same) if k == same && (0..62).contains(&k) && a.range.0 >= 0 => div(a, &scaled(b, 1 << k), ty),
+            (k, same) if k == same && (0..62).contains(&k) && a.range.0 >= 0 => {
+                div(a, &scaled(b, 1 << k), ty)
+            }
             _ => equal_runs(args, ty),
         },
         (Algebra::Minimum, [a, b]) => {
@@ -322,7 +326,11 @@ fn either(a: &Info, b: &Info) -> Info {
         divisibility: a.divisor_at(d, 1).min(b.divisor_at(d, 1)),
         constancy: a.axes[d].constancy.min(b.axes[d].constancy),
     });
-    Info { axes, divisor: a.divisor.min(b.divisor), range: (a.range.0.min(b.range.0), a.range.1.max(b.range.1)) }
+    Info {
+        axes,
+        divisor: a.divisor.min(b.divisor),
+        range: (a.range.0.min(b.range.0), a.range.1.max(b.range.1)),
+    }
 }
 
 fn add(a: &Info, b: &Info) -> Info {
@@ -375,7 +383,8 @@ fn mul(a: &Info, b: &Info) -> Info {
         a.range.1.saturating_mul(b.range.0),
         a.range.1.saturating_mul(b.range.1),
     ];
-    let range = (corners.into_iter().min().unwrap_or(i128::MIN), corners.into_iter().max().unwrap_or(i128::MAX));
+    let range =
+        (corners.into_iter().min().unwrap_or(i128::MIN), corners.into_iter().max().unwrap_or(i128::MAX));
     Info { axes, divisor: product(a.divisor, b.divisor), range }
 }
 
@@ -435,7 +444,11 @@ fn select(condition: &Info, a: &Info, b: &Info) -> Info {
             constancy: x.constancy.min(y.constancy).min(c),
         }
     });
-    Info { axes, divisor: a.divisor.min(b.divisor), range: (a.range.0.min(b.range.0), a.range.1.max(b.range.1)) }
+    Info {
+        axes,
+        divisor: a.divisor.min(b.divisor),
+        range: (a.range.0.min(b.range.0), a.range.1.max(b.range.1)),
+    }
 }
 
 /// `ramp < bound` gives one answer over a run when both are multiples of the run's length; so do `>=`, and `>` and `<=`

@@ -9,10 +9,11 @@ use std::collections::HashMap;
 
 use super::fact::{Fact, Symbol};
 use super::polynomial::{Atom, Polynomial, Polynomials};
+use crate::dtype::DType;
 use crate::ops::scalar::Algebra;
 use crate::ops::{Kind, Place};
 use crate::syntax::BinaryOp;
-use crate::tile::{Block, Func, Value};
+use crate::tile::{Block, Func, ParamKind, Value};
 
 /// `small <= big` wherever the access happens.
 #[derive(Clone, Debug)]
@@ -38,7 +39,13 @@ pub struct Decisions {
 
 impl Decisions {
     pub fn analyse(func: &Func, polynomials: &Polynomials) -> Decisions {
-        let mut walker = Walker { func, polynomials, definitions: definitions(func), path: vec![], decided: HashMap::new() };
+        let mut walker = Walker {
+            func,
+            polynomials,
+            definitions: definitions(func),
+            path: vec![],
+            decided: HashMap::new(),
+        };
         walker.block(&func.body);
         Decisions { decided: walker.decided }
     }
@@ -93,16 +100,44 @@ impl Walker<'_> {
     }
 
     fn decide(&self, place: &Place) -> Decision {
-        let offset = self.polynomials.get(place.offset);
         let mut known = self.path.clone();
         known.extend(place.mask.map(|mask| self.inequalities(mask)).unwrap_or_default());
-        let mut bound = Bound { known: &known, polynomials: self.polynomials, facts: vec![] };
-        let length = Polynomial::atom(Atom::Known(Symbol::Length(place.param.0)));
-        let (Some(()), Some(top)) = (bound.not_negative(&offset), bound.upper(offset)) else { return Decision::Kernel };
-        match bound.at_most(&top.add(&Polynomial::constant(1)), &length) {
-            Some(()) => Decision::Launch(bound.facts),
-            None => Decision::Kernel,
+        // Polynomials do not wrap and 64-bit arithmetic does: a comparison that is relied on must fit, by its range or by
+        // a fact. An offset need not: one that lies in the slice is the same modulo 2^64.
+        let offset = self.polynomials.get(place.offset);
+        let fits = |inequality: &Inequality| {
+            let mut bound = Bound::unmasked(self.func, self.polynomials);
+            let sides = [&inequality.small, &inequality.big];
+            sides.into_iter().try_for_each(|side| bound.fits(side)).is_some() && bound.facts.is_empty()
+        };
+        let (plain, checked): (Vec<Inequality>, Vec<Inequality>) = known.into_iter().partition(fits);
+        self.inside(place, &offset, &plain, &[])
+            .or_else(|| {
+                let all: Vec<Inequality> = plain.iter().chain(&checked).cloned().collect();
+                if checked.is_empty() { None } else { self.inside(place, &offset, &all, &checked) }
+            })
+            .map_or(Decision::Kernel, Decision::Launch)
+    }
+
+    /// Facts under which an access whose offsets obey `known` stays inside; `checked` are those that might wrap.
+    fn inside(
+        &self,
+        place: &Place,
+        offset: &Polynomial,
+        known: &[Inequality],
+        checked: &[Inequality],
+    ) -> Option<Vec<Fact>> {
+        let mut bound = Bound { known: &[], func: self.func, polynomials: self.polynomials, facts: vec![] };
+        for inequality in checked {
+            bound.fits(&inequality.small)?;
+            bound.fits(&inequality.big)?;
         }
+        bound.known = known;
+        let length = Polynomial::atom(Atom::Known(Symbol::Length(place.param.0)));
+        bound.not_negative(offset)?;
+        let top = bound.upper(offset.clone())?;
+        bound.at_most(&top.add(&Polynomial::constant(1)), &length)?;
+        Some(bound.facts)
     }
 
     /// What a mask says, as inequalities that hold where it is true.
@@ -119,7 +154,8 @@ impl Walker<'_> {
             other => {
                 // A mask that was moved to other axes says the same about ramps on the new ones.
                 let operation = other.operation();
-                let (&[inner], Some(_)) = (operation.operands().as_slice(), operation.moves(self.func)) else {
+                let (&[inner], Some(_)) = (operation.operands().as_slice(), operation.moves(self.func))
+                else {
                     return vec![];
                 };
                 let inner = self.inequalities(inner);
@@ -140,7 +176,8 @@ impl Walker<'_> {
     fn comparison(&self, op: BinaryOp, lhs: Value, rhs: Value) -> Vec<Inequality> {
         let (lhs, rhs) = (self.polynomials.get(lhs), self.polynomials.get(rhs));
         let one = Polynomial::constant(1);
-        let at_most = |small: &Polynomial, big: &Polynomial| Inequality { small: small.clone(), big: big.clone() };
+        let at_most =
+            |small: &Polynomial, big: &Polynomial| Inequality { small: small.clone(), big: big.clone() };
         match op {
             BinaryOp::Lt => vec![at_most(&lhs, &rhs.sub(&one))],
             BinaryOp::Le => vec![at_most(&lhs, &rhs)],
@@ -155,14 +192,50 @@ impl Walker<'_> {
 /// Finds bounds that hold given `facts`, which it collects as it needs them.
 pub struct Bound<'a> {
     known: &'a [Inequality],
+    func: &'a Func,
     polynomials: &'a Polynomials,
     pub facts: Vec<Fact>,
 }
 
 impl<'a> Bound<'a> {
     /// Bounds that use no mask.
-    pub fn unmasked(polynomials: &'a Polynomials) -> Bound<'a> {
-        Bound { known: &[], polynomials, facts: vec![] }
+    pub fn unmasked(func: &'a Func, polynomials: &'a Polynomials) -> Bound<'a> {
+        Bound { known: &[], func, polynomials, facts: vec![] }
+    }
+
+    /// Shows, with facts where needed, that computing `value` in 64 bits does not wrap.
+    fn fits(&mut self, value: &Polynomial) -> Option<()> {
+        let alone = value.terms().all(|(atoms, c)| atoms.len() <= 1 && c == 1) && value.terms().count() <= 1;
+        let magnitudes = value.magnitudes();
+        let most: Option<i128> = magnitudes.terms().try_fold(0i128, |sum, (atoms, c)| {
+            let product = atoms.iter().try_fold(c, |product, &atom| product.checked_mul(self.largest(atom)));
+            sum.checked_add(product?)
+        });
+        let limit = i128::from(i64::MAX);
+        if alone || most.is_some_and(|most| most <= limit) {
+            return Some(());
+        }
+        self.not_negative(&magnitudes)?;
+        let top = self.upper(magnitudes)?;
+        self.at_most(&top, &Polynomial::constant(limit))
+    }
+
+    /// The largest magnitude of an atom, by its type.
+    fn largest(&self, atom: Atom) -> i128 {
+        let of = |dtype: DType| {
+            let (low, high) = dtype.range();
+            high.max(-low)
+        };
+        match atom {
+            Atom::Known(Symbol::Scalar(param)) => match self.func.params[param as usize].kind {
+                ParamKind::Scalar { dtype, .. } => of(dtype),
+                ParamKind::Slice { .. } => i128::MAX,
+            },
+            Atom::Known(Symbol::Length(_)) => of(DType::I64),
+            Atom::Known(Symbol::Grid(_)) | Atom::Program(_) => of(DType::I32),
+            Atom::Ramp { extent, .. } => i128::from(extent),
+            Atom::Loop(value) | Atom::Opaque(value) => of(self.func.ty(value).dtype),
+        }
     }
 
     /// A polynomial over what is known at launch that `value` never exceeds.
@@ -199,7 +272,8 @@ impl<'a> Bound<'a> {
             let (unit, _) = bounded.split(atom);
             let (factor, _) = value.split(atom);
             // small - big = atom + .. <= 0, so value <= value - factor * (small - big) for a factor of at least 0.
-            if unit.as_constant() != Some(1) || factor.as_constant() == Some(0) || factor.varying().is_some() {
+            if unit.as_constant() != Some(1) || factor.as_constant() == Some(0) || factor.varying().is_some()
+            {
                 continue;
             }
             let checkpoint = self.facts.len();
@@ -243,8 +317,12 @@ impl<'a> Bound<'a> {
             }
             for atom in atoms {
                 match atom {
-                    Atom::Known(Symbol::Grid(_) | Symbol::Length(_)) | Atom::Program(_) | Atom::Ramp { .. } => {}
-                    Atom::Known(Symbol::Scalar(_)) => self.at_most(&Polynomial::default(), &Polynomial::atom(atom))?,
+                    Atom::Known(Symbol::Grid(_) | Symbol::Length(_))
+                    | Atom::Program(_)
+                    | Atom::Ramp { .. } => {}
+                    Atom::Known(Symbol::Scalar(_)) => {
+                        self.at_most(&Polynomial::default(), &Polynomial::atom(atom))?
+                    }
                     Atom::Loop(variable) => {
                         let low = self.polynomials.loops.get(&variable)?.low.clone();
                         self.not_negative(&low)?;

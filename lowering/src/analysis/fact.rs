@@ -54,7 +54,8 @@ impl fmt::Display for Named<'_, Sum> {
                 (_, false) => " + ",
                 (_, true) => " - ",
             };
-            let mut parts: Vec<String> = factors.iter().map(|factor| Named(factor, self.1).to_string()).collect();
+            let mut parts: Vec<String> =
+                factors.iter().map(|factor| Named(factor, self.1).to_string()).collect();
             let size = coefficient.unsigned_abs();
             if size != 1 || parts.is_empty() {
                 parts.insert(0, size.to_string());

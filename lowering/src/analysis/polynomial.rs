@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::fact::{Sum, Symbol};
 use crate::dtype::DType;
-use crate::ops::scalar::Algebra;
 use crate::ops::Kind;
+use crate::ops::scalar::Algebra;
 use crate::tile::{Block, Func, ParamKind, Value};
 
 /// What a polynomial is made of.
@@ -124,6 +124,12 @@ impl Polynomial {
         atoms
     }
 
+    /// The same with every coefficient positive.
+    pub fn magnitudes(&self) -> Polynomial {
+        let terms = self.terms.iter().map(|(atoms, c)| (atoms.clone(), c.saturating_abs())).collect();
+        Polynomial { terms }
+    }
+
     /// As a launch-time sum; `None` when something varies or a coefficient does not fit.
     pub fn to_sum(&self) -> Option<Sum> {
         let terms = self
@@ -209,9 +215,9 @@ impl Polynomials {
         }
     }
 
-    /// Adds the result of an operation.
+    /// Adds the result of an operation. Arithmetic in other widths than an index's wraps and is no polynomial.
     pub fn define(&mut self, func: &Func, kind: &Kind, result: Value) {
-        if func.ty(result).dtype.is_integer()
+        if matches!(func.ty(result).dtype, DType::I32 | DType::I64)
             && let Some(polynomial) = kind.operation().polynomial(self, func, result)
         {
             self.known.insert(result, polynomial);
@@ -243,7 +249,6 @@ pub fn scalar(all: &Polynomials, algebra: Algebra, args: &[Value]) -> Option<Pol
         | Algebra::Other => None,
     }
 }
-
 
 /// Widening keeps the number; narrowing might not.
 pub fn cast(all: &Polynomials, func: &Func, value: Value, to: DType) -> Option<Polynomial> {

@@ -37,8 +37,15 @@ pub fn split(func: &mut Func, trust: Trust) -> Vec<Fact> {
     let ranges = Axes::analyse(func, &Assumptions::default());
     let ranges: HashMap<Value, (i128, i128)> =
         definitions(func).keys().map(|&value| (value, ranges.get(func, value).range)).collect();
-    let mut splitter =
-        Splitter { definitions: definitions(func), polynomials, decisions, ranges, trust, facts: vec![], replaced: HashMap::new() };
+    let mut splitter = Splitter {
+        definitions: definitions(func),
+        polynomials,
+        decisions,
+        ranges,
+        trust,
+        facts: vec![],
+        replaced: HashMap::new(),
+    };
     Rewriter::default().run(func, &mut |rewriter, builder, op| splitter.op(rewriter, builder, op));
     tile::eliminate(func);
     splitter.facts
@@ -133,7 +140,9 @@ impl Splitter {
             return Parts { varying: Some(wide), ..leaf };
         }
         match self.definitions.get(&value).cloned() {
-            Some(Kind::Splat(Splat { value })) => Parts { uniform: Some(self.wide(builder, value)), varying: None },
+            Some(Kind::Splat(Splat { value })) => {
+                Parts { uniform: Some(self.wide(builder, value)), varying: None }
+            }
             Some(Kind::Scalar(scalar)) => self.arithmetic(builder, &scalar, &ty).unwrap_or(leaf),
             Some(Kind::Cast(Cast { value: inner })) if builder.func.ty(inner).dtype == DType::I32 => {
                 // Widening: the parts of the narrow index are exact already.
@@ -192,7 +201,13 @@ impl Splitter {
     }
 
     /// `a op b` with a missing side counting as 0.
-    fn combine(&mut self, builder: &mut Builder, scalar: &Scalar, a: Option<Value>, b: Option<Value>) -> Option<Value> {
+    fn combine(
+        &mut self,
+        builder: &mut Builder,
+        scalar: &Scalar,
+        a: Option<Value>,
+        b: Option<Value>,
+    ) -> Option<Value> {
         let (a, b) = match (a, b) {
             (None, None) => return None,
             (Some(a), None) => return Some(a),
@@ -254,7 +269,9 @@ impl Splitter {
             return value;
         }
         match self.definitions.get(&value).cloned() {
-            Some(Kind::Constant(Constant { value: Number::Int(number) })) => self.constant(builder, DType::I64, number),
+            Some(Kind::Constant(Constant { value: Number::Int(number) })) => {
+                self.constant(builder, DType::I64, number)
+            }
             Some(Kind::Scalar(scalar)) if ty.dtype == DType::I32 && follows(scalar.op.algebra) => {
                 let args = scalar.args.iter().map(|&arg| self.wide(builder, arg)).collect();
                 self.exact(builder, scalar.op, args)
@@ -267,11 +284,13 @@ impl Splitter {
 
     /// A varying part in the width it needs.
     fn fit(&mut self, builder: &mut Builder, varying: Value) -> Value {
-        if builder.func.ty(varying).dtype == DType::I64 || within(self.exact_range(builder.func, varying), I32) {
+        if builder.func.ty(varying).dtype == DType::I64
+            || within(self.exact_range(builder.func, varying), I32)
+        {
             return varying;
         }
         if self.trust == Trust::Launch
-            && let Some(facts) = self.fits_if(varying)
+            && let Some(facts) = self.fits_if(builder.func, varying)
         {
             self.rely_on(facts);
             return varying;
@@ -285,7 +304,8 @@ impl Splitter {
         let Some(definition) = self.definitions.get(&value) else { return leaf() };
         match definition {
             Kind::Scalar(scalar) if follows(scalar.op.algebra) => {
-                let args: Vec<(i128, i128)> = scalar.args.iter().map(|&arg| self.exact_range(func, arg)).collect();
+                let args: Vec<(i128, i128)> =
+                    scalar.args.iter().map(|&arg| self.exact_range(func, arg)).collect();
                 match (scalar.op.algebra, args.as_slice()) {
                     (Algebra::Add, [a, b]) => (a.0.saturating_add(b.0), a.1.saturating_add(b.1)),
                     (Algebra::Sub, [a, b]) => (a.0.saturating_sub(b.1), a.1.saturating_sub(b.0)),
@@ -293,7 +313,10 @@ impl Splitter {
                     (Algebra::Mul, [a, b]) => {
                         let corners = [a.0, a.1].map(|x| [x.saturating_mul(b.0), x.saturating_mul(b.1)]);
                         let corners = corners.as_flattened();
-                        (corners.iter().copied().min().unwrap_or(0), corners.iter().copied().max().unwrap_or(0))
+                        (
+                            corners.iter().copied().min().unwrap_or(0),
+                            corners.iter().copied().max().unwrap_or(0),
+                        )
                     }
                     _ => leaf(),
                 }
@@ -308,9 +331,9 @@ impl Splitter {
     }
 
     /// Facts under which a varying part stays within 32 bits.
-    fn fits_if(&self, varying: Value) -> Option<Vec<Fact>> {
+    fn fits_if(&self, func: &Func, varying: Value) -> Option<Vec<Fact>> {
         let polynomial = self.polynomials.get(varying);
-        let mut bound = Bound::unmasked(&self.polynomials);
+        let mut bound = Bound::unmasked(func, &self.polynomials);
         bound.not_negative(&polynomial)?;
         let top = bound.upper(polynomial)?;
         bound.at_most(&top, &Polynomial::constant(I32.1))?;
@@ -371,7 +394,9 @@ impl Splitter {
             None => self.splat(builder, zero, &ty.shape),
         };
         let (varying, bound) = match clamps(self.exact_range(builder.func, varying)) {
-            Some(limits) if builder.func.ty(varying).dtype == DType::I32 => (varying, self.clamp(builder, bound, limits)),
+            Some(limits) if builder.func.ty(varying).dtype == DType::I32 => {
+                (varying, self.clamp(builder, bound, limits))
+            }
             _ => (self.widened(builder, varying), bound),
         };
         let bound = self.splat(builder, bound, &ty.shape);

@@ -28,10 +28,20 @@ pub(super) fn variant(expansion: &Expansion, index: usize) -> TokenStream {
         let level = level_name(level);
         quote! { Host { level: Level::#level, entry: #symbol, scratch_bytes: #scratch } }
     });
-    variant_data(expansion.kernel, &expansion.variants[index], &quote! { #(#modules),* }, &quote! { #(#hosts),* })
+    variant_data(
+        expansion.kernel,
+        &expansion.variants[index],
+        &quote! { #(#modules),* },
+        &quote! { #(#hosts),* },
+    )
 }
 
-fn variant_data(kernel: &Kernel, variant: &Variant, modules: &TokenStream, hosts: &TokenStream) -> TokenStream {
+fn variant_data(
+    kernel: &Kernel,
+    variant: &Variant,
+    modules: &TokenStream,
+    hosts: &TokenStream,
+) -> TokenStream {
     let label = variant.to_string();
     let types = variant.types.iter().map(|(_, ty)| dtype(*ty));
     let consts = variant.consts.iter().map(|(_, value)| match value {
@@ -41,6 +51,7 @@ fn variant_data(kernel: &Kernel, variant: &Variant, modules: &TokenStream, hosts
     let dtypes = kernel.params.iter().map(|param| match &param.ty {
         ParamType::Slice { elem, .. } => dtype(resolve(elem, variant)),
         ParamType::Scalar(ty) => dtype(resolve(ty, variant)),
+        ParamType::Failed => dtype(DType::F32),
     });
     quote! {
         Variant {
@@ -100,7 +111,10 @@ fn body_data(body: &Body, entry: &str, code: &Module) -> TokenStream {
     let numbers = [plan.threads(), plan.programs, plan.shared_bytes()].map(Literal::u32_unsuffixed);
     let [threads, programs, shared_bytes] = numbers;
     let facts = body.facts.iter().map(fact);
-    let reported = code.cubin.as_ref().and_then(|cubin| cubin.resources.iter().find(|resources| resources.entry == entry));
+    let reported = code
+        .cubin
+        .as_ref()
+        .and_then(|cubin| cubin.resources.iter().find(|resources| resources.entry == entry));
     let resources = match reported {
         Some(found) => {
             let numbers = [

@@ -38,15 +38,31 @@ fn bound_path(class: Class) -> TokenStream {
     }
 }
 
-/// The element type as the user wrote it.
-fn element(ty: &TypeName) -> Ident {
-    Ident::new(&ty.name, ty.loc.start)
+/// The element type, or type parameter, that the user wrote; `None` for a name that is neither.
+fn element(kernel: &Kernel, ty: &TypeName) -> Option<TokenStream> {
+    let own = |generic: &&Generic| matches!(generic, Generic::Type { name, .. } if *name == ty.name);
+    match kernel.generics.iter().find(own) {
+        Some(generic) => {
+            let mut name = generic.name().clone();
+            name.set_span(ty.loc.start);
+            Some(quote! { #name })
+        }
+        None => DType::parse(&ty.name).map(|dtype| spanned_path(dtype, ty.loc.start)),
+    }
 }
 
 /// The path of an element type, for code that cannot rely on what the user imported.
 pub(super) fn element_path(dtype: DType) -> TokenStream {
-    let name = Ident::new(dtype.name(), Span::call_site());
-    if dtype.is_half() { quote! { ::dsl_runtime::#name } } else { quote! { ::core::primitive::#name } }
+    spanned_path(dtype, Span::call_site())
+}
+
+fn spanned_path(dtype: DType, span: Span) -> TokenStream {
+    let name = Ident::new(dtype.name(), span);
+    if dtype.is_half() {
+        quote! { ::dsl_runtime::#name }
+    } else {
+        quote! { ::core::primitive::#name }
+    }
 }
 
 /// The launcher: the kernel's own signature.
@@ -61,18 +77,23 @@ pub(super) fn function(kernel: &Kernel) -> TokenStream {
         let own = &param.name;
         match &param.ty {
             ParamType::Slice { elem, mutable } => {
-                let elem = element(elem);
-                let ty = if *mutable { quote! { SliceMut } } else { quote! { Slice } };
+                let elem = element(kernel, elem);
+                let ty = if *mutable {
+                    quote! { SliceMut }
+                } else {
+                    quote! { Slice }
+                };
                 params.push(quote! { #own: impl ::core::convert::Into<::dsl_runtime::#ty<'fuse, #elem>> });
                 bindings.push(quote! { let #own: ::dsl_runtime::#ty<'fuse, #elem> = ::core::convert::Into::into(#own); });
                 let make = if *mutable { format_ident!("slice_mut") } else { format_ident!("slice") };
                 args.push(quote! { ::dsl_runtime::Arg::#make::<#elem>(#own) });
             }
             ParamType::Scalar(ty) => {
-                let ty = element(ty);
+                let ty = element(kernel, ty);
                 params.push(quote! { #own: #ty });
                 args.push(quote! { ::dsl_runtime::Arg::scalar::<#ty>(#own) });
             }
+            ParamType::Failed => {}
         }
     }
     let count = Literal::usize_unsuffixed(args.len());
@@ -82,7 +103,9 @@ pub(super) fn function(kernel: &Kernel) -> TokenStream {
     } else {
         (TokenStream::new(), TokenStream::new())
     };
-    let bound = if kernel.generics.is_empty() || kernel.options.lists.is_empty() && kernel.options.configs.is_empty() {
+    let bound = if kernel.generics.is_empty()
+        || kernel.options.lists.is_empty() && kernel.options.configs.is_empty()
+    {
         TokenStream::new()
     } else {
         let choice = choice_arguments(kernel);
@@ -100,6 +123,39 @@ pub(super) fn function(kernel: &Kernel) -> TokenStream {
             let variant = #variant;
             // SAFETY: the code in `KERNEL` was compiled from this very signature.
             unsafe { ::dsl_runtime::Launch::new(&#name::KERNEL, variant, [#(#args),*]) }
+        }
+    }
+}
+
+/// The launcher of a kernel with mistakes: any call that has the right number of arguments compiles, so that nothing is
+/// reported on top of the mistakes themselves.
+pub(super) fn broken(kernel: &Kernel) -> TokenStream {
+    let (name, visibility, attributes) = (&kernel.name, &kernel.visibility, &kernel.attributes);
+    let generics: Vec<TokenStream> = named(kernel).map(declaration).collect();
+    let params = kernel.params.iter().enumerate().map(|(position, param)| {
+        let own = format_ident!("argument_{position}");
+        let ty = match &param.ty {
+            ParamType::Slice { elem, mutable } => element(kernel, elem).map(|elem| {
+                let ty = if *mutable {
+                    quote! { SliceMut }
+                } else {
+                    quote! { Slice }
+                };
+                quote! { impl ::core::convert::Into<::dsl_runtime::#ty<'fuse, #elem>> }
+            }),
+            ParamType::Scalar(ty) => element(kernel, ty),
+            ParamType::Failed => None,
+        };
+        let ty = ty.unwrap_or_else(|| quote! { impl ::core::marker::Sized });
+        quote! { #own: #ty }
+    });
+    let count = Literal::usize_unsuffixed(kernel.params.len());
+    let unsafety = kernel.options.unchecked.then(|| quote! { unsafe });
+    quote! {
+        #(#attributes)*
+        #[allow(unused, clippy::too_many_arguments, clippy::missing_safety_doc, non_snake_case)]
+        #visibility #unsafety fn #name<'fuse, #(#generics),*>(#(#params),*) -> ::dsl_runtime::Launch<'fuse, #count> {
+            ::core::unreachable!()
         }
     }
 }
@@ -130,18 +186,24 @@ fn selection(kernel: &Kernel) -> TokenStream {
         Generic::Type { name, .. } => Some(quote! { <#name as ::dsl_runtime::Element>::DTYPE }),
         Generic::Const { .. } => None,
     });
-    let choices = kernel.generics.iter().filter(|generic| matches!(generic, Generic::Const { .. })).map(|generic| {
-        let own = generic.name();
-        match chooser(kernel, generic) {
-            Some(expr) => quote! { ::dsl_runtime::Choice::AtLeast((#expr) as i128) },
-            None => quote! { ::dsl_runtime::Choice::Exact(#own as i128) },
-        }
-    });
+    let choices =
+        kernel.generics.iter().filter(|generic| matches!(generic, Generic::Const { .. })).map(|generic| {
+            let own = generic.name();
+            match chooser(kernel, generic) {
+                Some(expr) => quote! { ::dsl_runtime::Choice::AtLeast((#expr) as i128) },
+                None => quote! { ::dsl_runtime::Choice::Exact(#own as i128) },
+            }
+        });
     quote! { #name::KERNEL.smallest(&[#(#types),*], &[#(#choices),*]) }
 }
 
 /// The module: the kernel's data, and which choices of generics were declared.
-pub(super) fn module(kernel: &Kernel, variants: &[Variant], data: &[TokenStream], host_code: &TokenStream) -> TokenStream {
+pub(super) fn module(
+    kernel: &Kernel,
+    variants: &[Variant],
+    data: &[TokenStream],
+    host_code: &TokenStream,
+) -> TokenStream {
     let (name, visibility) = (&kernel.name, &kernel.visibility);
     let text = name.to_string();
     let params = kernel.params.iter().map(|param| {
@@ -149,7 +211,7 @@ pub(super) fn module(kernel: &Kernel, variants: &[Variant], data: &[TokenStream]
         let kind = match &param.ty {
             ParamType::Slice { mutable: false, .. } => quote! { Slice },
             ParamType::Slice { mutable: true, .. } => quote! { SliceMut },
-            ParamType::Scalar(_) => quote! { Scalar },
+            ParamType::Scalar(_) | ParamType::Failed => quote! { Scalar },
         };
         quote! { Param { name: #own, kind: ParamKind::#kind } }
     });
@@ -159,7 +221,7 @@ pub(super) fn module(kernel: &Kernel, variants: &[Variant], data: &[TokenStream]
     let inner_visibility = inner(visibility);
     quote! {
         #[doc = #doc]
-        #[allow(non_snake_case, clippy::all)]
+        #[allow(non_snake_case, dead_code, clippy::all)]
         #visibility mod #name {
             use ::dsl_runtime::kernel::*;
             use ::dsl_runtime::DType;
@@ -275,7 +337,8 @@ fn implementations(kernel: &Kernel, variants: &[Variant]) -> TokenStream {
             continue;
         }
         let types: Vec<TokenStream> = variant.types.iter().map(|(_, dtype)| element_path(*dtype)).collect();
-        let key = format!("{}|{consts_text}", types.iter().map(ToString::to_string).collect::<Vec<_>>().join(","));
+        let key =
+            format!("{}|{consts_text}", types.iter().map(ToString::to_string).collect::<Vec<_>>().join(","));
         if seen.contains(&key) {
             continue;
         }
@@ -308,7 +371,11 @@ fn const_value(variant: &Variant, generic: &Generic) -> Option<TokenStream> {
         ConstValue::Bool(value) => quote! { #value },
         ConstValue::Int(value) => {
             let literal = Literal::u128_unsuffixed(value.unsigned_abs());
-            if *value < 0 { quote! { -#literal } } else { quote! { #literal } }
+            if *value < 0 {
+                quote! { -#literal }
+            } else {
+                quote! { #literal }
+            }
         }
     })
 }
@@ -317,7 +384,9 @@ fn const_value(variant: &Variant, generic: &Generic) -> Option<TokenStream> {
 /// each element type, by its number.
 fn full_table(variants: &[Variant], like: &Variant, class: Class) -> Option<Vec<usize>> {
     let find = |dtype: DType| {
-        variants.iter().position(|other| other.consts == like.consts && other.types.iter().all(|(_, own)| *own == dtype))
+        variants
+            .iter()
+            .position(|other| other.consts == like.consts && other.types.iter().all(|(_, own)| *own == dtype))
     };
     DType::ALL.into_iter().map(|dtype| if class.contains(dtype) { find(dtype) } else { Some(0) }).collect()
 }

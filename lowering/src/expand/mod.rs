@@ -33,7 +33,9 @@ pub fn expand(expansion: &Expansion) -> TokenStream {
         (0..expansion.variants.len()).map(|index| data::host_code(expansion, index)).collect();
     let module = launcher::module(expansion.kernel, expansion.variants, &variants, &quote! { #(#hosts)* });
     // Mentioning a variable makes cargo expand again when it changes.
-    let tracked = VARIABLES.iter().map(|name| quote! { const _: ::core::option::Option<&str> = ::core::option_env!(#name); });
+    let tracked = VARIABLES
+        .iter()
+        .map(|name| quote! { const _: ::core::option::Option<&str> = ::core::option_env!(#name); });
     quote! {
         #function
         #module
@@ -41,11 +43,21 @@ pub fn expand(expansion: &Expansion) -> TokenStream {
     }
 }
 
-/// The signature alone, with no code behind it: for a language server, and beside the mistakes of a kernel that has
-/// some.
+/// What stands beside the mistakes of a kernel: enough that its calls and its name mean something.
+pub fn broken(kernel: &Kernel) -> TokenStream {
+    let function = launcher::broken(kernel);
+    let module = launcher::module(kernel, &[], &[], &TokenStream::new());
+    quote! {
+        #function
+        #module
+    }
+}
+
+/// The signature alone, with no code behind it: for a language server.
 pub fn signature(kernel: &Kernel, variants: &[Variant]) -> TokenStream {
     let function = launcher::function(kernel);
-    let empty: Vec<TokenStream> = variants.iter().map(|variant| data::empty_variant(kernel, variant)).collect();
+    let empty: Vec<TokenStream> =
+        variants.iter().map(|variant| data::empty_variant(kernel, variant)).collect();
     let module = launcher::module(kernel, variants, &empty, &TokenStream::new());
     let shadow = shadow::function(kernel);
     quote! {

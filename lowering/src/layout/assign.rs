@@ -87,17 +87,21 @@ pub struct Threads {
     pub alignment: Alignment,
 }
 
-/// Bytes of the widest streamed tile that one thread holds when the number of warps is ours to choose: enough loads in
-/// flight to cover the latency of memory, few enough to keep two blocks on a multiprocessor (docs/performance.md).
+/// Bytes that one thread reads from memory when the number of warps is ours to choose: enough loads in flight to cover
+/// the latency of memory, few enough registers to keep several blocks on a multiprocessor (docs/performance.md).
 const BYTES_PER_THREAD: u64 = 64;
-const MAX_CHOSEN_WARPS: u64 = 16;
+/// Blocks of more warps wait longer for their last one, and fewer of them fit.
+const MAX_CHOSEN_WARPS: u64 = 8;
+/// From these bytes on, two warps read sooner than one.
+const TWO_WARPS: u64 = 2048;
 
 /// Gives every tile value a layout, inserting conversions.
 pub fn distribute(func: &Func, threads: Threads, axes: &Axes) -> Distributed {
     let graph = Graph::new(func);
     let accesses = accesses(func, threads.alignment, axes);
     let num_warps = threads.num_warps.unwrap_or_else(|| choose_warps(func, &accesses));
-    let chosen = Chooser { func, graph: &graph, accesses: &accesses, num_warps, layouts: HashMap::new() }.run();
+    let chosen =
+        Chooser { func, graph: &graph, accesses: &accesses, num_warps, layouts: HashMap::new() }.run();
     rebuild(func, &graph, &chosen, num_warps, threads.alignment, axes)
 }
 
@@ -110,6 +114,7 @@ struct Access {
     elem_bytes: u32,
     /// Whether its addresses differ between programs: it is traffic, not a table that stays in the cache.
     streams: bool,
+    reads: bool,
 }
 
 impl Access {
@@ -129,10 +134,12 @@ fn accesses(func: &Func, alignment: Alignment, axes: &Axes) -> Vec<Access> {
             return;
         }
         let values = operation.operands().into_iter().chain(op.results.iter().copied()).collect();
-        let streams = varying.contains(&place.offset) || place.base.is_some_and(|base| varying.contains(&base));
+        let streams =
+            varying.contains(&place.offset) || place.base.is_some_and(|base| varying.contains(&base));
         let width = access::width(func, axes, place, alignment);
         let elem_bytes = func.slice(place.param).0.bytes();
-        found.push(Access { values, shape, width, elem_bytes, streams });
+        let reads = !op.results.is_empty();
+        found.push(Access { values, shape, width, elem_bytes, streams, reads });
     });
     found
 }
@@ -160,12 +167,17 @@ fn varying_by_program(func: &Func) -> HashSet<Value> {
 }
 
 fn choose_warps(func: &Func, accesses: &[Access]) -> u32 {
-    let streamed = accesses.iter().filter(|access| access.streams).map(Access::bytes).max();
-    let largest = streamed.unwrap_or_else(|| {
-        (0..func.value_count()).map(|i| func.value_at(i)).map(|value| func.ty(value).shape.elements() * 4).max().unwrap_or(0)
-    });
-    let warps = largest / (BYTES_PER_THREAD * 32);
-    (warps.clamp(1, MAX_CHOSEN_WARPS) as u32).next_power_of_two()
+    let streamed = || accesses.iter().filter(|access| access.streams);
+    let read: u64 = streamed().filter(|access| access.reads).map(Access::bytes).sum();
+    let moved = streamed().map(Access::bytes).max().unwrap_or(0).max(read);
+    let bytes = if moved > 0 { moved } else { largest_tile(func) };
+    let least = if bytes >= TWO_WARPS { 2 } else { 1 };
+    (bytes / (BYTES_PER_THREAD * 32)).clamp(least, MAX_CHOSEN_WARPS).next_power_of_two() as u32
+}
+
+fn largest_tile(func: &Func) -> u64 {
+    let tiles = (0..func.value_count()).map(|i| func.ty(func.value_at(i)));
+    tiles.map(|ty| ty.shape.elements() * u64::from(ty.dtype.bytes())).max().unwrap_or(0)
 }
 
 // ---- classes
@@ -356,7 +368,10 @@ impl Chooser<'_> {
 
     fn accesses_of(&self, class: usize) -> impl Iterator<Item = &Access> {
         self.accesses.iter().filter(move |access| {
-            access.values.iter().any(|&value| self.graph.has_layout(self.func, value) && self.graph.class(value) == class)
+            access
+                .values
+                .iter()
+                .any(|&value| self.graph.has_layout(self.func, value) && self.graph.class(value) == class)
         })
     }
 
@@ -488,13 +503,18 @@ impl Demands<'_> {
 
     fn operand_layouts(&self, op: &Op) -> Vec<(Value, Layout)> {
         let results: Vec<Layout> = match op.results.first() {
-            Some(&result) if self.graph.cheap[result.index()] => self.wanted.get(&result).cloned().unwrap_or_default(),
+            Some(&result) if self.graph.cheap[result.index()] => {
+                self.wanted.get(&result).cloned().unwrap_or_default()
+            }
             _ => vec![],
         };
         if results.is_empty() {
             return operand_layouts(self.func, self.graph, self.chosen, op, None);
         }
-        results.iter().flat_map(|layout| operand_layouts(self.func, self.graph, self.chosen, op, Some(layout))).collect()
+        results
+            .iter()
+            .flat_map(|layout| operand_layouts(self.func, self.graph, self.chosen, op, Some(layout)))
+            .collect()
     }
 }
 
@@ -509,7 +529,9 @@ fn operand_layouts(
     let operation = op.kind.operation();
     let tile = |value: &Value| !func.ty(*value).is_scalar();
     let of = |value: Value| chosen.get(&graph.class(value)).cloned();
-    let result = copy.cloned().or_else(|| op.results.first().filter(|result| tile(result)).and_then(|&result| of(result)));
+    let result = copy
+        .cloned()
+        .or_else(|| op.results.first().filter(|result| tile(result)).and_then(|&result| of(result)));
     match operation.spread(func, &op.results) {
         Spread::Source | Spread::Free => vec![],
         Spread::Lanewise { .. } => {
@@ -545,7 +567,8 @@ fn operand_layouts(
         Spread::Carry(groups) => groups
             .iter()
             .filter_map(|group| {
-                let anchor = group.iter().copied().find(|value| tile(value) && graph.has_layout(func, *value))?;
+                let anchor =
+                    group.iter().copied().find(|value| tile(value) && graph.has_layout(func, *value))?;
                 let layout = of(anchor)?;
                 Some(group.iter().map(|&value| (value, layout.clone())).collect::<Vec<_>>())
             })
@@ -577,9 +600,10 @@ impl Rebuilder<'_> {
     }
 
     fn op(&mut self, builder: &mut Builder, op: Op) {
-        let cheap = op.results.first().is_some_and(|result| {
-            !self.original.ty(*result).is_scalar() && self.graph.cheap[result.index()]
-        });
+        let cheap = op
+            .results
+            .first()
+            .is_some_and(|result| !self.original.ty(*result).is_scalar() && self.graph.cheap[result.index()]);
         if cheap {
             for layout in self.wanted.get(&op.results[0]).cloned().unwrap_or_default() {
                 self.copy(builder, &op, layout);
@@ -626,7 +650,11 @@ impl Rebuilder<'_> {
                 let natural = builder.func.value(builder.func.ty(result).clone());
                 self.layouts.insert(natural, folded.clone());
                 op.results[i] = natural;
-                self.moved.push(Op { kind: Convert { value: natural }.into(), results: vec![result], loc: op.loc });
+                self.moved.push(Op {
+                    kind: Convert { value: natural }.into(),
+                    results: vec![result],
+                    loc: op.loc,
+                });
             }
         }
         builder.append(op);

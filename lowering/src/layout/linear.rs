@@ -74,8 +74,8 @@ impl Coord {
 
     /// The coordinate of the same element under another shape in row-major order.
     pub fn reshape(self, from: &Shape, to: &Shape) -> Coord {
-        let mut flat =
-            (0..from.rank()).fold(0u64, |flat, axis| flat * u64::from(from[axis]) + u64::from(self.get(axis)));
+        let mut flat = (0..from.rank())
+            .fold(0u64, |flat, axis| flat * u64::from(from[axis]) + u64::from(self.get(axis)));
         let mut coord = Coord::ZERO;
         for axis in (0..to.rank()).rev() {
             coord = coord.set(axis, (flat % u64::from(to[axis])) as u32);
@@ -120,7 +120,13 @@ fn power(extent: u32) -> u32 {
 impl Layout {
     /// Elements dealt out along `order` (fastest axis first): `vector` neighbours to a thread, then the lanes, then the
     /// warps, and what is left to registers. `warp_order` says which axes the warps go to first.
-    pub fn blocked(shape: &Shape, order: &[usize], warp_order: &[usize], vector: u32, num_warps: u32) -> Layout {
+    pub fn blocked(
+        shape: &Shape,
+        order: &[usize],
+        warp_order: &[usize],
+        vector: u32,
+        num_warps: u32,
+    ) -> Layout {
         let mut taken = vec![0u32; shape.rank()];
         let bits: Vec<u32> = shape.iter().map(|extent| extent.trailing_zeros()).collect();
         let mut take = |axis: usize| {
@@ -129,11 +135,14 @@ impl Layout {
                 Coord::along(axis, 1 << (taken[axis] - 1))
             })
         };
-        let mut registers: Vec<Coord> =
-            order.first().map(|&axis| (0..vector.trailing_zeros()).map_while(|_| take(axis)).collect()).unwrap_or_default();
+        let mut registers: Vec<Coord> = order
+            .first()
+            .map(|&axis| (0..vector.trailing_zeros()).map_while(|_| take(axis)).collect())
+            .unwrap_or_default();
         let lanes = std::array::from_fn(|_| order.iter().find_map(|&axis| take(axis)).unwrap_or_default());
-        let warps =
-            (0..num_warps.trailing_zeros()).map(|_| warp_order.iter().find_map(|&axis| take(axis)).unwrap_or_default()).collect();
+        let warps = (0..num_warps.trailing_zeros())
+            .map(|_| warp_order.iter().find_map(|&axis| take(axis)).unwrap_or_default())
+            .collect();
         while let Some(basis) = order.iter().find_map(|&axis| take(axis)) {
             registers.push(basis);
         }
@@ -207,15 +216,19 @@ impl Layout {
     /// Whether no coordinate bit is touched by a register and by a thread bit: exclusive or is then addition.
     pub fn is_disjoint(&self) -> bool {
         let mask = |bases: &[Coord]| {
-            bases.iter().fold([0u32; MAX_RANK], |mask, basis| std::array::from_fn(|axis| mask[axis] | basis.0[axis]))
+            bases
+                .iter()
+                .fold([0u32; MAX_RANK], |mask, basis| std::array::from_fn(|axis| mask[axis] | basis.0[axis]))
         };
         let (registers, lanes, warps) = (mask(&self.registers), mask(&self.lanes), mask(&self.warps));
-        (0..MAX_RANK).all(|axis| registers[axis] & (lanes[axis] | warps[axis]) == 0 && lanes[axis] & warps[axis] == 0)
+        (0..MAX_RANK)
+            .all(|axis| registers[axis] & (lanes[axis] | warps[axis]) == 0 && lanes[axis] & warps[axis] == 0)
     }
 
     /// How many consecutive registers, from register 0, hold neighbours along `axis`.
     pub fn run(&self, axis: usize) -> u32 {
-        let bits = self.registers.iter().enumerate().take_while(|&(i, &basis)| basis == Coord::along(axis, 1 << i));
+        let bits =
+            self.registers.iter().enumerate().take_while(|&(i, &basis)| basis == Coord::along(axis, 1 << i));
         1 << bits.count()
     }
 
@@ -258,7 +271,8 @@ impl Layout {
     /// The layout of a tile that broadcasts to this one: nothing happens along the axes where it has extent 1.
     pub fn before_broadcast(&self, from: &Shape) -> Layout {
         self.map(from.clone(), |basis| {
-            (0..from.rank()).fold(basis, |basis, axis| if from[axis] == 1 { basis.set(axis, 0) } else { basis })
+            (0..from.rank())
+                .fold(basis, |basis, axis| if from[axis] == 1 { basis.set(axis, 0) } else { basis })
         })
     }
 
@@ -294,7 +308,11 @@ fn idle(bases: &[Coord]) -> u32 {
 
 /// The exclusive or of the bases whose bits are set.
 fn span(bases: &[Coord], bits: u32) -> Coord {
-    bases.iter().enumerate().filter(|(bit, _)| bits >> bit & 1 == 1).fold(Coord::ZERO, |sum, (_, &basis)| sum.xor(basis))
+    bases
+        .iter()
+        .enumerate()
+        .filter(|(bit, _)| bits >> bit & 1 == 1)
+        .fold(Coord::ZERO, |sum, (_, &basis)| sum.xor(basis))
 }
 
 impl fmt::Display for Layout {
@@ -308,7 +326,11 @@ impl fmt::Display for Layout {
                     match axes.as_slice() {
                         [] => "-".to_string(),
                         [axis] if rank == 1 => basis.get(*axis).to_string(),
-                        axes => axes.iter().map(|&axis| format!("{}@{axis}", basis.get(axis))).collect::<Vec<_>>().join("^"),
+                        axes => axes
+                            .iter()
+                            .map(|&axis| format!("{}@{axis}", basis.get(axis)))
+                            .collect::<Vec<_>>()
+                            .join("^"),
                     }
                 })
                 .collect();

@@ -3,10 +3,12 @@
 //! - [`linear`]: the one type of layout: a map from register, lane and warp bits to coordinates.
 //! - [`access`]: how wide a memory operation may be.
 //! - [`assign`]: a layout for every tile value, with conversions where two meet.
+//! - [`hold`]: narrow tiles that wait for a reduction stay narrow.
 //! - [`plan`]: how a conversion is done: nothing, registers, shuffles, shared memory.
 
 pub mod access;
 pub mod assign;
+pub mod hold;
 pub mod linear;
 pub mod plan;
 

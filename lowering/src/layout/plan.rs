@@ -59,7 +59,9 @@ pub fn plan(from: &Layout, to: &Layout) -> Plan {
         }
     }
     match shuffle(from, to) {
-        Some(shuffle) if (0..to.register_count()).all(|r| shuffle.sources(r).len() <= MAX_SOURCES) => Plan::Shuffle(shuffle),
+        Some(shuffle) if (0..to.register_count()).all(|r| shuffle.sources(r).len() <= MAX_SOURCES) => {
+            Plan::Shuffle(shuffle)
+        }
         _ => Plan::Shared,
     }
 }

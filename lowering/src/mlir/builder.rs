@@ -8,8 +8,8 @@ use std::collections::HashMap;
 
 use melior::Context;
 use melior::ir::attribute::{
-    Attribute, BoolAttribute, DenseElementsAttribute, DenseI32ArrayAttribute, DenseI64ArrayAttribute, FloatAttribute,
-    IntegerAttribute, StringAttribute, TypeAttribute,
+    Attribute, BoolAttribute, DenseElementsAttribute, DenseI32ArrayAttribute, DenseI64ArrayAttribute,
+    FloatAttribute, IntegerAttribute, StringAttribute, TypeAttribute,
 };
 use melior::ir::operation::{OperationBuilder, OperationLike};
 use melior::ir::r#type::IntegerType;
@@ -198,7 +198,13 @@ impl<'c> Builder<'c> {
         values
     }
 
-    fn one(&mut self, name: &str, operands: &[Val], ty: Ty, attributes: &[(Identifier<'c>, Attribute<'c>)]) -> Val {
+    fn one(
+        &mut self,
+        name: &str,
+        operands: &[Val],
+        ty: Ty,
+        attributes: &[(Identifier<'c>, Attribute<'c>)],
+    ) -> Val {
         let result = self.mlir_type(ty);
         let raw = self.append(name, operands, &[result], attributes, vec![])[0];
         Val { raw, ty }
@@ -500,7 +506,8 @@ impl<'c> Builder<'c> {
 
     /// The integers `0, 1, ..` as lanes.
     pub fn iota(&mut self, ty: Ty) -> Val {
-        let elements: Vec<Val> = (0..ty.lanes).map(|lane| self.int(Ty::scalar(ty.elem), i64::from(lane))).collect();
+        let elements: Vec<Val> =
+            (0..ty.lanes).map(|lane| self.int(Ty::scalar(ty.elem), i64::from(lane))).collect();
         self.pack(&elements)
     }
 
@@ -612,7 +619,14 @@ impl<'c> Builder<'c> {
     }
 
     /// One PTX statement. `$0..` are the results, then the operands; constraints follow LLVM's inline assembly.
-    pub fn asm(&mut self, text: &str, constraints: &str, operands: &[Val], results: &[Ty], kind: Asm) -> Vec<Val> {
+    pub fn asm(
+        &mut self,
+        text: &str,
+        constraints: &str,
+        operands: &[Val],
+        results: &[Ty],
+        kind: Asm,
+    ) -> Vec<Val> {
         let mut attributes = vec![
             (self.name("asm_string"), StringAttribute::new(self.context, text).into()),
             (self.name("constraints"), StringAttribute::new(self.context, constraints).into()),
@@ -652,7 +666,12 @@ impl<'c> Builder<'c> {
 
     // ---- control
 
-    fn region(&mut self, params: &[Ty], body: impl FnOnce(&mut Self, &[Val]) -> Vec<Val>, end: &str) -> Region<'c> {
+    fn region(
+        &mut self,
+        params: &[Ty],
+        body: impl FnOnce(&mut Self, &[Val]) -> Vec<Val>,
+        end: &str,
+    ) -> Region<'c> {
         let types: Vec<_> = params.iter().map(|ty| (self.mlir_type(*ty), self.location)).collect();
         let block = Block::new(&types);
         let region = Region::new();
@@ -669,7 +688,13 @@ impl<'c> Builder<'c> {
         region
     }
 
-    fn structured(&mut self, name: &str, operands: &[Val], results: &[Ty], regions: Vec<Region<'c>>) -> Vec<Val> {
+    fn structured(
+        &mut self,
+        name: &str,
+        operands: &[Val],
+        results: &[Ty],
+        regions: Vec<Region<'c>>,
+    ) -> Vec<Val> {
         let types: Vec<Type> = results.iter().map(|ty| self.mlir_type(*ty)).collect();
         let raw = self.append(name, operands, &types, &[], regions);
         raw.into_iter().zip(results).map(|(raw, &ty)| Val { raw, ty }).collect()
@@ -744,7 +769,9 @@ impl<'c> Builder<'c> {
         mut part: impl FnMut(&mut Self, LoopPart, &[Val]) -> Vec<Val>,
     ) -> Vec<Val> {
         let types: Vec<Ty> = inits.iter().map(|v| v.ty).collect();
-        let test = |b: &mut Self, args: &[Val]| part(b, LoopPart::Test, args).into_iter().chain(args.iter().copied()).collect();
+        let test = |b: &mut Self, args: &[Val]| {
+            part(b, LoopPart::Test, args).into_iter().chain(args.iter().copied()).collect()
+        };
         let before = self.region(&types, test, "scf.condition");
         let after = self.region(&types, |b, args| part(b, LoopPart::Body, args), "scf.yield");
         self.structured("scf.while", inits, &types, vec![before, after])

@@ -31,7 +31,8 @@ pub fn applied(b: &mut Builder, scalar_op: &Scalar, args: &[Val], dtype: DType) 
 
 /// Runs a block of lanewise operations, such as a reduction's combination, on machine values for its arguments.
 pub fn inline(b: &mut Builder, func: &Func, block: &Block, args: &[Val]) -> Vec<Val> {
-    let mut values: std::collections::HashMap<Value, Val> = block.args.iter().copied().zip(args.iter().copied()).collect();
+    let mut values: std::collections::HashMap<Value, Val> =
+        block.args.iter().copied().zip(args.iter().copied()).collect();
     let lanes = args.first().map_or(0, |arg| arg.ty.lanes);
     for op in &block.ops {
         let result = match &op.kind {
@@ -39,7 +40,9 @@ pub fn inline(b: &mut Builder, func: &Func, block: &Block, args: &[Val]) -> Vec<
                 let operands: Vec<Val> = op.args.iter().map(|arg| values[arg]).collect();
                 scalar(b, op.op, &operands, op.dtype(func))
             }
-            Kind::Cast(Cast { value }) => cast(b, values[value], func.ty(*value).dtype, func.ty(op.results[0]).dtype),
+            Kind::Cast(Cast { value }) => {
+                cast(b, values[value], func.ty(*value).dtype, func.ty(op.results[0]).dtype)
+            }
             Kind::Constant(constant) => {
                 let ty = super::cast::scalar(func.ty(op.results[0]).dtype, b.machine);
                 super::constant(b, constant.value, func.ty(op.results[0]).dtype, super::Ty { lanes, ..ty })

@@ -148,7 +148,13 @@ fn compare(b: &mut Builder, args: &[Val], float: FloatPredicate, int: IntPredica
     if dtype.is_float() { b.fcmp(float, args[0], args[1]) } else { b.icmp(int, args[0], args[1]) }
 }
 
-fn ordered(b: &mut Builder, args: &[Val], float: FloatPredicate, ints: [IntPredicate; 2], dtype: DType) -> Val {
+fn ordered(
+    b: &mut Builder,
+    args: &[Val],
+    float: FloatPredicate,
+    ints: [IntPredicate; 2],
+    dtype: DType,
+) -> Val {
     let int = if dtype.is_signed() { ints[0] } else { ints[1] };
     compare(b, args, float, int, dtype)
 }

@@ -6,7 +6,9 @@ use melior::ir::operation::OperationLike;
 use melior::ir::{BlockLike, Module, RegionLike};
 use melior::pass::{Pass, PassManager, conversion};
 use melior::utility::register_all_llvm_translations;
-use mlir_sys::{mlirBlockGetTerminator, mlirGetDialectHandle__nvvm__, mlirOperationDestroy, mlirOperationRemoveFromParent};
+use mlir_sys::{
+    mlirBlockGetTerminator, mlirGetDialectHandle__nvvm__, mlirOperationDestroy, mlirOperationRemoveFromParent,
+};
 
 use super::builder::{Builder, Machine, Val};
 use super::types::{Elem, Space, Ty};
@@ -33,7 +35,9 @@ impl Default for Session {
 impl Session {
     pub fn new() -> Session {
         let registry = DialectRegistry::new();
-        for handle in [DialectHandle::llvm(), DialectHandle::scf(), DialectHandle::cf(), DialectHandle::arith()] {
+        for handle in
+            [DialectHandle::llvm(), DialectHandle::scf(), DialectHandle::cf(), DialectHandle::arith()]
+        {
             handle.insert_dialect(&registry);
         }
         // SAFETY: the handle is a static object of the linked NVVM dialect.
@@ -129,7 +133,10 @@ impl<'s> ModuleBuilder<'s> {
             Entry::Host | Entry::Internal => String::new(),
         };
         let linkage = if *entry == Entry::Internal { "internal " } else { "" };
-        self.text += &format!("llvm.func {linkage}@{name}({}) {attributes} {{\n  llvm.return\n}}\n", parameters.join(", "));
+        self.text += &format!(
+            "llvm.func {linkage}@{name}({}) {attributes} {{\n  llvm.return\n}}\n",
+            parameters.join(", ")
+        );
         self.bodies.push((arguments.iter().map(|argument| argument.ty).collect(), Box::new(body)));
     }
 
@@ -145,7 +152,8 @@ impl<'s> ModuleBuilder<'s> {
                 continue;
             }
             let (types, body) = bodies.next().ok_or("more functions than bodies")?;
-            let entry = operation.region(0).ok().and_then(|region| region.first_block()).ok_or("no entry block")?;
+            let entry =
+                operation.region(0).ok().and_then(|region| region.first_block()).ok_or("no entry block")?;
             // SAFETY: the skeleton ends its entry block with `llvm.return`, which the builder appends again at the end.
             unsafe {
                 let terminator = mlirBlockGetTerminator(entry.to_raw());

@@ -95,7 +95,12 @@ impl Operation for For {
         if !matches!(ty.dtype, DType::I32 | DType::I64) || !ty.is_scalar() {
             return Err(format!("the range is of type {ty}"));
         }
-        same_types("the range's ends and step", func, &[self.high, self.step, self.body.args[0]], &[self.low; 3])?;
+        same_types(
+            "the range's ends and step",
+            func,
+            &[self.high, self.step, self.body.args[0]],
+            &[self.low; 3],
+        )?;
         same_types("the body's arguments", func, &self.body.args[1..], &self.inits)?;
         same_types("the body's yields", func, &self.body.yields, &self.inits)?;
         same_types("the results", func, results, &self.inits)
@@ -104,7 +109,8 @@ impl Operation for For {
     fn axes(&self, analysis: &mut Analysis, _: &[Value]) -> Vec<Info> {
         let (low, high, step) = (analysis.info(self.low), analysis.info(self.high), analysis.info(self.step));
         let last = high.range.1.saturating_sub(1).max(low.range.0);
-        let variable = Info { axes: vec![], divisor: low.divisor.min(step.divisor), range: (low.range.0, last) };
+        let variable =
+            Info { axes: vec![], divisor: low.divisor.min(step.divisor), range: (low.range.0, last) };
         analysis.set(self.body.args[0], variable);
         analysis.carry(&self.inits, &self.body.args[1..], &self.body)
     }
@@ -281,7 +287,7 @@ fn receiver(check: &mut Check, call: &Call) -> Option<Range> {
         Item::Range(range) => Some(range.clone()),
         Item::Failed => None,
         _ => {
-            check.error(call.name_loc, format!("`{}` is a method of ranges", call.name));
+            check.error(call.name_loc, format!("{} is a method of ranges", call.what));
             None
         }
     }
@@ -298,28 +304,29 @@ fn step_by(check: &mut Check, call: &Call) -> Operand {
 
 fn hint(check: &mut Check, call: &Call, set: fn(&mut LoopHints, u32)) -> Operand {
     let range = receiver(check, call);
-    let n = check.constant(&call.args[1], &format!("the argument of `{}`", call.name));
+    let n = check.constant(&call.args[1], &format!("the argument of {}", call.what));
     let (Some(mut range), Some(n)) = (range, n) else { return check.failed(call.loc) };
     if !(1..=64).contains(&n) {
-        return check.error(call.args[1].loc, format!("`{}` takes 1 to 64, found {n}", call.name));
+        return check.error(call.args[1].loc, format!("{} takes 1 to 64, found {n}", call.what));
     }
     set(&mut range.hints, n as u32);
     check.wrap(Item::Range(range), call.loc)
 }
 
 fn static_assert(check: &mut Check, call: &Call) -> Operand {
-    let Some(holds) = check.flag(&call.args[0], "the condition of `static_assert`") else {
+    let Some(holds) = check.flag(&call.args[0], "the condition of `tl::static_assert`") else {
         return check.failed(call.loc);
     };
     let message = match call.args.get(1) {
         None => None,
         Some(operand) => match &operand.item {
             Item::Text(text) => Some(text.clone()),
-            _ => return check.error(operand.loc, "the message of `static_assert` is a string literal"),
+            _ => return check.error(operand.loc, "the message of `tl::static_assert` is a string literal"),
         },
     };
     if !holds {
-        let text = message.map_or_else(|| "static assertion failed".into(), |m| format!("static assertion failed: {m}"));
+        let text = message
+            .map_or_else(|| "static assertion failed".into(), |m| format!("static assertion failed: {m}"));
         return check.error(call.args[0].loc, text);
     }
     check.unit(call.loc)

@@ -206,17 +206,35 @@ fn mask(check: &mut Check, operand: Option<&Operand>, pointer: &Pointer) -> Resu
 }
 
 /// Broadcasts `value` to the pointer's shape.
-fn fit(check: &mut Check, value: Value, pointer: &Pointer, operand: &Operand, what: &str) -> Result<Value, ()> {
+fn fit(
+    check: &mut Check,
+    value: Value,
+    pointer: &Pointer,
+    operand: &Operand,
+    what: &str,
+) -> Result<Value, ()> {
     let (from, to) = (check.ty(value).shape.clone(), pointer.shape.clone());
     if from.broadcast(&to).as_ref() != Some(&to) {
-        check.error(operand.loc, format!("{what} has shape {from}, which does not fit the pointer's shape {to}"));
+        if to.rank() == 0 {
+            let text = format!("{what} has shape {from}, but the pointer is a scalar");
+            check.error_help(
+                operand.loc,
+                text,
+                "a slice plus a tile of offsets is a tile of pointers: `x + offsets`",
+            );
+        } else {
+            check.error(
+                operand.loc,
+                format!("{what} has shape {from}, which does not fit the pointer's shape {to}"),
+            );
+        }
         return Err(());
     }
     Ok(check.broadcast(value, &to, operand.loc))
 }
 
 fn load(check: &mut Check, call: &Call) -> Operand {
-    let Some(pointer) = check.pointer(&call.args[0], "`load`") else { return check.failed(call.loc) };
+    let Some(pointer) = check.pointer(&call.args[0], &call.what) else { return check.failed(call.loc) };
     let (elem, mutable) = check.func().slice(pointer.param);
     let mask = mask(check, call.args.get(1), &pointer);
     let other = match call.args.get(2) {
@@ -227,28 +245,30 @@ fn load(check: &mut Check, call: &Call) -> Operand {
         },
     };
     let (Ok(mask), Ok(other)) = (mask, other) else { return check.failed(call.loc) };
-    let place = Place { param: pointer.param, base: None, offset: pointer.offset, mask, bounded: true, vector: 1 };
+    let place =
+        Place { param: pointer.param, base: None, offset: pointer.offset, mask, bounded: true, vector: 1 };
     check.emit(Load { place, other, invariant: !mutable }, Type::tile(elem, pointer.shape), call.loc)
 }
 
 fn store(check: &mut Check, call: &Call) -> Operand {
-    let Some(pointer) = check.pointer(&call.args[0], "`store`") else { return check.failed(call.loc) };
+    let Some(pointer) = check.pointer(&call.args[0], &call.what) else { return check.failed(call.loc) };
     let (elem, mutable) = check.func().slice(pointer.param);
+    let name = check.func().params[pointer.param.index()].name.clone();
     if !mutable {
-        let name = check.func().params[pointer.param.index()].name.clone();
         return check.error_help(
             call.args[0].loc,
-            format!("`{name}` is read-only: `store` needs a `&mut` slice"),
+            format!("`{name}` is read-only: {} needs a `&mut` slice", call.what),
             format!("declare it `{name}: &mut [{}]`", check.written_elem(pointer.param)),
         );
     }
     let value = check
-        .value_as(&call.args[1], elem, &format!("a value stored to a slice of {elem}"))
+        .value_as(&call.args[1], elem, &format!("a value stored to `{name}`"))
         .ok_or(())
         .and_then(|value| fit(check, value, &pointer, &call.args[1], "the value"));
     let mask = mask(check, call.args.get(2), &pointer);
     let (Ok(value), Ok(mask)) = (value, mask) else { return check.failed(call.loc) };
-    let place = Place { param: pointer.param, base: None, offset: pointer.offset, mask, bounded: true, vector: 1 };
+    let place =
+        Place { param: pointer.param, base: None, offset: pointer.offset, mask, bounded: true, vector: 1 };
     check.push(Store { place, value }, vec![], call.loc);
     check.unit(call.loc)
 }

@@ -18,13 +18,13 @@ use std::fmt::Debug;
 
 use crate::analysis::axis;
 use crate::analysis::polynomial::{Polynomial, Polynomials};
-use crate::layout::assign::Spread;
 use crate::check::{Call, Check, Operand};
+use crate::layout::assign::Spread;
 use crate::tile::{Block, Func, Value};
 
 pub use cast::Cast;
-pub use convert::Convert;
 pub use control::{For, If, LoopHints, While};
+pub use convert::{Convert, Hold};
 pub use memory::{Load, Place, Store};
 pub use reduce::Reduce;
 pub use scalar::{Scalar, ScalarOp};
@@ -151,8 +151,26 @@ macro_rules! operations {
 }
 
 operations!(
-    Constant, ProgramId, NumPrograms, Length, Arange, Splat, Scalar, Cast, Broadcast, ExpandDims, Reshape, Permute, Load,
-    Store, Reduce, For, If, While, Convert,
+    Constant,
+    ProgramId,
+    NumPrograms,
+    Length,
+    Arange,
+    Splat,
+    Scalar,
+    Cast,
+    Broadcast,
+    ExpandDims,
+    Reshape,
+    Permute,
+    Load,
+    Store,
+    Reduce,
+    For,
+    If,
+    While,
+    Convert,
+    Hold,
 );
 
 /// A function of `tl::` that is more than a row of the lanewise table.
@@ -190,9 +208,16 @@ pub const fn optional(name: &'static str) -> Parameter {
 
 /// Every function that is not a row of the lanewise table.
 pub fn functions() -> impl Iterator<Item = &'static Function> {
-    [source::FUNCTIONS, shape::FUNCTIONS, memory::FUNCTIONS, reduce::FUNCTIONS, control::FUNCTIONS, cast::FUNCTIONS]
-        .into_iter()
-        .flatten()
+    [
+        source::FUNCTIONS,
+        shape::FUNCTIONS,
+        memory::FUNCTIONS,
+        reduce::FUNCTIONS,
+        control::FUNCTIONS,
+        cast::FUNCTIONS,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// A method on a tile or slice, written `receiver.name(..)`; the receiver is the first argument.
@@ -201,6 +226,10 @@ pub fn methods() -> impl Iterator<Item = &'static Function> {
 }
 
 /// A test that two lists of types are what an operation promises.
-pub(crate) fn expect_types<T: PartialEq + std::fmt::Display>(what: &str, found: T, wanted: T) -> Result<(), String> {
+pub(crate) fn expect_types<T: PartialEq + std::fmt::Display>(
+    what: &str,
+    found: T,
+    wanted: T,
+) -> Result<(), String> {
     if found == wanted { Ok(()) } else { Err(format!("{what} is {found}, expected {wanted}")) }
 }

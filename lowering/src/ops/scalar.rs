@@ -8,9 +8,9 @@ use super::{Effect, Operation};
 use crate::analysis::axis::{self, Analysis, Info};
 use crate::analysis::polynomial::{self, Polynomial, Polynomials};
 use crate::dtype::{Class, DType};
+use crate::layout::assign::Spread;
 use crate::mlir::{Builder, Val, lanes, math, rounding};
 use crate::syntax::{BinaryOp, UnaryOp};
-use crate::layout::assign::Spread;
 use crate::tile::{Func, Value};
 
 /// How operand types determine the result's.
@@ -110,6 +110,13 @@ pub struct ScalarOp {
     pub lanes: fn(&mut Builder, &[Val], DType) -> Val,
 }
 
+impl ScalarOp {
+    /// Written between or before its operands, not called by name.
+    pub fn is_operator(&self) -> bool {
+        self.binary.is_some() || self.unary.is_some()
+    }
+}
+
 impl std::fmt::Debug for ScalarOp {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name)
@@ -133,7 +140,8 @@ const UNARY: ScalarOp = ScalarOp {
     int: None,
     lanes: |_, args, _| args[0],
 };
-const BINARY: ScalarOp = ScalarOp { params: &["x", "y"], class: Class::Number, cheap: true, half: Half::Native, ..UNARY };
+const BINARY: ScalarOp =
+    ScalarOp { params: &["x", "y"], class: Class::Number, cheap: true, half: Half::Native, ..UNARY };
 const COMPARE: ScalarOp = ScalarOp { rule: Rule::Compare, ..BINARY };
 
 macro_rules! table {
@@ -338,7 +346,7 @@ table! {
 
 /// The row called `name`, if it is a function users call by name.
 pub fn function(name: &str) -> Option<&'static ScalarOp> {
-    row(name).filter(|op| op.binary.is_none() && op.unary.is_none())
+    row(name).filter(|op| !op.is_operator())
 }
 
 /// Any row by name.

@@ -16,6 +16,8 @@ pub struct Kernel {
     pub params: Vec<Param>,
     pub body: Block,
     pub options: Options,
+    /// A return type was written, and reported: what the body ends with is not worth another word.
+    pub returns: bool,
 }
 
 /// A generic parameter of a kernel.
@@ -56,6 +58,8 @@ pub enum ParamType {
     Slice { elem: TypeName, mutable: bool },
     /// `i32`, `f32`, `T`
     Scalar(TypeName),
+    /// Something that was already reported.
+    Failed,
 }
 
 /// An element type as written: `f32`, or a type parameter.
@@ -77,6 +81,8 @@ pub struct Options {
     pub unchecked: bool,
     /// `deny(spills)`
     pub deny_spills: bool,
+    /// The attribute could not be read, which was reported: what it does not declare is not worth another word.
+    pub unreadable: bool,
 }
 
 /// The declared values of one generic.
@@ -147,24 +153,63 @@ pub struct Expr {
 
 #[derive(Clone, Debug)]
 pub enum ExprKind {
-    Int { value: i128, suffix: Option<String> },
-    Float { value: f64, suffix: Option<String> },
+    Int {
+        value: i128,
+        suffix: Option<String>,
+    },
+    Float {
+        value: f64,
+        suffix: Option<String>,
+    },
     Bool(bool),
     Text(String),
     /// `x`, `BLOCK`, `f32::INFINITY`
     Path(Vec<Ident>),
-    Unary { op: UnaryOp, operand: Box<Expr> },
-    Binary { op: BinaryOp, op_loc: Loc, lhs: Box<Expr>, rhs: Box<Expr> },
+    Unary {
+        op: UnaryOp,
+        operand: Box<Expr>,
+    },
+    Binary {
+        op: BinaryOp,
+        op_loc: Loc,
+        lhs: Box<Expr>,
+        rhs: Box<Expr>,
+    },
     /// `&&` and `||`; nothing in a kernel has an effect that skipping could save, so both sides are evaluated.
-    Logic { and: bool, op_loc: Loc, lhs: Box<Expr>, rhs: Box<Expr> },
-    Cast { operand: Box<Expr>, ty: TypeName },
-    Call { path: Vec<Ident>, generics: Vec<GenericArg>, args: Vec<Expr> },
-    Method { receiver: Box<Expr>, name: Ident, generics: Vec<GenericArg>, args: Vec<Expr> },
+    Logic {
+        and: bool,
+        op_loc: Loc,
+        lhs: Box<Expr>,
+        rhs: Box<Expr>,
+    },
+    Cast {
+        operand: Box<Expr>,
+        ty: TypeName,
+    },
+    Call {
+        path: Vec<Ident>,
+        generics: Vec<GenericArg>,
+        args: Vec<Expr>,
+    },
+    Method {
+        receiver: Box<Expr>,
+        name: Ident,
+        generics: Vec<GenericArg>,
+        args: Vec<Expr>,
+    },
     Tuple(Vec<Expr>),
     Array(Vec<Expr>),
-    If { condition: Box<Expr>, then: std::rc::Rc<Block>, otherwise: Option<std::rc::Rc<Block>> },
+    If {
+        condition: Box<Expr>,
+        then: std::rc::Rc<Block>,
+        otherwise: Option<std::rc::Rc<Block>>,
+    },
     Block(std::rc::Rc<Block>),
-    Range { low: Box<Expr>, high: Box<Expr>, inclusive: bool },
+    Range {
+        low: Box<Expr>,
+        high: Box<Expr>,
+        inclusive: bool,
+    },
     /// Something that was already reported.
     Error,
 }

@@ -56,7 +56,12 @@ impl Level {
 const LEVEL: &str = "_AT_LEVEL";
 
 /// Assembly for every level of `family`; the entry of each is `entry` followed by `_` and the level's name.
-pub fn emit(session: &Session, plan: &Plan, entry: &str, family: Family) -> Result<Vec<(Level, String)>, String> {
+pub fn emit(
+    session: &Session,
+    plan: &Plan,
+    entry: &str,
+    family: Family,
+) -> Result<Vec<(Level, String)>, String> {
     let mut texts = vec![];
     let mut built: Option<(Machine, LlvmModule)> = None;
     for &level in family.levels() {

@@ -38,7 +38,10 @@ pub struct Child {
 
 /// Starts `job` in a child process.
 pub fn start<T: Serialize>(job: impl FnOnce() -> Result<T, String>) -> Result<Child, Failure> {
-    let failed = |what: &str, error: nix::errno::Errno| Failure { what: format!("{what}: {error}"), output: String::new() };
+    let failed = |what: &str, error: nix::errno::Errno| Failure {
+        what: format!("{what}: {error}"),
+        output: String::new(),
+    };
     let (result, result_end) = pipe().map_err(|error| failed("pipe", error))?;
     let (output, output_end) = pipe().map_err(|error| failed("pipe", error))?;
     // SAFETY: the child runs only this thread. glibc and jemalloc put their locks in order around a fork, the MLIR
@@ -57,7 +60,8 @@ pub fn start<T: Serialize>(job: impl FnOnce() -> Result<T, String>) -> Result<Ch
 fn child<T: Serialize>(job: impl FnOnce() -> Result<T, String>, result: OwnedFd, output: OwnedFd) -> ! {
     let _ = dup2_stderr(&output);
     inject();
-    let answer: Result<T, String> = catch_unwind(AssertUnwindSafe(job)).unwrap_or_else(|_| Err("panicked".into()));
+    let answer: Result<T, String> =
+        catch_unwind(AssertUnwindSafe(job)).unwrap_or_else(|_| Err("panicked".into()));
     let bytes = postcard::to_stdvec(&answer).unwrap_or_default();
     let mut pipe = File::from(result);
     let sent = pipe.write_all(&bytes).and_then(|()| pipe.flush()).is_ok();
@@ -89,7 +93,8 @@ impl Child {
         }
         let status = waitpid(self.pid, None);
         let text = String::from_utf8_lossy(&text);
-        let output = text.lines().rev().take(20).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n");
+        let output =
+            text.lines().rev().take(20).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n");
         let fail = |what: String| Failure { what, output: output.clone() };
         if !in_time {
             return Err(fail(format!("did not finish in {} s", limit.as_secs_f32())));

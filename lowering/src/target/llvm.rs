@@ -43,7 +43,11 @@ unsafe extern "C" {
     fn LLVMInitializeNVPTXTargetMC();
     fn LLVMInitializeNVPTXAsmPrinter();
 
-    fn LLVMGetTargetFromTriple(triple: *const c_char, target: *mut TargetRef, message: *mut *mut c_char) -> c_int;
+    fn LLVMGetTargetFromTriple(
+        triple: *const c_char,
+        target: *mut TargetRef,
+        message: *mut *mut c_char,
+    ) -> c_int;
     fn LLVMCreateTargetMachine(
         target: TargetRef,
         triple: *const c_char,
@@ -291,12 +295,20 @@ impl TargetMachine {
         let mut message = ptr::null_mut();
         // SAFETY: live module and machine, valid out-pointers; the buffer is copied before it is disposed.
         unsafe {
-            if LLVMTargetMachineEmitToMemoryBuffer(self.raw, module.module, ASSEMBLY_FILE, &mut message, &mut buffer) != 0
+            if LLVMTargetMachineEmitToMemoryBuffer(
+                self.raw,
+                module.module,
+                ASSEMBLY_FILE,
+                &mut message,
+                &mut buffer,
+            ) != 0
             {
                 return Err(format!("LLVM could not print assembly: {}", take_message(message)));
             }
-            let bytes =
-                std::slice::from_raw_parts(LLVMGetBufferStart(buffer).cast::<u8>(), LLVMGetBufferSize(buffer));
+            let bytes = std::slice::from_raw_parts(
+                LLVMGetBufferStart(buffer).cast::<u8>(),
+                LLVMGetBufferSize(buffer),
+            );
             let text = String::from_utf8_lossy(bytes).into_owned();
             LLVMDisposeMemoryBuffer(buffer);
             Ok(text)

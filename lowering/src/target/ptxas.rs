@@ -52,7 +52,8 @@ pub fn assemble(ptxas: &Path, arch: Arch, ptx: &str, work: &Path) -> Result<Cubi
         .arg(&source)
         .output()
         .map_err(|error| format!("{}: {error}", ptxas.display()))?;
-    let report = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+    let report =
+        String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
     let bytes = std::fs::read(&image);
     let _ = (std::fs::remove_file(&source), std::fs::remove_file(&image));
     if !output.status.success() {

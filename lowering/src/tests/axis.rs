@@ -51,7 +51,9 @@ fn evaluate(func: &Func, value: Value, known: &Inputs) -> Vec<i128> {
             Number::Float(_) => unreachable!("index expressions are integers"),
         },
         Some(Kind::ProgramId(_)) => vec![known.program],
-        Some(Kind::Arange(arange)) => (0..ty.shape[0]).map(|i| i128::from(arange.start) + i128::from(i)).collect(),
+        Some(Kind::Arange(arange)) => {
+            (0..ty.shape[0]).map(|i| i128::from(arange.start) + i128::from(i)).collect()
+        }
         Some(Kind::Splat(splat)) => vec![evaluate(func, splat.value, known)[0]; ty.shape[0] as usize],
         Some(Kind::Scalar(scalar)) => {
             let args: Vec<Vec<i128>> = scalar.args.iter().map(|&arg| evaluate(func, arg, known)).collect();

@@ -19,7 +19,8 @@ fn k<T: Element>(x: &[T], out: &mut [T]) {
 fn every_shape_has_a_layout() {
     for (m, n) in [(1, 1), (3, 5), (12, 20), (5, 64), (1, 36), (9, 4), (2, 11)] {
         for elem in ["u8", "u64"] {
-            let source = SOURCE.replace('M', &m.to_string()).replace('N', &n.to_string()).replace("ELEM", elem);
+            let source =
+                SOURCE.replace('M', &m.to_string()).replace('N', &n.to_string()).replace("ELEM", elem);
             let source = source.replace(&format!("ELE{m}"), elem);
             let func = func(&source);
             for num_warps in [1, 4, 32] {
@@ -47,7 +48,9 @@ fn k<T: Element>(x: &[T], out: &mut [T]) {{
     {stores}
 }}"
     ));
-    for body in bodies(&func, Requests { num_warps: Some(4), ..Requests::default() }).expect("little shared memory") {
+    for body in
+        bodies(&func, Requests { num_warps: Some(4), ..Requests::default() }).expect("little shared memory")
+    {
         tile::verify(&body.plan.distributed.func).expect("valid tile IR");
     }
 }

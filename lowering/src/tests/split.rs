@@ -25,7 +25,10 @@ const COPY: &str = "#[fuse_kernel(BLOCK = [1024])]
 
 #[test]
 fn one_comparison_at_launch_bounds_every_access() {
-    check_split(COPY, Trust::Launch, expect![[r#"
+    check_split(
+        COPY,
+        Trust::Launch,
+        expect![[r#"
         kernel copy(x: &[f32], out: &mut [f32], %0 n: i32) {
           %1 = program_id 0 : i32
           %2 = arange 0 : i32[1024]
@@ -45,12 +48,16 @@ fn one_comparison_at_launch_bounds_every_access() {
         }
         n <= x.len()
         n <= out.len()
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn without_facts_the_kernel_compares() {
-    check_split(COPY, Trust::Nothing, expect![[r#"
+    check_split(
+        COPY,
+        Trust::Nothing,
+        expect![[r#"
         kernel copy(x: &[f32], out: &mut [f32], %0 n: i32) {
           %1 = program_id 0 : i32
           %2 = arange 0 : i32[1024]
@@ -68,7 +75,8 @@ fn without_facts_the_kernel_compares() {
           %14 = load x[%5 + %2] mask %13 : f32[1024]
           store out[%5 + %2] mask %13 = %14
         }
-    "#]]);
+    "#]],
+    );
 }
 
 const MATRIX: &str = "#[fuse_kernel(M = [64], N = [128])]
@@ -82,64 +90,71 @@ const MATRIX: &str = "#[fuse_kernel(M = [64], N = [128])]
 
 #[test]
 fn a_matrix_is_bounded_by_its_last_element() {
-    check_split(MATRIX, Trust::Launch, expect![[r#"
-        kernel scale(x: &[f32], out: &mut [f32], %0 rows: i32, %1 cols: i32, %2 stride: i32) {
-          %3 = program_id 0 : i32
-          %4 = arange 0 : i32[64]
-          %5 = program_id 1 : i32
-          %6 = arange 0 : i32[128]
-          %7 = cast %3 : i64
-          %8 = constant 64 : i64
-          %9 = mul %7, %8 : i64
-          %10 = cast %0 : i64
-          %11 = sub %10, %9 : i64
-          %12 = constant -64 : i64
-          %13 = maximum %11, %12 : i64
-          %14 = minimum %13, %8 : i64
-          %15 = cast %14 : i32
-          %16 = splat %15 : i32[64]
-          %17 = lt %4, %16 : bool[64]
-          %18 = expand_dims %17 axis 1 : bool[64, 1]
-          %19 = cast %5 : i64
-          %20 = constant 128 : i64
-          %21 = mul %19, %20 : i64
-          %22 = cast %1 : i64
-          %23 = sub %22, %21 : i64
-          %24 = maximum %23, %12 : i64
-          %25 = minimum %24, %20 : i64
-          %26 = cast %25 : i32
-          %27 = splat %26 : i32[128]
-          %28 = lt %6, %27 : bool[128]
-          %29 = expand_dims %28 axis 0 : bool[1, 128]
-          %30 = broadcast %18 : bool[64, 128]
-          %31 = broadcast %29 : bool[64, 128]
-          %32 = and %30, %31 : bool[64, 128]
-          %33 = splat %2 : i32[64, 1]
-          %34 = expand_dims %4 axis 1 : i32[64, 1]
-          %35 = cast %2 : i64
-          %36 = mul %9, %35 : i64
-          %37 = mul exact %34, %33 : i32[64, 1]
-          %38 = broadcast %37 : i32[64, 128]
-          %39 = expand_dims %6 axis 0 : i32[1, 128]
-          %40 = broadcast %39 : i32[64, 128]
-          %41 = add %36, %21 : i64
-          %42 = add exact %38, %40 : i32[64, 128]
-          %43 = load x[%41 + %42] mask %32 inside : f32[64, 128]
-          %44 = constant 2.0 : f32
-          %45 = splat %44 : f32[64, 128]
-          %46 = mul %43, %45 : f32[64, 128]
-          store out[%41 + %42] mask %32 inside = %46
-        }
-        0 <= stride
-        rows * stride + cols - stride <= x.len()
-        127 + 63 * stride <= 2147483647
-        rows * stride + cols - stride <= out.len()
-    "#]]);
+    check_split(
+        MATRIX,
+        Trust::Launch,
+        expect![[r#"
+            kernel scale(x: &[f32], out: &mut [f32], %0 rows: i32, %1 cols: i32, %2 stride: i32) {
+              %3 = program_id 0 : i32
+              %4 = arange 0 : i32[64]
+              %5 = program_id 1 : i32
+              %6 = arange 0 : i32[128]
+              %7 = cast %3 : i64
+              %8 = constant 64 : i64
+              %9 = mul %7, %8 : i64
+              %10 = cast %0 : i64
+              %11 = sub %10, %9 : i64
+              %12 = constant -64 : i64
+              %13 = maximum %11, %12 : i64
+              %14 = minimum %13, %8 : i64
+              %15 = cast %14 : i32
+              %16 = splat %15 : i32[64]
+              %17 = lt %4, %16 : bool[64]
+              %18 = expand_dims %17 axis 1 : bool[64, 1]
+              %19 = cast %5 : i64
+              %20 = constant 128 : i64
+              %21 = mul %19, %20 : i64
+              %22 = cast %1 : i64
+              %23 = sub %22, %21 : i64
+              %24 = maximum %23, %12 : i64
+              %25 = minimum %24, %20 : i64
+              %26 = cast %25 : i32
+              %27 = splat %26 : i32[128]
+              %28 = lt %6, %27 : bool[128]
+              %29 = expand_dims %28 axis 0 : bool[1, 128]
+              %30 = broadcast %18 : bool[64, 128]
+              %31 = broadcast %29 : bool[64, 128]
+              %32 = and %30, %31 : bool[64, 128]
+              %33 = splat %2 : i32[64, 1]
+              %34 = expand_dims %4 axis 1 : i32[64, 1]
+              %35 = cast %2 : i64
+              %36 = mul %9, %35 : i64
+              %37 = mul exact %34, %33 : i32[64, 1]
+              %38 = broadcast %37 : i32[64, 128]
+              %39 = expand_dims %6 axis 0 : i32[1, 128]
+              %40 = broadcast %39 : i32[64, 128]
+              %41 = add %36, %21 : i64
+              %42 = add exact %38, %40 : i32[64, 128]
+              %43 = load x[%41 + %42] mask %32 inside : f32[64, 128]
+              %44 = constant 2.0 : f32
+              %45 = splat %44 : f32[64, 128]
+              %46 = mul %43, %45 : f32[64, 128]
+              store out[%41 + %42] mask %32 inside = %46
+            }
+            0 <= stride
+            rows * stride + cols - stride <= x.len()
+            127 + 63 * stride <= 2147483647
+            rows * stride + cols - stride <= out.len()
+        "#]],
+    );
 }
 
 #[test]
 fn without_facts_a_stride_is_64_bits_wide() {
-    check_split(MATRIX, Trust::Nothing, expect![[r#"
+    check_split(
+        MATRIX,
+        Trust::Nothing,
+        expect![[r#"
         kernel scale(x: &[f32], out: &mut [f32], %0 rows: i32, %1 cols: i32, %2 stride: i32) {
           %3 = program_id 0 : i32
           %4 = arange 0 : i32[64]
@@ -189,7 +204,8 @@ fn without_facts_a_stride_is_64_bits_wide() {
           %48 = mul %45, %47 : f32[64, 128]
           store out[%35 + %44] mask %32 = %48
         }
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -233,6 +249,37 @@ fn a_loop_over_chunks_and_a_gather() {
             n <= index.len()
             0 <= n
             n * num_programs(0) <= out.len()
+        "#]],
+    );
+}
+
+/// 64-bit arithmetic wraps, polynomials do not: where a product of arguments could, a fact rules it out.
+#[test]
+fn what_could_wrap_is_checked_at_launch() {
+    check_split(
+        "#[fuse_kernel(BLOCK = [256])]
+        fn copy<const BLOCK: usize>(x: &[f32], out: &mut [f32], a: i64, b: i64, n: i64) {
+            let offsets = a * b + tl::arange(0, BLOCK) as i64;
+            let mask = offsets < n;
+            tl::store(out + offsets, tl::load(x + offsets, mask), mask);
+        }",
+        Trust::Launch,
+        expect![[r#"
+            kernel copy(x: &[f32], out: &mut [f32], %0 a: i64, %1 b: i64, %2 n: i64) {
+              %3 = mul %0, %1 : i64
+              %4 = arange 0 : i32[256]
+              %5 = cast %4 : i64[256]
+              %6 = splat %3 : i64[256]
+              %7 = add %6, %5 : i64[256]
+              %8 = splat %2 : i64[256]
+              %9 = lt %7, %8 : bool[256]
+              %10 = load x[%3 + %4] mask %9 inside : f32[256]
+              store out[%3 + %4] mask %9 inside = %10
+            }
+            0 <= a
+            0 <= b
+            256 + a * b <= x.len()
+            256 + a * b <= out.len()
         "#]],
     );
 }

@@ -118,8 +118,11 @@ pub fn shape_problem(shape: &[i128]) -> Option<String> {
         }
     }
     let elements: i128 = shape.iter().product();
-    (elements > i128::from(MAX_ELEMENTS))
-        .then(|| format!("a tile has at most {MAX_ELEMENTS} elements, found {elements}: split it over programs or a loop"))
+    (elements > i128::from(MAX_ELEMENTS)).then(|| {
+        format!(
+            "a tile has at most {MAX_ELEMENTS} elements, found {elements}: split it over programs or a loop"
+        )
+    })
 }
 
 fn extent_problem(extent: i128) -> Option<String> {

@@ -37,7 +37,9 @@ impl Printer<'_> {
             .map(|param| match &param.kind {
                 ParamKind::Slice { elem, mutable: false } => format!("{}: &[{elem}]", param.name),
                 ParamKind::Slice { elem, mutable: true } => format!("{}: &mut [{elem}]", param.name),
-                ParamKind::Scalar { value, dtype } => format!("{} {}: {dtype}", self.name(*value), param.name),
+                ParamKind::Scalar { value, dtype } => {
+                    format!("{} {}: {dtype}", self.name(*value), param.name)
+                }
             })
             .collect();
         let _ = writeln!(self.out, "kernel {}({}) {{", func.name, params.join(", "));
@@ -73,7 +75,8 @@ impl Printer<'_> {
         }
         for block in blocks {
             let args = self.names(&block.args);
-            let _ = if args.is_empty() { writeln!(self.out, " {{") } else { writeln!(self.out, " {{ |{args}|") };
+            let _ =
+                if args.is_empty() { writeln!(self.out, " {{") } else { writeln!(self.out, " {{ |{args}|") };
             self.block(block, depth + 1);
             if !block.yields.is_empty() {
                 let yields = self.names(&block.yields);

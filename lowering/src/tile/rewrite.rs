@@ -107,7 +107,12 @@ impl Rewriter {
         builder.finish();
     }
 
-    fn op(&mut self, builder: &mut Builder, mut op: Op, change: &mut dyn FnMut(&mut Rewriter, &mut Builder, Op)) {
+    fn op(
+        &mut self,
+        builder: &mut Builder,
+        mut op: Op,
+        change: &mut dyn FnMut(&mut Rewriter, &mut Builder, Op),
+    ) {
         op.kind.operation_mut().map(&mut |value| self.resolve(value));
         for block in op.kind.operation_mut().blocks_mut() {
             let taken = std::mem::take(block);
@@ -160,7 +165,8 @@ impl Merger<'_> {
                 continue;
             }
             let text = operation.text(self.func, &mut |value| format!("{value:?}"));
-            let types: Vec<String> = op.results.iter().map(|&value| self.func.ty(value).to_string()).collect();
+            let types: Vec<String> =
+                op.results.iter().map(|&value| self.func.ty(value).to_string()).collect();
             let key = format!("{text} : {}", types.join(", "));
             if let Some(known) = self.seen.iter().rev().find_map(|table| table.get(&key)) {
                 for (&old, &new) in op.results.iter().zip(known) {
@@ -211,9 +217,7 @@ fn mark_used(block: &Block, used: &mut HashSet<Value>) {
 }
 
 fn sweep(block: &mut Block, used: &HashSet<Value>) {
-    block.ops.retain(|op| {
-        writes(op) || op.results.iter().any(|result| used.contains(result))
-    });
+    block.ops.retain(|op| writes(op) || op.results.iter().any(|result| used.contains(result)));
     for op in &mut block.ops {
         for nested in op.kind.operation_mut().blocks_mut() {
             sweep(nested, used);

@@ -75,7 +75,11 @@ impl Emit for Reshape {
     fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
         let (from, to) = layouts(distributed, self.value, op);
         let ty = distributed.func.ty(self.value);
-        if from.reshape(to.shape()).as_ref() == Some(to) { 0 } else { ty.shape.elements() as u32 * ty.dtype.bytes() }
+        if from.reshape(to.shape()).as_ref() == Some(to) {
+            0
+        } else {
+            ty.shape.elements() as u32 * ty.dtype.bytes()
+        }
     }
 
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
@@ -125,7 +129,14 @@ impl Gpu<'_> {
     }
 
     /// The value of the source register that this lane's bits choose, read from `lane`.
-    fn choose(&self, b: &mut Builder, values: &[Val], source: usize, flips: &[(usize, Val)], lane: Val) -> Val {
+    fn choose(
+        &self,
+        b: &mut Builder,
+        values: &[Val],
+        source: usize,
+        flips: &[(usize, Val)],
+        lane: Val,
+    ) -> Val {
         match flips {
             [] => self.shuffle(b, values[source], Exchange::Index, lane),
             [(flip, bit), rest @ ..] => {
@@ -152,8 +163,10 @@ impl Gpu<'_> {
         let base = b.offset_bytes(base, place.start as i32);
         let writer = self.writer(b, Some(from));
         let run = vector(from, dtype);
-        let pointers: Vec<Val> =
-            (0..values.len()).step_by(run).map(|r| self.staging_pointer(b, base, from, r, stagings[0], dtype)).collect();
+        let pointers: Vec<Val> = (0..values.len())
+            .step_by(run)
+            .map(|r| self.staging_pointer(b, base, from, r, stagings[0], dtype))
+            .collect();
         let write = |b: &mut Builder| {
             for (chunk, &pointer) in values.chunks(run).zip(&pointers) {
                 store(b, chunk, dtype, pointer, run as u32 * dtype.bytes());

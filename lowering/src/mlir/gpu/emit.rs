@@ -2,13 +2,16 @@
 
 use std::collections::HashMap;
 
-use super::{Builder, Gpu};
+use super::memory::{pack, unpack};
+use super::{Asm, Builder, Gpu};
 use crate::layout::{Coord, Distributed, Layout};
 use crate::mlir::builder::Val;
+use crate::mlir::types::{Elem, Ty};
 use crate::mlir::{cast, constant, elementwise};
 use crate::ops::scalar::{Algebra, Half};
 use crate::ops::{
-    Arange, Broadcast, Cast, Constant, ExpandDims, Length, NumPrograms, Operation, Permute, ProgramId, Scalar, Splat,
+    Arange, Broadcast, Cast, Constant, ExpandDims, Hold, Length, NumPrograms, Operation, Permute, ProgramId,
+    Scalar, Splat,
 };
 use crate::tile::{Op, Value};
 
@@ -85,7 +88,8 @@ impl Emit for Scalar {
         let registers = if paired && count.is_multiple_of(2) {
             (0..count / 2)
                 .flat_map(|pair| {
-                    let operands: Vec<Val> = args.iter().map(|arg| b.pack(&arg[2 * pair..2 * pair + 2])).collect();
+                    let operands: Vec<Val> =
+                        args.iter().map(|arg| b.pack(&arg[2 * pair..2 * pair + 2])).collect();
                     let result = elementwise::applied(b, self, &operands, dtype);
                     b.unpack(result)
                 })
@@ -134,6 +138,25 @@ impl Emit for Cast {
     }
 }
 
+impl Emit for Hold {
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        let dtype = gpu.func.ty(self.value).dtype;
+        let values = gpu.registers(self.value);
+        let words = pack(b, &values, dtype);
+        // LLVM does not look into the statement, and ptxas drops it.
+        let held: Vec<Val> = words.iter().map(|&word| opaque(b, word)).collect();
+        let registers = unpack(b, &held, dtype, values.len());
+        gpu.define(op.results[0], registers);
+    }
+}
+
+/// A word that is not known to be the one it is.
+fn opaque(b: &mut Builder, word: Val) -> Val {
+    let wide = b.zext(word, Elem::I32);
+    let held = b.asm("mov.b32 $0, $1;", "=r,r", &[wide], &[Ty::I32], Asm::Pure)[0];
+    b.trunc(held, word.ty.elem)
+}
+
 impl Gpu<'_> {
     /// Defines a result whose elements this thread holds already, at other coordinates: `source` gives the operand's
     /// coordinate for a coordinate of the result.
@@ -143,13 +166,20 @@ impl Gpu<'_> {
         self.define(op.results[0], registers);
     }
 
-    fn gather(&self, operand: Value, from: &Layout, to: &Layout, source: impl Fn(Coord) -> Coord) -> Vec<Val> {
+    fn gather(
+        &self,
+        operand: Value,
+        from: &Layout,
+        to: &Layout,
+        source: impl Fn(Coord) -> Coord,
+    ) -> Vec<Val> {
         let values = self.registers(operand);
         let places = from.registers_by_coord();
         (0..to.register_count())
             .map(|register| {
                 let coord = source(to.register(register));
-                let place = places.get(&coord).unwrap_or_else(|| panic!("no register of {from} holds {coord:?}"));
+                let place =
+                    places.get(&coord).unwrap_or_else(|| panic!("no register of {from} holds {coord:?}"));
                 values[*place]
             })
             .collect()

@@ -1,7 +1,7 @@
 //! Loads and stores: elements packed into the widest words their addresses allow, moved by one predicated instruction.
 
 use super::emit::Emit;
-use super::{Builder, Gpu, IntPredicate, statement};
+use super::{Asm, Builder, Gpu, IntPredicate, statement};
 use crate::dtype::DType;
 use crate::layout::Layout;
 use crate::mlir::builder::{Access, Val};
@@ -56,7 +56,13 @@ impl Words {
 pub(super) fn pack(b: &mut Builder, values: &[Val], dtype: DType) -> Vec<Val> {
     let values: Vec<Val> = values.iter().map(|&value| bits(b, value, dtype)).collect();
     match dtype.bytes() {
-        8 => values.iter().flat_map(|&value| { let words = b.bitcast(value, Ty::vector(Elem::I32, 2)); b.unpack(words) }).collect(),
+        8 => values
+            .iter()
+            .flat_map(|&value| {
+                let words = b.bitcast(value, Ty::vector(Elem::I32, 2));
+                b.unpack(words)
+            })
+            .collect(),
         4 => values,
         size if values.len() as u32 * size < 4 => vec![join(b, &values, size)],
         size => values.chunks(4 / size as usize).map(|chunk| join(b, chunk, size)).collect(),
@@ -65,7 +71,11 @@ pub(super) fn pack(b: &mut Builder, values: &[Val], dtype: DType) -> Vec<Val> {
 
 /// The element's bits as an integer of its size.
 fn bits(b: &mut Builder, value: Val, dtype: DType) -> Val {
-    if dtype == DType::Bool { b.zext(value, Elem::I8) } else { b.bitcast(value, value.ty.with(value.ty.elem.as_int())) }
+    if dtype == DType::Bool {
+        b.zext(value, Elem::I8)
+    } else {
+        b.bitcast(value, value.ty.with(value.ty.elem.as_int()))
+    }
 }
 
 /// Small integers side by side, the first in the low bits.
@@ -116,7 +126,16 @@ pub(super) fn unpack(b: &mut Builder, words: &[Val], dtype: DType, count: usize)
         for i in 0..per_word {
             let amount = b.int(word.ty, i as i64 * i64::from(size) * 8);
             let shifted = if i == 0 { word } else { b.lshr(word, amount) };
-            let int = b.trunc(shifted, if size == 1 { Elem::I8 } else if size == 2 { Elem::I16 } else { Elem::I32 });
+            let int = b.trunc(
+                shifted,
+                if size == 1 {
+                    Elem::I8
+                } else if size == 2 {
+                    Elem::I16
+                } else {
+                    Elem::I32
+                },
+            );
             values.push(if dtype == DType::Bool {
                 let zero = b.int(int.ty, 0);
                 b.icmp(IntPredicate::Ne, int, zero)
@@ -169,7 +188,9 @@ impl Gpu<'_> {
         let mut addresses = Addresses { pointers: vec![], masks: vec![] };
         for register in (0..offsets.len()).step_by(place.vector as usize) {
             let offset = offsets[register];
-            let widen = |b: &mut Builder, value| if signed { b.sext(value, Elem::I64) } else { b.zext(value, Elem::I64) };
+            let widen = |b: &mut Builder, value| {
+                if signed { b.sext(value, Elem::I64) } else { b.zext(value, Elem::I64) }
+            };
             let (anchor, constant) = self.displacement(offset);
             let pointer = self.pointer(b, start, anchor, bytes, &widen);
             addresses.pointers.push(b.offset_bytes(pointer, constant as i32 * bytes as i32));
@@ -251,6 +272,16 @@ impl Gpu<'_> {
     }
 }
 
+/// Bytes of the widest access: traffic that is worth telling the cache about.
+const WIDEST: u32 = 16;
+
+/// The cache policy of what is read: lines that outlive the written ones, which then leave for memory in order, as
+/// they were written. Worth 2 to 4 % of a copy's bandwidth on an H200 (docs/performance.md).
+pub(super) fn reading_policy(b: &mut Builder) -> Val {
+    let text = "createpolicy.fractional.L2::evict_last.b64 $0;";
+    b.asm(text, "=l", &[], &[Ty::I64], Asm::Pure)[0]
+}
+
 impl Emit for Load {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let dtype = gpu.func.ty(op.results[0]).dtype;
@@ -260,17 +291,20 @@ impl Emit for Load {
         let words = Words::of(self.place.vector * dtype.bytes());
         let other = self.other.map(|other| gpu.registers(other));
         let invariant = self.effect() == Effect::Pure;
+        let policy = (invariant && words.bytes == WIDEST).then_some(gpu.policy);
         let mut registers = vec![];
         for (i, (&pointer, &mask)) in addresses.pointers.iter().zip(&addresses.masks).enumerate() {
             let loaded = match mask {
-                None => {
+                None if policy.is_none() => {
                     let access = Access { align: words.bytes, invariant };
                     let loaded = b.load(pointer, words.ty(), access);
                     b.unpack(loaded)
                 }
-                Some(mask) => {
-                    let other = other.as_ref().map(|other| pack(b, &other[i * vector..(i + 1) * vector], dtype));
-                    masked_load(b, words, pointer, mask, other, invariant)
+                mask => {
+                    let other =
+                        other.as_ref().map(|other| pack(b, &other[i * vector..(i + 1) * vector], dtype));
+                    let statement = LoadStatement { words, mask, other, invariant, policy };
+                    statement.emit(b, pointer)
                 }
             };
             registers.extend(unpack(b, &loaded, dtype, vector));
@@ -279,31 +313,57 @@ impl Emit for Load {
     }
 }
 
-/// One predicated load into registers that hold `other`, or 0.
-fn masked_load(
-    b: &mut Builder,
+/// One load as PTX, for what LLVM's loads cannot say.
+struct LoadStatement {
     words: Words,
-    pointer: Val,
-    mask: Val,
+    /// `None` loads always.
+    mask: Option<Val>,
+    /// The words where the mask does not hold; without them 0.
     other: Option<Vec<Val>>,
     invariant: bool,
-) -> Vec<Val> {
-    let (ty, letter) = words.register();
-    let count = usize::from(words.count);
-    let initial: Vec<Val> = match other {
-        Some(other) => other.into_iter().map(|word| b.zext(word, ty.elem)).collect(),
-        None => vec![b.int(ty, 0); count],
-    };
-    let names: Vec<String> = (0..count).map(|i| format!("${i}")).collect();
-    let target = if count == 1 { names[0].clone() } else { format!("{{{}}}", names.join(", ")) };
-    let cache = if invariant { ".nc" } else { "" };
-    let text = format!("@${} ld.global{cache}{} {target}, [${count}];", count + 1, words.suffix());
-    let outputs = vec![format!("={letter}"); count].join(",");
-    let tied: Vec<String> = (0..count).map(|i| i.to_string()).collect();
-    let constraints = format!("{outputs},l,b,{}", tied.join(","));
-    let operands: Vec<Val> = [pointer, mask].into_iter().chain(initial).collect();
-    let results = statement(b, &text, &constraints, &operands, &vec![ty; count]);
-    results.into_iter().map(|word| b.trunc(word, words.elem)).collect()
+    /// How the second-level cache should treat the lines.
+    policy: Option<Val>,
+}
+
+impl LoadStatement {
+    fn emit(self, b: &mut Builder, pointer: Val) -> Vec<Val> {
+        let (ty, letter) = self.words.register();
+        let count = usize::from(self.words.count);
+        let mut operands = vec![pointer];
+        let mut constraints = vec![format!("={letter}"); count];
+        constraints.push("l".into());
+        let mut next = count + 1;
+        let mut operand = |operands: &mut Vec<Val>, value: Val, letter: &str| {
+            operands.push(value);
+            constraints.push(letter.into());
+            next += 1;
+            format!("${}", next - 1)
+        };
+        let predicate = match self.mask {
+            Some(mask) => format!("@{} ", operand(&mut operands, mask, "b")),
+            None => String::new(),
+        };
+        let (hint, policy) = match self.policy {
+            Some(policy) => (".L2::cache_hint", format!(", {}", operand(&mut operands, policy, "l"))),
+            None => ("", String::new()),
+        };
+        if self.mask.is_some() {
+            for i in 0..count {
+                let initial = match &self.other {
+                    Some(other) => b.zext(other[i], ty.elem),
+                    None => b.int(ty, 0),
+                };
+                operand(&mut operands, initial, &i.to_string());
+            }
+        }
+        let names: Vec<String> = (0..count).map(|i| format!("${i}")).collect();
+        let target = if count == 1 { names[0].clone() } else { format!("{{{}}}", names.join(", ")) };
+        let cache = if self.invariant { ".nc" } else { "" };
+        let text =
+            format!("{predicate}ld.global{cache}{hint}{} {target}, [${count}]{policy};", self.words.suffix());
+        let results = statement(b, &text, &constraints.join(","), &operands, &vec![ty; count]);
+        results.into_iter().map(|word| b.trunc(word, self.words.elem)).collect()
+    }
 }
 
 impl Emit for Store {

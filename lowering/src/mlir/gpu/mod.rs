@@ -57,7 +57,11 @@ pub struct TooMuchShared {
 }
 
 impl Plan {
-    pub fn new(distributed: Distributed, programs: u32, assumptions: &Assumptions) -> Result<Plan, TooMuchShared> {
+    pub fn new(
+        distributed: Distributed,
+        programs: u32,
+        assumptions: &Assumptions,
+    ) -> Result<Plan, TooMuchShared> {
         let shared = Shared::plan(&distributed)?;
         let axes = Axes::analyse(&distributed.func, assumptions);
         // Programs that share a block share its memory and its sixteen barriers.
@@ -148,6 +152,8 @@ pub struct Gpu<'a> {
     displaced: HashMap<usize, (Val, i64)>,
     shared: Shared,
     base: Option<Val>,
+    /// The cache policy of wide loads.
+    policy: Val,
 }
 
 impl<'a> Gpu<'a> {
@@ -181,16 +187,19 @@ impl<'a> Gpu<'a> {
         let (warp, group) = if plan.programs == 1 {
             (block_warp, zero)
         } else {
-            let (mask, shift) = (b.int(Ty::I32, i64::from(num_warps - 1)), b.int(Ty::I32, i64::from(num_warps.ilog2())));
+            let (mask, shift) =
+                (b.int(Ty::I32, i64::from(num_warps - 1)), b.int(Ty::I32, i64::from(num_warps.ilog2())));
             (b.and(block_warp, mask), b.lshr(block_warp, shift))
         };
         let axes = ["x", "y", "z"].map(|axis| format!("nvvm.read.ptx.sreg.ctaid.{axis}"));
-        let mut program = [b.op(&axes[0], &[], Ty::I32), b.op(&axes[1], &[], Ty::I32), b.op(&axes[2], &[], Ty::I32)];
+        let mut program =
+            [b.op(&axes[0], &[], Ty::I32), b.op(&axes[1], &[], Ty::I32), b.op(&axes[2], &[], Ty::I32)];
         if plan.programs > 1 {
             let count = b.int(Ty::I32, i64::from(plan.programs));
             let first = b.mul_nsw(program[0], count);
             program[0] = b.add_nsw(first, group);
         }
+        let policy = memory::reading_policy(b);
         Gpu {
             plan,
             func,
@@ -205,6 +214,7 @@ impl<'a> Gpu<'a> {
             displaced: HashMap::new(),
             shared: plan.shared.clone(),
             base: None,
+            policy,
         }
     }
 
@@ -377,7 +387,11 @@ impl<'a> Gpu<'a> {
                 let own = b.icmp(IntPredicate::Eq, self.group, number);
                 b.if_then(own, |b| {
                     let id = b.int(Ty::I32, i64::from(group + 1));
-                    b.effect_with("nvvm.barrier", &[id, threads], &[("operandSegmentSizes", "array<i32: 1, 1, 0>")]);
+                    b.effect_with(
+                        "nvvm.barrier",
+                        &[id, threads],
+                        &[("operandSegmentSizes", "array<i32: 1, 1, 0>")],
+                    );
                 });
             }
         }

@@ -51,8 +51,10 @@ impl Emit for Reduce {
         for bit in (0..5).filter(|bit| lanes >> bit & 1 == 1) {
             let distance = b.int(Ty::I32, 1 << bit);
             for element in &mut results {
-                let others: Vec<Val> =
-                    element.iter().map(|&value| gpu.shuffle(b, value, Exchange::Butterfly, distance)).collect();
+                let others: Vec<Val> = element
+                    .iter()
+                    .map(|&value| gpu.shuffle(b, value, Exchange::Butterfly, distance))
+                    .collect();
                 *element = self.combined(gpu.func, b, element, &others);
             }
         }
@@ -73,13 +75,15 @@ impl Reduce {
         let places = folded.registers_by_coord();
         let mut members: Vec<Vec<usize>> = vec![vec![]; folded.register_count()];
         for register in 0..layout.register_count() {
-            let coord = self.axes.iter().rev().fold(layout.register(register), |coord, &axis| coord.remove(axis));
+            let coord =
+                self.axes.iter().rev().fold(layout.register(register), |coord, &axis| coord.remove(axis));
             members[places[&coord]].push(register);
         }
         members
             .iter()
             .map(|registers| {
-                let element = |register: usize| inputs.iter().map(|input| input[register]).collect::<Element>();
+                let element =
+                    |register: usize| inputs.iter().map(|input| input[register]).collect::<Element>();
                 let mut chains: Vec<Element> = vec![];
                 for (i, &register) in registers.iter().enumerate() {
                     let next = element(register);
@@ -154,7 +158,9 @@ impl Reduce {
                         load(b, pointer, dtype, partials as usize)
                     })
                     .collect();
-                let rows = (0..partials as usize).map(|i| columns.iter().map(|column| column[i]).collect()).collect();
+                let rows = (0..partials as usize)
+                    .map(|i| columns.iter().map(|column| column[i]).collect())
+                    .collect();
                 self.folded(gpu.func, b, rows)
             })
             .collect()

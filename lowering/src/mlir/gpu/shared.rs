@@ -31,16 +31,28 @@ impl Interval {
 /// An access that may meet those of other threads.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Touch {
-    Shared { place: Interval, writes: bool },
+    Shared {
+        place: Interval,
+        writes: bool,
+    },
     /// Memory of a slice that the kernel writes.
-    Slice { place: Place, writes: bool, repeats: bool },
+    Slice {
+        place: Place,
+        writes: bool,
+        repeats: bool,
+    },
 }
 
 impl Touch {
     fn conflicts(&self, other: &Touch) -> bool {
         match (self, other) {
-            (Touch::Shared { place: a, writes: x }, Touch::Shared { place: b, writes: y }) => (*x || *y) && a.meets(b),
-            (Touch::Slice { place: a, writes: x, repeats: r }, Touch::Slice { place: b, writes: y, repeats: s }) => {
+            (Touch::Shared { place: a, writes: x }, Touch::Shared { place: b, writes: y }) => {
+                (*x || *y) && a.meets(b)
+            }
+            (
+                Touch::Slice { place: a, writes: x, repeats: r },
+                Touch::Slice { place: b, writes: y, repeats: s },
+            ) => {
                 // A thread that comes back to the very elements it touched itself meets nobody. The layout follows from
                 // the offsets, so equal places are equal elements, unless a loop has moved them.
                 let same = a.base == b.base && a.offset == b.offset && a.vector == b.vector && !r && !s;
@@ -84,7 +96,13 @@ impl Shared {
                 small
             })
             .collect();
-        let large = needs.iter().zip(&is_small).filter(|(_, small)| !**small).map(|(need, _)| need.1).max().unwrap_or(0);
+        let large = needs
+            .iter()
+            .zip(&is_small)
+            .filter(|(_, small)| !**small)
+            .map(|(need, _)| need.1)
+            .max()
+            .unwrap_or(0);
         let mut next = large;
         let mut places = HashMap::new();
         for (&(value, bytes), small) in needs.iter().zip(is_small) {

@@ -3,7 +3,7 @@
 use super::nest::{Point, spread};
 use super::{Builder, Emit, Host, Ty, Val};
 use crate::mlir::{cast, constant, elementwise};
-use crate::ops::{Arange, Cast, Constant, Convert, Length, NumPrograms, ProgramId, Scalar, Splat};
+use crate::ops::{Arange, Cast, Constant, Convert, Hold, Length, NumPrograms, ProgramId, Scalar, Splat};
 use crate::tile::Op;
 
 impl Emit for Constant {
@@ -91,6 +91,12 @@ impl Emit for Cast {
 }
 
 impl Emit for Convert {
+    fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
+        host.at(b, self.value, point)
+    }
+}
+
+impl Emit for Hold {
     fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
         host.at(b, self.value, point)
     }

@@ -127,7 +127,8 @@ impl Plan {
         b.for_range([first, last, one], &[], |b, x, _| {
             let x = b.trunc(x, Elem::I32);
             let ids = [x, y, z];
-            let all: Vec<Val> = operands.iter().chain(&ids).chain(&extents).copied().chain([scratch]).collect();
+            let all: Vec<Val> =
+                operands.iter().chain(&ids).chain(&extents).copied().chain([scratch]).collect();
             b.call_function(program, &all);
             vec![]
         });
@@ -135,13 +136,21 @@ impl Plan {
 
     /// Eight-byte slots that the parameters take.
     fn slots(&self) -> usize {
-        self.func.params.iter().map(|param| if matches!(param.kind, ParamKind::Slice { .. }) { 2 } else { 1 }).sum()
+        self.func
+            .params
+            .iter()
+            .map(|param| if matches!(param.kind, ParamKind::Slice { .. }) { 2 } else { 1 })
+            .sum()
     }
 }
 
 /// How a scalar argument is passed: 16-bit floats as their bits, a `bool` as a byte.
 fn argument_type(dtype: crate::dtype::DType) -> Ty {
-    if dtype == crate::dtype::DType::Bool { Ty::I8 } else { cast::scalar(dtype, Machine::Host { f16c: false }) }
+    if dtype == crate::dtype::DType::Bool {
+        Ty::I8
+    } else {
+        cast::scalar(dtype, Machine::Host { f16c: false })
+    }
 }
 
 #[derive(Clone, Copy, Debug)]

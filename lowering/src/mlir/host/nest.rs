@@ -46,13 +46,22 @@ pub(super) fn vectors(shape: &Shape) -> (usize, u16) {
     let lanes = |axis: usize| (1u32 << shape[axis].trailing_zeros()).min(LANES);
     let last = shape.rank() - 1;
     // The last axis is the contiguous one; a short one gives way to the longest.
-    let axis = if lanes(last) >= 8 { last } else { (0..shape.rank()).rev().max_by_key(|&axis| lanes(axis)).unwrap_or(last) };
+    let axis = if lanes(last) >= 8 {
+        last
+    } else {
+        (0..shape.rank()).rev().max_by_key(|&axis| lanes(axis)).unwrap_or(last)
+    };
     (axis, lanes(axis) as u16)
 }
 
 impl<'a> Host<'a> {
     /// Runs `body` for every vector of elements of a tile of `shape`.
-    pub(super) fn each(&mut self, b: &mut Builder, shape: &Shape, body: &mut dyn FnMut(&mut Self, &mut Builder, &Point)) {
+    pub(super) fn each(
+        &mut self,
+        b: &mut Builder,
+        shape: &Shape,
+        body: &mut dyn FnMut(&mut Self, &mut Builder, &Point),
+    ) {
         let (axis, lanes) = vectors(shape);
         self.loops(b, shape, axis, lanes, &mut vec![], body);
     }
@@ -145,7 +154,10 @@ impl<'a> Host<'a> {
 
     fn read_buffer(&mut self, b: &mut Builder, value: Value, point: &Point) -> Val {
         let ty = self.func.ty(value).clone();
-        if point.lanes > 1 && point.axis + 1 != ty.shape.rank() && ty.shape[point.axis + 1..].iter().any(|&e| e > 1) {
+        if point.lanes > 1
+            && point.axis + 1 != ty.shape.rank()
+            && ty.shape[point.axis + 1..].iter().any(|&e| e > 1)
+        {
             // Lanes along another axis than the contiguous one are apart in memory.
             let elements: Vec<Val> = lane_points(b, point)
                 .iter()
@@ -162,7 +174,10 @@ impl<'a> Host<'a> {
 
     pub(super) fn write_buffer(&mut self, b: &mut Builder, value: Value, point: &Point, elements: Val) {
         let ty = self.func.ty(value).clone();
-        if point.lanes > 1 && point.axis + 1 != ty.shape.rank() && ty.shape[point.axis + 1..].iter().any(|&e| e > 1) {
+        if point.lanes > 1
+            && point.axis + 1 != ty.shape.rank()
+            && ty.shape[point.axis + 1..].iter().any(|&e| e > 1)
+        {
             for (lane, point) in lane_points(b, point).iter().enumerate() {
                 let element = b.extract(elements, lane as u16);
                 let pointer = self.buffer_pointer(b, value, &point.coords);

@@ -48,7 +48,14 @@ impl Reduce {
     }
 
     /// Folds everything that belongs to the result element at `kept`, or to the vector of elements at `vector`.
-    fn fold(&self, host: &mut Host, b: &mut Builder, shape: &Shape, kept: &[Val], vector: Option<&Point>) -> Element {
+    fn fold(
+        &self,
+        host: &mut Host,
+        b: &mut Builder,
+        shape: &Shape,
+        kept: &[Val],
+        vector: Option<&Point>,
+    ) -> Element {
         b.accumulating = true;
         let folded = self.fold_points(host, b, shape, kept, vector);
         b.accumulating = false;
@@ -69,8 +76,11 @@ impl Reduce {
             Some(_) => 1,
             None => (1u32 << shape[last].trailing_zeros()).min(super::nest::LANES),
         };
-        let steps: Vec<u32> =
-            self.axes.iter().map(|&axis| if axis == last { shape[axis] / lanes } else { shape[axis] }).collect();
+        let steps: Vec<u32> = self
+            .axes
+            .iter()
+            .map(|&axis| if axis == last { shape[axis] / lanes } else { shape[axis] })
+            .collect();
         let total: u32 = steps.iter().product();
         let chains = (1..=CHAINS).rev().find(|chains| total.is_multiple_of(*chains)).unwrap_or(1);
 

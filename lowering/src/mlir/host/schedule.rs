@@ -26,7 +26,13 @@ pub struct Schedule {
 
 impl Schedule {
     pub fn new(func: &Func) -> Schedule {
-        let mut planner = Planner { func, costs: HashMap::new(), users: HashMap::new(), materialised: HashSet::new(), depth: HashMap::new() };
+        let mut planner = Planner {
+            func,
+            costs: HashMap::new(),
+            users: HashMap::new(),
+            materialised: HashSet::new(),
+            depth: HashMap::new(),
+        };
         planner.costs(&func.body, 0);
         planner.demands(&func.body, 0);
         let mut schedule = Schedule { buffers: HashMap::new(), bytes: 0 };
@@ -74,8 +80,11 @@ impl Planner<'_> {
             for nested in operation.blocks() {
                 self.costs(nested, depth + 1);
             }
-            let operands: u32 =
-                operation.operands().iter().map(|operand| self.costs.get(operand).copied().unwrap_or(0)).sum();
+            let operands: u32 = operation
+                .operands()
+                .iter()
+                .map(|operand| self.costs.get(operand).copied().unwrap_or(0))
+                .sum();
             let cost = operands.saturating_add(op.kind.host().cost());
             for &result in &op.results {
                 let tile = !self.func.ty(result).is_scalar();
@@ -99,7 +108,8 @@ impl Planner<'_> {
                     self.must_hold(arg);
                 }
             }
-            let is_nest = op.kind.host().is_statement() || op.results.iter().all(|&r| self.func.ty(r).is_scalar());
+            let is_nest =
+                op.kind.host().is_statement() || op.results.iter().all(|&r| self.func.ty(r).is_scalar());
             if is_nest {
                 for &result in &op.results {
                     self.must_hold(result);
@@ -120,8 +130,11 @@ impl Planner<'_> {
             if (asked.len() > 1 && expensive) || reads_changing {
                 self.materialised.insert(result);
             }
-            let nests: Vec<usize> =
-                if self.materialised.contains(&result) { vec![result.index()] } else { asked.into_iter().collect() };
+            let nests: Vec<usize> = if self.materialised.contains(&result) {
+                vec![result.index()]
+            } else {
+                asked.into_iter().collect()
+            };
             for operand in operation.operands() {
                 for &nest in &nests {
                     self.ask(operand, nest, depth);

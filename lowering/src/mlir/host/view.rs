@@ -9,8 +9,12 @@ impl Emit for Broadcast {
     fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
         let from = &host.func.ty(self.value).shape;
         let zero = b.int(Ty::I64, 0);
-        let coords: Vec<Val> =
-            point.coords.iter().enumerate().map(|(axis, &coord)| if from[axis] == 1 { zero } else { coord }).collect();
+        let coords: Vec<Val> = point
+            .coords
+            .iter()
+            .enumerate()
+            .map(|(axis, &coord)| if from[axis] == 1 { zero } else { coord })
+            .collect();
         if from[point.axis] == 1 {
             // All lanes are one element.
             let single = host.at(b, self.value, &Point { coords, axis: point.axis, lanes: 1 });

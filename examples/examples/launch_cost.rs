@@ -1,0 +1,210 @@
+//! What a launch costs: CPU time for each of many, and the time of the first in a fresh process, from machine code and
+//! from PTX, the creation of the CUDA context apart. `cargo run --release --example launch_cost`
+
+use std::io::Write;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use clap::{Parser, ValueEnum};
+use dsl_runtime::kernel::{Module, Variant};
+use dsl_runtime::prelude::*;
+use dsl_runtime::{Arg, Choice};
+use fused_kernels::add_mul::add_mul;
+use fused_kernels::layer_norm::layer_norm;
+
+/// Launches between two waits: less than the driver's queue holds, so that no launch waits for a kernel.
+const BATCH: usize = 200;
+
+/// Measures what launching a kernel costs
+#[derive(Parser)]
+struct Options {
+    /// How many launches of each kernel
+    #[arg(long, default_value_t = 100_000)]
+    launches: usize,
+    /// How many fresh processes for each kind of image
+    #[arg(long, default_value_t = 7)]
+    processes: usize,
+    /// Be such a process, and print milliseconds: context, first launch, second launch
+    #[arg(long, hide = true)]
+    first: Option<Image>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum Image {
+    Cubin,
+    Ptx,
+}
+
+fn main() -> Result<()> {
+    let options = Options::parse();
+    if let Some(image) = options.first {
+        return first_launch(image);
+    }
+    let device = Device::best()?;
+    let mut print = std::io::stdout().lock();
+    writeln!(print, "{device}: {}", device.name())?;
+    let and_runs = if device.is_cuda() { "" } else { ", which runs its one program as well" };
+    writeln!(print, "CPU time of a launch{and_runs}, the median of batches of {BATCH} (20 % to 80 %):")?;
+    for (name, samples) in each_launch(&device, options.launches)? {
+        writeln!(print, "  {name:<28} {}", summary(&samples, "us"))?;
+    }
+    if !device.is_cuda() {
+        writeln!(print, "the first launch in a fresh process is measured on a GPU")?;
+        return Ok(());
+    }
+    writeln!(
+        print,
+        "a fresh process, layer_norm of bf16 in blocks of 4096, {} processes each:",
+        options.processes
+    )?;
+    for image in [Image::Cubin, Image::Ptx] {
+        let Some([context, first, second]) = fresh_processes(image, options.processes)? else {
+            writeln!(print, "  {image:?}: none was built; a build with FUSE_PTXAS has them")?;
+            continue;
+        };
+        writeln!(print, "  context creation             {}", summary(&context, "ms"))?;
+        writeln!(print, "  first launch, from {:<9?} {}", image, summary(&first, "ms"))?;
+        writeln!(print, "  second launch                {}", summary(&second, "ms"))?;
+    }
+    Ok(())
+}
+
+/// `1.234 us (1.200 to 1.300)`
+fn summary(samples: &[f64], unit: &str) -> String {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let at = |share: f64| sorted[((sorted.len() - 1) as f64 * share).round() as usize];
+    format!("{:.3} {unit} ({:.3} to {:.3})", at(0.5), at(0.2), at(0.8))
+}
+
+// ---- many launches
+
+/// Microseconds of a launch in each batch, by kernel.
+fn each_launch(device: &Device, launches: usize) -> Result<Vec<(&'static str, Vec<f64>)>> {
+    const N: usize = 1024;
+    let input = device.upload(&[1.0f32; N])?;
+    let mut out = device.zeros::<f32>(N)?;
+    let n = N as i32;
+    let add_mul_us = batches(device, launches, || {
+        add_mul::<f32, N>(&input, &input, &input, &mut out, n).grid(1).launch(device)
+    })?;
+    let layer_norm_us = batches(device, launches, || {
+        layer_norm::<f32>(&input, &input, &input, &mut out, n, 1e-5).grid(1).launch(device)
+    })?;
+    Ok(vec![("add_mul, 5 parameters", add_mul_us), ("layer_norm, chosen variant", layer_norm_us)])
+}
+
+fn batches(
+    device: &Device,
+    launches: usize,
+    mut launch: impl FnMut() -> dsl_runtime::Result<()>,
+) -> Result<Vec<f64>> {
+    let mut samples = Vec::new();
+    for _ in 0..BATCH {
+        launch()?;
+    }
+    for _ in 0..launches.div_ceil(BATCH) {
+        device.synchronize()?;
+        let start = Instant::now();
+        for _ in 0..BATCH {
+            launch()?;
+        }
+        samples.push(start.elapsed().as_secs_f64() * 1e6 / BATCH as f64);
+    }
+    device.synchronize()?;
+    Ok(samples)
+}
+
+// ---- the first launch
+
+/// Milliseconds of context creation, first and second launch, or nothing where there is no such image.
+fn fresh_processes(image: Image, count: usize) -> Result<Option<[Vec<f64>; 3]>> {
+    let mut samples = [const { Vec::new() }; 3];
+    for _ in 0..count {
+        let name = image.to_possible_value().context("every image has a name")?;
+        // The driver would keep what it made of PTX, and the second process would not pay for it.
+        let mut command = Command::new(std::env::current_exe()?);
+        let output = command.args(["--first", name.get_name()]).env("CUDA_CACHE_DISABLE", "1").output()?;
+        if !output.status.success() {
+            bail!("the fresh process failed: {}", String::from_utf8_lossy(&output.stderr).trim());
+        }
+        let text = String::from_utf8(output.stdout)?;
+        if text.trim() == "none" {
+            return Ok(None);
+        }
+        for (samples, number) in samples.iter_mut().zip(text.split_whitespace()) {
+            samples.push(number.parse()?);
+        }
+    }
+    Ok(Some(samples))
+}
+
+/// What a fresh process does.
+fn first_launch(image: Image) -> Result<()> {
+    const COLS: usize = 4096;
+    let start = Instant::now();
+    let device = Device::cuda(0)?;
+    let context = start.elapsed();
+
+    let input = device.upload(&[bf16::ONE; COLS])?;
+    let mut out = device.zeros::<bf16>(COLS)?;
+    device.synchronize()?;
+    let variant = layer_norm::KERNEL.smallest(&[DType::BF16], &[Choice::AtLeast(COLS as i128)])?;
+    let variant = match image {
+        Image::Ptx => without_cubins(variant),
+        Image::Cubin => variant,
+    };
+    let start = Instant::now();
+    call(variant, &input, &mut out).launch(&device)?;
+    device.synchronize()?;
+    let first = start.elapsed();
+    let start = Instant::now();
+    call(variant, &input, &mut out).launch(&device)?;
+    device.synchronize()?;
+    let second = start.elapsed();
+    let code = call(variant, &input, &mut out).trace(&device)?.code;
+
+    let mut print = std::io::stdout().lock();
+    if image == Image::Cubin && !code.starts_with("cubin") {
+        writeln!(print, "none")?;
+    } else {
+        let [context, first, second] = [context, first, second].map(|time| time.as_secs_f64() * 1e3);
+        writeln!(print, "{context} {first} {second}")?;
+    }
+    Ok(())
+}
+
+/// One row, by a variant chosen here.
+fn call<'b>(variant: &'static Variant, input: &'b Buffer<bf16>, out: &'b mut Buffer<bf16>) -> Launch<'b, 6> {
+    let cols = input.len() as i32;
+    let args = [
+        Arg::slice::<bf16>(input),
+        Arg::slice::<bf16>(input),
+        Arg::slice::<bf16>(input),
+        Arg::slice_mut::<bf16>(out),
+        Arg::scalar::<i32>(cols),
+        Arg::scalar::<f32>(1e-5),
+    ];
+    // SAFETY: these are the parameters of the kernel that `KERNEL` describes, and the variant is one of its own, at
+    // most with fewer images.
+    unsafe { Launch::new(&layer_norm::KERNEL, Ok(variant), args) }.grid(1)
+}
+
+/// The same variant, for the driver to compile.
+fn without_cubins(variant: &'static Variant) -> &'static Variant {
+    let modules = variant.modules.iter().map(|module| Module {
+        arch: module.arch,
+        ptx: module.ptx,
+        cubins: &[],
+        bodies: module.bodies,
+    });
+    Box::leak(Box::new(Variant {
+        label: variant.label,
+        types: variant.types,
+        consts: variant.consts,
+        dtypes: variant.dtypes,
+        modules: modules.collect::<Vec<_>>().leak(),
+        hosts: &[],
+    }))
+}

@@ -1,0 +1,199 @@
+//! Bodies after layout: which thread holds what, how wide the accesses are, what each body relies on.
+
+use expect_test::{Expect, expect};
+
+use super::func;
+use crate::analysis::fact::Named;
+use crate::body::{Body, Requests, bodies};
+use crate::tile;
+
+/// The tile IR of a body with its layouts, its block, and its facts.
+pub fn print(body: &Body, params: &[String]) -> String {
+    let plan = &body.plan;
+    let distributed = &plan.distributed;
+    tile::verify(&distributed.func).expect("valid tile IR");
+    let layouts = |op: &tile::Op| {
+        op.results.first().and_then(|result| distributed.layouts.get(result)).map(ToString::to_string)
+    };
+    let facts: String = body.facts.iter().map(|fact| format!("{}\n", Named(fact, params))).collect();
+    format!(
+        "{}: {} warps, {} programs a block, {} bytes shared\n{}{facts}",
+        body.name,
+        distributed.num_warps,
+        plan.programs,
+        plan.shared_bytes(),
+        tile::print(&distributed.func, &layouts)
+    )
+}
+
+fn check_aligned(source: &str, expected: Expect) {
+    let func = func(source);
+    let params: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
+    let bodies = bodies(&func, Requests::default()).expect("bodies that fit");
+    expected.assert_eq(&print(&bodies[0], &params));
+}
+
+#[test]
+fn a_narrow_row_waits_narrow_for_its_reductions() {
+    check_aligned(
+        include_str!("layer_norm.txt"),
+        expect![[r#"
+        aligned: 4 warps, 1 programs a block, 32 bytes shared
+        kernel layer_norm(x: &[bf16], gamma: &[bf16], beta: &[bf16], out: &mut [bf16], %0 n_cols: i32, %1 eps: f32) {
+          %2 = program_id 0 : i32
+          %3 = arange 0 : i32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+          %4 = splat %0 : i32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+          %5 = lt %3, %4 : bool[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+          %6 = constant 0.0 : bf16
+          %7 = splat %6 : bf16[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+          %8 = cast %2 : i64
+          %9 = cast %0 : i64
+          %10 = mul %8, %9 : i64
+          %11 = load x[%10 + %3] mask %5 inside vector 8 other %7 : bf16[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+          %12 = cast %11 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+          %13 = reduce %12 axes [0] : f32 { |%14, %15|
+            %16 = add %14, %15 : f32
+            yield %16
+          }
+          %17 = cast %0 : f32
+          %18 = div %13, %17 : f32
+          %19 = splat %18 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+          %20 = hold %11 : bf16[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+          %21 = cast %20 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+          %22 = sub %21, %19 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+          %23 = constant 0.0 : f32
+          %24 = splat %23 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+          %25 = select %5, %22, %24 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+          %26 = mul %25, %25 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+          %27 = reduce %26 axes [0] : f32 { |%28, %29|
+            %30 = add %28, %29 : f32
+            yield %30
+          }
+          %31 = div %27, %17 : f32
+          %32 = load gamma[%3] mask %5 inside vector 8 : bf16[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+          %33 = cast %32 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+          %34 = load beta[%3] mask %5 inside vector 8 : bf16[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+          %35 = cast %34 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+          %36 = add %31, %1 : f32
+          %37 = rsqrt %36 : f32
+          %38 = splat %37 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+          %39 = hold %20 : bf16[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+          %40 = cast %39 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+          %41 = sub %40, %19 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+          %42 = select %5, %41, %24 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+          %43 = mul %42, %38 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+          %44 = mul %43, %33 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+          %45 = add %44, %35 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+          %46 = cast %45 : bf16[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+          store out[%10 + %3] mask %5 inside vector 8 = %46
+        }
+        x is 16-byte aligned
+        gamma is 16-byte aligned
+        beta is 16-byte aligned
+        out is 16-byte aligned
+        8 divides n_cols
+        0 <= n_cols
+        n_cols * num_programs(0) <= x.len()
+        n_cols <= gamma.len()
+        n_cols <= beta.len()
+        n_cols * num_programs(0) <= out.len()
+    "#]],
+    );
+}
+
+#[test]
+fn a_matrix_is_transposed_through_shared_memory() {
+    check_aligned(
+        "#[fuse_kernel(M = [32], N = [64])]
+        fn transpose<const M: usize, const N: usize>(x: &[f32], out: &mut [f32]) {
+            let (r, c) = (tl::arange(0, M), tl::arange(0, N));
+            let x = tl::load(x + (r.col() * N + c.row()));
+            tl::store(out + (c.col() * M + r.row()), tl::trans(x));
+        }",
+        expect![[r#"
+            aligned: 4 warps, 1 programs a block, 8704 bytes shared
+            kernel transpose(x: &[f32], out: &mut [f32]) {
+              %0 = arange 0 : i32[32]  // reg(1 2) lane(4 8 16 - -) warp(- -)
+              %1 = arange 0 : i32[32]  // reg(8 16) lane(- - - - 1) warp(2 4)
+              %2 = arange 0 : i32[64]  // reg(16 32) lane(- - - 1 2) warp(4 8)
+              %3 = arange 0 : i32[64]  // reg(1 2) lane(4 8 16 32 -) warp(- -)
+              %4 = expand_dims %1 axis 1 : i32[32, 1]  // reg(8@0 16@0) lane(- - - - 1@0) warp(2@0 4@0)
+              %5 = constant 64 : i32
+              %6 = splat %5 : i32[32, 1]  // reg(8@0 16@0) lane(- - - - 1@0) warp(2@0 4@0)
+              %7 = expand_dims %3 axis 0 : i32[1, 64]  // reg(1@1 2@1) lane(4@1 8@1 16@1 32@1 -) warp(- -)
+              %8 = broadcast %7 : i32[32, 64]  // reg(1@1 2@1 8@0 16@0) lane(4@1 8@1 16@1 32@1 1@0) warp(2@0 4@0)
+              %9 = mul exact %4, %6 : i32[32, 1]  // reg(8@0 16@0) lane(- - - - 1@0) warp(2@0 4@0)
+              %10 = broadcast %9 : i32[32, 64]  // reg(1@1 2@1 8@0 16@0) lane(4@1 8@1 16@1 32@1 1@0) warp(2@0 4@0)
+              %11 = add exact %10, %8 : i32[32, 64]  // reg(1@1 2@1 8@0 16@0) lane(4@1 8@1 16@1 32@1 1@0) warp(2@0 4@0)
+              %12 = load x[%11] inside vector 4 : f32[32, 64]  // reg(1@1 2@1 8@0 16@0) lane(4@1 8@1 16@1 32@1 1@0) warp(2@0 4@0)
+              %13 = expand_dims %2 axis 1 : i32[64, 1]  // reg(16@0 32@0) lane(- - - 1@0 2@0) warp(4@0 8@0)
+              %14 = constant 32 : i32
+              %15 = splat %14 : i32[64, 1]  // reg(16@0 32@0) lane(- - - 1@0 2@0) warp(4@0 8@0)
+              %16 = expand_dims %0 axis 0 : i32[1, 32]  // reg(1@1 2@1) lane(4@1 8@1 16@1 - -) warp(- -)
+              %17 = broadcast %16 : i32[64, 32]  // reg(1@1 2@1 16@0 32@0) lane(4@1 8@1 16@1 1@0 2@0) warp(4@0 8@0)
+              %18 = convert_layout %12 : f32[32, 64]  // reg(1@0 2@0 16@1 32@1) lane(4@0 8@0 16@0 1@1 2@1) warp(4@1 8@1)
+              %19 = permute %18 order [1, 0] : f32[64, 32]  // reg(1@1 2@1 16@0 32@0) lane(4@1 8@1 16@1 1@0 2@0) warp(4@0 8@0)
+              %20 = mul exact %13, %15 : i32[64, 1]  // reg(16@0 32@0) lane(- - - 1@0 2@0) warp(4@0 8@0)
+              %21 = broadcast %20 : i32[64, 32]  // reg(1@1 2@1 16@0 32@0) lane(4@1 8@1 16@1 1@0 2@0) warp(4@0 8@0)
+              %22 = add exact %21, %17 : i32[64, 32]  // reg(1@1 2@1 16@0 32@0) lane(4@1 8@1 16@1 1@0 2@0) warp(4@0 8@0)
+              store out[%22] inside vector 4 = %19
+            }
+            x is 16-byte aligned
+            out is 16-byte aligned
+            2048 <= x.len()
+            2048 <= out.len()
+        "#]],
+    );
+}
+
+/// Every body of a small kernel: threads, programs, and what it relies on.
+fn check_blocks(source: &str, expected: Expect) {
+    let func = func(source);
+    let params: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
+    let lines: String = bodies(&func, Requests::default())
+        .expect("bodies that fit")
+        .iter()
+        .map(|body| {
+            let facts: Vec<String> = body.facts.iter().map(|fact| Named(fact, &params).to_string()).collect();
+            let plan = &body.plan;
+            format!(
+                "{}: {} threads, {} programs: {}\n",
+                body.name,
+                plan.threads(),
+                plan.programs,
+                facts.join(", ")
+            )
+        })
+        .collect();
+    expected.assert_eq(&lines);
+}
+
+#[test]
+fn warps_follow_what_a_program_reads() {
+    let add = "#[fuse_kernel(BLOCK = [SIZE])]
+        fn add<const BLOCK: usize>(x: &[f32], y: &[f32], out: &mut [f32], n: i32) {
+            let i = tl::program_id(0) * BLOCK + tl::arange(0, BLOCK);
+            tl::store(out + i, tl::load(x + i, i < n) + tl::load(y + i, i < n), i < n);
+        }";
+    check_blocks(
+        &add.replace("SIZE", "128"),
+        expect![[r#"
+        aligned: 128 threads, 4 programs: x is 16-byte aligned, y is 16-byte aligned, out is 16-byte aligned, 4 divides n, n <= x.len(), n <= y.len(), n <= out.len()
+        general: 128 threads, 4 programs: 
+    "#]],
+    );
+    check_blocks(
+        &add.replace("SIZE", "4096"),
+        expect![[r#"
+        aligned: 256 threads, 1 programs: x is 16-byte aligned, y is 16-byte aligned, out is 16-byte aligned, 4 divides n, n <= x.len(), n <= y.len(), n <= out.len()
+        general: 256 threads, 1 programs: 
+    "#]],
+    );
+    check_blocks(
+        &add.replace("SIZE", "96"),
+        expect![[r#"
+        aligned: 128 threads, 4 programs: x is 16-byte aligned, y is 16-byte aligned, out is 16-byte aligned, 4 divides n, n <= x.len(), n <= y.len(), n <= out.len()
+        general: 128 threads, 4 programs: 
+    "#]],
+    );
+}
