@@ -7,7 +7,9 @@ mod errors;
 mod language;
 mod layout;
 mod math;
+mod odd;
 mod oracle;
+mod programs;
 mod run;
 mod split;
 
