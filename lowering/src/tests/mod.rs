@@ -6,7 +6,7 @@ mod check;
 mod errors;
 mod language;
 mod layout;
-
+mod math;
 mod run;
 mod split;
 

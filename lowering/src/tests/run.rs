@@ -12,60 +12,93 @@ use crate::target::host::{self, Family, Level};
 /// A launch argument: eight bytes for each slot.
 pub enum Arg<'a> {
     F32(&'a mut [f32]),
+    F64(&'a mut [f64]),
     I32(&'a mut [i32]),
     Scalar(u64),
 }
 
-/// Compiles the kernel's first variant for the host and runs every program of the grid at every level this processor
-/// has.
-pub fn run(source: &str, grid: [u32; 3], mut args: Vec<Arg>) {
-    let mut func = func(source);
-    split(&mut func, Trust::Nothing);
-    let plan = Plan::new(func);
-    let session = Session::new();
-    let texts = host::emit(&session, &plan, "kernel", Family::X86_64).expect("host assembly");
-    for (level, text) in texts {
-        if level == Level::V4 && !std::arch::is_x86_feature_detected!("avx512vl") {
-            continue;
-        }
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
-        let stem = std::env::temp_dir().join(format!(
-            "lowering-{}-{}",
-            std::process::id(),
-            NEXT.fetch_add(1, Ordering::Relaxed)
-        ));
-        let (assembly, library) = (stem.with_extension("s"), stem.with_extension("so"));
-        std::fs::write(&assembly, text.replace("\t.hidden", "\t#.hidden")).expect("a temporary file");
-        if let Ok(keep) = std::env::var("KEEP_ASM") {
-            std::fs::copy(&assembly, format!("{keep}.{}.s", level.name())).unwrap();
-        }
-        let status =
-            Command::new("cc").arg("-shared").arg("-o").arg(&library).arg(&assembly).status().expect("cc");
-        assert!(status.success(), "{level:?} does not assemble: {}", assembly.display());
-        let mut scratch = vec![0u64; plan.scratch_bytes() as usize / 8 + 16];
+/// A kernel's host code at one level, loaded.
+pub struct Loaded {
+    pub level: Level,
+    library: libloading::Library,
+    scratch_bytes: usize,
+}
+
+type Entry = unsafe extern "C" fn(*const u64, u32, u32, u32, u32, *const u32, *mut u8);
+
+impl Loaded {
+    /// Runs every program of the grid.
+    pub fn call(&self, grid: [u32; 3], args: &mut [Arg]) {
+        let mut scratch = vec![0u64; self.scratch_bytes / 8 + 16];
         let aligned = (scratch.as_mut_ptr() as usize).next_multiple_of(64) as *mut u8;
         let slots: Vec<u64> = args
             .iter_mut()
             .flat_map(|arg| match arg {
                 Arg::F32(data) => vec![data.as_mut_ptr() as u64, data.len() as u64],
+                Arg::F64(data) => vec![data.as_mut_ptr() as u64, data.len() as u64],
                 Arg::I32(data) => vec![data.as_mut_ptr() as u64, data.len() as u64],
                 Arg::Scalar(bits) => vec![*bits],
             })
             .collect();
-        type Entry = unsafe extern "C" fn(*const u64, u32, u32, u32, u32, *const u32, *mut u8);
-        // SAFETY: the library was just built from assembly with this signature; the slots describe live memory.
+        // SAFETY: the library was built from assembly with this signature; the slots describe live memory.
         unsafe {
-            let library = libloading::Library::new(&library).expect("a library");
-            let entry: libloading::Symbol<Entry> =
-                library.get(format!("kernel_{}", level.name()).as_bytes()).expect("the entry");
+            let name = format!("kernel_{}", self.level.name());
+            let entry: libloading::Symbol<Entry> = self.library.get(name.as_bytes()).expect("the entry");
             for z in 0..grid[2] {
                 for y in 0..grid[1] {
                     entry(slots.as_ptr(), 0, grid[0], y, z, grid.as_ptr(), aligned);
                 }
             }
         }
-        let _ = (std::fs::remove_file(&assembly), std::fs::remove_file(&library));
     }
+}
+
+/// Compiles the kernel's first variant for the host and loads it at every level that this processor has.
+pub fn load(source: &str) -> Vec<Loaded> {
+    let mut func = func(source);
+    split(&mut func, Trust::Nothing);
+    let plan = Plan::new(func);
+    let session = Session::new();
+    let texts = host::emit(&session, &plan, "kernel", Family::X86_64).expect("host assembly");
+    let has = |level| level != Level::V4 || std::arch::is_x86_feature_detected!("avx512vl");
+    texts
+        .into_iter()
+        .filter(|(level, _)| has(*level))
+        .map(|(level, text)| Loaded {
+            level,
+            library: assembled(&text),
+            scratch_bytes: plan.scratch_bytes() as usize,
+        })
+        .collect()
+}
+
+/// Assembly as a library.
+fn assembled(text: &str) -> libloading::Library {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let stem = std::env::temp_dir().join(format!(
+        "lowering-{}-{}",
+        std::process::id(),
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    ));
+    let (assembly, library) = (stem.with_extension("s"), stem.with_extension("so"));
+    std::fs::write(&assembly, text.replace("\t.hidden", "\t#.hidden")).expect("a temporary file");
+    let status = Command::new("cc")
+        .args(["-shared", "-Wl,-z,noexecstack"])
+        .arg("-o")
+        .arg(&library)
+        .arg(&assembly)
+        .status()
+        .expect("cc");
+    assert!(status.success(), "{} does not assemble", assembly.display());
+    // SAFETY: the library holds kernels alone, without initialisers.
+    let loaded = unsafe { libloading::Library::new(&library).expect("a library") };
+    let _ = (std::fs::remove_file(&assembly), std::fs::remove_file(&library));
+    loaded
+}
+
+/// Runs the kernel's first variant at every level that this processor has.
+pub fn run(source: &str, grid: [u32; 3], mut args: Vec<Arg>) {
+    load(source).iter().for_each(|loaded| loaded.call(grid, &mut args));
 }
 
 #[test]
