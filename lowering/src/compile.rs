@@ -10,7 +10,7 @@ use crate::body::{Body, Requests, bodies};
 use crate::check::{self, Variant};
 use crate::diagnostic::{Diagnostic, Errors, Loc, count};
 use crate::expand::{self, Expansion};
-use crate::mlir::{Session, host};
+use crate::mlir::{Session, host, report};
 use crate::options::{Effort, Options, Stage};
 use crate::syntax::{self, Kernel};
 use crate::target::cache::{Cache, Key};
@@ -62,6 +62,8 @@ pub fn compile(attribute: TokenStream, item: TokenStream) -> TokenStream {
 pub struct LoweredVariant {
     pub bodies: Vec<Body>,
     pub scratch_bytes: u64,
+    /// Whether the host code reports accesses outside a slice.
+    pub host_reports: bool,
     pub code: Code,
 }
 
@@ -124,6 +126,7 @@ fn lower_variants(
     }
     let lowered = prepared.into_iter().zip(codes).map(|(prepared, code)| LoweredVariant {
         scratch_bytes: prepared.host.as_ref().map_or(0, host::Plan::scratch_bytes),
+        host_reports: prepared.host.as_ref().is_some_and(host::Plan::reports),
         bodies: prepared.bodies,
         code,
     });
@@ -136,7 +139,8 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &Options) -> Result<Prep
     for line in &checked.prints {
         print_line(&format!("{} ({variant}): {line}", kernel.name));
     }
-    let func = checked.func;
+    let mut func = checked.func;
+    func.reports = options.report && !kernel.options.unreported && !kernel.options.unchecked;
     let internal = |stage: &str, what: String| {
         let mut errors = Errors::new();
         errors.add(internal_error(kernel, variant, stage, &what));
@@ -163,8 +167,9 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &Options) -> Result<Prep
         split(&mut copy, if kernel.options.unchecked { Trust::Caller } else { Trust::Nothing });
         host::Plan::new(copy)
     });
+    let sites = if func.reports { report::sites(&func) } else { String::new() };
     let targets = format!("{:?} {:?} {:?} {requests:?}", options.archs, options.family, options.ptxas);
-    let key = Key::of(&[&tile::print(&func, &|_| None), &targets]);
+    let key = Key::of(&[&tile::print(&func, &|_| None), &sites, &targets]);
     dump_tiles(&func, &bodies, variant, options);
     Ok(Prepared { func, bodies, host, key })
 }
