@@ -11,7 +11,7 @@ use crate::body::{Body, Requests, bodies};
 use crate::check::{self, Variant};
 use crate::diagnostic::{Diagnostic, Errors, Loc, count};
 use crate::expand::{self, Expansion};
-use crate::mlir::{Session, host};
+use crate::mlir::{Session, host, report};
 use crate::options::{Effort, Options, Stage};
 use crate::syntax::{self, Kernel};
 use crate::target::cache::{Cache, Key};
@@ -68,6 +68,8 @@ pub fn compile_with(attribute: TokenStream, item: TokenStream, options: &Options
 pub struct LoweredVariant {
     pub bodies: Vec<Body>,
     pub scratch_bytes: u64,
+    /// Whether the host code reports accesses outside a slice.
+    pub host_reports: bool,
     pub code: Code,
 }
 
@@ -131,6 +133,7 @@ pub fn lower_variants(
     }
     let lowered = prepared.into_iter().zip(codes).map(|(prepared, code)| LoweredVariant {
         scratch_bytes: prepared.host.as_ref().map_or(0, host::Plan::scratch_bytes),
+        host_reports: prepared.host.as_ref().is_some_and(host::Plan::reports),
         bodies: prepared.bodies,
         code,
     });
@@ -143,7 +146,8 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &Options) -> Result<Prep
     for line in &checked.prints {
         print_line(&format!("{} ({variant}): {line}", kernel.name));
     }
-    let func = checked.func;
+    let mut func = checked.func;
+    func.reports = options.report && !kernel.options.unreported && !kernel.options.unchecked;
     let internal = |stage: &str, what: String| {
         let mut errors = Errors::new();
         errors.add(internal_error(kernel, variant, stage, &what));
@@ -170,10 +174,11 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &Options) -> Result<Prep
         split(&mut copy, if kernel.options.unchecked { Trust::Caller } else { Trust::Nothing });
         host::Plan::new(copy)
     });
+    let sites = if func.reports { report::sites(&func) } else { String::new() };
     // Variants may have the same body: what the entries are called counts too.
     let assembler = options.ptxas.as_deref().map(ptxas::identity);
     let targets = format!("{:?} {:?} {assembler:?} {requests:?}", options.archs, options.family);
-    let key = Key::of(&[&tile::print(&func, &|_| None), &variant.to_string(), &targets]);
+    let key = Key::of(&[&tile::print(&func, &|_| None), &variant.to_string(), &sites, &targets]);
     dump_tiles(&func, &bodies, variant, options);
     Ok(Prepared { func, bodies, host, key })
 }
