@@ -8,6 +8,7 @@ mod language;
 mod layout;
 mod math;
 mod odd;
+mod oracle;
 mod programs;
 mod run;
 mod split;
