@@ -20,7 +20,7 @@ pub mod syntax;
 pub mod target;
 pub mod tile;
 
-pub use compile::compile;
+pub use compile::{compile, compile_with};
 pub use op_table::op_table;
 pub use programs::random_programs;
 
