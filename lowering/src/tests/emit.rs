@@ -67,7 +67,10 @@ const ROW_SUM: &str = "#[fuse_kernel(num_warps = 2)]
 
 #[test]
 fn a_masked_copy_on_the_gpu() {
-    check_gpu(COPY, [expect![[r#"
+    check_gpu(
+        COPY,
+        [
+            expect![[r#"
         module {
           llvm.mlir.global external @shared() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
           llvm.func @entry(%arg0: !llvm.ptr<1> {llvm.noalias, llvm.readonly}, %arg1: i64, %arg2: !llvm.ptr<1> {llvm.noalias}, %arg3: i64, %arg4: i32, %arg5: i32, %arg6: i32, %arg7: i32) attributes {nvvm.kernel, nvvm.reqntid = array<i32: 32>} {
@@ -114,7 +117,8 @@ fn a_masked_copy_on_the_gpu() {
             llvm.return
           }
         }
-    "#]], expect![[r#"
+    "#]],
+            expect![[r#"
         .version 7.0
         .target sm_80
         .address_size 64
@@ -147,12 +151,17 @@ fn a_masked_copy_on_the_gpu() {
         	@%p1 st.global.v2.b32 [%rd2], {%r1, %r2};
         	ret;
         }
-    "#]]]);
+    "#]],
+        ],
+    );
 }
 
 #[test]
 fn a_row_sum_over_two_warps_on_the_gpu() {
-    check_gpu(ROW_SUM, [expect![[r#"
+    check_gpu(
+        ROW_SUM,
+        [
+            expect![[r#"
         module {
           llvm.mlir.global external @shared() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
           llvm.func @entry(%arg0: !llvm.ptr<1> {llvm.noalias, llvm.readonly}, %arg1: i64, %arg2: !llvm.ptr<1> {llvm.noalias}, %arg3: i64, %arg4: i32, %arg5: i32, %arg6: i32) attributes {nvvm.kernel, nvvm.reqntid = array<i32: 64>} {
@@ -242,7 +251,8 @@ fn a_row_sum_over_two_warps_on_the_gpu() {
             llvm.return
           }
         }
-    "#]], expect![[r#"
+    "#]],
+            expect![[r#"
         .version 7.0
         .target sm_80
         .address_size 64
@@ -291,13 +301,18 @@ fn a_row_sum_over_two_warps_on_the_gpu() {
         	@%p2 st.global.b32 [%rd11], %r17;
         	ret;
         }
-    "#]]]);
+    "#]],
+        ],
+    );
 }
 
 /// Sixteen elements at a time, one by one where the mask or the end of the slice cuts.
 #[test]
 fn a_masked_copy_on_the_host() {
-    check_host(COPY, [expect![[r#"
+    check_host(
+        COPY,
+        [
+            expect![[r#"
         module {
           llvm.func internal @entry_program(%arg0: !llvm.ptr {llvm.noalias, llvm.readonly}, %arg1: i64, %arg2: !llvm.ptr {llvm.noalias}, %arg3: i64, %arg4: i32, %arg5: i32, %arg6: i32, %arg7: i32, %arg8: i32, %arg9: i32, %arg10: i32, %arg11: !llvm.ptr {llvm.noalias}) {
             %0 = llvm.mlir.constant(1 : i32) : i32
@@ -388,7 +403,8 @@ fn a_masked_copy_on_the_host() {
             }
             llvm.return
           }
-    "#]], expect![[r#"
+    "#]],
+            expect![[r#"
         entry_v3_program:
         	pushq	%rbp
         	movq	%rsp, %rbp
@@ -526,13 +542,18 @@ fn a_masked_copy_on_the_host() {
         	popq	%rbp
         	vzeroupper
         	retq
-    "#]]]);
+    "#]],
+        ],
+    );
 }
 
 /// Four vectors added, then their lanes; no bounds.
 #[test]
 fn a_row_sum_on_the_host() {
-    check_host(&ROW_SUM.replace("num_warps = 2", "unchecked"), [expect![[r#"
+    check_host(
+        &ROW_SUM.replace("num_warps = 2", "unchecked"),
+        [
+            expect![[r#"
         module {
           llvm.func internal @entry_program(%arg0: !llvm.ptr {llvm.noalias, llvm.readonly}, %arg1: i64, %arg2: !llvm.ptr {llvm.noalias}, %arg3: i64, %arg4: i32, %arg5: i32, %arg6: i32, %arg7: i32, %arg8: i32, %arg9: i32, %arg10: !llvm.ptr {llvm.noalias}) {
             %0 = llvm.mlir.constant(3 : i64) : i64
@@ -596,7 +617,8 @@ fn a_row_sum_on_the_host() {
             llvm.store %54, %57 {alignment = 4 : i64} : f32, !llvm.ptr
             llvm.return
           }
-    "#]], expect![[r#"
+    "#]],
+            expect![[r#"
         entry_v3_program:
         	movslq	%r8d, %rax
         	movq	%rax, %rcx
@@ -621,7 +643,9 @@ fn a_row_sum_on_the_host() {
         	vmovss	%xmm0, (%rdx,%rax,4)
         	vzeroupper
         	retq
-    "#]]]);
+    "#]],
+        ],
+    );
 }
 
 /// The whole text of a kernel: hidden, in a section of its own, its labels its own, no symbol but its own.
@@ -737,5 +761,6 @@ fn an_entry_computes_the_programs_of_one_row_of_the_grid() {
         	.size	entry_baseline, .Lentry_baseline_func_end1-entry_baseline
         	.cfi_endproc
         	.text
-    "#]].assert_eq(&text);
+    "#]]
+    .assert_eq(&text);
 }
