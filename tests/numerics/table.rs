@@ -35,7 +35,7 @@ pub fn trials() -> Vec<Trial> {
 }
 
 fn check(case: &'static Case, run: &'static Run, index: usize, place: Place) -> Result<(), Failed> {
-    let law = Law { row: &case.rows[index], rule: case.rule, dtype: run.dtype };
+    let law = Law { row: &case.rows[index], rule: case.rule, dtype: run.dtype, place };
     let dtypes: Vec<DType> = (0..case.params).map(|i| law.operand(i)).collect();
     let mut operands = values::operands(&dtypes, Job::BLOCK);
     let mut worst: f64 = 0.0;

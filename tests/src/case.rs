@@ -20,7 +20,7 @@ pub enum Rule {
     Select,
 }
 
-/// What an operation may do to numbers below the smallest normal `f32` when it computes in `f32`.
+/// What an operation may do on a GPU to numbers below the smallest normal `f32` when it computes in `f32`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Subnormal {
     Kept,

@@ -234,7 +234,6 @@ impl Emit for Load {
 
 impl Load {
     /// Lane by lane, those that are not taken from `other`.
-    #[expect(clippy::too_many_arguments, reason = "the state of the access, used in one place")]
     fn by_element(
         &self,
         host: &mut Host,

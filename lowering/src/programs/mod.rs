@@ -4,8 +4,12 @@
 //! evaluated here by loops over elements, which know nothing of layouts, so that every layout, conversion and reduction
 //! must agree with them bit for bit. The same numbers give the same programs.
 
+mod tile;
+
 use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{format_ident, quote};
+
+use tile::{Tile, apply, broadcast, fold, legal};
 
 /// A generator of numbers (SplitMix64).
 struct Random(u64);
@@ -26,13 +30,6 @@ impl Random {
     fn of<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len())]
     }
-}
-
-/// A tile's shape and elements; a scalar has no axes.
-#[derive(Clone, Debug)]
-struct Tile {
-    shape: Vec<usize>,
-    data: Vec<i64>,
 }
 
 /// How a tile becomes one of the same shape.
@@ -299,101 +296,6 @@ impl Turn {
             Turn::Scale => format!("{name} * 5 + 1"),
             Turn::Clip => format!("tl::select({name} > 0, {name}, tl::min({name}))"),
         }
-    }
-}
-
-impl Tile {
-    fn strides(&self) -> Vec<usize> {
-        (0..self.shape.len()).map(|axis| self.shape[axis + 1..].iter().product()).collect()
-    }
-
-    fn permuted(&self, order: &[usize]) -> Tile {
-        let strides = self.strides();
-        let shape: Vec<usize> = order.iter().map(|&axis| self.shape[axis]).collect();
-        let moved: Vec<usize> = order.iter().map(|&axis| strides[axis]).collect();
-        let data = indices(&shape).map(|index| self.data[dot(&index, &moved)]).collect();
-        Tile { shape, data }
-    }
-
-    fn reversed(&self) -> Vec<i64> {
-        self.permuted(&(0..self.shape.len()).rev().collect::<Vec<_>>()).data
-    }
-
-    fn folded(&self, axis: usize, join: impl Fn(i64, i64) -> i64) -> Tile {
-        let (strides, mut shape) = (self.strides(), self.shape.clone());
-        shape[axis] = 1;
-        let fold = |index: Vec<usize>| {
-            let start = dot(&index, &strides);
-            (1..self.shape[axis])
-                .fold(self.data[start], |folded, k| join(folded, self.data[start + k * strides[axis]]))
-        };
-        let data = indices(&shape).map(fold).collect();
-        Tile { shape, data }
-    }
-
-    fn broadcast(&self, shape: &[usize]) -> Vec<i64> {
-        let missing = shape.len() - self.shape.len();
-        let strides: Vec<usize> = (0..shape.len())
-            .map(|axis| {
-                if axis < missing || self.shape[axis - missing] == 1 {
-                    0
-                } else {
-                    self.strides()[axis - missing]
-                }
-            })
-            .collect();
-        indices(shape).map(|index| self.data[dot(&index, &strides)]).collect()
-    }
-}
-
-fn dot(index: &[usize], strides: &[usize]) -> usize {
-    index.iter().zip(strides).map(|(i, stride)| i * stride).sum()
-}
-
-/// Every index into a shape, in row-major order.
-fn indices(shape: &[usize]) -> impl Iterator<Item = Vec<usize>> {
-    let shape = shape.to_vec();
-    (0..shape.iter().product()).map(move |flat: usize| {
-        let mut rest = flat;
-        let mut index: Vec<usize> =
-            shape.iter().rev().map(|extent| (rest % extent, rest /= extent).0).collect();
-        index.reverse();
-        index
-    })
-}
-
-fn broadcast(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
-    let rank = a.len().max(b.len());
-    let extent =
-        |shape: &[usize], axis: usize| (axis + shape.len()).checked_sub(rank).map_or(1, |axis| shape[axis]);
-    let join = |axis| match (extent(a, axis), extent(b, axis)) {
-        (a, b) if a == b || b == 1 => Some(a),
-        (1, b) => Some(b),
-        _ => None,
-    };
-    (0..rank).map(join).collect()
-}
-
-/// Whether a tile can have this extent.
-fn legal(extent: usize) -> bool {
-    extent >> extent.trailing_zeros() <= 15
-}
-
-fn fold(what: &str, a: i64, b: i64) -> i64 {
-    match what {
-        "sum" => a.wrapping_add(b),
-        "max" => a.max(b),
-        _ => a.min(b),
-    }
-}
-
-fn apply(symbol: &str, a: i64, b: i64) -> i64 {
-    match symbol {
-        "+" => a.wrapping_add(b),
-        "-" => a.wrapping_sub(b),
-        "*" => a.wrapping_mul(b),
-        "^" => a ^ b,
-        _ => a & b,
     }
 }
 
