@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::analysis::split::{Trust, split};
 use crate::body::{Body, Requests, bodies};
 use crate::check::{self, Variant};
-use crate::diagnostic::{Diagnostic, Errors, Loc};
+use crate::diagnostic::{Diagnostic, Errors, Loc, count};
 use crate::expand::{self, Expansion};
 use crate::mlir::{Session, host};
 use crate::options::{Effort, Options, Stage};
@@ -36,7 +36,11 @@ pub fn compile(attribute: TokenStream, item: TokenStream) -> TokenStream {
     let Some(kernel) = syntax::parse(attribute, item, &mut errors) else { return errors.into_tokens() };
     let variants = check::variants(&kernel, &mut errors);
     if options.effort == Effort::Signature {
-        return expand::signature(&kernel, &variants);
+        return if errors.is_empty() {
+            expand::signature(&kernel, &variants)
+        } else {
+            expand::broken(&kernel)
+        };
     }
     match lower_variants(&kernel, &variants, &options, &mut errors) {
         Some(lowered) if errors.is_empty() => {
@@ -46,7 +50,7 @@ pub fn compile(attribute: TokenStream, item: TokenStream) -> TokenStream {
         }
         _ => {
             // The signature stays, so that a call is not reported as unknown on top of the mistake.
-            let signature = expand::signature(&kernel, &variants);
+            let signature = expand::broken(&kernel);
             let errors = errors.into_tokens();
             quote::quote! { #errors #signature }
         }
@@ -276,33 +280,38 @@ pub fn entry_name(kernel: &Kernel, variant: &Variant, body: &Body) -> String {
 
 // ---- mistakes
 
-/// Mistakes of several variants: one that all share is said once, one that only some have says which.
+/// Mistakes of several variants: one that all share is said once, one that only some have says which. What stands on
+/// the same tokens in another variant is the same mistake, whatever types or extents it names there.
 #[derive(Default)]
-struct Found {
+pub(crate) struct Found {
     list: Vec<(Diagnostic, Vec<String>)>,
 }
 
 impl Found {
-    fn add(&mut self, variant: &Variant, errors: Errors) {
+    pub(crate) fn add(&mut self, variant: &Variant, errors: Errors) {
+        let known = self.list.len();
+        let label = variant.to_string();
         for error in errors.iter() {
-            let same = |(other, _): &&mut (Diagnostic, Vec<String>)| {
-                other.message == error.message && format!("{:?}", other.loc) == format!("{:?}", error.loc)
-            };
-            match self.list.iter_mut().find(same) {
-                Some((_, variants)) => variants.push(variant.to_string()),
-                None => self.list.push((error.clone(), vec![variant.to_string()])),
+            match self.list[..known].iter_mut().find(|(other, _)| other.loc == error.loc) {
+                Some((_, variants)) if variants.last() != Some(&label) => variants.push(label.clone()),
+                Some(_) => {}
+                None => self.list.push((error.clone(), vec![label.clone()])),
             }
         }
     }
 
-    fn report(self, total: usize, errors: &mut Errors) {
-        for (mut error, mut variants) in self.list {
-            variants.dedup();
+    pub(crate) fn report(self, total: usize, errors: &mut Errors) {
+        for (mut error, variants) in self.list {
             if variants.len() < total && error.note.is_none() {
-                error.note = Some(format!("in the variant {}", variants[0]));
+                let others = match variants.len() - 1 {
+                    0 => String::new(),
+                    others => format!(" and {}", count(others, "other")),
+                };
+                error.note = Some(format!("in the variant {}{others}", variants[0]));
             }
             errors.add(error);
         }
+        errors.sort();
     }
 }
 

@@ -22,9 +22,22 @@ impl Loc {
         Loc { start: self.start, end: other.end }
     }
 
+    /// Where it starts and ends, as lines and columns.
+    fn extent(self) -> [(usize, usize); 2] {
+        let (start, end) = (self.start.start(), self.end.end());
+        [(start.line, start.column), (end.line, end.column)]
+    }
+
     /// The line of the first token, counted from one.
     pub fn line(self) -> usize {
         self.start.start().line
+    }
+}
+
+/// The same stretch of source.
+impl PartialEq for Loc {
+    fn eq(&self, other: &Loc) -> bool {
+        self.extent() == other.extent()
     }
 }
 
@@ -56,7 +69,7 @@ impl Diagnostic {
     }
 }
 
-/// The mistakes of one kernel, in the order they were found.
+/// The mistakes of one kernel. None is there twice.
 #[derive(Clone, Default, Debug)]
 pub struct Errors {
     list: Vec<Diagnostic>,
@@ -72,15 +85,29 @@ impl Errors {
     }
 
     pub fn push(&mut self, loc: Loc, message: impl Into<String>) {
-        self.list.push(Diagnostic { loc, message: message.into(), help: None, note: None });
+        self.add(Diagnostic { loc, message: message.into(), help: None, note: None });
     }
 
     pub fn push_help(&mut self, loc: Loc, message: impl Into<String>, help: impl Into<String>) {
-        self.list.push(Diagnostic { loc, message: message.into(), help: Some(help.into()), note: None });
+        self.add(Diagnostic { loc, message: message.into(), help: Some(help.into()), note: None });
     }
 
     pub fn add(&mut self, diagnostic: Diagnostic) {
-        self.list.push(diagnostic);
+        let same = |other: &Diagnostic| other.message == diagnostic.message && other.loc == diagnostic.loc;
+        if !self.list.iter().any(same) {
+            self.list.push(diagnostic);
+        }
+    }
+
+    pub fn extend(&mut self, others: impl Into<Errors>) {
+        for diagnostic in others.into().list {
+            self.add(diagnostic);
+        }
+    }
+
+    /// In the order of the source.
+    pub fn sort(&mut self) {
+        self.list.sort_by_key(|diagnostic| diagnostic.loc.extent());
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Diagnostic> {
@@ -96,7 +123,8 @@ impl Errors {
     }
 
     /// `compile_error!` for each mistake, placed on its tokens.
-    pub fn into_tokens(self) -> TokenStream {
+    pub fn into_tokens(mut self) -> TokenStream {
+        self.sort();
         self.list.iter().flat_map(compile_error).collect()
     }
 }
@@ -150,7 +178,37 @@ pub fn list<T: std::fmt::Display>(items: impl IntoIterator<Item = T>) -> String 
     }
 }
 
-/// `1 argument`, `2 arguments`.
+/// `no arguments`, `1 argument`, `2 arguments`.
 pub fn count(n: usize, noun: &str) -> String {
-    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
+    match n {
+        0 => format!("no {noun}s"),
+        1 => format!("1 {noun}"),
+        _ => format!("{n} {noun}s"),
+    }
+}
+
+/// The candidate that differs least from `name`, if it differs little.
+pub fn nearest<'c>(name: &str, candidates: impl Iterator<Item = &'c str>) -> Option<&'c str> {
+    let limit = (name.chars().count() + 1) / 3;
+    candidates
+        .map(|candidate| (distance(name, candidate), candidate))
+        .filter(|(distance, _)| *distance <= limit)
+        .min()
+        .map(|(_, candidate)| candidate)
+}
+
+/// Levenshtein's distance.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, &y) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
 }

@@ -4,8 +4,16 @@
 //! The operations bring their own typing rules ([`crate::ops::Function::check`], [`crate::ops::scalar`]); this module
 //! gives them the vocabulary: literals that take the other operand's type, broadcasting, pointers, constants, scopes.
 
+mod branch;
+mod call;
+mod carried;
+mod constant;
 mod expr;
+mod loops;
+mod names;
 mod operand;
+mod operators;
+mod pointer;
 mod scope;
 mod stmt;
 mod variants;
@@ -13,7 +21,7 @@ mod variants;
 use crate::diagnostic::{Errors, Loc};
 use crate::dtype::DType;
 use crate::ops::{LoopHints, Number};
-use crate::syntax::{GenericArg, Kernel, ParamType, TypeName};
+use crate::syntax::{Generic, GenericArg, Kernel, ParamType, TypeName};
 use crate::tile::{self, Builder, Func, Param, ParamId, ParamKind, Shape, Type, Value};
 
 use scope::Scopes;
@@ -83,6 +91,8 @@ pub struct Range {
 /// A call of a function or method of the language, its arguments counted and evaluated.
 pub struct Call {
     pub name: String,
+    /// How messages name it: `` `tl::sum` `` or `` `.row` ``.
+    pub what: String,
     pub name_loc: Loc,
     pub loc: Loc,
     pub generics: Vec<GenericArg>,
@@ -133,8 +143,17 @@ impl Check<'_> {
             };
             self.scopes.bind(name, Operand { item: Item::Literal(literal), loc: self.builder.loc }, false);
         }
+        // A generic whose values were not declared was reported: whatever depends on it is silent.
+        for generic in &self.kernel.generics {
+            let name = generic.name().to_string();
+            if !self.scopes.is_bound(&name) && !self.variant.types.iter().any(|(own, _)| *own == name) {
+                let failed = self.failed(self.builder.loc);
+                self.scopes.bind(&name, failed, false);
+            }
+        }
         for param in &self.kernel.params {
             let item = match &param.ty {
+                ParamType::Failed => Item::Failed,
                 ParamType::Slice { elem, mutable } => {
                     let elem = self.resolve_type(elem);
                     let id = ParamId(self.builder.func.params.len() as u32);
@@ -168,6 +187,11 @@ impl Check<'_> {
         if let Some(dtype) = DType::parse(&ty.name) {
             return Some(dtype);
         }
+        let undeclared =
+            |generic: &Generic| matches!(generic, Generic::Type { name, .. } if *name == ty.name);
+        if self.kernel.generics.iter().any(undeclared) {
+            return None;
+        }
         let help = match ty.name.as_str() {
             "usize" => "memory and scalars have a fixed width: use `i64` or `i32`".to_string(),
             "isize" => "memory and scalars have a fixed width: use `i64`".to_string(),
@@ -183,7 +207,7 @@ impl Check<'_> {
         let found = self.kernel.params.iter().find(|param| param.name == name);
         match found.map(|param| &param.ty) {
             Some(ParamType::Slice { elem, .. }) => elem.name.clone(),
-            Some(ParamType::Scalar(_)) | None => String::new(),
+            Some(ParamType::Scalar(_) | ParamType::Failed) | None => String::new(),
         }
     }
 }

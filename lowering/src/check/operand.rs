@@ -1,12 +1,19 @@
 //! What the typing rules of operations are written with: values from operands, constants, conversions, broadcasting.
 
-use super::{Call, Check, Item, Literal, LiteralValue, Operand, Pointer};
+use super::{Check, Item, Literal, LiteralValue, Operand};
 use crate::diagnostic::{Diagnostic, Loc};
 use crate::dtype::DType;
-use crate::ops::scalar::{self, Scalar};
 use crate::ops::{Broadcast, Cast, Constant, ExpandDims, Kind, Number, Splat};
-use crate::syntax::GenericArg;
-use crate::tile::{Block, Func, ParamId, Shape, Type, Value, shape_problem};
+use crate::tile::{Block, Func, Shape, Type, Value};
+
+/// Where a mistake that two operands make together is reported.
+#[derive(Clone, Copy)]
+pub enum Spot {
+    /// On the operator between them.
+    Here(Loc),
+    /// On the operand that does not go with those before it.
+    Operand,
+}
 
 impl Check<'_> {
     pub fn func(&self) -> &Func {
@@ -128,10 +135,23 @@ impl Check<'_> {
             Item::Failed => None,
             other => {
                 let text = format!("expected a tile or scalar, found {}", other.describe());
-                self.error(operand.loc, text);
+                self.unexpected(operand, text);
                 None
             }
         }
+    }
+
+    /// Reports an operand that is no tile and no scalar.
+    fn unexpected(&mut self, operand: &Operand, text: String) {
+        match operand.item {
+            Item::Slice(_) => {
+                self.error_help(operand.loc, text, "read it first: `tl::load(slice + offsets, mask)`")
+            }
+            Item::Pointer(_) => {
+                self.error_help(operand.loc, text, "read it first: `tl::load(pointer, mask)`")
+            }
+            _ => self.error(operand.loc, text),
+        };
     }
 
     /// The operand as values of one element type: a literal becomes it, anything else must have it.
@@ -146,11 +166,11 @@ impl Check<'_> {
         if found.dtype == dtype {
             return Some(value);
         }
-        self.error_help(
-            operand.loc,
-            format!("{what} is {dtype}, found {}", found.dtype),
-            format!("convert it: `.to::<{dtype}>()`"),
-        );
+        let help = match dtype {
+            DType::Bool => "compare: `x != 0`".to_string(),
+            _ => format!("convert it: `.to::<{dtype}>()`"),
+        };
+        self.error_help(operand.loc, format!("{what} is {dtype}, found {}", found.dtype), help);
         None
     }
 
@@ -172,8 +192,13 @@ impl Check<'_> {
             (LiteralValue::Number(Number::Float(value)), dtype) if dtype.is_float() => Number::Float(value),
             (value, _) => {
                 let help = match value {
-                    LiteralValue::Number(_) => format!("convert it: `as {dtype}`"),
-                    LiteralValue::Bool(_) => "compare to get a bool, or use `tl::select`".to_string(),
+                    LiteralValue::Number(_) if dtype == DType::Bool => "compare: `x != 0`".to_string(),
+                    LiteralValue::Number(Number::Float(_)) => {
+                        "convert the integers beside it: `as f32`".to_string()
+                    }
+                    LiteralValue::Number(Number::Int(_)) | LiteralValue::Bool(_) => {
+                        format!("convert it: `as {dtype}`")
+                    }
                 };
                 self.error_help(loc, format!("expected {dtype}, found {}", value.describe()), help);
                 return None;
@@ -183,7 +208,7 @@ impl Check<'_> {
     }
 
     /// The element type that operands of one operation share: that of those that have one.
-    pub fn common_type(&mut self, what: &str, loc: Loc, operands: &[&Operand]) -> Option<DType> {
+    pub fn common_type(&mut self, what: &str, spot: Spot, operands: &[&Operand]) -> Option<DType> {
         let mut found: Option<DType> = None;
         for operand in operands {
             let dtype = match &operand.item {
@@ -192,18 +217,25 @@ impl Check<'_> {
                 Item::Failed => return None,
                 other => {
                     let text = format!("{what} takes tiles and scalars, found {}", other.describe());
-                    self.error(operand.loc, text);
+                    self.unexpected(operand, text);
                     return None;
                 }
             };
             match (found, dtype) {
                 (Some(first), Some(second)) if first != second => {
                     let wider = wider(first, second);
-                    self.error_help(
-                        loc,
-                        format!("{what} needs one element type, found {first} and {second}"),
-                        format!("convert one side: `.to::<{wider}>()`"),
-                    );
+                    let loc = match spot {
+                        Spot::Here(loc) => loc,
+                        Spot::Operand => operand.loc,
+                    };
+                    let text = format!("{what} needs one element type, found {first} and {second}");
+                    let help = match (first, second) {
+                        (DType::Bool, _) | (_, DType::Bool) => {
+                            "compare to make a bool of a number: `x != 0`".into()
+                        }
+                        _ => format!("convert one side: `.to::<{wider}>()`"),
+                    };
+                    self.error_help(loc, text, help);
                     return None;
                 }
                 (None, Some(dtype)) => found = Some(dtype),
@@ -253,196 +285,6 @@ impl Check<'_> {
             return self.operand(value, loc);
         }
         self.emit(Cast { value }, ty.with(dtype), loc)
-    }
-
-    // ---- constants
-
-    /// An integer known at build; `what` names it in the message otherwise.
-    pub fn constant(&mut self, operand: &Operand, what: &str) -> Option<i128> {
-        match operand.item {
-            Item::Literal(Literal { value: LiteralValue::Number(Number::Int(value)), .. }) => Some(value),
-            Item::Failed => None,
-            _ => {
-                let text = format!("{what} is a constant integer, found {}", self.describe(operand));
-                self.error_help(
-                    operand.loc,
-                    text,
-                    "constants are literals and const parameters of the kernel",
-                );
-                None
-            }
-        }
-    }
-
-    /// A bool known at build.
-    pub fn flag(&mut self, operand: &Operand, what: &str) -> Option<bool> {
-        match operand.item {
-            Item::Literal(Literal { value: LiteralValue::Bool(value), .. }) => Some(value),
-            Item::Failed => None,
-            _ => {
-                let text = format!("{what} is a constant bool, found {}", self.describe(operand));
-                self.error(operand.loc, text);
-                None
-            }
-        }
-    }
-
-    /// A list of integers known at build.
-    pub fn constants(&mut self, operand: &Operand, what: &str) -> Option<Vec<i128>> {
-        match &operand.item {
-            Item::List(items) => items.iter().map(|item| self.constant(item, what)).collect(),
-            Item::Failed => None,
-            _ => {
-                let text = format!("{what} is a list such as `[0, 1]`, found {}", self.describe(operand));
-                self.error(operand.loc, text);
-                None
-            }
-        }
-    }
-
-    /// A shape, written as a list of constants.
-    pub fn shape(&mut self, operand: &Operand) -> Option<Shape> {
-        match &operand.item {
-            Item::List(items) => {
-                let mut extents = vec![];
-                let mut problem = false;
-                for item in items {
-                    match self.constant(item, "a tile extent") {
-                        Some(extent) => {
-                            if let Some(text) = shape_problem(&[extent]) {
-                                self.error(item.loc, text);
-                                problem = true;
-                            }
-                            extents.push(extent);
-                        }
-                        None => problem = true,
-                    }
-                }
-                if problem { None } else { self.legal_shape(&extents, operand.loc) }
-            }
-            Item::Failed => None,
-            _ => {
-                let text = format!("a shape is a list such as `[M, N]`, found {}", self.describe(operand));
-                self.error(operand.loc, text);
-                None
-            }
-        }
-    }
-
-    pub fn legal_shape(&mut self, extents: &[i128], loc: Loc) -> Option<Shape> {
-        match shape_problem(extents) {
-            Some(problem) => {
-                self.error(loc, problem);
-                None
-            }
-            None => Some(Shape::new(extents.iter().map(|&extent| extent as u32).collect::<Vec<_>>())),
-        }
-    }
-
-    /// A constant axis of a tile with `rank` axes.
-    pub fn axis(&mut self, operand: &Operand, rank: usize) -> Option<usize> {
-        let axis = self.constant(operand, "an axis")?;
-        if (0..rank as i128).contains(&axis) {
-            return Some(axis as usize);
-        }
-        let axes = crate::diagnostic::list(0..rank);
-        self.error(operand.loc, format!("axis {axis} is out of range: the axes here are {axes}"));
-        None
-    }
-
-    /// The element type between `::<` and `>`, if one is given.
-    pub fn generic_type(&mut self, call: &Call) -> Option<DType> {
-        match call.generics.first() {
-            Some(GenericArg::Type(ty)) => self.resolve_type(ty),
-            _ => None,
-        }
-    }
-
-    // ---- memory
-
-    pub fn slice(&self, operand: &Operand) -> Option<ParamId> {
-        match operand.item {
-            Item::Slice(param) => Some(param),
-            _ => None,
-        }
-    }
-
-    /// The operand as addresses.
-    pub fn pointer(&mut self, operand: &Operand, what: &str) -> Option<Pointer> {
-        match &operand.item {
-            Item::Pointer(pointer) => Some(pointer.clone()),
-            Item::Slice(param) => {
-                let offset = self.zero(DType::I32, operand.loc);
-                Some(Pointer { param: *param, offset, shape: Shape::scalar() })
-            }
-            Item::Failed => None,
-            other => {
-                let text = format!("{what} takes a pointer, found {}", self.describe_item(other));
-                self.error_help(operand.loc, text, "a slice parameter plus offsets makes one: `x + offsets`");
-                None
-            }
-        }
-    }
-
-    /// `slice + offset`
-    pub(super) fn point_into(&mut self, param: ParamId, by: &Operand) -> Operand {
-        let Some(offset) = self.offset(by, DType::I32) else { return self.failed(by.loc) };
-        let shape = self.ty(offset).shape.clone();
-        self.wrap(Item::Pointer(Pointer { param, offset, shape }), by.loc)
-    }
-
-    /// The operand as element offsets; a bare literal becomes `literal_type` where it fits, else `i64`.
-    fn offset(&mut self, by: &Operand, literal_type: DType) -> Option<Value> {
-        let value = match &by.item {
-            Item::Literal(literal) if literal.dtype.is_none() => {
-                let dtype = if literal.fits(DType::I32) { literal_type } else { DType::I64 };
-                self.value_as(by, dtype, "an offset")
-            }
-            _ => self.value(by),
-        }?;
-        let found = self.ty(value).clone();
-        if !found.dtype.is_integer() {
-            self.error_help(
-                by.loc,
-                format!("an offset is an integer, found {found}"),
-                "convert it: `as i32`",
-            );
-            return None;
-        }
-        Some(value)
-    }
-
-    /// `pointer + offset` or `pointer - offset`. Offsets of different integer types meet in `i64`.
-    pub(super) fn move_pointer(
-        &mut self,
-        pointer: Pointer,
-        by: &Operand,
-        negative: bool,
-        loc: Loc,
-    ) -> Operand {
-        let mut offset = pointer.offset;
-        let own_type = self.ty(offset).dtype;
-        let Some(mut by_value) = self.offset(by, own_type) else { return self.failed(loc) };
-        if own_type != self.ty(by_value).dtype {
-            offset = self.to_i64(offset, loc);
-            by_value = self.to_i64(by_value, loc);
-        }
-        let mut values = [offset, by_value];
-        let Some(shape) = self.common_shape("pointer arithmetic", loc, &mut values) else {
-            return self.failed(loc);
-        };
-        let row = scalar::row(if negative { "sub" } else { "add" }).expect("a row of the table");
-        let ty = self.ty(values[0]).clone();
-        let offset = self.push(Scalar::new(row, values.to_vec()), vec![ty], loc)[0];
-        self.wrap(Item::Pointer(Pointer { param: pointer.param, offset, shape }), loc)
-    }
-
-    fn to_i64(&mut self, value: Value, loc: Loc) -> Value {
-        let ty = self.ty(value).clone();
-        if ty.dtype == DType::I64 {
-            return value;
-        }
-        self.push(Cast { value }, vec![ty.with(DType::I64)], loc)[0]
     }
 
     // ---- words
@@ -500,68 +342,5 @@ impl Item {
             Item::Unit => "nothing".into(),
             Item::Failed => "a mistake".into(),
         }
-    }
-}
-
-impl LiteralValue {
-    fn describe(self) -> String {
-        match self {
-            LiteralValue::Number(Number::Int(value)) => format!("the integer {value}"),
-            LiteralValue::Number(Number::Float(value)) => format!("the float {value:?}"),
-            LiteralValue::Bool(value) => format!("the bool {value}"),
-        }
-    }
-
-    fn describe_value(self) -> String {
-        match self {
-            LiteralValue::Number(number) => number.to_string(),
-            LiteralValue::Bool(value) => value.to_string(),
-        }
-    }
-}
-
-impl Literal {
-    /// The type it has when nothing else decides.
-    pub(super) fn default_type(&self) -> DType {
-        self.dtype.unwrap_or(match self.value {
-            LiteralValue::Number(Number::Int(value)) if DType::I32.wrap(value) == value => DType::I32,
-            LiteralValue::Number(Number::Int(_)) => DType::I64,
-            LiteralValue::Number(Number::Float(_)) => DType::F32,
-            LiteralValue::Bool(_) => DType::Bool,
-        })
-    }
-
-    fn fits(&self, dtype: DType) -> bool {
-        match self.value {
-            LiteralValue::Number(Number::Int(value)) => dtype.wrap(value) == value,
-            LiteralValue::Number(Number::Float(_)) | LiteralValue::Bool(_) => true,
-        }
-    }
-
-    /// As [`Cast`] converts values.
-    fn convert(self, dtype: DType) -> Literal {
-        let value = match self.value {
-            LiteralValue::Bool(value) if dtype == DType::Bool => LiteralValue::Bool(value),
-            LiteralValue::Bool(value) if dtype.is_integer() => {
-                LiteralValue::Number(Number::Int(i128::from(value)))
-            }
-            LiteralValue::Bool(value) => LiteralValue::Number(Number::Float(f64::from(u8::from(value)))),
-            LiteralValue::Number(Number::Int(value)) if dtype == DType::Bool => {
-                LiteralValue::Bool(value != 0)
-            }
-            LiteralValue::Number(Number::Float(value)) if dtype == DType::Bool => {
-                LiteralValue::Bool(value != 0.0)
-            }
-            LiteralValue::Number(Number::Int(value)) if dtype.is_integer() => {
-                LiteralValue::Number(Number::Int(dtype.wrap(value)))
-            }
-            LiteralValue::Number(Number::Int(value)) => LiteralValue::Number(Number::Float(value as f64)),
-            LiteralValue::Number(Number::Float(value)) if dtype.is_integer() => {
-                let (low, high) = dtype.range();
-                LiteralValue::Number(Number::Int((value as i128).clamp(low, high)))
-            }
-            LiteralValue::Number(Number::Float(value)) => LiteralValue::Number(Number::Float(value)),
-        };
-        Literal { value, dtype: Some(dtype), digits: self.digits }
     }
 }

@@ -2,9 +2,14 @@
 
 use std::fmt;
 
+use proc_macro2::Ident;
+
 use crate::diagnostic::{Errors, Loc, list};
 use crate::dtype::DType;
-use crate::syntax::{Config, ConstType, Generic, Kernel, Setting, VariantKind, VariantValue};
+use crate::syntax::{
+    Config, ConstType, Generic, Kernel, OPTIONS, Setting, VariantKind, VariantValue, const_range,
+    describe_value,
+};
 
 /// One choice of every generic, in the order of the generics.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -40,7 +45,11 @@ impl fmt::Display for Variant {
 /// Attribute settings that are not generics but may stand in a config.
 const NUM_WARPS: &str = "num_warps";
 
-/// The variants of a kernel in the order declared; the mistakes of the declaration go to `errors`.
+/// The most variants a kernel may declare: each is compiled, and each is a row of the binary.
+const MAX_VARIANTS: usize = 1024;
+
+/// The variants of a kernel in the order declared; the mistakes of the declaration go to `errors`. A generic none of
+/// whose values could be understood is missing from them.
 pub fn variants(kernel: &Kernel, errors: &mut Errors) -> Vec<Variant> {
     report_unknown(kernel, errors);
     let configs: Vec<Option<&Config>> = if kernel.options.configs.is_empty() {
@@ -50,16 +59,20 @@ pub fn variants(kernel: &Kernel, errors: &mut Errors) -> Vec<Variant> {
     };
     let mut all: Vec<Variant> = vec![];
     for config in configs {
-        let mut partial =
-            vec![Variant { num_warps: num_warps(kernel, config, errors), ..Variant::default() }];
-        for generic in &kernel.generics {
-            let values = values_of(kernel, config, generic, errors);
-            partial = partial
-                .iter()
-                .flat_map(|variant| values.iter().map(move |value| extend(variant, generic, value)))
-                .collect();
+        let num_warps = num_warps(kernel, config, errors);
+        let values: Vec<Vec<VariantKind>> =
+            kernel.generics.iter().map(|generic| values_of(kernel, config, generic, errors)).collect();
+        let count = values.iter().fold(1usize, |count, values| count.saturating_mul(values.len().max(1)));
+        if all.len().saturating_add(count) > MAX_VARIANTS {
+            errors.push_help(
+                Loc::of(&kernel.name),
+                format!("the lists of `{}` declare more than {MAX_VARIANTS} variants", kernel.name),
+                "declare the exact sets that are called with `configs = [{ .. }]`",
+            );
+            all.truncate(1);
+            return all;
         }
-        for variant in partial {
+        for variant in product(kernel, &values, num_warps) {
             let twice =
                 all.iter().any(|other| other.types == variant.types && other.consts == variant.consts);
             match (twice, config) {
@@ -71,6 +84,18 @@ pub fn variants(kernel: &Kernel, errors: &mut Errors) -> Vec<Variant> {
         }
     }
     all
+}
+
+/// Every choice of one value for each generic.
+fn product(kernel: &Kernel, values: &[Vec<VariantKind>], num_warps: Option<u32>) -> Vec<Variant> {
+    let mut partial = vec![Variant { num_warps, ..Variant::default() }];
+    for (generic, values) in kernel.generics.iter().zip(values).filter(|(_, values)| !values.is_empty()) {
+        partial = partial
+            .iter()
+            .flat_map(|variant| values.iter().map(move |value| extend(variant, generic, value)))
+            .collect();
+    }
+    partial
 }
 
 fn extend(variant: &Variant, generic: &Generic, value: &VariantKind) -> Variant {
@@ -85,21 +110,28 @@ fn extend(variant: &Variant, generic: &Generic, value: &VariantKind) -> Variant 
 }
 
 fn report_unknown(kernel: &Kernel, errors: &mut Errors) {
-    let known = |name: &str| kernel.generics.iter().any(|generic| generic.name() == name);
+    let find = |name: &Ident| kernel.generics.iter().find(|generic| generic.name() == name);
     let in_lists = kernel.options.lists.iter().map(|list| &list.name);
     let in_configs =
         kernel.options.configs.iter().flat_map(|config| config.entries.iter().map(|(name, _)| name));
     for name in in_lists.chain(in_configs.clone()) {
-        let text = name.to_string();
-        if !known(&text) && text != NUM_WARPS {
+        if find(name).is_none() && *name != NUM_WARPS {
             let generics = list(kernel.generics.iter().map(|generic| format!("`{}`", generic.name())));
-            let help = if generics.is_empty() { "it has none".into() } else { format!("it has {generics}") };
-            errors.push_help(Loc::of(name), format!("`{text}` is not a generic of `{}`", kernel.name), help);
+            let generics = if generics.is_empty() { "none".into() } else { generics };
+            let help = format!("its generics are {generics}; the options are {OPTIONS}");
+            errors.push_help(Loc::of(name), format!("`{name}` is not a generic of `{}`", kernel.name), help);
         }
     }
     for list in &kernel.options.lists {
         if in_configs.clone().any(|name| *name == list.name) {
             errors.push(list.loc, format!("`{}` has a list and stands in `configs`: keep one", list.name));
+        }
+        let chosen = list.chosen_by.as_ref().map(Loc::of);
+        if let (Some(loc), Some(generic)) = (chosen, find(&list.name))
+            && !matches!(generic, Generic::Const { ty: ConstType::Integer(_), .. })
+        {
+            errors
+                .push(loc, format!("`{}` cannot be chosen by the arguments: only an integer can", list.name));
         }
     }
 }
@@ -118,24 +150,7 @@ fn values_of(
         None => match kernel.options.lists.iter().find(|list| list.name == *name) {
             Some(list) => list.values.iter().collect(),
             None => {
-                let loc = config.map_or_else(|| Loc::of(name), |config| config.loc);
-                let text = match config {
-                    None => format!("no values are declared for `{name}`"),
-                    Some(_) => format!("this config does not give `{name}`"),
-                };
-                let example = match generic {
-                    Generic::Type { bound, .. } => {
-                        let first = bound.members().last().unwrap_or(DType::F32);
-                        format!("`#[fuse_kernel({name} = [{first}])]` declares one")
-                    }
-                    Generic::Const { ty: ConstType::Bool, .. } => {
-                        format!("`#[fuse_kernel({name} = [false, true])]` declares both")
-                    }
-                    Generic::Const { .. } => format!("`#[fuse_kernel({name} = [1024])]` declares one"),
-                };
-                if !errors.iter().any(|error| error.message == text) {
-                    errors.push_help(loc, text, example);
-                }
+                report_undeclared(kernel, config, generic, errors);
                 return vec![];
             }
         },
@@ -147,25 +162,53 @@ fn values_of(
         .collect()
 }
 
+fn report_undeclared(kernel: &Kernel, config: Option<&Config>, generic: &Generic, errors: &mut Errors) {
+    if kernel.options.unreadable {
+        return;
+    }
+    let name = generic.name();
+    let (loc, text) = match config {
+        None => (Loc::of(name), format!("no values are declared for `{name}`")),
+        Some(config) => (config.loc, format!("this config does not give `{name}`")),
+    };
+    let values = match generic {
+        Generic::Type { bound, .. } => {
+            let usual = [DType::F32, DType::I32].into_iter().find(|dtype| bound.contains(*dtype));
+            format!("[{}]", usual.unwrap_or(DType::F32))
+        }
+        Generic::Const { ty: ConstType::Bool, .. } => "[false, true]".into(),
+        Generic::Const { .. } => "[1024]".into(),
+    };
+    let help = match config {
+        None => format!("declare them: `#[fuse_kernel({name} = {values})]`"),
+        Some(_) => format!("a list outside the configs gives it to all: `{name} = {values}`"),
+    };
+    errors.push_help(loc, text, help);
+}
+
 fn fits(generic: &Generic, value: &VariantValue, errors: &mut Errors) -> bool {
     let name = generic.name();
     let problem = match (generic, &value.kind) {
         (Generic::Type { bound, .. }, VariantKind::Type(dtype)) => (!bound.contains(*dtype))
             .then(|| format!("`{name}` is one of {}, found {dtype}", list(bound.members()))),
-        (Generic::Type { .. }, _) => Some(format!("`{name}` is a type, found a value")),
-        (Generic::Const { ty: ConstType::Bool, .. }, VariantKind::Bool(_)) => None,
-        (Generic::Const { ty: ConstType::Bool, .. }, _) => Some(format!("`{name}` is a `bool`")),
-        (Generic::Const { ty: ConstType::Integer(ty), .. }, VariantKind::Int(value)) => {
-            let unsigned = ty.to_string().starts_with('u');
-            (unsigned && *value < 0).then(|| format!("`{name}` is a `{ty}`, found {value}"))
+        (Generic::Type { .. }, other) => {
+            Some(format!("`{name}` is a type, found `{}`", describe_value(other)))
         }
-        (Generic::Const { ty: ConstType::Integer(ty), .. }, _) => Some(format!("`{name}` is a `{ty}`")),
+        (Generic::Const { ty: ConstType::Bool, .. }, VariantKind::Bool(_)) => None,
+        (Generic::Const { ty: ConstType::Bool, .. }, other) => {
+            Some(format!("`{name}` is a `bool`, found `{}`", describe_value(other)))
+        }
+        (Generic::Const { ty: ConstType::Integer(ty), .. }, VariantKind::Int(value)) => {
+            let (low, high) = const_range(&ty.to_string()).unwrap_or((i128::MIN, i128::MAX));
+            let fits = (low..=high).contains(value);
+            (!fits).then(|| format!("`{name}` is a `{ty}`, which holds {low} to {high}, found {value}"))
+        }
+        (Generic::Const { ty: ConstType::Integer(ty), .. }, other) => {
+            Some(format!("`{name}` is a `{ty}`, found `{}`", describe_value(other)))
+        }
     };
     match problem {
-        Some(problem) if !errors.iter().any(|error| error.message == problem) => {
-            errors.push(value.loc, problem)
-        }
-        Some(_) => {}
+        Some(problem) => errors.push(value.loc, problem),
         None => return true,
     }
     false
@@ -186,8 +229,6 @@ fn num_warps(kernel: &Kernel, config: Option<&Config>, errors: &mut Errors) -> O
         return Some(setting.value as u32);
     }
     let text = format!("`num_warps` is 1, 2, 4, 8, 16 or 32, found {}", setting.value);
-    if !errors.iter().any(|error| error.message == text) {
-        errors.push(setting.loc, text);
-    }
+    errors.push(setting.loc, text);
     None
 }

@@ -51,6 +51,7 @@ fn variant_data(
     let dtypes = kernel.params.iter().map(|param| match &param.ty {
         ParamType::Slice { elem, .. } => dtype(resolve(elem, variant)),
         ParamType::Scalar(ty) => dtype(resolve(ty, variant)),
+        ParamType::Failed => dtype(DType::F32),
     });
     quote! {
         Variant {

@@ -38,14 +38,26 @@ fn bound_path(class: Class) -> TokenStream {
     }
 }
 
-/// The element type as the user wrote it.
-fn element(ty: &TypeName) -> Ident {
-    Ident::new(&ty.name, ty.loc.start)
+/// The element type, or type parameter, that the user wrote; `None` for a name that is neither.
+fn element(kernel: &Kernel, ty: &TypeName) -> Option<TokenStream> {
+    let own = |generic: &&Generic| matches!(generic, Generic::Type { name, .. } if *name == ty.name);
+    match kernel.generics.iter().find(own) {
+        Some(generic) => {
+            let mut name = generic.name().clone();
+            name.set_span(ty.loc.start);
+            Some(quote! { #name })
+        }
+        None => DType::parse(&ty.name).map(|dtype| spanned_path(dtype, ty.loc.start)),
+    }
 }
 
 /// The path of an element type, for code that cannot rely on what the user imported.
 pub(super) fn element_path(dtype: DType) -> TokenStream {
-    let name = Ident::new(dtype.name(), Span::call_site());
+    spanned_path(dtype, Span::call_site())
+}
+
+fn spanned_path(dtype: DType, span: Span) -> TokenStream {
+    let name = Ident::new(dtype.name(), span);
     if dtype.is_half() {
         quote! { ::dsl_runtime::#name }
     } else {
@@ -65,7 +77,7 @@ pub(super) fn function(kernel: &Kernel) -> TokenStream {
         let own = &param.name;
         match &param.ty {
             ParamType::Slice { elem, mutable } => {
-                let elem = element(elem);
+                let elem = element(kernel, elem);
                 let ty = if *mutable {
                     quote! { SliceMut }
                 } else {
@@ -77,10 +89,11 @@ pub(super) fn function(kernel: &Kernel) -> TokenStream {
                 args.push(quote! { ::dsl_runtime::Arg::#make::<#elem>(#own) });
             }
             ParamType::Scalar(ty) => {
-                let ty = element(ty);
+                let ty = element(kernel, ty);
                 params.push(quote! { #own: #ty });
                 args.push(quote! { ::dsl_runtime::Arg::scalar::<#ty>(#own) });
             }
+            ParamType::Failed => {}
         }
     }
     let count = Literal::usize_unsuffixed(args.len());
@@ -110,6 +123,39 @@ pub(super) fn function(kernel: &Kernel) -> TokenStream {
             let variant = #variant;
             // SAFETY: the code in `KERNEL` was compiled from this very signature.
             unsafe { ::dsl_runtime::Launch::new(&#name::KERNEL, variant, [#(#args),*]) }
+        }
+    }
+}
+
+/// The launcher of a kernel with mistakes: any call that has the right number of arguments compiles, so that nothing is
+/// reported on top of the mistakes themselves.
+pub(super) fn broken(kernel: &Kernel) -> TokenStream {
+    let (name, visibility, attributes) = (&kernel.name, &kernel.visibility, &kernel.attributes);
+    let generics: Vec<TokenStream> = named(kernel).map(declaration).collect();
+    let params = kernel.params.iter().enumerate().map(|(position, param)| {
+        let own = format_ident!("argument_{position}");
+        let ty = match &param.ty {
+            ParamType::Slice { elem, mutable } => element(kernel, elem).map(|elem| {
+                let ty = if *mutable {
+                    quote! { SliceMut }
+                } else {
+                    quote! { Slice }
+                };
+                quote! { impl ::core::convert::Into<::dsl_runtime::#ty<'fuse, #elem>> }
+            }),
+            ParamType::Scalar(ty) => element(kernel, ty),
+            ParamType::Failed => None,
+        };
+        let ty = ty.unwrap_or_else(|| quote! { impl ::core::marker::Sized });
+        quote! { #own: #ty }
+    });
+    let count = Literal::usize_unsuffixed(kernel.params.len());
+    let unsafety = kernel.options.unchecked.then(|| quote! { unsafe });
+    quote! {
+        #(#attributes)*
+        #[allow(unused, clippy::too_many_arguments, clippy::missing_safety_doc, non_snake_case)]
+        #visibility #unsafety fn #name<'fuse, #(#generics),*>(#(#params),*) -> ::dsl_runtime::Launch<'fuse, #count> {
+            ::core::unreachable!()
         }
     }
 }
@@ -165,7 +211,7 @@ pub(super) fn module(
         let kind = match &param.ty {
             ParamType::Slice { mutable: false, .. } => quote! { Slice },
             ParamType::Slice { mutable: true, .. } => quote! { SliceMut },
-            ParamType::Scalar(_) => quote! { Scalar },
+            ParamType::Scalar(_) | ParamType::Failed => quote! { Scalar },
         };
         quote! { Param { name: #own, kind: ParamKind::#kind } }
     });
@@ -175,7 +221,7 @@ pub(super) fn module(
     let inner_visibility = inner(visibility);
     quote! {
         #[doc = #doc]
-        #[allow(non_snake_case, clippy::all)]
+        #[allow(non_snake_case, dead_code, clippy::all)]
         #visibility mod #name {
             use ::dsl_runtime::kernel::*;
             use ::dsl_runtime::DType;

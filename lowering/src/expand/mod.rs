@@ -43,8 +43,17 @@ pub fn expand(expansion: &Expansion) -> TokenStream {
     }
 }
 
-/// The signature alone, with no code behind it: for a language server, and beside the mistakes of a kernel that has
-/// some.
+/// What stands beside the mistakes of a kernel: enough that its calls and its name mean something.
+pub fn broken(kernel: &Kernel) -> TokenStream {
+    let function = launcher::broken(kernel);
+    let module = launcher::module(kernel, &[], &[], &TokenStream::new());
+    quote! {
+        #function
+        #module
+    }
+}
+
+/// The signature alone, with no code behind it: for a language server.
 pub fn signature(kernel: &Kernel, variants: &[Variant]) -> TokenStream {
     let function = launcher::function(kernel);
     let empty: Vec<TokenStream> =

@@ -287,7 +287,7 @@ fn receiver(check: &mut Check, call: &Call) -> Option<Range> {
         Item::Range(range) => Some(range.clone()),
         Item::Failed => None,
         _ => {
-            check.error(call.name_loc, format!("`{}` is a method of ranges", call.name));
+            check.error(call.name_loc, format!("{} is a method of ranges", call.what));
             None
         }
     }
@@ -304,24 +304,24 @@ fn step_by(check: &mut Check, call: &Call) -> Operand {
 
 fn hint(check: &mut Check, call: &Call, set: fn(&mut LoopHints, u32)) -> Operand {
     let range = receiver(check, call);
-    let n = check.constant(&call.args[1], &format!("the argument of `{}`", call.name));
+    let n = check.constant(&call.args[1], &format!("the argument of {}", call.what));
     let (Some(mut range), Some(n)) = (range, n) else { return check.failed(call.loc) };
     if !(1..=64).contains(&n) {
-        return check.error(call.args[1].loc, format!("`{}` takes 1 to 64, found {n}", call.name));
+        return check.error(call.args[1].loc, format!("{} takes 1 to 64, found {n}", call.what));
     }
     set(&mut range.hints, n as u32);
     check.wrap(Item::Range(range), call.loc)
 }
 
 fn static_assert(check: &mut Check, call: &Call) -> Operand {
-    let Some(holds) = check.flag(&call.args[0], "the condition of `static_assert`") else {
+    let Some(holds) = check.flag(&call.args[0], "the condition of `tl::static_assert`") else {
         return check.failed(call.loc);
     };
     let message = match call.args.get(1) {
         None => None,
         Some(operand) => match &operand.item {
             Item::Text(text) => Some(text.clone()),
-            _ => return check.error(operand.loc, "the message of `static_assert` is a string literal"),
+            _ => return check.error(operand.loc, "the message of `tl::static_assert` is a string literal"),
         },
     };
     if !holds {

@@ -215,17 +215,26 @@ fn fit(
 ) -> Result<Value, ()> {
     let (from, to) = (check.ty(value).shape.clone(), pointer.shape.clone());
     if from.broadcast(&to).as_ref() != Some(&to) {
-        check.error(
-            operand.loc,
-            format!("{what} has shape {from}, which does not fit the pointer's shape {to}"),
-        );
+        if to.rank() == 0 {
+            let text = format!("{what} has shape {from}, but the pointer is a scalar");
+            check.error_help(
+                operand.loc,
+                text,
+                "a slice plus a tile of offsets is a tile of pointers: `x + offsets`",
+            );
+        } else {
+            check.error(
+                operand.loc,
+                format!("{what} has shape {from}, which does not fit the pointer's shape {to}"),
+            );
+        }
         return Err(());
     }
     Ok(check.broadcast(value, &to, operand.loc))
 }
 
 fn load(check: &mut Check, call: &Call) -> Operand {
-    let Some(pointer) = check.pointer(&call.args[0], "`load`") else { return check.failed(call.loc) };
+    let Some(pointer) = check.pointer(&call.args[0], &call.what) else { return check.failed(call.loc) };
     let (elem, mutable) = check.func().slice(pointer.param);
     let mask = mask(check, call.args.get(1), &pointer);
     let other = match call.args.get(2) {
@@ -242,18 +251,18 @@ fn load(check: &mut Check, call: &Call) -> Operand {
 }
 
 fn store(check: &mut Check, call: &Call) -> Operand {
-    let Some(pointer) = check.pointer(&call.args[0], "`store`") else { return check.failed(call.loc) };
+    let Some(pointer) = check.pointer(&call.args[0], &call.what) else { return check.failed(call.loc) };
     let (elem, mutable) = check.func().slice(pointer.param);
+    let name = check.func().params[pointer.param.index()].name.clone();
     if !mutable {
-        let name = check.func().params[pointer.param.index()].name.clone();
         return check.error_help(
             call.args[0].loc,
-            format!("`{name}` is read-only: `store` needs a `&mut` slice"),
+            format!("`{name}` is read-only: {} needs a `&mut` slice", call.what),
             format!("declare it `{name}: &mut [{}]`", check.written_elem(pointer.param)),
         );
     }
     let value = check
-        .value_as(&call.args[1], elem, &format!("a value stored to a slice of {elem}"))
+        .value_as(&call.args[1], elem, &format!("a value stored to `{name}`"))
         .ok_or(())
         .and_then(|value| fit(check, value, &pointer, &call.args[1], "the value"));
     let mask = mask(check, call.args.get(2), &pointer);

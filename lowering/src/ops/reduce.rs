@@ -3,7 +3,7 @@
 use super::scalar::{self, Scalar};
 use super::{Cast, ExpandDims, Function, Generic, Operation, expect_types, optional, required};
 use crate::analysis::axis::{Analysis, Info};
-use crate::check::{Call, Check, Operand};
+use crate::check::{Call, Check, Item, Operand};
 use crate::dtype::{Class, DType};
 use crate::layout::assign::Spread;
 use crate::tile::{Block, Func, Shape, Type, Value};
@@ -91,21 +91,21 @@ pub(super) const FUNCTIONS: &[Function] = &[
         name: "sum",
         generic: Generic::None,
         params: PARAMS,
-        doc: "The sum over `axis`, or over all axes without it. `f16` and `bf16` are added in `f32`, which is the result's type; `bool`, `i8` and `i16` give `i32`, `u8` and `u16` give `u32`. With `keep_dims` true the axis stays with extent 1. The order of additions is unspecified but fixed for a variant.",
+        doc: "The sum over `axis`, over a list of axes, or over all axes without it. `f16` and `bf16` are added in `f32`, which is the result's type; `bool`, `i8` and `i16` give `i32`, `u8` and `u16` give `u32`. With `keep_dims` true the folded axes stay with extent 1. The order of additions is unspecified but fixed for a variant.",
         check: |check, call| reduce(check, call, "add", Class::Any, accumulator),
     },
     Function {
         name: "max",
         generic: Generic::None,
         params: PARAMS,
-        doc: "The largest element over `axis`, or over all axes without it; NaN if any is NaN. With `keep_dims` true the axis stays with extent 1.",
+        doc: "The largest element over `axis`, over a list of axes, or over all axes without it; NaN if any is NaN. With `keep_dims` true the folded axes stay with extent 1.",
         check: |check, call| reduce(check, call, "maximum", Class::Number, |dtype| dtype),
     },
     Function {
         name: "min",
         generic: Generic::None,
         params: PARAMS,
-        doc: "The smallest element over `axis`, or over all axes without it; NaN if any is NaN. With `keep_dims` true the axis stays with extent 1.",
+        doc: "The smallest element over `axis`, over a list of axes, or over all axes without it; NaN if any is NaN. With `keep_dims` true the folded axes stay with extent 1.",
         check: |check, call| reduce(check, call, "minimum", Class::Number, |dtype| dtype),
     },
 ];
@@ -127,18 +127,14 @@ fn reduce(check: &mut Check, call: &Call, row: &str, class: Class, result: fn(DT
     let ty = check.ty(value).clone();
     if ty.is_scalar() {
         return check
-            .error(call.args[0].loc, format!("`{}` takes a tile, found a scalar of type {ty}", call.name));
+            .error(call.args[0].loc, format!("{} takes a tile, found a scalar of type {ty}", call.what));
     }
     if !class.contains(ty.dtype) {
-        return check
-            .error(call.args[0].loc, format!("`{}` takes {}, found {ty}", call.name, class.describe()));
+        let text = format!("{} takes {}, found {ty}", call.what, class.describe());
+        return check.error_help(call.args[0].loc, text, "convert it: `.to::<i32>()`");
     }
-    let axes = match call.args.get(1) {
-        None => (0..ty.shape.rank()).collect(),
-        Some(operand) => match check.axis(operand, ty.shape.rank()) {
-            Some(axis) => vec![axis],
-            None => return check.failed(call.loc),
-        },
+    let Some(axes) = reduced_axes(check, call.args.get(1), ty.shape.rank()) else {
+        return check.failed(call.loc);
     };
     let dtype = result(ty.dtype);
     let input =
@@ -158,6 +154,27 @@ fn reduce(check: &mut Check, call: &Call, row: &str, class: Class, result: fn(DT
         }
     }
     check.operand(value, call.loc)
+}
+
+/// The axes to fold in ascending order: one, a list, or all of them.
+fn reduced_axes(check: &mut Check, operand: Option<&Operand>, rank: usize) -> Option<Vec<usize>> {
+    let Some(operand) = operand else { return Some((0..rank).collect()) };
+    let Item::List(items) = &operand.item else { return Some(vec![check.axis(operand, rank)?]) };
+    if items.is_empty() {
+        check.error_help(operand.loc, "this list names no axis", "leave it out to fold all axes");
+        return None;
+    }
+    let mut axes = vec![];
+    for item in items {
+        let axis = check.axis(item, rank)?;
+        if axes.contains(&axis) {
+            check.error(item.loc, format!("axis {axis} is named twice"));
+            return None;
+        }
+        axes.push(axis);
+    }
+    axes.sort_unstable();
+    Some(axes)
 }
 
 /// Puts a folded axis back with extent 1; a scalar becomes a tile of one element.

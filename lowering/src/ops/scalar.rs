@@ -110,6 +110,13 @@ pub struct ScalarOp {
     pub lanes: fn(&mut Builder, &[Val], DType) -> Val,
 }
 
+impl ScalarOp {
+    /// Written between or before its operands, not called by name.
+    pub fn is_operator(&self) -> bool {
+        self.binary.is_some() || self.unary.is_some()
+    }
+}
+
 impl std::fmt::Debug for ScalarOp {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.name)
@@ -338,7 +345,7 @@ table! {
 
 /// The row called `name`, if it is a function users call by name.
 pub fn function(name: &str) -> Option<&'static ScalarOp> {
-    row(name).filter(|op| op.binary.is_none() && op.unary.is_none())
+    row(name).filter(|op| !op.is_operator())
 }
 
 /// Any row by name.

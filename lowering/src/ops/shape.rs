@@ -279,7 +279,7 @@ fn tile(check: &mut Check, operand: &Operand, what: &str) -> Option<Value> {
 }
 
 fn expand_dims(check: &mut Check, call: &Call) -> Operand {
-    let Some(value) = tile(check, &call.args[0], "`expand_dims`") else { return check.failed(call.loc) };
+    let Some(value) = tile(check, &call.args[0], &call.what) else { return check.failed(call.loc) };
     let rank = check.ty(value).shape.rank();
     let Some(axis) = check.axis(&call.args[1], rank + 1) else { return check.failed(call.loc) };
     expand(check, value, axis, call)
@@ -293,14 +293,12 @@ fn expand(check: &mut Check, value: Value, axis: usize, call: &Call) -> Operand 
 }
 
 fn as_matrix(check: &mut Check, call: &Call, axis: usize) -> Operand {
-    let Some(value) = tile(check, &call.args[0], &format!("`{}`", call.name)) else {
-        return check.failed(call.loc);
-    };
+    let Some(value) = tile(check, &call.args[0], &call.what) else { return check.failed(call.loc) };
     let shape = check.ty(value).shape.clone();
     if shape.rank() != 1 {
         return check.error_help(
             call.args[0].loc,
-            format!("`{}` takes a tile of one axis, found shape {shape}", call.name),
+            format!("{} takes a tile of one axis, found shape {shape}", call.what),
             "`tl::expand_dims(x, axis)` inserts an axis into any tile",
         );
     }
@@ -313,22 +311,24 @@ fn broadcast_to(check: &mut Check, call: &Call) -> Operand {
     let (Some(value), Some(shape)) = (value, shape) else { return check.failed(call.loc) };
     let from = check.ty(value).shape.clone();
     if from.broadcast(&shape).as_ref() != Some(&shape) {
-        return check.error(call.loc, format!("a tile of shape {from} does not broadcast to {shape}"));
+        return check
+            .error(call.args[1].loc, format!("a tile of shape {from} does not broadcast to {shape}"));
     }
     let tile = check.broadcast(value, &shape, call.loc);
     check.operand(tile, call.loc)
 }
 
 fn reshape(check: &mut Check, call: &Call) -> Operand {
-    let value = tile(check, &call.args[0], "`reshape`");
+    let value = tile(check, &call.args[0], &call.what);
     let shape = check.shape(&call.args[1]);
     let (Some(value), Some(shape)) = (value, shape) else { return check.failed(call.loc) };
     let from = check.ty(value).clone();
     if from.shape.elements() != shape.elements() {
         return check.error(
-            call.loc,
+            call.args[1].loc,
             format!(
-                "`reshape` keeps the number of elements: {} has {}, {shape} has {}",
+                "{} keeps the number of elements: {} has {}, {shape} has {}",
+                call.what,
                 from.shape,
                 from.shape.elements(),
                 shape.elements()
@@ -339,10 +339,13 @@ fn reshape(check: &mut Check, call: &Call) -> Operand {
 }
 
 fn trans(check: &mut Check, call: &Call) -> Operand {
-    let Some(value) = tile(check, &call.args[0], "`trans`") else { return check.failed(call.loc) };
+    let Some(value) = tile(check, &call.args[0], &call.what) else { return check.failed(call.loc) };
     let rank = check.ty(value).shape.rank();
     if rank < 2 {
-        return check.error(call.args[0].loc, "`trans` swaps the last two axes, found a tile of one axis");
+        return check.error(
+            call.args[0].loc,
+            format!("{} swaps the last two axes, found a tile of one axis", call.what),
+        );
     }
     let mut order: Vec<usize> = (0..rank).collect();
     order.swap(rank - 2, rank - 1);
@@ -350,7 +353,7 @@ fn trans(check: &mut Check, call: &Call) -> Operand {
 }
 
 fn permute(check: &mut Check, call: &Call) -> Operand {
-    let value = tile(check, &call.args[0], "`permute`");
+    let value = tile(check, &call.args[0], &call.what);
     let order = check.constants(&call.args[1], "the order of axes");
     let (Some(value), Some(order)) = (value, order) else { return check.failed(call.loc) };
     let rank = check.ty(value).shape.rank();
@@ -359,7 +362,10 @@ fn permute(check: &mut Check, call: &Call) -> Operand {
     if sorted != (0..rank as i128).collect::<Vec<_>>() {
         return check.error(
             call.args[1].loc,
-            format!("the order of a tile of {rank} axes names each of 0 to {} once", rank - 1),
+            format!(
+                "the order of a tile of {rank} axes names each of {} once",
+                crate::diagnostic::list(0..rank)
+            ),
         );
     }
     permuted(check, value, order.into_iter().map(|axis| axis as usize).collect(), call)

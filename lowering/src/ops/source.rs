@@ -318,10 +318,10 @@ fn arange(check: &mut Check, call: &Call) -> Operand {
     let (Some(start), Some(end)) = (start, end) else { return check.failed(call.loc) };
     let (low, high) = DType::I32.range();
     if end <= start {
-        return check.error(call.loc, format!("`arange` needs start < end, found {start}..{end}"));
+        return check.error(call.loc, format!("{} needs start < end, found {start}..{end}", call.what));
     }
     if start < low || end > high {
-        return check.error(call.loc, format!("`arange` gives `i32`, which cannot hold {start}..{end}"));
+        return check.error(call.loc, format!("{} gives `i32`, which cannot hold {start}..{end}", call.what));
     }
     let Some(shape) = check.legal_shape(&[end - start], call.loc) else { return check.failed(call.loc) };
     check.emit(Arange { start: start as i32 }, Type::tile(DType::I32, shape), call.loc)
@@ -331,13 +331,14 @@ fn full(check: &mut Check, call: &Call) -> Operand {
     let shape = check.shape(&call.args[0]);
     let dtype = check.generic_type(call);
     let value = match dtype {
-        Some(dtype) => check.value_as(&call.args[1], dtype, "the value of `full`"),
+        Some(dtype) => check.value_as(&call.args[1], dtype, "the value of `tl::full`"),
         None => check.value(&call.args[1]),
     };
     let (Some(shape), Some(value)) = (shape, value) else { return check.failed(call.loc) };
     if !check.ty(value).is_scalar() {
         let found = check.ty(value).clone();
-        return check.error(call.args[1].loc, format!("`full` takes a scalar, found a tile of type {found}"));
+        return check
+            .error(call.args[1].loc, format!("{} takes a scalar, found a tile of type {found}", call.what));
     }
     let tile = check.splat(value, &shape, call.loc);
     check.operand(tile, call.loc)
@@ -362,7 +363,7 @@ fn zero_tile(check: &mut Check, dtype: DType, shape: &Shape, call: &Call) -> Ope
 }
 
 fn next_power_of_2(check: &mut Check, call: &Call) -> Operand {
-    let Some(n) = check.constant(&call.args[0], "the argument of `next_power_of_2`") else {
+    let Some(n) = check.constant(&call.args[0], "the argument of `tl::next_power_of_2`") else {
         return check.failed(call.loc);
     };
     match u64::try_from(n).ok().and_then(u64::checked_next_power_of_two) {
@@ -375,7 +376,7 @@ fn length(check: &mut Check, call: &Call) -> Operand {
     let Some(param) = check.slice(&call.args[0]) else {
         return check.error_help(
             call.args[0].loc,
-            "`len` is a method of slices",
+            "`.len` is a method of slices",
             "the shape of a tile is known from the constants that made it",
         );
     };

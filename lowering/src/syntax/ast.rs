@@ -16,6 +16,8 @@ pub struct Kernel {
     pub params: Vec<Param>,
     pub body: Block,
     pub options: Options,
+    /// A return type was written, and reported: what the body ends with is not worth another word.
+    pub returns: bool,
 }
 
 /// A generic parameter of a kernel.
@@ -56,6 +58,8 @@ pub enum ParamType {
     Slice { elem: TypeName, mutable: bool },
     /// `i32`, `f32`, `T`
     Scalar(TypeName),
+    /// Something that was already reported.
+    Failed,
 }
 
 /// An element type as written: `f32`, or a type parameter.
@@ -77,6 +81,8 @@ pub struct Options {
     pub unchecked: bool,
     /// `deny(spills)`
     pub deny_spills: bool,
+    /// The attribute could not be read, which was reported: what it does not declare is not worth another word.
+    pub unreadable: bool,
 }
 
 /// The declared values of one generic.

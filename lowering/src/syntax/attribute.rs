@@ -16,12 +16,15 @@ struct Entry {
     value: Value,
 }
 
+/// `NAME: value` between the braces of a config.
+type Entries = Vec<(Ident, syn::Expr)>;
+
 enum Value {
     None,
     Arguments(Vec<Ident>),
     Single(syn::Expr),
     List { items: Vec<syn::Expr>, chosen_by: Option<TokenStream>, loc: Loc },
-    Configs(Vec<(Vec<(Ident, syn::Expr)>, Loc)>),
+    Configs(Vec<(Entries, Loc)>),
 }
 
 impl Parse for Entry {
@@ -59,7 +62,7 @@ impl Parse for Entry {
     }
 }
 
-fn parse_configs(input: ParseStream) -> syn::Result<Vec<(Vec<(Ident, syn::Expr)>, Loc)>> {
+fn parse_configs(input: ParseStream) -> syn::Result<Vec<(Entries, Loc)>> {
     let content;
     bracketed!(content in input);
     let mut configs = vec![];
@@ -90,29 +93,43 @@ pub(super) fn parse_options(tokens: TokenStream, errors: &mut Errors) -> Options
     let entries = match syn::parse::Parser::parse2(parser, tokens) {
         Ok(entries) => entries,
         Err(error) => {
-            for diagnostic in Errors::from(error).iter() {
-                errors.add(diagnostic.clone());
-            }
+            errors.extend(error);
+            options.unreadable = true;
             return options;
         }
     };
+    let mut seen: Vec<String> = vec![];
     for entry in entries {
+        let name = entry.name.to_string();
+        if seen.contains(&name) {
+            errors.push(Loc::of(&entry.name), format!("`{name}` is declared twice"));
+            continue;
+        }
+        seen.push(name);
         add_entry(&mut options, entry, errors);
     }
     options
 }
+
+/// What options there are besides lists of values.
+pub(crate) const OPTIONS: &str = "`configs = [{ .. }]`, `num_warps = N`, `unchecked` and `deny(spills)`";
 
 fn add_entry(options: &mut Options, entry: Entry, errors: &mut Errors) {
     let Entry { name, value } = entry;
     let loc = Loc::of(&name);
     match (name.to_string().as_str(), value) {
         ("unchecked", Value::None) => options.unchecked = true,
+        ("unchecked", _) => errors.push(loc, "`unchecked` stands alone: it takes no value"),
         ("deny", Value::Arguments(names)) => {
             for what in names {
                 if what == "spills" {
                     options.deny_spills = true;
                 } else {
-                    errors.push_help(Loc::of(&what), format!("`deny({what})` is not known"), "`deny(spills)` is");
+                    errors.push_help(
+                        Loc::of(&what),
+                        format!("`deny({what})` is not known"),
+                        "`deny(spills)` is",
+                    );
                 }
             }
         }
@@ -121,23 +138,26 @@ fn add_entry(options: &mut Options, entry: Entry, errors: &mut Errors) {
                 options.num_warps = Some(Setting { value, loc: Loc::of(&expr) });
             }
         }
+        ("num_warps", Value::List { loc, .. }) => errors.push_help(
+            loc,
+            "`num_warps` is one number",
+            "declare several with `configs = [{ num_warps: 4, .. }, { num_warps: 8, .. }]`",
+        ),
         ("configs", Value::Configs(configs)) => {
             if configs.is_empty() {
                 errors.push(loc, "`configs` is empty: declare at least one set of constants");
+                options.unreadable = true;
             }
             options.configs = configs.into_iter().map(|config| convert_config(config, errors)).collect();
         }
         (_, Value::List { items, chosen_by, loc: list_loc }) => {
-            let values: Vec<VariantValue> = items.iter().filter_map(|item| variant_value(item, errors)).collect();
+            let values: Vec<VariantValue> =
+                items.iter().filter_map(|item| variant_value(item, errors)).collect();
             if items.is_empty() {
                 errors.push(list_loc, format!("the list of `{name}` is empty: declare at least one value"));
             }
             report_duplicates(&name, &values, errors);
-            if options.lists.iter().any(|other| other.name == name) {
-                errors.push(loc, format!("`{name}` is declared twice"));
-            } else {
-                options.lists.push(VariantList { name, values, chosen_by, loc });
-            }
+            options.lists.push(VariantList { name, values, chosen_by, loc });
         }
         (_, Value::Single(expr)) => {
             // `BLOCK = 1024` declares one value, as `BLOCK = [1024]` does.
@@ -147,12 +167,12 @@ fn add_entry(options: &mut Options, entry: Entry, errors: &mut Errors) {
         _ => errors.push_help(
             loc,
             format!("`{name}` is not an option of `fuse_kernel`"),
-            "options are `NAME = [values]` for a generic, `configs = [{ .. }]`, `num_warps = N`, `unchecked` and `deny(spills)`",
+            format!("options are `NAME = [values]` for a generic, {OPTIONS}"),
         ),
     }
 }
 
-fn convert_config((entries, loc): (Vec<(Ident, syn::Expr)>, Loc), errors: &mut Errors) -> Config {
+fn convert_config((entries, loc): (Entries, Loc), errors: &mut Errors) -> Config {
     let entries: Vec<(Ident, VariantValue)> = entries
         .into_iter()
         .filter_map(|(name, expr)| variant_value(&expr, errors).map(|value| (name, value)))

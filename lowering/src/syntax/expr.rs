@@ -5,6 +5,7 @@ use quote::ToTokens;
 use super::ast::*;
 use super::item::type_name;
 use crate::diagnostic::{Errors, Loc};
+use crate::dtype::DType;
 
 pub(super) struct Parser<'e> {
     pub errors: &'e mut Errors,
@@ -44,23 +45,46 @@ impl Parser<'_> {
                     }
                 }
                 syn::Stmt::Local(local) => statements.extend(self.local(local)),
-                syn::Stmt::Item(item) => {
-                    let what = match item {
-                        syn::Item::Fn(_) => "a nested function",
-                        syn::Item::Const(_) => "a `const` item",
-                        syn::Item::Static(_) => "a `static` item",
-                        syn::Item::Use(_) => "a `use` declaration",
-                        syn::Item::Struct(_) | syn::Item::Enum(_) => "a type definition",
-                        _ => "an item",
-                    };
-                    self.unsupported_help(item, what, "declare constants as const parameters of the kernel");
-                }
+                syn::Stmt::Item(item) => self.item(item),
                 syn::Stmt::Macro(stmt) => {
                     self.macro_call(&stmt.mac);
                 }
             }
         }
         Block { statements, value, loc }
+    }
+
+    fn item(&mut self, item: &syn::Item) {
+        const CONSTANT: &str = "bind it with `let`, or declare it as a const parameter of the kernel";
+        match item {
+            syn::Item::Fn(item) => {
+                self.unsupported_help(
+                    &item.sig.ident,
+                    "a nested function",
+                    "write its body where it is called",
+                );
+            }
+            syn::Item::Const(item) => {
+                self.unsupported_help(item.const_token, "a `const` item", CONSTANT);
+            }
+            syn::Item::Static(item) => {
+                self.unsupported_help(item.static_token, "a `static` item", CONSTANT);
+            }
+            syn::Item::Use(item) => {
+                self.unsupported_help(item, "a `use` declaration", "the functions of `tl::` need none");
+            }
+            syn::Item::Struct(syn::ItemStruct { ident, .. })
+            | syn::Item::Enum(syn::ItemEnum { ident, .. })
+            | syn::Item::Type(syn::ItemType { ident, .. }) => {
+                self.unsupported(ident, "a type definition");
+            }
+            syn::Item::Macro(item) => {
+                self.macro_call(&item.mac);
+            }
+            other => {
+                self.unsupported(other, "an item");
+            }
+        }
     }
 
     fn macro_call(&mut self, mac: &syn::Macro) -> Expr {
@@ -72,7 +96,7 @@ impl Parser<'_> {
             "println" | "print" | "eprintln" | "dbg" => "`tl::static_print(value)` prints at build",
             _ => "kernels call `tl::` functions",
         };
-        self.unsupported_help(mac, &format!("the macro `{name}!`"), help)
+        self.unsupported_help(&mac.path, &format!("the macro `{name}!`"), help)
     }
 
     fn local(&mut self, local: &syn::Local) -> Option<Statement> {
@@ -231,9 +255,9 @@ impl Parser<'_> {
             syn::Expr::Call(call) => return self.call(call),
             syn::Expr::MethodCall(call) => {
                 let receiver = Box::new(self.expr(&call.receiver));
-                let generics =
-                    call.turbofish.as_ref().map(|args| self.generic_args(args)).unwrap_or_default();
+                let generics = call.turbofish.as_ref().map_or(Some(vec![]), |args| self.generic_args(args));
                 let args = call.args.iter().map(|arg| self.expr(arg)).collect();
+                let Some(generics) = generics else { return Expr { kind: ExprKind::Error, loc } };
                 ExprKind::Method { receiver, name: call.method.clone(), generics, args }
             }
             syn::Expr::Tuple(tuple) => {
@@ -256,7 +280,9 @@ impl Parser<'_> {
     /// Rust that a kernel has no meaning for.
     fn name_unsupported(&mut self, expr: &syn::Expr) -> Expr {
         match expr {
-            syn::Expr::Closure(_) => self.unsupported(expr, "a closure"),
+            syn::Expr::Closure(_) => {
+                self.unsupported_help(expr, "a closure", "write its body where it is called")
+            }
             syn::Expr::Reference(_) => {
                 self.unsupported_help(expr, "a reference", "tiles are values: leave out the `&`")
             }
@@ -268,10 +294,14 @@ impl Parser<'_> {
             syn::Expr::Field(_) => {
                 self.unsupported_help(expr, "a field access", "take a tuple apart with `let (a, b) = ..`")
             }
-            syn::Expr::Match(_) => {
-                self.unsupported_help(expr, "`match`", "use `if` on a scalar, or `tl::select` on tiles")
+            syn::Expr::Match(own) => self.unsupported_help(
+                own.match_token,
+                "`match`",
+                "use `if` on a scalar, or `tl::select` on tiles",
+            ),
+            syn::Expr::Loop(own) => {
+                self.unsupported_help(own.loop_token, "`loop`", "use `for` over a range, or `while`")
             }
-            syn::Expr::Loop(_) => self.unsupported_help(expr, "`loop`", "use `for` over a range, or `while`"),
             syn::Expr::Break(_) => self.unsupported_help(expr, "`break`", "put the condition into `while`"),
             syn::Expr::Continue(_) => {
                 self.unsupported_help(expr, "`continue`", "put the rest of the body under `if`")
@@ -279,21 +309,27 @@ impl Parser<'_> {
             syn::Expr::Return(_) => {
                 self.unsupported_help(expr, "`return`", "put the rest of the kernel under `if`")
             }
-            syn::Expr::Try(_) => self.unsupported(expr, "`?`"),
-            syn::Expr::Await(_) | syn::Expr::Async(_) => self.unsupported(expr, "async code"),
-            syn::Expr::Unsafe(_) => self.unsupported(expr, "an `unsafe` block"),
-            syn::Expr::Struct(_) => self.unsupported(expr, "a struct"),
+            syn::Expr::Try(own) => self.unsupported(own.question_token, "`?`"),
+            syn::Expr::Await(own) => self.unsupported(own.await_token, "async code"),
+            syn::Expr::Async(own) => self.unsupported(own.async_token, "async code"),
+            syn::Expr::Unsafe(own) => self.unsupported(own.unsafe_token, "an `unsafe` block"),
+            syn::Expr::Struct(own) => self.unsupported(&own.path, "a struct"),
             syn::Expr::Repeat(_) => self.unsupported_help(
                 expr,
                 "`[value; count]`",
                 "`tl::full([count], value)` makes a constant tile",
             ),
             syn::Expr::Let(_) => self.unsupported(expr, "`if let`"),
-            syn::Expr::ForLoop(_) | syn::Expr::While(_) | syn::Expr::Assign(_) => {
-                self.unsupported(expr, "a statement in the place of a value")
-            }
+            syn::Expr::ForLoop(own) => self.not_a_value(Loc::of(own.for_token), "a loop"),
+            syn::Expr::While(own) => self.not_a_value(Loc::of(own.while_token), "a loop"),
+            syn::Expr::Assign(own) => self.not_a_value(Loc::of(own.eq_token), "an assignment"),
             _ => self.unsupported(expr, "this expression"),
         }
+    }
+
+    fn not_a_value(&mut self, loc: Loc, what: &str) -> Expr {
+        self.errors.push(loc, format!("{what} gives no value"));
+        Expr { kind: ExprKind::Error, loc }
     }
 
     fn literal(&mut self, lit: &syn::ExprLit) -> Expr {
@@ -305,9 +341,12 @@ impl Parser<'_> {
                 Ok(value) if matches!(int.suffix(), "f32" | "f64") => {
                     ExprKind::Float { value: value as f64, suffix: suffix(int.suffix()) }
                 }
-                Ok(value) => ExprKind::Int { value, suffix: suffix(int.suffix()) },
-                Err(_) => {
-                    self.errors.push(loc, "this integer is too large");
+                Ok(value) if value <= DType::U64.range().1 => {
+                    ExprKind::Int { value, suffix: suffix(int.suffix()) }
+                }
+                _ => {
+                    self.errors
+                        .push(loc, "this integer is too large: 64 bits hold up to 18446744073709551615");
                     ExprKind::Error
                 }
             },
@@ -334,7 +373,7 @@ impl Parser<'_> {
             (syn::BinOp::And(_), _) => ExprKind::Logic { and: true, op_loc, lhs, rhs },
             (syn::BinOp::Or(_), _) => ExprKind::Logic { and: false, op_loc, lhs, rhs },
             (_, Some(op)) => ExprKind::Binary { op, op_loc, lhs, rhs },
-            (_, None) => return self.unsupported(binary, "an assignment in the place of a value"),
+            (_, None) => return self.not_a_value(op_loc, "an assignment"),
         };
         Expr { kind, loc }
     }
@@ -348,29 +387,38 @@ impl Parser<'_> {
         let segments = &function.path.segments;
         let generics = match segments.last().map(|segment| &segment.arguments) {
             Some(syn::PathArguments::AngleBracketed(args)) => self.generic_args(args),
-            _ => vec![],
+            _ => Some(vec![]),
         };
+        let Some(generics) = generics else { return Expr { kind: ExprKind::Error, loc } };
         let path = segments.iter().map(|segment| segment.ident.clone()).collect();
         Expr { kind: ExprKind::Call { path, generics, args }, loc }
     }
 
-    fn generic_args(&mut self, args: &syn::AngleBracketedGenericArguments) -> Vec<GenericArg> {
-        let mut parsed = vec![];
-        for arg in &args.args {
-            match arg {
-                syn::GenericArgument::Type(ty) => match type_name(ty) {
-                    Some(name) => parsed.push(GenericArg::Type(name)),
-                    None => {
-                        self.unsupported(ty, "this type");
+    /// `None` when one of them was reported.
+    fn generic_args(&mut self, args: &syn::AngleBracketedGenericArguments) -> Option<Vec<GenericArg>> {
+        let parsed: Vec<Option<GenericArg>> = args
+            .args
+            .iter()
+            .map(|arg| match arg {
+                syn::GenericArgument::Type(syn::Type::Infer(_)) => {
+                    self.unsupported_help(arg, "`_`", "name the element type");
+                    None
+                }
+                syn::GenericArgument::Type(ty) => {
+                    let name = type_name(ty);
+                    if name.is_none() {
+                        self.unsupported_help(ty, "this type", "name an element type such as `f32`");
                     }
-                },
-                syn::GenericArgument::Const(expr) => parsed.push(GenericArg::Const(self.expr(expr))),
+                    name.map(GenericArg::Type)
+                }
+                syn::GenericArgument::Const(expr) => Some(GenericArg::Const(self.expr(expr))),
                 other => {
                     self.unsupported(other, "this argument");
+                    None
                 }
-            }
-        }
-        parsed
+            })
+            .collect();
+        parsed.into_iter().collect()
     }
 
     fn conditional(&mut self, expr: &syn::ExprIf) -> Expr {

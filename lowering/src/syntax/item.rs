@@ -1,22 +1,23 @@
 //! The function: its signature, and its body handed to `expr`.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, TokenStream};
 use syn::spanned::Spanned;
 
 use super::ast::{ConstType, Generic, Kernel, Param, ParamType, TypeName};
 use super::{attribute, expr};
 use crate::diagnostic::{Errors, Loc};
-use crate::dtype::Class;
+use crate::dtype::{Class, DType};
 
 /// Parses a kernel. `Err` only when there is no function to speak of; otherwise mistakes are in `errors` and the tree
 /// holds what could be understood.
 pub fn parse(attribute: TokenStream, item: TokenStream, errors: &mut Errors) -> Option<Kernel> {
     let options = attribute::parse_options(attribute, errors);
-    let function: syn::ItemFn = match syn::parse2(item) {
+    let function: syn::ItemFn = match syn::parse2(item.clone()) {
         Ok(function) => function,
         Err(error) => {
-            for diagnostic in Errors::from(error).iter() {
-                errors.add(diagnostic.clone());
+            match syn::parse2::<syn::Item>(item.clone()) {
+                Ok(_) => errors.push(Loc::of(item), "`fuse_kernel` goes on a function"),
+                Err(_) => errors.extend(error),
             }
             return None;
         }
@@ -41,6 +42,7 @@ pub fn parse(attribute: TokenStream, item: TokenStream, errors: &mut Errors) -> 
         params,
         body,
         options,
+        returns: !matches!(signature.output, syn::ReturnType::Default),
     })
 }
 
@@ -66,17 +68,17 @@ fn report_qualifiers(signature: &syn::Signature, errors: &mut Errors) {
     }
 }
 
+/// A generic; one with a mistake stays, as a guess at what was meant, so that its uses are not reported as well.
 fn parse_generic(param: &syn::GenericParam, errors: &mut Errors) -> Option<Generic> {
     match param {
         syn::GenericParam::Type(param) => {
-            let bound = parse_bound(param, errors)?;
             if let Some(default) = &param.default {
                 errors.push(
                     Loc::of(default),
                     "a kernel's type parameter has no default: its types are declared in the attribute",
                 );
             }
-            Some(Generic::Type { name: param.ident.clone(), bound })
+            Some(Generic::Type { name: param.ident.clone(), bound: parse_bound(param, errors) })
         }
         syn::GenericParam::Const(param) => {
             let name = match &param.ty {
@@ -85,10 +87,10 @@ fn parse_generic(param: &syn::GenericParam, errors: &mut Errors) -> Option<Gener
             };
             let ty = match name {
                 Some(name) if name == "bool" => ConstType::Bool,
-                Some(name) if is_integer(&name.to_string()) => ConstType::Integer(name),
+                Some(name) if const_range(&name.to_string()).is_some() => ConstType::Integer(name),
                 _ => {
                     errors.push(Loc::of(&param.ty), "a const parameter is an integer or a `bool`");
-                    return None;
+                    ConstType::Integer(Ident::new("i64", param.ident.span()))
                 }
             };
             Some(Generic::Const { name: param.ident.clone(), ty })
@@ -104,11 +106,16 @@ fn parse_generic(param: &syn::GenericParam, errors: &mut Errors) -> Option<Gener
     }
 }
 
-fn is_integer(name: &str) -> bool {
-    matches!(name, "usize" | "isize" | "i8" | "i16" | "i32" | "i64" | "u8" | "u16" | "u32" | "u64")
+/// The values that the integer type of a const parameter holds.
+pub(crate) fn const_range(name: &str) -> Option<(i128, i128)> {
+    match name {
+        "usize" => Some(DType::U64.range()),
+        "isize" => Some(DType::I64.range()),
+        _ => DType::parse(name).filter(|dtype| dtype.is_integer()).map(DType::range),
+    }
 }
 
-fn parse_bound(param: &syn::TypeParam, errors: &mut Errors) -> Option<Class> {
+fn parse_bound(param: &syn::TypeParam, errors: &mut Errors) -> Class {
     const HELP: &str = "bounds are `Float`, `Integer`, `Number` and `Element`";
     let mut bounds = param.bounds.iter();
     let class = match (bounds.next(), bounds.next()) {
@@ -118,7 +125,7 @@ fn parse_bound(param: &syn::TypeParam, errors: &mut Errors) -> Option<Class> {
                 format!("the type parameter `{}` has no bound", param.ident),
                 HELP,
             );
-            return None;
+            return Class::Any;
         }
         (Some(syn::TypeParamBound::Trait(bound)), None) => {
             let name = bound.path.segments.last().map(|segment| segment.ident.to_string());
@@ -132,10 +139,10 @@ fn parse_bound(param: &syn::TypeParam, errors: &mut Errors) -> Option<Class> {
         }
         _ => None,
     };
-    if class.is_none() {
+    class.unwrap_or_else(|| {
         errors.push_help(Loc::of(&param.bounds), "a kernel's type parameter has one bound", HELP);
-    }
-    class
+        Class::Any
+    })
 }
 
 fn parse_param(input: &syn::FnArg, errors: &mut Errors) -> Option<Param> {
@@ -162,13 +169,13 @@ fn parse_param(input: &syn::FnArg, errors: &mut Errors) -> Option<Param> {
             return None;
         }
     };
-    let ty = parse_param_type(&typed.ty, errors)?;
+    let ty = parse_param_type(&typed.ty, errors);
     Some(Param { name, ty, loc: Loc::of(typed) })
 }
 
-fn parse_param_type(ty: &syn::Type, errors: &mut Errors) -> Option<ParamType> {
+fn parse_param_type(ty: &syn::Type, errors: &mut Errors) -> ParamType {
     const HELP: &str = "parameters are `&[T]`, `&mut [T]` and scalars such as `i32` or `f32`";
-    match ty {
+    let (parsed, problem) = match ty {
         syn::Type::Reference(reference) => {
             if let Some(lifetime) = &reference.lifetime {
                 errors.push_help(
@@ -178,22 +185,20 @@ fn parse_param_type(ty: &syn::Type, errors: &mut Errors) -> Option<ParamType> {
                 );
             }
             let mutable = reference.mutability.is_some();
-            match &*reference.elem {
+            let slice = match &*reference.elem {
                 syn::Type::Slice(slice) => {
                     type_name(&slice.elem).map(|elem| ParamType::Slice { elem, mutable })
                 }
                 _ => None,
-            }
-            .or_else(|| {
-                errors.push_help(Loc::of(ty), "a reference parameter is a slice", HELP);
-                None
-            })
+            };
+            (slice, "a reference parameter is a slice")
         }
-        _ => type_name(ty).map(ParamType::Scalar).or_else(|| {
-            errors.push_help(Loc::of(ty), "this type cannot be a kernel parameter", HELP);
-            None
-        }),
-    }
+        _ => (type_name(ty).map(ParamType::Scalar), "this type cannot be a kernel parameter"),
+    };
+    parsed.unwrap_or_else(|| {
+        errors.push_help(Loc::of(ty), problem, HELP);
+        ParamType::Failed
+    })
 }
 
 /// A type that is one name.

@@ -3,33 +3,34 @@
 mod axis;
 mod body;
 mod check;
+mod errors;
+mod language;
 mod layout;
 mod math;
 mod oracle;
 mod run;
 mod split;
 
-use proc_macro2::TokenStream;
+use proc_macro2::{TokenStream, TokenTree};
 
 use crate::check::{self as checker, Variant};
+use crate::compile::Found;
 use crate::diagnostic::Errors;
 use crate::syntax;
 use crate::tile::{self, Func};
 
 /// Splits `#[fuse_kernel(..)] fn ..` into the attribute's and the function's tokens.
 fn tokens(source: &str) -> (TokenStream, TokenStream) {
-    let item: syn::ItemFn = syn::parse_str(source).expect("a function");
-    let attribute = match &item.attrs[0].meta {
-        syn::Meta::List(list) => list.tokens.clone(),
-        _ => TokenStream::new(),
+    let mut all: Vec<TokenTree> = source.parse::<TokenStream>().expect("tokens").into_iter().collect();
+    let item = all.split_off(2);
+    let attribute = match &all[1] {
+        TokenTree::Group(group) => match group.stream().into_iter().nth(1) {
+            Some(TokenTree::Group(arguments)) => arguments.stream(),
+            _ => TokenStream::new(),
+        },
+        _ => panic!("an attribute comes first"),
     };
-    let function = syn::ItemFn { attrs: vec![], ..item };
-    // Spans come from the text itself, so the function is cut out of it rather than printed.
-    let start = source.find("fn ").expect("a function");
-    let start = source[..start].rfind("pub ").unwrap_or(start);
-    let _ = function;
-    let body: TokenStream = source[start..].parse().expect("tokens");
-    (attribute, body)
+    (attribute, item.into_iter().collect())
 }
 
 /// The first variant of a kernel, if it checks.
@@ -39,6 +40,22 @@ fn try_func(source: &str) -> Option<Func> {
     let kernel = syntax::parse(attribute, item, &mut errors)?;
     let variants: Vec<Variant> = checker::variants(&kernel, &mut errors);
     Some(checker::check(&kernel, variants.first()?).ok()?.func)
+}
+
+/// Every mistake of a kernel, those of its variants together, as a build reports them.
+fn mistakes(source: &str) -> Errors {
+    let (attribute, item) = tokens(source);
+    let mut errors = Errors::new();
+    let Some(kernel) = syntax::parse(attribute, item, &mut errors) else { return errors };
+    let variants = checker::variants(&kernel, &mut errors);
+    let mut found = Found::default();
+    for variant in &variants {
+        if let Err(list) = checker::check(&kernel, variant) {
+            found.add(variant, list);
+        }
+    }
+    found.report(variants.len(), &mut errors);
+    errors
 }
 
 /// The first variant of a kernel, checked.
@@ -54,17 +71,15 @@ fn func(source: &str) -> Func {
     checked.func
 }
 
-/// Mistakes as `line:column..column` and their text.
+/// Mistakes by the tokens they stand on.
 fn render(errors: &Errors, source: &str) -> String {
-    let start = source.find("fn ").unwrap_or(0);
-    let start = source[..start].rfind("pub ").unwrap_or(start);
-    let skipped = source[..start].matches('\n').count();
     errors
         .iter()
         .map(|error| {
             let (from, to) = (error.loc.start.start(), error.loc.end.end());
-            let line = source.lines().nth(from.line - 1 + skipped).unwrap_or_default();
-            let cut = if from.line == to.line { &line[from.column..to.column] } else { &line[from.column..] };
+            let line: Vec<char> = source.lines().nth(from.line - 1).unwrap_or_default().chars().collect();
+            let end = if from.line == to.line { to.column } else { line.len() };
+            let cut: String = line[from.column.min(end)..end].iter().collect();
             format!("{}: `{cut}`: {}\n", from.line, error.text().replace('\n', "\n    "))
         })
         .collect()

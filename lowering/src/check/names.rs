@@ -1,0 +1,166 @@
+//! Names: variables, and the constants of element types.
+
+use proc_macro2::Ident;
+
+use super::{Check, Item, Literal, LiteralValue, Operand};
+use crate::diagnostic::{Loc, list, nearest};
+use crate::dtype::DType;
+use crate::ops::Number;
+
+impl Check<'_> {
+    pub(super) fn path(&mut self, path: &[Ident], loc: Loc) -> Operand {
+        if let [name] = path {
+            return self.variable(name);
+        }
+        if let Some(literal) = self.type_constant(path) {
+            return self.wrap(Item::Literal(literal), loc);
+        }
+        let text = path.iter().map(Ident::to_string).collect::<Vec<_>>().join("::");
+        if path[0] == "tl" {
+            return self.error_help(loc, format!("`{text}` is a function"), format!("call it: `{text}(..)`"));
+        }
+        if let Some(dtype) = self.type_named(&path[path.len().saturating_sub(2)].to_string()) {
+            let constants = if dtype.is_integer() { INTEGER_LIMITS } else { FLOAT_LIMITS };
+            let known = if dtype == DType::Bool {
+                "it has none".into()
+            } else {
+                format!("it has {}", list(constants))
+            };
+            let name = &path[path.len() - 1];
+            return self.error_help(loc, format!("`{dtype}` has no constant `{name}`"), known);
+        }
+        self.error_help(
+            loc,
+            format!("`{text}` is not known in a kernel"),
+            "constants of element types are, such as `f32::INFINITY`, `T::MAX` and `f32::consts::PI`",
+        )
+    }
+
+    /// An element type or declared type parameter, without a word if it is neither.
+    fn type_named(&self, name: &str) -> Option<DType> {
+        let declared = self.variant.types.iter().find(|(own, _)| own == name).map(|(_, dtype)| *dtype);
+        declared.or_else(|| DType::parse(name))
+    }
+
+    fn variable(&mut self, name: &Ident) -> Operand {
+        let loc = Loc::of(name);
+        let text = name.to_string();
+        match self.scopes.find(&text) {
+            Some(slot) => match &self.scopes.get(slot).operand {
+                Some(operand) => Operand { loc, ..operand.clone() },
+                None => self.error_help(
+                    loc,
+                    format!("`{text}` may be used before it is assigned"),
+                    format!("give it a first value where it is declared: `let mut {text} = ..;`"),
+                ),
+            },
+            None => {
+                if self.kernel.name == text {
+                    return self.error(loc, "a kernel cannot refer to itself");
+                }
+                if self.variant.types.iter().any(|(name, _)| *name == text) || DType::parse(&text).is_some() {
+                    return self.error(loc, format!("`{text}` is a type, expected a value"));
+                }
+                match nearest(&text, self.scopes.names()).map(str::to_string) {
+                    Some(near) => self.error_help(
+                        loc,
+                        format!("`{text}` is not defined"),
+                        format!("did you mean `{near}`?"),
+                    ),
+                    None => self.error(loc, format!("`{text}` is not defined")),
+                }
+            }
+        }
+    }
+
+    /// `f32::INFINITY`, `T::MAX`, `f32::consts::PI`.
+    fn type_constant(&self, path: &[Ident]) -> Option<Literal> {
+        let names: Vec<String> = path.iter().map(Ident::to_string).collect();
+        let names: Vec<&str> =
+            names.iter().map(String::as_str).skip_while(|name| matches!(*name, "std" | "core")).collect();
+        let dtype = |name: &str| self.type_named(name);
+        let (dtype, value) = match names.as_slice() {
+            [ty, "consts", name] => (dtype(ty)?, Number::Float(math_constant(name)?)),
+            [ty, name] => {
+                let dtype = dtype(ty)?;
+                (dtype, limit(dtype, name)?)
+            }
+            _ => return None,
+        };
+        Some(Literal { value: LiteralValue::Number(value), dtype: Some(dtype), digits: false })
+    }
+
+    /// The type after `as`. A constant may also become a `usize`, as the arithmetic of const parameters does in Rust.
+    pub(super) fn cast_type(&mut self, operand: &Operand, ty: &crate::syntax::TypeName) -> Option<CastTo> {
+        if matches!(operand.item, Item::Literal(_)) && matches!(ty.name.as_str(), "usize" | "isize") {
+            return Some(CastTo::Constant);
+        }
+        self.resolve_type(ty).map(CastTo::Type)
+    }
+}
+
+pub(super) enum CastTo {
+    Type(DType),
+    Constant,
+}
+
+const INTEGER_LIMITS: &[&str] = &["MAX", "MIN", "BITS"];
+const FLOAT_LIMITS: &[&str] = &["INFINITY", "NEG_INFINITY", "NAN", "MAX", "MIN", "MIN_POSITIVE", "EPSILON"];
+
+/// Associated constants of element types, as Rust and the `half` crate name them.
+fn limit(dtype: DType, name: &str) -> Option<Number> {
+    if dtype.is_integer() {
+        let (low, high) = dtype.range();
+        return match name {
+            "MAX" => Some(Number::Int(high)),
+            "MIN" => Some(Number::Int(low)),
+            "BITS" => Some(Number::Int(i128::from(dtype.bytes() * 8))),
+            _ => None,
+        };
+    }
+    let (max, min_positive, epsilon) = match dtype {
+        DType::F16 => {
+            (half::f16::MAX.to_f64(), half::f16::MIN_POSITIVE.to_f64(), half::f16::EPSILON.to_f64())
+        }
+        DType::BF16 => {
+            (half::bf16::MAX.to_f64(), half::bf16::MIN_POSITIVE.to_f64(), half::bf16::EPSILON.to_f64())
+        }
+        DType::F32 => (f64::from(f32::MAX), f64::from(f32::MIN_POSITIVE), f64::from(f32::EPSILON)),
+        DType::F64 => (f64::MAX, f64::MIN_POSITIVE, f64::EPSILON),
+        _ => return None,
+    };
+    let value = match name {
+        "INFINITY" => f64::INFINITY,
+        "NEG_INFINITY" => f64::NEG_INFINITY,
+        "NAN" => f64::NAN,
+        "MAX" => max,
+        "MIN" => -max,
+        "MIN_POSITIVE" => min_positive,
+        "EPSILON" => epsilon,
+        _ => return None,
+    };
+    Some(Number::Float(value))
+}
+
+fn math_constant(name: &str) -> Option<f64> {
+    use std::f64::consts::*;
+    Some(match name {
+        "PI" => PI,
+        "TAU" => TAU,
+        "E" => E,
+        "LN_2" => LN_2,
+        "LN_10" => LN_10,
+        "LOG2_E" => LOG2_E,
+        "LOG2_10" => LOG2_10,
+        "LOG10_E" => LOG10_E,
+        "LOG10_2" => LOG10_2,
+        "SQRT_2" => SQRT_2,
+        "FRAC_1_SQRT_2" => FRAC_1_SQRT_2,
+        "FRAC_2_SQRT_PI" => FRAC_2_SQRT_PI,
+        "FRAC_1_PI" => FRAC_1_PI,
+        "FRAC_2_PI" => FRAC_2_PI,
+        "FRAC_PI_2" => FRAC_PI_2,
+        "FRAC_PI_4" => FRAC_PI_4,
+        _ => return None,
+    })
+}
