@@ -14,3 +14,10 @@ pub fn fuse_kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
 pub fn op_table(_: TokenStream) -> TokenStream {
     lowering::op_table().into()
 }
+
+/// So many random kernels and what they compute; for this project's own tests.
+#[doc(hidden)]
+#[proc_macro]
+pub fn random_programs(count: TokenStream) -> TokenStream {
+    lowering::random_programs(count.into()).into()
+}

@@ -1,5 +1,6 @@
 //! From tokens to what the user's crate gets: the stages in order, for every declared variant.
 
+use std::io::Write;
 use std::path::Path;
 
 use proc_macro2::TokenStream;
@@ -16,6 +17,7 @@ use crate::syntax::{self, Kernel};
 use crate::target::cache::{Cache, Key};
 use crate::target::host::Level;
 use crate::target::isolate::{self, Failure};
+use crate::target::llvm;
 use crate::target::nvptx::{self, Arch, Stages};
 use crate::target::ptxas::{self, Cubin};
 use crate::tile::{self, Func};
@@ -23,16 +25,21 @@ use crate::tile::{self, Func};
 /// Stands for a variant's host entry in cached assembly; the expansion puts a symbol of its own in its place.
 pub const HOST_ENTRY: &str = "FUSE_HOST_ENTRY";
 
-/// Expands `#[fuse_kernel(attribute)] item`.
+/// Expands `#[fuse_kernel(attribute)] item` as the environment says.
 pub fn compile(attribute: TokenStream, item: TokenStream) -> TokenStream {
-    let mut errors = Errors::new();
-    let options = match Options::from_environment() {
-        Ok(options) => options,
+    match Options::from_environment() {
+        Ok(options) => compile_with(attribute, item, &options),
         Err(message) => {
+            let mut errors = Errors::new();
             errors.push(Loc::from(proc_macro2::Span::call_site()), message);
-            return errors.into_tokens();
+            errors.into_tokens()
         }
-    };
+    }
+}
+
+/// Expands `#[fuse_kernel(attribute)] item`.
+pub fn compile_with(attribute: TokenStream, item: TokenStream, options: &Options) -> TokenStream {
+    let mut errors = Errors::new();
     let Some(kernel) = syntax::parse(attribute, item, &mut errors) else { return errors.into_tokens() };
     let variants = check::variants(&kernel, &mut errors);
     if options.effort == Effort::Signature {
@@ -42,10 +49,9 @@ pub fn compile(attribute: TokenStream, item: TokenStream) -> TokenStream {
             expand::broken(&kernel)
         };
     }
-    match lower_variants(&kernel, &variants, &options, &mut errors) {
+    match lower_variants(&kernel, &variants, options, &mut errors) {
         Some(lowered) if errors.is_empty() => {
-            let expansion =
-                Expansion { kernel: &kernel, variants: &variants, lowered: &lowered, options: &options };
+            let expansion = Expansion { kernel: &kernel, variants: &variants, lowered: &lowered, options };
             expand::expand(&expansion)
         }
         _ => {
@@ -90,7 +96,8 @@ struct Prepared {
     key: Key,
 }
 
-fn lower_variants(
+/// Checks and lowers every variant; what is wrong goes to `errors`.
+pub fn lower_variants(
     kernel: &Kernel,
     variants: &[Variant],
     options: &Options,
@@ -163,8 +170,10 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &Options) -> Result<Prep
         split(&mut copy, if kernel.options.unchecked { Trust::Caller } else { Trust::Nothing });
         host::Plan::new(copy)
     });
-    let targets = format!("{:?} {:?} {:?} {requests:?}", options.archs, options.family, options.ptxas);
-    let key = Key::of(&[&tile::print(&func, &|_| None), &targets]);
+    // Variants may have the same body: what the entries are called counts too.
+    let assembler = options.ptxas.as_deref().map(ptxas::identity);
+    let targets = format!("{:?} {:?} {assembler:?} {requests:?}", options.archs, options.family);
+    let key = Key::of(&[&tile::print(&func, &|_| None), &variant.to_string(), &targets]);
     dump_tiles(&func, &bodies, variant, options);
     Ok(Prepared { func, bodies, host, key })
 }
@@ -178,7 +187,7 @@ fn codes(
     options: &Options,
 ) -> Result<Vec<Code>, Box<Diagnostic>> {
     let cache = Cache::at(options.cache_dir.clone());
-    let fresh = !options.dump.is_empty() || std::env::var_os("FUSE_INJECT").is_some();
+    let fresh = !options.dump.is_empty() || options.inject.is_some();
     let mut codes: Vec<Option<Code>> =
         prepared.iter().map(|one| if fresh { None } else { cache.get(one.key) }).collect();
     let missing: Vec<usize> = (0..prepared.len()).filter(|&i| codes[i].is_none()).collect();
@@ -186,6 +195,7 @@ fn codes(
         return Ok(codes.into_iter().flatten().collect());
     }
     let session = Session::new();
+    llvm::initialise();
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(missing.len());
     let share = |worker: usize| missing.iter().copied().skip(worker).step_by(workers).collect::<Vec<usize>>();
     let fail = |index: usize, failure: &Failure| {
@@ -209,7 +219,7 @@ fn codes(
         children.push((share(worker), child));
     }
     for (mine, child) in children {
-        let lowered: Vec<Code> = child.finish(isolate::LIMIT).map_err(|failure| {
+        let lowered: Vec<Code> = child.finish(options.limit).map_err(|failure| {
             // The failing variant is the last one whose stage was announced.
             let announced = failure.output.lines().rev().find_map(|line| line.strip_prefix(VARIANT));
             let index =
@@ -240,6 +250,9 @@ fn lower(
     let mut code = Code::default();
     if !options.archs.is_empty() {
         print_line(&format!("{STAGE}PTX"));
+        if let Some(injection) = options.inject {
+            injection.strike()?;
+        }
         let entries: Vec<(String, &Body)> =
             prepared.bodies.iter().map(|body| (entry_name(kernel, variant, body), body)).collect();
         let mut stages = Stages::default();
@@ -422,10 +435,8 @@ fn save_input(prepared: &Prepared, kernel: &Kernel, options: &Options) -> String
     path.display().to_string()
 }
 
-#[expect(
-    clippy::print_stderr,
-    reason = "what `static_print` and a failed dump say goes to the build's output"
-)]
+/// What `static_print` and a failed dump say goes to the build's output, and a child's announcements to its parent.
 fn print_line(line: &str) {
-    eprintln!("{line}");
+    // Nothing can be done about a build that has no standard error.
+    let _ = writeln!(std::io::stderr(), "{line}");
 }

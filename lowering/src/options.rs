@@ -1,9 +1,13 @@
 //! What the environment of a build says. Every variable that changes a result is named in [`VARIABLES`], which the
 //! expansion mentions so that cargo expands again when one changes.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use crate::target::host::Family;
+use crate::target::inject::Injection;
+use crate::target::isolate;
 use crate::target::nvptx::Arch;
 
 /// The variables that the result of an expansion depends on.
@@ -62,6 +66,10 @@ pub struct Options {
     pub cache_dir: Option<PathBuf>,
     /// Tells this crate's symbols from those of others.
     pub crate_name: String,
+    /// How long the lowering of a kernel may take before it counts as hung.
+    pub limit: Duration,
+    /// A failure on purpose, to test that failures are contained.
+    pub inject: Option<Injection>,
 }
 
 impl Options {
@@ -69,17 +77,27 @@ impl Options {
     /// cannot be understood.
     pub fn from_environment() -> Result<Options, String> {
         let args: Vec<String> = std::env::args().collect();
+        let ptxas = crate::target::ptxas::find();
+        let variable = |name: &str| std::env::var_os(name);
+        Ok(Options { ptxas, ..Options::read(&args, &variable)? })
+    }
+
+    /// What a command line of rustc and the variables say; no assembler.
+    pub fn read(args: &[String], variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Options, String> {
         let value_of = |flag: &str| {
             let joined =
                 args.iter().find_map(|arg| arg.strip_prefix(&format!("{flag}=")).map(str::to_string));
             joined
                 .or_else(|| args.iter().position(|arg| arg == flag).and_then(|at| args.get(at + 1).cloned()))
         };
+        let text = |name: &str| {
+            variable(name).map(|value| value.to_string_lossy().trim().to_string()).unwrap_or_default()
+        };
         let out_dir = value_of("--out-dir").map(PathBuf::from);
         let target_dir = out_dir.as_ref().and_then(|dir| Some(dir.parent()?.to_path_buf()));
         let links =
             value_of("--emit").is_none_or(|kinds| kinds.split(',').any(|kind| kind.starts_with("link")));
-        let effort = if std::env::var_os("RUST_ANALYZER_INTERNALS_DO_NOT_USE").is_some() {
+        let effort = if variable("RUST_ANALYZER_INTERNALS_DO_NOT_USE").is_some() {
             Effort::Signature
         } else if links {
             Effort::Full
@@ -87,18 +105,20 @@ impl Options {
             Effort::Check
         };
         let triple = value_of("--target").unwrap_or_else(|| format!("{}-", std::env::consts::ARCH));
-        let dump_dir = std::env::var_os("FUSE_DUMP_DIR").map(PathBuf::from);
+        let dump_dir = variable("FUSE_DUMP_DIR").map(PathBuf::from);
         let temporary = std::env::temp_dir().join("fuse-dump");
         let beside_target = target_dir.as_ref().map(|dir| dir.join("fuse-dump"));
         Ok(Options {
             effort,
-            archs: archs(&std::env::var("FUSE_ARCH").unwrap_or_default())?,
+            archs: archs(&text("FUSE_ARCH"))?,
             family: family(&triple),
-            ptxas: crate::target::ptxas::find(),
-            dump: stages(&std::env::var("FUSE_DUMP").unwrap_or_default())?,
+            ptxas: None,
+            dump: stages(&text("FUSE_DUMP"))?,
             dump_dir: dump_dir.or(beside_target).unwrap_or(temporary),
             cache_dir: target_dir.map(|dir| dir.join("fuse-cache")),
             crate_name: value_of("--crate-name").unwrap_or_else(|| "crate".into()),
+            limit: isolate::LIMIT,
+            inject: injection(&text("FUSE_INJECT"))?,
         })
     }
 }
@@ -148,4 +168,16 @@ fn stages(text: &str) -> Result<Vec<Stage>, String> {
             })
         })
         .collect()
+}
+
+/// `FUSE_INJECT=abort`.
+fn injection(text: &str) -> Result<Option<Injection>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let found = Injection::ALL.into_iter().find(|injection| injection.name() == text);
+    found.map(Some).ok_or_else(|| {
+        let known = crate::diagnostic::list(Injection::ALL.map(Injection::name));
+        format!("FUSE_INJECT names `{text}`: failures are {known}")
+    })
 }

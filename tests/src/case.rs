@@ -59,6 +59,20 @@ pub struct Run {
     pub run: fn(&Job) -> Result<Vec<Vec<u64>>, Failure>,
 }
 
+/// A kernel that was generated with what it computes.
+#[derive(Debug)]
+pub struct Program {
+    pub seed: u64,
+    /// Its body.
+    pub text: &'static str,
+    /// Eight bytes for each element that it reads.
+    pub input: &'static [u8],
+    /// Eight bytes for each element that it must write.
+    pub output: &'static [u8],
+    pub dtype: DType,
+    pub run: fn(&Job, usize) -> Result<Vec<Vec<u64>>, Failure>,
+}
+
 /// An element type whose values can be made from their bits.
 pub trait Bits: Element {
     fn from_bits(bits: u64) -> Self;

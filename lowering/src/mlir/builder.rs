@@ -283,6 +283,13 @@ impl<'c> Builder<'c> {
         } else {
             elem
         };
+        let val = self.constant_op(ty, attribute);
+        self.constants.insert((ty, key), val);
+        val
+    }
+
+    fn constant_op(&mut self, ty: Ty, attribute: Attribute<'c>) -> Val {
+        let mlir = self.mlir_type(ty);
         let operation = OperationBuilder::new("llvm.mlir.constant", self.location)
             .add_results(&[mlir])
             .add_attributes(&[(self.name("value"), attribute)])
@@ -291,9 +298,7 @@ impl<'c> Builder<'c> {
         let raw = operation.result(0).expect("one result").to_raw();
         // SAFETY: the entry block belongs to the module under construction and takes ownership of the operation.
         unsafe { mlirBlockInsertOwnedOperation(self.entry, 0, operation.into_raw()) };
-        let val = Val { raw, ty };
-        self.constants.insert((ty, key), val);
-        val
+        Val { raw, ty }
     }
 
     /// A value whose bits do not matter.
@@ -506,9 +511,11 @@ impl<'c> Builder<'c> {
 
     /// The integers `0, 1, ..` as lanes.
     pub fn iota(&mut self, ty: Ty) -> Val {
-        let elements: Vec<Val> =
-            (0..ty.lanes).map(|lane| self.int(Ty::scalar(ty.elem), i64::from(lane))).collect();
-        self.pack(&elements)
+        let (mlir, elem) = (self.mlir_type(ty), self.mlir_type(Ty::scalar(ty.elem)));
+        let elements: Vec<Attribute<'c>> =
+            (0..ty.lanes).map(|lane| IntegerAttribute::new(elem, i64::from(lane)).into()).collect();
+        let attribute = DenseElementsAttribute::new(mlir, &elements).expect("one number for each lane");
+        self.constant_op(ty, attribute.into())
     }
 
     /// Lanes of a vector by a lane number known only when it runs.

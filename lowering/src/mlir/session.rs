@@ -49,6 +49,10 @@ impl Session {
         Session { context }
     }
 
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
     /// An empty module.
     pub fn module(&self, machine: Machine) -> ModuleBuilder<'_> {
         ModuleBuilder { session: self, machine, text: String::new(), bodies: vec![] }

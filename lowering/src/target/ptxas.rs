@@ -40,6 +40,13 @@ pub fn find() -> Option<PathBuf> {
     homes.chain(on_path).find(|candidate| candidate.is_file())
 }
 
+/// Tells an assembler from another one that may take its place: what results depend on.
+pub fn identity(ptxas: &Path) -> String {
+    let metadata = std::fs::metadata(ptxas).ok();
+    let modified = metadata.as_ref().and_then(|metadata| metadata.modified().ok());
+    format!("{} {:?} {modified:?}", ptxas.display(), metadata.map(|metadata| metadata.len()))
+}
+
 /// Assembles PTX for the architecture it was written for.
 pub fn assemble(ptxas: &Path, arch: Arch, ptx: &str, work: &Path) -> Result<Cubin, String> {
     let unique = format!("{}-{:x}", std::process::id(), xxhash_rust::xxh3::xxh3_64(ptx.as_bytes()));
