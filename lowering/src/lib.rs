@@ -15,6 +15,7 @@ pub mod mlir;
 mod op_table;
 pub mod ops;
 pub mod options;
+pub mod reference;
 pub mod syntax;
 pub mod target;
 pub mod tile;

@@ -171,7 +171,8 @@ impl Check<'_> {
                     None => Item::Failed,
                 },
             };
-            if self.scopes.is_bound(&param.name.to_string()) {
+            let failed = matches!(param.ty, ParamType::Failed);
+            if !failed && self.scopes.is_bound(&param.name.to_string()) {
                 let text = format!("the name `{}` is used twice in the signature", param.name);
                 self.errors.push(Loc::of(&param.name), text);
             }

@@ -165,8 +165,10 @@ fn parse_param(input: &syn::FnArg, errors: &mut Errors) -> Option<Param> {
             pat.ident.clone()
         }
         pat => {
-            errors.push(Loc::of(pat), "a parameter is a plain name");
-            return None;
+            errors.push_help(Loc::of(pat), "a parameter is a plain name", "take one parameter for each part");
+            // It stays, so that calls have the right number of arguments.
+            let name = Ident::new("_", Loc::of(pat).start);
+            return Some(Param { name, ty: ParamType::Failed, loc: Loc::of(typed) });
         }
     };
     let ty = parse_param_type(&typed.ty, errors);

@@ -7,6 +7,7 @@ mod errors;
 mod language;
 mod layout;
 mod math;
+mod reference;
 mod run;
 mod split;
 
