@@ -8,6 +8,7 @@ mod language;
 mod layout;
 mod math;
 mod reference;
+mod robust;
 mod run;
 mod split;
 

@@ -51,7 +51,9 @@ fn text(attributes: &[syn::Attribute], signature: &syn::Signature) -> String {
 
 #[test]
 fn rows_say_types_shapes_and_rounding() {
-    check_item("tanh", expect![[r#"
+    check_item(
+        "tanh",
+        expect![[r#"
          The hyperbolic tangent, within 2 ULP.
 
         Element types: `f16`, `bf16`, `f32` and `f64`.
@@ -62,8 +64,11 @@ fn rows_say_types_shapes_and_rounding() {
         let y = tl::tanh(tile);
         ```
         fn tanh (x : impl Operand) -> Tile
-    "#]]);
-    check_item("select", expect![[r#"
+    "#]],
+    );
+    check_item(
+        "select",
+        expect![[r#"
          `x` where the condition holds, `y` elsewhere. Both sides are evaluated (Triton calls it `where`).
 
         Element types: all.
@@ -74,8 +79,11 @@ fn rows_say_types_shapes_and_rounding() {
         let y = tl::select(tile > 0.0, tile, 0.0);
         ```
         fn select (condition : impl Operand , x : impl Operand , y : impl Operand) -> Tile
-    "#]]);
-    check_item("cdiv", expect![[r#"
+    "#]],
+    );
+    check_item(
+        "cdiv",
+        expect![[r#"
          The quotient rounded up: `ceil(x / y)` of integers, exact over the whole range; `cdiv(x, 0)` is 0.
 
         Element types: `i8`, `i16`, `i32`, `i64`, `u8`, `u16`, `u32` and `u64`.
@@ -86,8 +94,11 @@ fn rows_say_types_shapes_and_rounding() {
         let y = tl::cdiv(n, BLOCK);
         ```
         fn cdiv (x : impl Operand , y : impl Operand) -> Tile
-    "#]]);
-    check_item("shr", expect![[r#"
+    "#]],
+    );
+    check_item(
+        "shr",
+        expect![[r#"
          Shift to the right, filling with the sign of a signed `x` and with zeros otherwise. Only the low bits of the
          amount count.
 
@@ -96,31 +107,40 @@ fn rows_say_types_shapes_and_rounding() {
         The operands have one element type; all broadcast to one shape, which is the result's.
 
         fn shr (self , other : R) -> Tile
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn functions_and_methods_say_how_they_are_written() {
-    check_item("load", expect![[r#"
-        Reads the elements a pointer tile points to; `slice + offsets` makes one. Where `mask` is false nothing is read and the element is `other`, or 0 without it. An offset outside the slice is masked off by the compiler. The mask and `other` broadcast to the pointer's shape; a scalar pointer reads a scalar.
+    check_item(
+        "load",
+        expect![[r#"
+            Reads the elements a pointer tile points to; `slice + offsets` makes one. Where `mask` is false nothing is read and the element is `other`, or 0 without it. An offset outside the slice is masked off by the compiler. The mask and `other` broadcast to the pointer's shape; a scalar pointer reads a scalar.
 
-        Written `tl::load(pointer)`, `tl::load(pointer, mask)` and `tl::load(pointer, mask, other)`.
+            Written `tl::load(pointer)` or `tl::load(pointer, mask)` or `tl::load(pointer, mask, other)`.
 
-        ```ignore
-        let offsets = tl::arange(0, BLOCK);
-        let row = tl::load(x + offsets, offsets < n, f32::NEG_INFINITY);
-        ```
-        fn load (pointer : impl Operand , mask : impl Optional , other : impl Optional) -> Tile
-    "#]]);
-    check_item("zeros", expect![[r#"
+            ```ignore
+            let offsets = tl::arange(0, BLOCK);
+            let row = tl::load(x + offsets, offsets < n, f32::NEG_INFINITY);
+            ```
+            fn load (pointer : impl Operand , mask : impl Optional , other : impl Optional) -> Tile
+        "#]],
+    );
+    check_item(
+        "zeros",
+        expect![[r#"
         A tile of zeros: `tl::zeros::<f32>([M, N])`.
 
         ```ignore
         let mut total = tl::zeros::<f32>([BLOCK]);
         ```
         fn zeros < T : crate :: Element > (shape : impl Operand) -> Tile
-    "#]]);
-    check_item("expand_dims", expect![[r#"
+    "#]],
+    );
+    check_item(
+        "expand_dims",
+        expect![[r#"
         Inserts an axis of extent 1 before `axis`, as `tl::expand_dims`.
 
         ```ignore
@@ -134,8 +154,11 @@ fn functions_and_methods_say_how_they_are_written() {
         let planes = tl::expand_dims(tile, 0);
         ```
         fn expand_dims (x : impl Operand , axis : impl Operand) -> Tile
-    "#]]);
-    check_item("num_stages", expect![[r#"
+    "#]],
+    );
+    check_item(
+        "num_stages",
+        expect![[r#"
         Overlaps the loads of that many iterations of the loop; at least 1.
 
         ```ignore
@@ -144,5 +167,6 @@ fn functions_and_methods_say_how_they_are_written() {
         }
         ```
         fn num_stages (self , stages : impl Operand) -> Range
-    "#]]);
+    "#]],
+    );
 }
