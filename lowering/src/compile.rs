@@ -40,14 +40,15 @@ pub fn compile(attribute: TokenStream, item: TokenStream) -> TokenStream {
 /// Expands `#[fuse_kernel(attribute)] item`.
 pub fn compile_with(attribute: TokenStream, item: TokenStream, options: &Options) -> TokenStream {
     let mut errors = Errors::new();
-    let Some(kernel) = syntax::parse(attribute, item, &mut errors) else { return errors.into_tokens() };
+    let written = item.clone();
+    let Some(kernel) = syntax::parse(attribute, item, &mut errors) else {
+        // An editor still resolves what it can of something that is not a kernel yet.
+        return if options.effort == Effort::Signature { written } else { errors.into_tokens() };
+    };
     let variants = check::variants(&kernel, &mut errors);
     if options.effort == Effort::Signature {
-        return if errors.is_empty() {
-            expand::signature(&kernel, &variants)
-        } else {
-            expand::broken(&kernel)
-        };
+        let variants = errors.is_empty().then_some(variants.as_slice());
+        return expand::for_editors(&kernel, variants);
     }
     match lower_variants(&kernel, &variants, options, &mut errors) {
         Some(lowered) if errors.is_empty() => {

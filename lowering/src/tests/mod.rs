@@ -11,6 +11,8 @@ mod math;
 mod odd;
 mod oracle;
 mod programs;
+mod reference;
+mod robust;
 mod run;
 mod split;
 
