@@ -310,10 +310,11 @@ impl Found {
     pub(crate) fn add(&mut self, variant: &Variant, errors: Errors) {
         let known = self.list.len();
         let label = variant.to_string();
-        for error in errors.iter() {
-            match self.list[..known].iter_mut().find(|(other, _)| other.loc == error.loc) {
-                Some((_, variants)) if variants.last() != Some(&label) => variants.push(label.clone()),
-                Some(_) => {}
+        for (i, error) in errors.iter().enumerate() {
+            // Types may be named differently, so mistakes on the same tokens are told apart by their order.
+            let nth = errors.iter().take(i).filter(|other| other.loc == error.loc).count();
+            match self.list[..known].iter_mut().filter(|(other, _)| other.loc == error.loc).nth(nth) {
+                Some((_, variants)) => variants.push(label.clone()),
                 None => self.list.push((error.clone(), vec![label.clone()])),
             }
         }
