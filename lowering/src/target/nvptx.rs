@@ -69,7 +69,7 @@ pub fn emit(
     stages: &mut Stages,
 ) -> Result<Vec<(Arch, String)>, String> {
     let mut module = session.module(Machine::Nvptx);
-    gpu::declare(&mut module);
+    gpu::declare(&mut module, bodies.iter().any(|(_, body)| body.reports()));
     for (entry, body) in bodies {
         body.plan.emit(&mut module, entry);
     }

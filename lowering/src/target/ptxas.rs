@@ -33,7 +33,7 @@ pub fn find() -> Option<PathBuf> {
     if let Ok(chosen) = std::env::var("FUSE_PTXAS") {
         return (chosen != "none" && !chosen.is_empty()).then(|| PathBuf::from(chosen));
     }
-    let home = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(|name| std::env::var_os(name));
+    let home = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(std::env::var_os);
     let homes = home.map(|home| Path::new(&home).join("bin/ptxas"));
     let path = std::env::var_os("PATH").unwrap_or_default();
     let on_path = std::env::split_paths(&path).map(|directory| directory.join("ptxas")).collect::<Vec<_>>();

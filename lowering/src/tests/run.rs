@@ -14,7 +14,6 @@ use crate::target::host::{self, Family, Level};
 pub enum Arg<'a> {
     F32(&'a mut [f32]),
     F64(&'a mut [f64]),
-    I32(&'a mut [i32]),
     Scalar(u64),
 }
 
@@ -37,7 +36,6 @@ impl Loaded {
             .flat_map(|arg| match arg {
                 Arg::F32(data) => vec![data.as_mut_ptr() as u64, data.len() as u64],
                 Arg::F64(data) => vec![data.as_mut_ptr() as u64, data.len() as u64],
-                Arg::I32(data) => vec![data.as_mut_ptr() as u64, data.len() as u64],
                 Arg::Scalar(bits) => vec![*bits],
             })
             .collect();
