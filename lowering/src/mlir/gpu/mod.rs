@@ -5,7 +5,7 @@
 //! own barrier and its own part of shared memory.
 
 mod control;
-mod convert;
+pub(crate) mod convert;
 mod emit;
 mod memory;
 mod reduce;
