@@ -8,9 +8,23 @@ pub fn fuse_kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
     lowering::compile(attribute.into(), item.into()).into()
 }
 
+/// The items of `dsl_runtime::tl`, from the compiler's declarations.
+#[doc(hidden)]
+#[proc_macro]
+pub fn tl_reference(_: TokenStream) -> TokenStream {
+    lowering::reference::reference().into()
+}
+
 /// The compiler's table of operations as kernels and the lists that test them; for this project's own tests.
 #[doc(hidden)]
 #[proc_macro]
 pub fn op_table(_: TokenStream) -> TokenStream {
     lowering::op_table().into()
+}
+
+/// So many random kernels and what they compute; for this project's own tests.
+#[doc(hidden)]
+#[proc_macro]
+pub fn random_programs(count: TokenStream) -> TokenStream {
+    lowering::random_programs(count.into()).into()
 }

@@ -80,7 +80,8 @@ pub struct Ulp {
 /// Correctly rounded.
 const EXACT: Ulp = Ulp { f32: 0.5, f64: 0.5 };
 
-/// What an operation may do to numbers below the smallest normal `f32` when it computes in `f32`, as its doc says.
+/// What an operation may do on a GPU to numbers below the smallest normal `f32` when it computes in `f32`, as its doc
+/// says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Subnormal {
     Kept,

@@ -23,9 +23,11 @@ impl Arch {
         }
     }
 
-    /// LLVM picks the lowest PTX version that has the target's instructions, so that older drivers load it.
+    /// The lowest PTX version that has the instructions we write, so that older drivers load it. For `sm_80` LLVM would
+    /// choose 7.0, but the policies of cached reads are written in 7.4 (CUDA 11.4); `sm_90a` starts at 8.0.
     pub fn processor(self) -> Processor {
-        Processor { triple: "nvptx64-nvidia-cuda", cpu: self.name(), features: "" }
+        let features = if self.capability < 90 { "+ptx74" } else { "" };
+        Processor { triple: "nvptx64-nvidia-cuda", cpu: self.name(), features }
     }
 }
 
@@ -44,7 +46,7 @@ pub fn emit(
     stages: &mut Stages,
 ) -> Result<Vec<(Arch, String)>, String> {
     let mut module = session.module(Machine::Nvptx);
-    gpu::declare(&mut module);
+    gpu::declare(&mut module, bodies.iter().any(|(_, body)| body.reports()));
     for (entry, body) in bodies {
         body.plan.emit(&mut module, entry);
     }
