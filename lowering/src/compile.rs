@@ -11,7 +11,7 @@ use crate::body::{Body, Requests, bodies};
 use crate::check::{self, Variant};
 use crate::diagnostic::{Diagnostic, Errors, Loc, count};
 use crate::expand::{self, Expansion};
-use crate::mlir::{Session, host};
+use crate::mlir::{Session, host, report};
 use crate::options::{Effort, Options, Stage};
 use crate::syntax::{self, Kernel};
 use crate::target::cache::{Cache, Key};
@@ -40,14 +40,15 @@ pub fn compile(attribute: TokenStream, item: TokenStream) -> TokenStream {
 /// Expands `#[fuse_kernel(attribute)] item`.
 pub fn compile_with(attribute: TokenStream, item: TokenStream, options: &Options) -> TokenStream {
     let mut errors = Errors::new();
-    let Some(kernel) = syntax::parse(attribute, item, &mut errors) else { return errors.into_tokens() };
+    let written = item.clone();
+    let Some(kernel) = syntax::parse(attribute, item, &mut errors) else {
+        // An editor still resolves what it can of something that is not a kernel yet.
+        return if options.effort == Effort::Signature { written } else { errors.into_tokens() };
+    };
     let variants = check::variants(&kernel, &mut errors);
     if options.effort == Effort::Signature {
-        return if errors.is_empty() {
-            expand::signature(&kernel, &variants)
-        } else {
-            expand::broken(&kernel)
-        };
+        let variants = errors.is_empty().then_some(variants.as_slice());
+        return expand::for_editors(&kernel, variants);
     }
     match lower_variants(&kernel, &variants, options, &mut errors) {
         Some(lowered) if errors.is_empty() => {
@@ -68,6 +69,8 @@ pub fn compile_with(attribute: TokenStream, item: TokenStream, options: &Options
 pub struct LoweredVariant {
     pub bodies: Vec<Body>,
     pub scratch_bytes: u64,
+    /// Whether the host code reports accesses outside a slice.
+    pub host_reports: bool,
     pub code: Code,
 }
 
@@ -131,6 +134,7 @@ pub fn lower_variants(
     }
     let lowered = prepared.into_iter().zip(codes).map(|(prepared, code)| LoweredVariant {
         scratch_bytes: prepared.host.as_ref().map_or(0, host::Plan::scratch_bytes),
+        host_reports: prepared.host.as_ref().is_some_and(host::Plan::reports),
         bodies: prepared.bodies,
         code,
     });
@@ -143,7 +147,8 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &Options) -> Result<Prep
     for line in &checked.prints {
         print_line(&format!("{} ({variant}): {line}", kernel.name));
     }
-    let func = checked.func;
+    let mut func = checked.func;
+    func.reports = options.report && !kernel.options.unreported && !kernel.options.unchecked;
     let internal = |stage: &str, what: String| {
         let mut errors = Errors::new();
         errors.add(internal_error(kernel, variant, stage, &what));
@@ -170,10 +175,11 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &Options) -> Result<Prep
         split(&mut copy, if kernel.options.unchecked { Trust::Caller } else { Trust::Nothing });
         host::Plan::new(copy)
     });
+    let sites = if func.reports { report::sites(&func) } else { String::new() };
     // Variants may have the same body: what the entries are called counts too.
     let assembler = options.ptxas.as_deref().map(ptxas::identity);
     let targets = format!("{:?} {:?} {assembler:?} {requests:?}", options.archs, options.family);
-    let key = Key::of(&[&tile::print(&func, &|_| None), &variant.to_string(), &targets]);
+    let key = Key::of(&[&tile::print(&func, &|_| None), &variant.to_string(), &sites, &targets]);
     dump_tiles(&func, &bodies, variant, options);
     Ok(Prepared { func, bodies, host, key })
 }
@@ -304,10 +310,11 @@ impl Found {
     pub(crate) fn add(&mut self, variant: &Variant, errors: Errors) {
         let known = self.list.len();
         let label = variant.to_string();
-        for error in errors.iter() {
-            match self.list[..known].iter_mut().find(|(other, _)| other.loc == error.loc) {
-                Some((_, variants)) if variants.last() != Some(&label) => variants.push(label.clone()),
-                Some(_) => {}
+        for (i, error) in errors.iter().enumerate() {
+            // Types may be named differently, so mistakes on the same tokens are told apart by their order.
+            let nth = errors.iter().take(i).filter(|other| other.loc == error.loc).count();
+            match self.list[..known].iter_mut().filter(|(other, _)| other.loc == error.loc).nth(nth) {
+                Some((_, variants)) => variants.push(label.clone()),
                 None => self.list.push((error.clone(), vec![label.clone()])),
             }
         }

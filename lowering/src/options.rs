@@ -11,8 +11,15 @@ use crate::target::isolate;
 use crate::target::nvptx::Arch;
 
 /// The variables that the result of an expansion depends on.
-pub const VARIABLES: &[&str] =
-    &["FUSE_ARCH", "FUSE_PTXAS", "CUDA_HOME", "FUSE_DUMP", "FUSE_DUMP_DIR", "FUSE_INJECT"];
+pub const VARIABLES: &[&str] = &[
+    "FUSE_ARCH",
+    "FUSE_PTXAS",
+    "FUSE_BOUNDS_REPORT",
+    "CUDA_HOME",
+    "FUSE_DUMP",
+    "FUSE_DUMP_DIR",
+    "FUSE_INJECT",
+];
 
 /// A stage whose text `FUSE_DUMP` can ask for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,6 +67,8 @@ pub struct Options {
     /// The processor that the crate is built for, if kernels can run on it.
     pub family: Option<Family>,
     pub ptxas: Option<PathBuf>,
+    /// Whether an access outside its slice is reported when it happens: in debug builds, or as `FUSE_BOUNDS_REPORT` says.
+    pub report: bool,
     pub dump: Vec<Stage>,
     pub dump_dir: PathBuf,
     /// Where results are kept between builds.
@@ -113,6 +122,7 @@ impl Options {
             archs: archs(&text("FUSE_ARCH"))?,
             family: family(&triple),
             ptxas: None,
+            report: report(&args, &text("FUSE_BOUNDS_REPORT"))?,
             dump: stages(&text("FUSE_DUMP"))?,
             dump_dir: dump_dir.or(beside_target).unwrap_or(temporary),
             cache_dir: target_dir.map(|dir| dir.join("fuse-cache")),
@@ -131,6 +141,42 @@ fn family(triple: &str) -> Option<Family> {
     } else {
         None
     }
+}
+
+/// `FUSE_BOUNDS_REPORT=1` or `0`; empty for what the build says of its debug assertions.
+fn report(args: &[String], text: &str) -> Result<bool, String> {
+    match text.trim() {
+        "" => Ok(debug_assertions(args)),
+        "0" => Ok(false),
+        "1" => Ok(true),
+        other => Err(format!("FUSE_BOUNDS_REPORT is `{other}`: expected 0 or 1")),
+    }
+}
+
+/// Whether a rustc with these arguments sets `cfg(debug_assertions)`: as it is told, and without a word if it does not
+/// optimise.
+fn debug_assertions(args: &[String]) -> bool {
+    let mut told = None;
+    let mut optimised = false;
+    let mut rest = args.iter().map(String::as_str);
+    while let Some(arg) = rest.next() {
+        let option = match arg {
+            "-O" => {
+                optimised = true;
+                continue;
+            }
+            "-C" | "--codegen" => rest.next(),
+            _ => arg.strip_prefix("--codegen=").or_else(|| arg.strip_prefix("-C")),
+        };
+        let Some(option) = option else { continue };
+        let (name, value) = option.split_once('=').unwrap_or((option, ""));
+        match name {
+            "debug-assertions" => told = Some(matches!(value, "" | "y" | "yes" | "on" | "true")),
+            "opt-level" => optimised = value != "0",
+            _ => {}
+        }
+    }
+    told.unwrap_or(!optimised)
 }
 
 /// `FUSE_ARCH=sm_80,sm_90a`; empty for the default of both, `none` for no GPU code.
@@ -180,4 +226,45 @@ fn injection(text: &str) -> Result<Option<Injection>, String> {
         let known = crate::diagnostic::list(Injection::ALL.map(Injection::name));
         format!("FUSE_INJECT names `{text}`: failures are {known}")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        line.split(' ').map(str::to_string).collect()
+    }
+
+    #[test]
+    fn debug_assertions_are_those_of_rustc() {
+        for line in [
+            "rustc lib.rs",
+            "rustc -C opt-level=0 lib.rs",
+            "rustc -Copt-level=3 -C debug-assertions=on",
+            "rustc --codegen debug-assertions -O",
+            "rustc --codegen=debug-assertions=yes -O",
+            "rustc -O -C opt-level=0",
+            "rustc -C debug-assertions=off -Cdebug-assertions=true",
+        ] {
+            assert!(debug_assertions(&words(line)), "{line}");
+        }
+        for line in [
+            "rustc -O lib.rs",
+            "rustc -C opt-level=s",
+            "rustc -Cdebug-assertions=no lib.rs",
+            "rustc -C debug-assertions=on -C debug-assertions=off",
+        ] {
+            assert!(!debug_assertions(&words(line)), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_setting_wins_over_the_build() {
+        let (debug, release) = (words("rustc lib.rs"), words("rustc -O lib.rs"));
+        assert_eq!([report(&debug, ""), report(&release, "")], [Ok(true), Ok(false)]);
+        assert_eq!([report(&debug, "0"), report(&release, "1")], [Ok(false), Ok(true)]);
+        let message = "FUSE_BOUNDS_REPORT is `yes`: expected 0 or 1";
+        assert_eq!(report(&debug, "yes"), Err(message.to_string()));
+    }
 }

@@ -586,6 +586,36 @@ impl<'c> Builder<'c> {
         self.append("llvm.store", &[value, pointer], &[], &attributes, vec![]);
     }
 
+    /// Sets a word that is 0 to 1, unless another thread was first; whether this thread did.
+    pub fn claim(&mut self, word: Val) -> Val {
+        const MONOTONIC: i64 = 2;
+        let ordering = self.i64_attribute(MONOTONIC);
+        // A look before the exchange, so that a thousand threads that come late do not queue for it.
+        let attributes = [(self.name("alignment"), self.i64_attribute(4)), (self.name("ordering"), ordering)];
+        let seen = self.one("llvm.load", &[word], Ty::I32, &attributes);
+        let (zero, one) = (self.int(Ty::I32, 0), self.int(Ty::I32, 1));
+        let free = self.icmp(IntPredicate::Eq, seen, zero);
+        let exchange = |b: &mut Self| {
+            let parts = [Ty::I32, Ty::I1];
+            let types = parts.map(|ty| b.mlir_type(ty));
+            let pair = melior::dialect::llvm::r#type::r#struct(b.context, &types, false);
+            let attributes = [(b.name("success_ordering"), ordering), (b.name("failure_ordering"), ordering)];
+            let raw = b.append("llvm.cmpxchg", &[word, zero, one], &[pair], &attributes, vec![])[0];
+            vec![b.fields(raw, &parts)[1]]
+        };
+        self.if_else(free, &[Ty::I1], exchange, |b| vec![b.int(Ty::I1, 0)])[0]
+    }
+
+    /// Stores a word so that whoever reads it also finds what this thread stored before.
+    pub fn publish(&mut self, value: Val, word: Val) {
+        const RELEASE: i64 = 5;
+        let attributes = [
+            (self.name("alignment"), self.i64_attribute(4)),
+            (self.name("ordering"), self.i64_attribute(RELEASE)),
+        ];
+        self.append("llvm.store", &[value, word], &[], &attributes, vec![]);
+    }
+
     /// The address of a global of this module.
     pub fn address_of(&mut self, symbol: &str, space: Space) -> Val {
         let symbol = Attribute::parse(self.context, &format!("@{symbol}")).expect("a symbol");

@@ -112,6 +112,14 @@ impl<'s> ModuleBuilder<'s> {
         );
     }
 
+    /// Zeroed global memory that the launcher finds by its name.
+    pub fn global(&mut self, name: &str, bytes: u32) {
+        let (words, space) = (bytes / 8, 1);
+        self.text += &format!(
+            "llvm.mlir.global external @{name}(dense<0> : tensor<{words}xi64>) {{addr_space = {space} : i32, alignment = 8 : i64}} : !llvm.array<{words} x i64>\n"
+        );
+    }
+
     /// A function; `body` builds it and need not end it.
     pub fn function(
         &mut self,

@@ -16,8 +16,20 @@ pub struct Kernel {
     pub params: Vec<Param>,
     pub body: Block,
     pub options: Options,
+    pub source: Source,
     /// A return type was written, and reported: what the body ends with is not worth another word.
     pub returns: bool,
+}
+
+/// The function as it was written.
+#[derive(Debug)]
+pub struct Source {
+    /// `<..>`
+    pub generics: TokenStream,
+    /// What stands between the parentheses.
+    pub inputs: TokenStream,
+    /// `{ .. }`
+    pub body: TokenStream,
 }
 
 /// A generic parameter of a kernel.
@@ -79,6 +91,8 @@ pub struct Options {
     pub num_warps: Option<Setting>,
     /// `unchecked`: no bounds checks, and the launcher is unsafe.
     pub unchecked: bool,
+    /// `unreported`: accesses outside a slice are part of the kernel's meaning, also in a debug build.
+    pub unreported: bool,
     /// `deny(spills)`
     pub deny_spills: bool,
     /// The attribute could not be read, which was reported: what it does not declare is not worth another word.

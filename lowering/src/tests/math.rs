@@ -6,22 +6,29 @@ use expect_test::expect;
 use super::func;
 use super::oracle::{self, Scaled};
 use super::run::{Arg, Loaded, load};
+use crate::analysis::split::{Trust, split};
 use crate::body::{Requests, bodies};
 use crate::mlir::Session;
+use crate::mlir::host::Plan;
 use crate::ops::scalar;
+use crate::target::host::{self, Family};
 use crate::target::nvptx::{self, Arch, Stages};
 
 const CHUNK: usize = 1 << 16;
 
 /// A kernel that applies a function to every element.
-fn kernel(name: &str, dtype: &str) -> Vec<Loaded> {
-    load(&format!(
+fn source(name: &str, dtype: &str) -> String {
+    format!(
         "#[fuse_kernel(T = [{dtype}])]
         pub fn apply<T: Float>(x: &[T], out: &mut [T], n: i32) {{
             let i = tl::program_id(0) * 1024 + tl::arange(0, 1024);
             tl::store(out + i, tl::{name}(tl::load(x + i, i < n)), i < n);
         }}"
-    ))
+    )
+}
+
+fn kernel(name: &str, dtype: &str) -> Vec<Loaded> {
+    load(&source(name, dtype))
 }
 
 /// The distance of `got` from `want` in units in the last place of an `f32` of `want`'s size; what overflows counts as
@@ -266,6 +273,20 @@ functions! {
     tanh tanh_f64 every_tanh
     erf erf_f64 every_erf
     rsqrt rsqrt_f64 every_rsqrt
+}
+
+/// Code for an Arm host, which this processor may not be, needs no library either: emission would refuse the call.
+#[test]
+fn on_an_arm_host() {
+    let session = Session::new();
+    for name in ["exp", "exp2", "sigmoid", "log", "log2", "sin", "cos", "tanh", "erf", "rsqrt"] {
+        for dtype in ["f32", "f64"] {
+            let mut func = func(&source(name, dtype));
+            split(&mut func, Trust::Nothing);
+            let text = host::emit(&session, &Plan::new(func), "kernel", Family::AArch64);
+            assert!(text.is_ok(), "{name} of {dtype}: {text:?}");
+        }
+    }
 }
 
 /// The instructions of PTX that a kernel for one element a thread has.

@@ -1,5 +1,6 @@
 //! Tests of every stage on text: a small kernel in, the whole output out. `UPDATE_EXPECT=1 cargo test` blesses.
 
+mod assemble;
 mod axis;
 mod body;
 mod check;
@@ -11,7 +12,10 @@ mod math;
 mod odd;
 mod oracle;
 mod programs;
+mod reference;
+mod robust;
 mod run;
+mod site;
 mod split;
 
 use proc_macro2::{TokenStream, TokenTree};

@@ -4,7 +4,7 @@
 //! the slice, or whose elements are not neighbours, goes element by element.
 
 use super::nest::{Point, load_elements, store_elements};
-use super::{Builder, Elem, Emit, Host, Ty, Val};
+use super::{Builder, Elem, Emit, Host, Ty, Val, report};
 use crate::analysis::axis::Info;
 use crate::mlir::IntPredicate;
 use crate::ops::scalar::Algebra;
@@ -89,6 +89,25 @@ impl Host<'_> {
         let low = b.icmp(IntPredicate::Sge, first, zero);
         let high = b.icmp(IntPredicate::Sle, first, room);
         Some(b.and(low, high))
+    }
+}
+
+impl Host<'_> {
+    /// Whether one element takes part: its mask lets it through and it lies in the slice, or `None` for a plain yes. One
+    /// that is let through and lies outside is reported.
+    fn taken(&self, b: &mut Builder, op: &Op, mask: Option<Val>, index: Val) -> Option<Val> {
+        let place = op.kind.operation().place()?;
+        let inside = self.inside(b, place, index, 1);
+        if let (Some(record), Some(inside)) = (self.record, inside) {
+            let beyond = b.not(inside);
+            let outside = both(b, mask, Some(beyond)).unwrap_or(beyond);
+            b.if_then(outside, |b| {
+                let length = self.slice(place.param).length;
+                let outside = report::Outside { index, length, program: self.program };
+                report::write(b, record, (self.func, op), &outside);
+            });
+        }
+        both(b, mask, inside)
     }
 }
 
@@ -183,8 +202,7 @@ impl Emit for Load {
         let slice = host.slice(self.place.param);
         let bytes = dtype.bytes();
         if point.lanes == 1 {
-            let inside = host.inside(b, &self.place, found.first, 1);
-            let taken = both(b, found.mask, inside);
+            let taken = host.taken(b, op, found.mask, found.first);
             let load = |b: &mut Builder| {
                 let pointer = b.offset(slice.pointer, found.first, bytes);
                 vec![load_elements(b, pointer, dtype, 0)]
@@ -231,9 +249,8 @@ impl Load {
         let (start, one) = (b.int(Ty::I32, 0), b.int(Ty::I32, 1));
         b.for_range([start, end, one], &[other], |b, lane, carried| {
             let index = found.index(b, lane);
-            let inside = host.inside(b, &self.place, index, 1);
             let mask = mask.map(|mask| b.extract_at(mask, lane));
-            let taken = both(b, mask, inside);
+            let taken = host.taken(b, op, mask, index);
             let load = |b: &mut Builder| {
                 let pointer = b.offset(slice.pointer, index, dtype.bytes());
                 let element = load_elements(b, pointer, dtype, 0);
@@ -264,14 +281,14 @@ impl Where {
 }
 
 impl Emit for Store {
-    fn run(&self, host: &mut Host, b: &mut Builder, _: &Op) {
+    fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
         let shape = host.func.ty(self.place.offset).shape.clone();
         if shape.rank() == 0 {
             let point = Point { coords: vec![], axis: 0, lanes: 1 };
-            self.store(host, b, &point);
+            self.store(host, b, op, &point);
             return;
         }
-        host.each(b, &shape, &mut |host, b, point| self.store(host, b, point));
+        host.each(b, &shape, &mut |host, b, point| self.store(host, b, op, point));
     }
 
     fn is_statement(&self) -> bool {
@@ -280,7 +297,7 @@ impl Emit for Store {
 }
 
 impl Store {
-    fn store(&self, host: &mut Host, b: &mut Builder, point: &Point) {
+    fn store(&self, host: &mut Host, b: &mut Builder, op: &Op, point: &Point) {
         let dtype = host.dtype(self.value);
         let bytes = dtype.bytes();
         let elements = host.at(b, self.value, point);
@@ -291,8 +308,7 @@ impl Store {
             store_elements(b, element, pointer, dtype);
         };
         if point.lanes == 1 {
-            let inside = host.inside(b, &self.place, found.first, 1);
-            match both(b, found.mask, inside) {
+            match host.taken(b, op, found.mask, found.first) {
                 Some(taken) => b.if_then(taken, |b| put(b, elements, found.first)),
                 None => put(b, elements, found.first),
             }
@@ -303,10 +319,9 @@ impl Store {
             let (start, one) = (b.int(Ty::I32, 0), b.int(Ty::I32, 1));
             b.for_range([start, end, one], &[], |b, lane, _| {
                 let index = found.index(b, lane);
-                let inside = host.inside(b, &self.place, index, 1);
                 let mask = mask.map(|mask| b.extract_at(mask, lane));
                 let element = b.extract_at(elements, lane);
-                match both(b, mask, inside) {
+                match host.taken(b, op, mask, index) {
                     Some(taken) => b.if_then(taken, |b| put(b, element, index)),
                     None => put(b, element, index),
                 }
