@@ -21,3 +21,10 @@ pub fn tl_reference(_: TokenStream) -> TokenStream {
 pub fn op_table(_: TokenStream) -> TokenStream {
     lowering::op_table().into()
 }
+
+/// So many random kernels and what they compute; for this project's own tests.
+#[doc(hidden)]
+#[proc_macro]
+pub fn random_programs(count: TokenStream) -> TokenStream {
+    lowering::random_programs(count.into()).into()
+}

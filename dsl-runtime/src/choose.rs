@@ -82,6 +82,8 @@ mod tests {
     static NORM: Kernel = Kernel {
         name: "norm",
         module: "m",
+        file: file!(),
+        line: line!(),
         params: &[],
         variants: &[
             variant("T = f32, BLOCK = 4096, CAUSAL = false", &[DType::F32], &[4096, 0]),

@@ -17,6 +17,7 @@ use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::kernel::Kernel;
 use crate::module::Table;
+use crate::report::{Pending, Waited};
 
 /// A CUDA device with its context. There is one for each context, and it is never dropped.
 pub(crate) struct CudaDevice {
@@ -30,6 +31,7 @@ pub(crate) struct CudaDevice {
     pub(crate) shared_limit: u32,
     pub(crate) modules: Table,
     pub(crate) recent: Recent,
+    pub(crate) pending: Pending,
     /// Keeps the context in the mode in which buffers track their uses across streams: it would leave that mode when
     /// its last stream is dropped, even with work of that stream still in flight.
     tracking: Mutex<Option<Arc<CudaStream>>>,
@@ -96,6 +98,7 @@ fn register(
         shared_limit: shared_limit as u32,
         modules: Table::default(),
         recent: Recent::default(),
+        pending: Pending::default(),
         tracking: Mutex::new(None),
         recording: Mutex::new(()),
         context,
@@ -147,14 +150,16 @@ impl CudaDevice {
         }
     }
 
-    /// Waits for all work on the device.
+    /// Waits for all work on the device, and says what its kernels reported.
     pub(crate) fn synchronize(&self) -> Result<()> {
-        self.context.synchronize().map_err(|error| self.failed("cuCtxSynchronize", error))
+        self.context.synchronize().map_err(|error| self.failed("cuCtxSynchronize", error))?;
+        self.pending.collect(&self.stream, Waited::Device)
     }
 
-    /// Waits for the work of one stream.
+    /// Waits for the work of one stream, and says what kernels reported.
     pub(crate) fn synchronize_stream(&self, stream: &CudaStream) -> Result<()> {
-        stream.synchronize().map_err(|error| self.failed("cuStreamSynchronize", error))
+        stream.synchronize().map_err(|error| self.failed("cuStreamSynchronize", error))?;
+        self.pending.collect(stream, Waited::Stream)
     }
 
     /// An error that an earlier kernel may have caused.
@@ -312,8 +317,8 @@ impl Recent {
 mod tests {
     use super::*;
 
-    static ADD: Kernel = Kernel { name: "add", module: "m", params: &[], variants: &[] };
-    static MUL: Kernel = Kernel { name: "mul", module: "m", params: &[], variants: &[] };
+    static ADD: Kernel = Kernel { name: "add", module: "m", file: "", line: 0, params: &[], variants: &[] };
+    static MUL: Kernel = Kernel { name: "mul", module: "m", file: "", line: 0, params: &[], variants: &[] };
 
     #[test]
     fn recent_kernels_are_named_latest_first() {

@@ -10,6 +10,9 @@ pub struct Kernel {
     pub name: &'static str,
     /// The module it was declared in, as `module_path!()` gives it.
     pub module: &'static str,
+    /// The file it was declared in, as `file!()` gives it, and the line of its name.
+    pub file: &'static str,
+    pub line: u32,
     pub params: &'static [Param],
     /// In the order declared.
     pub variants: &'static [Variant],
@@ -59,6 +62,9 @@ pub struct Module {
     pub cubins: &'static [(u32, &'static [u8])],
     /// From the one that asks most of its arguments to the one that asks nothing.
     pub bodies: &'static [Body],
+    /// Whether an entry may report an access outside its slice, in the module's global `fuse_report`. A caller that does
+    /// not read the global loses nothing else.
+    pub reports: bool,
 }
 
 /// The `.target` of a PTX module: `sm_80` runs on that capability and every later one, `sm_90a` on 9.0 alone.
@@ -142,12 +148,15 @@ pub struct Host {
     pub entry: HostEntry,
     /// Scratch memory that one call of `entry` may use, 64-byte aligned.
     pub scratch_bytes: usize,
+    /// Whether `entry` may report an access outside its slice.
+    pub reports: bool,
 }
 
 /// Runs the programs `(x, y, z)` for `x` in `first..last`.
 ///
 /// `args` holds eight bytes for each of a body's arguments, grid extents left out: an address, a length, or a scalar's
-/// bits in its low bytes. `grid` is the three extents. `scratch` is [`Host::scratch_bytes`] long and private to the call.
+/// bits in its low bytes; then, if the code reports accesses outside a slice, the address of a zeroed record of 48 bytes
+/// for the first of them. `grid` is the three extents. `scratch` is [`Host::scratch_bytes`] long and private to the call.
 pub type HostEntry = unsafe extern "C" fn(
     args: *const u64,
     first: u32,

@@ -44,6 +44,21 @@
 //! `FUSE_TRACE=1` say which, and why not a faster one. On a GPU launches return at once, and whatever uses the same
 //! memory later waits for them by itself, also across streams.
 //!
+//! # Safety
+//! A safe launch cannot touch memory outside its arguments: the compiled code compares what it cannot prove with the
+//! length of the slice, and masks off the elements outside. Such a read gives 0, or the `other` of its load; such a write
+//! does nothing. In a debug build, one whose crate sets `cfg(debug_assertions)`, it is a mistake as an index beyond a
+//! Rust slice is one: the first of a launch becomes an [`Error::OutOfBounds`] that names the kernel, the program, the
+//! element and the source line. Elements that the kernel's own mask leaves out are never reported.
+//!
+//! On the CPU the launch returns the error, on a GPU whatever waits for the kernel: [`Stream::synchronize`],
+//! [`Device::synchronize`], a copy to or from the host, the launch itself with `FUSE_LAUNCH_BLOCKING=1`. The kernel has
+//! run to its end, and its outputs are those of a release build.
+//!
+//! `#[fuse_kernel(.., unreported)]` declares that a kernel relies on the mask. `FUSE_BOUNDS_REPORT=0` builds all kernels
+//! without reports, and `FUSE_BOUNDS_REPORT=1` a release build with them. `#[fuse_kernel(.., unchecked)]` neither compares
+//! nor reports, and makes the launcher `unsafe`.
+//!
 //! # Beyond launching
 //! [`mod@bench`] measures kernels, [`kernel::Kernel::write`] writes them to files that any CUDA program can load, and
 //! [`kernel::Kernel::smallest`] chooses among declared variants at run time.
@@ -79,6 +94,7 @@ mod grid;
 mod host;
 mod launch;
 mod module;
+mod report;
 mod slice;
 mod stream;
 

@@ -5,12 +5,13 @@ use std::ffi::{CString, c_void};
 use std::ptr;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use cudarc::driver::sys::{self, CUfunction_attribute, CUresult};
+use cudarc::driver::sys::{self, CUdeviceptr, CUfunction_attribute, CUresult};
 use cudarc::driver::{DriverError, result};
 
 use crate::cuda::CudaDevice;
 use crate::error::{Error, Result, amount, reason};
 use crate::kernel::{Arch, Body, Kernel, Module, Variant};
+use crate::report::GLOBAL;
 
 /// Dynamic and static shared memory that a block gets without asking, in bytes.
 const SHARED_WITHOUT_ASKING: u32 = 48 << 10;
@@ -20,6 +21,8 @@ pub(crate) struct Code {
     /// What was loaded, such as `cubin for sm_90a`.
     pub(crate) image: String,
     pub(crate) entries: Vec<Entry>,
+    /// Where its entries report an access outside its slice, if they do.
+    pub(crate) record: Option<CUdeviceptr>,
 }
 
 /// An entry of a loaded module.
@@ -140,16 +143,28 @@ fn code(
     device: &CudaDevice,
     loaded: Loaded,
 ) -> Result<Code> {
+    let refused = |what: &str, error: DriverError| Error::Load {
+        kernel: kernel.name,
+        variant: variant.label,
+        image: format!("{what} of the {}", loaded.name),
+        reason: reason(error),
+        log: String::new(),
+    };
+    let record = if loaded.module.reports {
+        // SAFETY: the module was loaded and is never unloaded.
+        let found = unsafe { result::module::get_global(loaded.handle, GLOBAL.to_owned()) };
+        let (address, _) = found.map_err(|error| refused("global `fuse_report`", error))?;
+        Some(address)
+    } else {
+        None
+    };
     let mut entries = Vec::with_capacity(loaded.module.bodies.len());
     for body in loaded.module.bodies {
-        let function = function(loaded.handle, body, device.shared_limit).map_err(|error| {
-            let image = format!("entry `{}` of the {}", body.entry, loaded.name);
-            let (kernel, variant) = (kernel.name, variant.label);
-            Error::Load { kernel, variant, image, reason: reason(error), log: String::new() }
-        })?;
+        let function = function(loaded.handle, body, device.shared_limit)
+            .map_err(|error| refused(&format!("entry `{}`", body.entry), error))?;
         entries.push(Entry { body, function });
     }
-    Ok(Code { image: loaded.name, entries })
+    Ok(Code { image: loaded.name, entries, record })
 }
 
 /// The entry's function, ready for its shared memory, or why the device is too small for it.
@@ -308,7 +323,7 @@ mod tests {
     use super::*;
 
     const fn module(arch: Arch, cubins: &'static [(u32, &'static [u8])]) -> Module {
-        Module { arch, ptx: "", cubins, bodies: &[] }
+        Module { arch, ptx: "", cubins, bodies: &[], reports: false }
     }
 
     const SM_80: Arch = Arch { capability: 80, exact: false };
@@ -372,7 +387,7 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for (i, variant) in variants.iter().enumerate() {
-                        let load = || Ok(Code { image: i.to_string(), entries: Vec::new() });
+                        let load = || Ok(Code { image: i.to_string(), entries: Vec::new(), record: None });
                         table.get_or_load(variant, load).unwrap();
                     }
                 });

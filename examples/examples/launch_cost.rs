@@ -198,6 +198,7 @@ fn without_cubins(variant: &'static Variant) -> &'static Variant {
         ptx: module.ptx,
         cubins: &[],
         bodies: module.bodies,
+        reports: module.reports,
     });
     Box::leak(Box::new(Variant {
         label: variant.label,

@@ -12,6 +12,7 @@ use crate::layout::access::{self, Alignment, MAX_BYTES};
 use crate::layout::assign::{Threads, distribute};
 use crate::layout::hold::hold;
 use crate::mlir::gpu::{Plan, TooMuchShared};
+use crate::mlir::report;
 use crate::tile::{Func, ParamKind, Value};
 
 /// A way of compiling a kernel for the GPU.
@@ -21,6 +22,13 @@ pub struct Body {
     pub plan: Plan,
     /// What must hold for this body to be right.
     pub facts: Vec<Fact>,
+}
+
+impl Body {
+    /// Whether an access outside its slice is reported.
+    pub fn reports(&self) -> bool {
+        report::reports(&self.plan.distributed.func)
+    }
 }
 
 /// What the user said about the whole kernel.

@@ -1,5 +1,6 @@
 //! From tokens to what the user's crate gets: the stages in order, for every declared variant.
 
+use std::io::Write;
 use std::path::Path;
 
 use proc_macro2::TokenStream;
@@ -10,12 +11,13 @@ use crate::body::{Body, Requests, bodies};
 use crate::check::{self, Variant};
 use crate::diagnostic::{Diagnostic, Errors, Loc, count};
 use crate::expand::{self, Expansion};
-use crate::mlir::{Session, host};
+use crate::mlir::{Session, host, report};
 use crate::options::{Effort, Options, Stage};
 use crate::syntax::{self, Kernel};
 use crate::target::cache::{Cache, Key};
 use crate::target::host::Level;
 use crate::target::isolate::{self, Failure};
+use crate::target::llvm;
 use crate::target::nvptx::{self, Arch, Stages};
 use crate::target::ptxas::{self, Cubin};
 use crate::tile::{self, Func};
@@ -23,16 +25,21 @@ use crate::tile::{self, Func};
 /// Stands for a variant's host entry in cached assembly; the expansion puts a symbol of its own in its place.
 pub const HOST_ENTRY: &str = "FUSE_HOST_ENTRY";
 
-/// Expands `#[fuse_kernel(attribute)] item`.
+/// Expands `#[fuse_kernel(attribute)] item` as the environment says.
 pub fn compile(attribute: TokenStream, item: TokenStream) -> TokenStream {
-    let mut errors = Errors::new();
-    let options = match Options::from_environment() {
-        Ok(options) => options,
+    match Options::from_environment() {
+        Ok(options) => compile_with(attribute, item, &options),
         Err(message) => {
+            let mut errors = Errors::new();
             errors.push(Loc::from(proc_macro2::Span::call_site()), message);
-            return errors.into_tokens();
+            errors.into_tokens()
         }
-    };
+    }
+}
+
+/// Expands `#[fuse_kernel(attribute)] item`.
+pub fn compile_with(attribute: TokenStream, item: TokenStream, options: &Options) -> TokenStream {
+    let mut errors = Errors::new();
     let written = item.clone();
     let Some(kernel) = syntax::parse(attribute, item, &mut errors) else {
         // An editor still resolves what it can of something that is not a kernel yet.
@@ -43,10 +50,9 @@ pub fn compile(attribute: TokenStream, item: TokenStream) -> TokenStream {
         let variants = errors.is_empty().then_some(variants.as_slice());
         return expand::for_editors(&kernel, variants);
     }
-    match lower_variants(&kernel, &variants, &options, &mut errors) {
+    match lower_variants(&kernel, &variants, options, &mut errors) {
         Some(lowered) if errors.is_empty() => {
-            let expansion =
-                Expansion { kernel: &kernel, variants: &variants, lowered: &lowered, options: &options };
+            let expansion = Expansion { kernel: &kernel, variants: &variants, lowered: &lowered, options };
             expand::expand(&expansion)
         }
         _ => {
@@ -63,6 +69,8 @@ pub fn compile(attribute: TokenStream, item: TokenStream) -> TokenStream {
 pub struct LoweredVariant {
     pub bodies: Vec<Body>,
     pub scratch_bytes: u64,
+    /// Whether the host code reports accesses outside a slice.
+    pub host_reports: bool,
     pub code: Code,
 }
 
@@ -91,7 +99,8 @@ struct Prepared {
     key: Key,
 }
 
-fn lower_variants(
+/// Checks and lowers every variant; what is wrong goes to `errors`.
+pub fn lower_variants(
     kernel: &Kernel,
     variants: &[Variant],
     options: &Options,
@@ -125,6 +134,7 @@ fn lower_variants(
     }
     let lowered = prepared.into_iter().zip(codes).map(|(prepared, code)| LoweredVariant {
         scratch_bytes: prepared.host.as_ref().map_or(0, host::Plan::scratch_bytes),
+        host_reports: prepared.host.as_ref().is_some_and(host::Plan::reports),
         bodies: prepared.bodies,
         code,
     });
@@ -137,7 +147,8 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &Options) -> Result<Prep
     for line in &checked.prints {
         print_line(&format!("{} ({variant}): {line}", kernel.name));
     }
-    let func = checked.func;
+    let mut func = checked.func;
+    func.reports = options.report && !kernel.options.unreported && !kernel.options.unchecked;
     let internal = |stage: &str, what: String| {
         let mut errors = Errors::new();
         errors.add(internal_error(kernel, variant, stage, &what));
@@ -164,8 +175,11 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &Options) -> Result<Prep
         split(&mut copy, if kernel.options.unchecked { Trust::Caller } else { Trust::Nothing });
         host::Plan::new(copy)
     });
-    let targets = format!("{:?} {:?} {:?} {requests:?}", options.archs, options.family, options.ptxas);
-    let key = Key::of(&[&tile::print(&func, &|_| None), &targets]);
+    let sites = if func.reports { report::sites(&func) } else { String::new() };
+    // Variants may have the same body: what the entries are called counts too.
+    let assembler = options.ptxas.as_deref().map(ptxas::identity);
+    let targets = format!("{:?} {:?} {assembler:?} {requests:?}", options.archs, options.family);
+    let key = Key::of(&[&tile::print(&func, &|_| None), &variant.to_string(), &sites, &targets]);
     dump_tiles(&func, &bodies, variant, options);
     Ok(Prepared { func, bodies, host, key })
 }
@@ -179,7 +193,7 @@ fn codes(
     options: &Options,
 ) -> Result<Vec<Code>, Box<Diagnostic>> {
     let cache = Cache::at(options.cache_dir.clone());
-    let fresh = !options.dump.is_empty() || std::env::var_os("FUSE_INJECT").is_some();
+    let fresh = !options.dump.is_empty() || options.inject.is_some();
     let mut codes: Vec<Option<Code>> =
         prepared.iter().map(|one| if fresh { None } else { cache.get(one.key) }).collect();
     let missing: Vec<usize> = (0..prepared.len()).filter(|&i| codes[i].is_none()).collect();
@@ -187,6 +201,7 @@ fn codes(
         return Ok(codes.into_iter().flatten().collect());
     }
     let session = Session::new();
+    llvm::initialise();
     let workers = std::thread::available_parallelism().map_or(1, usize::from).min(missing.len());
     let share = |worker: usize| missing.iter().copied().skip(worker).step_by(workers).collect::<Vec<usize>>();
     let fail = |index: usize, failure: &Failure| {
@@ -210,7 +225,7 @@ fn codes(
         children.push((share(worker), child));
     }
     for (mine, child) in children {
-        let lowered: Vec<Code> = child.finish(isolate::LIMIT).map_err(|failure| {
+        let lowered: Vec<Code> = child.finish(options.limit).map_err(|failure| {
             // The failing variant is the last one whose stage was announced.
             let announced = failure.output.lines().rev().find_map(|line| line.strip_prefix(VARIANT));
             let index =
@@ -241,6 +256,9 @@ fn lower(
     let mut code = Code::default();
     if !options.archs.is_empty() {
         print_line(&format!("{STAGE}PTX"));
+        if let Some(injection) = options.inject {
+            injection.strike()?;
+        }
         let entries: Vec<(String, &Body)> =
             prepared.bodies.iter().map(|body| (entry_name(kernel, variant, body), body)).collect();
         let mut stages = Stages::default();
@@ -292,10 +310,11 @@ impl Found {
     pub(crate) fn add(&mut self, variant: &Variant, errors: Errors) {
         let known = self.list.len();
         let label = variant.to_string();
-        for error in errors.iter() {
-            match self.list[..known].iter_mut().find(|(other, _)| other.loc == error.loc) {
-                Some((_, variants)) if variants.last() != Some(&label) => variants.push(label.clone()),
-                Some(_) => {}
+        for (i, error) in errors.iter().enumerate() {
+            // Types may be named differently, so mistakes on the same tokens are told apart by their order.
+            let nth = errors.iter().take(i).filter(|other| other.loc == error.loc).count();
+            match self.list[..known].iter_mut().filter(|(other, _)| other.loc == error.loc).nth(nth) {
+                Some((_, variants)) => variants.push(label.clone()),
                 None => self.list.push((error.clone(), vec![label.clone()])),
             }
         }
@@ -423,10 +442,8 @@ fn save_input(prepared: &Prepared, kernel: &Kernel, options: &Options) -> String
     path.display().to_string()
 }
 
-#[expect(
-    clippy::print_stderr,
-    reason = "what `static_print` and a failed dump say goes to the build's output"
-)]
+/// What `static_print` and a failed dump say goes to the build's output, and a child's announcements to its parent.
 fn print_line(line: &str) {
-    eprintln!("{line}");
+    // Nothing can be done about a build that has no standard error.
+    let _ = writeln!(std::io::stderr(), "{line}");
 }

@@ -15,13 +15,15 @@ pub mod mlir;
 mod op_table;
 pub mod ops;
 pub mod options;
+mod programs;
 pub mod reference;
 pub mod syntax;
 pub mod target;
 pub mod tile;
 
-pub use compile::compile;
+pub use compile::{compile, compile_with};
 pub use op_table::op_table;
+pub use programs::random_programs;
 
 #[cfg(test)]
 mod tests;

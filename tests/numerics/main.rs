@@ -6,10 +6,14 @@
 
 mod cast;
 mod compare;
+mod control;
 mod devices;
 mod float;
 mod levels;
+mod memory;
+mod programs;
 mod reduce;
+mod shape;
 mod table;
 mod values;
 
@@ -18,8 +22,17 @@ use libtest_mimic::Arguments;
 fn main() {
     let arguments = Arguments::from_args();
     print(&format!("devices: {}", devices::describe()));
-    let trials =
-        [table::trials(), cast::trials(), reduce::trials(), levels::trials()].into_iter().flatten().collect();
+    let all = [
+        table::trials(),
+        cast::trials(),
+        reduce::trials(),
+        shape::trials(),
+        memory::trials(),
+        control::trials(),
+        programs::trials(),
+        levels::trials(),
+    ];
+    let trials = all.into_iter().flatten().collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
     if std::env::var_os("NUMERICS_REPORT").is_some() {
         print(&table::report());

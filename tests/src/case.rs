@@ -20,7 +20,7 @@ pub enum Rule {
     Select,
 }
 
-/// What an operation may do to numbers below the smallest normal `f32` when it computes in `f32`.
+/// What an operation may do on a GPU to numbers below the smallest normal `f32` when it computes in `f32`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Subnormal {
     Kept,
@@ -57,6 +57,20 @@ pub struct Row {
 pub struct Run {
     pub dtype: DType,
     pub run: fn(&Job) -> Result<Vec<Vec<u64>>, Failure>,
+}
+
+/// A kernel that was generated with what it computes.
+#[derive(Debug)]
+pub struct Program {
+    pub seed: u64,
+    /// Its body.
+    pub text: &'static str,
+    /// Eight bytes for each element that it reads.
+    pub input: &'static [u8],
+    /// Eight bytes for each element that it must write.
+    pub output: &'static [u8],
+    pub dtype: DType,
+    pub run: fn(&Job, usize) -> Result<Vec<Vec<u64>>, Failure>,
 }
 
 /// An element type whose values can be made from their bits.

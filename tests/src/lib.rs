@@ -2,7 +2,11 @@
 //! runs on a machine that has neither Rust nor LLVM.
 
 pub mod case;
+pub mod control;
+pub mod memory;
+pub mod programs;
 pub mod reduce;
+pub mod shape;
 pub mod table;
 
 use dsl_runtime::prelude::*;

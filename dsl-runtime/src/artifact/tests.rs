@@ -9,6 +9,8 @@ use crate::kernel::{Arch, Body, Fact, Param, ParamKind, Resources, Symbol, Term}
 static SCALE: Kernel = Kernel {
     name: "scale",
     module: "demo::kernels",
+    file: file!(),
+    line: line!(),
     params: &[
         Param { name: "x", kind: ParamKind::Slice },
         Param { name: "out", kind: ParamKind::SliceMut },
@@ -59,6 +61,7 @@ static SCALE: Kernel = Kernel {
                     resources: None,
                 },
             ],
+            reports: false,
         }],
         hosts: &[],
     }],

@@ -10,7 +10,8 @@ use crate::kernel::ParamKind;
 /// The result of everything here that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why an operation failed. Nothing was launched, unless the error comes from a CUDA call.
+/// Why an operation failed. Nothing was launched, unless the error comes from a CUDA call or is about the kernel's own
+/// accesses.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -117,6 +118,33 @@ pub enum Error {
         extent: i128,
         /// The most there can be.
         limit: u32,
+    },
+
+    /// A kernel touched an element that its slice does not have. The kernel went on: it read 0 or what it says in its
+    /// place, or wrote nothing. Only the code of a debug build reports this; see [the crate](crate#safety).
+    #[error(
+        "kernel `{kernel}`: program {} {} element {index} of `{param}`, which has {len} ({file}:{line}:{column})",
+        tuple(*.program), verb(*.writes)
+    )]
+    OutOfBounds {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// The slice's name.
+        param: &'static str,
+        /// Whether it was to be written.
+        writes: bool,
+        /// The element.
+        index: i64,
+        /// The slice's length.
+        len: i64,
+        /// The program's number along each axis of the grid; the first that was seen to leave the slice.
+        program: [u32; 3],
+        /// The source file of the access.
+        file: &'static str,
+        /// Its line.
+        line: u32,
+        /// Its column.
+        column: u32,
     },
 
     /// An argument lives where the launch cannot reach it.
@@ -292,6 +320,15 @@ pub(crate) fn amount(bytes: u128) -> String {
         None => format!("{bytes} B"),
         Some(unit) => format!("{value:.1} {unit}"),
     }
+}
+
+/// `(3, 0, 0)`
+fn tuple([x, y, z]: [u32; 3]) -> String {
+    format!("({x}, {y}, {z})")
+}
+
+fn verb(writes: bool) -> &'static str {
+    if writes { "writes" } else { "reads" }
 }
 
 fn devices(count: usize) -> String {

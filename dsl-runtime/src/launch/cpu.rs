@@ -18,6 +18,7 @@ use super::{Call, tracing};
 use crate::error::{Error, Result};
 use crate::host::HostMemory;
 use crate::kernel::{Host, Level, Variant};
+use crate::report::Record;
 use crate::slice::{SharedBytes, UniqueBytes};
 
 /// Pieces per thread: enough that a slow piece does not leave the other threads idle at the end.
@@ -133,10 +134,16 @@ pub(super) fn launch(call: Call, args: &mut [Arg<'_>], values: &mut [u64]) -> Re
         push(address as u64);
         push(arg.len as u64);
     }
-    let programs = Programs { host, args: values, grid: call.grid };
-    // SAFETY: the arguments are as many as the entry takes, in its order and of its types (`arg::check`); their memory
-    // is borrowed for the call, and what the entry writes is borrowed by nobody else.
-    unsafe { programs.run() }
+    if !host.reports {
+        // SAFETY: the arguments are as many as the entry takes, in its order and of its types (`arg::check`); their
+        // memory is borrowed for the call, and what the entry writes is borrowed by nobody else.
+        return unsafe { Programs { host, args: values, grid: call.grid }.run() };
+    }
+    let mut record = Record::default();
+    push((&raw mut record).expose_provenance() as u64);
+    // SAFETY: as above; the last argument is the address of a zeroed record that nobody else uses meanwhile.
+    unsafe { Programs { host, args: values, grid: call.grid }.run() }?;
+    record.error(call.kernel).map_or(Ok(()), Err)
 }
 
 /// All programs of a launch.

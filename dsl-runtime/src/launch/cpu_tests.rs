@@ -18,7 +18,7 @@ const fn variant(dtypes: &'static [DType], hosts: &'static [Host]) -> Variant {
 }
 
 const fn host(level: Level, entry: HostEntry, scratch_bytes: usize) -> Host {
-    Host { level, entry, scratch_bytes }
+    Host { level, entry, scratch_bytes, reports: false }
 }
 
 /// Adds 1 to `out[i]` for each program `i` of the grid's linear order; what is beyond the end is dropped.
@@ -47,6 +47,8 @@ unsafe extern "C" fn count(
 static COUNT: Kernel = Kernel {
     name: "count",
     module: "tests",
+    file: file!(),
+    line: line!(),
     params: &[param("out", ParamKind::SliceMut)],
     variants: &[variant(&[DType::U32], &[host(Level::Baseline, count, 0)])],
 };
@@ -147,6 +149,8 @@ unsafe extern "C" fn copy_args(
 static COPY_ARGS: Kernel = Kernel {
     name: "copy_args",
     module: "tests",
+    file: file!(),
+    line: line!(),
     params: &[
         param("x", ParamKind::Slice),
         param("n", ParamKind::Scalar),
@@ -210,6 +214,8 @@ unsafe extern "C" fn fill_scratch(
 static FILL_SCRATCH: Kernel = Kernel {
     name: "fill_scratch",
     module: "tests",
+    file: file!(),
+    line: line!(),
     params: &[param("out", ParamKind::SliceMut)],
     variants: &[variant(&[DType::U32], &[host(Level::Baseline, fill_scratch, SCRATCH_BYTES)])],
 };
@@ -248,6 +254,8 @@ level_entry!(at_v4, 4);
 static LEVELS: Kernel = Kernel {
     name: "levels",
     module: "tests",
+    file: file!(),
+    line: line!(),
     params: &[param("out", ParamKind::SliceMut)],
     variants: &[
         variant(

@@ -7,7 +7,7 @@
 use std::ffi::c_void;
 use std::sync::Arc;
 
-use cudarc::driver::sys::{CUfunction, CUresult};
+use cudarc::driver::sys::{CUdeviceptr, CUfunction, CUresult};
 use cudarc::driver::{CudaStream, DevicePtr, DevicePtrMut, DriverError, SyncOnDrop, result};
 
 use super::arg::{Arg, Value};
@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::fact::{Actual, Known};
 use crate::kernel::Body;
 use crate::module::{self, Code, Entry};
+use crate::report::Waited;
 use crate::slice::{SharedBytes, UniqueBytes};
 
 /// Where a launch goes.
@@ -54,12 +55,16 @@ pub(super) fn launch<'g>(
     let Queue { device, stream } = queue;
     let launched = enqueue(call, queue, args, frame);
     device.release(frame.guards.iter_mut().filter_map(Option::take));
-    launched?;
+    let record = launched?;
     device.recent.note(call.kernel);
+    if let Some(record) = record {
+        device.pending.note(call.kernel, record, stream);
+    }
     if blocking() {
         stream
             .synchronize()
             .map_err(|error| Error::cuda_of("cuStreamSynchronize", Some(call.kernel.name), error))?;
+        device.pending.collect(stream, Waited::Stream)?;
     }
     Ok(())
 }
@@ -75,12 +80,13 @@ pub(super) fn trace<'g>(
     Ok(describe(call, queue.device, frame.actuals, &chosen?))
 }
 
+/// Puts the launch in line; gives the address of its record, if it has one.
 fn enqueue<'g>(
     call: Call,
     queue: Queue<'g>,
     args: &'g mut [Arg<'_>],
     frame: &mut Frame<'_, 'g>,
-) -> Result<()> {
+) -> Result<Option<CUdeviceptr>> {
     let Queue { device, stream } = queue;
     let chosen = prepare(call, queue, args, frame)?;
     if tracing() {
@@ -118,7 +124,8 @@ fn enqueue<'g>(
             frame.pointers,
         )
     };
-    launched.map_err(|error| refused(call, device, error))
+    launched.map_err(|error| refused(call, device, error))?;
+    Ok(chosen.code.record)
 }
 
 /// Finds the code, takes the arguments' addresses on the stream, and picks the body.

@@ -124,6 +124,8 @@ const OUT_LEN: &[Term] = &[Term { coefficient: 1, factors: &[Symbol::Length(1)] 
 static SCALE: Kernel = Kernel {
     name: "scale",
     module: "tests",
+    file: file!(),
+    line: line!(),
     params: &[
         Param { name: "x", kind: ParamKind::Slice },
         Param { name: "out", kind: ParamKind::SliceMut },
@@ -172,7 +174,7 @@ const SM_80: Arch = Arch { capability: 80, exact: false };
 const SM_10A: Arch = Arch { capability: 10, exact: true };
 
 const fn module(arch: Arch, ptx: &'static str, bodies: &'static [Body]) -> Module {
-    Module { arch, ptx, cubins: &[], bodies }
+    Module { arch, ptx, cubins: &[], bodies, reports: false }
 }
 
 const fn variant(label: &'static str, modules: &'static [Module]) -> Variant {

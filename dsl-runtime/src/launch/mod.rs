@@ -75,13 +75,13 @@ impl<'a, const N: usize> Launch<'a, N> {
 
     /// Runs the kernel on a device (`&device`, on its default stream) or on a stream (`&stream`).
     ///
-    /// On the CPU it has run when this returns. On a GPU it was put in line; a fault inside the kernel is reported by a
-    /// later call, unless `FUSE_LAUNCH_BLOCKING=1` is set. `FUSE_TRACE=1` prints a line per launch. With an extent of 0
+    /// On the CPU it has run when this returns. On a GPU it was put in line; a fault inside the kernel, or in a debug build
+    /// an access outside a slice, is reported by a later call that waits for it, unless `FUSE_LAUNCH_BLOCKING=1` is set. `FUSE_TRACE=1` prints a line per launch. With an extent of 0
     /// there is nothing to run.
     ///
     /// # Errors
     /// If an argument is on another device or of another type than the variant takes, if there is no grid or it is too
-    /// large, if there is no code for the device; a CUDA error.
+    /// large, if there is no code for the device; a CUDA error. On the CPU, in a debug build, an access outside a slice.
     pub fn launch(mut self, on: impl LaunchOn) -> Result<()> {
         let on = on.target().0;
         let call = self.check(on)?;

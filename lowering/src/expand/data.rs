@@ -23,10 +23,11 @@ pub(super) fn variant(expansion: &Expansion, index: usize) -> TokenStream {
     let lowered = &expansion.lowered[index];
     let modules = lowered.code.modules.iter().map(|code| module(expansion, index, code));
     let scratch = Literal::usize_unsuffixed(lowered.scratch_bytes as usize);
+    let reports = lowered.host_reports;
     let hosts = lowered.code.hosts.iter().map(|(level, _)| {
         let symbol = host_symbol(expansion, index, level);
         let level = level_name(level);
-        quote! { Host { level: Level::#level, entry: #symbol, scratch_bytes: #scratch } }
+        quote! { Host { level: Level::#level, entry: #symbol, scratch_bytes: #scratch, reports: #reports } }
     });
     variant_data(
         expansion.kernel,
@@ -90,6 +91,7 @@ fn module(expansion: &Expansion, index: usize, code: &Module) -> TokenStream {
         let entry = entry_name(expansion.kernel, &expansion.variants[index], body);
         body_data(body, &entry, code)
     });
+    let reports = lowered.bodies.iter().any(Body::reports);
     let ptx = &code.ptx;
     let (capability, exact) = (Literal::u32_unsuffixed(code.capability), code.exact);
     let cubins = code.cubin.iter().map(|cubin| {
@@ -102,6 +104,7 @@ fn module(expansion: &Expansion, index: usize, code: &Module) -> TokenStream {
             ptx: #ptx,
             cubins: &[#(#cubins),*],
             bodies: &[#(#bodies),*],
+            reports: #reports,
         }
     }
 }

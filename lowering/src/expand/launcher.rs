@@ -4,7 +4,7 @@ use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{format_ident, quote};
 
 use crate::check::{ConstValue, Variant};
-use crate::diagnostic::list;
+use crate::diagnostic::{Loc, list};
 use crate::dtype::{Class, DType};
 use crate::syntax::{ConstType, Generic, Kernel, ParamType, TypeName};
 
@@ -206,6 +206,7 @@ pub(super) fn module(
 ) -> TokenStream {
     let (name, visibility) = (&kernel.name, &kernel.visibility);
     let text = name.to_string();
+    let line = Literal::u32_unsuffixed(Loc::of(name).line() as u32);
     let params = kernel.params.iter().map(|param| {
         let own = param.name.to_string();
         let kind = match &param.ty {
@@ -232,6 +233,8 @@ pub(super) fn module(
             #inner_visibility static KERNEL: Kernel = Kernel {
                 name: #text,
                 module: ::core::module_path!(),
+                file: ::core::file!(),
+                line: #line,
                 params: &[#(#params),*],
                 variants: &[#(#data),*],
             };

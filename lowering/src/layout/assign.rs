@@ -612,8 +612,10 @@ impl Rebuilder<'_> {
         }
         let mut op = op;
         let layouts = operand_layouts(self.original, self.graph, self.chosen, &op, None);
+        // Asked before the operands become values that the original does not know.
+        let spread = op.kind.operation().spread(self.original, &op.results);
         self.place_operands(builder, &mut op, &layouts);
-        let carried = matches!(op.kind.operation().spread(self.original, &op.results), Spread::Carry(_));
+        let carried = matches!(spread, Spread::Carry(_));
         for block in op.kind.operation_mut().blocks_mut() {
             let taken = std::mem::take(block);
             builder.begin_with(taken.args.clone());
@@ -634,7 +636,10 @@ impl Rebuilder<'_> {
             *block = builder.end(yields);
         }
         builder.loc = op.loc;
-        let folded = self.fold_layout(&op);
+        let folded = match spread {
+            Spread::Fold { axes } => self.fold_layout(&op, &axes),
+            _ => None,
+        };
         for i in 0..op.results.len() {
             let result = op.results[i];
             self.define(result);
@@ -658,15 +663,10 @@ impl Rebuilder<'_> {
         }
     }
 
-    /// Where a reduction leaves its results.
-    fn fold_layout(&self, op: &Op) -> Option<Layout> {
-        match op.kind.operation().spread(self.original, &op.results) {
-            Spread::Fold { axes } => {
-                let operand = op.kind.operation().operands()[0];
-                Some(self.layouts.get(&operand)?.without(&axes))
-            }
-            _ => None,
-        }
+    /// Where a reduction of these axes leaves its results.
+    fn fold_layout(&self, op: &Op, axes: &[usize]) -> Option<Layout> {
+        let operand = op.kind.operation().operands()[0];
+        Some(self.layouts.get(&operand)?.without(axes))
     }
 
     /// Records the class layout of a value that keeps its name.

@@ -283,6 +283,13 @@ impl<'c> Builder<'c> {
         } else {
             elem
         };
+        let val = self.constant_op(ty, attribute);
+        self.constants.insert((ty, key), val);
+        val
+    }
+
+    fn constant_op(&mut self, ty: Ty, attribute: Attribute<'c>) -> Val {
+        let mlir = self.mlir_type(ty);
         let operation = OperationBuilder::new("llvm.mlir.constant", self.location)
             .add_results(&[mlir])
             .add_attributes(&[(self.name("value"), attribute)])
@@ -291,9 +298,7 @@ impl<'c> Builder<'c> {
         let raw = operation.result(0).expect("one result").to_raw();
         // SAFETY: the entry block belongs to the module under construction and takes ownership of the operation.
         unsafe { mlirBlockInsertOwnedOperation(self.entry, 0, operation.into_raw()) };
-        let val = Val { raw, ty };
-        self.constants.insert((ty, key), val);
-        val
+        Val { raw, ty }
     }
 
     /// A value whose bits do not matter.
@@ -506,9 +511,11 @@ impl<'c> Builder<'c> {
 
     /// The integers `0, 1, ..` as lanes.
     pub fn iota(&mut self, ty: Ty) -> Val {
-        let elements: Vec<Val> =
-            (0..ty.lanes).map(|lane| self.int(Ty::scalar(ty.elem), i64::from(lane))).collect();
-        self.pack(&elements)
+        let (mlir, elem) = (self.mlir_type(ty), self.mlir_type(Ty::scalar(ty.elem)));
+        let elements: Vec<Attribute<'c>> =
+            (0..ty.lanes).map(|lane| IntegerAttribute::new(elem, i64::from(lane)).into()).collect();
+        let attribute = DenseElementsAttribute::new(mlir, &elements).expect("one number for each lane");
+        self.constant_op(ty, attribute.into())
     }
 
     /// Lanes of a vector by a lane number known only when it runs.
@@ -577,6 +584,36 @@ impl<'c> Builder<'c> {
     pub fn store(&mut self, value: Val, pointer: Val, access: Access) {
         let attributes = [(self.name("alignment"), self.i64_attribute(i64::from(access.align)))];
         self.append("llvm.store", &[value, pointer], &[], &attributes, vec![]);
+    }
+
+    /// Sets a word that is 0 to 1, unless another thread was first; whether this thread did.
+    pub fn claim(&mut self, word: Val) -> Val {
+        const MONOTONIC: i64 = 2;
+        let ordering = self.i64_attribute(MONOTONIC);
+        // A look before the exchange, so that a thousand threads that come late do not queue for it.
+        let attributes = [(self.name("alignment"), self.i64_attribute(4)), (self.name("ordering"), ordering)];
+        let seen = self.one("llvm.load", &[word], Ty::I32, &attributes);
+        let (zero, one) = (self.int(Ty::I32, 0), self.int(Ty::I32, 1));
+        let free = self.icmp(IntPredicate::Eq, seen, zero);
+        let exchange = |b: &mut Self| {
+            let parts = [Ty::I32, Ty::I1];
+            let types = parts.map(|ty| b.mlir_type(ty));
+            let pair = melior::dialect::llvm::r#type::r#struct(b.context, &types, false);
+            let attributes = [(b.name("success_ordering"), ordering), (b.name("failure_ordering"), ordering)];
+            let raw = b.append("llvm.cmpxchg", &[word, zero, one], &[pair], &attributes, vec![])[0];
+            vec![b.fields(raw, &parts)[1]]
+        };
+        self.if_else(free, &[Ty::I1], exchange, |b| vec![b.int(Ty::I1, 0)])[0]
+    }
+
+    /// Stores a word so that whoever reads it also finds what this thread stored before.
+    pub fn publish(&mut self, value: Val, word: Val) {
+        const RELEASE: i64 = 5;
+        let attributes = [
+            (self.name("alignment"), self.i64_attribute(4)),
+            (self.name("ordering"), self.i64_attribute(RELEASE)),
+        ];
+        self.append("llvm.store", &[value, word], &[], &attributes, vec![]);
     }
 
     /// The address of a global of this module.

@@ -49,6 +49,10 @@ impl Session {
         Session { context }
     }
 
+    pub fn context(&self) -> &Context {
+        &self.context
+    }
+
     /// An empty module.
     pub fn module(&self, machine: Machine) -> ModuleBuilder<'_> {
         ModuleBuilder { session: self, machine, text: String::new(), bodies: vec![] }
@@ -105,6 +109,14 @@ impl<'s> ModuleBuilder<'s> {
     pub fn dynamic_shared(&mut self, name: &str) {
         self.text += &format!(
             "llvm.mlir.global external @{name}() {{addr_space = 3 : i32, alignment = 1024 : i64}} : !llvm.array<0 x i8>\n"
+        );
+    }
+
+    /// Zeroed global memory that the launcher finds by its name.
+    pub fn global(&mut self, name: &str, bytes: u32) {
+        let (words, space) = (bytes / 8, 1);
+        self.text += &format!(
+            "llvm.mlir.global external @{name}(dense<0> : tensor<{words}xi64>) {{addr_space = {space} : i32, alignment = 8 : i64}} : !llvm.array<{words} x i64>\n"
         );
     }
 

@@ -80,7 +80,8 @@ pub struct Ulp {
 /// Correctly rounded.
 const EXACT: Ulp = Ulp { f32: 0.5, f64: 0.5 };
 
-/// What an operation may do to numbers below the smallest normal `f32` when it computes in `f32`, as its doc says.
+/// What an operation may do on a GPU to numbers below the smallest normal `f32` when it computes in `f32`, as its doc
+/// says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Subnormal {
     Kept,
@@ -300,16 +301,14 @@ table! {
     ceil: UNARY { lanes: |b, a, _| b.ceil(a[0]), float: oracle!(|a| a[0].ceil()) }
     /// The square root, correctly rounded; NaN below zero.
     sqrt: UNARY { lanes: |b, a, _| b.sqrt(a[0]), float: oracle!(|a| a[0].sqrt()) }
-    /// `1 / sqrt(x)`. `rsqrt(0.0)` is infinity. Within 2 ULP. A subnormal `f32` argument counts as zero.
+    /// `1 / sqrt(x)`. `rsqrt(0.0)` is infinity. Within 2 ULP. On a GPU a subnormal `f32` argument counts as zero.
     rsqrt: UNARY {
         lanes: math::rsqrt, ulp: Ulp { f32: 2.0, f64: 2.0 }, subnormal: Subnormal::Argument,
         float: oracle!(|a| 1.0 / a[0].sqrt()),
     }
-    /// e to the power `x`, within 2 ULP. A result below the smallest normal `f32` is 0.
-    exp: UNARY {
-        lanes: math::exp, ulp: Ulp { f32: 2.0, f64: 2.0 }, subnormal: Subnormal::Result, float: oracle!(|a| a[0].exp()),
-    }
-    /// 2 to the power `x`, within 2 ULP. A result below the smallest normal `f32` is 0.
+    /// e to the power `x`, within 2 ULP.
+    exp: UNARY { lanes: math::exp, ulp: Ulp { f32: 2.0, f64: 2.0 }, float: oracle!(|a| a[0].exp()) }
+    /// 2 to the power `x`, within 2 ULP. On a GPU a result below the smallest normal `f32` is 0.
     exp2: UNARY {
         lanes: math::exp2, ulp: Ulp { f32: 2.0, f64: 2.0 }, subnormal: Subnormal::Result, float: oracle!(|a| a[0].exp2()),
     }
@@ -325,7 +324,8 @@ table! {
     tanh: UNARY { lanes: math::tanh, ulp: Ulp { f32: 2.0, f64: 3.0 }, float: oracle!(|a| a[0].tanh()) }
     /// The error function, within 2 ULP.
     erf: UNARY { lanes: math::erf, ulp: Ulp { f32: 2.0, f64: 3.0 }, float: oracle!(|a| libm::erf(a[0])) }
-    /// `1 / (1 + exp(-x))`, within 4 ULP. A result below the smallest normal `f32` is 0.
+    /// `1 / (1 + exp(-x))`, within 4 ULP. On a GPU a result below the smallest normal `f32`
+    /// is 0.
     sigmoid: UNARY {
         lanes: math::sigmoid, ulp: Ulp { f32: 4.0, f64: 4.0 }, subnormal: Subnormal::Result,
         float: oracle!(|a| 1.0 / (1.0 + (-a[0]).exp())),

@@ -91,6 +91,8 @@ pub struct Options {
     pub num_warps: Option<Setting>,
     /// `unchecked`: no bounds checks, and the launcher is unsafe.
     pub unchecked: bool,
+    /// `unreported`: accesses outside a slice are part of the kernel's meaning, also in a debug build.
+    pub unreported: bool,
     /// `deny(spills)`
     pub deny_spills: bool,
     /// The attribute could not be read, which was reported: what it does not declare is not worth another word.

@@ -112,7 +112,8 @@ pub(super) fn parse_options(tokens: TokenStream, errors: &mut Errors) -> Options
 }
 
 /// What options there are besides lists of values.
-pub(crate) const OPTIONS: &str = "`configs = [{ .. }]`, `num_warps = N`, `unchecked` and `deny(spills)`";
+pub(crate) const OPTIONS: &str =
+    "`configs = [{ .. }]`, `num_warps = N`, `unchecked`, `unreported` and `deny(spills)`";
 
 fn add_entry(options: &mut Options, entry: Entry, errors: &mut Errors) {
     let Entry { name, value } = entry;
@@ -120,6 +121,8 @@ fn add_entry(options: &mut Options, entry: Entry, errors: &mut Errors) {
     match (name.to_string().as_str(), value) {
         ("unchecked", Value::None) => options.unchecked = true,
         ("unchecked", _) => errors.push(loc, "`unchecked` stands alone: it takes no value"),
+        ("unreported", Value::None) => options.unreported = true,
+        ("unreported", _) => errors.push(loc, "`unreported` stands alone: it takes no value"),
         ("deny", Value::Arguments(names)) => {
             for what in names {
                 if what == "spills" {

@@ -5,10 +5,14 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use xxhash_rust::xxh3::xxh3_128;
+
+/// Tells files that one process writes at once apart.
+static WRITTEN: AtomicU64 = AtomicU64::new(0);
 
 /// A directory of results; `None` when there is no place for one.
 #[derive(Clone, Debug)]
@@ -58,7 +62,8 @@ impl Cache {
         let path = self.path(key)?;
         let directory: &Path = path.parent()?;
         fs::create_dir_all(directory).ok()?;
-        let partial = directory.join(format!("{}.{}", key.hex(), std::process::id()));
+        let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
+        let partial = directory.join(format!("{}.{}.{number}", key.hex(), std::process::id()));
         fs::write(&partial, postcard::to_stdvec(value).ok()?).ok()?;
         fs::rename(partial, path).ok()
     }

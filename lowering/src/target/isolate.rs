@@ -4,10 +4,11 @@
 //! LLVM reports what it cannot do by ending the process. The child is a fork of this one: it costs a millisecond, has
 //! the MLIR context at hand, and sends its result through a pipe. Its standard error is kept for the message.
 
+use std::any::Any;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -59,9 +60,10 @@ pub fn start<T: Serialize>(job: impl FnOnce() -> Result<T, String>) -> Result<Ch
 
 fn child<T: Serialize>(job: impl FnOnce() -> Result<T, String>, result: OwnedFd, output: OwnedFd) -> ! {
     let _ = dup2_stderr(&output);
-    inject();
+    // Inside a macro rustc keeps panics to itself.
+    set_hook(Box::new(|_| {}));
     let answer: Result<T, String> =
-        catch_unwind(AssertUnwindSafe(job)).unwrap_or_else(|_| Err("panicked".into()));
+        catch_unwind(AssertUnwindSafe(job)).unwrap_or_else(|panic| Err(panicked(&*panic)));
     let bytes = postcard::to_stdvec(&answer).unwrap_or_default();
     let mut pipe = File::from(result);
     let sent = pipe.write_all(&bytes).and_then(|()| pipe.flush()).is_ok();
@@ -69,17 +71,10 @@ fn child<T: Serialize>(job: impl FnOnce() -> Result<T, String>, result: OwnedFd,
     unsafe { nix::libc::_exit(if sent { 0 } else { 1 }) }
 }
 
-/// Fails on purpose, to test that failures are contained: `FUSE_INJECT=abort|crash|hang|panic`.
-fn inject() {
-    match std::env::var("FUSE_INJECT").as_deref() {
-        Ok("abort") => std::process::abort(),
-        Ok("crash") => {
-            let _ = kill(Pid::this(), Signal::SIGSEGV);
-        }
-        Ok("hang") => std::thread::sleep(Duration::from_secs(3600)),
-        Ok("panic") => panic!("injected"),
-        _ => {}
-    }
+fn panicked(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    text.map_or_else(|| "panicked".into(), |text| format!("panicked: {text}"))
 }
 
 impl Child {

@@ -145,7 +145,8 @@ const OPTIONS: &[&CStr] = &[
     c"-nvptx-prec-sqrtf32=1",
 ];
 
-fn initialise() {
+/// Registers the back ends, once a process. A process that forks does so before: its children need not.
+pub fn initialise() {
     static ONCE: Once = Once::new();
     // SAFETY: registration functions without arguments, called once; the option strings are static.
     ONCE.call_once(|| unsafe {

@@ -3,6 +3,7 @@
 
 pub mod cache;
 pub mod host;
+pub mod inject;
 pub mod isolate;
 pub mod llvm;
 pub mod nvptx;

@@ -23,9 +23,34 @@ impl Arch {
         }
     }
 
-    /// LLVM picks the lowest PTX version that has the target's instructions, so that older drivers load it.
+    /// LLVM picks the lowest PTX version that has the target.
     pub fn processor(self) -> Processor {
         Processor { triple: "nvptx64-nvidia-cuda", cpu: self.name(), features: "" }
+    }
+}
+
+/// Parts of inline PTX that are younger than their target, with the PTX version that brought them. LLVM does not look
+/// into inline PTX; for instructions of its own it raises the version itself.
+const YOUNGER: &[(&str, Version)] = &[("createpolicy.", Version(7, 4)), (".L2::cache_hint", Version(7, 4))];
+
+/// `.version 7.4`
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Version(u32, u32);
+
+/// The module with the lowest version that has all its instructions, so that older drivers load it.
+fn versioned(ptx: String) -> String {
+    let needed = YOUNGER.iter().filter(|(part, _)| ptx.contains(part)).map(|&(_, version)| version).max();
+    let declared = ptx.lines().find_map(|line| {
+        let (major, minor) = line.strip_prefix(".version ")?.split_once('.')?;
+        Some(Version(major.parse().ok()?, minor.parse().ok()?))
+    });
+    match (declared, needed) {
+        (Some(declared), Some(needed)) if declared < needed => {
+            let [old, new] =
+                [declared, needed].map(|Version(major, minor)| format!(".version {major}.{minor}\n"));
+            ptx.replacen(&old, &new, 1)
+        }
+        _ => ptx,
     }
 }
 
@@ -44,7 +69,7 @@ pub fn emit(
     stages: &mut Stages,
 ) -> Result<Vec<(Arch, String)>, String> {
     let mut module = session.module(Machine::Nvptx);
-    gpu::declare(&mut module);
+    gpu::declare(&mut module, bodies.iter().any(|(_, body)| body.reports()));
     for (entry, body) in bodies {
         body.plan.emit(&mut module, entry);
     }
@@ -54,5 +79,5 @@ pub fn emit(
     let Some(first) = archs.first() else { return Ok(vec![]) };
     let llvm = LlvmModule::translate(&lowered, first.processor())?;
     stages.llvm = llvm.text();
-    archs.iter().map(|&arch| Ok((arch, llvm.assemble(arch.processor())?))).collect()
+    archs.iter().map(|&arch| Ok((arch, versioned(llvm.assemble(arch.processor())?)))).collect()
 }

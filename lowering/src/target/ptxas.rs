@@ -33,11 +33,18 @@ pub fn find() -> Option<PathBuf> {
     if let Ok(chosen) = std::env::var("FUSE_PTXAS") {
         return (chosen != "none" && !chosen.is_empty()).then(|| PathBuf::from(chosen));
     }
-    let home = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(|name| std::env::var_os(name));
+    let home = ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(std::env::var_os);
     let homes = home.map(|home| Path::new(&home).join("bin/ptxas"));
     let path = std::env::var_os("PATH").unwrap_or_default();
     let on_path = std::env::split_paths(&path).map(|directory| directory.join("ptxas")).collect::<Vec<_>>();
     homes.chain(on_path).find(|candidate| candidate.is_file())
+}
+
+/// Tells an assembler from another one that may take its place: what results depend on.
+pub fn identity(ptxas: &Path) -> String {
+    let metadata = std::fs::metadata(ptxas).ok();
+    let modified = metadata.as_ref().and_then(|metadata| metadata.modified().ok());
+    format!("{} {:?} {modified:?}", ptxas.display(), metadata.map(|metadata| metadata.len()))
 }
 
 /// Assembles PTX for the architecture it was written for.

@@ -3,7 +3,6 @@
 
 use proptest::prelude::*;
 
-use super::func;
 use crate::analysis::axis::{Assumptions, Axes};
 use crate::dtype::DType;
 use crate::ops::{Kind, Number};

@@ -41,9 +41,9 @@ fn options_that_do_not_exist() {
         "T = [f32], N = [64], warps = 4, fast, deny(stores), unchecked = true",
         expect![[r#"
         1: `warps`: `warps` is not a generic of `k`
-            help: its generics are `T` and `N`; the options are `configs = [{ .. }]`, `num_warps = N`, `unchecked` and `deny(spills)`
+            help: its generics are `T` and `N`; the options are `configs = [{ .. }]`, `num_warps = N`, `unchecked`, `unreported` and `deny(spills)`
         1: `fast`: `fast` is not an option of `fuse_kernel`
-            help: options are `NAME = [values]` for a generic, `configs = [{ .. }]`, `num_warps = N`, `unchecked` and `deny(spills)`
+            help: options are `NAME = [values]` for a generic, `configs = [{ .. }]`, `num_warps = N`, `unchecked`, `unreported` and `deny(spills)`
         1: `stores`: `deny(stores)` is not known
             help: `deny(spills)` is
         1: `unchecked`: `unchecked` stands alone: it takes no value
@@ -169,7 +169,7 @@ fn configs() {
         1: `{ M: 64 }`: this config does not give `N`
             help: a list outside the configs gives it to all: `N = [1024]`
         1: `M`: `M` is not a generic of `k`
-            help: its generics are `T` and `N`; the options are `configs = [{ .. }]`, `num_warps = N`, `unchecked` and `deny(spills)`
+            help: its generics are `T` and `N`; the options are `configs = [{ .. }]`, `num_warps = N`, `unchecked`, `unreported` and `deny(spills)`
     "#]],
     );
     check_attribute(

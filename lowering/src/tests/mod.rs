@@ -1,19 +1,26 @@
 //! Tests of every stage on text: a small kernel in, the whole output out. `UPDATE_EXPECT=1 cargo test` blesses.
 
+mod assemble;
 mod axis;
 mod body;
 mod check;
+mod emit;
 mod errors;
 mod language;
 mod layout;
 mod math;
+mod odd;
+mod oracle;
+mod programs;
 mod reference;
 mod robust;
 mod run;
+mod site;
 mod split;
 
 use proc_macro2::{TokenStream, TokenTree};
 
+use crate::body::Requests;
 use crate::check::{self as checker, Variant};
 use crate::compile::Found;
 use crate::diagnostic::Errors;
@@ -61,6 +68,11 @@ fn mistakes(source: &str) -> Errors {
 
 /// The first variant of a kernel, checked.
 fn func(source: &str) -> Func {
+    first(source).0
+}
+
+/// The first variant of a kernel, checked, and what its attribute asks for.
+fn first(source: &str) -> (Func, Requests) {
     let (attribute, item) = tokens(source);
     let mut errors = Errors::new();
     let kernel = syntax::parse(attribute, item, &mut errors).expect("a kernel");
@@ -69,7 +81,8 @@ fn func(source: &str) -> Func {
     let checked =
         checker::check(&kernel, &variants[0]).unwrap_or_else(|errors| panic!("{}", render(&errors, source)));
     tile::verify(&checked.func).expect("valid tile IR");
-    checked.func
+    let unchecked = kernel.options.unchecked;
+    (checked.func, Requests { num_warps: variants[0].num_warps, unchecked, ..Requests::default() })
 }
 
 /// Mistakes by the tokens they stand on.

@@ -4,6 +4,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::func;
+use super::site::lowering_beside;
 use crate::analysis::split::{Trust, split};
 use crate::mlir::Session;
 use crate::mlir::host::Plan;
@@ -13,7 +14,6 @@ use crate::target::host::{self, Family, Level};
 pub enum Arg<'a> {
     F32(&'a mut [f32]),
     F64(&'a mut [f64]),
-    I32(&'a mut [i32]),
     Scalar(u64),
 }
 
@@ -36,7 +36,6 @@ impl Loaded {
             .flat_map(|arg| match arg {
                 Arg::F32(data) => vec![data.as_mut_ptr() as u64, data.len() as u64],
                 Arg::F64(data) => vec![data.as_mut_ptr() as u64, data.len() as u64],
-                Arg::I32(data) => vec![data.as_mut_ptr() as u64, data.len() as u64],
                 Arg::Scalar(bits) => vec![*bits],
             })
             .collect();
@@ -55,6 +54,7 @@ impl Loaded {
 
 /// Compiles the kernel's first variant for the host and loads it at every level that this processor has.
 pub fn load(source: &str) -> Vec<Loaded> {
+    let _beside = lowering_beside();
     let mut func = func(source);
     split(&mut func, Trust::Nothing);
     let plan = Plan::new(func);

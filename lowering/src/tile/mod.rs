@@ -243,12 +243,14 @@ pub struct Func {
     pub params: Vec<Param>,
     pub body: Block,
     pub loc: Loc,
+    /// Whether an access that bounds mask off is reported to the launcher.
+    pub reports: bool,
     types: Vec<Type>,
 }
 
 impl Func {
     pub fn new(name: impl Into<String>, loc: Loc) -> Func {
-        Func { name: name.into(), params: vec![], body: Block::default(), loc, types: vec![] }
+        Func { name: name.into(), params: vec![], body: Block::default(), loc, reports: false, types: vec![] }
     }
 
     /// A fresh value.

@@ -42,7 +42,8 @@ impl Printer<'_> {
                 }
             })
             .collect();
-        let _ = writeln!(self.out, "kernel {}({}) {{", func.name, params.join(", "));
+        let reports = if func.reports { " reports" } else { "" };
+        let _ = writeln!(self.out, "kernel {}({}){reports} {{", func.name, params.join(", "));
         self.block(&func.body, 1);
         self.out += "}\n";
     }

@@ -1,7 +1,7 @@
 //! Loads and stores: elements packed into the widest words their addresses allow, moved by one predicated instruction.
 
 use super::emit::Emit;
-use super::{Asm, Builder, Gpu, IntPredicate, statement};
+use super::{Asm, Builder, Gpu, IntPredicate, Space, report, statement};
 use crate::dtype::DType;
 use crate::layout::Layout;
 use crate::mlir::builder::{Access, Val};
@@ -176,7 +176,7 @@ impl Window {
 }
 
 impl Gpu<'_> {
-    fn addresses(&mut self, b: &mut Builder, place: &Place, dtype: DType) -> Addresses {
+    fn addresses(&mut self, b: &mut Builder, op: &Op, place: &Place, dtype: DType) -> Addresses {
         let slice = self.slice(place.param);
         let bytes = dtype.bytes();
         let offsets = self.registers(place.offset);
@@ -186,6 +186,7 @@ impl Gpu<'_> {
         let signed = self.func.ty(place.offset).dtype.is_signed();
         let window = if place.bounded { self.window(b, place, slice.length) } else { None };
         let mut addresses = Addresses { pointers: vec![], masks: vec![] };
+        let mut outside = vec![];
         for register in (0..offsets.len()).step_by(place.vector as usize) {
             let offset = offsets[register];
             let widen = |b: &mut Builder, value| {
@@ -204,11 +205,41 @@ impl Gpu<'_> {
                         b.icmp(IntPredicate::Ult, index, slice.length)
                     }
                 };
+                if self.func.reports {
+                    let beyond = b.not(inside);
+                    outside.push((mask.map_or(beyond, |mask| b.and(mask, beyond)), offset));
+                }
                 mask = Some(mask.map_or(inside, |mask| b.and(mask, inside)));
             }
             addresses.masks.push(mask);
         }
+        self.report(b, op, place, &outside);
         addresses
+    }
+
+    /// Reports the first of the offsets that is outside: each comes with whether it is.
+    fn report(&self, b: &mut Builder, op: &Op, place: &Place, offsets: &[(Val, Val)]) {
+        let Some((&last, others)) = offsets.split_last() else { return };
+        let mut any = last.0;
+        for &(outside, _) in others {
+            any = b.or(any, outside);
+        }
+        let signed = self.func.ty(place.offset).dtype.is_signed();
+        b.if_then(any, |b| {
+            let mut offset = last.1;
+            for &(outside, other) in others.iter().rev() {
+                offset = b.select(outside, other, offset);
+            }
+            let wide = if signed { b.sext(offset, Elem::I64) } else { b.zext(offset, Elem::I64) };
+            let index = place.base.map_or(wide, |base| {
+                let base = self.scalar(base);
+                b.add(base, wide)
+            });
+            let length = self.slice(place.param).length;
+            let record = b.address_of(report::GLOBAL, Space::Global);
+            let outside = report::Outside { index, length, program: self.program };
+            report::write(b, record, (self.func, op), &outside);
+        });
     }
 
     /// `start` moved by `index` elements, built once.
@@ -286,7 +317,7 @@ impl Emit for Load {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let dtype = gpu.func.ty(op.results[0]).dtype;
         gpu.order(b, &self.place, false);
-        let addresses = gpu.addresses(b, &self.place, dtype);
+        let addresses = gpu.addresses(b, op, &self.place, dtype);
         let vector = self.place.vector as usize;
         let words = Words::of(self.place.vector * dtype.bytes());
         let other = self.other.map(|other| gpu.registers(other));
@@ -367,10 +398,10 @@ impl LoadStatement {
 }
 
 impl Emit for Store {
-    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, _: &Op) {
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let dtype = gpu.func.ty(self.value).dtype;
         gpu.order(b, &self.place, true);
-        let addresses = gpu.addresses(b, &self.place, dtype);
+        let addresses = gpu.addresses(b, op, &self.place, dtype);
         let writer = gpu.writer(b, gpu.access_layout(&self.place));
         let values = gpu.registers(self.value);
         let vector = self.place.vector as usize;

@@ -18,7 +18,7 @@ use super::builder::{Builder, IntPredicate, Val};
 use super::cast;
 use super::session::{Argument, ArgumentKind, Entry, ModuleBuilder};
 use super::types::{Elem, Space, Ty};
-use super::{Asm, Machine};
+use super::{Asm, Machine, report};
 use crate::analysis::axis::{Assumptions, Axes, Info};
 use crate::diagnostic::Loc;
 use crate::layout::{Coord, Distributed, Layout};
@@ -93,12 +93,14 @@ impl Plan {
 }
 
 /// Declares what the kernels of a module share.
-pub fn declare(module: &mut ModuleBuilder) {
+pub fn declare(module: &mut ModuleBuilder, reports: bool) {
     module.dynamic_shared(SHARED);
+    if reports {
+        module.global(report::GLOBAL, report::BYTES);
+    }
 }
 
-/// A slice is its address and length, a scalar its value (a `bool` a byte); then the grid's extents and the address of
-/// the report that an access outside its slice leaves, or 0.
+/// A slice is its address and length, a scalar its value (a `bool` a byte); then the grid's extents.
 fn arguments(func: &Func) -> Vec<Argument> {
     let plain = |ty| Argument { ty, kind: ArgumentKind::Plain };
     let mut list = vec![];

@@ -4,9 +4,12 @@
 //! the slice, or whose elements are not neighbours, goes element by element.
 
 use super::nest::{Point, load_elements, store_elements};
-use super::{Builder, Elem, Emit, Host, Ty, Val};
+use super::{Builder, Elem, Emit, Host, Ty, Val, report};
+use crate::analysis::axis::Info;
 use crate::mlir::IntPredicate;
-use crate::ops::{Load, Place, Store};
+use crate::ops::scalar::Algebra;
+use crate::ops::{Kind, Load, Place, Store};
+use crate::syntax::BinaryOp;
 use crate::tile::{Op, Value};
 
 /// The elements of an access at a point.
@@ -15,8 +18,28 @@ struct Where {
     first: Val,
     /// Every lane's index, unless they are neighbours of the first.
     each: Option<Val>,
-    /// Which lanes take part: bools, or `None` for all.
+    /// For a single element, whether it takes part; `None` for always.
     mask: Option<Val>,
+}
+
+/// Which lane of a mask tells about all others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Edge {
+    /// All lanes are alike.
+    Any,
+    /// The mask holds from some lane on: all do if the first does.
+    First,
+    /// The mask holds up to some lane: all do if the last does.
+    Last,
+}
+
+impl Edge {
+    fn and(self, other: Edge) -> Option<Edge> {
+        match (self, other) {
+            (Edge::Any, edge) | (edge, Edge::Any) => Some(edge),
+            (a, b) => (a == b).then_some(a),
+        }
+    }
 }
 
 impl Host<'_> {
@@ -36,7 +59,7 @@ impl Host<'_> {
             }
             None => index,
         };
-        let mask = place.mask.map(|mask| self.at(b, mask, point));
+        let mask = place.mask.filter(|_| point.lanes == 1).map(|mask| self.at(b, mask, point));
         let neighbours = point.lanes == 1 || {
             let info = self.plan.axes.get(self.func, place.offset);
             info.axes.get(point.axis).is_some_and(|axis| axis.contiguity >= u64::from(point.lanes))
@@ -69,6 +92,25 @@ impl Host<'_> {
     }
 }
 
+impl Host<'_> {
+    /// Whether one element takes part: its mask lets it through and it lies in the slice, or `None` for a plain yes. One
+    /// that is let through and lies outside is reported.
+    fn taken(&self, b: &mut Builder, op: &Op, mask: Option<Val>, index: Val) -> Option<Val> {
+        let place = op.kind.operation().place()?;
+        let inside = self.inside(b, place, index, 1);
+        if let (Some(record), Some(inside)) = (self.record, inside) {
+            let beyond = b.not(inside);
+            let outside = both(b, mask, Some(beyond)).unwrap_or(beyond);
+            b.if_then(outside, |b| {
+                let length = self.slice(place.param).length;
+                let outside = report::Outside { index, length, program: self.program };
+                report::write(b, record, (self.func, op), &outside);
+            });
+        }
+        both(b, mask, inside)
+    }
+}
+
 fn both(b: &mut Builder, one: Option<Val>, other: Option<Val>) -> Option<Val> {
     match (one, other) {
         (Some(one), Some(other)) => Some(b.and(one, other)),
@@ -76,9 +118,70 @@ fn both(b: &mut Builder, one: Option<Val>, other: Option<Val>) -> Option<Val> {
     }
 }
 
-/// Whether every lane of a mask is set.
-fn all(b: &mut Builder, mask: Val) -> Val {
-    if mask.ty.is_vector() { b.op("llvm.intr.vector.reduce.and", &[mask], Ty::I1) } else { mask }
+impl Host<'_> {
+    /// Which lane along `axis` tells about `lanes` lanes of a mask; `None` when all have to be looked at.
+    fn edge(&self, mask: Value, axis: usize, lanes: u16) -> Option<Edge> {
+        let kind = &self.definitions.get(&mask)?.kind;
+        if let Kind::Scalar(scalar) = kind {
+            return match scalar.op.algebra {
+                Algebra::And => {
+                    let [a, b] = [0, 1].map(|i| self.edge(scalar.args[i], axis, lanes));
+                    a?.and(b?)
+                }
+                Algebra::Compare(op) => self.comparison_edge(op, &scalar.args, axis, lanes),
+                _ => None,
+            };
+        }
+        let operation = kind.operation();
+        let moves = operation.moves(self.func)?;
+        let &[inner] = operation.operands().as_slice() else { return None };
+        match moves.iter().position(|to| *to == Some(axis)) {
+            Some(from) if self.func.ty(inner).shape[from] > 1 => self.edge(inner, from, lanes),
+            _ => Some(Edge::Any),
+        }
+    }
+
+    /// A ramp compared with what does not vary.
+    fn comparison_edge(&self, op: BinaryOp, args: &[Value], axis: usize, lanes: u16) -> Option<Edge> {
+        let [lhs, rhs] = [0, 1].map(|i| self.plan.axes.get(self.func, args[i]));
+        let rises = |info: &Info| info.axes.get(axis).is_some_and(|axis| axis.contiguity >= u64::from(lanes));
+        let rests = |info: &Info| info.axes.get(axis).is_some_and(|axis| axis.constancy >= u64::from(lanes));
+        match op {
+            _ if rests(&lhs) && rests(&rhs) => Some(Edge::Any),
+            BinaryOp::Lt | BinaryOp::Le if rises(&lhs) && rests(&rhs) => Some(Edge::Last),
+            BinaryOp::Lt | BinaryOp::Le if rests(&lhs) && rises(&rhs) => Some(Edge::First),
+            BinaryOp::Gt | BinaryOp::Ge if rises(&lhs) && rests(&rhs) => Some(Edge::First),
+            BinaryOp::Gt | BinaryOp::Ge if rests(&lhs) && rises(&rhs) => Some(Edge::Last),
+            _ => None,
+        }
+    }
+
+    /// Whether every lane of a mask is set.
+    fn whole(&mut self, b: &mut Builder, mask: Value, point: &Point) -> Val {
+        let Some(edge) = self.edge(mask, point.axis, point.lanes) else {
+            let lanes = self.at(b, mask, point);
+            return b.op("llvm.intr.vector.reduce.and", &[lanes], Ty::I1);
+        };
+        let mut single = Point { lanes: 1, ..point.clone() };
+        if edge == Edge::Last {
+            let last = b.int(Ty::I64, i64::from(point.lanes) - 1);
+            single.coords[point.axis] = b.add(point.coords[point.axis], last);
+        }
+        self.at(b, mask, &single)
+    }
+
+    /// The lanes that may take part and whether each does: up to the first lane that does not where the mask ends there,
+    /// which leaves nothing to ask of the others.
+    fn partial(&mut self, b: &mut Builder, mask: Option<Value>, point: &Point) -> (Val, Option<Val>) {
+        let all = b.int(Ty::I32, i64::from(point.lanes));
+        let Some(mask) = mask else { return (all, None) };
+        let lanes = self.at(b, mask, point);
+        if self.edge(mask, point.axis, point.lanes) != Some(Edge::Last) {
+            return (all, Some(lanes));
+        }
+        let ones = b.zext(lanes, Elem::I32);
+        (b.op("llvm.intr.vector.reduce.add", &[ones], Ty::I32), None)
+    }
 }
 
 impl Emit for Load {
@@ -99,8 +202,7 @@ impl Emit for Load {
         let slice = host.slice(self.place.param);
         let bytes = dtype.bytes();
         if point.lanes == 1 {
-            let inside = host.inside(b, &self.place, found.first, 1);
-            let taken = both(b, found.mask, inside);
+            let taken = host.taken(b, op, found.mask, found.first);
             let load = |b: &mut Builder| {
                 let pointer = b.offset(slice.pointer, found.first, bytes);
                 vec![load_elements(b, pointer, dtype, 0)]
@@ -110,40 +212,55 @@ impl Emit for Load {
                 None => load(b)[0],
             };
         }
-        let by_element = |b: &mut Builder| {
-            b.for_lanes(point.lanes, &[other], |b, lane, carried| {
-                let index = found.index(b, lane);
-                let inside = host.inside(b, &self.place, index, 1);
-                let mask = found.mask.map(|mask| b.extract_at(mask, lane));
-                let taken = both(b, mask, inside);
-                let load = |b: &mut Builder| {
-                    let pointer = b.offset(slice.pointer, index, bytes);
-                    let element = load_elements(b, pointer, dtype, 0);
-                    vec![b.insert_at(carried[0], element, lane)]
-                };
-                match taken {
-                    Some(taken) => b.if_else(taken, &[ty], load, |_| vec![carried[0]]),
-                    None => load(b),
-                }
-            })
-        };
         if found.each.is_some() {
-            return by_element(b)[0];
+            return self.by_element(host, b, op, point, &found, other);
         }
         let at_once = |b: &mut Builder| {
             let pointer = b.offset(slice.pointer, found.first, bytes);
             vec![load_elements(b, pointer, dtype, point.lanes)]
         };
-        let whole = found.mask.map(|mask| all(b, mask));
+        let whole = self.place.mask.map(|mask| host.whole(b, mask, point));
         let inside = host.inside(b, &self.place, found.first, point.lanes);
-        match both(b, whole, inside) {
-            Some(whole) => b.if_else(whole, &[ty], at_once, by_element)[0],
-            None => at_once(b)[0],
-        }
+        let Some(whole) = both(b, whole, inside) else { return at_once(b)[0] };
+        let apart =
+            |b: &mut Builder| vec![host.scope(|host| self.by_element(host, b, op, point, &found, other))];
+        b.if_else(whole, &[ty], at_once, apart)[0]
     }
 
     fn cost(&self) -> u32 {
         2
+    }
+}
+
+impl Load {
+    /// Lane by lane, those that are not taken from `other`.
+    fn by_element(
+        &self,
+        host: &mut Host,
+        b: &mut Builder,
+        op: &Op,
+        point: &Point,
+        found: &Where,
+        other: Val,
+    ) -> Val {
+        let dtype = host.dtype(op.results[0]);
+        let slice = host.slice(self.place.param);
+        let (end, mask) = host.partial(b, self.place.mask, point);
+        let (start, one) = (b.int(Ty::I32, 0), b.int(Ty::I32, 1));
+        b.for_range([start, end, one], &[other], |b, lane, carried| {
+            let index = found.index(b, lane);
+            let mask = mask.map(|mask| b.extract_at(mask, lane));
+            let taken = host.taken(b, op, mask, index);
+            let load = |b: &mut Builder| {
+                let pointer = b.offset(slice.pointer, index, dtype.bytes());
+                let element = load_elements(b, pointer, dtype, 0);
+                vec![b.insert_at(carried[0], element, lane)]
+            };
+            match taken {
+                Some(taken) => b.if_else(taken, &[other.ty], load, |_| vec![carried[0]]),
+                None => load(b),
+            }
+        })[0]
     }
 }
 
@@ -164,14 +281,14 @@ impl Where {
 }
 
 impl Emit for Store {
-    fn run(&self, host: &mut Host, b: &mut Builder, _: &Op) {
+    fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
         let shape = host.func.ty(self.place.offset).shape.clone();
         if shape.rank() == 0 {
             let point = Point { coords: vec![], axis: 0, lanes: 1 };
-            self.store(host, b, &point);
+            self.store(host, b, op, &point);
             return;
         }
-        host.each(b, &shape, &mut |host, b, point| self.store(host, b, point));
+        host.each(b, &shape, &mut |host, b, point| self.store(host, b, op, point));
     }
 
     fn is_statement(&self) -> bool {
@@ -180,7 +297,7 @@ impl Emit for Store {
 }
 
 impl Store {
-    fn store(&self, host: &mut Host, b: &mut Builder, point: &Point) {
+    fn store(&self, host: &mut Host, b: &mut Builder, op: &Op, point: &Point) {
         let dtype = host.dtype(self.value);
         let bytes = dtype.bytes();
         let elements = host.at(b, self.value, point);
@@ -191,20 +308,20 @@ impl Store {
             store_elements(b, element, pointer, dtype);
         };
         if point.lanes == 1 {
-            let inside = host.inside(b, &self.place, found.first, 1);
-            match both(b, found.mask, inside) {
+            match host.taken(b, op, found.mask, found.first) {
                 Some(taken) => b.if_then(taken, |b| put(b, elements, found.first)),
                 None => put(b, elements, found.first),
             }
             return;
         }
-        let by_element = |b: &mut Builder| {
-            b.for_lanes(point.lanes, &[], |b, lane, _| {
+        let by_element = |host: &mut Host, b: &mut Builder| {
+            let (end, mask) = host.partial(b, self.place.mask, point);
+            let (start, one) = (b.int(Ty::I32, 0), b.int(Ty::I32, 1));
+            b.for_range([start, end, one], &[], |b, lane, _| {
                 let index = found.index(b, lane);
-                let inside = host.inside(b, &self.place, index, 1);
-                let mask = found.mask.map(|mask| b.extract_at(mask, lane));
+                let mask = mask.map(|mask| b.extract_at(mask, lane));
                 let element = b.extract_at(elements, lane);
-                match both(b, mask, inside) {
+                match host.taken(b, op, mask, index) {
                     Some(taken) => b.if_then(taken, |b| put(b, element, index)),
                     None => put(b, element, index),
                 }
@@ -212,26 +329,19 @@ impl Store {
             });
         };
         if found.each.is_some() {
-            return by_element(b);
+            return by_element(host, b);
         }
-        let whole = found.mask.map(|mask| all(b, mask));
+        let whole = self.place.mask.map(|mask| host.whole(b, mask, point));
         let inside = host.inside(b, &self.place, found.first, point.lanes);
-        match both(b, whole, inside) {
-            Some(whole) => {
-                b.if_else(
-                    whole,
-                    &[],
-                    |b| {
-                        put(b, elements, found.first);
-                        vec![]
-                    },
-                    |b| {
-                        by_element(b);
-                        vec![]
-                    },
-                );
-            }
-            None => put(b, elements, found.first),
-        }
+        let Some(whole) = both(b, whole, inside) else { return put(b, elements, found.first) };
+        let at_once = |b: &mut Builder| {
+            put(b, elements, found.first);
+            vec![]
+        };
+        let apart = |b: &mut Builder| {
+            host.scope(|host| by_element(host, b));
+            vec![]
+        };
+        b.if_else(whole, &[], at_once, apart);
     }
 }

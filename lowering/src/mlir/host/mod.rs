@@ -20,7 +20,7 @@ use super::builder::{Builder, IntPredicate, Val};
 use super::cast;
 use super::session::{Argument, ArgumentKind, Entry, ModuleBuilder};
 use super::types::{Elem, Space, Ty};
-use super::{Access, Machine};
+use super::{Access, Machine, report};
 use crate::analysis::axis::{Assumptions, Axes};
 use crate::tile::{Block, Func, Op, ParamKind, Value};
 
@@ -77,6 +77,11 @@ impl Plan {
         self.schedule.bytes()
     }
 
+    /// Whether an access outside its slice is reported.
+    pub fn reports(&self) -> bool {
+        report::reports(&self.func)
+    }
+
     /// Adds the kernel to a module under the name `entry`; the signature is `dsl_runtime::kernel::HostEntry`.
     pub fn emit<'a>(&'a self, module: &mut ModuleBuilder<'a>, entry: &str) {
         let program = format!("{entry}_program");
@@ -89,7 +94,8 @@ impl Plan {
         module.function(entry, &arguments, &Entry::Host, move |b, args| self.entry(b, &program, args));
     }
 
-    /// A slice is its address and length, a scalar its value; then program ids, grid extents and scratch.
+    /// A slice is its address and length, a scalar its value; then program ids, grid extents and scratch; then, if the
+    /// kernel reports, the record's address.
     fn program_arguments(&self) -> Vec<Argument> {
         let plain = |ty| Argument { ty, kind: ArgumentKind::Plain };
         let memory = |kind| Argument { ty: Ty::scalar(Elem::Ptr(Space::Generic)), kind };
@@ -105,17 +111,24 @@ impl Plan {
         }
         list.extend([plain(Ty::I32); 6]);
         list.push(memory(ArgumentKind::Exclusive));
+        if self.reports() {
+            list.push(memory(ArgumentKind::Plain));
+        }
         list
     }
 
     /// Unpacks the arguments once and runs the programs of the range.
     fn entry(&self, b: &mut Builder, program: &str, args: &[Val]) {
         let &[list, first, last, y, z, grid, scratch] = args else { unreachable!("the signature has seven") };
-        let mut operands = vec![];
-        for (slot, argument) in self.program_arguments().iter().enumerate().take(self.slots()) {
+        let slot = |b: &mut Builder, slot: usize, ty: Ty| {
             let place = b.offset_bytes(list, slot as i32 * 8);
-            operands.push(b.load(place, argument.ty, Access::aligned(8)));
+            b.load(place, ty, Access::aligned(8))
+        };
+        let mut operands = vec![];
+        for (position, argument) in self.program_arguments().iter().enumerate().take(self.slots()) {
+            operands.push(slot(b, position, argument.ty));
         }
+        let record = self.reports().then(|| slot(b, self.slots(), scratch.ty));
         let extents: Vec<Val> = (0..3)
             .map(|axis| {
                 let place = b.offset_bytes(grid, axis * 4);
@@ -127,8 +140,8 @@ impl Plan {
         b.for_range([first, last, one], &[], |b, x, _| {
             let x = b.trunc(x, Elem::I32);
             let ids = [x, y, z];
-            let all: Vec<Val> =
-                operands.iter().chain(&ids).chain(&extents).copied().chain([scratch]).collect();
+            let rest = [scratch].into_iter().chain(record);
+            let all: Vec<Val> = operands.iter().chain(&ids).chain(&extents).copied().chain(rest).collect();
             b.call_function(program, &all);
             vec![]
         });
@@ -168,6 +181,8 @@ pub struct Host<'a> {
     program: [Val; 3],
     grid: [Val; 3],
     scratch: Val,
+    /// Where an access outside its slice is reported, if it is.
+    record: Option<Val>,
     /// Elements computed already, one table for each open region.
     known: Vec<HashMap<nest::Key, Val>>,
     /// The definition of every tile value.
@@ -198,9 +213,11 @@ impl<'a> Host<'a> {
         let program = [next(), next(), next()];
         let grid = [next(), next(), next()];
         let scratch = next();
+        let record = plan.reports().then(next);
         let mut definitions = HashMap::new();
         collect_definitions(&func.body, &mut definitions);
-        Host { plan, func, scalars, slices, program, grid, scratch, known: vec![HashMap::new()], definitions }
+        let known = vec![HashMap::new()];
+        Host { plan, func, scalars, slices, program, grid, scratch, record, known, definitions }
     }
 
     /// Runs the statements of a block; everything else waits until it is asked for.

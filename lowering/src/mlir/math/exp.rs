@@ -8,14 +8,15 @@
 //! | function | polynomial | its error | bound |
 //! | --- | --- | --- | --- |
 //! | `exp` of `f32` | `1 + r + r^2 q(r)`, 5 coefficients | 2^-28.2 | 1 ulp |
-//! | `exp2` of `f32` | `1 + f p(f)`, 6 coefficients | 2^-26.2 | 1 ulp |
+//! | `exp2` of `f32` | `1 + f p(f)`, 6 coefficients | 2^-26.3 | 1.2 ulp |
 //! | `exp` of `f64` | the same with 10 | 2^-57.9 | 1 ulp |
-//! | `exp2` of `f64` | the same with 11 | 2^-57.1 | 1 ulp |
+//! | `exp2` of `f64` | the same with 11 | 2^-57.1 | 1.1 ulp |
 //!
 //! A GPU raises 2 to an `f32` itself, `ex2.approx.ftz`, within 2 ulp, a subnormal result being 0: that is `exp2`. For
 //! `exp` the exponent has to be exact where it is large: `n = floor(x * log2 e)` is taken off with one rounding of the
-//! remainder in `[0, 1)`, an error of 2^-25, which `ex2` turns into 0.35 ulp; the multiplication with `2^n` rounds only
-//! subnormal results.
+//! remainder in `[0, 1)`, an error of 2^-25, which `ex2` turns into 0.35 ulp beside its own error (which is
+//! 2 ulp at most over all arguments, and less on that interval); the multiplication with
+//! `2^n` rounds only subnormal results, which an argument below -87.3 has as it should.
 
 use super::{
     Builder, ROUND_F32, Val, at_least, at_most, fma_by, gpu, gpu_approximation, gpu_each, less, polynomial,
@@ -47,14 +48,46 @@ const EXP_F32: Exp = Exp {
     ],
 };
 
+const EXP_F64: Exp = Exp {
+    limits: [-746.0, 710.0],
+    ln_2: [0.6931471803691238, 1.9082149292705877e-10],
+    power: &[
+        0.5000000000000011,
+        0.1666666666666643,
+        0.041666666666525645,
+        0.008333333333479664,
+        0.001388888894493255,
+        0.00019841269546408912,
+        2.4801491644129222e-05,
+        2.7557544000280467e-06,
+        2.763080077015068e-07,
+        2.501558327259183e-08,
+    ],
+};
+
 /// `(2^f - 1) / f` for `|f| <= 1/2`, in `f32`.
 const EXP2_F32: &[f64] = &[
     0.6931471824645996,
     0.24022594094276428,
-    0.05550367012619972,
-    0.009625484235584736,
-    0.0013387528015300632,
-    0.00013312380178831518,
+    0.055503662675619125,
+    0.009625435806810856,
+    0.0013387915678322315,
+    0.00013337653945200145,
+];
+
+/// The same in `f64`.
+const EXP2_F64: &[f64] = &[
+    std::f64::consts::LN_2,
+    0.24022650695910172,
+    0.055504108664824574,
+    0.009618129107577067,
+    0.0013333558145568049,
+    0.00015403530478865377,
+    1.525273473699449e-05,
+    1.3215424475619019e-06,
+    1.0177656651956078e-07,
+    7.075618266387443e-09,
+    4.5192089393464176e-10,
 ];
 
 /// `y * 2^n` for `n` in the low bits of `bits`, in two steps.
@@ -112,10 +145,15 @@ fn exp2_parts(b: &mut Builder, x: Val, power: &[f64]) -> (Val, Val) {
     (super::fma_to(b, f, p, 1.0), bits)
 }
 
-/// `2^x` where the result is normal and of `f32`: for use inside of other functions.
-pub(super) fn exp2_f32_normal(b: &mut Builder, x: Val) -> Val {
-    let (y, bits) = exp2_parts(b, x, EXP2_F32);
+/// `2^x` where that is a normal number: for use inside of other functions.
+pub(super) fn exp2_normal(b: &mut Builder, x: Val) -> Val {
+    let power = if x.ty.elem == Elem::F32 { EXP2_F32 } else { EXP2_F64 };
+    let (y, bits) = exp2_parts(b, x, power);
     scaled_once(b, y, bits)
+}
+
+pub fn exp_f64(b: &mut Builder, x: Val) -> Val {
+    exp(b, x, &EXP_F64)
 }
 
 pub fn exp_f32(b: &mut Builder, x: Val) -> Val {
@@ -146,16 +184,23 @@ fn gpu_exp(b: &mut Builder, x: Val) -> Val {
 }
 
 pub fn exp2_f32(b: &mut Builder, x: Val) -> Val {
-    if gpu(b) {
-        return gpu_approximation(b, "ex2", x);
-    }
-    let x = at_least(b, x, -151.0);
-    let x = at_most(b, x, 129.0);
-    let (y, bits) = exp2_parts(b, x, EXP2_F32);
+    if gpu(b) { gpu_approximation(b, "ex2", x) } else { exp2(b, x, [-151.0, 129.0], EXP2_F32) }
+}
+
+pub fn exp2_f64(b: &mut Builder, x: Val) -> Val {
+    exp2(b, x, [-1076.0, 1025.0], EXP2_F64)
+}
+
+/// Arguments beyond the limits give the same results as those: 0 and infinity.
+fn exp2(b: &mut Builder, x: Val, limits: [f64; 2], power: &[f64]) -> Val {
+    let x = at_least(b, x, limits[0]);
+    let x = at_most(b, x, limits[1]);
+    let (y, bits) = exp2_parts(b, x, power);
     scaled(b, y, bits)
 }
 
-/// On a GPU `1 / (1 + e^-x)`: 2 ulp of the exponential, half an ulp of the sum and 1 ulp of `rcp.approx.ftz`; a
+/// On a GPU `1 / (1 + e^-x)`: the errors of the exponential, of the sum (half an ulp) and of `rcp.approx.ftz` (1 ulp), the
+/// first up to twice as many ulps of the result where the mantissas differ most: 4 ulp with an exponential within 1.2. A
 /// subnormal result is 0. Elsewhere see [`sigmoid`].
 pub fn sigmoid_f32(b: &mut Builder, x: Val) -> Val {
     if !gpu(b) {
@@ -169,7 +214,7 @@ pub fn sigmoid_f32(b: &mut Builder, x: Val) -> Val {
 }
 
 /// `z / (1 + z)` below zero and `1 / (1 + z)` above, with `z = e^-|x|`, which cannot overflow: at most 1 ulp of `z`,
-/// half an ulp of the sum and half an ulp of the quotient.
+/// half an ulp of the sum and half an ulp of the quotient, 2.2 ulp where their mantissas differ most.
 fn sigmoid(b: &mut Builder, x: Val, constants: &Exp) -> Val {
     let magnitude = b.fabs(x);
     let negative = b.fneg(magnitude);
@@ -180,12 +225,7 @@ fn sigmoid(b: &mut Builder, x: Val, constants: &Exp) -> Val {
     let sum = b.fadd_strict(z, one);
     b.fdiv(numerator, sum)
 }
-pub fn exp_f64(b: &mut Builder, x: Val) -> Val {
-    b.fabs(x)
-}
-pub fn exp2_f64(b: &mut Builder, x: Val) -> Val {
-    b.fabs(x)
-}
+
 pub fn sigmoid_f64(b: &mut Builder, x: Val) -> Val {
-    b.fabs(x)
+    sigmoid(b, x, &EXP_F64)
 }

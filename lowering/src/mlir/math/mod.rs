@@ -8,9 +8,9 @@
 //! remainders; a host without it gets constants short enough that products are exact. Hosts never use an approximating
 //! instruction, whose result differs between makes of processor. `f64` is computed alike everywhere.
 //!
-//! Polynomials are minimax fits (Remez exchange in 45 digits), rounded coefficient by coefficient from the constant up,
-//! the rest fitted again after each; the error that a module states for a polynomial is that of the rounded one. In
-//! error bounds an ulp is one unit in the last place of the result, and `eps` half of that, relative: 2^-24 or 2^-53.
+//! Polynomials are minimax fits, found by `fit.py` beside this file; the error that a module states for a polynomial is
+//! that of the one with rounded coefficients. In error bounds an ulp is one unit in the last place of the result, and
+//! `eps` half of that, relative: 2^-24 or 2^-53.
 
 mod erf;
 mod exp;

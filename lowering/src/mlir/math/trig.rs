@@ -1,16 +1,20 @@
 //! `sin` and `cos`.
 //!
 //! `|x| = n * pi/2 + r` with `|r|` at most a little above `pi/4`; the low bits of `n` say which of the two polynomials
-//! stands for the result, and with which sign. In `f32`:
+//! stands for the result, and with which sign.
 //!
-//! `sin r = r + r^3 s(r^2)`, 3 coefficients, error 2^-27.8; `cos r = 1 - r^2/2 + r^4 c(r^2)`, 3 coefficients, 2^-32.9.
+//! In `f32`, `sin r = r + r^3 s(r^2)`, 3 coefficients, error 2^-27.8; `cos r = 1 - r^2/2 + r^4 c(r^2)`, 3 coefficients,
+//! 2^-32.9. The remainder of arguments below 65536 takes `pi/2` in three parts by fused multiplication: the first step
+//! is exact (a multiple of 2^-24 below 1), the others round to `eps` of the remainder each. A host without fused
+//! multiplication takes the remainder in `f64`, with a first part of 30 bits. 1.7 ulp.
 //!
-//! The remainder of arguments below 65536 takes `pi/2` in three parts by fused multiplication: the first step is exact
-//! (a multiple of 2^-24 below 1), the others round to `eps` of the remainder each. A host without fused multiplication
-//! takes the remainder in `f64`, with a first part of 30 bits. Larger arguments are the business of [`super::reduce`].
-//! 1.6 ulp.
+//! In `f64` there are 6 coefficients each, errors 2^-57.9 and 2^-63.9. The remainder of arguments below 2^20 takes `pi/2`
+//! in four parts. Three of 33 bits have exact products with `n`, and what the differences round off is kept as a tail,
+//! so that the remainder is right to 2^-100. 1.2 ulp.
+//!
+//! Larger arguments are the business of [`super::reduce`].
 
-use super::{Builder, Val, fma_by, fma_to, fused, less, polynomial, reduce, round_scaled};
+use super::{Builder, Val, fma_by, fused, less, polynomial, reduce, round_scaled};
 use crate::mlir::{Elem, IntPredicate};
 use std::f64::consts::FRAC_2_PI;
 
@@ -18,55 +22,144 @@ use std::f64::consts::FRAC_2_PI;
 const HALF_PI_F32: [f64; 3] = [1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15];
 /// `pi/2` as 30 bits and the rest.
 const HALF_PI_SHORT: [f64; 2] = [1.570796325802803, 9.920935796805404e-10];
-/// `(sin(r) / r - 1) / r^2` in `r^2`.
-const SIN_F32: &[f64] = &[-0.16666653752326965, 0.008332106284797192, -0.0001950783480424434];
-/// `cos(r)` in `r^2`.
-const COS_F32: &[f64] = &[1.0, -0.5, 0.04166664555668831, -0.0013887305976822972, 2.443164339638315e-05];
+/// `pi/2` as three times 33 bits and the rest.
+const HALF_PI_F64: [f64; 4] =
+    [1.5707963267341256, 6.077100506303966e-11, 2.0222662487111665e-21, 8.478427660368898e-32];
 
-/// The remainder, and the multiple of `pi/2` taken off, of which the two low bits count.
-pub(super) struct Reduced {
-    pub(super) remainder: Val,
-    pub(super) quadrant: Val,
+/// `(sin(r) - r) / r^3` and `(cos(r) - 1 + r^2/2) / r^4`, in `r^2`.
+struct Series {
+    sin: &'static [f64],
+    cos: &'static [f64],
 }
 
-fn reduce_f32(b: &mut Builder, magnitude: Val) -> Reduced {
-    let near = if fused(b) {
-        let (quadrant, n) = round_scaled(b, magnitude, FRAC_2_PI);
-        let remainder = HALF_PI_F32.iter().fold(magnitude, |r, part| fma_by(b, n, -part, r));
-        Reduced { remainder, quadrant }
-    } else {
-        let wide = b.convert("llvm.fpext", magnitude, Elem::F64);
-        let (bits, n) = round_scaled(b, wide, FRAC_2_PI);
-        let remainder = HALF_PI_SHORT.iter().fold(wide, |r, part| fma_by(b, n, -part, r));
-        let remainder = b.convert("llvm.fptrunc", remainder, Elem::F32);
-        Reduced { remainder, quadrant: b.trunc(bits, Elem::I32) }
-    };
-    let within = less(b, magnitude, 65536.0);
-    reduce::far(b, magnitude, within, near)
+const F32: Series = Series {
+    sin: &[-0.16666653752326965, 0.008332106284797192, -0.0001950783480424434],
+    cos: &[0.04166664555668831, -0.0013887305976822972, 2.443164339638315e-05],
+};
+const F64: Series = Series {
+    sin: &[
+        -0.1666666666666663,
+        0.008333333333321842,
+        -0.00019841269829361228,
+        2.7557313539892988e-06,
+        -2.505073466097607e-08,
+        1.58954513162086e-10,
+    ],
+    cos: &[
+        0.041666666666666595,
+        -0.0013888888888873342,
+        2.4801587289002052e-05,
+        -2.7557314217002486e-07,
+        2.0875705382172632e-09,
+        -1.1358747807286073e-11,
+    ],
+};
+
+pub fn sin_f32(b: &mut Builder, x: Val) -> Val {
+    let (value, quadrant) = turned_f32(b, x, 0);
+    signed(b, value, quadrant, Some(x))
 }
 
-/// `sin(|x| + turns * pi/2)`.
+pub fn cos_f32(b: &mut Builder, x: Val) -> Val {
+    let (value, quadrant) = turned_f32(b, x, 1);
+    signed(b, value, quadrant, None)
+}
+
+pub fn sin_f64(b: &mut Builder, x: Val) -> Val {
+    let (value, quadrant) = turned_f64(b, x, 0);
+    signed(b, value, quadrant, Some(x))
+}
+
+pub fn cos_f64(b: &mut Builder, x: Val) -> Val {
+    let (value, quadrant) = turned_f64(b, x, 1);
+    signed(b, value, quadrant, None)
+}
+
+/// The magnitude of `sin(|x| + turns * pi/2)` but for the sign that the quadrant tells.
 fn turned_f32(b: &mut Builder, x: Val, turns: i64) -> (Val, Val) {
     let magnitude = b.fabs(x);
-    let Reduced { remainder, quadrant } = reduce_f32(b, magnitude);
-    let turns = b.int(quadrant.ty, turns);
-    let quadrant = b.add(quadrant, turns);
-    let square = b.fmul_strict(remainder, remainder);
-    let s = polynomial(b, square, SIN_F32);
-    let cube = b.fmul_strict(square, remainder);
-    let sine = b.fma(cube, s, remainder);
-    let c = polynomial(b, square, &COS_F32[1..]);
-    let cosine = fma_to(b, square, c, COS_F32[0]);
-    (choose(b, quadrant, sine, cosine), quadrant)
+    let near = remainder_f32(b, magnitude);
+    let within = less(b, magnitude, 65536.0);
+    let [r, quadrant] = reduce::far(b, [magnitude, within], near, reduce::remainder_f32);
+    let square = b.fmul_strict(r, r);
+    let s = polynomial(b, square, F32.sin);
+    let cube = b.fmul_strict(square, r);
+    let sine = b.fma(cube, s, r);
+    let c = polynomial(b, square, F32.cos);
+    let c = super::fma_to(b, square, c, -0.5);
+    let cosine = super::fma_to(b, square, c, 1.0);
+    choose(b, quadrant, turns, [sine, cosine])
 }
 
-/// The cosine in odd quadrants, the sine in even ones.
-fn choose(b: &mut Builder, quadrant: Val, sine: Val, cosine: Val) -> Val {
-    let one = b.int(quadrant.ty, 1);
+/// The remainder, and the multiple of `pi/2` taken off, of which the two low bits count.
+fn remainder_f32(b: &mut Builder, magnitude: Val) -> [Val; 2] {
+    if fused(b) {
+        let (quadrant, n) = round_scaled(b, magnitude, FRAC_2_PI);
+        let remainder = HALF_PI_F32.iter().fold(magnitude, |r, part| fma_by(b, n, -part, r));
+        return [remainder, quadrant];
+    }
+    let wide = b.convert("llvm.fpext", magnitude, Elem::F64);
+    let (bits, n) = round_scaled(b, wide, FRAC_2_PI);
+    let remainder = HALF_PI_SHORT.iter().fold(wide, |r, part| fma_by(b, n, -part, r));
+    let remainder = b.convert("llvm.fptrunc", remainder, Elem::F32);
+    [remainder, b.trunc(bits, Elem::I32)]
+}
+
+/// As [`turned_f32`].
+fn turned_f64(b: &mut Builder, x: Val, turns: i64) -> (Val, Val) {
+    let magnitude = b.fabs(x);
+    let near = remainder_f64(b, magnitude);
+    let within = less(b, magnitude, 1_048_576.0);
+    let [r, tail, quadrant] = reduce::far(b, [magnitude, within], near, reduce::remainder_f64);
+    let [one, half] = [1.0, 0.5].map(|value| b.float(x.ty, value));
+    let square = b.fmul_strict(r, r);
+    let halved = b.fmul_strict(square, half);
+    let cap = b.fsub_strict(one, halved);
+    // sin(r + tail) = r + (tail (1 - r^2/2) + r^3 s(r^2)).
+    let s = polynomial(b, square, F64.sin);
+    let cube = b.fmul_strict(square, r);
+    let slope = b.fmul_strict(tail, cap);
+    let small = b.fma(cube, s, slope);
+    let sine = b.fadd_strict(r, small);
+    // cos(r + tail) = (1 - r^2/2) + (what that rounded off + r^4 c(r^2) - r tail).
+    let c = polynomial(b, square, F64.cos);
+    let fourth = b.fmul_strict(square, square);
+    let off = b.fsub_strict(one, cap);
+    let off = b.fsub_strict(off, halved);
+    let slope = b.fmul_strict(r, tail);
+    let off = b.fsub_strict(off, slope);
+    let small = b.fma(fourth, c, off);
+    let cosine = b.fadd_strict(cap, small);
+    choose(b, quadrant, turns, [sine, cosine])
+}
+
+/// The remainder, what it rounded off, and the multiple of `pi/2`.
+fn remainder_f64(b: &mut Builder, magnitude: Val) -> [Val; 3] {
+    let (quadrant, n) = round_scaled(b, magnitude, FRAC_2_PI);
+    let parts = HALF_PI_F64.map(|part| b.float(magnitude.ty, part));
+    let first = b.fmul_strict(n, parts[0]);
+    let mut remainder = b.fsub_strict(magnitude, first);
+    let mut tail = None;
+    for part in &parts[1..3] {
+        let product = b.fmul_strict(n, *part);
+        let next = b.fsub_strict(remainder, product);
+        let taken = b.fsub_strict(remainder, next);
+        let off = b.fsub_strict(taken, product);
+        tail = Some(tail.map_or(off, |tail| b.fadd_strict(tail, off)));
+        remainder = next;
+    }
+    let last = b.fmul_strict(n, parts[3]);
+    let tail = tail.expect("two parts went before");
+    [remainder, b.fsub_strict(tail, last), quadrant]
+}
+
+/// The cosine in odd quadrants, the sine in even ones, after `turns` more of them.
+fn choose(b: &mut Builder, quadrant: Val, turns: i64, [sine, cosine]: [Val; 2]) -> (Val, Val) {
+    let [turns, one, zero] = [turns, 1, 0].map(|value| b.int(quadrant.ty, value));
+    let quadrant = b.add(quadrant, turns);
     let low = b.and(quadrant, one);
-    let zero = b.int(quadrant.ty, 0);
     let even = b.icmp(IntPredicate::Eq, low, zero);
-    b.select(even, sine, cosine)
+    (b.select(even, sine, cosine), quadrant)
 }
 
 /// `value` negated in the quadrants 2 and 3, and where `flip`, if given, is negative.
@@ -83,20 +176,4 @@ fn signed(b: &mut Builder, value: Val, quadrant: Val, flip: Option<Val>) -> Val 
     let magnitude = b.bitcast(value, quadrant.ty);
     let result = b.xor(magnitude, sign);
     b.bitcast(result, value.ty)
-}
-
-pub fn sin_f32(b: &mut Builder, x: Val) -> Val {
-    let (value, quadrant) = turned_f32(b, x, 0);
-    signed(b, value, quadrant, Some(x))
-}
-
-pub fn cos_f32(b: &mut Builder, x: Val) -> Val {
-    let (value, quadrant) = turned_f32(b, x, 1);
-    signed(b, value, quadrant, None)
-}
-pub fn sin_f64(b: &mut Builder, x: Val) -> Val {
-    b.fabs(x)
-}
-pub fn cos_f64(b: &mut Builder, x: Val) -> Val {
-    b.fabs(x)
 }

@@ -1,0 +1,70 @@
+//! Failures on purpose, to prove that none of them takes rustc along: `FUSE_INJECT`. They strike in the child that lowers a
+//! kernel, where the real ones would.
+
+use std::time::Duration;
+
+use melior::ir::Module;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::llvm::LlvmModule;
+use super::nvptx::Arch;
+use crate::mlir::Session;
+
+/// A way to fail.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Injection {
+    /// `abort()`, as a failed assertion in LLVM does.
+    Abort,
+    /// A write to memory that is not there.
+    Crash,
+    /// No end.
+    Hang,
+    /// A panic of our own code.
+    Panic,
+    /// An operation that the GPU does not have: LLVM says so and ends the process.
+    Select,
+}
+
+impl Injection {
+    pub const ALL: [Injection; 5] =
+        [Injection::Abort, Injection::Crash, Injection::Hang, Injection::Panic, Injection::Select];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Injection::Abort => "abort",
+            Injection::Crash => "crash",
+            Injection::Hang => "hang",
+            Injection::Panic => "panic",
+            Injection::Select => "select",
+        }
+    }
+
+    /// Fails.
+    pub fn strike(self) -> Result<(), String> {
+        match self {
+            Injection::Abort => std::process::abort(),
+            Injection::Crash => kill(Pid::this(), Signal::SIGSEGV).map_err(|error| error.to_string()),
+            Injection::Hang => {
+                std::thread::sleep(Duration::from_secs(3600));
+                Ok(())
+            }
+            Injection::Panic => panic!("injected"),
+            Injection::Select => select(),
+        }
+    }
+}
+
+/// The time-stamp counter of another processor.
+const UNKNOWN: &str = r#"llvm.func @unknown(%out: !llvm.ptr) {
+    %count = llvm.call_intrinsic "llvm.x86.rdtsc"() : () -> i64
+    llvm.store %count, %out : i64, !llvm.ptr
+    llvm.return
+}"#;
+
+fn select() -> Result<(), String> {
+    let session = Session::new();
+    let module = Module::parse(session.context(), UNKNOWN).ok_or("the injected module does not parse")?;
+    let processor = Arch::SM_80.processor();
+    LlvmModule::translate(&module, processor)?.assemble(processor).map(|_| ())
+}

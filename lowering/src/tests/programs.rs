@@ -1,0 +1,22 @@
+//! Random programs through every stage that does no I/O, at every number of warps.
+
+use super::func;
+use crate::body::{Requests, bodies};
+use crate::programs::generate;
+use crate::tile;
+
+#[test]
+fn random_programs_have_layouts() {
+    for seed in 0..200 {
+        let generated = generate(seed);
+        let (elem, body) = (generated.elem, &generated.body);
+        let func =
+            func(&format!("#[fuse_kernel()]\nfn k(x: &[{elem}], out: &mut [{elem}], n: i32) {{\n{body}}}"));
+        for num_warps in [1, 4, 32] {
+            let requests = Requests { num_warps: Some(num_warps), ..Requests::default() };
+            for body in bodies(&func, requests).expect("little shared memory") {
+                tile::verify(&body.plan.distributed.func).expect("valid tile IR");
+            }
+        }
+    }
+}

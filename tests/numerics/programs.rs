@@ -1,0 +1,33 @@
+//! Random kernels: every element bit for bit what loops give.
+
+use fuse_tests::case::{Job, Program};
+use fuse_tests::programs::PROGRAMS;
+use libtest_mimic::{Failed, Trial};
+
+use crate::compare::show;
+use crate::devices::{Place, places};
+use crate::values::mask;
+
+pub fn trials() -> Vec<Trial> {
+    let trial = |place: Place, program: &'static Program| {
+        Trial::test(format!("programs::{}::{place}", program.seed), move || check(program, place))
+    };
+    places().into_iter().flat_map(|place| PROGRAMS.iter().map(move |program| trial(place, program))).collect()
+}
+
+fn check(program: &'static Program, place: Place) -> Result<(), Failed> {
+    let elements = |bytes: &[u8]| -> Vec<u64> {
+        let (chunks, _) = bytes.as_chunks::<8>();
+        chunks.iter().map(|chunk| u64::from_le_bytes(*chunk) & mask(program.dtype)).collect()
+    };
+    let wanted = elements(program.output);
+    for shift in [0, 1] {
+        let job = Job { device: place.device()?, operands: vec![elements(program.input)], shift };
+        let found = (program.run)(&job, wanted.len())?.concat();
+        if let Some(i) = (0..wanted.len()).find(|&i| found[i] != wanted[i]) {
+            let (found, wanted) = (show(found[i], program.dtype), show(wanted[i], program.dtype));
+            return Err(format!("element {i} is {found}, not {wanted}, in\n{}", program.text).into());
+        }
+    }
+    Ok(())
+}

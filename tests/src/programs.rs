@@ -1,0 +1,3 @@
+//! Random kernels, with what they compute.
+
+dsl_macros::random_programs!(40);

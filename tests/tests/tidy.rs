@@ -1,0 +1,167 @@
+//! The rules of the code that text alone can show. Each says why; the text that breaks one is printed with its place.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The folder of the workspace.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the workspace is above its crates")
+}
+
+/// A file of the workspace, with its path from there.
+struct Source {
+    path: String,
+    text: String,
+}
+
+/// The text files of the workspace with one of these extensions, or with none.
+fn sources(extensions: &[&str]) -> Vec<Source> {
+    let mut found = Vec::new();
+    visit(root(), extensions, &mut found);
+    assert!(found.len() > 3, "no files to look at under {}", root().display());
+    found
+}
+
+fn visit(folder: &Path, extensions: &[&str], found: &mut Vec<Source>) {
+    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("a readable folder").path()).collect();
+    paths.sort();
+    for path in paths {
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
+        if name == "target" || name == "gpu-bundle" || name.starts_with('.') && name != ".ci" {
+            continue;
+        }
+        if path.is_dir() {
+            visit(&path, extensions, found);
+        } else if extensions.contains(&extension)
+            && let Ok(text) = fs::read_to_string(&path)
+        {
+            let path = path.strip_prefix(root()).expect("a path below the root").display().to_string();
+            found.push(Source { path, text });
+        }
+    }
+}
+
+/// Fails with the place of each line that holds one of the words, in the files whose path `applies` to. A comment may
+/// say what code may not.
+fn forbid(words: &[&str], why: &str, applies: impl Fn(&str) -> bool) {
+    let mut broken = Vec::new();
+    for source in sources(&["rs"]).iter().filter(|source| applies(&source.path)) {
+        for (number, line) in source.text.lines().enumerate() {
+            let code = line.split("//").next().unwrap_or_default();
+            if let Some(word) = words.iter().find(|word| code.contains(**word)) {
+                broken.push(format!("{}:{}: `{word}`: {}", source.path, number + 1, line.trim()));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{why}\n{}", broken.join("\n"));
+}
+
+fn is_test(path: &str) -> bool {
+    path.contains("/tests/") || path.ends_with("tests.rs") || path.ends_with("tidy.rs")
+}
+
+#[test]
+fn only_the_macro_crate_speaks_to_rustc() {
+    let why = "the compiler speaks proc_macro2, so that a test is a string";
+    forbid(&["proc_macro::"], why, |path| !path.starts_with("dsl-macros/") && !is_test(path));
+}
+
+#[test]
+fn mlir_is_named_in_two_folders() {
+    let why = "every stage but emission can be read, tested and changed without MLIR";
+    forbid(&["melior", "mlir_sys", "llvm_sys"], why, |path| {
+        let emission = path.starts_with("lowering/src/mlir/") || path.starts_with("lowering/src/target/");
+        !emission && !is_test(path)
+    });
+}
+
+/// Stages that a user's mistake reaches.
+const PURE: [&str; 6] = ["syntax", "check", "tile", "ops", "analysis", "layout"];
+
+#[test]
+fn early_stages_neither_touch_the_world_nor_give_up() {
+    let words = [
+        "std::fs",
+        "std::env",
+        "std::process",
+        "std::net",
+        "std::io",
+        "println!",
+        ".unwrap()",
+        "panic!",
+        "todo!",
+        "unimplemented!",
+    ];
+    let why = "what a user writes is answered with errors; a law of our own is an `expect` that states it";
+    forbid(&words, why, |path| {
+        !is_test(path) && PURE.iter().any(|stage| path.starts_with(&format!("lowering/src/{stage}/")))
+    });
+}
+
+#[test]
+fn nothing_is_left_half_done() {
+    let why = "what is not supported is an error that says so";
+    forbid(&["todo!", "unimplemented!", "dbg!"], why, |path| !is_test(path));
+}
+
+#[test]
+fn what_runs_does_not_depend_on_the_compiler() {
+    for manifest in ["dsl-runtime/Cargo.toml", "examples/Cargo.toml"] {
+        let text = fs::read_to_string(root().join(manifest)).expect("a manifest");
+        for compiler in ["lowering", "melior", "mlir-sys"] {
+            let depends = text.lines().any(|line| line.starts_with(compiler));
+            assert!(!depends, "{manifest} depends on {compiler}: the compiler exists only at build time");
+        }
+    }
+}
+
+#[test]
+fn every_module_says_what_it_is() {
+    let files = sources(&["rs"]);
+    let written = files.iter().filter(|source| !source.path.starts_with("tests/ui/"));
+    let silent: Vec<&str> = written
+        .filter(|source| !source.text.is_empty() && !source.text.starts_with("//"))
+        .map(|source| source.path.as_str())
+        .collect();
+    assert!(silent.is_empty(), "no words in the first line of {}", silent.join(", "));
+}
+
+#[test]
+fn names_say_what_is_inside() {
+    let empty = ["util", "utils", "helper", "helpers", "common", "misc", "manager"];
+    for source in sources(&["rs", "py"]) {
+        let name = Path::new(&source.path).with_extension("");
+        let vague = name.components().find(|part| empty.iter().any(|word| part.as_os_str() == *word));
+        assert!(vague.is_none(), "{}: a name that would fit anything", source.path);
+    }
+}
+
+#[test]
+fn files_speak_of_no_machine() {
+    // In pieces, so that this file does not break its own rule.
+    let places =
+        [["/ro", "ot/"], ["/ho", "me/"], ["/wo", "rk/"], ["/Us", "ers/"]].map(|parts| parts.concat());
+    for source in sources(&["rs", "toml", "md", "py", "json", "yml", ""]) {
+        for (number, line) in source.text.lines().enumerate() {
+            let place = places.iter().find(|place| line.contains(place.as_str()));
+            assert!(place.is_none(), "{}:{}: a path of one machine: {line}", source.path, number + 1);
+        }
+    }
+}
+
+#[test]
+fn text_ends_with_a_newline_and_lines_with_text() {
+    for source in sources(&["rs", "toml", "md", "py", "yml", ""]) {
+        let Source { path, text } = &source;
+        assert!(text.is_empty() || text.ends_with('\n'), "{path} does not end with a newline");
+        // A snapshot shows what is printed, spaces and all.
+        if path.contains("LICENSE") || is_test(path) {
+            continue;
+        }
+        for (number, line) in text.lines().enumerate() {
+            assert!(line == line.trim_end(), "{path}:{}: space at the end of the line", number + 1);
+        }
+    }
+}
