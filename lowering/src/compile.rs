@@ -207,9 +207,11 @@ fn codes(
     let fail = |index: usize, failure: &Failure| {
         let stage =
             failure.output.lines().rev().find_map(|line| line.strip_prefix(STAGE)).unwrap_or("lowering");
-        let output: Vec<&str> = failure.output.lines().filter(|line| !line.starts_with(STAGE)).collect();
-        let path = save_input(&prepared[index], kernel, options);
-        let what = format!("{}\n{}\nthe tile IR is in {path}", failure.what, output.join("\n"));
+        let announced = |line: &&str| line.starts_with(STAGE) || line.starts_with(VARIANT);
+        let output: String =
+            failure.output.lines().filter(|line| !announced(line)).map(|line| format!("{line}\n")).collect();
+        let path = save_input(&prepared[index], &variants[index], options);
+        let what = format!("{}\n{output}the tile IR is in {path}", failure.what);
         Box::new(internal_error(kernel, &variants[index], stage, &what))
     };
     let mut children = vec![];
@@ -376,9 +378,15 @@ fn report_spills(kernel: &Kernel, variants: &[Variant], codes: &[Code], errors: 
 // ---- dumps
 
 fn dump_path(name: &str, variant: &Variant, what: &str, options: &Options) -> std::path::PathBuf {
-    let label: String =
-        variant.to_string().chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_' || *c == ',').collect();
-    options.dump_dir.join(format!("{name}.{}.{what}", label.replace(',', ".")))
+    let label: String = variant
+        .to_string()
+        .replace('-', "minus_")
+        .chars()
+        .filter(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | ','))
+        .map(|c| if c == ',' { '.' } else { c })
+        .collect();
+    let parts = [name, &label, what].into_iter().filter(|part| !part.is_empty());
+    options.dump_dir.join(parts.collect::<Vec<_>>().join("."))
 }
 
 fn write_dump(path: &Path, text: &str) {
@@ -436,8 +444,8 @@ fn dump_host(texts: &[(Level, String)], kernel: &Kernel, variant: &Variant, opti
 }
 
 /// Keeps the input of a failed lowering; gives its path.
-fn save_input(prepared: &Prepared, kernel: &Kernel, options: &Options) -> String {
-    let path = options.dump_dir.join(format!("{}.failed.tile", kernel.name));
+fn save_input(prepared: &Prepared, variant: &Variant, options: &Options) -> String {
+    let path = dump_path(&prepared.func.name, variant, "failed.tile", options);
     write_dump(&path, &tile::print(&prepared.func, &|_| None));
     path.display().to_string()
 }

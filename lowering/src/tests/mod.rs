@@ -3,9 +3,12 @@
 mod assemble;
 mod axis;
 mod body;
+mod cache;
 mod check;
+mod effort;
 mod emit;
 mod errors;
+mod isolate;
 mod language;
 mod layout;
 mod math;

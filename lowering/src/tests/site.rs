@@ -61,6 +61,16 @@ impl Site {
         Options::read(&self.command_line(), &|_| None).expect("options")
     }
 
+    /// The expansion of a kernel, its symbols without the number that tells expansions apart.
+    pub fn expand(&self, source: &str, options: &Options) -> String {
+        let (attribute, item) = tokens(source);
+        let text = compile_with(attribute, item, options).to_string();
+        let mut parts = text.split("fuse_fill_");
+        let first = parts.next().unwrap_or_default().to_string();
+        let number = |c: char| c.is_ascii_hexdigit();
+        parts.fold(first, |text, part| text + "fuse_fill_" + part.trim_start_matches(number))
+    }
+
     /// What a build says: each mistake with the tokens it stands on, paths without this directory.
     pub fn compile(&self, source: &str, options: &Options) -> String {
         let (attribute, item) = tokens(source);
