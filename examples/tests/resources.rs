@@ -3,7 +3,8 @@
 use fused_kernels::KERNELS;
 
 /// The most registers that a thread of a kernel takes, in the fast bodies and in the general ones. These numbers only
-/// fall, or rise with a measurement that shows the kernel faster for it.
+/// fall, or rise with a measurement that shows the kernel faster for it. A debug build's general bodies report accesses
+/// outside a slice, which is not for free: they are not judged.
 const REGISTERS: [(&str, u32, u32); 2] = [("add_mul", 28, 36), ("layer_norm", 125, 255)];
 
 #[test]
@@ -16,7 +17,11 @@ fn kernels_stay_in_registers() {
             for body in module.bodies {
                 let Some(resources) = body.resources else { continue };
                 reported += 1;
-                let limit = if body.facts.is_empty() { general } else { fast };
+                let is_general = body.facts.is_empty();
+                if is_general && module.reports {
+                    continue;
+                }
+                let limit = if is_general { general } else { fast };
                 let spilled =
                     resources.spill_store_bytes + resources.spill_load_bytes + resources.stack_bytes;
                 if resources.registers > limit || spilled > 0 {
@@ -38,7 +43,7 @@ fn every_module_was_assembled_or_none_was() {
     assert!(assembled == 0 || assembled == modules().count(), "{assembled} of {} modules", modules().count());
     let general_last = |module: &dsl_runtime::kernel::Module| {
         module.bodies.last().is_some_and(|body| body.facts.is_empty())
-            && module.bodies.iter().all(|body| body.resources.is_some() == !module.cubins.is_empty())
+            && module.bodies.iter().all(|body| body.resources.is_none() == module.cubins.is_empty())
     };
     assert!(modules().all(general_last), "a module without a body for all arguments, or without a report");
 }

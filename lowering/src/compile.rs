@@ -129,16 +129,17 @@ pub fn lower_variants(
             }
         }
     };
-    if kernel.options.deny_spills {
-        report_spills(kernel, variants, &codes, errors);
-    }
     let lowered = prepared.into_iter().zip(codes).map(|(prepared, code)| LoweredVariant {
         scratch_bytes: prepared.host.as_ref().map_or(0, host::Plan::scratch_bytes),
         host_reports: prepared.host.as_ref().is_some_and(host::Plan::reports),
         bodies: prepared.bodies,
         code,
     });
-    Some(lowered.collect())
+    let lowered: Vec<LoweredVariant> = lowered.collect();
+    if kernel.options.deny_spills {
+        report_spills(kernel, variants, &lowered, errors);
+    }
+    Some(lowered)
 }
 
 /// Checks one variant and plans its bodies: everything that can be the user's mistake.
@@ -351,13 +352,18 @@ fn internal_error(kernel: &Kernel, variant: &Variant, stage: &str, what: &str) -
     }
 }
 
-/// `deny(spills)`: a register that goes to memory is a mistake.
-fn report_spills(kernel: &Kernel, variants: &[Variant], codes: &[Code], errors: &mut Errors) {
-    for (variant, code) in variants.iter().zip(codes) {
+/// `deny(spills)`: a register that goes to memory is a mistake, unless it is the price of reports in a debug build.
+fn report_spills(kernel: &Kernel, variants: &[Variant], lowered: &[LoweredVariant], errors: &mut Errors) {
+    for (variant, LoweredVariant { bodies, code, .. }) in variants.iter().zip(lowered) {
+        let reporting: Vec<String> = bodies
+            .iter()
+            .filter(|body| body.reports())
+            .map(|body| entry_name(kernel, variant, body))
+            .collect();
         let cubins = code.modules.iter().filter_map(|module| module.cubin.as_ref());
         for resources in cubins.flat_map(|cubin| &cubin.resources) {
             let spilled = resources.spill_store_bytes + resources.spill_load_bytes;
-            if spilled > 0 {
+            if spilled > 0 && !reporting.contains(&resources.entry) {
                 errors.push_help(
                     Loc::of(&kernel.name),
                     format!(

@@ -122,7 +122,7 @@ impl Options {
             archs: archs(&text("FUSE_ARCH"))?,
             family: family(&triple),
             ptxas: None,
-            report: report(&args, &text("FUSE_BOUNDS_REPORT"))?,
+            report: report(args, &text("FUSE_BOUNDS_REPORT"))?,
             dump: stages(&text("FUSE_DUMP"))?,
             dump_dir: dump_dir.or(beside_target).unwrap_or(temporary),
             cache_dir: target_dir.map(|dir| dir.join("fuse-cache")),

@@ -27,6 +27,7 @@ pub fn reference() -> TokenStream {
     let on_ranges = ops::range_methods().map(method);
     let on_slices = ops::slice_methods().map(declared_method);
     let operators = TABLE.iter().filter_map(operator);
+    let comparisons = comparisons();
     let doc = format!(
         " A tile: elements of one type in a shape known at build; without axes, a scalar.\n\n# Operators\n{}",
         operator_table()
@@ -48,6 +49,8 @@ pub fn reference() -> TokenStream {
         pub trait Slice {
             #(#on_slices)*
         }
+
+        #comparisons
 
         #(#rows)*
         #(#functions)*
@@ -234,11 +237,10 @@ fn operator(row: &ScalarOp) -> Option<TokenStream> {
         };
         quote! { #[doc(hidden)] impl ::core::ops::#name<Tile> for #ty }
     });
-    let slices = (row.binary == Some(BinaryOp::Add)).then(|| {
-        quote! {
-            #[doc(hidden)] impl<T: crate::Element> ::core::ops::#name<Tile> for &[T]
-        }
-    });
+    let slices = [quote! { &[T] }, quote! { &mut [T] }]
+        .into_iter()
+        .filter(|_| row.binary == Some(BinaryOp::Add))
+        .map(|slice| quote! { #[doc(hidden)] impl<T: crate::Element> ::core::ops::#name<Tile> for #slice });
     let headers =
         left.chain([quote! { #[doc(hidden)] impl ::core::ops::#name<Tile> for usize }]).chain(slices);
     Some(quote! {
@@ -259,6 +261,39 @@ fn operator(row: &ScalarOp) -> Option<TokenStream> {
             }
         })*
     })
+}
+
+/// Comparisons, which in Rust give a `bool`; their documentation is the table of operators.
+fn comparisons() -> TokenStream {
+    let numbers = DType::ALL.into_iter().map(|dtype| {
+        let ty = format_ident!("{}", dtype.name());
+        if dtype.is_half() {
+            quote! { crate::#ty }
+        } else {
+            quote! { #ty }
+        }
+    });
+    let pairs = [(quote! { <R: Operand> }, quote! { R }, quote! { Tile })]
+        .into_iter()
+        .chain(numbers.map(|ty| (TokenStream::new(), quote! { Tile }, ty)));
+    let pairs = pairs.map(|(generics, right, left)| {
+        quote! {
+            #[doc(hidden)]
+            impl #generics PartialEq<#right> for #left {
+                fn eq(&self, other: &#right) -> bool {
+                    only_in_kernels("==")
+                }
+            }
+
+            #[doc(hidden)]
+            impl #generics PartialOrd<#right> for #left {
+                fn partial_cmp(&self, other: &#right) -> Option<::core::cmp::Ordering> {
+                    only_in_kernels("<")
+                }
+            }
+        }
+    });
+    quote! { #(#pairs)* }
 }
 
 fn operator_table() -> String {

@@ -4,7 +4,7 @@
 //! of stubs that `dsl_runtime::tl` documents. What resolves: parameters, variables, constants, type parameters, every
 //! `tl::` function and the methods of what it gives, so hover, completion and go-to-definition work, also in a kernel
 //! that has mistakes. What does not: element types and shapes, since every stub gives a `Tile`; and a comparison of
-//! tiles shows as `bool`. The body would not type-check as Rust, so rustc never sees it; rustc gets [`imports`] instead.
+//! tiles shows as `bool`. Not every body would type-check as Rust, so rustc never sees it; it gets [`imports`] instead.
 
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{quote, quote_spanned};
@@ -34,7 +34,11 @@ pub(super) fn imports(kernel: &Kernel) -> TokenStream {
         collect(tokens.clone(), &mut names);
     }
     names.retain(|name| kernel.generics.iter().all(|generic| generic.name() != name));
-    let uses = names.iter().map(|name| quote_spanned! { name.span() => use #name as _; });
+    let uses = names.iter().map(|name| match HALVES.iter().any(|own| name == own) {
+        // `f16` also names a type of rustc's own, which an import cannot be told from.
+        true => quote_spanned! { name.span() => const _: ::core::marker::PhantomData<#name> = ::core::marker::PhantomData; },
+        false => quote_spanned! { name.span() => use #name as _; },
+    });
     quote! {
         #[allow(unused_imports)]
         const _: () = {
@@ -44,7 +48,8 @@ pub(super) fn imports(kernel: &Kernel) -> TokenStream {
 }
 
 /// Names of `dsl_runtime` that a kernel may use by themselves.
-const TYPES: [&str; 6] = ["Float", "Integer", "Number", "Element", "f16", "bf16"];
+const BOUNDS: [&str; 4] = ["Float", "Integer", "Number", "Element"];
+const HALVES: [&str; 2] = ["f16", "bf16"];
 
 /// The first mention of each name that begins a path.
 fn collect(tokens: TokenStream, names: &mut Vec<Ident>) {
@@ -55,7 +60,8 @@ fn collect(tokens: TokenStream, names: &mut Vec<Ident>) {
             TokenTree::Ident(name) => {
                 let inside = i > 0 && matches!(&tokens[i - 1], TokenTree::Punct(dot) if dot.as_char() == '.')
                     || i > 1 && is_path(&tokens, i - 2);
-                let wanted = *name == "tl" && is_path(&tokens, i + 1) || TYPES.iter().any(|own| name == own);
+                let wanted = *name == "tl" && is_path(&tokens, i + 1)
+                    || BOUNDS.iter().chain(&HALVES).any(|own| name == own);
                 if wanted && !inside && !names.contains(name) {
                     names.push(name.clone());
                 }
@@ -170,7 +176,7 @@ mod tests {
             }",
             imports,
             expect![
-                "# [allow (unused_imports)] const _ : () = { use Float as _ ; use Number as _ ; use f16 as _ ; use tl as _ ; } ;"
+                "# [allow (unused_imports)] const _ : () = { use Float as _ ; use Number as _ ; const _ : :: core :: marker :: PhantomData < f16 > = :: core :: marker :: PhantomData ; use tl as _ ; } ;"
             ],
         );
     }

@@ -1,5 +1,6 @@
 //! Loads and stores: elements packed into the widest words their addresses allow, moved by one predicated instruction.
 
+use super::bound::{Bound, Farthest, widen};
 use super::emit::Emit;
 use super::{Asm, Builder, Gpu, IntPredicate, Space, report, statement};
 use crate::dtype::DType;
@@ -153,30 +154,12 @@ struct Addresses {
     pointers: Vec<Val>,
     /// `None` where the access always happens.
     masks: Vec<Option<Val>>,
-}
-
-/// The offsets that lie in a slice.
-struct Window {
-    /// `None` where no offset can be too low.
-    low: Option<Val>,
-    high: Val,
-}
-
-impl Window {
-    fn holds(&self, b: &mut Builder, offset: Val) -> Val {
-        let below = b.icmp(IntPredicate::Slt, offset, self.high);
-        match self.low {
-            Some(low) => {
-                let above = b.icmp(IntPredicate::Sge, offset, low);
-                b.and(above, below)
-            }
-            None => below,
-        }
-    }
+    /// Where accesses outside the slice are reported: the farthest element, and what it is compared with.
+    farthest: Option<(Farthest, Bound)>,
 }
 
 impl Gpu<'_> {
-    fn addresses(&mut self, b: &mut Builder, op: &Op, place: &Place, dtype: DType) -> Addresses {
+    fn addresses(&mut self, b: &mut Builder, place: &Place, dtype: DType) -> Addresses {
         let slice = self.slice(place.param);
         let bytes = dtype.bytes();
         let offsets = self.registers(place.offset);
@@ -184,57 +167,49 @@ impl Gpu<'_> {
         let base = place.base.map(|base| self.scalar(base));
         let start = base.map_or(slice.pointer, |base| b.offset(slice.pointer, base, bytes));
         let signed = self.func.ty(place.offset).dtype.is_signed();
-        let window = if place.bounded { self.window(b, place, slice.length) } else { None };
-        let mut addresses = Addresses { pointers: vec![], masks: vec![] };
-        let mut outside = vec![];
+        let bound = place.bounded.then(|| Bound {
+            length: slice.length,
+            base,
+            signed,
+            window: self.window(b, place, slice.length),
+        });
+        let mut addresses = Addresses { pointers: vec![], masks: vec![], farthest: None };
+        let mut farthest: Option<Farthest> = None;
         for register in (0..offsets.len()).step_by(place.vector as usize) {
             let offset = offsets[register];
-            let widen = |b: &mut Builder, value| {
-                if signed { b.sext(value, Elem::I64) } else { b.zext(value, Elem::I64) }
-            };
             let (anchor, constant) = self.displacement(offset);
-            let pointer = self.pointer(b, start, anchor, bytes, &widen);
+            let pointer = self.pointer(b, start, anchor, bytes, &|b, value| widen(b, value, signed));
             addresses.pointers.push(b.offset_bytes(pointer, constant as i32 * bytes as i32));
             let mut mask = masks.as_ref().map(|masks| masks[register]);
-            if place.bounded {
-                let inside = match &window {
-                    Some(window) => window.holds(b, offset),
-                    None => {
-                        let wide = widen(b, offset);
-                        let index = base.map_or(wide, |base| b.add(base, wide));
-                        b.icmp(IntPredicate::Ult, index, slice.length)
-                    }
-                };
+            if let Some(bound) = &bound {
+                let inside = bound.holds(b, offset);
                 if self.func.reports {
-                    let beyond = b.not(inside);
-                    outside.push((mask.map_or(beyond, |mask| b.and(mask, beyond)), offset));
+                    let distance = bound.distance(b, offset);
+                    let element = Farthest::of(b, distance, mask);
+                    farthest = Some(match farthest {
+                        Some(others) => others.join(b, element),
+                        None => element,
+                    });
                 }
                 mask = Some(mask.map_or(inside, |mask| b.and(mask, inside)));
             }
             addresses.masks.push(mask);
         }
-        self.report(b, op, place, &outside);
+        addresses.farthest = farthest.zip(bound);
         addresses
     }
 
-    /// Reports the first of the offsets that is outside: each comes with whether it is.
-    fn report(&self, b: &mut Builder, op: &Op, place: &Place, offsets: &[(Val, Val)]) {
-        let Some((&last, others)) = offsets.split_last() else { return };
-        let mut any = last.0;
-        for &(outside, _) in others {
-            any = b.or(any, outside);
-        }
-        let signed = self.func.ty(place.offset).dtype.is_signed();
-        b.if_then(any, |b| {
-            let mut offset = last.1;
-            for &(outside, other) in others.iter().rev() {
-                offset = b.select(outside, other, offset);
-            }
-            let wide = if signed { b.sext(offset, Elem::I64) } else { b.zext(offset, Elem::I64) };
-            let index = place.base.map_or(wide, |base| {
-                let base = self.scalar(base);
-                b.add(base, wide)
-            });
+    /// Reports the farthest element of an access, if it is outside.
+    fn report(&self, b: &mut Builder, op: &Op, addresses: &Addresses) {
+        let (Some((farthest, bound)), Some(place)) = (&addresses.farthest, op.kind.operation().place())
+        else {
+            return;
+        };
+        let span = bound.span(b);
+        let beyond = b.icmp(IntPredicate::Uge, farthest.distance, span);
+        let outside = farthest.any.map_or(beyond, |any| b.and(any, beyond));
+        b.if_then(outside, |b| {
+            let index = bound.index(b, farthest.distance);
             let length = self.slice(place.param).length;
             let record = b.address_of(report::GLOBAL, Space::Global);
             let outside = report::Outside { index, length, program: self.program };
@@ -259,34 +234,6 @@ impl Gpu<'_> {
         let pointer = b.offset(start, index, bytes);
         self.newest().pointers.insert(key, pointer);
         pointer
-    }
-
-    /// The offsets that lie in the slice, `low <= offset < high`, as 32-bit numbers; `None` for wider offsets.
-    fn window(&self, b: &mut Builder, place: &Place, length: Val) -> Option<Window> {
-        let (least, most) = (i128::from(i32::MIN), i128::from(i32::MAX));
-        let (low, high) = self.info(place.offset).range;
-        if self.func.ty(place.offset).dtype != DType::I32 || low < least || high >= most {
-            return None;
-        }
-        let zero = b.int(Ty::I64, 0);
-        let base = place.base.map_or(zero, |base| self.scalar(base));
-        // Offsets are below the largest 32-bit number, so that a limit past either end, clamped, decides alike.
-        let clamped = |b: &mut Builder, limit: Val| {
-            let (least, most) = (b.int(Ty::I64, i64::from(i32::MIN)), b.int(Ty::I64, i64::from(i32::MAX)));
-            let limit = b.op("llvm.intr.smin", &[limit, most], Ty::I64);
-            let limit = b.op("llvm.intr.smax", &[limit, least], Ty::I64);
-            b.trunc(limit, Elem::I32)
-        };
-        let room = b.sub(length, base);
-        let above = clamped(b, room);
-        let based = place.base.is_none_or(|base| self.info(base).range.0 >= 0);
-        let below = if based && low >= 0 {
-            None
-        } else {
-            let start = b.sub(zero, base);
-            Some(clamped(b, start))
-        };
-        Some(Window { low: below, high: above })
     }
 
     /// A barrier where another thread may have touched what this access touches.
@@ -317,7 +264,7 @@ impl Emit for Load {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let dtype = gpu.func.ty(op.results[0]).dtype;
         gpu.order(b, &self.place, false);
-        let addresses = gpu.addresses(b, op, &self.place, dtype);
+        let addresses = gpu.addresses(b, &self.place, dtype);
         let vector = self.place.vector as usize;
         let words = Words::of(self.place.vector * dtype.bytes());
         let other = self.other.map(|other| gpu.registers(other));
@@ -340,6 +287,7 @@ impl Emit for Load {
             };
             registers.extend(unpack(b, &loaded, dtype, vector));
         }
+        gpu.report(b, op, &addresses);
         gpu.define(op.results[0], registers);
     }
 }
@@ -401,7 +349,7 @@ impl Emit for Store {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let dtype = gpu.func.ty(self.value).dtype;
         gpu.order(b, &self.place, true);
-        let addresses = gpu.addresses(b, op, &self.place, dtype);
+        let addresses = gpu.addresses(b, &self.place, dtype);
         let writer = gpu.writer(b, gpu.access_layout(&self.place));
         let values = gpu.registers(self.value);
         let vector = self.place.vector as usize;
@@ -420,6 +368,7 @@ impl Emit for Store {
                 Some(mask) => masked_store(b, words, pointer, mask, data),
             }
         }
+        gpu.report(b, op, &addresses);
     }
 }
 

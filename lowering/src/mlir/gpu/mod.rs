@@ -4,6 +4,7 @@
 //! thread of a program. A block runs one or several programs side by side: consecutive groups of warps, each with its
 //! own barrier and its own part of shared memory.
 
+mod bound;
 mod control;
 pub(crate) mod convert;
 mod emit;
