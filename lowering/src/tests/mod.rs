@@ -11,6 +11,7 @@ mod math;
 mod odd;
 mod oracle;
 mod programs;
+mod report;
 mod run;
 mod split;
 
