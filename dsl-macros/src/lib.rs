@@ -8,6 +8,13 @@ pub fn fuse_kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
     lowering::compile(attribute.into(), item.into()).into()
 }
 
+/// The items of `dsl_runtime::tl`, from the compiler's declarations.
+#[doc(hidden)]
+#[proc_macro]
+pub fn tl_reference(_: TokenStream) -> TokenStream {
+    lowering::reference::reference().into()
+}
+
 /// The compiler's table of operations as kernels and the lists that test them; for this project's own tests.
 #[doc(hidden)]
 #[proc_macro]

@@ -125,6 +125,11 @@ mod sealed {
 /// A Rust type that kernels can load, store and take by value.
 ///
 /// All bits zero is its default value, and it has no padding.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an element type of kernels",
+    label = "not an element type",
+    note = "element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32 and f64"
+)]
 pub trait Element:
     sealed::Sealed
     + Copy
@@ -152,17 +157,33 @@ pub trait Element:
 }
 
 /// An element that arithmetic works on: everything but `bool`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a number that kernels compute with",
+    label = "not a number of kernels",
+    note = "numbers are i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32 and f64"
+)]
 pub trait Number: Element + PartialOrd {}
 
 /// `i8` to `i64` and `u8` to `u64`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an integer that kernels compute with",
+    label = "not an integer of kernels",
+    note = "integers are i8, i16, i32, i64, u8, u16, u32 and u64"
+)]
 pub trait Integer: Number + Eq + Ord + std::hash::Hash {}
 
 /// `f16`, `bf16`, `f32` and `f64`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a float that kernels compute with",
+    label = "not a float of kernels",
+    note = "floats are f16, bf16, f32 and f64"
+)]
 pub trait Float: Number {}
 
 macro_rules! elements {
     ($trait:ident: $($type:ty = $dtype:ident, $bits:expr, $to:expr, $from:expr;)*) => {$(
         impl sealed::Sealed for $type {}
+        #[diagnostic::do_not_recommend]
         impl Element for $type {
             const DTYPE: DType = DType::$dtype;
 
@@ -181,7 +202,9 @@ macro_rules! elements {
                 from(value)
             }
         }
+        #[diagnostic::do_not_recommend]
         impl Number for $type {}
+        #[diagnostic::do_not_recommend]
         impl $trait for $type {}
     )*};
 }
@@ -217,6 +240,7 @@ elements! { Float:
 }
 
 impl sealed::Sealed for bool {}
+#[diagnostic::do_not_recommend]
 impl Element for bool {
     const DTYPE: DType = DType::Bool;
 

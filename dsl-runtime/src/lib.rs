@@ -80,6 +80,7 @@ extern crate self as dsl_runtime;
 pub mod bench;
 #[allow(missing_docs, reason = "plain data that only the compiler writes; what is not obvious is documented")]
 pub mod kernel;
+pub mod tl;
 
 mod artifact;
 mod buffer;
@@ -113,6 +114,6 @@ pub use stream::{LaunchOn, Stream};
 pub mod prelude {
     pub use crate::{
         Buffer, DType, Device, Element, Float, Integer, Launch, LaunchOn, Number, Slice, SliceMut, Stream,
-        bf16, f16, fuse_kernel,
+        bf16, f16, fuse_kernel, tl,
     };
 }

@@ -43,7 +43,7 @@ fn every_module_was_assembled_or_none_was() {
     assert!(assembled == 0 || assembled == modules().count(), "{assembled} of {} modules", modules().count());
     let general_last = |module: &dsl_runtime::kernel::Module| {
         module.bodies.last().is_some_and(|body| body.facts.is_empty())
-            && module.bodies.iter().all(|body| body.resources.is_some() == !module.cubins.is_empty())
+            && module.bodies.iter().all(|body| body.resources.is_none() == module.cubins.is_empty())
     };
     assert!(modules().all(general_last), "a module without a body for all arguments, or without a report");
 }

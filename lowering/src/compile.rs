@@ -40,14 +40,15 @@ pub fn compile(attribute: TokenStream, item: TokenStream) -> TokenStream {
 /// Expands `#[fuse_kernel(attribute)] item`.
 pub fn compile_with(attribute: TokenStream, item: TokenStream, options: &Options) -> TokenStream {
     let mut errors = Errors::new();
-    let Some(kernel) = syntax::parse(attribute, item, &mut errors) else { return errors.into_tokens() };
+    let written = item.clone();
+    let Some(kernel) = syntax::parse(attribute, item, &mut errors) else {
+        // An editor still resolves what it can of something that is not a kernel yet.
+        return if options.effort == Effort::Signature { written } else { errors.into_tokens() };
+    };
     let variants = check::variants(&kernel, &mut errors);
     if options.effort == Effort::Signature {
-        return if errors.is_empty() {
-            expand::signature(&kernel, &variants)
-        } else {
-            expand::broken(&kernel)
-        };
+        let variants = errors.is_empty().then_some(variants.as_slice());
+        return expand::for_editors(&kernel, variants);
     }
     match lower_variants(&kernel, &variants, options, &mut errors) {
         Some(lowered) if errors.is_empty() => {
@@ -207,9 +208,11 @@ fn codes(
     let fail = |index: usize, failure: &Failure| {
         let stage =
             failure.output.lines().rev().find_map(|line| line.strip_prefix(STAGE)).unwrap_or("lowering");
-        let output: Vec<&str> = failure.output.lines().filter(|line| !line.starts_with(STAGE)).collect();
-        let path = save_input(&prepared[index], kernel, options);
-        let what = format!("{}\n{}\nthe tile IR is in {path}", failure.what, output.join("\n"));
+        let announced = |line: &&str| line.starts_with(STAGE) || line.starts_with(VARIANT);
+        let output: String =
+            failure.output.lines().filter(|line| !announced(line)).map(|line| format!("{line}\n")).collect();
+        let path = save_input(&prepared[index], &variants[index], options);
+        let what = format!("{}\n{output}the tile IR is in {path}", failure.what);
         Box::new(internal_error(kernel, &variants[index], stage, &what))
     };
     let mut children = vec![];
@@ -310,10 +313,11 @@ impl Found {
     pub(crate) fn add(&mut self, variant: &Variant, errors: Errors) {
         let known = self.list.len();
         let label = variant.to_string();
-        for error in errors.iter() {
-            match self.list[..known].iter_mut().find(|(other, _)| other.loc == error.loc) {
-                Some((_, variants)) if variants.last() != Some(&label) => variants.push(label.clone()),
-                Some(_) => {}
+        for (i, error) in errors.iter().enumerate() {
+            // Types may be named differently, so mistakes on the same tokens are told apart by their order.
+            let nth = errors.iter().take(i).filter(|other| other.loc == error.loc).count();
+            match self.list[..known].iter_mut().filter(|(other, _)| other.loc == error.loc).nth(nth) {
+                Some((_, variants)) => variants.push(label.clone()),
                 None => self.list.push((error.clone(), vec![label.clone()])),
             }
         }
@@ -380,9 +384,15 @@ fn report_spills(kernel: &Kernel, variants: &[Variant], lowered: &[LoweredVarian
 // ---- dumps
 
 fn dump_path(name: &str, variant: &Variant, what: &str, options: &Options) -> std::path::PathBuf {
-    let label: String =
-        variant.to_string().chars().filter(|c| c.is_ascii_alphanumeric() || *c == '_' || *c == ',').collect();
-    options.dump_dir.join(format!("{name}.{}.{what}", label.replace(',', ".")))
+    let label: String = variant
+        .to_string()
+        .replace('-', "minus_")
+        .chars()
+        .filter(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | ','))
+        .map(|c| if c == ',' { '.' } else { c })
+        .collect();
+    let parts = [name, &label, what].into_iter().filter(|part| !part.is_empty());
+    options.dump_dir.join(parts.collect::<Vec<_>>().join("."))
 }
 
 fn write_dump(path: &Path, text: &str) {
@@ -440,8 +450,8 @@ fn dump_host(texts: &[(Level, String)], kernel: &Kernel, variant: &Variant, opti
 }
 
 /// Keeps the input of a failed lowering; gives its path.
-fn save_input(prepared: &Prepared, kernel: &Kernel, options: &Options) -> String {
-    let path = options.dump_dir.join(format!("{}.failed.tile", kernel.name));
+fn save_input(prepared: &Prepared, variant: &Variant, options: &Options) -> String {
+    let path = dump_path(&prepared.func.name, variant, "failed.tile", options);
     write_dump(&path, &tile::print(&prepared.func, &|_| None));
     path.display().to_string()
 }

@@ -16,6 +16,7 @@ mod op_table;
 pub mod ops;
 pub mod options;
 mod programs;
+pub mod reference;
 pub mod syntax;
 pub mod target;
 pub mod tile;

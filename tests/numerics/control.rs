@@ -310,8 +310,8 @@ where
     let largest = format.value(format.infinity() - 1);
     let numbers = [
         5.0,
-        1.000_488_281_250_000_22,
-        1.003_906_250_000_000_22,
+        1.000_488_281_25f64.next_up(),
+        1.003_906_25f64.next_up(),
         0.1,
         1e-40,
         largest,

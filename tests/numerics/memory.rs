@@ -1,6 +1,6 @@
 //! Masks, bounds and offsets against loops. Every output lies between canaries, so a write outside is seen.
 
-use dsl_runtime::{Device, Element, Integer, bf16, f16};
+use dsl_runtime::{Device, Element, Integer, Number, bf16, f16};
 use fuse_tests::case::{Bits, Failure, Operand, Output, typed, untyped};
 use fuse_tests::memory;
 use libtest_mimic::Trial;
@@ -279,9 +279,8 @@ where
     Ok(())
 }
 
-fn increment<T: Bits>(device: &Device) -> Result<(), Failure>
+fn increment<T: Bits + Number>(device: &Device) -> Result<(), Failure>
 where
-    T: dsl_runtime::Number,
     memory::increment::Choice<T>: memory::increment::Declared,
 {
     for n in [0usize, 1, 127, 128, 1000] {

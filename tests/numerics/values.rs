@@ -173,7 +173,7 @@ fn product(pools: &[Vec<u64>]) -> Vec<Vec<u64>> {
 pub fn ties(dtype: DType) -> Vec<u64> {
     if !dtype.is_float() {
         let ends = (0..64).flat_map(|power| [(1u64 << power).wrapping_sub(1), 1 << power, (1 << power) | 1]);
-        let halfway = (0..40).map(|power| 0x1_0000_01u64 << power);
+        let halfway = (0..40).map(|power| 0x0100_0001u64 << power);
         return ends
             .chain(halfway)
             .flat_map(|value| [value, value.wrapping_neg()])

@@ -9,6 +9,9 @@ use dsl_runtime::{Buffer, DType, Device, Element, Slice, SliceMut, bf16, f16};
 
 pub type Failure = Box<dyn Error + Send + Sync>;
 
+/// The bits of every result of a launch.
+pub type Results = Result<Vec<Vec<u64>>, Failure>;
+
 /// How operand types determine the result's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rule {
@@ -56,7 +59,7 @@ pub struct Row {
 #[derive(Debug)]
 pub struct Run {
     pub dtype: DType,
-    pub run: fn(&Job) -> Result<Vec<Vec<u64>>, Failure>,
+    pub run: fn(&Job) -> Results,
 }
 
 /// A kernel that was generated with what it computes.
@@ -70,7 +73,7 @@ pub struct Program {
     /// Eight bytes for each element that it must write.
     pub output: &'static [u8],
     pub dtype: DType,
-    pub run: fn(&Job, usize) -> Result<Vec<Vec<u64>>, Failure>,
+    pub run: fn(&Job, usize) -> Results,
 }
 
 /// An element type whose values can be made from their bits.
@@ -204,7 +207,7 @@ impl<T: Bits> Output<T> {
     }
 
     /// What was written, part by part; an error if anything lies outside.
-    pub fn finish(self) -> Result<Vec<Vec<u64>>, Failure> {
+    pub fn finish(self) -> Results {
         let all = untyped(&self.buffer.download()?);
         let len: usize = self.parts.iter().sum();
         let outside = (0..self.start).chain(self.start + len..all.len());

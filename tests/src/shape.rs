@@ -2,7 +2,7 @@
 
 use dsl_runtime::prelude::*;
 
-use crate::case::{Failure, Job, Output};
+use crate::case::{Job, Output, Results};
 
 /// A kernel that moves a tile's elements in several ways, one result of the tile's size for each.
 #[derive(Debug)]
@@ -10,7 +10,7 @@ pub struct Moves {
     pub dtype: DType,
     pub shape: &'static [usize],
     pub warps: usize,
-    pub run: fn(&Job) -> Result<Vec<Vec<u64>>, Failure>,
+    pub run: fn(&Job) -> Results,
 }
 
 macro_rules! matrices {

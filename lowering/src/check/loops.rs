@@ -15,6 +15,9 @@ use crate::tile::{Type, Value};
 /// How often a `static_range` may repeat its body.
 const MAX_UNROLLED: i128 = 4096;
 
+/// How deep loops may nest: a loop whose carried literals change their type is checked twice.
+const MAX_NESTED: u32 = 12;
+
 impl Check<'_> {
     pub(super) fn for_loop(&mut self, var: Option<&Ident>, range: &Expr, body: &Block, loc: Loc) {
         let operand = self.expr(range);
@@ -200,6 +203,24 @@ impl Check<'_> {
         body: &Block,
         loc: Loc,
         mut open: impl FnMut(&mut Self, &[Value]) -> LoopFrame<'f, Self>,
+    ) {
+        if self.loops == MAX_NESTED {
+            self.error(loc, format!("loops nest at most {MAX_NESTED} deep"));
+            let slots = self.assigned_slots(std::iter::once(body));
+            return self.poison(&slots, loc);
+        }
+        self.loops += 1;
+        self.settle(var, body, loc, &mut open);
+        self.loops -= 1;
+    }
+
+    /// Checks the body until the types of the carried variables settle.
+    fn settle<'f>(
+        &mut self,
+        var: Option<&Ident>,
+        body: &Block,
+        loc: Loc,
+        open: &mut dyn FnMut(&mut Self, &[Value]) -> LoopFrame<'f, Self>,
     ) {
         let slots: Vec<Slot> = self.assigned_slots(std::iter::once(body));
         let names = self.slot_names(&slots, body, None);

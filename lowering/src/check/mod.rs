@@ -114,14 +114,23 @@ pub struct Check<'a> {
     scopes: Scopes,
     errors: Errors,
     prints: Vec<String>,
+    /// How many loops stand around what is checked.
+    loops: u32,
 }
 
 /// Checks `kernel` for one variant.
 pub fn check(kernel: &Kernel, variant: &Variant) -> Result<Checked, Errors> {
     let mut func = Func::new(kernel.name.to_string(), Loc::of(&kernel.name));
     let builder = Builder::new(&mut func);
-    let mut check =
-        Check { kernel, variant, builder, scopes: Scopes::new(), errors: Errors::new(), prints: vec![] };
+    let mut check = Check {
+        kernel,
+        variant,
+        builder,
+        scopes: Scopes::new(),
+        errors: Errors::new(),
+        prints: vec![],
+        loops: 0,
+    };
     check.signature();
     check.body(&kernel.body);
     let Check { builder, errors, prints, .. } = check;
@@ -171,7 +180,8 @@ impl Check<'_> {
                     None => Item::Failed,
                 },
             };
-            if self.scopes.is_bound(&param.name.to_string()) {
+            let failed = matches!(param.ty, ParamType::Failed);
+            if !failed && self.scopes.is_bound(&param.name.to_string()) {
                 let text = format!("the name `{}` is used twice in the signature", param.name);
                 self.errors.push(Loc::of(&param.name), text);
             }

@@ -4,7 +4,7 @@ use super::{Check, Item, Literal, LiteralValue, Operand};
 use crate::diagnostic::{Diagnostic, Loc};
 use crate::dtype::DType;
 use crate::ops::{Broadcast, Cast, Constant, ExpandDims, Kind, Number, Splat};
-use crate::tile::{Block, Func, Shape, Type, Value};
+use crate::tile::{Block, Func, ParamId, Shape, Type, Value};
 
 /// Where a mistake that two operands make together is reported.
 #[derive(Clone, Copy)]
@@ -205,6 +205,20 @@ impl Check<'_> {
             }
         };
         Some(self.push(Constant { value }, vec![Type::scalar(dtype)], loc)[0])
+    }
+
+    /// The operand as elements of a slice; what is reported says the type as the slice's declaration does.
+    pub fn value_for(&mut self, param: ParamId, operand: &Operand, what: &str) -> Option<Value> {
+        let (elem, _) = self.func().slice(param);
+        if let Item::Value(value) = operand.item
+            && self.ty(value).dtype != elem
+        {
+            let text = format!("{what} is {elem}, found {}", self.ty(value).dtype);
+            let help = format!("convert it: `.to::<{}>()`", self.written_elem(param));
+            self.error_help(operand.loc, text, help);
+            return None;
+        }
+        self.value_as(operand, elem, what)
     }
 
     /// The element type that operands of one operation share: that of those that have one.

@@ -32,6 +32,7 @@ pub fn expand(expansion: &Expansion) -> TokenStream {
     let hosts: Vec<TokenStream> =
         (0..expansion.variants.len()).map(|index| data::host_code(expansion, index)).collect();
     let module = launcher::module(expansion.kernel, expansion.variants, &variants, &quote! { #(#hosts)* });
+    let imports = shadow::imports(expansion.kernel);
     // Mentioning a variable makes cargo expand again when it changes.
     let tracked = VARIABLES
         .iter()
@@ -39,6 +40,7 @@ pub fn expand(expansion: &Expansion) -> TokenStream {
     quote! {
         #function
         #module
+        #imports
         #(#tracked)*
     }
 }
@@ -47,19 +49,26 @@ pub fn expand(expansion: &Expansion) -> TokenStream {
 pub fn broken(kernel: &Kernel) -> TokenStream {
     let function = launcher::broken(kernel);
     let module = launcher::module(kernel, &[], &[], &TokenStream::new());
+    let imports = shadow::imports(kernel);
     quote! {
         #function
         #module
+        #imports
     }
 }
 
-/// The signature alone, with no code behind it: for a language server.
-pub fn signature(kernel: &Kernel, variants: &[Variant]) -> TokenStream {
+/// The signature with no code behind it, and the body to resolve names in. Without variants, which a kernel with
+/// mistakes may not have, any call of it is taken.
+pub fn for_editors(kernel: &Kernel, variants: Option<&[Variant]>) -> TokenStream {
+    let shadow = shadow::function(kernel);
+    let Some(variants) = variants else {
+        let launcher = broken(kernel);
+        return quote! { #launcher #shadow };
+    };
     let function = launcher::function(kernel);
     let empty: Vec<TokenStream> =
         variants.iter().map(|variant| data::empty_variant(kernel, variant)).collect();
     let module = launcher::module(kernel, variants, &empty, &TokenStream::new());
-    let shadow = shadow::function(kernel);
     quote! {
         #function
         #module

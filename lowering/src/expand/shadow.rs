@@ -1,10 +1,183 @@
-//! A body for editors.
+//! The kernel's body for editors, and the user's imports for rustc.
+//!
+//! A language server gets the body as an ordinary function, tokens and spans as written, in which `tl::` is the module
+//! of stubs that `dsl_runtime::tl` documents. What resolves: parameters, variables, constants, type parameters, every
+//! `tl::` function and the methods of what it gives, so hover, completion and go-to-definition work, also in a kernel
+//! that has mistakes. What does not: element types and shapes, since every stub gives a `Tile`; and a comparison of
+//! tiles shows as `bool`. Not every body would type-check as Rust, so rustc never sees it; it gets [`imports`] instead.
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
+use quote::{quote, quote_spanned};
 
+use crate::ops::{self, Function};
 use crate::syntax::Kernel;
 
 /// The kernel's body as code that a language server can resolve.
-pub(super) fn function(_: &Kernel) -> TokenStream {
-    TokenStream::new()
+pub(super) fn function(kernel: &Kernel) -> TokenStream {
+    let source = &kernel.source;
+    let (generics, inputs) = (&source.generics, &source.inputs);
+    let body = complete(source.body.clone());
+    quote! {
+        #[allow(warnings, clippy::all)]
+        const _: () = {
+            fn body #generics (#inputs) #body
+        };
+    }
+}
+
+/// A mention of each name that the kernel uses and the expansion does not, so that rustc does not report its import as
+/// unused, and does report one that is missing.
+pub(super) fn imports(kernel: &Kernel) -> TokenStream {
+    let source = &kernel.source;
+    let mut names: Vec<Ident> = vec![];
+    for tokens in [&source.generics, &source.inputs, &source.body] {
+        collect(tokens.clone(), &mut names);
+    }
+    names.retain(|name| kernel.generics.iter().all(|generic| generic.name() != name));
+    let uses = names.iter().map(|name| match HALVES.iter().any(|own| name == own) {
+        // `f16` also names a type of rustc's own, which an import cannot be told from.
+        true => quote_spanned! { name.span() => const _: ::core::marker::PhantomData<#name> = ::core::marker::PhantomData; },
+        false => quote_spanned! { name.span() => use #name as _; },
+    });
+    quote! {
+        #[allow(unused_imports)]
+        const _: () = {
+            #(#uses)*
+        };
+    }
+}
+
+/// Names of `dsl_runtime` that a kernel may use by themselves.
+const BOUNDS: [&str; 4] = ["Float", "Integer", "Number", "Element"];
+const HALVES: [&str; 2] = ["f16", "bf16"];
+
+/// The first mention of each name that begins a path.
+fn collect(tokens: TokenStream, names: &mut Vec<Ident>) {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    for (i, token) in tokens.iter().enumerate() {
+        match token {
+            TokenTree::Group(group) => collect(group.stream(), names),
+            TokenTree::Ident(name) => {
+                let inside = i > 0 && matches!(&tokens[i - 1], TokenTree::Punct(dot) if dot.as_char() == '.')
+                    || i > 1 && is_path(&tokens, i - 2);
+                let wanted = *name == "tl" && is_path(&tokens, i + 1)
+                    || BOUNDS.iter().chain(&HALVES).any(|own| name == own);
+                if wanted && !inside && !names.contains(name) {
+                    names.push(name.clone());
+                }
+            }
+            TokenTree::Punct(_) | TokenTree::Literal(_) => {}
+        }
+    }
+}
+
+/// Calls with every optional argument: Rust has none, and an editor would report a call that leaves one out.
+fn complete(tokens: TokenStream) -> TokenStream {
+    let mut tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    for i in 0..tokens.len() {
+        let TokenTree::Group(group) = &tokens[i] else { continue };
+        let mut inner = complete(group.stream());
+        if group.delimiter() == Delimiter::Parenthesis
+            && let Some(function) = called(&tokens, i)
+        {
+            add_absent(&mut inner, function);
+        }
+        let mut completed = Group::new(group.delimiter(), inner);
+        completed.set_span(group.span());
+        tokens[i] = completed.into();
+    }
+    tokens.into_iter().collect()
+}
+
+/// The function of `tl::` that a group of arguments at `at` belongs to.
+fn called(tokens: &[TokenTree], at: usize) -> Option<&'static Function> {
+    let name_at = skip_generics(tokens, at)?;
+    let TokenTree::Ident(name) = &tokens[name_at] else { return None };
+    let module_at = name_at.checked_sub(3)?;
+    let is_language = matches!(&tokens[module_at], TokenTree::Ident(module) if module == "tl");
+    if !is_language || !is_path(tokens, module_at + 1) {
+        return None;
+    }
+    ops::functions().find(|function| name == function.name)
+}
+
+/// The index of the name before `at`, behind `::<..>` if there is one.
+fn skip_generics(tokens: &[TokenTree], at: usize) -> Option<usize> {
+    let is =
+        |index: usize, ch: char| matches!(&tokens[index], TokenTree::Punct(punct) if punct.as_char() == ch);
+    let last = at.checked_sub(1)?;
+    if !is(last, '>') {
+        return Some(last);
+    }
+    let open = (0..last).rev().find(|&index| is(index, '<'))?;
+    open.checked_sub(3)
+}
+
+/// Whether `::` begins at `at`.
+fn is_path(tokens: &[TokenTree], at: usize) -> bool {
+    let colon = |index: usize| matches!(tokens.get(index), Some(TokenTree::Punct(p)) if p.as_char() == ':');
+    colon(at) && colon(at + 1)
+}
+
+fn add_absent(args: &mut TokenStream, function: &Function) {
+    let tokens: Vec<TokenTree> = args.clone().into_iter().collect();
+    let comma = |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ',');
+    let open = tokens.last().is_some_and(|token| !comma(token));
+    let given = tokens.iter().filter(|token| comma(token)).count() + usize::from(open);
+    let least = function.params.iter().filter(|param| !param.optional).count();
+    if given < least {
+        // A call that is still being written.
+        return;
+    }
+    if open && given < function.params.len() {
+        args.extend(quote_spanned! { Span::call_site() => , });
+    }
+    for _ in given..function.params.len() {
+        args.extend(quote! { ::dsl_runtime::tl::Absent, });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+    use crate::diagnostic::Errors;
+
+    fn check(source: &str, make: fn(&Kernel) -> TokenStream, expected: Expect) {
+        let mut errors = Errors::new();
+        let item: TokenStream = source.parse().expect("tokens");
+        let kernel = crate::syntax::parse(TokenStream::new(), item, &mut errors).expect("a kernel");
+        expected.assert_eq(&make(&kernel).to_string());
+    }
+
+    #[test]
+    fn the_body_is_as_written_with_every_argument() {
+        check(
+            "fn k<T: Float>(x: &[T], n: i32) {
+                let y = tl::load(x + n).to::<f32>();
+                tl::store(x, tl::sum(y, 0,), n > 0);
+                let z = tl::full::<f32>([4], 1.0) + tl::load();
+                foo::load(x);
+            }",
+            function,
+            expect![
+                "# [allow (warnings , clippy :: all)] const _ : () = { fn body < T : Float > (x : & [T] , n : i32) { let y = tl :: load (x + n , :: dsl_runtime :: tl :: Absent , :: dsl_runtime :: tl :: Absent ,) . to :: < f32 > () ; tl :: store (x , tl :: sum (y , 0 , :: dsl_runtime :: tl :: Absent ,) , n > 0) ; let z = tl :: full :: < f32 > ([4] , 1.0) + tl :: load () ; foo :: load (x) ; } } ;"
+            ],
+        );
+    }
+
+    #[test]
+    fn imports_are_mentioned_once_where_they_begin_a_path() {
+        check(
+            "fn k<T: Float, Element: Number>(x: &[T], h: &[f16], g: &[half::bf16]) {
+                let y = tl::load(x) + tl::load(h).to::<f16>() + dsl_runtime::tl::load(x).tl;
+                let z = tl + 1;
+            }",
+            imports,
+            expect![
+                "# [allow (unused_imports)] const _ : () = { use Float as _ ; use Number as _ ; const _ : :: core :: marker :: PhantomData < f16 > = :: core :: marker :: PhantomData ; use tl as _ ; } ;"
+            ],
+        );
+    }
 }

@@ -1,6 +1,6 @@
 //! Conversion between element types.
 
-use super::{Function, Generic, Operation, expect_types, required};
+use super::{Function, Generic, Gives, Operation, expect_types, required};
 use crate::analysis::axis::{self, Analysis, Info};
 use crate::analysis::polynomial::{self, Polynomial, Polynomials};
 use crate::check::{Call, Check, Operand};
@@ -48,6 +48,8 @@ pub(super) const FUNCTIONS: &[Function] = &[];
 
 pub(super) const METHODS: &[Function] = &[Function {
     name: "to",
+    gives: Gives::Tile,
+    example: "let wide = tile.to::<f64>();\nlet whole = tl::floor(tile).to::<i32>();",
     generic: Generic::RequiredType,
     params: &[required("self")],
     doc: "Converts to another element type: `x.to::<f32>()`, the same as `x as f32`. Float to integer truncates toward zero, saturates, and takes NaN to 0. Integer to integer wraps. To a float rounds to nearest even; an integer goes to `f16` and `bf16` through `f32`. A `bool` is 0 or 1. Anything is `true` as a `bool` if it is not zero.",

@@ -1,6 +1,6 @@
 //! Loops and branches. Everything they decide on is a scalar, so a whole program takes the same way.
 
-use super::{Effect, Function, Generic, Operation, expect_types, optional, required};
+use super::{Effect, Function, Generic, Gives, Operation, expect_types, optional, required};
 use crate::analysis::axis::{Analysis, Info};
 use crate::check::{Call, Check, Item, Operand, Range};
 use crate::dtype::DType;
@@ -217,6 +217,8 @@ impl Operation for While {
 pub(super) const FUNCTIONS: &[Function] = &[
     Function {
         name: "range",
+        gives: Gives::Range,
+        example: "for start in tl::range(0, n, BLOCK).num_stages(3) {\n    tl::store(out + start + tl::arange(0, BLOCK), tile);\n}",
         generic: Generic::None,
         params: &[required("start"), required("end"), optional("step")],
         doc: "A range for `for`: `start, start + step, ..` below `end`. Ends and step are scalars of one type, `i32` or `i64`; a step below 1 counts as 1. `.num_stages(n)` overlaps the loads of `n` iterations, `.unroll(n)` repeats the body.",
@@ -224,6 +226,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
     },
     Function {
         name: "static_range",
+        gives: Gives::Range,
+        example: "for i in tl::static_range(0, 4) {\n    tl::store(out + i * BLOCK + tl::arange(0, BLOCK), tile);\n}",
         generic: Generic::None,
         params: &[required("start"), required("end"), optional("step")],
         doc: "A range of constants whose loop is unrolled: the loop variable is a constant in the body.",
@@ -231,6 +235,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
     },
     Function {
         name: "static_assert",
+        gives: Gives::Nothing,
+        example: "tl::static_assert(BLOCK >= 64, \"BLOCK is too small\");",
         generic: Generic::None,
         params: &[required("condition"), optional("message")],
         doc: "A build error with the message when the constant condition is false: `tl::static_assert(BLOCK >= 128, \"BLOCK is too small\")`.",
@@ -238,6 +244,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
     },
     Function {
         name: "static_print",
+        gives: Gives::Nothing,
+        example: "tl::static_print(BLOCK);",
         generic: Generic::None,
         params: &[required("value")],
         doc: "Prints a constant, or the type of a tile, when the kernel is built, once a variant.",
@@ -248,6 +256,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
 pub(super) const METHODS: &[Function] = &[
     Function {
         name: "step_by",
+        gives: Gives::Range,
+        example: "for start in (0..n).step_by(BLOCK) {\n    tl::store(out + start, 0.0);\n}",
         generic: Generic::None,
         params: &[required("self"), required("step")],
         doc: "A range with a step: `(0..n).step_by(BLOCK)`.",
@@ -255,6 +265,8 @@ pub(super) const METHODS: &[Function] = &[
     },
     Function {
         name: "num_stages",
+        gives: Gives::Range,
+        example: "for start in tl::range(0, n, BLOCK).num_stages(3) {\n    tl::store(out + start, 0.0);\n}",
         generic: Generic::None,
         params: &[required("self"), required("stages")],
         doc: "Overlaps the loads of that many iterations of the loop; at least 1.",
@@ -262,6 +274,8 @@ pub(super) const METHODS: &[Function] = &[
     },
     Function {
         name: "unroll",
+        gives: Gives::Range,
+        example: "for i in tl::range(0, n).unroll(4) {\n    tl::store(out + i, 0.0);\n}",
         generic: Generic::None,
         params: &[required("self"), required("times")],
         doc: "Repeats the body of the loop that many times between tests; at least 1.",

@@ -1,6 +1,6 @@
 //! Reading and writing memory: a slice parameter, element offsets, and which elements take part.
 
-use super::{Effect, Function, Generic, Operation, expect_types, optional, required};
+use super::{Effect, Function, Generic, Gives, Operation, expect_types, optional, required};
 use crate::check::{Call, Check, Operand, Pointer};
 use crate::dtype::DType;
 use crate::layout::assign::Spread;
@@ -175,6 +175,8 @@ impl Operation for Store {
 pub(super) const FUNCTIONS: &[Function] = &[
     Function {
         name: "load",
+        gives: Gives::Tile,
+        example: "let offsets = tl::arange(0, BLOCK);\nlet row = tl::load(x + offsets, offsets < n, f32::NEG_INFINITY);",
         generic: Generic::None,
         params: &[required("pointer"), optional("mask"), optional("other")],
         doc: "Reads the elements a pointer tile points to; `slice + offsets` makes one. Where `mask` is false nothing is read and the element is `other`, or 0 without it. An offset outside the slice is masked off by the compiler. The mask and `other` broadcast to the pointer's shape; a scalar pointer reads a scalar.",
@@ -182,6 +184,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
     },
     Function {
         name: "store",
+        gives: Gives::Nothing,
+        example: "let offsets = tl::arange(0, BLOCK);\ntl::store(out + offsets, tile * 2.0, offsets < n);",
         generic: Generic::None,
         params: &[required("pointer"), required("value"), optional("mask")],
         doc: "Writes `value` to the elements a pointer tile points to, except where `mask` is false or the offset lies outside the slice. The value and mask broadcast to the pointer's shape. Two elements that go to one address leave either of them there.",
@@ -239,7 +243,7 @@ fn load(check: &mut Check, call: &Call) -> Operand {
     let mask = mask(check, call.args.get(1), &pointer);
     let other = match call.args.get(2) {
         None => Ok(None),
-        Some(operand) => match check.value_as(operand, elem, "`other`") {
+        Some(operand) => match check.value_for(pointer.param, operand, "`other`") {
             Some(value) => fit(check, value, &pointer, operand, "`other`").map(Some),
             None => Err(()),
         },
@@ -252,7 +256,7 @@ fn load(check: &mut Check, call: &Call) -> Operand {
 
 fn store(check: &mut Check, call: &Call) -> Operand {
     let Some(pointer) = check.pointer(&call.args[0], &call.what) else { return check.failed(call.loc) };
-    let (elem, mutable) = check.func().slice(pointer.param);
+    let (_, mutable) = check.func().slice(pointer.param);
     let name = check.func().params[pointer.param.index()].name.clone();
     if !mutable {
         return check.error_help(
@@ -262,7 +266,7 @@ fn store(check: &mut Check, call: &Call) -> Operand {
         );
     }
     let value = check
-        .value_as(&call.args[1], elem, &format!("a value stored to `{name}`"))
+        .value_for(pointer.param, &call.args[1], &format!("a value stored to `{name}`"))
         .ok_or(())
         .and_then(|value| fit(check, value, &pointer, &call.args[1], "the value"));
     let mask = mask(check, call.args.get(2), &pointer);

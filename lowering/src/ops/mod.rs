@@ -181,7 +181,22 @@ pub struct Function {
     pub params: &'static [Parameter],
     /// Markdown: what it computes, shapes, element types, NaN and rounding behaviour.
     pub doc: &'static str,
+    /// Statements that use it, in a kernel with the names of [`crate::reference::SETTING`].
+    pub example: &'static str,
+    pub gives: Gives,
     pub check: fn(&mut Check, &Call) -> Operand,
+}
+
+/// What a [`Function`] gives, for its documentation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Gives {
+    /// A tile, or a scalar.
+    Tile,
+    /// What a `for` runs over.
+    Range,
+    /// An integer known at build.
+    Constant,
+    Nothing,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -220,9 +235,21 @@ pub fn functions() -> impl Iterator<Item = &'static Function> {
     .flatten()
 }
 
-/// A method on a tile or slice, written `receiver.name(..)`; the receiver is the first argument.
+/// A method, written `receiver.name(..)`; the receiver is the first argument.
 pub fn methods() -> impl Iterator<Item = &'static Function> {
-    [cast::METHODS, shape::METHODS, source::METHODS, control::METHODS].into_iter().flatten()
+    tile_methods().chain(slice_methods()).chain(range_methods())
+}
+
+pub fn tile_methods() -> impl Iterator<Item = &'static Function> {
+    [cast::METHODS, shape::METHODS].into_iter().flatten()
+}
+
+pub fn slice_methods() -> impl Iterator<Item = &'static Function> {
+    source::METHODS.iter()
+}
+
+pub fn range_methods() -> impl Iterator<Item = &'static Function> {
+    control::METHODS.iter()
 }
 
 /// A test that two lists of types are what an operation promises.

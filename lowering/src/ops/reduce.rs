@@ -1,7 +1,7 @@
 //! Reductions: axes of one or several tiles folded away by a function of two elements.
 
 use super::scalar::{self, Scalar};
-use super::{Cast, ExpandDims, Function, Generic, Operation, expect_types, optional, required};
+use super::{Cast, ExpandDims, Function, Generic, Gives, Operation, expect_types, optional, required};
 use crate::analysis::axis::{Analysis, Info};
 use crate::check::{Call, Check, Item, Operand};
 use crate::dtype::{Class, DType};
@@ -89,6 +89,8 @@ const PARAMS: &[super::Parameter] = &[required("x"), optional("axis"), optional(
 pub(super) const FUNCTIONS: &[Function] = &[
     Function {
         name: "sum",
+        gives: Gives::Tile,
+        example: "let mean = tl::sum(tile) / n as f32;\nlet rows = tl::sum(tile.row() + tile.col(), 1, true);",
         generic: Generic::None,
         params: PARAMS,
         doc: "The sum over `axis`, over a list of axes, or over all axes without it. `f16` and `bf16` are added in `f32`, which is the result's type; `bool`, `i8` and `i16` give `i32`, `u8` and `u16` give `u32`. With `keep_dims` true the folded axes stay with extent 1. The order of additions is unspecified but fixed for a variant.",
@@ -96,6 +98,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
     },
     Function {
         name: "max",
+        gives: Gives::Tile,
+        example: "let largest = tl::max(tile);\nlet shifted = tl::exp(tile - largest);",
         generic: Generic::None,
         params: PARAMS,
         doc: "The largest element over `axis`, over a list of axes, or over all axes without it; NaN if any is NaN. With `keep_dims` true the folded axes stay with extent 1.",
@@ -103,6 +107,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
     },
     Function {
         name: "min",
+        gives: Gives::Tile,
+        example: "let smallest = tl::min(tile.row() + tile.col(), 0);",
         generic: Generic::None,
         params: PARAMS,
         doc: "The smallest element over `axis`, over a list of axes, or over all axes without it; NaN if any is NaN. With `keep_dims` true the folded axes stay with extent 1.",

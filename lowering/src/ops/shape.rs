@@ -1,6 +1,6 @@
 //! Operations that move elements to other places of a tile without changing them.
 
-use super::{Function, Generic, Operation, expect_types, required};
+use super::{Function, Generic, Gives, Operation, expect_types, required};
 use crate::analysis::axis::{self, Analysis, Info};
 use crate::analysis::polynomial::{Polynomial, Polynomials};
 use crate::check::{Call, Check, Operand};
@@ -209,6 +209,8 @@ impl Operation for Permute {
 pub(super) const FUNCTIONS: &[Function] = &[
     Function {
         name: "expand_dims",
+        gives: Gives::Tile,
+        example: "let planes = tl::expand_dims(tile, 0);",
         generic: Generic::None,
         params: &[required("x"), required("axis")],
         doc: "Inserts an axis of extent 1 before `axis`: `[M]` becomes `[1, M]` for axis 0 and `[M, 1]` for axis 1.",
@@ -216,6 +218,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
     },
     Function {
         name: "broadcast_to",
+        gives: Gives::Tile,
+        example: "let matrix = tl::broadcast_to(tile, [4, BLOCK]);",
         generic: Generic::None,
         params: &[required("x"), required("shape")],
         doc: "Repeats a scalar or tile to the given shape by numpy's rules: aligned at the last axis, and an extent of 1 repeats.",
@@ -223,6 +227,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
     },
     Function {
         name: "reshape",
+        gives: Gives::Tile,
+        example: "let pairs = tl::reshape(tile, [BLOCK / 2, 2]);",
         generic: Generic::None,
         params: &[required("x"), required("shape")],
         doc: "The same elements in row-major order under another shape with as many elements.",
@@ -230,6 +236,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
     },
     Function {
         name: "trans",
+        gives: Gives::Tile,
+        example: "let columns = tl::trans(tl::reshape(tile, [BLOCK / 2, 2]));",
         generic: Generic::None,
         params: &[required("x")],
         doc: "The transpose: swaps the last two axes of a tile of rank 2 or more.",
@@ -237,6 +245,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
     },
     Function {
         name: "permute",
+        gives: Gives::Tile,
+        example: "let last_first = tl::permute(tl::reshape(tile, [BLOCK / 4, 2, 2]), [2, 0, 1]);",
         generic: Generic::None,
         params: &[required("x"), required("order")],
         doc: "Reorders the axes: axis `i` of the result is axis `order[i]` of `x`.",
@@ -247,6 +257,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
 pub(super) const METHODS: &[Function] = &[
     Function {
         name: "expand_dims",
+        gives: Gives::Tile,
+        example: "let planes = tile.expand_dims(0);",
         generic: Generic::None,
         params: &[required("self"), required("axis")],
         doc: "Inserts an axis of extent 1 before `axis`, as `tl::expand_dims`.",
@@ -254,6 +266,8 @@ pub(super) const METHODS: &[Function] = &[
     },
     Function {
         name: "row",
+        gives: Gives::Tile,
+        example: "let sums = tile.row() + tile.col();",
         generic: Generic::None,
         params: &[required("self")],
         doc: "A tile of shape `[N]` as one row, `[1, N]`.",
@@ -261,6 +275,8 @@ pub(super) const METHODS: &[Function] = &[
     },
     Function {
         name: "col",
+        gives: Gives::Tile,
+        example: "let rows = tl::arange(0, 16).col() * n;",
         generic: Generic::None,
         params: &[required("self")],
         doc: "A tile of shape `[M]` as one column, `[M, 1]`.",

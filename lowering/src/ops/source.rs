@@ -1,6 +1,6 @@
 //! Values that come from nowhere: constants, the program's place in the grid, ramps.
 
-use super::{Effect, Function, Generic, Operation, expect_types, required};
+use super::{Effect, Function, Generic, Gives, Operation, expect_types, required};
 use crate::analysis::axis::{self, Analysis, Info};
 use crate::analysis::fact::Symbol;
 use crate::analysis::polynomial::{Atom, Polynomial, Polynomials};
@@ -247,6 +247,8 @@ impl Operation for Splat {
 pub(super) const FUNCTIONS: &[Function] = &[
     Function {
         name: "program_id",
+        gives: Gives::Tile,
+        example: "let row = tl::program_id(0);",
         generic: Generic::None,
         params: &[required("axis")],
         doc: "This program's index along grid axis 0, 1 or 2, an `i32`.",
@@ -254,6 +256,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
     },
     Function {
         name: "num_programs",
+        gives: Gives::Tile,
+        example: "for row in tl::range(tl::program_id(0), n, tl::num_programs(0)) {\n    tl::store(out + row, 0.0);\n}",
         generic: Generic::None,
         params: &[required("axis")],
         doc: "The number of programs along grid axis 0, 1 or 2, an `i32`.",
@@ -261,6 +265,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
     },
     Function {
         name: "arange",
+        gives: Gives::Tile,
+        example: "let offsets = tl::program_id(0) * BLOCK + tl::arange(0, BLOCK);",
         generic: Generic::None,
         params: &[required("start"), required("end")],
         doc: "The integers `start..end` as an `i32` tile of shape `[end - start]`. Both ends are constants.",
@@ -268,6 +274,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
     },
     Function {
         name: "full",
+        gives: Gives::Tile,
+        example: "let lowest = tl::full([BLOCK], f32::NEG_INFINITY);",
         generic: Generic::OptionalType,
         params: &[required("shape"), required("value")],
         doc: "A tile of the given shape with one value everywhere. The shape is a list of constants, `[M, N]`; the element type is the value's, or the one given as in `tl::full::<f32>([M], 0.0)`.",
@@ -275,6 +283,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
     },
     Function {
         name: "zeros",
+        gives: Gives::Tile,
+        example: "let mut total = tl::zeros::<f32>([BLOCK]);",
         generic: Generic::RequiredType,
         params: &[required("shape")],
         doc: "A tile of zeros: `tl::zeros::<f32>([M, N])`.",
@@ -282,6 +292,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
     },
     Function {
         name: "zeros_like",
+        gives: Gives::Tile,
+        example: "let positive = tl::maximum(tile, tl::zeros_like(tile));",
         generic: Generic::None,
         params: &[required("x")],
         doc: "Zeros of the shape and element type of `x`.",
@@ -289,6 +301,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
     },
     Function {
         name: "next_power_of_2",
+        gives: Gives::Constant,
+        example: "let columns = tl::arange(0, tl::next_power_of_2(BLOCK));",
         generic: Generic::None,
         params: &[required("n")],
         doc: "The smallest power of two that is at least the constant `n`.",
@@ -298,6 +312,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
 
 pub(super) const METHODS: &[Function] = &[Function {
     name: "len",
+    gives: Gives::Tile,
+    example: "let offsets = tl::arange(0, BLOCK);\nlet mask = offsets.to::<i64>() < x.len();",
     generic: Generic::None,
     params: &[required("self")],
     doc: "The number of elements of a slice, an `i64`.",

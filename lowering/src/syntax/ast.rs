@@ -16,8 +16,20 @@ pub struct Kernel {
     pub params: Vec<Param>,
     pub body: Block,
     pub options: Options,
+    pub source: Source,
     /// A return type was written, and reported: what the body ends with is not worth another word.
     pub returns: bool,
+}
+
+/// The function as it was written.
+#[derive(Debug)]
+pub struct Source {
+    /// `<..>`
+    pub generics: TokenStream,
+    /// What stands between the parentheses.
+    pub inputs: TokenStream,
+    /// `{ .. }`
+    pub body: TokenStream,
 }
 
 /// A generic parameter of a kernel.

@@ -1,16 +1,25 @@
 //! The function: its signature, and its body handed to `expr`.
 
 use proc_macro2::{Ident, TokenStream};
+use quote::ToTokens;
 use syn::spanned::Spanned;
 
-use super::ast::{ConstType, Generic, Kernel, Param, ParamType, TypeName};
-use super::{attribute, expr};
+use super::ast::{ConstType, Generic, Kernel, Param, ParamType, Source, TypeName};
+use super::{attribute, depth, expr};
 use crate::diagnostic::{Errors, Loc};
 use crate::dtype::{Class, DType};
 
 /// Parses a kernel. `Err` only when there is no function to speak of; otherwise mistakes are in `errors` and the tree
 /// holds what could be understood.
 pub fn parse(attribute: TokenStream, item: TokenStream, errors: &mut Errors) -> Option<Kernel> {
+    if depth::report(&attribute, errors) {
+        return None;
+    }
+    let item = depth::limited(item, errors)?;
+    parse_function(attribute, item, errors)
+}
+
+fn parse_function(attribute: TokenStream, item: TokenStream, errors: &mut Errors) -> Option<Kernel> {
     let options = attribute::parse_options(attribute, errors);
     let function: syn::ItemFn = match syn::parse2(item.clone()) {
         Ok(function) => function,
@@ -34,6 +43,11 @@ pub fn parse(attribute: TokenStream, item: TokenStream, errors: &mut Errors) -> 
     }
     let params = signature.inputs.iter().filter_map(|input| parse_param(input, errors)).collect();
     let body = expr::Parser { errors }.block(&function.block);
+    let source = Source {
+        generics: signature.generics.to_token_stream(),
+        inputs: signature.inputs.to_token_stream(),
+        body: function.block.to_token_stream(),
+    };
     Some(Kernel {
         name: signature.ident.clone(),
         visibility: function.vis,
@@ -42,6 +56,7 @@ pub fn parse(attribute: TokenStream, item: TokenStream, errors: &mut Errors) -> 
         params,
         body,
         options,
+        source,
         returns: !matches!(signature.output, syn::ReturnType::Default),
     })
 }
@@ -165,8 +180,10 @@ fn parse_param(input: &syn::FnArg, errors: &mut Errors) -> Option<Param> {
             pat.ident.clone()
         }
         pat => {
-            errors.push(Loc::of(pat), "a parameter is a plain name");
-            return None;
+            errors.push_help(Loc::of(pat), "a parameter is a plain name", "take one parameter for each part");
+            // It stays, so that calls have the right number of arguments.
+            let name = Ident::new("_", Loc::of(pat).start);
+            return Some(Param { name, ty: ParamType::Failed, loc: Loc::of(typed) });
         }
     };
     let ty = parse_param_type(&typed.ty, errors);

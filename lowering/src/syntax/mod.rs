@@ -6,6 +6,7 @@
 
 mod ast;
 mod attribute;
+mod depth;
 mod expr;
 mod item;
 

@@ -14,6 +14,9 @@ use xxhash_rust::xxh3::xxh3_128;
 /// Tells files that one process writes at once apart.
 static WRITTEN: AtomicU64 = AtomicU64::new(0);
 
+/// Bytes in front of an entry that are its content's hash: a damaged entry is none.
+const SUM: usize = 16;
+
 /// A directory of results; `None` when there is no place for one.
 #[derive(Clone, Debug)]
 pub struct Cache {
@@ -50,7 +53,9 @@ impl Cache {
     }
 
     pub fn get<T: DeserializeOwned>(&self, key: Key) -> Option<T> {
-        postcard::from_bytes(&fs::read(self.path(key)?).ok()?).ok()
+        let bytes = fs::read(self.path(key)?).ok()?;
+        let (sum, content) = bytes.split_first_chunk::<SUM>()?;
+        (xxh3_128(content).to_le_bytes() == *sum).then(|| postcard::from_bytes(content).ok())?
     }
 
     /// Keeps a result. A cache that cannot be written is no mistake of the user's.
@@ -64,7 +69,9 @@ impl Cache {
         fs::create_dir_all(directory).ok()?;
         let number = WRITTEN.fetch_add(1, Ordering::Relaxed);
         let partial = directory.join(format!("{}.{}.{number}", key.hex(), std::process::id()));
-        fs::write(&partial, postcard::to_stdvec(value).ok()?).ok()?;
+        let content = postcard::to_stdvec(value).ok()?;
+        let entry = [&xxh3_128(&content).to_le_bytes()[..], &content].concat();
+        fs::write(&partial, entry).ok()?;
         fs::rename(partial, path).ok()
     }
 }

@@ -4,8 +4,7 @@
 use std::time::Duration;
 
 use melior::ir::Module;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::{SigHandler, Signal, raise, signal};
 
 use super::llvm::LlvmModule;
 use super::nvptx::Arch;
@@ -16,7 +15,7 @@ use crate::mlir::Session;
 pub enum Injection {
     /// `abort()`, as a failed assertion in LLVM does.
     Abort,
-    /// A write to memory that is not there.
+    /// What a write to memory that is not there ends in.
     Crash,
     /// No end.
     Hang,
@@ -44,7 +43,7 @@ impl Injection {
     pub fn strike(self) -> Result<(), String> {
         match self {
             Injection::Abort => std::process::abort(),
-            Injection::Crash => kill(Pid::this(), Signal::SIGSEGV).map_err(|error| error.to_string()),
+            Injection::Crash => crash().map_err(|error| error.to_string()),
             Injection::Hang => {
                 std::thread::sleep(Duration::from_secs(3600));
                 Ok(())
@@ -53,6 +52,12 @@ impl Injection {
             Injection::Select => select(),
         }
     }
+}
+
+fn crash() -> nix::Result<()> {
+    // SAFETY: the default action; no handler of ours or of rustc's is left half-way.
+    unsafe { signal(Signal::SIGSEGV, SigHandler::SigDfl)? };
+    raise(Signal::SIGSEGV)
 }
 
 /// The time-stamp counter of another processor.

@@ -8,7 +8,7 @@ use std::any::Any;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -30,11 +30,22 @@ pub struct Failure {
     pub output: String,
 }
 
-/// A child at work.
+/// A child at work. Dropped before it finished, it is ended.
 pub struct Child {
     pid: Pid,
     result: File,
     output: File,
+    waited_for: bool,
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // Its id is its own until it has been waited for.
+        if !self.waited_for {
+            let _ = kill(self.pid, Signal::SIGKILL);
+            let _ = waitpid(self.pid, None);
+        }
+    }
 }
 
 /// Starts `job` in a child process.
@@ -53,15 +64,13 @@ pub fn start<T: Serialize>(job: impl FnOnce() -> Result<T, String>) -> Result<Ch
             child(job, result_end, output_end);
         }
         ForkResult::Parent { child: pid } => {
-            Ok(Child { pid, result: File::from(result), output: File::from(output) })
+            Ok(Child { pid, result: File::from(result), output: File::from(output), waited_for: false })
         }
     }
 }
 
 fn child<T: Serialize>(job: impl FnOnce() -> Result<T, String>, result: OwnedFd, output: OwnedFd) -> ! {
     let _ = dup2_stderr(&output);
-    // Inside a macro rustc keeps panics to itself.
-    set_hook(Box::new(|_| {}));
     let answer: Result<T, String> =
         catch_unwind(AssertUnwindSafe(job)).unwrap_or_else(|panic| Err(panicked(&*panic)));
     let bytes = postcard::to_stdvec(&answer).unwrap_or_default();
@@ -87,6 +96,7 @@ impl Child {
             let _ = kill(self.pid, Signal::SIGKILL);
         }
         let status = waitpid(self.pid, None);
+        self.waited_for = true;
         let text = String::from_utf8_lossy(&text);
         let output =
             text.lines().rev().take(20).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("\n");

@@ -23,11 +23,34 @@ impl Arch {
         }
     }
 
-    /// The lowest PTX version that has the instructions we write, so that older drivers load it. For `sm_80` LLVM would
-    /// choose 7.0, but the policies of cached reads are written in 7.4 (CUDA 11.4); `sm_90a` starts at 8.0.
+    /// LLVM picks the lowest PTX version that has the target.
     pub fn processor(self) -> Processor {
-        let features = if self.capability < 90 { "+ptx74" } else { "" };
-        Processor { triple: "nvptx64-nvidia-cuda", cpu: self.name(), features }
+        Processor { triple: "nvptx64-nvidia-cuda", cpu: self.name(), features: "" }
+    }
+}
+
+/// Parts of inline PTX that are younger than their target, with the PTX version that brought them. LLVM does not look
+/// into inline PTX; for instructions of its own it raises the version itself.
+const YOUNGER: &[(&str, Version)] = &[("createpolicy.", Version(7, 4)), (".L2::cache_hint", Version(7, 4))];
+
+/// `.version 7.4`
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Version(u32, u32);
+
+/// The module with the lowest version that has all its instructions, so that older drivers load it.
+fn versioned(ptx: String) -> String {
+    let needed = YOUNGER.iter().filter(|(part, _)| ptx.contains(part)).map(|&(_, version)| version).max();
+    let declared = ptx.lines().find_map(|line| {
+        let (major, minor) = line.strip_prefix(".version ")?.split_once('.')?;
+        Some(Version(major.parse().ok()?, minor.parse().ok()?))
+    });
+    match (declared, needed) {
+        (Some(declared), Some(needed)) if declared < needed => {
+            let [old, new] =
+                [declared, needed].map(|Version(major, minor)| format!(".version {major}.{minor}\n"));
+            ptx.replacen(&old, &new, 1)
+        }
+        _ => ptx,
     }
 }
 
@@ -56,5 +79,5 @@ pub fn emit(
     let Some(first) = archs.first() else { return Ok(vec![]) };
     let llvm = LlvmModule::translate(&lowered, first.processor())?;
     stages.llvm = llvm.text();
-    archs.iter().map(|&arch| Ok((arch, llvm.assemble(arch.processor())?))).collect()
+    archs.iter().map(|&arch| Ok((arch, versioned(llvm.assemble(arch.processor())?)))).collect()
 }

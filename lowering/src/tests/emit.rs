@@ -3,6 +3,7 @@
 use expect_test::{Expect, expect};
 
 use super::first;
+use super::site::lowering_beside;
 use crate::analysis::split::{Trust, split};
 use crate::body::{Requests, bodies};
 use crate::mlir::{Machine, Session, host};
@@ -11,6 +12,7 @@ use crate::target::nvptx::{self, Arch, Stages};
 
 /// The aligned body of a kernel on its way to the GPU: MLIR and PTX.
 fn check_gpu(source: &str, expected: [Expect; 2]) {
+    let _beside = lowering_beside();
     let (func, requests) = first(source);
     let bodies = bodies(&func, Requests { programs: Some(1), ..requests }).expect("bodies that fit");
     assert_eq!(bodies[0].name, "aligned");
@@ -24,6 +26,7 @@ fn check_gpu(source: &str, expected: [Expect; 2]) {
 
 /// A kernel on its way to the processor: MLIR and assembly.
 fn check_host(source: &str, expected: [Expect; 2]) {
+    let _beside = lowering_beside();
     let (mut func, requests) = first(source);
     split(&mut func, if requests.unchecked { Trust::Caller } else { Trust::Nothing });
     let plan = host::Plan::new(func);
@@ -651,6 +654,7 @@ fn a_row_sum_on_the_host() {
 /// The whole text of a kernel: hidden, in a section of its own, its labels its own, no symbol but its own.
 #[test]
 fn an_entry_computes_the_programs_of_one_row_of_the_grid() {
+    let _beside = lowering_beside();
     let (mut func, _) = first(
         "#[fuse_kernel(unchecked)] fn index(out: &mut [i32]) {
         tl::store(out + tl::program_id(0), tl::program_id(0));

@@ -326,6 +326,7 @@ fn parameters_of_types_that_do_not_exist() {
             2: `[T; 4]`: this type cannot be a kernel parameter
                 help: parameters are `&[T]`, `&mut [T]` and scalars such as `i32` or `f32`
             2: `(f, g)`: a parameter is a plain name
+                help: take one parameter for each part
         "#]],
     );
     check_signature(
@@ -986,7 +987,7 @@ fn pointers_masks_and_others() {
                 help: compare: `offsets < n`
             7: `tl::arange(0, 32) < n`: the mask has shape [32], which does not fit the pointer's shape [64]
             9: `a`: `other` is f16, found f32
-                help: convert it: `.to::<f16>()`
+                help: convert it: `.to::<T>()`
             10: `tl::zeros::<T>([32])`: `other` has shape [32], which does not fit the pointer's shape [64]
             11: `c < n`: the mask has shape [64], but the pointer is a scalar
                 help: a slice plus a tile of offsets is a tile of pointers: `x + offsets`
@@ -1014,9 +1015,9 @@ fn stores() {
             4: `x + c`: `x` is read-only: `tl::store` needs a `&mut` slice
                 help: declare it `x: &mut [T]`
             5: `c`: a value stored to `out` is f16, found i32
-                help: convert it: `.to::<f16>()`
+                help: convert it: `.to::<T>()`
             6: `a`: a value stored to `out` is f16, found f32
-                help: convert it: `.to::<f16>()`
+                help: convert it: `.to::<T>()`
             7: `tl::zeros::<T>([32])`: the value has shape [32], which does not fit the pointer's shape [64]
             8: `1`: a mask is made of bools, found i32
                 help: compare: `offsets < n`

@@ -1,18 +1,25 @@
 //! Tests of every stage on text: a small kernel in, the whole output out. `UPDATE_EXPECT=1 cargo test` blesses.
 
+mod assemble;
 mod axis;
 mod body;
+mod cache;
 mod check;
+mod effort;
 mod emit;
 mod errors;
+mod isolate;
 mod language;
 mod layout;
 mod math;
 mod odd;
 mod oracle;
 mod programs;
+mod reference;
 mod report;
+mod robust;
 mod run;
+mod site;
 mod split;
 
 use proc_macro2::{TokenStream, TokenTree};

@@ -4,6 +4,7 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::func;
+use super::site::lowering_beside;
 use crate::analysis::split::{Trust, split};
 use crate::mlir::Session;
 use crate::mlir::host::Plan;
@@ -53,6 +54,7 @@ impl Loaded {
 
 /// Compiles the kernel's first variant for the host and loads it at every level that this processor has.
 pub fn load(source: &str) -> Vec<Loaded> {
+    let _beside = lowering_beside();
     let mut func = func(source);
     split(&mut func, Trust::Nothing);
     let plan = Plan::new(func);

@@ -1,0 +1,216 @@
+//! Every kernel of the library and of a corpus, every declared variant, both bodies, for every architecture: NVIDIA's
+//! assembler takes it, nothing spills, and what it needs of a multiprocessor only falls.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use quote::ToTokens;
+
+use super::site::{Site, lowering_alone};
+use crate::check;
+use crate::compile::{LoweredVariant, entry_name, lower_variants};
+use crate::diagnostic::Errors;
+use crate::options::Options;
+use crate::syntax::{self, Kernel};
+use crate::target::ptxas::Resources;
+
+/// The assembler that the numbers of `registers.txt` come from; another one allocates registers in another way.
+const MEASURED_WITH: &str = "V13.0.88";
+
+/// The lowest PTX version that has sm_80, that has the cache policies and hints on it, and that has sm_90a.
+const VERSIONS: [&str; 3] = ["7.0", "7.4", "8.0"];
+
+/// Which of [`VERSIONS`] a module should have.
+fn version(capability: u32, ptx: &str) -> &'static str {
+    let hints = ptx.contains("createpolicy") || ptx.contains("cache_hint");
+    match (capability, hints) {
+        (90, _) => VERSIONS[2],
+        (_, true) => VERSIONS[1],
+        (_, false) => VERSIONS[0],
+    }
+}
+
+/// What an entry takes of a multiprocessor, each number with its name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Needs {
+    registers: u32,
+    shared_bytes: u32,
+    barriers: u32,
+}
+
+impl fmt::Display for Needs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Needs { registers, shared_bytes, barriers } = self;
+        write!(f, "{registers} registers, {shared_bytes} shared, {barriers} barriers")
+    }
+}
+
+impl Needs {
+    fn parse(text: &str) -> Option<Needs> {
+        let mut numbers = text.split(", ").map(|part| part.split(' ').next()?.parse().ok());
+        let mut next = || numbers.next().flatten();
+        Some(Needs { registers: next()?, shared_bytes: next()?, barriers: next()? })
+    }
+
+    fn exceeds(self, limit: Needs) -> bool {
+        self.registers > limit.registers
+            || self.shared_bytes > limit.shared_bytes
+            || self.barriers > limit.barriers
+    }
+}
+
+/// `kernel_variant_body sm_80`, and what it takes.
+type Table = BTreeMap<String, Needs>;
+
+/// The assembler, or `None` where the tests were told to do without.
+fn assembler() -> Option<PathBuf> {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/ptxas/ptxas");
+    let found = crate::target::ptxas::find().or_else(|| own.is_file().then_some(own));
+    let without = std::env::var("FUSE_PTXAS").is_ok_and(|value| value == "none");
+    if without {
+        say("NOT TESTED: no PTX is assembled, because FUSE_PTXAS=none");
+        return None;
+    }
+    Some(found.expect("no ptxas found: `scripts/ptxas` fetches one; FUSE_PTXAS=none leaves this test out"))
+}
+
+/// Past the test harness, which keeps the output of tests that pass to itself.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// The functions marked `#[fuse_kernel]` in a source file.
+fn kernels(source: &str) -> Vec<syn::ItemFn> {
+    let file = syn::parse_file(source).expect("a source file");
+    let marked =
+        |function: &syn::ItemFn| function.attrs.iter().any(|attr| attr.path().is_ident("fuse_kernel"));
+    let functions = file.items.into_iter().filter_map(|item| match item {
+        syn::Item::Fn(function) => Some(function),
+        _ => None,
+    });
+    functions.filter(marked).collect()
+}
+
+/// A kernel as the macro gets it.
+fn parse(function: &syn::ItemFn) -> Kernel {
+    let mut function = function.clone();
+    let position = function.attrs.iter().position(|attr| attr.path().is_ident("fuse_kernel"));
+    let attribute = function.attrs.remove(position.expect("a marked function"));
+    let arguments = match attribute.meta {
+        syn::Meta::List(list) => list.tokens,
+        _ => Default::default(),
+    };
+    let mut errors = Errors::new();
+    let kernel = syntax::parse(arguments, function.to_token_stream(), &mut errors);
+    kernel.filter(|_| errors.is_empty()).unwrap_or_else(|| panic!("{}: {errors:?}", function.sig.ident))
+}
+
+/// Lowers and assembles every variant of the kernels in `source`; gives what each entry takes.
+fn assemble(source: &str, options: &Options) -> Table {
+    let mut table = Table::new();
+    for function in kernels(source) {
+        let kernel = parse(&function);
+        let mut errors = Errors::new();
+        let variants = check::variants(&kernel, &mut errors);
+        let lowered = lower_variants(&kernel, &variants, options, &mut errors);
+        let lowered = lowered.unwrap_or_else(|| panic!("{}: {errors:?}", kernel.name));
+        for (variant, lowered) in variants.iter().zip(&lowered) {
+            let entries = lowered.bodies.iter().map(|body| entry_name(&kernel, variant, body)).collect();
+            record(entries, lowered, &mut table);
+        }
+    }
+    table
+}
+
+fn record(entries: Vec<String>, lowered: &LoweredVariant, table: &mut Table) {
+    for module in &lowered.code.modules {
+        let arch = if module.exact { "sm_90a" } else { "sm_80" };
+        let cubin = module.cubin.as_ref().expect("there is an assembler");
+        let found = module.ptx.lines().find_map(|line| line.strip_prefix(".version ")).unwrap_or_default();
+        assert_eq!(found, version(module.capability, &module.ptx), "{} for {arch}", entries[0]);
+        assert_eq!(cubin.remarks, Vec::<String>::new(), "{} for {arch}", entries[0]);
+        for (entry, body) in entries.iter().zip(&lowered.bodies) {
+            let resources = cubin.resources.iter().find(|one| one.entry == *entry);
+            let resources: &Resources = resources.unwrap_or_else(|| panic!("no report about {entry}"));
+            assert_eq!(
+                resources.static_shared_bytes, 0,
+                "{entry} for {arch}: shared memory is asked for at launch"
+            );
+            let spilled = (resources.spill_store_bytes, resources.spill_load_bytes, resources.stack_bytes);
+            assert_eq!(spilled, (0, 0, 0), "{entry} for {arch}: bytes spilled, read back, on the stack");
+            let own = module.ptx.split(".entry ").find(|text| text.starts_with(&format!("{entry}(")));
+            let needs = Needs {
+                registers: resources.registers,
+                shared_bytes: body.plan.shared_bytes(),
+                barriers: own.expect("the entry").matches("bar.sync").count() as u32,
+            };
+            table.insert(format!("{entry} {arch}"), needs);
+        }
+    }
+}
+
+/// The ratchet: what `registers.txt` allows.
+fn allowed(path: &Path) -> Table {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let lines = text.lines().filter_map(|line| line.split_once(": "));
+    lines.filter_map(|(name, needs)| Some((name.to_string(), Needs::parse(needs)?))).collect()
+}
+
+/// Holds `found` against the ratchet. Numbers that fell are written down with `UPDATE_EXPECT=1`; one that rose fails
+/// until somebody takes its line out of the file, to accept it.
+fn ratchet(found: &Table, path: &Path) {
+    let allowed = allowed(path);
+    let risen: Vec<String> = found
+        .iter()
+        .filter_map(|(name, &needs)| Some((name, needs, *allowed.get(name)?)))
+        .filter(|(_, needs, limit)| needs.exceeds(*limit))
+        .map(|(name, needs, limit)| format!("{name}: {needs}\n    at most {limit}\n"))
+        .collect();
+    assert!(risen.is_empty(), "kernels take more than they did:\n{}", risen.concat());
+    if found == &allowed {
+        return;
+    }
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        let lines: String = found.iter().map(|(name, needs)| format!("{name}: {needs}\n")).collect();
+        fs::write(path, lines).expect("the ratchet is written");
+        return;
+    }
+    let differs = |(name, needs): &(&String, &Needs)| allowed.get(*name) != Some(needs);
+    let fallen: Vec<String> =
+        found.iter().filter(differs).map(|(name, needs)| format!("{name}: {needs}\n")).collect();
+    let gone: Vec<&String> = allowed.keys().filter(|name| !found.contains_key(*name)).collect();
+    panic!("UPDATE_EXPECT=1 writes down what fell or is new:\n{}and what is gone: {gone:?}", fallen.concat());
+}
+
+#[test]
+fn every_kernel_assembles_and_takes_no_more_than_it_did() {
+    let Some(ptxas) = assembler() else { return };
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut sources: Vec<String> = fs::read_dir(root.join("../examples/src"))
+        .expect("the library of kernels")
+        .map(|entry| fs::read_to_string(entry.expect("an entry").path()).expect("a source file"))
+        .collect();
+    sources.push(include_str!("corpus.txt").into());
+    let _alone = lowering_alone();
+    let site = Site::new();
+    let options = Options { ptxas: Some(ptxas.clone()), family: None, ..site.options() };
+    let mut table = Table::new();
+    for source in sources {
+        table.extend(assemble(&source, &options));
+    }
+    assert!(
+        table.contains_key("add_mul_f32_1024_aligned sm_90a"),
+        "the library was found: {:?}",
+        table.keys()
+    );
+    let version = Command::new(&ptxas).arg("--version").output().expect("ptxas runs").stdout;
+    if String::from_utf8_lossy(&version).contains(MEASURED_WITH) {
+        ratchet(&table, &root.join("src/tests/registers.txt"));
+    } else {
+        say(&format!("NOT TESTED: registers, which were measured with ptxas {MEASURED_WITH}"));
+    }
+}

@@ -1,0 +1,209 @@
+//! What was lowered once is not lowered again until something changes that the result depends on; and what a build
+//! writes on request. An assembler that keeps count stands in for NVIDIA's.
+
+use std::fs;
+use std::path::PathBuf;
+
+use expect_test::{Expect, expect};
+
+use super::site::{Site, lowering_alone, make_executable};
+use crate::options::{Options, Stage};
+use crate::target::cache::{Cache, Key};
+use crate::target::isolate;
+use crate::target::nvptx::Arch;
+
+const KERNEL: &str = "#[fuse_kernel(N = [32])]
+fn fill<const N: usize>(out: &mut [f32]) {
+    tl::store(out + tl::arange(0, N), tl::zeros::<f32>([N]));
+}";
+
+/// An assembler that writes a line to `count` each time it is asked.
+fn counting(site: &Site, name: &str) -> PathBuf {
+    let path = site.path(name);
+    let count = site.path("count");
+    // `-arch=sm_80 -v -o IMAGE SOURCE`
+    fs::write(&path, format!("#!/bin/sh\necho $1 >> {}\necho {name} > \"$4\"\n", count.display()))
+        .expect("a file");
+    make_executable(&path);
+    path
+}
+
+fn options(site: &Site) -> Options {
+    Options { ptxas: Some(counting(site, "ptxas")), archs: vec![Arch::SM_80], ..site.options() }
+}
+
+/// How often code was assembled so far.
+fn lowered(site: &Site) -> usize {
+    fs::read_to_string(site.path("count")).unwrap_or_default().lines().count()
+}
+
+/// Whether a build with `source` and `options` lowers anything, after one of [`KERNEL`] with [`options`].
+fn lowers(source: &str, change: impl FnOnce(&Site, &mut Options)) -> bool {
+    let _alone = lowering_alone();
+    let site = Site::new();
+    let mut options = options(&site);
+    assert_eq!(site.compile(KERNEL, &options), "");
+    let before = lowered(&site);
+    assert_eq!(before, 1);
+    change(&site, &mut options);
+    assert_eq!(site.compile(source, &options), "");
+    lowered(&site) > before
+}
+
+#[test]
+fn the_same_again_is_taken_from_the_cache() {
+    assert!(!lowers(KERNEL, |_, _| {}));
+    // Nor does it matter where the kernel stands, or how it is laid out.
+    assert!(!lowers(&KERNEL.replace("\n", "\n\n"), |_, _| {}));
+}
+
+#[test]
+fn what_changes_the_code_is_lowered_again() {
+    assert!(lowers(
+        &KERNEL.replace("zeros", "ones").replace("ones::<f32>([N])", "full([N], 1.0f32)"),
+        |_, _| {}
+    ));
+    assert!(lowers(&KERNEL.replace("fill", "clear"), |_, _| {}), "another entry");
+    assert!(lowers(&KERNEL.replace("[32]", "[64]"), |_, _| {}), "another variant");
+    assert!(lowers(&KERNEL.replace("N = [32]", "N = [32], num_warps = 2"), |_, _| {}));
+    assert!(lowers(&KERNEL.replace("N = [32]", "N = [32], unchecked"), |_, _| {}));
+    assert!(lowers(KERNEL, |_, options| options.archs = vec![Arch::SM_80, Arch::SM_90A]));
+    assert!(lowers(KERNEL, |_, options| options.family = None));
+}
+
+#[test]
+fn another_assembler_assembles_again() {
+    assert!(lowers(KERNEL, |site, options| options.ptxas = Some(counting(site, "ptxas-2"))));
+    // One that took its place under the same name.
+    assert!(lowers(KERNEL, |site, options| {
+        let path = options.ptxas.as_ref().expect("an assembler");
+        let text = fs::read_to_string(path).expect("a script");
+        fs::write(path, text + "\n# newer\n").expect("a file");
+        let _ = site;
+    }));
+}
+
+#[test]
+fn a_dump_lowers_again() {
+    assert!(lowers(KERNEL, |_, options| options.dump = vec![Stage::Ptx]));
+}
+
+/// Entries of a cache that was tampered with.
+fn survives(damage: fn(&mut Vec<u8>)) {
+    let again = lowers(KERNEL, |site, _| {
+        let names = site.files("fuse-cache");
+        let [name] = &names[..] else { panic!("{names:?}") };
+        let path = site.path("fuse-cache").join(name);
+        let mut bytes = fs::read(&path).expect("an entry");
+        damage(&mut bytes);
+        fs::write(path, bytes).expect("an entry");
+    });
+    assert!(again, "a damaged entry is not used");
+}
+
+#[test]
+fn a_damaged_entry_is_lowered_again() {
+    survives(|bytes| bytes.truncate(bytes.len() / 2));
+    survives(|bytes| bytes.clear());
+    survives(|bytes| bytes.push(0));
+    // One letter of the PTX.
+    survives(|bytes| {
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+    });
+    survives(|bytes| bytes.reverse());
+}
+
+/// Variants with one body keep their own entries.
+#[test]
+fn variants_with_one_body_have_their_own_entries() {
+    let _alone = lowering_alone();
+    let site = Site::new();
+    let source = "#[fuse_kernel(FLAG = [false, true])]
+        fn fill<const FLAG: bool>(out: &mut [f32]) { tl::store(out, 0.0f32); }";
+    let options = options(&site);
+    let first = site.expand(source, &options);
+    assert_eq!(first, site.expand(source, &options));
+    assert_eq!(lowered(&site), 2);
+}
+
+/// Two builds of one crate at once: both are right, and what they leave is whole.
+#[test]
+fn two_processes_at_once() {
+    let _alone = lowering_alone();
+    let site = Site::new();
+    let options = options(&site);
+    let build = || Ok(site.expand(KERNEL, &options));
+    let children: Vec<_> = (0..4).map(|_| isolate::start(build).expect("a process")).collect();
+    let built: Vec<String> =
+        children.into_iter().map(|child| child.finish(options.limit).expect("an expansion")).collect();
+    assert!(built.windows(2).all(|pair| pair[0] == pair[1]));
+    assert_eq!(site.files("fuse-cache").len(), 1, "{:?}", site.files("fuse-cache"));
+    let before = lowered(&site);
+    assert_eq!(site.expand(KERNEL, &options), built[0]);
+    assert_eq!(lowered(&site), before);
+}
+
+/// A cache keeps what it is given under its key, and gives nothing for another.
+#[test]
+fn keys_tell_parts_apart() {
+    let site = Site::new();
+    let cache = Cache::at(Some(site.path("cache")));
+    cache.put(Key::of(&["a", "bc"]), &7u32);
+    assert_eq!(cache.get::<u32>(Key::of(&["a", "bc"])), Some(7));
+    assert_eq!(cache.get::<u32>(Key::of(&["ab", "c"])), None);
+    assert_eq!(cache.get::<Vec<u64>>(Key::of(&["a", "bc"])), None, "another type");
+    assert_eq!(Cache::at(None).get::<u32>(Key::of(&["a", "bc"])), None);
+}
+
+// ---- dumps
+
+/// The files that a build with `FUSE_DUMP=list` writes, each with its first line.
+fn check_dump(list: &str, expected: Expect) {
+    let _alone = lowering_alone();
+    let site = Site::new();
+    let variables = |name: &str| match name {
+        "FUSE_DUMP" => Some(list.into()),
+        "FUSE_DUMP_DIR" => Some(site.path("dump").into()),
+        _ => None,
+    };
+    let options = Options::read(&site.command_line(), &variables).expect("options");
+    assert_eq!(site.compile(KERNEL, &options), "");
+    let lines: String = site
+        .files("dump")
+        .iter()
+        .map(|name| {
+            let text = fs::read_to_string(site.path("dump").join(name)).expect("a text");
+            let telling = text.lines().find(|line| line.contains("fill") || line.contains("FUSE_HOST"));
+            format!("{name}: {}\n", telling.unwrap_or_default().trim())
+        })
+        .collect();
+    expected.assert_eq(&lines);
+}
+
+#[test]
+fn a_dump_has_the_stages_it_was_asked_for() {
+    check_dump(
+        "tile, ptx",
+        expect![[r#"
+        fill.N32.sm_80.ptx: // .globl	fill_32_aligned
+        fill.N32.sm_90a.ptx: // .globl	fill_32_aligned
+        fill.N32.tile: kernel fill(out: &mut [f32]) {
+    "#]],
+    );
+    check_dump(
+        "all",
+        expect![[r#"
+        fill.N32.aligned.layout: kernel fill(out: &mut [f32]) {
+        fill.N32.baseline.s: .hidden	FUSE_HOST_ENTRY_baseline
+        fill.N32.general.layout: kernel fill(out: &mut [f32]) {
+        fill.N32.ll: define ptx_kernel void @fill_32_aligned(ptr addrspace(1) noalias %0, i64 %1, i32 %2, i32 %3, i32 %4) #0 {
+        fill.N32.mlir: llvm.func @fill_32_aligned(%arg0: !llvm.ptr<1> {llvm.noalias}, %arg1: i64, %arg2: i32, %arg3: i32, %arg4: i32) attributes {nvvm.kernel, nvvm.reqntid = array<i32: 128>} {
+        fill.N32.sm_80.ptx: // .globl	fill_32_aligned
+        fill.N32.sm_90a.ptx: // .globl	fill_32_aligned
+        fill.N32.tile: kernel fill(out: &mut [f32]) {
+        fill.N32.v3.s: .hidden	FUSE_HOST_ENTRY_v3
+        fill.N32.v4.s: .hidden	FUSE_HOST_ENTRY_v4
+    "#]],
+    );
+}

@@ -1,0 +1,101 @@
+//! Whatever happens while a kernel is lowered is a mistake at that kernel, and the process lives on.
+
+use std::time::Duration;
+
+use expect_test::{Expect, expect};
+
+use super::site::{Site, lowering_alone};
+use crate::options::Options;
+use crate::target::inject::Injection;
+
+const KERNEL: &str = "#[fuse_kernel(N = [32, 64])]
+pub fn fill<const N: usize>(out: &mut [f32]) {
+    tl::store(out + tl::arange(0, N), tl::zeros::<f32>([N]));
+}";
+
+/// What a build says that is struck by `injection`.
+fn check_contained(injection: Injection, expected: Expect) {
+    let _alone = lowering_alone();
+    let site = Site::new();
+    let limit = if injection == Injection::Hang { Duration::from_millis(1500) } else { site.options().limit };
+    let options = Options { inject: Some(injection), limit, ..site.options() };
+    expected.assert_eq(&site.compile(KERNEL, &options));
+    assert_eq!(site.files("fuse-dump"), ["fill.N32.failed.tile"], "the tile IR is where the message says");
+    assert_eq!(site.files("fuse-cache"), Vec::<String>::new(), "nothing of a failed build is kept");
+    // The next build is none the worse.
+    assert_eq!(site.compile(KERNEL, &site.options()), "");
+    assert_eq!(site.files("fuse-cache").len(), 2);
+}
+
+#[test]
+fn a_failed_assertion() {
+    check_contained(
+        Injection::Abort,
+        expect![[r#"
+            2: `fill`: internal error: `fill` (N = 32) failed in the stage PTX: ended by SIGABRT
+                the tile IR is in SITE/fuse-dump/fill.N32.failed.tile
+                note: this is a mistake of the compiler, not of the kernel
+        "#]],
+    );
+}
+
+#[test]
+fn a_crash() {
+    check_contained(
+        Injection::Crash,
+        expect![[r#"
+        2: `fill`: internal error: `fill` (N = 32) failed in the stage PTX: ended by SIGSEGV
+            the tile IR is in SITE/fuse-dump/fill.N32.failed.tile
+            note: this is a mistake of the compiler, not of the kernel
+    "#]],
+    );
+}
+
+#[test]
+fn a_hang() {
+    check_contained(
+        Injection::Hang,
+        expect![[r#"
+            2: `fill`: internal error: `fill` (N = 32) failed in the stage PTX: did not finish in 1.5 s
+                the tile IR is in SITE/fuse-dump/fill.N32.failed.tile
+                note: this is a mistake of the compiler, not of the kernel
+        "#]],
+    );
+}
+
+#[test]
+fn a_panic() {
+    check_contained(
+        Injection::Panic,
+        expect![[r#"
+            2: `fill`: internal error: `fill` (N = 32) failed in the stage PTX: panicked: injected
+                the tile IR is in SITE/fuse-dump/fill.N32.failed.tile
+                note: this is a mistake of the compiler, not of the kernel
+        "#]],
+    );
+}
+
+#[test]
+fn what_llvm_cannot_do() {
+    check_contained(
+        Injection::Select,
+        expect![[r#"
+            2: `fill`: internal error: `fill` (N = 32) failed in the stage PTX: ended by SIGABRT
+                LLVM ERROR: Cannot select: intrinsic %llvm.x86.rdtsc
+                the tile IR is in SITE/fuse-dump/fill.N32.failed.tile
+                note: this is a mistake of the compiler, not of the kernel
+        "#]],
+    );
+}
+
+#[test]
+fn an_assembler_that_is_not_there() {
+    let _alone = lowering_alone();
+    let site = Site::new();
+    let options = Options { ptxas: Some(site.path("ptxas")), ..site.options() };
+    expect![[r#"
+        2: `fill`: internal error: `fill` (N = 32) failed in the stage ptxas: SITE/ptxas: No such file or directory (os error 2)
+            the tile IR is in SITE/fuse-dump/fill.N32.failed.tile
+            note: this is a mistake of the compiler, not of the kernel
+    "#]].assert_eq(&site.compile(KERNEL, &options));
+}
