@@ -3,7 +3,7 @@
 use dsl_runtime::prelude::*;
 
 /// Sums rows `low..high` by `step`, counts them and remembers the last one.
-#[fuse_kernel(T = [i8, i32, u64, bf16, f32, f64])]
+#[fuse_kernel(T = [i8, i32, u64, bf16, f32, f64], unreported)]
 pub fn sum_rows<T: Number>(x: &[T], out: &mut [T], counts: &mut [i32], low: i32, high: i32, step: i32) {
     let cols = tl::arange(0, 64);
     let mut total = tl::zeros::<T>([64]);
@@ -19,7 +19,7 @@ pub fn sum_rows<T: Number>(x: &[T], out: &mut [T], counts: &mut [i32], low: i32,
 }
 
 /// The same with the loop's hints, which change nothing, and ends of 64 bits.
-#[fuse_kernel]
+#[fuse_kernel(unreported)]
 pub fn sum_rows_hinted(x: &[i32], out: &mut [i32], low: i64, high: i64, step: i64) {
     let cols = tl::arange(0, 64);
     let mut piped = tl::zeros::<i32>([64]);

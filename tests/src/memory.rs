@@ -1,9 +1,10 @@
-//! Reading and writing memory: masks, bounds, offsets of every kind.
+//! Reading and writing memory: masks, bounds, offsets of every kind. Kernels that leave their slices to test what bounds
+//! do then are `unreported`.
 
 use dsl_runtime::prelude::*;
 
 /// Copies `n` elements.
-#[fuse_kernel(T = [bool, u8, u16, u32, u64, f16, bf16, f32, f64], BLOCK = [64, 256])]
+#[fuse_kernel(T = [bool, u8, u16, u32, u64, f16, bf16, f32, f64], BLOCK = [64, 256], unreported)]
 pub fn copy<T: Element, const BLOCK: usize>(x: &[T], out: &mut [T], n: i32) {
     let offsets = tl::program_id(0) * BLOCK + tl::arange(0, BLOCK);
     let mask = offsets < n;
@@ -11,14 +12,14 @@ pub fn copy<T: Element, const BLOCK: usize>(x: &[T], out: &mut [T], n: i32) {
 }
 
 /// Copies as many elements as both slices have: nothing but the slices' lengths ends it.
-#[fuse_kernel(T = [u8, u32, f64])]
+#[fuse_kernel(T = [u8, u32, f64], unreported)]
 pub fn copy_all<T: Element>(x: &[T], out: &mut [T]) {
     let offsets = tl::program_id(0) * 256 + tl::arange(0, 256);
     tl::store(out + offsets, tl::load(x + offsets));
 }
 
 /// Elements by index, read without a mask, with one, and with one and a value for those masked off.
-#[fuse_kernel(T = [bool, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64], I = [i32, i64])]
+#[fuse_kernel(T = [bool, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64], I = [i32, i64], unreported)]
 pub fn gather<T: Element, I: Integer>(
     x: &[T],
     index: &[I],
@@ -37,7 +38,7 @@ pub fn gather<T: Element, I: Integer>(
 }
 
 /// Elements to an index, except where the mask is false.
-#[fuse_kernel(T = [bool, u8, u16, u32, u64, f16], I = [i32, i64])]
+#[fuse_kernel(T = [bool, u8, u16, u32, u64, f16], I = [i32, i64], unreported)]
 pub fn scatter<T: Element, I: Integer>(x: &[T], index: &[I], mask: &[bool], out: &mut [T]) {
     let offsets = tl::program_id(0) * 128 + tl::arange(0, 128);
     let index = tl::load(index + offsets, true, -1);
@@ -46,14 +47,14 @@ pub fn scatter<T: Element, I: Integer>(x: &[T], index: &[I], mask: &[bool], out:
 }
 
 /// `out[i] = x[start + i * stride]`, in 32-bit arguments whose product may leave 32 bits.
-#[fuse_kernel(T = [u8, u16, u32, u64])]
+#[fuse_kernel(T = [u8, u16, u32, u64], unreported)]
 pub fn strided<T: Element>(x: &[T], out: &mut [T], start: i32, stride: i32) {
     let i = tl::program_id(0) * 64 + tl::arange(0, 64);
     tl::store(out + i, tl::load(x + start + i * stride));
 }
 
 /// `out[start + i * stride] = x[i]`
-#[fuse_kernel(T = [u8, u16, u32, u64])]
+#[fuse_kernel(T = [u8, u16, u32, u64], unreported)]
 pub fn strided_store<T: Element>(x: &[T], out: &mut [T], start: i32, stride: i32) {
     let i = tl::program_id(0) * 64 + tl::arange(0, 64);
     tl::store(out + start + i * stride, tl::load(x + i), i < x.len() as i32);
@@ -70,7 +71,7 @@ pub fn rows<T: Element>(x: &[T], out: &mut [T], n_rows: i32, n_cols: i32, stride
 }
 
 /// What lies `step` elements apart, a program each; and the product as a number, which wraps.
-#[fuse_kernel]
+#[fuse_kernel(unreported)]
 pub fn far(x: &[u32], out: &mut [u32], products: &mut [i32], step: i32) {
     let program = tl::program_id(0);
     let offsets = program * step + tl::arange(0, 32);
@@ -79,7 +80,7 @@ pub fn far(x: &[u32], out: &mut [u32], products: &mut [i32], step: i32) {
 }
 
 /// Index arithmetic with division, remainder and shifts of values that may be negative.
-#[fuse_kernel]
+#[fuse_kernel(unreported)]
 pub fn divided(x: &[i32], out: &mut [i32], start: i32, by: i32) {
     let i = tl::program_id(0) * 64 + tl::arange(0, 64);
     let n = tl::num_programs(0) * 64;
@@ -103,7 +104,7 @@ pub fn increment<T: Number>(data: &mut [T], n: i32) {
 }
 
 /// One element at a time: scalars read and written.
-#[fuse_kernel(T = [bool, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64])]
+#[fuse_kernel(T = [bool, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64], unreported)]
 pub fn scalars<T: Element>(x: &[T], value: T, out: &mut [T]) {
     let program = tl::program_id(0);
     tl::store(out + 2 * program, tl::load(x + program));

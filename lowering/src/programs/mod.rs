@@ -327,7 +327,7 @@ fn expand(seed: u64) -> (TokenStream, TokenStream) {
     let (input, output) = (bytes(&generated.input), bytes(&generated.output));
     let times = Literal::i64_unsuffixed(TIMES);
     let definition = quote! {
-        #[fuse_kernel(num_warps = #num_warps)]
+        #[fuse_kernel(num_warps = #num_warps, unreported)]
         fn #kernel(x: &[#elem], out: &mut [#elem], n: i32) {
             #body
         }

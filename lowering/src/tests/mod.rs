@@ -17,6 +17,7 @@ mod odd;
 mod oracle;
 mod programs;
 mod reference;
+mod report;
 mod robust;
 mod run;
 mod site;
