@@ -1,12 +1,14 @@
 //! Reductions: axes of one or several tiles folded away by a function of two elements.
 
 use super::scalar::{self, Scalar};
-use super::{Cast, ExpandDims, Function, Generic, Gives, Operation, expect_types, optional, required};
+use super::{
+    Cast, ExpandDims, Function, Generic, Gives, Kind, Number, Operation, expect_types, optional, required,
+};
 use crate::analysis::axis::{Analysis, Info};
 use crate::check::{Call, Check, Item, Operand};
 use crate::dtype::{Class, DType};
 use crate::layout::assign::Spread;
-use crate::tile::{Block, Func, Shape, Type, Value};
+use crate::tile::{Block, Func, Op, Shape, Type, Value};
 
 /// Folds `axes` of all inputs together. `combine` takes two elements of every input, left ones first, and yields one of
 /// each; it is associative and commutative, and the order of folding is unspecified but fixed for a variant.
@@ -22,6 +24,16 @@ impl Reduce {
     /// The operand's shape with the folded axes removed.
     pub fn result_shape(&self, shape: &Shape) -> Shape {
         self.axes.iter().rev().fold(shape.clone(), |shape, &axis| shape.without(axis))
+    }
+
+    /// What a fold of elements of `dtype` can start from, where the combination is one operation that has such a value.
+    pub fn neutral(&self, dtype: DType) -> Option<Number> {
+        match self.combine.ops.as_slice() {
+            [Op { kind: Kind::Scalar(scalar), .. }] if scalar.args == self.combine.args => {
+                scalar.op.neutral.map(|neutral| neutral(dtype))
+            }
+            _ => None,
+        }
     }
 }
 

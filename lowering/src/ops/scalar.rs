@@ -4,7 +4,7 @@
 //! scalar or a vector of machine values ([`ScalarOp::lanes`]), the same for both targets. Adding an operation is adding
 //! a row.
 
-use super::{Effect, Operation};
+use super::{Effect, Number, Operation};
 use crate::analysis::axis::{self, Analysis, Info};
 use crate::analysis::polynomial::{self, Polynomial, Polynomials};
 use crate::dtype::{Class, DType};
@@ -102,6 +102,8 @@ pub struct ScalarOp {
     pub rule: Rule,
     pub half: Half,
     pub algebra: Algebra,
+    /// What leaves any other operand as it is, bit for bit: a fold can start from it.
+    pub neutral: Option<fn(DType) -> Number>,
     /// Cheap enough to compute again rather than move between threads.
     pub cheap: bool,
     pub ulp: Ulp,
@@ -134,6 +136,7 @@ const UNARY: ScalarOp = ScalarOp {
     rule: Rule::Same,
     half: Half::Widen,
     algebra: Algebra::Other,
+    neutral: None,
     cheap: false,
     ulp: EXACT,
     subnormal: Subnormal::Kept,
@@ -164,10 +167,20 @@ include!("oracle.rs");
 /// The source of what the oracles are written with, for the generated tests.
 pub(crate) const ORACLE_SOURCE: &str = include_str!("oracle.rs");
 
+/// What nothing is below, and what nothing is above.
+fn ends(dtype: DType) -> (Number, Number) {
+    if dtype.is_float() {
+        return (Number::Float(f64::NEG_INFINITY), Number::Float(f64::INFINITY));
+    }
+    let (low, high) = dtype.range();
+    (Number::Int(low), Number::Int(high))
+}
+
 table! {
     /// The sum. Integers wrap.
     add: BINARY {
         binary: Some(BinaryOp::Add), algebra: Algebra::Add, lanes: lanes::add,
+        neutral: Some(|dtype| if dtype.is_float() { Number::Float(-0.0) } else { Number::Int(0) }),
         float: oracle!(|a| a[0] + a[1]), int: oracle!(|a, _| a[0] + a[1]),
     }
     /// The difference. Integers wrap.
@@ -268,12 +281,14 @@ table! {
     /// The larger. NaN if either is NaN (`max_num` ignores it); `maximum(-0.0, 0.0)` is `0.0`.
     maximum: BINARY {
         algebra: Algebra::Maximum, lanes: lanes::maximum,
+        neutral: Some(|dtype| ends(dtype).0),
         float: oracle!(|a| if a[0].is_nan() || a[1].is_nan() { f64::NAN } else { larger(a[0], a[1]) }),
         int: oracle!(|a, _| a[0].max(a[1])),
     }
     /// The smaller. NaN if either is NaN (`min_num` ignores it); `minimum(-0.0, 0.0)` is `-0.0`.
     minimum: BINARY {
         algebra: Algebra::Minimum, lanes: lanes::minimum,
+        neutral: Some(|dtype| ends(dtype).1),
         float: oracle!(|a| if a[0].is_nan() || a[1].is_nan() { f64::NAN } else { smaller(a[0], a[1]) }),
         int: oracle!(|a, _| a[0].min(a[1])),
     }

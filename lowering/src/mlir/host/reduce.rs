@@ -2,6 +2,7 @@
 
 use super::nest::{Point, vectors};
 use super::{Builder, Emit, Host, Ty, Val};
+use crate::mlir::constant;
 use crate::mlir::shared::Element;
 use crate::ops::Reduce;
 use crate::tile::{Op, Shape};
@@ -88,18 +89,27 @@ impl Reduce {
             let point = self.point(b, shape, kept, vector, &steps, lanes, index);
             self.inputs.iter().map(|&input| host.at(b, input, &point)).collect()
         };
-        let mut partial: Vec<Element> = (0..chains)
-            .map(|chain| {
-                let index = b.int(Ty::I64, i64::from(chain));
-                read(host, b, index)
-            })
-            .collect();
+        let width = self.inputs.len();
+        let first = match vector {
+            Some(point) => point.lanes,
+            None => lanes as u16,
+        };
+        // Starting from what changes nothing, the loop stands alone; otherwise the first elements come before it.
+        let neutral = if total > chains { self.neutrals(host, b, first) } else { None };
+        let begin = if neutral.is_some() { 0 } else { chains };
+        let mut partial: Vec<Element> = match neutral {
+            Some(neutral) => vec![neutral; chains as usize],
+            None => (0..chains)
+                .map(|chain| {
+                    let index = b.int(Ty::I64, i64::from(chain));
+                    read(host, b, index)
+                })
+                .collect(),
+        };
         if total > chains {
             let inits: Vec<Val> = partial.iter().flatten().copied().collect();
-            let width = self.inputs.len();
-            let (start, end) = (b.int(Ty::I64, i64::from(chains)), b.int(Ty::I64, i64::from(total)));
-            let step = start;
-            let results = b.for_range([start, end, step], &inits, |b, index, carried| {
+            let bounds = [begin, total, chains].map(|bound| b.int(Ty::I64, i64::from(bound)));
+            let results = b.for_range(bounds, &inits, |b, index, carried| {
                 host.scope(|host| {
                     let mut next = vec![];
                     for (chain, carried) in carried.chunks(width).enumerate() {
@@ -118,6 +128,19 @@ impl Reduce {
             element = self.fold_lanes(host, b, element);
         }
         element
+    }
+
+    /// A vector of `lanes` neutral elements for every input, if there are such.
+    fn neutrals(&self, host: &Host, b: &mut Builder, lanes: u16) -> Option<Element> {
+        let lanes = if lanes == 1 { 0 } else { lanes };
+        self.inputs
+            .iter()
+            .map(|&input| {
+                let dtype = host.dtype(input);
+                let ty = Ty { lanes, ..host.elem_type(b, input) };
+                Some(constant(b, self.neutral(dtype)?, dtype, ty))
+            })
+            .collect()
     }
 
     /// The upper half of the lanes onto the lower one, until one is left.
