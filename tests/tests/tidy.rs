@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// The folder of the workspace.
 fn root() -> &'static Path {
@@ -115,6 +116,127 @@ fn what_runs_does_not_depend_on_the_compiler() {
             assert!(!depends, "{manifest} depends on {compiler}: the compiler exists only at build time");
         }
     }
+}
+
+/// The arms of a `match` that end in `_`, by the indentation that rustfmt gives them.
+fn arms_before(lines: &[&str], wildcard: usize) -> Vec<String> {
+    let indent = |line: &str| line.len() - line.trim_start().len();
+    let own = indent(lines[wildcard]);
+    let inside =
+        lines[..wildcard].iter().rev().take_while(|line| line.trim().is_empty() || indent(line) >= own);
+    inside.filter(|line| indent(line) == own).map(|line| line.trim().to_string()).collect()
+}
+
+/// Analyses that know some operations and lose nothing but precision on the rest.
+const PRECISION_ONLY: [&str; 1] = ["lowering/src/analysis/split.rs"];
+
+#[test]
+fn an_operation_is_never_forgotten() {
+    let mut broken = Vec::new();
+    for Source { path, text } in sources(&["rs"]) {
+        if !path.starts_with("lowering/src/") || PRECISION_ONLY.contains(&path.as_str()) {
+            continue;
+        }
+        let lines: Vec<&str> = text.lines().collect();
+        for (number, _) in lines.iter().enumerate().filter(|(_, line)| line.trim_start().starts_with("_ =>"))
+        {
+            let on_kind =
+                |arm: &String| ["Kind::", "| Kind::", "Some(Kind::"].iter().any(|s| arm.starts_with(s));
+            if arms_before(&lines, number).iter().any(on_kind) {
+                broken.push(format!("{path}:{}", number + 1));
+            }
+        }
+    }
+    let why = "a new operation would pass here unseen; ask the operation for its property";
+    assert!(broken.is_empty(), "{why}\n{}", broken.join("\n"));
+}
+
+#[test]
+fn unsafe_code_says_why_it_is_sound() {
+    for source in sources(&["rs"]) {
+        // Texts of kernels; what tests do themselves, clippy looks after.
+        if is_test(&source.path) || source.path.starts_with("tests/ui/") {
+            continue;
+        }
+        let lines: Vec<&str> = source.text.lines().collect();
+        for (number, line) in lines.iter().enumerate() {
+            let code = line.split("//").next().unwrap_or_default();
+            // A declaration promises nothing yet.
+            let starts = [["unsafe", " {"].concat(), ["unsafe", " impl"].concat()];
+            if !starts.iter().any(|start| code.contains(start.as_str())) || code.contains('"') {
+                continue;
+            }
+            let reason =
+                lines[number.saturating_sub(REASON)..=number].iter().any(|line| line.contains("SAFETY:"));
+            assert!(reason, "{}:{}: no `// SAFETY:` above: {line}", source.path, number + 1);
+        }
+    }
+}
+
+/// Lines that a reason, and what stands between it and its block, may take.
+const REASON: usize = 8;
+
+/// The lines after which a file asks to be split.
+const LONG: usize = 600;
+
+/// Files that may be longer, and how long: they may not grow.
+const EXCEPTIONS: [(&str, usize); 2] =
+    [("lowering/src/layout/assign.rs", 740), ("lowering/src/mlir/builder.rs", 860)];
+
+#[test]
+fn files_are_short_enough_to_read() {
+    for Source { path, text } in sources(&["rs", "py"]) {
+        let excepted = EXCEPTIONS.iter().find(|(exception, _)| *exception == path);
+        let most = excepted.map_or(LONG, |&(_, most)| most);
+        // Whole outputs are tables.
+        let lines = text.lines().count();
+        assert!(lines <= most || is_test(&path), "{path} has {lines} lines, more than {most}");
+    }
+}
+
+#[test]
+fn commands_that_are_named_exist() {
+    for source in sources(&["md"]) {
+        for word in source.text.split(|c: char| !(c.is_ascii_alphanumeric() || "/_-.".contains(c))) {
+            let word = word.trim_end_matches(['.', '-']);
+            if word.starts_with("scripts/") && word.len() > "scripts/".len() {
+                assert!(root().join(word).is_file(), "{} speaks of {word}, which is not there", source.path);
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_downloaded_comes_from_where_everybody_gets_it() {
+    // Tools take what the machine is configured for; a file that names a server binds everybody to it.
+    let hosts = [
+        ["py", "pi.org"],
+        ["crates", ".io/api"],
+        ["arti", "factory"],
+        ["index", "-url"],
+        ["extra", "-index"],
+    ];
+    let hosts = hosts.map(|parts| parts.concat());
+    for source in sources(&["rs", "toml", "py", "yml", ""]) {
+        for (number, line) in source.text.lines().enumerate() {
+            let host = hosts.iter().find(|host| line.contains(host.as_str()));
+            assert!(host.is_none(), "{}:{}: a server: {line}", source.path, number + 1);
+        }
+    }
+}
+
+#[test]
+fn nothing_of_the_compiler_is_linked_into_what_runs() {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
+    let line = ["tree", "--offline", "--prefix=none", "--edges=normal,no-proc-macro", "-p=fused-kernels"];
+    let output = Command::new(cargo).args(line).current_dir(root()).output().expect("cargo runs");
+    let tree = String::from_utf8_lossy(&output.stdout);
+    assert!(tree.contains("dsl-runtime"), "cargo tree says {}", String::from_utf8_lossy(&output.stderr));
+    let compiler: Vec<&str> = tree
+        .lines()
+        .filter(|line| ["lowering ", "melior", "mlir-sys"].iter().any(|name| line.starts_with(name)))
+        .collect();
+    assert!(compiler.is_empty(), "the compiler exists only at build time, but is linked: {compiler:?}");
 }
 
 #[test]

@@ -316,236 +316,268 @@ fn a_masked_copy_on_the_host() {
         COPY,
         [
             expect![[r#"
-        module {
-          llvm.func internal @entry_program(%arg0: !llvm.ptr {llvm.noalias, llvm.readonly}, %arg1: i64, %arg2: !llvm.ptr {llvm.noalias}, %arg3: i64, %arg4: i32, %arg5: i32, %arg6: i32, %arg7: i32, %arg8: i32, %arg9: i32, %arg10: i32, %arg11: !llvm.ptr {llvm.noalias}) {
-            %0 = llvm.mlir.constant(1 : i32) : i32
-            %1 = llvm.mlir.constant(16 : i32) : i32
-            %2 = llvm.mlir.constant(dense<[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]> : vector<16xi32>) : vector<16xi32>
-            %3 = llvm.mlir.constant(0 : i32) : i32
-            %4 = llvm.mlir.constant(dense<0.000000e+00> : vector<16xf32>) : vector<16xf32>
-            %5 = llvm.mlir.constant(16 : i64) : i64
-            %6 = llvm.mlir.constant(0 : i64) : i64
-            %7 = llvm.mlir.constant(-64 : i64) : i64
-            %8 = llvm.mlir.constant(64 : i64) : i64
-            %9 = llvm.sext %arg5 : i32 to i64
-            %10 = llvm.mul %9, %8 : i64
-            %11 = llvm.sext %arg4 : i32 to i64
-            %12 = llvm.sub %11, %10 : i64
-            %13 = llvm.intr.smax(%12, %7) : (i64, i64) -> i64
-            %14 = llvm.intr.smin(%13, %8) : (i64, i64) -> i64
-            %15 = llvm.trunc %14 : i64 to i32
-            scf.for %arg12 = %6 to %8 step %5  : i64 {
-              %16 = llvm.trunc %arg12 : i64 to i32
-              %17 = llvm.add %16, %3 : i32
-              %18 = llvm.mlir.poison : vector<16xi32>
-              %19 = llvm.insertelement %17, %18[%3 : i32] : vector<16xi32>
-              %20 = llvm.shufflevector %19, %19 [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0] : vector<16xi32> 
-              %21 = llvm.add %20, %2 : vector<16xi32>
-              %22 = llvm.mlir.poison : vector<16xi32>
-              %23 = llvm.insertelement %15, %22[%3 : i32] : vector<16xi32>
-              %24 = llvm.shufflevector %23, %23 [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0] : vector<16xi32> 
-              %25 = llvm.icmp "slt" %21, %24 : vector<16xi32>
-              %26 = llvm.trunc %arg12 : i64 to i32
-              %27 = llvm.add %26, %3 : i32
-              %28 = llvm.sext %27 : i32 to i64
-              %29 = llvm.add %10, %28 : i64
-              %30 = "llvm.intr.vector.reduce.and"(%25) : (vector<16xi1>) -> i1
-              %31 = llvm.sub %arg1, %5 : i64
-              %32 = llvm.icmp "sge" %29, %6 : i64
-              %33 = llvm.icmp "sle" %29, %31 : i64
-              %34 = llvm.and %32, %33 : i1
-              %35 = llvm.and %30, %34 : i1
-              %36 = scf.if %35 -> (vector<16xf32>) {
-                %45 = llvm.getelementptr %arg0[%29] : (!llvm.ptr, i64) -> !llvm.ptr, i32
-                %46 = llvm.load %45 {alignment = 4 : i64} : !llvm.ptr -> vector<16xf32>
-                scf.yield %46 : vector<16xf32>
-              } else {
-                %45 = scf.for %arg13 = %3 to %1 step %0 iter_args(%arg14 = %4) -> (vector<16xf32>)  : i32 {
-                  %46 = llvm.zext %arg13 : i32 to i64
-                  %47 = llvm.add %29, %46 : i64
-                  %48 = llvm.icmp "ult" %47, %arg1 : i64
-                  %49 = llvm.extractelement %25[%arg13 : i32] : vector<16xi1>
-                  %50 = llvm.and %49, %48 : i1
-                  %51 = scf.if %50 -> (vector<16xf32>) {
-                    %52 = llvm.getelementptr %arg0[%47] : (!llvm.ptr, i64) -> !llvm.ptr, i32
-                    %53 = llvm.load %52 {alignment = 4 : i64} : !llvm.ptr -> f32
-                    %54 = llvm.insertelement %53, %arg14[%arg13 : i32] : vector<16xf32>
-                    scf.yield %54 : vector<16xf32>
-                  } else {
-                    scf.yield %arg14 : vector<16xf32>
+                module {
+                  llvm.func internal @entry_program(%arg0: !llvm.ptr {llvm.noalias, llvm.readonly}, %arg1: i64, %arg2: !llvm.ptr {llvm.noalias}, %arg3: i64, %arg4: i32, %arg5: i32, %arg6: i32, %arg7: i32, %arg8: i32, %arg9: i32, %arg10: i32, %arg11: !llvm.ptr {llvm.noalias}) {
+                    %0 = llvm.mlir.constant(dense<[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]> : vector<16xi32>) : vector<16xi32>
+                    %1 = llvm.mlir.constant(1 : i32) : i32
+                    %2 = llvm.mlir.constant(dense<[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]> : vector<16xi32>) : vector<16xi32>
+                    %3 = llvm.mlir.constant(16 : i32) : i32
+                    %4 = llvm.mlir.constant(15 : i64) : i64
+                    %5 = llvm.mlir.constant(0 : i32) : i32
+                    %6 = llvm.mlir.constant(dense<0.000000e+00> : vector<16xf32>) : vector<16xf32>
+                    %7 = llvm.mlir.constant(16 : i64) : i64
+                    %8 = llvm.mlir.constant(0 : i64) : i64
+                    %9 = llvm.mlir.constant(-64 : i64) : i64
+                    %10 = llvm.mlir.constant(64 : i64) : i64
+                    %11 = llvm.sext %arg5 : i32 to i64
+                    %12 = llvm.mul %11, %10 : i64
+                    %13 = llvm.sext %arg4 : i32 to i64
+                    %14 = llvm.sub %13, %12 : i64
+                    %15 = llvm.intr.smax(%14, %9) : (i64, i64) -> i64
+                    %16 = llvm.intr.smin(%15, %10) : (i64, i64) -> i64
+                    %17 = llvm.trunc %16 : i64 to i32
+                    scf.for %arg12 = %8 to %10 step %7  : i64 {
+                      %18 = llvm.trunc %arg12 : i64 to i32
+                      %19 = llvm.add %18, %5 : i32
+                      %20 = llvm.sext %19 : i32 to i64
+                      %21 = llvm.add %12, %20 : i64
+                      %22 = llvm.add %arg12, %4 : i64
+                      %23 = llvm.trunc %22 : i64 to i32
+                      %24 = llvm.add %23, %5 : i32
+                      %25 = llvm.icmp "slt" %24, %17 : i32
+                      %26 = llvm.sub %arg1, %7 : i64
+                      %27 = llvm.icmp "sge" %21, %8 : i64
+                      %28 = llvm.icmp "sle" %21, %26 : i64
+                      %29 = llvm.and %27, %28 : i1
+                      %30 = llvm.and %25, %29 : i1
+                      %31 = scf.if %30 -> (vector<16xf32>) {
+                        %43 = llvm.getelementptr %arg0[%21] : (!llvm.ptr, i64) -> !llvm.ptr, i32
+                        %44 = llvm.load %43 {alignment = 4 : i64} : !llvm.ptr -> vector<16xf32>
+                        scf.yield %44 : vector<16xf32>
+                      } else {
+                        %43 = llvm.trunc %arg12 : i64 to i32
+                        %44 = llvm.add %43, %5 : i32
+                        %45 = llvm.mlir.poison : vector<16xi32>
+                        %46 = llvm.insertelement %44, %45[%5 : i32] : vector<16xi32>
+                        %47 = llvm.shufflevector %46, %46 [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0] : vector<16xi32> 
+                        %48 = llvm.add %47, %2 : vector<16xi32>
+                        %49 = llvm.mlir.poison : vector<16xi32>
+                        %50 = llvm.insertelement %17, %49[%5 : i32] : vector<16xi32>
+                        %51 = llvm.shufflevector %50, %50 [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0] : vector<16xi32> 
+                        %52 = llvm.icmp "slt" %48, %51 : vector<16xi32>
+                        %53 = llvm.zext %52 : vector<16xi1> to vector<16xi32>
+                        %54 = "llvm.intr.vector.reduce.add"(%53) : (vector<16xi32>) -> i32
+                        %55 = scf.for %arg13 = %5 to %54 step %1 iter_args(%arg14 = %6) -> (vector<16xf32>)  : i32 {
+                          %56 = llvm.zext %arg13 : i32 to i64
+                          %57 = llvm.add %21, %56 : i64
+                          %58 = llvm.icmp "ult" %57, %arg1 : i64
+                          %59 = scf.if %58 -> (vector<16xf32>) {
+                            %60 = llvm.getelementptr %arg0[%57] : (!llvm.ptr, i64) -> !llvm.ptr, i32
+                            %61 = llvm.load %60 {alignment = 4 : i64} : !llvm.ptr -> f32
+                            %62 = llvm.insertelement %61, %arg14[%arg13 : i32] : vector<16xf32>
+                            scf.yield %62 : vector<16xf32>
+                          } else {
+                            scf.yield %arg14 : vector<16xf32>
+                          }
+                          scf.yield %59 : vector<16xf32>
+                        }
+                        scf.yield %55 : vector<16xf32>
+                      }
+                      %32 = llvm.sext %19 : i32 to i64
+                      %33 = llvm.add %12, %32 : i64
+                      %34 = llvm.add %arg12, %4 : i64
+                      %35 = llvm.trunc %34 : i64 to i32
+                      %36 = llvm.add %35, %5 : i32
+                      %37 = llvm.icmp "slt" %36, %17 : i32
+                      %38 = llvm.sub %arg3, %7 : i64
+                      %39 = llvm.icmp "sge" %33, %8 : i64
+                      %40 = llvm.icmp "sle" %33, %38 : i64
+                      %41 = llvm.and %39, %40 : i1
+                      %42 = llvm.and %37, %41 : i1
+                      scf.if %42 {
+                        %43 = llvm.getelementptr %arg2[%33] : (!llvm.ptr, i64) -> !llvm.ptr, i32
+                        llvm.store %31, %43 {alignment = 4 : i64} : vector<16xf32>, !llvm.ptr
+                      } else {
+                        %43 = llvm.trunc %arg12 : i64 to i32
+                        %44 = llvm.add %43, %5 : i32
+                        %45 = llvm.mlir.poison : vector<16xi32>
+                        %46 = llvm.insertelement %44, %45[%5 : i32] : vector<16xi32>
+                        %47 = llvm.shufflevector %46, %46 [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0] : vector<16xi32> 
+                        %48 = llvm.add %47, %0 : vector<16xi32>
+                        %49 = llvm.mlir.poison : vector<16xi32>
+                        %50 = llvm.insertelement %17, %49[%5 : i32] : vector<16xi32>
+                        %51 = llvm.shufflevector %50, %50 [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0] : vector<16xi32> 
+                        %52 = llvm.icmp "slt" %48, %51 : vector<16xi32>
+                        %53 = llvm.zext %52 : vector<16xi1> to vector<16xi32>
+                        %54 = "llvm.intr.vector.reduce.add"(%53) : (vector<16xi32>) -> i32
+                        scf.for %arg13 = %5 to %54 step %1  : i32 {
+                          %55 = llvm.zext %arg13 : i32 to i64
+                          %56 = llvm.add %33, %55 : i64
+                          %57 = llvm.extractelement %31[%arg13 : i32] : vector<16xf32>
+                          %58 = llvm.icmp "ult" %56, %arg3 : i64
+                          scf.if %58 {
+                            %59 = llvm.getelementptr %arg2[%56] : (!llvm.ptr, i64) -> !llvm.ptr, i32
+                            llvm.store %57, %59 {alignment = 4 : i64} : f32, !llvm.ptr
+                          }
+                        }
+                      }
+                    }
+                    llvm.return
                   }
-                  scf.yield %51 : vector<16xf32>
-                }
-                scf.yield %45 : vector<16xf32>
-              }
-              %37 = llvm.sext %27 : i32 to i64
-              %38 = llvm.add %10, %37 : i64
-              %39 = "llvm.intr.vector.reduce.and"(%25) : (vector<16xi1>) -> i1
-              %40 = llvm.sub %arg3, %5 : i64
-              %41 = llvm.icmp "sge" %38, %6 : i64
-              %42 = llvm.icmp "sle" %38, %40 : i64
-              %43 = llvm.and %41, %42 : i1
-              %44 = llvm.and %39, %43 : i1
-              scf.if %44 {
-                %45 = llvm.getelementptr %arg2[%38] : (!llvm.ptr, i64) -> !llvm.ptr, i32
-                llvm.store %36, %45 {alignment = 4 : i64} : vector<16xf32>, !llvm.ptr
-              } else {
-                scf.for %arg13 = %3 to %1 step %0  : i32 {
-                  %45 = llvm.zext %arg13 : i32 to i64
-                  %46 = llvm.add %38, %45 : i64
-                  %47 = llvm.icmp "ult" %46, %arg3 : i64
-                  %48 = llvm.extractelement %25[%arg13 : i32] : vector<16xi1>
-                  %49 = llvm.extractelement %36[%arg13 : i32] : vector<16xf32>
-                  %50 = llvm.and %48, %47 : i1
-                  scf.if %50 {
-                    %51 = llvm.getelementptr %arg2[%46] : (!llvm.ptr, i64) -> !llvm.ptr, i32
-                    llvm.store %49, %51 {alignment = 4 : i64} : f32, !llvm.ptr
-                  }
-                }
-              }
-            }
-            llvm.return
-          }
-    "#]],
+            "#]],
             expect![[r#"
-        entry_v3_program:
-        	pushq	%rbp
-        	movq	%rsp, %rbp
-        	pushq	%r15
-        	pushq	%r14
-        	pushq	%r13
-        	pushq	%r12
-        	pushq	%rbx
-        	andq	$-32, %rsp
-        	subq	$160, %rsp
-        	movslq	%r9d, %rax
-        	movq	%rax, %r9
-        	shlq	$6, %r9
-        	movslq	%r8d, %r8
-        	subq	%r9, %r8
-        	cmpq	$-63, %r8
-        	movq	$-64, %r10
-        	cmovgeq	%r8, %r10
-        	cmpq	$64, %r10
-        	movl	$64, %r8d
-        	cmovlq	%r10, %r8
-        	vmovd	%r8d, %xmm0
-        	vpbroadcastd	%xmm0, %ymm0
-        	leaq	-16(%rcx), %r10
-        	shlq	$8, %rax
-        	leaq	(%rdi,%rax), %r11
-        	addq	%rdx, %rax
-        	xorl	%ebx, %ebx
-        	vmovdqa	.Lentry_v3_CPI0_0(%rip), %ymm1
-        	vmovdqa	.Lentry_v3_CPI0_1(%rip), %ymm2
-        	movq	%r9, %r14
-        	jmp	.Lentry_v3_BB0_1
-        .Lentry_v3_BB0_18:
-        	vmovdqu	%ymm3, (%rdx,%r15,4)
-        	vmovdqu	%ymm4, 32(%rdx,%r15,4)
-        .Lentry_v3_BB0_15:
-        	addq	$16, %rbx
-        	addq	$64, %r11
-        	addq	$16, %r14
-        	addq	$64, %rax
-        	cmpq	$64, %rbx
-        	jge	.Lentry_v3_BB0_16
-        .Lentry_v3_BB0_1:
-        	vmovd	%ebx, %xmm3
-        	vpbroadcastd	%xmm3, %ymm3
-        	vpor	%ymm1, %ymm3, %ymm4
-        	vpor	%ymm2, %ymm3, %ymm3
-        	movslq	%ebx, %r15
-        	addq	%r9, %r15
-        	vpcmpgtd	%ymm3, %ymm0, %ymm3
-        	vpcmpgtd	%ymm4, %ymm0, %ymm4
-        	vpackssdw	%ymm3, %ymm4, %ymm5
-        	vextracti128	$1, %ymm5, %xmm6
-        	vpmovmskb	%ymm5, %r12d
-        	cmpl	$-1, %r12d
-        	jne	.Lentry_v3_BB0_4
-        	testq	%r15, %r15
-        	js	.Lentry_v3_BB0_4
-        	leaq	-16(%rsi), %r8
-        	cmpq	%r8, %r15
-        	jg	.Lentry_v3_BB0_4
-        	vmovdqu	(%rdi,%r15,4), %ymm3
-        	vmovdqu	32(%rdi,%r15,4), %ymm4
-        .Lentry_v3_BB0_8:
-        	vpacksswb	%xmm6, %xmm5, %xmm7
-        	vpshufd	$216, %xmm7, %xmm7
-        	vpmovmskb	%xmm7, %r8d
-        	cmpw	$-1, %r8w
-        	jne	.Lentry_v3_BB0_11
-        	testq	%r15, %r15
-        	js	.Lentry_v3_BB0_11
-        	cmpq	%r10, %r15
-        	jle	.Lentry_v3_BB0_18
-        .Lentry_v3_BB0_11:
-        	vpacksswb	%xmm6, %xmm5, %xmm5
-        	vpshufd	$216, %xmm5, %xmm5
-        	vpmovmskb	%xmm5, %r15d
-        	xorl	%r12d, %r12d
-        	jmp	.Lentry_v3_BB0_12
-        .Lentry_v3_BB0_14:
-        	incq	%r12
-        	cmpl	$16, %r12d
-        	jge	.Lentry_v3_BB0_15
-        .Lentry_v3_BB0_12:
-        	btl	%r12d, %r15d
-        	setae	%r8b
-        	leaq	(%r14,%r12), %r13
-        	cmpq	%rcx, %r13
-        	setae	%r13b
-        	orb	%r8b, %r13b
-        	jne	.Lentry_v3_BB0_14
-        	vmovdqa	%ymm3, 64(%rsp)
-        	vmovdqa	%ymm4, 96(%rsp)
-        	movl	%r12d, %r8d
-        	andl	$15, %r8d
-        	vmovd	64(%rsp,%r8,4), %xmm5
-        	vmovd	%xmm5, (%rax,%r12,4)
-        	jmp	.Lentry_v3_BB0_14
-        .Lentry_v3_BB0_4:
-        	vpxor	%xmm3, %xmm3, %xmm3
-        	vpacksswb	%xmm6, %xmm5, %xmm4
-        	vpshufd	$216, %xmm4, %xmm7
-        	xorl	%r12d, %r12d
-        	vpxor	%xmm4, %xmm4, %xmm4
-        	jmp	.Lentry_v3_BB0_5
-        .Lentry_v3_BB0_7:
-        	incq	%r12
-        	cmpl	$16, %r12d
-        	jge	.Lentry_v3_BB0_8
-        .Lentry_v3_BB0_5:
-        	vpmovmskb	%xmm7, %r13d
-        	btl	%r12d, %r13d
-        	setae	%r13b
-        	leaq	(%r14,%r12), %r8
-        	cmpq	%rsi, %r8
-        	setae	%r8b
-        	orb	%r13b, %r8b
-        	jne	.Lentry_v3_BB0_7
-        	vmovss	(%r11,%r12,4), %xmm8
-        	vmovdqa	%ymm3, (%rsp)
-        	vmovdqa	%ymm4, 32(%rsp)
-        	movl	%r12d, %r8d
-        	andl	$15, %r8d
-        	vmovss	%xmm8, (%rsp,%r8,4)
-        	vmovdqa	(%rsp), %ymm3
-        	vmovdqa	32(%rsp), %ymm4
-        	jmp	.Lentry_v3_BB0_7
-        .Lentry_v3_BB0_16:
-        	leaq	-40(%rbp), %rsp
-        	popq	%rbx
-        	popq	%r12
-        	popq	%r13
-        	popq	%r14
-        	popq	%r15
-        	popq	%rbp
-        	vzeroupper
-        	retq
-    "#]],
+                entry_v3_program:
+                	pushq	%rbp
+                	movq	%rsp, %rbp
+                	pushq	%r15
+                	pushq	%r14
+                	pushq	%r13
+                	pushq	%r12
+                	pushq	%rbx
+                	andq	$-32, %rsp
+                	subq	$192, %rsp
+                	movq	%rdx, %r11
+                	movslq	%r9d, %rax
+                	movq	%rax, %rdx
+                	shlq	$6, %rdx
+                	movslq	%r8d, %r8
+                	subq	%rdx, %r8
+                	cmpq	$-63, %r8
+                	movq	$-64, %r10
+                	cmovgeq	%r8, %r10
+                	cmpq	$64, %r10
+                	movl	$64, %r8d
+                	cmovlq	%r10, %r8
+                	vmovd	%r8d, %xmm0
+                	vpbroadcastd	%xmm0, %ymm0
+                	shlq	$8, %rax
+                	movq	%rdi, 24(%rsp)
+                	leaq	(%rdi,%rax), %rbx
+                	movq	%r11, %rdi
+                	addq	%r11, %rax
+                	xorl	%r14d, %r14d
+                	vmovdqa	.Lentry_v3_CPI0_0(%rip), %ymm1
+                	vmovdqa	.Lentry_v3_CPI0_1(%rip), %ymm2
+                	movq	%rdx, %r15
+                	jmp	.Lentry_v3_BB0_1
+                .Lentry_v3_BB0_14:
+                	vmovdqu	%ymm3, (%rdi,%r12,4)
+                	vmovdqu	%ymm4, 32(%rdi,%r12,4)
+                .Lentry_v3_BB0_20:
+                	addq	$16, %r14
+                	addq	$64, %rbx
+                	addq	$16, %r15
+                	addq	$64, %rax
+                	cmpq	$64, %r14
+                	jge	.Lentry_v3_BB0_21
+                .Lentry_v3_BB0_1:
+                	movslq	%r14d, %r13
+                	leaq	(%rdx,%r13), %r12
+                	orl	$15, %r13d
+                	cmpl	%r8d, %r13d
+                	jge	.Lentry_v3_BB0_5
+                	testq	%r12, %r12
+                	js	.Lentry_v3_BB0_5
+                	leaq	-16(%rsi), %r9
+                	cmpq	%r9, %r12
+                	jg	.Lentry_v3_BB0_5
+                	movq	24(%rsp), %r9
+                	vmovdqu	(%r9,%r12,4), %ymm3
+                	vmovdqu	32(%r9,%r12,4), %ymm4
+                	jmp	.Lentry_v3_BB0_11
+                .Lentry_v3_BB0_5:
+                	vmovd	%r14d, %xmm3
+                	vpbroadcastd	%xmm3, %ymm3
+                	vpor	%ymm1, %ymm3, %ymm4
+                	vpor	%ymm2, %ymm3, %ymm3
+                	vpcmpgtd	%ymm3, %ymm0, %ymm3
+                	vpcmpgtd	%ymm4, %ymm0, %ymm4
+                	vpackssdw	%ymm3, %ymm4, %ymm3
+                	vpmovmskb	%ymm3, %r10d
+                	testl	%r10d, %r10d
+                	je	.Lentry_v3_BB0_6
+                	vextracti128	$1, %ymm3, %xmm4
+                	vpacksswb	%xmm4, %xmm3, %xmm3
+                	vpshufd	$216, %xmm3, %xmm3
+                	vpmovmskb	%xmm3, %r10d
+                	popcntl	%r10d, %r10d
+                	vpxor	%xmm3, %xmm3, %xmm3
+                	xorl	%r11d, %r11d
+                	vpxor	%xmm4, %xmm4, %xmm4
+                	jmp	.Lentry_v3_BB0_8
+                .Lentry_v3_BB0_10:
+                	incq	%r11
+                	cmpl	%r10d, %r11d
+                	jge	.Lentry_v3_BB0_11
+                .Lentry_v3_BB0_8:
+                	leaq	(%r15,%r11), %r9
+                	cmpq	%rsi, %r9
+                	jae	.Lentry_v3_BB0_10
+                	vmovd	(%rbx,%r11,4), %xmm5
+                	vmovdqa	%ymm3, 32(%rsp)
+                	vmovdqa	%ymm4, 64(%rsp)
+                	movl	%r11d, %r9d
+                	andl	$15, %r9d
+                	vmovd	%xmm5, 32(%rsp,%r9,4)
+                	vmovdqa	32(%rsp), %ymm3
+                	vmovdqa	64(%rsp), %ymm4
+                	jmp	.Lentry_v3_BB0_10
+                .Lentry_v3_BB0_6:
+                	vpxor	%xmm3, %xmm3, %xmm3
+                	vpxor	%xmm4, %xmm4, %xmm4
+                .Lentry_v3_BB0_11:
+                	cmpl	%r8d, %r13d
+                	jge	.Lentry_v3_BB0_15
+                	testq	%r12, %r12
+                	js	.Lentry_v3_BB0_15
+                	leaq	-16(%rcx), %r9
+                	cmpq	%r9, %r12
+                	jle	.Lentry_v3_BB0_14
+                .Lentry_v3_BB0_15:
+                	vmovd	%r14d, %xmm5
+                	vpbroadcastd	%xmm5, %ymm5
+                	vpor	%ymm1, %ymm5, %ymm6
+                	vpor	%ymm2, %ymm5, %ymm5
+                	vpcmpgtd	%ymm5, %ymm0, %ymm5
+                	vpcmpgtd	%ymm6, %ymm0, %ymm6
+                	vpackssdw	%ymm5, %ymm6, %ymm5
+                	vpmovmskb	%ymm5, %r9d
+                	testl	%r9d, %r9d
+                	je	.Lentry_v3_BB0_20
+                	vextracti128	$1, %ymm5, %xmm6
+                	vpacksswb	%xmm6, %xmm5, %xmm5
+                	vpshufd	$216, %xmm5, %xmm5
+                	vpmovmskb	%xmm5, %r9d
+                	xorl	%r10d, %r10d
+                	popcntl	%r9d, %r10d
+                	xorl	%r11d, %r11d
+                	jmp	.Lentry_v3_BB0_17
+                .Lentry_v3_BB0_19:
+                	incq	%r11
+                	cmpl	%r10d, %r11d
+                	jge	.Lentry_v3_BB0_20
+                .Lentry_v3_BB0_17:
+                	leaq	(%r15,%r11), %r9
+                	cmpq	%rcx, %r9
+                	jae	.Lentry_v3_BB0_19
+                	vmovdqa	%ymm3, 96(%rsp)
+                	vmovdqa	%ymm4, 128(%rsp)
+                	movl	%r11d, %r9d
+                	andl	$15, %r9d
+                	vmovd	96(%rsp,%r9,4), %xmm5
+                	vmovd	%xmm5, (%rax,%r11,4)
+                	jmp	.Lentry_v3_BB0_19
+                .Lentry_v3_BB0_21:
+                	leaq	-40(%rbp), %rsp
+                	popq	%rbx
+                	popq	%r12
+                	popq	%r13
+                	popq	%r14
+                	popq	%r15
+                	popq	%rbp
+                	vzeroupper
+                	retq
+            "#]],
         ],
     );
 }

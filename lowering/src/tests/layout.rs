@@ -1,5 +1,4 @@
-//! Layouts and conversions, on every tile small enough to enumerate: each element has a place, and a conversion of a
-//! tile that holds its own coordinates is the identity.
+//! Layouts, on every tile small enough to enumerate: each element has a place.
 
 use std::collections::HashMap;
 
@@ -13,13 +12,13 @@ fn extent() -> impl Strategy<Value = u32> {
     (0u32..6, prop::sample::select(vec![1u32, 1, 1, 3, 5])).prop_map(|(k, odd)| odd << k)
 }
 
-fn shape() -> impl Strategy<Value = Shape> {
+pub fn shape() -> impl Strategy<Value = Shape> {
     prop::collection::vec(extent(), 1..=3)
         .prop_filter("small", |extents| extents.iter().product::<u32>() <= 4096)
         .prop_map(Shape::new)
 }
 
-fn blocked(shape: Shape) -> impl Strategy<Value = Layout> {
+pub fn blocked(shape: Shape) -> impl Strategy<Value = Layout> {
     let axes: Vec<usize> = (0..shape.rank()).collect();
     let order = Just(axes.clone()).prop_shuffle();
     let warps = Just(axes).prop_shuffle();
@@ -30,13 +29,6 @@ fn blocked(shape: Shape) -> impl Strategy<Value = Layout> {
 
 fn layout() -> impl Strategy<Value = Layout> {
     shape().prop_flat_map(blocked)
-}
-
-/// Two layouts of one tile with as many warps.
-fn pair() -> impl Strategy<Value = (Layout, Layout)> {
-    shape()
-        .prop_flat_map(|shape| (blocked(shape.clone()), blocked(shape)))
-        .prop_filter("as many warps", |(from, to)| from.num_warps() == to.num_warps())
 }
 
 /// Checks the law of layouts: every element has a place, and as many as the idle bits and no more.
@@ -57,27 +49,6 @@ fn check_covers(layout: &Layout) -> Result<(), TestCaseError> {
     let replicas = 1u32 << (layout.idle_lanes().count_ones() + layout.idle_warps().count_ones());
     prop_assert!(places.values().all(|&count| count == replicas), "{layout}");
     Ok(())
-}
-
-/// The element that a place of `to` gets when the plan moves a tile of coordinates out of `from`.
-fn moved(from: &Layout, to: &Layout, plan: &Plan, register: usize, lane: u32, warp: u32) -> Option<Coord> {
-    match plan {
-        Plan::Registers(sources) => Some(from.coord(sources[register], lane, warp)),
-        Plan::Shuffle(shuffle) => {
-            let (mut source, mut source_lane) = shuffle.constant[register];
-            for (bit, &(flip, lanes)) in shuffle.lane_bits.iter().enumerate() {
-                if lane >> bit & 1 == 1 {
-                    source ^= flip;
-                    source_lane ^= lanes;
-                }
-            }
-            assert!(shuffle.sources(register).contains(&source));
-            Some(from.coord(source, source_lane, warp))
-        }
-        // Through memory every place reads its own coordinate.
-        Plan::Shared => None,
-    }
-    .inspect(|coord| debug_assert!(coord.get(0) < to.shape()[0]))
 }
 
 proptest! {
@@ -110,34 +81,8 @@ proptest! {
     }
 
     #[test]
-    fn a_conversion_of_coordinates_is_the_identity((from, to) in pair()) {
-        let plan = plan(&from, &to);
-        for register in 0..to.register_count() {
-            for lane in 0..32 {
-                for warp in 0..to.num_warps() {
-                    if let Some(coord) = moved(&from, &to, &plan, register, lane, warp) {
-                        prop_assert_eq!(coord, to.coord(register, lane, warp), "{} to {}", from, to);
-                    }
-                }
-            }
-        }
-    }
-
-    #[test]
     fn a_layout_needs_no_conversion_to_itself(layout in layout()) {
         let identity: Vec<usize> = (0..layout.register_count()).collect();
         prop_assert_eq!(plan(&layout, &layout), Plan::Registers(identity));
     }
-}
-
-/// Each kind of conversion is found where it serves.
-#[test]
-fn conversions_take_the_cheapest_way() {
-    let shape = Shape::new(vec![32, 128]);
-    let rows = Layout::blocked(&shape, &[1, 0], &[0, 1], 4, 4);
-    let wider = Layout::blocked(&shape, &[1, 0], &[0, 1], 2, 4);
-    let columns = Layout::blocked(&shape, &[0, 1], &[1, 0], 4, 4);
-    assert!(matches!(plan(&rows, &wider), Plan::Shuffle(_)), "{:?}", plan(&rows, &wider));
-    assert_eq!(plan(&rows, &columns), Plan::Shared);
-    assert!(matches!(plan(&rows, &rows), Plan::Registers(_)));
 }

@@ -6,6 +6,7 @@ use expect_test::expect;
 use super::func;
 use super::oracle::{self, Scaled};
 use super::run::{Arg, Loaded, load};
+use super::site::lowering_beside;
 use crate::analysis::split::{Trust, split};
 use crate::body::{Requests, bodies};
 use crate::mlir::Session;
@@ -278,6 +279,7 @@ functions! {
 /// Code for an Arm host, which this processor may not be, needs no library either: emission would refuse the call.
 #[test]
 fn on_an_arm_host() {
+    let _beside = lowering_beside();
     let session = Session::new();
     for name in ["exp", "exp2", "sigmoid", "log", "log2", "sin", "cos", "tanh", "erf", "rsqrt"] {
         for dtype in ["f32", "f64"] {
@@ -313,6 +315,7 @@ fn instructions(session: &Session, dtype: &str, value: &str) -> usize {
 /// division of `f64` is one.
 #[test]
 fn instructions_on_a_gpu() {
+    let _beside = lowering_beside();
     let session = Session::new();
     let bare = ["f32", "f64"].map(|dtype| instructions(&session, dtype, "x"));
     let mut table = String::from("function   f32  f64\n");

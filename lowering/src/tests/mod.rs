@@ -5,6 +5,7 @@ mod axis;
 mod body;
 mod cache;
 mod check;
+mod conversion;
 mod effort;
 mod emit;
 mod errors;

@@ -49,10 +49,11 @@ impl Site {
         self.directory.join(name)
     }
 
-    /// What cargo asks of rustc when it builds a crate here.
+    /// What cargo asks of rustc when it builds a crate here for use.
     pub fn command_line(&self) -> Vec<String> {
         let out = self.path("deps").display().to_string();
-        let line = ["rustc", "--crate-name", "site", "--emit=dep-info,metadata,link", "--out-dir", &out];
+        let line =
+            ["rustc", "--crate-name", "site", "--emit=dep-info,metadata,link", "-O", "--out-dir", &out];
         line.map(str::to_string).to_vec()
     }
 

@@ -13,20 +13,20 @@ use crate::ops::{Convert, Reshape};
 use crate::tile::{Op, Shape, Value};
 
 /// A tile in shared memory: the distance between neighbours along each axis, in elements.
-struct Staging {
-    strides: Vec<u32>,
-    elements: u32,
+pub(crate) struct Staging {
+    pub(crate) strides: Vec<u32>,
+    pub(crate) elements: u32,
 }
 
 impl Staging {
     /// Rows one after the other, each longer by 16 bytes so that a column meets different banks.
-    fn padded(shape: &Shape, dtype: DType) -> Staging {
+    pub(crate) fn padded(shape: &Shape, dtype: DType) -> Staging {
         let padding = if shape.rank() > 1 { 16 / dtype.bytes() } else { 0 };
         Staging::new(shape, padding)
     }
 
     /// Row-major without gaps, so that another shape finds the same elements in order.
-    fn dense(shape: &Shape) -> Staging {
+    pub(crate) fn dense(shape: &Shape) -> Staging {
         Staging::new(shape, 0)
     }
 
@@ -209,6 +209,6 @@ impl Gpu<'_> {
 }
 
 /// Registers that one instruction moves: neighbours along the last axis, up to 16 bytes.
-fn vector(layout: &Layout, dtype: DType) -> usize {
+pub(crate) fn vector(layout: &Layout, dtype: DType) -> usize {
     layout.run(layout.shape().rank() - 1).min(16 / dtype.bytes()) as usize
 }

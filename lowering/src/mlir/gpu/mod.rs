@@ -6,7 +6,7 @@
 
 mod bound;
 mod control;
-mod convert;
+pub(crate) mod convert;
 mod emit;
 mod memory;
 mod reduce;

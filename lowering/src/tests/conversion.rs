@@ -1,0 +1,214 @@
+//! Conversions between layouts: which way is taken, and that whatever way it is, a tile that holds its own coordinates
+//! still does afterwards.
+
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+
+use super::layout::{blocked, shape};
+use crate::dtype::DType;
+use crate::layout::{Coord, Layout, Plan, plan};
+use crate::mlir::gpu::convert::{Staging, vector};
+use crate::tile::Shape;
+
+/// Layouts of a shape as the compiler comes by them: dealt out, reordered, left by a reduction, under another shape.
+fn derived(shape: Shape) -> BoxedStrategy<Layout> {
+    let rank = shape.rank();
+    let reordered = (Just(shape.clone()), Just((0..rank).collect::<Vec<usize>>()).prop_shuffle());
+    let permuted = reordered.prop_flat_map(|(shape, order)| {
+        // Axis `order[i]` of the source becomes axis `i`.
+        let mut source = vec![1; order.len()];
+        for (to, &from) in order.iter().enumerate() {
+            source[from] = shape[to];
+        }
+        blocked(Shape::new(source)).prop_map(move |layout| layout.permute(&order))
+    });
+    let plain = blocked(shape.clone());
+    let flat = Shape::new(vec![shape.elements() as u32]);
+    // Not where an odd count is in the way.
+    if Layout::blocked(&flat, &[0], &[0], 1, 1).reshape(&shape).is_some() {
+        let target = shape.clone();
+        let reshaped =
+            blocked(flat).prop_map(move |layout| layout.reshape(&target).expect("the same odd counts"));
+        return prop_oneof![plain, permuted, reshaped, folded(shape)].boxed();
+    }
+    prop_oneof![plain, permuted, folded(shape)].boxed()
+}
+
+/// What a reduction along one axis leaves.
+fn folded(shape: Shape) -> impl Strategy<Value = Layout> {
+    let axes = 0..=shape.rank();
+    (Just(shape), axes, 0u32..4)
+        .prop_flat_map(|(shape, axis, k)| (blocked(shape.with(axis, 1 << k)), Just(axis)))
+        .prop_map(|(layout, axis)| layout.without(&[axis]))
+}
+
+/// Two layouts of one tile with as many warps.
+fn pair() -> impl Strategy<Value = (Layout, Layout)> {
+    shape()
+        .prop_flat_map(|shape| (derived(shape.clone()), derived(shape)))
+        .prop_filter("as many warps", |(from, to)| from.num_warps() == to.num_warps())
+}
+
+/// A tile of its own coordinates, place by place.
+fn coordinates(layout: &Layout) -> Vec<Coord> {
+    places(layout).map(|(register, lane, warp)| layout.coord(register, lane, warp)).collect()
+}
+
+fn places(layout: &Layout) -> impl Iterator<Item = (usize, u32, u32)> {
+    let (registers, warps) = (layout.register_count(), layout.num_warps());
+    (0..warps)
+        .flat_map(move |warp| (0..32).flat_map(move |lane| (0..registers).map(move |r| (r, lane, warp))))
+}
+
+/// The coordinates after the conversion, as the instructions it becomes move them.
+fn converted(from: &Layout, to: &Layout, dtype: DType) -> Vec<Coord> {
+    match plan(from, to) {
+        Plan::Registers(sources) => {
+            places(to).map(|(register, lane, warp)| from.coord(sources[register], lane, warp)).collect()
+        }
+        Plan::Shuffle(shuffle) => places(to)
+            .map(|(register, lane, warp)| {
+                let (mut source, mut source_lane) = shuffle.constant[register];
+                for (bit, &(flip, lanes)) in shuffle.lane_bits.iter().enumerate() {
+                    if lane >> bit & 1 == 1 {
+                        source ^= flip;
+                        source_lane ^= lanes;
+                    }
+                }
+                // Code is made for these sources alone.
+                assert!(shuffle.sources(register).contains(&source));
+                from.coord(source, source_lane, warp)
+            })
+            .collect(),
+        Plan::Shared => {
+            let mut memory = vec![None; Staging::padded(from.shape(), dtype).elements as usize];
+            for (at, coord) in accesses(from, dtype) {
+                assert!(memory[at].is_none_or(|other| other == coord), "two elements in one place");
+                memory[at] = Some(coord);
+            }
+            accesses(to, dtype)
+                .into_iter()
+                .map(|(at, _)| memory[at].expect("a place that was written"))
+                .collect()
+        }
+    }
+}
+
+/// Where in shared memory each place of a layout is written to or read from, vectors as one access, and the element that
+/// belongs there.
+fn accesses(layout: &Layout, dtype: DType) -> Vec<(usize, Coord)> {
+    let staging = Staging::padded(layout.shape(), dtype);
+    let offset = |coord: Coord| {
+        staging.strides.iter().enumerate().map(|(axis, &stride)| coord.get(axis) * stride).sum::<u32>()
+    };
+    let run = vector(layout, dtype);
+    places(layout)
+        .map(|(register, lane, warp)| {
+            let first = offset(layout.coord(register / run * run, lane, warp));
+            let bytes = run as u32 * dtype.bytes();
+            assert_eq!(first * dtype.bytes() % bytes, 0, "an access of {bytes} bytes is aligned");
+            (first as usize + register % run, layout.coord(register, lane, warp))
+        })
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(250))]
+
+    #[test]
+    fn a_conversion_of_coordinates_is_the_identity(
+        (from, to) in pair(),
+        dtype in prop::sample::select(vec![DType::I8, DType::F16, DType::F32, DType::F64]),
+    ) {
+        prop_assert!(converted(&from, &to, dtype) == coordinates(&to), "{} to {} of {}", from, to, dtype);
+    }
+}
+
+/// A layout by how it deals out: the order of axes, fastest first, and elements to a thread.
+fn dealt(shape: &[u32], order: &[usize], vector: u32) -> Layout {
+    let reversed: Vec<usize> = order.iter().rev().copied().collect();
+    Layout::blocked(&Shape::new(shape.to_vec()), order, &reversed, vector, 4)
+}
+
+/// The way from one layout to another, and how much moves.
+fn check_plan(from: &Layout, to: &Layout, expected: Expect) {
+    let way = match plan(from, to) {
+        Plan::Registers(sources) if sources.iter().enumerate().all(|(i, &source)| i == source) => {
+            "nothing".into()
+        }
+        Plan::Registers(sources) => format!("registers {sources:?}"),
+        Plan::Shuffle(shuffle) => {
+            let count: usize = (0..shuffle.constant.len()).map(|r| shuffle.sources(r).len()).sum();
+            format!("{count} shuffles for {} registers", shuffle.constant.len())
+        }
+        Plan::Shared => {
+            format!("shared, {} bytes of f32", Staging::padded(from.shape(), DType::F32).elements * 4)
+        }
+    };
+    expected.assert_eq(&format!("{from}\n{to}\n{way}\n"));
+}
+
+#[test]
+fn conversions_take_the_cheapest_way() {
+    let rows = dealt(&[32, 128], &[1, 0], 4);
+    check_plan(
+        &rows,
+        &rows,
+        expect![[r#"
+        reg(1@1 2@1 4@0 8@0 16@0) lane(4@1 8@1 16@1 32@1 64@1) warp(1@0 2@0)
+        reg(1@1 2@1 4@0 8@0 16@0) lane(4@1 8@1 16@1 32@1 64@1) warp(1@0 2@0)
+        nothing
+    "#]],
+    );
+    // A vector more or less: lanes exchange.
+    check_plan(
+        &rows,
+        &dealt(&[32, 128], &[1, 0], 2),
+        expect![[r#"
+        reg(1@1 2@1 4@0 8@0 16@0) lane(4@1 8@1 16@1 32@1 64@1) warp(1@0 2@0)
+        reg(1@1 64@1 4@0 8@0 16@0) lane(2@1 4@1 8@1 16@1 32@1) warp(1@0 2@0)
+        64 shuffles for 32 registers
+    "#]],
+    );
+    // Columns instead of rows: warps exchange.
+    check_plan(
+        &rows,
+        &dealt(&[32, 128], &[0, 1], 4),
+        expect![[r#"
+        reg(1@1 2@1 4@0 8@0 16@0) lane(4@1 8@1 16@1 32@1 64@1) warp(1@0 2@0)
+        reg(1@0 2@0 16@1 32@1 64@1) lane(4@0 8@0 16@0 1@1 2@1) warp(4@1 8@1)
+        shared, 16896 bytes of f32
+    "#]],
+    );
+    // Reordered axes: the lanes that hold rows hold columns.
+    let blocks = dealt(&[12, 96], &[1, 0], 4);
+    check_plan(
+        &dealt(&[96, 12], &[0, 1], 4).permute(&[1, 0]),
+        &blocks,
+        expect![[r#"
+        reg(1@1 2@1) lane(4@1 8@1 16@1 1@0 2@0) warp(- -) x9
+        reg(1@1 2@1) lane(4@1 8@1 16@1 1@0 2@0) warp(- -) x9
+        nothing
+    "#]],
+    );
+    // What a reduction leaves is held by many.
+    let column = dealt(&[32, 16], &[1, 0], 1).without(&[1]);
+    check_plan(
+        &column,
+        &dealt(&[32], &[0], 1),
+        expect![[r#"
+        reg(8 16) lane(- - - - 1) warp(2 4)
+        reg() lane(1 2 4 8 16) warp(- -)
+        shared, 128 bytes of f32
+    "#]],
+    );
+    check_plan(
+        &dealt(&[32], &[0], 1),
+        &column,
+        expect![[r#"
+        reg() lane(1 2 4 8 16) warp(- -)
+        reg(8 16) lane(- - - - 1) warp(2 4)
+        shared, 128 bytes of f32
+    "#]],
+    );
+}
