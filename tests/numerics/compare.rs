@@ -52,15 +52,15 @@ impl Law {
         if self.rounds_twice() && same(operands[0] * operands[1] + operands[2], value) {
             return Ok(0.5);
         }
+        if self.place == Place::Cuda && self.dtype != DType::F64 && self.flushed(operands, wanted, value) {
+            return Ok(0.0);
+        }
         if wanted.is_nan() || value.is_nan() {
             return if wanted.is_nan() && value.is_nan() { Ok(0.0) } else { Err(format!("{wanted:e}")) };
         }
         if self.row.ulp_f32 == 0.5 && self.row.ulp_f64 == 0.5 {
             let rounded = self.roundings(wanted);
             return if rounded.contains(&found) { Ok(0.5) } else { Err(show(rounded[0], self.dtype)) };
-        }
-        if self.place == Place::Cuda && self.dtype != DType::F64 && self.flushed(operands, wanted, value) {
-            return Ok(0.0);
         }
         let zeros = value == 0.0 && wanted == 0.0;
         let distance = format.distance(value, wanted);
