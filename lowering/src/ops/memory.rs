@@ -179,7 +179,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         example: "let offsets = tl::arange(0, BLOCK);\nlet row = tl::load(x + offsets, offsets < n, f32::NEG_INFINITY);",
         generic: Generic::None,
         params: &[required("pointer"), optional("mask"), optional("other")],
-        doc: "Reads the elements a pointer tile points to; `slice + offsets` makes one. Where `mask` is false nothing is read and the element is `other`, or 0 without it. An offset outside the slice is masked off by the compiler. The mask and `other` broadcast to the pointer's shape; a scalar pointer reads a scalar.",
+        doc: "Reads the elements a pointer tile points to; `slice + offsets` makes one. Where `mask` is false nothing is read and the element is `other`, or 0 without it. An offset outside the slice is masked off by the compiler, and reported by a debug build. The mask and `other` broadcast to the pointer's shape; a scalar pointer reads a scalar.",
         check: load,
     },
     Function {
@@ -188,7 +188,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         example: "let offsets = tl::arange(0, BLOCK);\ntl::store(out + offsets, tile * 2.0, offsets < n);",
         generic: Generic::None,
         params: &[required("pointer"), required("value"), optional("mask")],
-        doc: "Writes `value` to the elements a pointer tile points to, except where `mask` is false or the offset lies outside the slice. The value and mask broadcast to the pointer's shape. Two elements that go to one address leave either of them there.",
+        doc: "Writes `value` to the elements a pointer tile points to, except where `mask` is false or the offset lies outside the slice. A debug build reports the latter. The value and mask broadcast to the pointer's shape. Two elements that go to one address leave either of them there.",
         check: store,
     },
 ];

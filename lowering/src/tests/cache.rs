@@ -70,6 +70,7 @@ fn what_changes_the_code_is_lowered_again() {
     assert!(lowers(KERNEL, |_, options| options.archs = vec![Arch::SM_80, Arch::SM_90A]));
     assert!(lowers(KERNEL, |_, options| options.family = None));
     assert!(lowers(KERNEL, |_, options| options.report = true));
+    assert!(lowers(KERNEL, |_, options| options.report = true));
 }
 
 #[test]

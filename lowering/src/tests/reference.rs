@@ -116,7 +116,7 @@ fn functions_and_methods_say_how_they_are_written() {
     check_item(
         "load",
         expect![[r#"
-            Reads the elements a pointer tile points to; `slice + offsets` makes one. Where `mask` is false nothing is read and the element is `other`, or 0 without it. An offset outside the slice is masked off by the compiler. The mask and `other` broadcast to the pointer's shape; a scalar pointer reads a scalar.
+            Reads the elements a pointer tile points to; `slice + offsets` makes one. Where `mask` is false nothing is read and the element is `other`, or 0 without it. An offset outside the slice is masked off by the compiler, and reported by a debug build. The mask and `other` broadcast to the pointer's shape; a scalar pointer reads a scalar.
 
             Written `tl::load(pointer)` or `tl::load(pointer, mask)` or `tl::load(pointer, mask, other)`.
 
