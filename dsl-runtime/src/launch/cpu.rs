@@ -21,8 +21,9 @@ use crate::kernel::{Host, Level, Variant};
 use crate::report::Record;
 use crate::slice::{SharedBytes, UniqueBytes};
 
-/// Pieces per thread: enough that a slow piece does not leave the other threads idle at the end.
-const PIECES_PER_THREAD: u64 = 4;
+/// Pieces per thread: enough that a slow piece does not leave the other threads idle at the end, and that threads work
+/// near each other in memory (docs/performance.md).
+const PIECES_PER_THREAD: u64 = 64;
 
 /// About what it takes to hand work to other threads and to wait for them.
 const HAND_OVER_NS: f64 = 10_000.0;
