@@ -4,7 +4,7 @@
 //! registers, and fewer blocks would fit on a multiprocessor. After every reduction this pass widens anew: what was made
 //! from a narrow load by cheap lanewise operations is made again where it is next used, from the narrow registers.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::assign::{Distributed, Spread};
 use crate::ops::{Effect, Hold, Kind};
@@ -12,11 +12,21 @@ use crate::tile::{Block, Func, Op, Value};
 
 /// Registers of one thread below which a tile may as well wait wide.
 const MIN_REGISTERS: usize = 16;
+/// Operations on each element beyond which a tile waits as it is.
+const MAX_COST: u32 = 8;
 
 /// Rebuilds the function's outermost block; a loop's body is short of registers for other reasons.
 pub fn hold(distributed: &mut Distributed) {
     let block = std::mem::take(&mut distributed.func.body);
-    let mut pass = Pass { distributed, made: HashMap::new(), current: HashMap::new(), age: 0, ops: vec![] };
+    let mut pass = Pass {
+        distributed,
+        made: HashMap::new(),
+        origins: HashMap::new(),
+        current: HashMap::new(),
+        light: HashSet::new(),
+        age: 0,
+        ops: vec![],
+    };
     pass.ops(block.ops);
     let ops = pass.ops;
     distributed.func.body = Block { ops, ..block };
@@ -24,10 +34,14 @@ pub fn hold(distributed: &mut Distributed) {
 
 struct Pass<'d> {
     distributed: &'d mut Distributed,
-    /// What can be made again, by its first result's name.
-    made: HashMap<Value, Op>,
+    /// What can be made again, by its result's name, and how many operations that takes.
+    made: HashMap<Value, (Op, u32)>,
+    /// The name under which a value, or an earlier incarnation of it, can be made again.
+    origins: HashMap<Value, Value>,
     /// The youngest incarnation of a value, and how many reductions it has seen.
     current: HashMap<Value, (Value, u32)>,
+    /// Tiles that take no registers of their own: a number everywhere, a mask, a ramp.
+    light: HashSet<Value>,
     /// Reductions so far.
     age: u32,
     ops: Vec<Op>,
@@ -40,16 +54,18 @@ impl Pass<'_> {
             let fresh: HashMap<Value, Value> =
                 operands.into_iter().map(|operand| (operand, self.fresh(operand))).collect();
             op.kind.operation_mut().map(&mut |operand| fresh[&operand]);
-            let reduces = matches!(
-                op.kind.operation().spread(&self.distributed.func, &op.results),
-                Spread::Fold { .. }
-            );
+            let spread = op.kind.operation().spread(self.func(), &op.results);
+            if self.is_light_result(&op, &spread) {
+                self.light.extend(&op.results);
+            }
             if let [result] = op.results[..]
-                && self.can_be_made_again(&op)
+                && let Some(cost) = self.cost(&op, &spread)
             {
-                self.made.insert(result, op.clone());
+                self.made.insert(result, (op.clone(), cost));
+                self.origins.insert(result, result);
                 self.current.insert(result, (result, self.age));
             }
+            let reduces = matches!(spread, Spread::Fold { .. });
             self.ops.push(op);
             self.age += u32::from(reduces);
         }
@@ -59,35 +75,47 @@ impl Pass<'_> {
         &self.distributed.func
     }
 
-    /// Whether the operation is a narrow load, or a cheap one on what was made from such.
-    fn can_be_made_again(&self, op: &Op) -> bool {
-        let operation = op.kind.operation();
-        let result = op.results[0];
-        let Some(layout) = self.distributed.layouts.get(&result) else { return false };
-        if layout.register_count() < MIN_REGISTERS || operation.effect() != Effect::Pure {
-            return false;
+    /// What making the result again takes, if that is worth it: of a narrow load, or of a cheap operation on what was
+    /// made from such.
+    fn cost(&self, op: &Op, spread: &Spread) -> Option<u32> {
+        let layout = self.distributed.layouts.get(&op.results[0])?;
+        if layout.register_count() < MIN_REGISTERS || op.kind.operation().effect() != Effect::Pure {
+            return None;
         }
         if is_narrow_load(self.func(), op) {
-            return true;
+            return Some(0);
         }
-        let tiles: Vec<Value> = operation
-            .operands()
-            .into_iter()
-            .filter(|&operand| !self.func().ty(operand).is_scalar())
-            .collect();
-        let again = |value: &Value| self.origin(*value).is_some();
-        let light = |value: &Value| again(value) || is_light(self.func(), &self.ops, *value);
-        let cheap = matches!(op.kind, Kind::Cast(_))
-            || operation.spread(self.func(), &op.results) == Spread::Lanewise { cheap: true };
-        cheap && tiles.iter().any(again) && tiles.iter().all(light)
+        if !matches!(op.kind, Kind::Cast(_)) && *spread != (Spread::Lanewise { cheap: true }) {
+            return None;
+        }
+        let (mut cost, mut narrow) = (1u32, false);
+        for operand in op.kind.operation().operands() {
+            match self.origins.get(&operand) {
+                Some(origin) => {
+                    cost = cost.saturating_add(self.made[origin].1);
+                    narrow = true;
+                }
+                None if self.is_light(operand) => {}
+                None => return None,
+            }
+        }
+        (narrow && cost <= MAX_COST).then_some(cost)
     }
 
-    /// The name under which a value, or an earlier incarnation of it, can be made again.
-    fn origin(&self, value: Value) -> Option<Value> {
-        if self.made.contains_key(&value) {
-            return Some(value);
+    fn is_light(&self, value: Value) -> bool {
+        self.func().ty(value).is_scalar() || self.light.contains(&value)
+    }
+
+    fn is_light_result(&self, op: &Op, spread: &Spread) -> bool {
+        match spread {
+            Spread::Source => true,
+            Spread::Lanewise { cheap: true } | Spread::View(_) => {
+                op.kind.operation().operands().into_iter().all(|operand| self.is_light(operand))
+            }
+            Spread::Lanewise { cheap: false } | Spread::Fold { .. } | Spread::Carry(_) | Spread::Free => {
+                false
+            }
         }
-        self.current.iter().find(|(_, (incarnation, _))| *incarnation == value).map(|(&origin, _)| origin)
     }
 
     /// The value as later operations should have it.
@@ -96,7 +124,7 @@ impl Pass<'_> {
         if age == self.age {
             return latest;
         }
-        let made = self.made[&value].clone();
+        let (made, _) = self.made[&value].clone();
         let renewed = if is_narrow_load(self.func(), &made) {
             self.append(Hold { value: latest }.into(), &made)
         } else {
@@ -104,12 +132,16 @@ impl Pass<'_> {
             let operands = kind.operation().operands();
             let fresh: HashMap<Value, Value> = operands
                 .into_iter()
-                .map(|operand| (operand, self.origin(operand).map_or(operand, |origin| self.fresh(origin))))
+                .map(|operand| match self.origins.get(&operand) {
+                    Some(&origin) => (operand, self.fresh(origin)),
+                    None => (operand, operand),
+                })
                 .collect();
             kind.operation_mut().map(&mut |operand| fresh[&operand]);
             self.append(kind, &made)
         };
         self.current.insert(value, (renewed, self.age));
+        self.origins.insert(renewed, value);
         renewed
     }
 
@@ -125,20 +157,4 @@ impl Pass<'_> {
 
 fn is_narrow_load(func: &Func, op: &Op) -> bool {
     op.kind.operation().place().is_some() && func.ty(op.results[0]).dtype.bytes() < 4
-}
-
-/// Whether a value takes no registers of its own: a scalar, a number everywhere, a mask, a ramp.
-fn is_light(func: &Func, ops: &[Op], value: Value) -> bool {
-    if func.ty(value).is_scalar() {
-        return true;
-    }
-    let Some(op) = ops.iter().find(|op| op.results.contains(&value)) else { return false };
-    let operands = || op.kind.operation().operands();
-    match op.kind.operation().spread(func, &op.results) {
-        Spread::Source => true,
-        Spread::Lanewise { cheap: true } | Spread::View(_) => {
-            operands().iter().all(|&operand| is_light(func, ops, operand))
-        }
-        Spread::Lanewise { cheap: false } | Spread::Fold { .. } | Spread::Carry(_) | Spread::Free => false,
-    }
 }

@@ -34,15 +34,6 @@ impl Builder<'_> {
         self.copysign(result, a)
     }
 
-    /// Rounds to the nearest integer, ties to even.
-    pub fn round_even(&mut self, a: Val) -> Val {
-        if self.machine != BASELINE {
-            return self.op("llvm.intr.roundeven", &[a], a.ty);
-        }
-        let nearest = self.nearest_integer(a);
-        self.copysign(nearest, a)
-    }
-
     /// The magnitude of `a` with the sign of `b`.
     fn copysign(&mut self, a: Val, b: Val) -> Val {
         self.op("llvm.intr.copysign", &[a, b], a.ty)

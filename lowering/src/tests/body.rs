@@ -197,3 +197,22 @@ fn warps_follow_what_a_program_reads() {
     "#]],
     );
 }
+
+#[test]
+fn a_long_chain_waits_as_it_is() {
+    let doubled = "y = y + y;".repeat(12);
+    let source = format!(
+        "#[fuse_kernel(N = [1024])]
+        fn centre<const N: usize>(x: &[bf16], out: &mut [f32]) {{
+            let i = tl::arange(0, N);
+            let mut y = tl::load(x + i).to::<f32>();
+            {doubled}
+            tl::store(out + i, y - tl::sum(y, 0));
+        }}"
+    );
+    let bodies = bodies(&func(&source), Requests::default()).expect("bodies that fit");
+    let mut names = vec![];
+    bodies[0].plan.distributed.func.body.walk(&mut |op| names.push(op.kind.operation().name()));
+    assert_eq!(names.iter().filter(|name| **name == "add").count(), 12 + 1, "{names:?}");
+    assert!(!names.contains(&"hold"), "{names:?}");
+}
