@@ -9,6 +9,7 @@ mod cast;
 mod control;
 mod convert;
 mod memory;
+mod random;
 mod reduce;
 pub mod scalar;
 mod shape;
@@ -26,6 +27,7 @@ pub use cast::Cast;
 pub use control::{For, If, LoopHints, While};
 pub use convert::{Convert, Hold};
 pub use memory::{Load, Place, Store};
+pub use random::{Form, Philox, Pick, Random};
 pub use reduce::Reduce;
 pub use scalar::{Scalar, ScalarOp};
 pub use shape::{Broadcast, ExpandDims, Permute, Reshape};
@@ -171,6 +173,8 @@ operations!(
     While,
     Convert,
     Hold,
+    Random,
+    Philox,
 );
 
 /// A function of `tl::` that is more than a row of the lanewise table.
@@ -192,6 +196,8 @@ pub struct Function {
 pub enum Gives {
     /// A tile, or a scalar.
     Tile,
+    /// That many tiles or scalars.
+    Tuple(usize),
     /// What a `for` runs over.
     Range,
     /// An integer known at build.
@@ -228,6 +234,7 @@ pub fn functions() -> impl Iterator<Item = &'static Function> {
         shape::FUNCTIONS,
         memory::FUNCTIONS,
         reduce::FUNCTIONS,
+        random::FUNCTIONS,
         control::FUNCTIONS,
         cast::FUNCTIONS,
     ]

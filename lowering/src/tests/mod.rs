@@ -16,6 +16,7 @@ mod math;
 mod odd;
 mod oracle;
 mod programs;
+mod random;
 mod reference;
 mod report;
 mod robust;

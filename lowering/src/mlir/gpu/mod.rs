@@ -9,6 +9,7 @@ mod control;
 pub(crate) mod convert;
 mod emit;
 mod memory;
+mod random;
 mod reduce;
 mod shared;
 

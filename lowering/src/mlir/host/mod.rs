@@ -10,6 +10,7 @@ mod control;
 mod lanes;
 mod memory;
 mod nest;
+mod random;
 mod reduce;
 mod schedule;
 mod view;
