@@ -12,6 +12,7 @@ mod memory;
 mod random;
 mod reduce;
 pub mod scalar;
+mod scan;
 mod shape;
 mod source;
 
@@ -30,6 +31,7 @@ pub use memory::{Load, Place, Store};
 pub use random::{Form, Philox, Pick, Random};
 pub use reduce::Reduce;
 pub use scalar::{Scalar, ScalarOp};
+pub use scan::Scan;
 pub use shape::{Broadcast, ExpandDims, Permute, Reshape};
 pub use source::{Arange, Constant, Length, NumPrograms, Number, ProgramId, Splat};
 
@@ -175,6 +177,7 @@ operations!(
     Hold,
     Random,
     Philox,
+    Scan,
 );
 
 /// A function of `tl::` that is more than a row of the lanewise table.
@@ -235,6 +238,7 @@ pub fn functions() -> impl Iterator<Item = &'static Function> {
         memory::FUNCTIONS,
         reduce::FUNCTIONS,
         random::FUNCTIONS,
+        scan::FUNCTIONS,
         control::FUNCTIONS,
         cast::FUNCTIONS,
     ]

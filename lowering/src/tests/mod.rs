@@ -21,6 +21,7 @@ mod reference;
 mod report;
 mod robust;
 mod run;
+mod scan;
 mod site;
 mod split;
 

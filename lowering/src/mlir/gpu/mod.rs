@@ -11,6 +11,7 @@ mod emit;
 mod memory;
 mod random;
 mod reduce;
+mod scan;
 mod shared;
 
 use std::collections::HashMap;

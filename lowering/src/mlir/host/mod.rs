@@ -12,6 +12,7 @@ mod memory;
 mod nest;
 mod random;
 mod reduce;
+mod scan;
 mod schedule;
 mod view;
 
