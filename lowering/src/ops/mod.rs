@@ -10,10 +10,12 @@ mod control;
 mod convert;
 mod memory;
 mod random;
+mod rearrange;
 mod reduce;
 pub mod scalar;
 mod scan;
 mod shape;
+mod sort;
 mod source;
 
 use std::fmt::Debug;
@@ -29,6 +31,7 @@ pub use control::{For, If, LoopHints, While};
 pub use convert::{Convert, Hold};
 pub use memory::{Load, Place, Store};
 pub use random::{Form, Philox, Pick, Random};
+pub use rearrange::{Exchange, Gather, Index, Join};
 pub use reduce::Reduce;
 pub use scalar::{Scalar, ScalarOp};
 pub use scan::Scan;
@@ -178,6 +181,10 @@ operations!(
     Random,
     Philox,
     Scan,
+    Join,
+    Index,
+    Exchange,
+    Gather,
 );
 
 /// A function of `tl::` that is more than a row of the lanewise table.
@@ -239,6 +246,8 @@ pub fn functions() -> impl Iterator<Item = &'static Function> {
         reduce::FUNCTIONS,
         random::FUNCTIONS,
         scan::FUNCTIONS,
+        rearrange::FUNCTIONS,
+        sort::FUNCTIONS,
         control::FUNCTIONS,
         cast::FUNCTIONS,
     ]

@@ -10,6 +10,7 @@ pub(crate) mod convert;
 mod emit;
 mod memory;
 mod random;
+mod rearrange;
 mod reduce;
 mod scan;
 mod shared;
