@@ -4,6 +4,7 @@
 //! on this CPU, at each level of processor that kernels are built for, and on a GPU where there is one.
 //! `NUMERICS_REPORT=1` prints the largest error of every operation that is not exact.
 
+mod arrange;
 mod cast;
 mod compare;
 mod control;
@@ -27,6 +28,7 @@ fn main() {
         cast::trials(),
         reduce::trials(),
         shape::trials(),
+        arrange::trials(),
         memory::trials(),
         control::trials(),
         programs::trials(),
