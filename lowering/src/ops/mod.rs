@@ -8,6 +8,8 @@
 mod cast;
 mod control;
 mod convert;
+mod fold;
+pub(crate) mod library;
 mod memory;
 mod reduce;
 pub mod scalar;
@@ -59,6 +61,11 @@ pub trait Operation: Debug {
 
     fn blocks_mut(&mut self) -> Vec<&mut Block> {
         vec![]
+    }
+
+    /// Whether its blocks use nothing from outside of them, as a combination does, which is put in place many times.
+    fn isolated(&self) -> bool {
+        false
     }
 
     fn effect(&self) -> Effect {
@@ -192,6 +199,10 @@ pub struct Function {
 pub enum Gives {
     /// A tile, or a scalar.
     Tile,
+    /// As many tiles as its first argument has.
+    Same,
+    /// Two tiles.
+    Pair,
     /// What a `for` runs over.
     Range,
     /// An integer known at build.
@@ -228,11 +239,17 @@ pub fn functions() -> impl Iterator<Item = &'static Function> {
         shape::FUNCTIONS,
         memory::FUNCTIONS,
         reduce::FUNCTIONS,
+        fold::FUNCTIONS,
         control::FUNCTIONS,
         cast::FUNCTIONS,
     ]
     .into_iter()
     .flatten()
+}
+
+/// Whether `tl::name` is a function.
+pub fn is_function(name: &str) -> bool {
+    scalar::function(name).is_some() || functions().any(|function| function.name == name)
 }
 
 /// A method, written `receiver.name(..)`; the receiver is the first argument.
