@@ -325,12 +325,16 @@ impl Found {
 
     pub(crate) fn report(self, total: usize, errors: &mut Errors) {
         for (mut error, variants) in self.list {
-            if variants.len() < total && error.note.is_none() {
+            if variants.len() < total {
                 let others = match variants.len() - 1 {
                     0 => String::new(),
                     others => format!(" and {}", count(others, "other")),
                 };
-                error.note = Some(format!("in the variant {}{others}", variants[0]));
+                let place = format!("in the variant {}{others}", variants[0]);
+                error.note = Some(match error.note {
+                    Some(note) => format!("{note}; {place}"),
+                    None => place,
+                });
             }
             errors.add(error);
         }

@@ -1,6 +1,6 @@
 //! What the typing rules of operations are written with: values from operands, constants, conversions, broadcasting.
 
-use super::{Check, Item, Literal, LiteralValue, Operand};
+use super::{Callee, Check, Item, Literal, LiteralValue, Operand};
 use crate::diagnostic::{Diagnostic, Loc};
 use crate::dtype::DType;
 use crate::ops::{Broadcast, Cast, Constant, ExpandDims, Kind, Number, Splat};
@@ -69,7 +69,7 @@ impl Check<'_> {
     // ---- building
 
     pub fn push(&mut self, kind: impl Into<Kind>, types: Vec<Type>, loc: Loc) -> Vec<Value> {
-        self.builder.loc = loc;
+        self.builder.loc = self.site.unwrap_or(loc);
         self.builder.push(kind, types)
     }
 
@@ -150,6 +150,10 @@ impl Check<'_> {
             Item::Pointer(_) => {
                 self.error_help(operand.loc, text, "read it first: `tl::load(pointer, mask)`")
             }
+            Item::Function(Callee::Language(ref name)) => {
+                self.error_help(operand.loc, text, format!("call it: `tl::{name}(..)`"))
+            }
+            Item::Function(_) => self.error_help(operand.loc, text, "call it"),
             _ => self.error(operand.loc, text),
         };
     }
@@ -353,6 +357,7 @@ impl Item {
             Item::List(_) => "a list".into(),
             Item::Text(_) => "a string".into(),
             Item::Range(_) => "a range".into(),
+            Item::Function(_) => "a function".into(),
             Item::Unit => "nothing".into(),
             Item::Failed => "a mistake".into(),
         }

@@ -8,6 +8,8 @@
 mod cast;
 mod control;
 mod convert;
+mod fold;
+pub(crate) mod library;
 mod memory;
 mod random;
 mod rearrange;
@@ -66,6 +68,11 @@ pub trait Operation: Debug {
 
     fn blocks_mut(&mut self) -> Vec<&mut Block> {
         vec![]
+    }
+
+    /// Whether its blocks use nothing from outside of them, as a combination does, which is put in place many times.
+    fn isolated(&self) -> bool {
+        false
     }
 
     fn effect(&self) -> Effect {
@@ -208,6 +215,8 @@ pub enum Gives {
     Tile,
     /// That many tiles or scalars.
     Tuple(usize),
+    /// As many tiles as its first argument has.
+    Same,
     /// What a `for` runs over.
     Range,
     /// An integer known at build.
@@ -248,11 +257,17 @@ pub fn functions() -> impl Iterator<Item = &'static Function> {
         scan::FUNCTIONS,
         rearrange::FUNCTIONS,
         sort::FUNCTIONS,
+        fold::FUNCTIONS,
         control::FUNCTIONS,
         cast::FUNCTIONS,
     ]
     .into_iter()
     .flatten()
+}
+
+/// Whether `tl::name` is a function.
+pub fn is_function(name: &str) -> bool {
+    scalar::function(name).is_some() || functions().any(|function| function.name == name)
 }
 
 /// A method, written `receiver.name(..)`; the receiver is the first argument.

@@ -9,6 +9,7 @@ mod conversion;
 mod effort;
 mod emit;
 mod errors;
+mod functions;
 mod isolate;
 mod language;
 mod layout;
