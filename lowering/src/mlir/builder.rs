@@ -123,6 +123,18 @@ pub struct Builder<'c> {
     pub machine: Machine,
     /// Float arithmetic built while this is set may be reassociated: the accumulation of a reduction or product.
     pub accumulating: bool,
+    /// Numbers that are another one rounded to an integer, on a GPU: converting them to integers is then one
+    /// instruction that rounds by itself.
+    rounded: HashMap<usize, (Val, Rounding)>,
+}
+
+/// How a GPU rounds a float to an integer, as PTX names it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rounding {
+    Nearest,
+    Zero,
+    Down,
+    Up,
 }
 
 impl<'c> Builder<'c> {
@@ -140,6 +152,7 @@ impl<'c> Builder<'c> {
             strict: flags("#llvm.fastmath<none>"),
             machine,
             accumulating: false,
+            rounded: HashMap::new(),
         }
     }
 
@@ -458,6 +471,18 @@ impl<'c> Builder<'c> {
             condition
         };
         self.op("llvm.select", &[condition, a, b], a.ty)
+    }
+
+    /// Remembers that `result` is `a` rounded.
+    pub(super) fn remember_rounding(&mut self, result: Val, a: Val, rounding: Rounding) {
+        if self.machine == Machine::Nvptx {
+            self.rounded.insert(result.id(), (a, rounding));
+        }
+    }
+
+    /// What a number was before it was rounded to an integer; itself, to be cut, when it was not.
+    pub(super) fn before_rounding(&self, a: Val) -> (Val, Rounding) {
+        self.rounded.get(&a.id()).copied().unwrap_or((a, Rounding::Zero))
     }
 
     // ---- conversions between machine types; what a cast of the language means is `mlir::cast`

@@ -4,7 +4,7 @@
 //! functions to convert them, which kernels do not have, so conversion is integer arithmetic here, or the processor's
 //! F16C instructions.
 
-use super::builder::{Builder, FloatPredicate, IntPredicate, Machine, Val};
+use super::builder::{Builder, FloatPredicate, IntPredicate, Machine, Rounding, Val};
 use super::types::{Elem, Ty};
 use crate::dtype::DType;
 
@@ -54,6 +54,21 @@ pub fn cast(b: &mut Builder, value: Val, from: DType, to: DType) -> Val {
             let zero = b.float(value.ty, 0.0);
             b.fcmp(FloatPredicate::Une, value, zero)
         }
+        (true, false) if b.machine == Machine::Nvptx && from == DType::F32 && to.bytes() <= 4 => {
+            let whole = saturated(b, value, to);
+            let (low, high) = to.range();
+            let mut clamped = whole;
+            if to.bytes() < 4 && to.is_signed() {
+                let low = b.int(whole.ty, low as i64);
+                clamped = b.op("llvm.intr.smax", &[clamped, low], whole.ty);
+            }
+            if to.bytes() < 4 {
+                let name = if to.is_signed() { "llvm.intr.smin" } else { "llvm.intr.umin" };
+                let high = b.int(whole.ty, high as i64);
+                clamped = b.op(name, &[clamped, high], whole.ty);
+            }
+            b.trunc(clamped, target)
+        }
         (true, false) => {
             let name = if to.is_signed() { "llvm.fptosi.sat" } else { "llvm.fptoui.sat" };
             b.call(name, &[value], value.ty.with(target))
@@ -77,6 +92,28 @@ pub fn cast(b: &mut Builder, value: Val, from: DType, to: DType) -> Val {
             }
         }
     }
+}
+
+/// `f32` to a 32-bit integer on a GPU, whose instruction saturates, takes NaN to 0, and rounds as `floor` and its like
+/// do when the number is the result of such: signed or unsigned as `to` is.
+pub fn saturated(b: &mut Builder, value: Val, to: DType) -> Val {
+    let (value, rounding) = b.before_rounding(value);
+    let kind = if to.is_signed() { "f2i" } else { "f2ui" };
+    let mode = match rounding {
+        Rounding::Nearest => "rn",
+        Rounding::Zero => "rz",
+        Rounding::Down => "rm",
+        Rounding::Up => "rp",
+    };
+    let name = format!("llvm.nvvm.{kind}.{mode}");
+    let lanes: Vec<Val> = b.unpack(value).into_iter().map(|lane| b.call(&name, &[lane], Ty::I32)).collect();
+    if value.ty.is_vector() { b.pack(&lanes) } else { lanes[0] }
+}
+
+/// The same bits as another element type of the same size.
+pub fn bitcast(b: &mut Builder, value: Val, to: DType) -> Val {
+    let target = elem(to, b.machine);
+    b.bitcast(value, value.ty.with(target))
 }
 
 /// `f16` or `bf16` to `f32`, exactly.

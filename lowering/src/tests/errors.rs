@@ -605,9 +605,9 @@ fn functions_that_do_not_exist() {
             4: `too`: `too` is not a method of a scalar of type i32
                 help: did you mean `to`?
             5: `iter`: `iter` is not a method of a slice
-                help: methods are `to`, `expand_dims`, `row`, `col`, `len`, `step_by`, `num_stages` and `unroll`
+                help: methods are `to`, `bitcast`, `expand_dims`, `row`, `col`, `len`, `step_by`, `num_stages` and `unroll`
             6: `powi`: `powi` is not a method of a scalar of type f32
-                help: methods are `to`, `expand_dims`, `row`, `col`, `len`, `step_by`, `num_stages` and `unroll`
+                help: methods are `to`, `bitcast`, `expand_dims`, `row`, `col`, `len`, `step_by`, `num_stages` and `unroll`
             7: `lens`: `lens` is not a method of a slice
                 help: did you mean `len`?
         "#]],
@@ -664,6 +664,30 @@ fn type_arguments_of_the_wrong_number() {
 }
 
 // ---- types
+
+#[test]
+fn bits_of_another_size() {
+    check_body(
+        "let y = a.bitcast::<u32>();
+        let y = a.bitcast::<f64>();
+        let y = b.bitcast::<u8>();
+        let y = n.bitcast::<T>();
+        let y = x.bitcast::<u16>();
+        let y = a.bitcast();",
+        expect![[r#"
+            4: `bitcast`: `.bitcast` keeps the size of an element: f32 cannot become f64
+                help: f32 can become i32 and u32; `.to::<f64>()` converts the value
+            5: `bitcast`: `.bitcast` keeps the size of an element: bool cannot become u8
+                help: make a number of it: `.to::<u8>()`
+            6: `bitcast`: `.bitcast` keeps the size of an element: i32 cannot become f16
+                help: i32 can become u32 and f32; `.to::<f16>()` converts the value
+            7: `x`: expected a tile or scalar, found a slice
+                help: read it first: `tl::load(slice + offsets, mask)`
+            8: `bitcast`: `.bitcast` needs an element type
+                help: write `.bitcast::<f32>(..)`
+        "#]],
+    );
+}
 
 #[test]
 fn types_that_mix() {

@@ -13,6 +13,7 @@ mod isolate;
 mod language;
 mod layout;
 mod math;
+mod narrow;
 mod odd;
 mod oracle;
 mod programs;

@@ -9,6 +9,7 @@ mod control;
 pub(crate) mod convert;
 mod emit;
 mod memory;
+mod packed;
 mod reduce;
 mod shared;
 
