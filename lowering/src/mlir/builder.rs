@@ -121,6 +121,8 @@ pub struct Builder<'c> {
     reassociate: Attribute<'c>,
     strict: Attribute<'c>,
     pub machine: Machine,
+    /// What a GPU is at least capable of, as in `sm_90`.
+    pub capability: u32,
     /// Float arithmetic built while this is set may be reassociated: the accumulation of a reduction or product.
     pub accumulating: bool,
     /// Numbers that are another one rounded to an integer, on a GPU: converting them to integers is then one
@@ -139,7 +141,11 @@ pub enum Rounding {
 
 impl<'c> Builder<'c> {
     /// Builds at the end of `entry`, the entry block of a function without a terminator.
-    pub(super) fn new(context: &'c Context, entry: MlirBlock, machine: Machine) -> Builder<'c> {
+    pub(super) fn new(
+        context: &'c Context,
+        entry: MlirBlock,
+        (machine, capability): (Machine, u32),
+    ) -> Builder<'c> {
         let flags = |text| Attribute::parse(context, text).expect("a fast-math attribute");
         Builder {
             context,
@@ -151,6 +157,7 @@ impl<'c> Builder<'c> {
             reassociate: flags("#llvm.fastmath<contract, reassoc>"),
             strict: flags("#llvm.fastmath<none>"),
             machine,
+            capability,
             accumulating: false,
             rounded: HashMap::new(),
         }

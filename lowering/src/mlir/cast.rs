@@ -5,6 +5,7 @@
 //! F16C instructions.
 
 use super::builder::{Builder, FloatPredicate, IntPredicate, Machine, Rounding, Val};
+use super::f8;
 use super::types::{Elem, Ty};
 use crate::dtype::DType;
 
@@ -12,7 +13,7 @@ use crate::dtype::DType;
 pub fn elem(dtype: DType, machine: Machine) -> Elem {
     match (dtype, machine) {
         (DType::Bool, _) => Elem::I1,
-        (DType::I8 | DType::U8, _) => Elem::I8,
+        (DType::I8 | DType::U8 | DType::F8E4M3 | DType::F8E5M2, _) => Elem::I8,
         (DType::I16 | DType::U16, _) => Elem::I16,
         (DType::I32 | DType::U32, _) => Elem::I32,
         (DType::I64 | DType::U64, _) => Elem::I64,
@@ -33,18 +34,13 @@ pub fn cast(b: &mut Builder, value: Val, from: DType, to: DType) -> Val {
         let wide = widen_half(b, value, from);
         return cast(b, wide, DType::F32, to);
     }
-    if to.is_half() {
-        return match from {
-            DType::F32 => narrow_half(b, value, to),
-            DType::F64 => {
-                let odd = round_to_odd(b, value);
-                narrow_half(b, odd, to)
-            }
-            _ => {
-                let wide = cast(b, value, from, DType::F32);
-                narrow_half(b, wide, to)
-            }
-        };
+    if from.is_f8() {
+        let wide = f8::widen(b, value, from);
+        return cast(b, wide, DType::F32, to);
+    }
+    if to.is_half() || to.is_f8() {
+        let single = single(b, value, from);
+        return if to.is_f8() { f8::narrow(b, single, to) } else { narrow_half(b, single, to) };
     }
     let target = elem(to, b.machine);
     match (from.is_float(), to.is_float()) {
@@ -91,6 +87,14 @@ pub fn cast(b: &mut Builder, value: Val, from: DType, to: DType) -> Val {
                 b.zext(value, target)
             }
         }
+    }
+}
+
+/// An `f32` that, rounded to 16 or 8 bits, gives what rounding the number itself once would.
+pub fn single(b: &mut Builder, value: Val, from: DType) -> Val {
+    match from {
+        DType::F64 => round_to_odd(b, value),
+        _ => cast(b, value, from, DType::F32),
     }
 }
 

@@ -243,12 +243,12 @@ table! {
     }
     /// Equal. False when either is NaN; `-0.0 == 0.0`.
     eq: COMPARE {
-        binary: Some(BinaryOp::Eq), algebra: Algebra::Compare(BinaryOp::Eq), class: Class::Any, lanes: lanes::eq,
+        binary: Some(BinaryOp::Eq), algebra: Algebra::Compare(BinaryOp::Eq), class: Class::Computed, lanes: lanes::eq,
         float: oracle!(|a| f64::from(a[0] == a[1])), int: oracle!(|a, _| truth(a[0] == a[1])),
     }
     /// Not equal. True when either is NaN.
     ne: COMPARE {
-        binary: Some(BinaryOp::Ne), algebra: Algebra::Compare(BinaryOp::Ne), class: Class::Any, lanes: lanes::ne,
+        binary: Some(BinaryOp::Ne), algebra: Algebra::Compare(BinaryOp::Ne), class: Class::Computed, lanes: lanes::ne,
         float: oracle!(|a| f64::from(a[0] != a[1])), int: oracle!(|a, _| truth(a[0] != a[1])),
     }
     /// Less. False when either is NaN.

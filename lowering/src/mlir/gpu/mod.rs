@@ -72,6 +72,12 @@ impl Plan {
         Ok(Plan { programs: programs.min(fitting), distributed, axes, shared })
     }
 
+    /// Whether GPUs of other capabilities get other code: those that convert 8-bit floats.
+    pub fn differs_by_capability(&self) -> bool {
+        let func = &self.distributed.func;
+        (0..func.value_count()).any(|index| func.ty(func.value_at(index)).dtype.is_f8())
+    }
+
     /// Threads of a block.
     pub fn threads(&self) -> u32 {
         self.distributed.num_warps * 32 * self.programs

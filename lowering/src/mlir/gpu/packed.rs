@@ -1,10 +1,10 @@
 //! Conversions of the elements of one thread, as many at a time as an instruction takes.
 
-use super::memory::unpack;
+use super::memory::{pack, unpack};
 use super::{Asm, Builder, Ty};
 use crate::dtype::DType;
 use crate::mlir::builder::Val;
-use crate::mlir::cast;
+use crate::mlir::{cast, f8};
 
 /// The elements as another type.
 pub(super) fn cast(b: &mut Builder, values: &[Val], from: DType, to: DType) -> Vec<Val> {
@@ -15,6 +15,20 @@ pub(super) fn cast(b: &mut Builder, values: &[Val], from: DType, to: DType) -> V
             let pair = b.pack(pair);
             let result = cast::cast(b, pair, from, to);
             b.unpack(result)
+        });
+    }
+    if to.is_f8() && pairs && f8::in_pairs(b) {
+        return by(b, values, 2, |b, pair| {
+            let pair = [0, 1].map(|i| cast::single(b, pair[i], from));
+            let word = f8::narrow_pair(b, pair, to);
+            unpack(b, &[word], to, 2)
+        });
+    }
+    if from.is_f8() && pairs && f8::in_pairs(b) {
+        return by(b, values, 2, |b, pair| {
+            let word = pack(b, pair, from)[0];
+            let halves = f8::widen_pair(b, word, from);
+            cast(b, &halves, DType::F16, to)
         });
     }
     let from_f32 = from.is_half() || from == DType::F32;
