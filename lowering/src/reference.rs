@@ -14,7 +14,7 @@ use crate::syntax::{BinaryOp, UnaryOp};
 
 /// The kernel that examples stand in, in the place of `EXAMPLE`.
 pub const SETTING: &str = "#[fuse_kernel(BLOCK = [64])]
-fn example<const BLOCK: usize>(x: &[f32], out: &mut [f32], n: i32) {
+fn example<const BLOCK: usize>(x: &[f32], out: &mut [f32], n: i32, seed: u64) {
     let tile = tl::load(x + tl::arange(0, BLOCK));
     EXAMPLE
 }";
@@ -166,6 +166,10 @@ fn signature(function: &Function, params: &[Parameter], receiver: TokenStream) -
     });
     let result = match function.gives {
         Gives::Tile => quote! { -> Tile },
+        Gives::Tuple(count) => {
+            let tiles = vec![quote! { Tile }; count];
+            quote! { -> (#(#tiles),*) }
+        }
         Gives::Range => quote! { -> Range },
         Gives::Constant => quote! { -> usize },
         Gives::Nothing => TokenStream::new(),

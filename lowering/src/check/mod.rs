@@ -24,6 +24,7 @@ use crate::ops::{LoopHints, Number};
 use crate::syntax::{Generic, GenericArg, Kernel, ParamType, TypeName};
 use crate::tile::{self, Builder, Func, Param, ParamId, ParamKind, Shape, Type, Value};
 
+pub use operand::Spot;
 use scope::Scopes;
 pub use variants::{ConstValue, Variant, variants};
 

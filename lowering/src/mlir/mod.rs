@@ -9,6 +9,7 @@ pub mod gpu;
 pub mod host;
 pub mod lanes;
 pub mod math;
+mod philox;
 pub mod report;
 pub mod rounding;
 mod session;

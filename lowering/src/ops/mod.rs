@@ -10,9 +10,13 @@ mod cast;
 mod control;
 mod convert;
 mod memory;
+mod random;
+mod rearrange;
 mod reduce;
 pub mod scalar;
+mod scan;
 mod shape;
+mod sort;
 mod source;
 
 use std::fmt::Debug;
@@ -28,8 +32,11 @@ pub use cast::Cast;
 pub use control::{For, If, LoopHints, While};
 pub use convert::{Convert, Hold};
 pub use memory::{Load, Place, Store};
+pub use random::{Form, Philox, Pick, Random};
+pub use rearrange::{Exchange, Gather, Index, Join};
 pub use reduce::Reduce;
 pub use scalar::{Scalar, ScalarOp};
+pub use scan::Scan;
 pub use shape::{Broadcast, ExpandDims, Permute, Reshape};
 pub use source::{Arange, Constant, Length, NumPrograms, Number, ProgramId, Splat};
 
@@ -174,6 +181,13 @@ operations!(
     While,
     Convert,
     Hold,
+    Random,
+    Philox,
+    Scan,
+    Join,
+    Index,
+    Exchange,
+    Gather,
 );
 
 /// A function of `tl::` that is more than a row of the lanewise table.
@@ -195,6 +209,8 @@ pub struct Function {
 pub enum Gives {
     /// A tile, or a scalar.
     Tile,
+    /// That many tiles or scalars.
+    Tuple(usize),
     /// What a `for` runs over.
     Range,
     /// An integer known at build.
@@ -231,6 +247,10 @@ pub fn functions() -> impl Iterator<Item = &'static Function> {
         shape::FUNCTIONS,
         memory::FUNCTIONS,
         reduce::FUNCTIONS,
+        random::FUNCTIONS,
+        scan::FUNCTIONS,
+        rearrange::FUNCTIONS,
+        sort::FUNCTIONS,
         control::FUNCTIONS,
         cast::FUNCTIONS,
     ]

@@ -129,7 +129,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
 ];
 
 /// The type a sum is accumulated in and returned as.
-fn accumulator(dtype: DType) -> DType {
+pub(super) fn accumulator(dtype: DType) -> DType {
     match dtype {
         DType::F8E4M3 | DType::F8E5M2 | DType::F16 | DType::BF16 => DType::F32,
         DType::Bool | DType::I8 | DType::I16 => DType::I32,

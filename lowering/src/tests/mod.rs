@@ -17,10 +17,12 @@ mod narrow;
 mod odd;
 mod oracle;
 mod programs;
+mod random;
 mod reference;
 mod report;
 mod robust;
 mod run;
+mod scan;
 mod site;
 mod split;
 

@@ -10,7 +10,10 @@ pub(crate) mod convert;
 mod emit;
 mod memory;
 mod packed;
+mod random;
+mod rearrange;
 mod reduce;
+mod scan;
 mod shared;
 
 use std::collections::HashMap;

@@ -10,7 +10,10 @@ mod control;
 mod lanes;
 mod memory;
 mod nest;
+mod random;
+mod rearrange;
 mod reduce;
+mod scan;
 mod schedule;
 mod view;
 
@@ -51,9 +54,9 @@ pub trait Emit {
         false
     }
 
-    /// Whether it reads its operand's buffer in another shape.
-    fn is_reshape(&self) -> bool {
-        false
+    /// Operands whose buffers it reads in an order of its own.
+    fn looks_up(&self) -> Vec<Value> {
+        vec![]
     }
 }
 

@@ -139,9 +139,9 @@ impl Planner<'_> {
                 for &nest in &nests {
                     self.ask(operand, nest, depth);
                 }
-                if op.kind.host().is_reshape() {
-                    self.must_hold(operand);
-                }
+            }
+            for operand in op.kind.host().looks_up() {
+                self.must_hold(operand);
             }
         }
     }
