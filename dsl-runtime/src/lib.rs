@@ -89,6 +89,7 @@ mod cuda;
 mod device;
 mod dtype;
 mod error;
+mod f8;
 mod fact;
 mod grid;
 mod host;
@@ -103,7 +104,7 @@ pub use choose::Choice;
 pub use cudarc;
 pub use device::Device;
 pub use dsl_macros::fuse_kernel;
-pub use dtype::{DType, Element, Float, Integer, Number, bf16, f16};
+pub use dtype::{DType, Element, Float, Integer, Number, bf16, f8e4m3, f8e5m2, f16};
 pub use error::{Error, Result};
 pub use grid::{Extent, IntoGrid};
 pub use launch::{Arg, BodyTrace, Launch, Trace};
@@ -114,6 +115,6 @@ pub use stream::{LaunchOn, Stream};
 pub mod prelude {
     pub use crate::{
         Buffer, DType, Device, Element, Float, Integer, Launch, LaunchOn, Number, Slice, SliceMut, Stream,
-        bf16, f16, fuse_kernel, tl,
+        bf16, f8e4m3, f8e5m2, f16, fuse_kernel, tl,
     };
 }

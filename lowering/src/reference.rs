@@ -7,7 +7,7 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
 
 use crate::diagnostic::list;
-use crate::dtype::DType;
+use crate::dtype::{Class, DType};
 use crate::ops::scalar::{Half, Rule, ScalarOp, TABLE};
 use crate::ops::{self, Function, Generic, Gives, Parameter};
 use crate::syntax::{BinaryOp, UnaryOp};
@@ -243,7 +243,7 @@ fn operator(row: &ScalarOp) -> Option<TokenStream> {
     // `2.0 * tile` and `slice + offsets` mean something too.
     let left = DType::ALL.into_iter().filter(|&dtype| row.class.contains(dtype)).map(|dtype| {
         let ty = format_ident!("{}", dtype.name());
-        let ty = if dtype.is_half() {
+        let ty = if dtype.is_half() || dtype.is_f8() {
             quote! { crate::#ty }
         } else {
             quote! { #ty }
@@ -278,7 +278,7 @@ fn operator(row: &ScalarOp) -> Option<TokenStream> {
 
 /// Comparisons, which in Rust give a `bool`; their documentation is the table of operators.
 fn comparisons() -> TokenStream {
-    let numbers = DType::ALL.into_iter().map(|dtype| {
+    let numbers = Class::Computed.members().map(|dtype| {
         let ty = format_ident!("{}", dtype.name());
         if dtype.is_half() {
             quote! { crate::#ty }

@@ -339,7 +339,7 @@ fn wider(a: DType, b: DType) -> DType {
     match (a.is_float(), b.is_float()) {
         (true, false) => a,
         (false, true) => b,
-        _ if a.is_half() && b.is_half() => DType::F32,
+        _ if a.bytes() == b.bytes() && a.is_float() => DType::F32,
         _ if a.bytes() >= b.bytes() => a,
         _ => b,
     }

@@ -121,13 +121,31 @@ pub struct Builder<'c> {
     reassociate: Attribute<'c>,
     strict: Attribute<'c>,
     pub machine: Machine,
+    /// What a GPU is at least capable of, as in `sm_90`.
+    pub capability: u32,
     /// Float arithmetic built while this is set may be reassociated: the accumulation of a reduction or product.
     pub accumulating: bool,
+    /// Numbers that are another one rounded to an integer, on a GPU: converting them to integers is then one
+    /// instruction that rounds by itself.
+    rounded: HashMap<usize, (Val, Rounding)>,
+}
+
+/// How a GPU rounds a float to an integer, as PTX names it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rounding {
+    Nearest,
+    Zero,
+    Down,
+    Up,
 }
 
 impl<'c> Builder<'c> {
     /// Builds at the end of `entry`, the entry block of a function without a terminator.
-    pub(super) fn new(context: &'c Context, entry: MlirBlock, machine: Machine) -> Builder<'c> {
+    pub(super) fn new(
+        context: &'c Context,
+        entry: MlirBlock,
+        (machine, capability): (Machine, u32),
+    ) -> Builder<'c> {
         let flags = |text| Attribute::parse(context, text).expect("a fast-math attribute");
         Builder {
             context,
@@ -139,7 +157,9 @@ impl<'c> Builder<'c> {
             reassociate: flags("#llvm.fastmath<contract, reassoc>"),
             strict: flags("#llvm.fastmath<none>"),
             machine,
+            capability,
             accumulating: false,
+            rounded: HashMap::new(),
         }
     }
 
@@ -458,6 +478,18 @@ impl<'c> Builder<'c> {
             condition
         };
         self.op("llvm.select", &[condition, a, b], a.ty)
+    }
+
+    /// Remembers that `result` is `a` rounded.
+    pub(super) fn remember_rounding(&mut self, result: Val, a: Val, rounding: Rounding) {
+        if self.machine == Machine::Nvptx {
+            self.rounded.insert(result.id(), (a, rounding));
+        }
+    }
+
+    /// What a number was before it was rounded to an integer; itself, to be cut, when it was not.
+    pub(super) fn before_rounding(&self, a: Val) -> (Val, Rounding) {
+        self.rounded.get(&a.id()).copied().unwrap_or((a, Rounding::Zero))
     }
 
     // ---- conversions between machine types; what a cast of the language means is `mlir::cast`

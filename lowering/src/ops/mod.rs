@@ -5,6 +5,7 @@
 //! the printed form, the verifier's rule, the documentation in `dsl_runtime::tl`, the emission for both targets and the
 //! generic tests. Passes ask an operation for its properties, never for its name.
 
+mod bitcast;
 mod cast;
 mod control;
 mod convert;
@@ -28,6 +29,7 @@ use crate::check::{Call, Check, Operand};
 use crate::layout::assign::Spread;
 use crate::tile::{Block, Func, Value};
 
+pub use bitcast::Bitcast;
 pub use cast::Cast;
 pub use control::{For, If, LoopHints, While};
 pub use convert::{Convert, Hold};
@@ -173,6 +175,7 @@ operations!(
     Splat,
     Scalar,
     Cast,
+    Bitcast,
     Broadcast,
     ExpandDims,
     Reshape,
@@ -276,7 +279,7 @@ pub fn methods() -> impl Iterator<Item = &'static Function> {
 }
 
 pub fn tile_methods() -> impl Iterator<Item = &'static Function> {
-    [cast::METHODS, shape::METHODS].into_iter().flatten()
+    [cast::METHODS, bitcast::METHODS, shape::METHODS].into_iter().flatten()
 }
 
 pub fn slice_methods() -> impl Iterator<Item = &'static Function> {

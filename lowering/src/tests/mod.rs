@@ -14,6 +14,7 @@ mod isolate;
 mod language;
 mod layout;
 mod math;
+mod narrow;
 mod odd;
 mod oracle;
 mod programs;

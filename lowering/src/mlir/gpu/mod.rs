@@ -9,6 +9,7 @@ mod control;
 pub(crate) mod convert;
 mod emit;
 mod memory;
+mod packed;
 mod random;
 mod rearrange;
 mod reduce;
@@ -72,6 +73,12 @@ impl Plan {
         let fitting = MAX_SHARED_BYTES.checked_div(shared.bytes()).unwrap_or(programs).max(1);
         let fitting = 1 << fitting.min(8).ilog2();
         Ok(Plan { programs: programs.min(fitting), distributed, axes, shared })
+    }
+
+    /// Whether GPUs of other capabilities get other code: those that convert 8-bit floats.
+    pub fn differs_by_capability(&self) -> bool {
+        let func = &self.distributed.func;
+        (0..func.value_count()).any(|index| func.ty(func.value_at(index)).dtype.is_f8())
     }
 
     /// Threads of a block.
