@@ -23,8 +23,17 @@
 pub mod add_mul;
 pub mod layer_norm;
 pub mod reference;
+pub mod rms_norm;
+mod shape;
 
 use dsl_runtime::kernel::Kernel;
 
 /// Every kernel of the library, for programs that write them to files.
-pub static KERNELS: [&Kernel; 2] = [&add_mul::add_mul::KERNEL, &layer_norm::layer_norm::KERNEL];
+pub static KERNELS: [&Kernel; 6] = [
+    &add_mul::add_mul::KERNEL,
+    &layer_norm::layer_norm::KERNEL,
+    &rms_norm::rms_norm::KERNEL,
+    &rms_norm::rms_norm_long::KERNEL,
+    &rms_norm::add_rms_norm::KERNEL,
+    &rms_norm::add_rms_norm_long::KERNEL,
+];

@@ -1,8 +1,6 @@
 //! `fused_kernels::layer_norm` against `f64`, on every device.
 
-mod data;
-
-use data::{Guarded, devices, normal};
+use crate::data::{Guarded, devices, normal};
 use dsl_runtime::prelude::*;
 use fused_kernels::layer_norm::{LayerNorm, MAX_COLS, layer_norm, reference};
 use fused_kernels::reference::compare;
