@@ -13,7 +13,9 @@ mod float;
 mod levels;
 mod memory;
 mod programs;
+mod random;
 mod reduce;
+mod scan;
 mod shape;
 mod table;
 mod values;
@@ -29,6 +31,8 @@ fn main() {
         reduce::trials(),
         shape::trials(),
         arrange::trials(),
+        scan::trials(),
+        random::trials(),
         memory::trials(),
         control::trials(),
         programs::trials(),

@@ -6,7 +6,9 @@ pub mod case;
 pub mod control;
 pub mod memory;
 pub mod programs;
+pub mod random;
 pub mod reduce;
+pub mod scan;
 pub mod shape;
 pub mod table;
 

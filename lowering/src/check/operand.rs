@@ -3,6 +3,7 @@
 use super::{Callee, Check, Item, Literal, LiteralValue, Operand};
 use crate::diagnostic::{Diagnostic, Loc};
 use crate::dtype::DType;
+use crate::ops::scalar;
 use crate::ops::{Broadcast, Cast, Constant, ExpandDims, Kind, Number, Splat};
 use crate::tile::{Block, Func, ParamId, Shape, Type, Value};
 
@@ -90,6 +91,20 @@ impl Check<'_> {
     pub fn zero(&mut self, dtype: DType, loc: Loc) -> Value {
         let value = if dtype.is_float() { Number::Float(0.0) } else { Number::Int(0) };
         self.push(Constant { value }, vec![Type::scalar(dtype)], loc)[0]
+    }
+
+    /// A row of the lanewise table, by name, on values that fit it.
+    pub fn row(&mut self, name: &str, args: &[Value], loc: Loc) -> Value {
+        let op = scalar::row(name).expect("a row of the table");
+        let ty = self.ty(args[args.len() - 1]).clone();
+        let ty = if op.rule == scalar::Rule::Compare { ty.with(DType::Bool) } else { ty };
+        self.push(scalar::Scalar::new(op, args.to_vec()), vec![ty], loc)[0]
+    }
+
+    /// A number in every element of a tile of type `ty`.
+    pub fn filled(&mut self, value: Number, ty: &Type, loc: Loc) -> Value {
+        let scalar = self.push(Constant { value }, vec![Type::scalar(ty.dtype)], loc)[0];
+        self.splat(scalar, &ty.shape, loc)
     }
 
     pub fn splat(&mut self, value: Value, shape: &Shape, loc: Loc) -> Value {

@@ -10,6 +10,7 @@ mod cast;
 mod control;
 mod convert;
 mod fold;
+mod histogram;
 pub(crate) mod library;
 mod memory;
 mod random;
@@ -33,6 +34,7 @@ pub use bitcast::Bitcast;
 pub use cast::Cast;
 pub use control::{For, If, LoopHints, While};
 pub use convert::{Convert, Hold};
+pub use histogram::Histogram;
 pub use memory::{Load, Place, Store};
 pub use random::{Form, Philox, Pick, Random};
 pub use rearrange::{Exchange, Gather, Index, Join};
@@ -195,6 +197,7 @@ operations!(
     Index,
     Exchange,
     Gather,
+    Histogram,
 );
 
 /// A function of `tl::` that is more than a row of the lanewise table.
@@ -260,6 +263,7 @@ pub fn functions() -> impl Iterator<Item = &'static Function> {
         scan::FUNCTIONS,
         rearrange::FUNCTIONS,
         sort::FUNCTIONS,
+        histogram::FUNCTIONS,
         fold::FUNCTIONS,
         control::FUNCTIONS,
         cast::FUNCTIONS,

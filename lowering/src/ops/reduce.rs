@@ -212,11 +212,10 @@ fn reduce(check: &mut Check, call: &Call, row: &str, class: Class, result: fn(DT
         let text = format!("{} takes {}, found {ty}", call.what, class.describe());
         let help = match class {
             Class::Bool => "compare: `x != 0`",
+            _ if ty.dtype.is_f8() => "convert it: `.to::<f32>()`",
             _ => "convert it: `.to::<i32>()`",
         };
         return check.error_help(call.args[0].loc, text, help);
-        let to = if ty.dtype.is_f8() { DType::F32 } else { DType::I32 };
-        return check.error_help(call.args[0].loc, text, format!("convert it: `.to::<{to}>()`"));
     }
     let Some(axes) = reduced_axes(check, call.args.get(1), ty.shape.rank()) else {
         return check.failed(call.loc);

@@ -8,6 +8,7 @@ mod bound;
 mod control;
 pub(crate) mod convert;
 mod emit;
+mod histogram;
 mod memory;
 mod packed;
 mod random;

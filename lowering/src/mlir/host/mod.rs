@@ -7,6 +7,7 @@
 //! that the kernel writes, or when a loop carries it ([`schedule`]).
 
 mod control;
+mod histogram;
 mod lanes;
 mod memory;
 mod nest;
