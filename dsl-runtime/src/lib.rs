@@ -102,7 +102,7 @@ pub use buffer::Buffer;
 pub use choose::Choice;
 pub use cudarc;
 pub use device::Device;
-pub use dsl_macros::fuse_kernel;
+pub use dsl_macros::{fuse_fn, fuse_kernel, fuse_module};
 pub use dtype::{DType, Element, Float, Integer, Number, bf16, f16};
 pub use error::{Error, Result};
 pub use grid::{Extent, IntoGrid};
@@ -114,6 +114,7 @@ pub use stream::{LaunchOn, Stream};
 pub mod prelude {
     pub use crate::{
         Buffer, DType, Device, Element, Float, Integer, Launch, LaunchOn, Number, Slice, SliceMut, Stream,
-        bf16, f16, fuse_kernel, tl,
+        bf16, f16, fuse_fn, fuse_kernel, fuse_module, tl,
     };
+    pub use crate::tl::Tile;
 }
