@@ -110,6 +110,8 @@ pub struct Source {
     pub generics: TokenStream,
     /// What stands between the parentheses.
     pub inputs: TokenStream,
+    /// `-> ..`
+    pub output: TokenStream,
     /// `{ .. }`
     pub body: TokenStream,
 }

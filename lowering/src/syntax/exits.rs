@@ -216,8 +216,11 @@ impl Lowering<'_> {
         };
         match expr.kind {
             ExprKind::Exit(exit) => {
-                self.report_after(&exit, expr.loc, &rest);
-                done.extend(self.exit(exit, expr.loc));
+                let errors = self.errors.len();
+                done.extend(self.exit(exit.clone(), expr.loc));
+                if self.errors.len() == errors {
+                    self.report_after(&exit, expr.loc, &rest);
+                }
             }
             ExprKind::If { condition, then, otherwise } => {
                 let then = own(then);
@@ -473,6 +476,9 @@ fn empty(loc: Loc) -> Block {
 
 /// `{ first } rest`, in one block.
 fn followed(first: Block, rest: Block) -> Block {
+    if rest.statements.is_empty() && rest.value.is_none() {
+        return first;
+    }
     let loc = first.loc;
     let nothing = first.statements.is_empty() && first.value.is_none();
     let kind = ExprKind::Block(first.into());

@@ -42,6 +42,7 @@ pub(super) fn parse(item: &syn::ItemFn, errors: &mut Errors) -> Function {
     let source = Source {
         generics: signature.generics.to_token_stream(),
         inputs: signature.inputs.to_token_stream(),
+        output: signature.output.to_token_stream(),
         body: item.block.to_token_stream(),
     };
     Function { name: signature.ident.clone(), generics, params, result, body, source }

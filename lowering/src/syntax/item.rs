@@ -49,6 +49,7 @@ fn parse_function(attribute: TokenStream, item: TokenStream, errors: &mut Errors
     let source = Source {
         generics: signature.generics.to_token_stream(),
         inputs: signature.inputs.to_token_stream(),
+        output: signature.output.to_token_stream(),
         body: function.block.to_token_stream(),
     };
     Some(Kernel {

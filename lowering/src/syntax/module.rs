@@ -24,7 +24,7 @@ pub struct Module {
 /// An item of a module.
 pub enum Part {
     /// What the attribute says, the function without it, and the `cfg` attributes that it stands under.
-    Kernel { attribute: TokenStream, item: TokenStream, conditions: Vec<syn::Attribute> },
+    Kernel { attribute: TokenStream, item: TokenStream, conditions: Vec<syn::Attribute>, mark: Option<Ident> },
     /// A function that kernels call; its mark, if that is a name of its own.
     Function { function: Rc<Function>, mark: Option<Ident> },
     /// Anything else, as written.
@@ -104,11 +104,12 @@ fn part(item: syn::Item, constants: &[ConstItem], errors: &mut Errors) -> Part {
         let mark = item.attrs.remove(at);
         let conditions = item.attrs.iter().filter(|attribute| is_condition(attribute)).cloned().collect();
         item.attrs.retain(|attribute| !is_condition(attribute));
+        let name = mark.path().get_ident().cloned();
         let attribute = match mark.meta {
             syn::Meta::List(list) => named_values(list.tokens, constants, false),
             _ => TokenStream::new(),
         };
-        return Part::Kernel { attribute, item: item.into_token_stream(), conditions };
+        return Part::Kernel { attribute, item: item.into_token_stream(), conditions, mark: name };
     }
     let Some(at) = item.attrs.iter().position(|attribute| is(attribute, "fuse_fn")) else {
         return Part::Other(item.into_token_stream());
