@@ -5,6 +5,7 @@
 //! the printed form, the verifier's rule, the documentation in `dsl_runtime::tl`, the emission for both targets and the
 //! generic tests. Passes ask an operation for its properties, never for its name.
 
+mod atomic;
 mod bitcast;
 mod cast;
 mod control;
@@ -27,6 +28,7 @@ use crate::check::{Call, Check, Operand};
 use crate::layout::assign::Spread;
 use crate::tile::{Block, Func, Value};
 
+pub use atomic::{Atomic, Change, Order, Scope};
 pub use bitcast::Bitcast;
 pub use cast::Cast;
 pub use control::{For, If, LoopHints, While};
@@ -98,6 +100,11 @@ pub trait Operation: Debug {
     }
 
     fn place_mut(&mut self) -> Option<&mut Place> {
+        None
+    }
+
+    /// How an atomic operation is ordered among other accesses, and for whom.
+    fn ordering_mut(&mut self) -> Option<(&mut Order, &mut Scope)> {
         None
     }
 
@@ -175,6 +182,7 @@ operations!(
     Permute,
     Load,
     Store,
+    Atomic,
     Reduce,
     For,
     If,
@@ -246,6 +254,7 @@ pub fn functions() -> impl Iterator<Item = &'static Function> {
         source::FUNCTIONS,
         shape::FUNCTIONS,
         memory::FUNCTIONS,
+        atomic::FUNCTIONS,
         reduce::FUNCTIONS,
         random::FUNCTIONS,
         scan::FUNCTIONS,
@@ -264,7 +273,7 @@ pub fn methods() -> impl Iterator<Item = &'static Function> {
 }
 
 pub fn tile_methods() -> impl Iterator<Item = &'static Function> {
-    [cast::METHODS, bitcast::METHODS, shape::METHODS].into_iter().flatten()
+    [cast::METHODS, bitcast::METHODS, shape::METHODS, atomic::METHODS].into_iter().flatten()
 }
 
 pub fn slice_methods() -> impl Iterator<Item = &'static Function> {
