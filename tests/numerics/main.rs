@@ -4,6 +4,7 @@
 //! on this CPU, at each level of processor that kernels are built for, and on a GPU where there is one.
 //! `NUMERICS_REPORT=1` prints the largest error of every operation that is not exact.
 
+mod atomic;
 mod cast;
 mod compare;
 mod control;
@@ -28,6 +29,7 @@ fn main() {
         reduce::trials(),
         shape::trials(),
         memory::trials(),
+        atomic::trials(),
         control::trials(),
         programs::trials(),
         levels::trials(),

@@ -5,7 +5,12 @@ use dsl_runtime::prelude::*;
 /// Adds 1 to the element that each index names and takes the number that was there: a ticket. Indices outside the slice
 /// and those masked off take 0 and change nothing. The tile may be smaller than a warp or the block.
 #[fuse_kernel(T = [i32, u32, i64, u64], BLOCK = [4, 32, 512], num_warps = 4, unreported)]
-pub fn tickets<T: Integer, const BLOCK: usize>(index: &[i32], mask: &[bool], counts: &mut [T], taken: &mut [T]) {
+pub fn tickets<T: Integer, const BLOCK: usize>(
+    index: &[i32],
+    mask: &[bool],
+    counts: &mut [T],
+    taken: &mut [T],
+) {
     let i = tl::program_id(0) * BLOCK + tl::arange(0, BLOCK);
     let at = tl::load(index + i, true, -1);
     let before = tl::atomic_add(counts + at, 1, tl::load(mask + i)).sem("relaxed");
@@ -20,8 +25,8 @@ pub fn counted<T: Number, const BLOCK: usize>(index: &[i32], mask: &[bool], coun
 }
 
 /// Sums of rows, which every lane of a warp holds, added up over programs; and one number of the whole program.
-#[fuse_kernel(num_warps = [1, 4])]
-pub fn row_sums(x: &[i32], rows: &mut [i32], before: &mut [i32], total: &mut [i64]) {
+#[fuse_kernel(configs = [{ WARPS: 1, num_warps: 1 }, { WARPS: 4, num_warps: 4 }])]
+pub fn row_sums<const WARPS: usize>(x: &[i32], rows: &mut [i32], before: &mut [i32], total: &mut [i64]) {
     let row = tl::arange(0, 8);
     let program = tl::program_id(0);
     let x = tl::load(x + program * 256 + row.col() * 32 + tl::arange(0, 32).row());
@@ -63,10 +68,10 @@ pub fn exchanged<T: Number>(x: &[T], slots: &mut [T], taken: &mut [T]) {
     tl::store(taken + i, tl::atomic_xchg(slots + i % 5, tl::load(x + i)));
 }
 
-/// The first element to come to a slot that is still 0 claims it.
+/// The first element to come to a slot that is still free claims it.
 #[fuse_kernel(T = [i32, u32, i64, u64, f32, f64], num_warps = 2)]
-pub fn claimed<T: Number>(x: &[T], slots: &mut [T], taken: &mut [T], n: i32) {
+pub fn claimed<T: Number>(x: &[T], slots: &mut [T], taken: &mut [T], free: T, n: i32) {
     let i = tl::program_id(0) * 16 + tl::arange(0, 16);
     let value = tl::load(x + i, i < n);
-    tl::store(taken + i, tl::atomic_cas(slots + i % 7, T::MIN, value, i < n), i < n);
+    tl::store(taken + i, tl::atomic_cas(slots + i % 7, free, value, i < n), i < n);
 }
