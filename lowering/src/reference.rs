@@ -14,7 +14,7 @@ use crate::syntax::{BinaryOp, UnaryOp};
 
 /// The kernel that examples stand in, in the place of `EXAMPLE`.
 pub const SETTING: &str = "#[fuse_kernel(BLOCK = [64])]
-fn example<const BLOCK: usize>(x: &[f32], out: &mut [f32], n: i32, seed: u64) {
+fn example<const BLOCK: usize>(x: &[f32], out: &mut [f32], counts: &mut [u32], n: i32, seed: u64) {
     let tile = tl::load(x + tl::arange(0, BLOCK));
     EXAMPLE
 }";

@@ -5,6 +5,7 @@
 //! `NUMERICS_REPORT=1` prints the largest error of every operation that is not exact.
 
 mod arrange;
+mod atomic;
 mod cast;
 mod compare;
 mod control;
@@ -34,6 +35,7 @@ fn main() {
         scan::trials(),
         random::trials(),
         memory::trials(),
+        atomic::trials(),
         control::trials(),
         programs::trials(),
         levels::trials(),

@@ -203,6 +203,14 @@ impl<T: Bits> Output<T> {
         Ok(Output { buffer: device.upload(&all)?, start, parts })
     }
 
+    /// Memory that holds values before the launch.
+    pub fn holding(device: &Device, values: &[T], shift: usize) -> Result<Output<T>, Failure> {
+        let mut all = vec![T::from_bits(CANARY); MARGIN + shift];
+        all.extend_from_slice(values);
+        all.extend([T::from_bits(CANARY); MARGIN]);
+        Ok(Output { buffer: device.upload(&all)?, start: MARGIN + shift, parts: vec![values.len()] })
+    }
+
     /// The value of an element that nothing wrote.
     pub fn untouched() -> u64 {
         T::from_bits(CANARY).bits()

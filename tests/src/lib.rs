@@ -2,6 +2,7 @@
 //! runs on a machine that has neither Rust nor LLVM.
 
 pub mod arrange;
+pub mod atomic;
 pub mod case;
 pub mod control;
 pub mod memory;

@@ -5,7 +5,7 @@ use crate::diagnostic::{Diagnostic, Loc};
 use crate::dtype::DType;
 use crate::ops::scalar;
 use crate::ops::{Broadcast, Cast, Constant, ExpandDims, Kind, Number, Splat};
-use crate::tile::{Block, Func, ParamId, Shape, Type, Value};
+use crate::tile::{Block, Func, Op, ParamId, Shape, Type, Value};
 
 /// Where a mistake that two operands make together is reported.
 #[derive(Clone, Copy)]
@@ -78,6 +78,18 @@ impl Check<'_> {
     pub fn emit(&mut self, kind: impl Into<Kind>, ty: Type, loc: Loc) -> Operand {
         let value = self.push(kind, vec![ty], loc)[0];
         self.operand(value, loc)
+    }
+
+    /// The operation that a call has just built, for a method behind the call that says more about it.
+    pub fn operation_of(&mut self, operand: &Operand) -> Option<&mut Op> {
+        let op = self.builder.last()?;
+        let own = match operand.item {
+            Item::Value(value) => op.results.contains(&value),
+            // What gives nothing is known by where it stands.
+            Item::Unit => op.results.is_empty() && op.loc == operand.loc,
+            _ => false,
+        };
+        own.then_some(op)
     }
 
     pub fn begin_block(&mut self, args: Vec<Type>) -> Vec<Value> {

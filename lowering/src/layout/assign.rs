@@ -152,7 +152,7 @@ fn accesses(func: &Func, alignment: Alignment, axes: &Axes) -> Vec<Access> {
             varying.contains(&place.offset) || place.base.is_some_and(|base| varying.contains(&base));
         let width = access::width(func, axes, place, alignment);
         let elem_bytes = func.slice(place.param).0.bytes();
-        let reads = !op.results.is_empty();
+        let reads = operation.effect() != Effect::Write;
         found.push(Access { values, shape, width, elem_bytes, streams, reads });
     });
     found

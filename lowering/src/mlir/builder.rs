@@ -76,6 +76,24 @@ pub enum FloatPredicate {
     Uno = 14,
 }
 
+/// What becomes of memory, as the `llvm` dialect counts it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AtomicKind {
+    Exchange = 0,
+    Add = 1,
+    And = 3,
+    Or = 5,
+    Xor = 6,
+    Max = 7,
+    Min = 8,
+    UnsignedMax = 9,
+    UnsignedMin = 10,
+    FloatAdd = 11,
+}
+
+/// Earlier accesses stay earlier, later ones later.
+const ACQ_REL: i64 = 6;
+
 /// How a load or store meets memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Access {
@@ -646,6 +664,44 @@ impl<'c> Builder<'c> {
             (self.name("ordering"), self.i64_attribute(RELEASE)),
         ];
         self.append("llvm.store", &[value, word], &[], &attributes, vec![]);
+    }
+
+    /// Changes memory on the host as one operation; what was there.
+    pub fn atomic(&mut self, kind: AtomicKind, pointer: Val, value: Val) -> Val {
+        let attributes = [
+            (self.name("bin_op"), self.i64_attribute(kind as i64)),
+            (self.name("ordering"), self.i64_attribute(ACQ_REL)),
+            (self.name("alignment"), self.i64_attribute(i64::from(value.ty.elem.bits() / 8))),
+        ];
+        self.one("llvm.atomicrmw", &[pointer, value], value.ty, &attributes)
+    }
+
+    /// Writes an integer where memory holds `compare`, as one operation on the host; what was there.
+    pub fn compare_exchange(&mut self, pointer: Val, compare: Val, value: Val) -> Val {
+        const ACQUIRE: i64 = 4;
+        let parts = [value.ty, Ty::I1];
+        let types = parts.map(|ty| self.mlir_type(ty));
+        let pair = melior::dialect::llvm::r#type::r#struct(self.context, &types, false);
+        let attributes = [
+            (self.name("success_ordering"), self.i64_attribute(ACQ_REL)),
+            (self.name("failure_ordering"), self.i64_attribute(ACQUIRE)),
+            (self.name("alignment"), self.i64_attribute(i64::from(value.ty.elem.bits() / 8))),
+        ];
+        let raw = self.append("llvm.cmpxchg", &[pointer, compare, value], &[pair], &attributes, vec![])[0];
+        self.fields(raw, &parts)[0]
+    }
+
+    /// Calls `exchange` with what it should find until it finds that; `exchange` gives what it found, an integer.
+    pub fn retry(&mut self, first: Val, mut exchange: impl FnMut(&mut Self, Val) -> Val) -> Val {
+        let yes = self.int(Ty::I1, 1);
+        self.while_loop(&[yes, first], |b, part, carried| match part {
+            LoopPart::Test => vec![carried[0]],
+            LoopPart::Body => {
+                let found = exchange(b, carried[1]);
+                let again = b.icmp(IntPredicate::Ne, found, carried[1]);
+                vec![again, found]
+            }
+        })[1]
     }
 
     /// The address of a global of this module.

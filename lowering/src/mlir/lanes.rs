@@ -184,6 +184,28 @@ pub fn ge(b: &mut Builder, args: &[Val], dtype: DType) -> Val {
     ordered(b, args, FloatPredicate::Oge, [IntPredicate::Sge, IntPredicate::Uge], dtype)
 }
 
+/// The bits of a float for the larger (or smaller) of two by comparison of integers, and whether they are negative:
+/// positive numbers lie in memory as signed integers do, and the more negative of two is the larger one without sign. NaN
+/// gets the sign that makes it win.
+pub fn extreme_bits(b: &mut Builder, value: Val, largest: bool) -> (Val, Val) {
+    let int = value.ty.with(value.ty.elem.as_int());
+    let bits = b.bitcast(value, int);
+    let quiet = b.float(value.ty, f64::NAN);
+    let quiet = b.bitcast(quiet, int);
+    let top = b.int(int, 1i64.wrapping_shl(int.elem.bits() - 1));
+    let quiet = if largest {
+        let rest = b.not(top);
+        b.and(quiet, rest)
+    } else {
+        b.or(quiet, top)
+    };
+    let nan = b.fcmp(FloatPredicate::Uno, value, value);
+    let bits = b.select(nan, quiet, bits);
+    let zero = b.int(int, 0);
+    let negative = b.icmp(IntPredicate::Slt, bits, zero);
+    (bits, negative)
+}
+
 pub fn is_nan(b: &mut Builder, args: &[Val], _: DType) -> Val {
     b.fcmp(FloatPredicate::Uno, args[0], args[0])
 }

@@ -5,6 +5,7 @@
 //! the printed form, the verifier's rule, the documentation in `dsl_runtime::tl`, the emission for both targets and the
 //! generic tests. Passes ask an operation for its properties, never for its name.
 
+mod atomic;
 mod bitcast;
 mod cast;
 mod control;
@@ -30,6 +31,7 @@ use crate::check::{Call, Check, Operand};
 use crate::layout::assign::Spread;
 use crate::tile::{Block, Func, Value};
 
+pub use atomic::{Atomic, Change, Order, Scope};
 pub use bitcast::Bitcast;
 pub use cast::Cast;
 pub use control::{For, If, LoopHints, While};
@@ -110,6 +112,11 @@ pub trait Operation: Debug {
         None
     }
 
+    /// How an atomic operation is ordered among other accesses, and for whom.
+    fn ordering_mut(&mut self) -> Option<(&mut Order, &mut Scope)> {
+        None
+    }
+
     /// For an operation that only moves the elements of its one operand: the result's axis that each of the operand's
     /// becomes, `None` for an axis that does not stay one.
     fn moves(&self, func: &Func) -> Option<Vec<Option<usize>>> {
@@ -184,6 +191,7 @@ operations!(
     Permute,
     Load,
     Store,
+    Atomic,
     Reduce,
     For,
     If,
@@ -258,6 +266,7 @@ pub fn functions() -> impl Iterator<Item = &'static Function> {
         source::FUNCTIONS,
         shape::FUNCTIONS,
         memory::FUNCTIONS,
+        atomic::FUNCTIONS,
         reduce::FUNCTIONS,
         random::FUNCTIONS,
         scan::FUNCTIONS,
@@ -283,7 +292,7 @@ pub fn methods() -> impl Iterator<Item = &'static Function> {
 }
 
 pub fn tile_methods() -> impl Iterator<Item = &'static Function> {
-    [cast::METHODS, bitcast::METHODS, shape::METHODS].into_iter().flatten()
+    [cast::METHODS, bitcast::METHODS, shape::METHODS, atomic::METHODS].into_iter().flatten()
 }
 
 pub fn slice_methods() -> impl Iterator<Item = &'static Function> {

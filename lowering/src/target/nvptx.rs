@@ -36,6 +36,7 @@ const YOUNGER: &[(&str, Version)] = &[
     (".L2::cache_hint", Version(7, 4)),
     (".e4m3x2", Version(7, 8)),
     (".e5m2x2", Version(7, 8)),
+    ("add.noftz.bf16", Version(7, 8)),
 ];
 
 /// `.version 7.4`

@@ -591,9 +591,9 @@ fn functions_that_do_not_exist() {
             4: `too`: `too` is not a method of a scalar of type i32
                 help: did you mean `to`?
             5: `iter`: `iter` is not a method of a slice
-                help: methods are `to`, `bitcast`, `expand_dims`, `row`, `col`, `len`, `step_by`, `num_stages` and `unroll`
+                help: methods are `to`, `bitcast`, `expand_dims`, `row`, `col`, `sem`, `scope`, `len`, `step_by`, `num_stages` and `unroll`
             6: `powi`: `powi` is not a method of a scalar of type f32
-                help: methods are `to`, `bitcast`, `expand_dims`, `row`, `col`, `len`, `step_by`, `num_stages` and `unroll`
+                help: methods are `to`, `bitcast`, `expand_dims`, `row`, `col`, `sem`, `scope`, `len`, `step_by`, `num_stages` and `unroll`
             7: `lens`: `lens` is not a method of a slice
                 help: did you mean `len`?
         "#]],
@@ -1093,6 +1093,50 @@ fn stores() {
 }
 
 // ---- control flow
+
+#[test]
+fn atomic_functions() {
+    check_errors(
+        "#[fuse_kernel()]
+        fn k(x: &[i32], out: &mut [i32], h: &mut [f16], b: &mut [i8], f: &mut [f64]) {
+            let i = tl::arange(0, 64);
+            tl::atomic_add(x + i, 1);
+            tl::atomic_add(b + i, 1);
+            tl::atomic_max(h + i, 1.0);
+            tl::atomic_and(f + i, 1.0);
+            tl::atomic_add(out + i, 1.0);
+            tl::atomic_add(out, i);
+            tl::atomic_cas(out + i, 1);
+            tl::atomic_add(out + i, 1, i);
+            tl::atomic_add(out + i, 1).sem(\"seq_cst\");
+            tl::atomic_add(out + i, 1).scope(1);
+            let y = tl::load(x + i).sem(\"relaxed\");
+            let y = (tl::atomic_add(out + i, 1) + 1).scope(\"gpu\");
+        }",
+        expect![[r#"
+            4: `x + i`: `x` is read-only: `tl::atomic_add` needs a `&mut` slice
+                help: declare it `x: &mut [i32]`
+            5: `b + i`: `tl::atomic_add` takes i32, i64, u32, u64, f16, bf16, f32 and f64, found i8
+            6: `h + i`: `tl::atomic_max` takes i32, i64, u32, u64, f32 and f64, found f16
+            7: `f + i`: `tl::atomic_and` takes i32, i64, u32 and u64, found f64
+            8: `1.0`: expected i32, found the float 1.0
+                help: convert the integers beside it: `as f32`
+            9: `i`: the value has shape [64], but the pointer is a scalar
+                help: a slice plus a tile of offsets is a tile of pointers: `x + offsets`
+            10: `atomic_cas`: `tl::atomic_cas` takes 3 to 4 arguments (pointer, compare, value, mask?), found 2
+            11: `i`: a mask is made of bools, found i32[64]
+                help: compare: `offsets < n`
+            12: `"seq_cst"`: `.sem` does not know `"seq_cst"`
+                help: it is one of `"relaxed"`, `"acquire"`, `"release"` and `"acq_rel"`
+            13: `1`: `.scope` takes a word, found the integer 1
+                help: it is one of `"cta"`, `"gpu"` and `"sys"`
+            14: `sem`: `.sem` belongs to an atomic function
+                help: write it behind the call: `tl::atomic_add(pointer, value).sem(..)`
+            15: `scope`: `.scope` belongs to an atomic function
+                help: write it behind the call: `tl::atomic_add(pointer, value).scope(..)`
+        "#]],
+    );
+}
 
 #[test]
 fn uses_before_assignment() {

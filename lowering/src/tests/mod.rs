@@ -1,6 +1,7 @@
 //! Tests of every stage on text: a small kernel in, the whole output out. `UPDATE_EXPECT=1 cargo test` blesses.
 
 mod assemble;
+mod atomic;
 mod axis;
 mod body;
 mod cache;

@@ -13,12 +13,18 @@ use crate::ops::{
     Arange, Bitcast, Broadcast, Cast, Constant, ExpandDims, Hold, Length, NumPrograms, Operation, Permute,
     ProgramId, Scalar, Splat,
 };
-use crate::tile::{Op, Value};
+use crate::tile::{Func, Op, Value};
 
 /// How an operation becomes code of a GPU thread.
 pub trait Emit {
     /// Defines the operation's results.
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op);
+
+    /// Whether GPUs of other capabilities get other code.
+    fn differs_by_capability(&self, func: &Func, op: &Op) -> bool {
+        let _ = (func, op);
+        false
+    }
 
     /// Shared memory it needs while it runs, in bytes.
     fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
@@ -122,6 +128,10 @@ impl Emit for Cast {
         let values = gpu.registers(self.value);
         let (from, to) = (gpu.func.ty(self.value).dtype, gpu.func.ty(op.results[0]).dtype);
         gpu.define(op.results[0], packed::cast(b, &values, from, to));
+    }
+
+    fn differs_by_capability(&self, func: &Func, op: &Op) -> bool {
+        func.ty(self.value).dtype.is_f8() || func.ty(op.results[0]).dtype.is_f8()
     }
 }
 

@@ -4,6 +4,7 @@
 //! thread of a program. A block runs one or several programs side by side: consecutive groups of warps, each with its
 //! own barrier and its own part of shared memory.
 
+mod atomic;
 mod bound;
 mod control;
 pub(crate) mod convert;
@@ -76,10 +77,12 @@ impl Plan {
         Ok(Plan { programs: programs.min(fitting), distributed, axes, shared })
     }
 
-    /// Whether GPUs of other capabilities get other code: those that convert 8-bit floats.
+    /// Whether GPUs of other capabilities get other code.
     pub fn differs_by_capability(&self) -> bool {
         let func = &self.distributed.func;
-        (0..func.value_count()).any(|index| func.ty(func.value_at(index)).dtype.is_f8())
+        let mut differs = false;
+        func.body.walk(&mut |op| differs |= op.kind.gpu().differs_by_capability(func, op));
+        differs
     }
 
     /// Threads of a block.

@@ -6,6 +6,7 @@
 //! value is materialised, in scratch memory, when several nests would otherwise repeat work on it, when it reads memory
 //! that the kernel writes, or when a loop carries it ([`schedule`]).
 
+mod atomic;
 mod control;
 mod histogram;
 mod lanes;
