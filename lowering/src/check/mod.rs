@@ -15,6 +15,7 @@ mod operand;
 mod operators;
 mod pointer;
 mod scope;
+mod settings;
 mod stmt;
 mod variants;
 
@@ -25,6 +26,7 @@ use crate::syntax::{Generic, GenericArg, Kernel, ParamType, TypeName};
 use crate::tile::{self, Builder, Func, Param, ParamId, ParamKind, Shape, Type, Value};
 
 use scope::Scopes;
+pub use settings::Settings;
 pub use variants::{ConstValue, Variant, variants};
 
 /// What an expression is, and where it stands.

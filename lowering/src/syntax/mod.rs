@@ -11,6 +11,6 @@ mod expr;
 mod item;
 
 pub use ast::*;
-pub(crate) use attribute::{OPTIONS, describe as describe_value};
+pub(crate) use attribute::{OPTIONS, SETTINGS, describe as describe_value};
 pub(crate) use item::const_range;
 pub use item::parse;
