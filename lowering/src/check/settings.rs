@@ -10,8 +10,8 @@ use crate::syntax::{Config, Generic, Kernel, SETTINGS, Setting, VariantKind};
 pub struct Settings {
     /// Warps of a program.
     pub num_warps: Option<u32>,
-    /// Iterations of a loop whose loads are in flight at once. Loads of a loop are not issued ahead yet: accepted so that
-    /// configs can be kept with those of Triton, and part of what tells variants apart in no way.
+    /// Iterations of a loop whose loads are in flight at once. Accepted, so that configs can be those of Triton's, and
+    /// without effect yet: no load is issued ahead of its iteration, and two configs that differ in it alone are one.
     pub num_stages: Option<u32>,
     /// The most registers of a thread: `.maxnreg`.
     pub maxnreg: Option<u32>,

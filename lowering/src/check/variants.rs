@@ -91,13 +91,33 @@ pub fn variants(kernel: &Kernel, errors: &mut Errors) -> Vec<Variant> {
             let twice = all.iter().any(|other| other.cannot_be_told_from(&variant, kernel));
             match (twice, config) {
                 (true, Some(config)) => {
-                    errors.push(config.loc, format!("the variant {variant} is declared twice"))
+                    let text = format!("the variant {variant} is declared twice");
+                    match (kernel.options.tune.is_some(), variant.settings.num_stages) {
+                        (true, Some(_)) => {
+                            errors.push_help(config.loc, text, "`num_stages` changes nothing of the code yet")
+                        }
+                        (true, None) => errors.push(config.loc, text),
+                        (false, _) => match twin_differs(&all, &variant) {
+                            true => errors.push_help(
+                                config.loc,
+                                text,
+                                "a call cannot tell the two apart; `tune(key = [..])` measures which is faster",
+                            ),
+                            false => errors.push(config.loc, text),
+                        },
+                    }
                 }
                 (true, None) | (false, _) => all.push(variant),
             }
         }
     }
     all
+}
+
+/// Whether a variant with the same generics is compiled in another way.
+fn twin_differs(all: &[Variant], variant: &Variant) -> bool {
+    let same = |other: &&Variant| other.types == variant.types && other.consts == variant.consts;
+    all.iter().filter(same).any(|other| other.settings != variant.settings)
 }
 
 /// Every choice of one value for each generic.

@@ -169,7 +169,7 @@ fn add_entry(options: &mut Options, entry: Entry, errors: &mut Errors) {
         (setting, Value::List { loc, .. }) if SETTINGS.contains(&setting) => errors.push_help(
             loc,
             format!("`{setting}` is one number"),
-            format!("declare several with `configs = [{{ {setting}: 4, .. }}, {{ {setting}: 8, .. }}]`"),
+            format!("declare several with `configs = [{{ {setting}: .., .. }}, {{ {setting}: .., .. }}]`"),
         ),
         ("tune", Value::Settings(entries)) => options.tune = tune(loc, entries, errors),
         ("tune", _) => errors.push(loc, "`tune` is written `tune(key = [..])`"),
