@@ -66,7 +66,7 @@ pub fn do_bench(
     options: BenchOptions,
     mut run: impl FnMut() -> Result<()>,
 ) -> Result<Timing> {
-    match on.target().0 {
+    match on.target().on {
         On::Cpu => measure(&mut CpuClock::new(options)?, options, &mut run),
         On::Cuda(device, stream) => measure(&mut CudaClock::new(device, stream, options)?, options, &mut run),
     }

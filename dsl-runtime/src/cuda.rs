@@ -234,7 +234,7 @@ impl CudaDevice {
         // SAFETY: all of it is written below.
         let mut copy = unsafe { self.allocate::<u8>(view.len()) }?;
         self.synchronize_stream(&self.stream)?;
-        if view.len() > 0 {
+        if !view.is_empty() {
             stream.memcpy_dtod(view, &mut copy).map_err(|error| self.failed("cuMemcpyDtoDAsync", error))?;
         }
         Ok(copy)

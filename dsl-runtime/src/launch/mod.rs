@@ -24,9 +24,10 @@ pub use trace::{BodyTrace, Trace};
 use crate::choose::Chosen;
 use crate::error::{Error, Result};
 use crate::fact::Actual;
+use crate::graph::{self, Range, Recorded, Work};
 use crate::grid::{Grid, IntoGrid};
 use crate::kernel::{Kernel, Variant};
-use crate::stream::{LaunchOn, On};
+use crate::stream::{LaunchOn, On, Target};
 use crate::tune::{self, Open, Question};
 use trials::Calls;
 
@@ -150,7 +151,8 @@ impl<'a, const N: usize> Launch<'a, N> {
     /// If an argument is on another device or of another type than the variant takes, if there is no grid or it is too
     /// large, if there is no code for the device; a CUDA error. On the CPU, in a debug build, an access outside a slice.
     pub fn launch(mut self, on: impl LaunchOn) -> Result<()> {
-        let on = on.target().0;
+        let target = on.target();
+        let on = target.on;
         let mut call = self.check(on)?;
         if call.grid.contains(&0) {
             return Ok(());
@@ -162,7 +164,7 @@ impl<'a, const N: usize> Launch<'a, N> {
                 kernel: self.kernel,
                 candidates: &open.candidates,
                 extents: &self.extents,
-                on,
+                target,
                 args: &mut self.args,
                 saved: Vec::new(),
                 clock: None,
@@ -170,7 +172,7 @@ impl<'a, const N: usize> Launch<'a, N> {
             let variant = tune::tuner()?.choose(Question { kernel: self.kernel, open, on }, &mut calls)?;
             call = Call { variant, grid: self.extents.of(self.kernel, variant)?, ..call };
         }
-        run(call, on, &mut self.args)
+        run(call, target, &mut self.args)
     }
 
     /// What [`launch`](Launch::launch) would run there and why, without running it. On a GPU this loads the code. Of a
@@ -179,7 +181,7 @@ impl<'a, const N: usize> Launch<'a, N> {
     /// # Errors
     /// Those of the launch.
     pub fn trace(&mut self, on: impl LaunchOn) -> Result<Trace> {
-        let on = on.target().0;
+        let on = on.target().on;
         let mut call = self.check(on)?;
         if let Which::Open(open) = &self.which
             && open.candidates.len() > 1
@@ -196,7 +198,7 @@ impl<'a, const N: usize> Launch<'a, N> {
                     values: &mut [],
                     pointers: &mut [],
                 };
-                cuda::trace(call, cuda::Queue { device, stream }, &mut self.args, &mut frame)
+                cuda::trace(call, cuda::Queue { device, stream, captured: false }, &mut self.args, &mut frame)
             }
         }
     }
@@ -214,10 +216,20 @@ impl<'a, const N: usize> Launch<'a, N> {
 }
 
 /// Runs a call whose arguments were checked.
-fn run<'g, const N: usize>(call: Call, on: On<'g>, args: &'g mut [Arg<'_>; N]) -> Result<()> {
+fn run<'g, const N: usize>(call: Call, target: Target<'g>, args: &'g mut [Arg<'_>; N]) -> Result<()> {
+    let Target { on, recorder } = target;
+    let used = match recorder {
+        Some(recorder) => {
+            let used = used(call, on, args);
+            recorder.check(call.kernel, &used)?;
+            used
+        }
+        None => Vec::new(),
+    };
     let mut values = Room::<u64, N>::filled(0);
-    match on {
-        On::Cpu => cpu::launch(call, args, values.as_mut_slice()),
+    let work = match on {
+        On::Cpu if recorder.is_some() => Work::Host(cpu::Replay::new(call, args, values.as_mut_slice())?),
+        On::Cpu => return cpu::launch(call, args, values.as_mut_slice()),
         On::Cuda(device, stream) => {
             let mut pointers = Room::<_, N>::filled(std::ptr::null_mut());
             let mut frame = cuda::Frame {
@@ -226,9 +238,31 @@ fn run<'g, const N: usize>(call: Call, on: On<'g>, args: &'g mut [Arg<'_>; N]) -
                 values: values.as_mut_slice(),
                 pointers: pointers.as_mut_slice(),
             };
-            cuda::launch(call, cuda::Queue { device, stream }, args, &mut frame)
+            let queue = cuda::Queue { device, stream, captured: recorder.is_some() };
+            if recorder.is_none() {
+                return cuda::launch(call, queue, args, &mut frame);
+            }
+            Work::Cuda(cuda::record(call, queue, args, &mut frame)?)
         }
+    };
+    if let Some(recorder) = recorder {
+        recorder.keep(Recorded { kernel: call.kernel, used, work });
     }
+    Ok(())
+}
+
+/// The memory that a launch uses, by parameter.
+fn used(call: Call, on: On<'_>, args: &[Arg<'_>]) -> Vec<(&'static str, Range)> {
+    let pairs = call.kernel.params.iter().zip(args);
+    let ranges = pairs.filter_map(|(param, arg)| {
+        let range = match &arg.value {
+            arg::Value::Shared(bytes) => graph::shared_range(bytes, on),
+            arg::Value::Unique(bytes) => graph::unique_range(bytes, on),
+            arg::Value::Scalar(_) => None,
+        };
+        range.map(|range| (param.name, range))
+    });
+    ranges.collect()
 }
 
 /// Room for what `N` parameters become, two values each at most, and for the grid.
@@ -264,6 +298,6 @@ fn tracing() -> bool {
 }
 
 /// Whether each launch waits for its kernel.
-fn blocking() -> bool {
+pub(crate) fn blocking() -> bool {
     flag!("FUSE_LAUNCH_BLOCKING")
 }

@@ -9,7 +9,7 @@ use crate::bench::{BenchOptions, Clock, CpuClock, CudaClock, Work};
 use crate::error::{Error, Result};
 use crate::kernel::{Kernel, Variant};
 use crate::slice::UniqueBytes;
-use crate::stream::On;
+use crate::stream::{On, Target};
 use crate::tune::{self, Output, Ready, Trials};
 
 /// One call, to be run as each of several variants.
@@ -17,7 +17,7 @@ pub(super) struct Calls<'c, 'a, const N: usize> {
     pub(super) kernel: &'static Kernel,
     pub(super) candidates: &'c [&'static Variant],
     pub(super) extents: &'c Extents<'a>,
-    pub(super) on: On<'c>,
+    pub(super) target: Target<'c>,
     pub(super) args: &'c mut [Arg<'a>; N],
     /// What the outputs held at first, by argument.
     pub(super) saved: Vec<(usize, Saved)>,
@@ -38,11 +38,11 @@ impl<const N: usize> Calls<'_, '_, N> {
     fn launch(&mut self, candidate: usize) -> Result<()> {
         let variant = self.candidates[candidate];
         let grid = self.extents.of(self.kernel, variant)?;
-        run(Call { kernel: self.kernel, variant, grid }, self.on, self.args)
+        run(Call { kernel: self.kernel, variant, grid }, self.target, self.args)
     }
 
     fn wait(&self) -> Result<()> {
-        match self.on {
+        match self.target.on {
             On::Cpu => Ok(()),
             On::Cuda(device, stream) => device.synchronize_stream(stream),
         }
@@ -51,7 +51,7 @@ impl<const N: usize> Calls<'_, '_, N> {
     fn save(&mut self) -> Result<()> {
         for (position, arg) in self.args.iter_mut().enumerate() {
             let Value::Unique(bytes) = &mut arg.value else { continue };
-            let copy = match (bytes, self.on) {
+            let copy = match (bytes, self.target.on) {
                 (UniqueBytes::Host(bytes), _) => Saved::Host(copy_of(bytes)?),
                 (UniqueBytes::Cuda(view), On::Cuda(device, stream)) => {
                     Saved::Cuda(device.copy_of_bytes(view, stream)?)
@@ -80,7 +80,10 @@ fn copy_of(bytes: &[u8]) -> Result<Vec<u8>> {
 
 impl<const N: usize> tune::Call for Calls<'_, '_, N> {
     fn prepare(&mut self) -> Result<Ready> {
-        if let On::Cuda(device, stream) = self.on {
+        if self.target.recorder.is_some() {
+            return Ok(Ready::No("its stream is being captured".to_string()));
+        }
+        if let On::Cuda(device, stream) = self.target.on {
             let status = stream.capture_status().map_err(Error::cuda("cuStreamIsCapturing"))?;
             if status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE {
                 return Ok(Ready::No("its stream is being captured".to_string()));
@@ -96,7 +99,7 @@ impl<const N: usize> tune::Call for Calls<'_, '_, N> {
             }
             Err(error) => return Err(error),
         }
-        self.clock = Some(match self.on {
+        self.clock = Some(match self.target.on {
             On::Cpu => Timer::Cpu(CpuClock::new(WARM)?),
             On::Cuda(device, stream) => {
                 let cold = CudaClock::new(device, stream, BenchOptions::default());
@@ -109,10 +112,10 @@ impl<const N: usize> tune::Call for Calls<'_, '_, N> {
     fn restore(&mut self) -> Result<()> {
         for (position, saved) in &self.saved {
             let Value::Unique(bytes) = &mut self.args[*position].value else { continue };
-            match (bytes, saved, self.on) {
+            match (bytes, saved, self.target.on) {
                 (UniqueBytes::Host(bytes), Saved::Host(saved), _) => bytes.copy_from_slice(saved),
                 (UniqueBytes::Cuda(view), Saved::Cuda(saved), On::Cuda(device, stream)) => {
-                    if view.len() > 0 {
+                    if !view.is_empty() {
                         stream
                             .memcpy_dtod(saved, view)
                             .map_err(|error| device.failed("cuMemcpyDtoDAsync", error))?;
