@@ -20,6 +20,7 @@ mod operand;
 mod operators;
 mod pointer;
 mod scope;
+mod settings;
 mod stmt;
 mod variants;
 
@@ -35,6 +36,7 @@ pub use operand::Spot;
 use scope::Scopes;
 
 pub use function::Callee;
+pub use settings::Settings;
 pub use variants::{ConstValue, Variant, variants};
 
 /// What an expression is, and where it stands.

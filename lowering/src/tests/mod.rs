@@ -122,8 +122,7 @@ fn first(source: &str) -> (Func, Requests) {
     let checked =
         checker::check(&kernel, &variants[0]).unwrap_or_else(|errors| panic!("{}", render(&errors, source)));
     tile::verify(&checked.func).expect("valid tile IR");
-    let unchecked = kernel.options.unchecked;
-    (checked.func, Requests { num_warps: variants[0].num_warps, unchecked, ..Requests::default() })
+    (checked.func, Requests::of(&kernel, &variants[0]))
 }
 
 /// Mistakes by the tokens they stand on.
