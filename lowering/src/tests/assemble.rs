@@ -156,6 +156,10 @@ fn record(entries: Vec<String>, lowered: &LoweredVariant, table: &mut Table) -> 
                 spills.push(format!("{entry} for {arch}: {spilled_bytes} bytes\n"));
             }
             let own = module.ptx.split(".entry ").find(|text| text.starts_with(&format!("{entry}(")));
+            let cap = own.and_then(|text| text.lines().find_map(|line| line.strip_prefix(".maxnreg ")));
+            let cap = cap.map(|cap| cap.parse::<u32>().expect("a number of registers"));
+            assert_eq!(cap, body.plan.maxnreg, "{entry} for {arch}: what the kernel asks for");
+            assert!(cap.is_none_or(|cap| resources.registers <= cap), "{entry} for {arch}: {resources:?}");
             let needs = Needs {
                 registers: resources.registers,
                 shared_bytes: body.plan.shared_bytes(),
@@ -220,6 +224,9 @@ fn every_kernel_assembles_and_takes_no_more_than_it_did() {
         spills.extend(spilling);
     }
     assert!(spills.is_empty(), "these spill:\n{}", spills.concat());
+    let (free, capped) =
+        ("capped_256_num_warps_1_aligned sm_90a", "capped_256_num_warps_2_maxnreg_40_aligned sm_90a");
+    assert!(table.contains_key(free) && table.contains_key(capped), "configs differ in their settings");
     assert!(
         table.contains_key("add_mul_f32_1024_aligned sm_90a"),
         "the library was found: {:?}",
