@@ -240,6 +240,7 @@ pub fn functions() -> impl Iterator<Item = &'static Function> {
         memory::FUNCTIONS,
         reduce::FUNCTIONS,
         fold::FUNCTIONS,
+        library::FUNCTIONS,
         control::FUNCTIONS,
         cast::FUNCTIONS,
     ]
