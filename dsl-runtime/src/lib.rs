@@ -112,9 +112,9 @@ pub use stream::{LaunchOn, Stream};
 
 /// What a program that launches kernels needs.
 pub mod prelude {
+    pub use crate::tl::Tile;
     pub use crate::{
         Buffer, DType, Device, Element, Float, Integer, Launch, LaunchOn, Number, Slice, SliceMut, Stream,
         bf16, f16, fuse_fn, fuse_kernel, fuse_module, tl,
     };
-    pub use crate::tl::Tile;
 }

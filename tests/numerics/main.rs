@@ -9,6 +9,7 @@ mod compare;
 mod control;
 mod devices;
 mod float;
+mod functions;
 mod levels;
 mod memory;
 mod programs;
@@ -29,6 +30,7 @@ fn main() {
         shape::trials(),
         memory::trials(),
         control::trials(),
+        functions::trials(),
         programs::trials(),
         levels::trials(),
     ];

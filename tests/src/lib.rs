@@ -3,6 +3,7 @@
 
 pub mod case;
 pub mod control;
+pub mod functions;
 pub mod memory;
 pub mod programs;
 pub mod reduce;

@@ -39,7 +39,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         example: "let y = tl::silu(tile);",
         generic: Generic::None,
         params: ONE,
-        doc: "`x * sigmoid(x)`, also called swish, of floats of any shape. Within 5 ULP for `f32` and `f64`; `f16` and `bf16` are computed in `f32` and rounded once. On a GPU an `f32` result is 0 where `sigmoid` is below the smallest normal one. `silu` of infinity is infinity, of negative infinity `-0.0`, of NaN NaN.",
+        doc: "`x * sigmoid(x)`, also called swish, of floats of any shape. Within 5 ULP for `f32` and `f64`; `f16` and `bf16` are computed in `f32` and rounded once. Where `sigmoid` is below the smallest normal `f32` the result has as few digits, and is 0 on a GPU. `silu` of infinity is infinity, of negative infinity `-0.0`, of NaN NaN.",
         check: |check, call| check.call_library("silu", call),
     },
     Function {
@@ -57,7 +57,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         example: "let y = tl::softmax(tile, 0);\nlet rows = tl::softmax(tile.row() + tile.col(), 1);",
         generic: Generic::None,
         params: ALONG,
-        doc: "`exp(x - m) / sum(exp(x - m))` along `axis`, the last one without it, with `m` the maximum there. Of floats, in the shape and element type of `x`; `f16` and `bf16` are computed in `f32` and rounded once. An element of negative infinity, which is what masks one off, gives 0. Where all of them are, or any is NaN or infinity, the results are NaN.",
+        doc: "`exp(x - m) / sum(exp(x - m))` along `axis`, the last one without it, with `m` the maximum there. Of floats, in the shape and element type of `x`; `f16` and `bf16` are computed in `f32` and rounded once. The relative error is that of `x - m`, at most half a unit in its last place, and a few units more. An element of negative infinity, which is what masks one off, gives 0. Where all of them are, or any is NaN or infinity, the results are NaN.",
         check: |check, call| check.call_library("softmax", call),
     },
     Function {
