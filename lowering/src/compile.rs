@@ -145,6 +145,8 @@ pub struct LoweredVariant {
     pub scratch_bytes: u64,
     /// Whether the host code reports accesses outside a slice.
     pub host_reports: bool,
+    /// Tells what was compiled from what an edit makes of it: the tile IR and how it is lowered.
+    pub source: u64,
     pub code: Code,
 }
 
@@ -171,6 +173,7 @@ struct Prepared {
     bodies: Vec<Body>,
     host: Option<host::Plan>,
     key: Key,
+    source: u64,
 }
 
 /// Checks and lowers every variant; what is wrong goes to `errors`.
@@ -206,6 +209,7 @@ pub fn lower_variants(
     let lowered = prepared.into_iter().zip(codes).map(|(prepared, code)| LoweredVariant {
         scratch_bytes: prepared.host.as_ref().map_or(0, host::Plan::scratch_bytes),
         host_reports: prepared.host.as_ref().is_some_and(host::Plan::reports),
+        source: prepared.source,
         bodies: prepared.bodies,
         code,
     });
@@ -230,8 +234,7 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &Options) -> Result<Prep
         errors
     };
     tile::verify(&func).map_err(|what| internal("check", what))?;
-    let requests =
-        Requests { num_warps: variant.num_warps, unchecked: kernel.options.unchecked, ..Requests::default() };
+    let requests = Requests::of(kernel, variant);
     let bodies = bodies(&func, requests).map_err(|error| {
         let mut errors = Errors::new();
         let limit = crate::mlir::gpu::MAX_SHARED_BYTES;
@@ -254,9 +257,11 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &Options) -> Result<Prep
     // Variants may have the same body: what the entries are called counts too.
     let assembler = options.ptxas.as_deref().map(ptxas::identity);
     let targets = format!("{:?} {:?} {assembler:?} {requests:?}", options.archs, options.family);
-    let key = Key::of(&[&tile::print(&func, &|_| None), &variant.to_string(), &sites, &targets]);
+    let text = tile::print(&func, &|_| None);
+    let key = Key::of(&[&text, &variant.to_string(), &sites, &targets]);
+    let source = Key::of(&[&text, &format!("{requests:?}")]).short();
     dump_tiles(&func, &bodies, variant, options);
-    Ok(Prepared { func, bodies, host, key })
+    Ok(Prepared { func, bodies, host, key, source })
 }
 
 /// The code of every variant, from the cache or from children that lower what is missing, as many at once as there are
@@ -369,6 +374,7 @@ pub fn entry_name(kernel: &Kernel, variant: &Variant, body: &Body) -> String {
     let parts: Vec<String> = std::iter::once(kernel.name.to_string())
         .chain(types)
         .chain(consts)
+        .chain(variant.named.iter().map(|(name, value)| format!("{name}_{value}")))
         .chain([body.name.to_string()])
         .collect();
     parts.join("_")

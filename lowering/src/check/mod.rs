@@ -20,6 +20,7 @@ mod operand;
 mod operators;
 mod pointer;
 mod scope;
+mod settings;
 mod stmt;
 mod variants;
 
@@ -31,9 +32,11 @@ use crate::tile::{self, Builder, Func, Param, ParamId, ParamKind, Shape, Type, V
 
 use function::Frame;
 use items::Surroundings;
+pub use operand::Spot;
 use scope::Scopes;
 
 pub use function::Callee;
+pub use settings::Settings;
 pub use variants::{ConstValue, Variant, variants};
 
 /// What an expression is, and where it stands.

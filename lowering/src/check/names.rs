@@ -29,7 +29,8 @@ impl Check<'_> {
             return self.error_help(loc, format!("`{text}` is a function"), format!("call it: `{text}(..)`"));
         }
         if let Some(dtype) = self.type_named(&path[path.len().saturating_sub(2)].to_string()) {
-            let constants = if dtype.is_integer() { INTEGER_LIMITS } else { FLOAT_LIMITS };
+            let all = if dtype.is_integer() { INTEGER_LIMITS } else { FLOAT_LIMITS };
+            let constants = all.iter().filter(|name| limit(dtype, name).is_some());
             let known = if dtype == DType::Bool {
                 "it has none".into()
             } else {
@@ -141,11 +142,14 @@ fn limit(dtype: DType, name: &str) -> Option<Number> {
         DType::BF16 => {
             (half::bf16::MAX.to_f64(), half::bf16::MIN_POSITIVE.to_f64(), half::bf16::EPSILON.to_f64())
         }
+        DType::F8E4M3 => (448.0, 2f64.powi(-6), 0.125),
+        DType::F8E5M2 => (57344.0, 2f64.powi(-14), 0.25),
         DType::F32 => (f64::from(f32::MAX), f64::from(f32::MIN_POSITIVE), f64::from(f32::EPSILON)),
         DType::F64 => (f64::MAX, f64::MIN_POSITIVE, f64::EPSILON),
         _ => return None,
     };
     let value = match name {
+        "INFINITY" | "NEG_INFINITY" if dtype == DType::F8E4M3 => return None,
         "INFINITY" => f64::INFINITY,
         "NEG_INFINITY" => f64::NEG_INFINITY,
         "NAN" => f64::NAN,

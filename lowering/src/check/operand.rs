@@ -3,8 +3,9 @@
 use super::{Callee, Check, Item, Literal, LiteralValue, Operand};
 use crate::diagnostic::{Diagnostic, Loc};
 use crate::dtype::DType;
+use crate::ops::scalar;
 use crate::ops::{Broadcast, Cast, Constant, ExpandDims, Kind, Number, Splat};
-use crate::tile::{Block, Func, ParamId, Shape, Type, Value};
+use crate::tile::{Block, Func, Op, ParamId, Shape, Type, Value};
 
 /// Where a mistake that two operands make together is reported.
 #[derive(Clone, Copy)]
@@ -79,6 +80,18 @@ impl Check<'_> {
         self.operand(value, loc)
     }
 
+    /// The operation that a call has just built, for a method behind the call that says more about it.
+    pub fn operation_of(&mut self, operand: &Operand) -> Option<&mut Op> {
+        let op = self.builder.last()?;
+        let own = match operand.item {
+            Item::Value(value) => op.results.contains(&value),
+            // What gives nothing is known by where it stands.
+            Item::Unit => op.results.is_empty() && op.loc == operand.loc,
+            _ => false,
+        };
+        own.then_some(op)
+    }
+
     pub fn begin_block(&mut self, args: Vec<Type>) -> Vec<Value> {
         self.builder.begin(args)
     }
@@ -90,6 +103,20 @@ impl Check<'_> {
     pub fn zero(&mut self, dtype: DType, loc: Loc) -> Value {
         let value = if dtype.is_float() { Number::Float(0.0) } else { Number::Int(0) };
         self.push(Constant { value }, vec![Type::scalar(dtype)], loc)[0]
+    }
+
+    /// A row of the lanewise table, by name, on values that fit it.
+    pub fn row(&mut self, name: &str, args: &[Value], loc: Loc) -> Value {
+        let op = scalar::row(name).expect("a row of the table");
+        let ty = self.ty(args[args.len() - 1]).clone();
+        let ty = if op.rule == scalar::Rule::Compare { ty.with(DType::Bool) } else { ty };
+        self.push(scalar::Scalar::new(op, args.to_vec()), vec![ty], loc)[0]
+    }
+
+    /// A number in every element of a tile of type `ty`.
+    pub fn filled(&mut self, value: Number, ty: &Type, loc: Loc) -> Value {
+        let scalar = self.push(Constant { value }, vec![Type::scalar(ty.dtype)], loc)[0];
+        self.splat(scalar, &ty.shape, loc)
     }
 
     pub fn splat(&mut self, value: Value, shape: &Shape, loc: Loc) -> Value {
@@ -339,7 +366,7 @@ fn wider(a: DType, b: DType) -> DType {
     match (a.is_float(), b.is_float()) {
         (true, false) => a,
         (false, true) => b,
-        _ if a.is_half() && b.is_half() => DType::F32,
+        _ if a.bytes() == b.bytes() && a.is_float() => DType::F32,
         _ if a.bytes() >= b.bytes() => a,
         _ => b,
     }

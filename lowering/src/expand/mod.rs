@@ -26,7 +26,7 @@ pub struct Expansion<'a> {
 
 /// The whole expansion.
 pub fn expand(expansion: &Expansion) -> TokenStream {
-    let function = launcher::function(expansion.kernel);
+    let function = launcher::function(expansion.kernel, expansion.variants);
     let variants: Vec<TokenStream> =
         (0..expansion.variants.len()).map(|index| data::variant(expansion, index)).collect();
     let hosts: Vec<TokenStream> =
@@ -86,7 +86,7 @@ pub fn for_editors(kernel: &Kernel, variants: Option<&[Variant]>) -> TokenStream
         let launcher = broken(kernel);
         return quote! { #launcher #shadow };
     };
-    let function = launcher::function(kernel);
+    let function = launcher::function(kernel, variants);
     let empty: Vec<TokenStream> =
         variants.iter().map(|variant| data::empty_variant(kernel, variant)).collect();
     let module = launcher::module(kernel, variants, &empty, &TokenStream::new());

@@ -114,7 +114,7 @@ fn mentioned(texts: [&TokenStream; 4], generics: &[Generic]) -> TokenStream {
         collect(tokens.clone(), &mut names);
     }
     names.retain(|name| generics.iter().all(|generic| generic.name() != name));
-    let uses = names.iter().map(|name| match HALVES.iter().any(|own| name == own) {
+    let uses = names.iter().map(|name| match OWN_TYPES.iter().any(|own| name == own) {
         // `f16` also names a type of rustc's own, which an import cannot be told from.
         true => quote_spanned! { name.span() => const _: ::core::marker::PhantomData<#name> = ::core::marker::PhantomData; },
         false => quote_spanned! { name.span() => use #name as _; },
@@ -129,7 +129,7 @@ fn mentioned(texts: [&TokenStream; 4], generics: &[Generic]) -> TokenStream {
 
 /// Names of `dsl_runtime` that a kernel may use by themselves.
 const BOUNDS: [&str; 5] = ["Float", "Integer", "Number", "Element", "Tile"];
-const HALVES: [&str; 2] = ["f16", "bf16"];
+const OWN_TYPES: [&str; 4] = ["f16", "bf16", "f8e4m3", "f8e5m2"];
 
 /// The first mention of each name that begins a path.
 fn collect(tokens: TokenStream, names: &mut Vec<Ident>) {
@@ -141,7 +141,7 @@ fn collect(tokens: TokenStream, names: &mut Vec<Ident>) {
                 let inside = i > 0 && matches!(&tokens[i - 1], TokenTree::Punct(dot) if dot.as_char() == '.')
                     || i > 1 && is_path(&tokens, i - 2);
                 let wanted = *name == "tl" && is_path(&tokens, i + 1)
-                    || BOUNDS.iter().chain(&HALVES).any(|own| name == own);
+                    || BOUNDS.iter().chain(&OWN_TYPES).any(|own| name == own);
                 if wanted && !inside && !names.contains(name) {
                     names.push(name.clone());
                 }

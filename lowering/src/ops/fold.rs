@@ -1,7 +1,7 @@
 //! Reductions by a function of the user's, and those of values with their positions.
 
 use super::reduce::{Reduce, expand, reduced_axes};
-use super::{Arange, Broadcast, ExpandDims, Function, Generic, Gives, optional, required};
+use super::{Arange, Function, Generic, Gives, optional, rearrange, required};
 use crate::check::{Call, Check, Item, Operand};
 use crate::dtype::{Class, DType};
 use crate::tile::{Block, Shape, Type, Value};
@@ -42,7 +42,7 @@ let (sum, squares) = tl::reduce((tile, tile * tile), 0, |(s, q), (t, r)| (s + t,
     },
     Function {
         name: "max_index",
-        gives: Gives::Pair,
+        gives: Gives::Tuple(2),
         example: "let (largest, place) = tl::max_index(tile, 0);",
         generic: Generic::None,
         params: PAIR_PARAMS,
@@ -51,7 +51,7 @@ let (sum, squares) = tl::reduce((tile, tile * tile), 0, |(s, q), (t, r)| (s + t,
     },
     Function {
         name: "min_index",
-        gives: Gives::Pair,
+        gives: Gives::Tuple(2),
         example: "let (smallest, place) = tl::min_index(tile, 0);",
         generic: Generic::None,
         params: PAIR_PARAMS,
@@ -81,7 +81,11 @@ fn with_function(check: &mut Check, call: &Call) -> Operand {
 }
 
 /// The tiles of an operand, broadcast to one shape, and where the result stands.
-fn tiles(check: &mut Check, operand: &Operand, call: &Call) -> Option<(Vec<Value>, crate::diagnostic::Loc)> {
+pub(super) fn tiles(
+    check: &mut Check,
+    operand: &Operand,
+    call: &Call,
+) -> Option<(Vec<Value>, crate::diagnostic::Loc)> {
     let parts = match &operand.item {
         Item::Tuple(parts) => parts.as_slice(),
         _ => std::slice::from_ref(operand),
@@ -169,17 +173,5 @@ fn positions(check: &mut Check, shape: &Shape, axes: &[usize], call: &Call) -> V
         let ty = Type::tile(DType::I32, shape.clone());
         return check.push(super::Reshape { value }, vec![ty], call.loc)[0];
     }
-    let axis = axes[0];
-    let mut extents = Shape::new(vec![shape[axis]]);
-    let mut value =
-        check.push(Arange { start: 0 }, vec![Type::tile(DType::I32, extents.clone())], call.loc)[0];
-    for at in (0..shape.rank()).filter(|&at| at != axis) {
-        extents = extents.with(at, 1);
-        let ty = Type::tile(DType::I32, extents.clone());
-        value = check.push(ExpandDims { value, axis: at }, vec![ty], call.loc)[0];
-    }
-    if extents == *shape {
-        return value;
-    }
-    check.push(Broadcast { value }, vec![Type::tile(DType::I32, shape.clone())], call.loc)[0]
+    rearrange::place(check, shape, axes[0], 0, call.loc)
 }

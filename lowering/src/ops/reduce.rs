@@ -122,7 +122,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         generic: Generic::None,
         params: PARAMS,
         doc: "The sum over `axis`, over a list of axes, or over all axes without it. `f16` and `bf16` are added in `f32`, which is the result's type; `bool`, `i8` and `i16` give `i32`, `u8` and `u16` give `u32`. With `keep_dims` true the folded axes stay with extent 1. The order of additions is unspecified but fixed for a variant.",
-        check: |check, call| reduce(check, call, "add", Class::Any, accumulator),
+        check: |check, call| reduce(check, call, "add", Class::Computed, accumulator),
     },
     Function {
         name: "max",
@@ -190,9 +190,9 @@ pub(super) const FUNCTIONS: &[Function] = &[
 ];
 
 /// The type a sum is accumulated in and returned as.
-fn accumulator(dtype: DType) -> DType {
+pub(super) fn accumulator(dtype: DType) -> DType {
     match dtype {
-        DType::F16 | DType::BF16 => DType::F32,
+        DType::F8E4M3 | DType::F8E5M2 | DType::F16 | DType::BF16 => DType::F32,
         DType::Bool | DType::I8 | DType::I16 => DType::I32,
         DType::U8 | DType::U16 => DType::U32,
         DType::I32 | DType::I64 | DType::U32 | DType::U64 | DType::F32 | DType::F64 => dtype,
@@ -212,6 +212,7 @@ fn reduce(check: &mut Check, call: &Call, row: &str, class: Class, result: fn(DT
         let text = format!("{} takes {}, found {ty}", call.what, class.describe());
         let help = match class {
             Class::Bool => "compare: `x != 0`",
+            _ if ty.dtype.is_f8() => "convert it: `.to::<f32>()`",
             _ => "convert it: `.to::<i32>()`",
         };
         return check.error_help(call.args[0].loc, text, help);

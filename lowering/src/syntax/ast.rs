@@ -133,6 +133,19 @@ impl Generic {
     }
 }
 
+impl Kernel {
+    /// Whether a call leaves the generic to be chosen by measured time.
+    pub fn leaves_open(&self, generic: &Generic) -> bool {
+        let name = generic.name();
+        let in_configs = || {
+            let names = self.options.configs.iter().flat_map(|config| &config.entries);
+            self.options.tune.is_some() && names.into_iter().any(|(entry, _)| entry == name)
+        };
+        let measured = || self.options.lists.iter().any(|list| list.name == *name && list.measured.is_some());
+        matches!(generic, Generic::Const { .. }) && (in_configs() || measured())
+    }
+}
+
 /// The Rust type of a const generic.
 #[derive(Clone, Debug)]
 pub enum ConstType {
@@ -172,7 +185,12 @@ pub struct Options {
     pub lists: Vec<VariantList>,
     /// `configs = [{ .. }, ..]`
     pub configs: Vec<Config>,
-    pub num_warps: Option<Setting>,
+    /// `num_warps = 4` and its like, for every variant that no config says otherwise of.
+    pub settings: Vec<(Ident, Setting)>,
+    /// `tune(key = [..])`: what the configs give is chosen by measured time.
+    pub tune: Option<Tune>,
+    /// `tuned = "file"`: choices that ship with the crate.
+    pub tuned: Option<syn::LitStr>,
     /// `unchecked`: no bounds checks, and the launcher is unsafe.
     pub unchecked: bool,
     /// `unreported`: accesses outside a slice are part of the kernel's meaning, also in a debug build.
@@ -190,6 +208,18 @@ pub struct VariantList {
     pub values: Vec<VariantValue>,
     /// `expr in [..]`: the launcher takes the smallest value that is at least this.
     pub chosen_by: Option<TokenStream>,
+    /// `_ in [..]`: the launcher takes the value that measured fastest.
+    pub measured: Option<Loc>,
+    pub loc: Loc,
+}
+
+/// What `tune(..)` says.
+#[derive(Debug)]
+pub struct Tune {
+    /// Expressions over the arguments: for each value of theirs, the choice is made anew.
+    pub key: Vec<TokenStream>,
+    /// A condition over arguments and constants that a variant must meet.
+    pub when: Option<TokenStream>,
     pub loc: Loc,
 }
 

@@ -15,7 +15,7 @@ mod item;
 mod module;
 
 pub use ast::*;
-pub(crate) use attribute::{OPTIONS, describe as describe_value};
+pub(crate) use attribute::{OPTIONS, SETTINGS, describe as describe_value};
 pub(crate) use function::parse_items;
 pub(crate) use item::const_range;
 pub use item::parse;

@@ -40,14 +40,14 @@ fn options_that_do_not_exist() {
     check_attribute(
         "T = [f32], N = [64], warps = 4, fast, deny(stores), unchecked = true",
         expect![[r#"
-        1: `warps`: `warps` is not a generic of `k`
-            help: its generics are `T` and `N`; the options are `configs = [{ .. }]`, `num_warps = N`, `unchecked`, `unreported` and `deny(spills)`
-        1: `fast`: `fast` is not an option of `fuse_kernel`
-            help: options are `NAME = [values]` for a generic, `configs = [{ .. }]`, `num_warps = N`, `unchecked`, `unreported` and `deny(spills)`
-        1: `stores`: `deny(stores)` is not known
-            help: `deny(spills)` is
-        1: `unchecked`: `unchecked` stands alone: it takes no value
-    "#]],
+            1: `warps`: `warps` is not a generic of `k`
+                help: its generics are `T` and `N`; the options are `configs = [{ .. }]`, `tune(key = [..])`, `tuned = "file"`, `num_warps = N`, `num_stages = N`, `maxnreg = N`, `unchecked`, `unreported` and `deny(spills)`
+            1: `fast`: `fast` is not an option of `fuse_kernel`
+                help: options are `NAME = [values]` for a generic, `configs = [{ .. }]`, `tune(key = [..])`, `tuned = "file"`, `num_warps = N`, `num_stages = N`, `maxnreg = N`, `unchecked`, `unreported` and `deny(spills)`
+            1: `stores`: `deny(stores)` is not known
+                help: `deny(spills)` is
+            1: `unchecked`: `unchecked` stands alone: it takes no value
+        "#]],
     );
     check_attribute(
         "T = [f32], N = [64], unchecked(yes)",
@@ -103,15 +103,15 @@ fn values_that_a_generic_cannot_have() {
     check_attribute(
         "T = [usize, \"f32\"], N = [64 * 2, N]",
         expect![[r#"
-        1: `usize`: a declared value is an element type, an integer or a bool
-            help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32 and f64
-        1: `"f32"`: a declared value is an element type, an integer or a bool
-            help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32 and f64
-        1: `64 * 2`: a declared value is an element type, an integer or a bool
-            help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32 and f64
-        1: `N`: a declared value is an element type, an integer or a bool
-            help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32 and f64
-    "#]],
+            1: `usize`: a declared value is an element type, an integer or a bool
+                help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f8e4m3, f8e5m2, f16, bf16, f32 and f64
+            1: `"f32"`: a declared value is an element type, an integer or a bool
+                help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f8e4m3, f8e5m2, f16, bf16, f32 and f64
+            1: `64 * 2`: a declared value is an element type, an integer or a bool
+                help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f8e4m3, f8e5m2, f16, bf16, f32 and f64
+            1: `N`: a declared value is an element type, an integer or a bool
+                help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f8e4m3, f8e5m2, f16, bf16, f32 and f64
+        "#]],
     );
     check_errors(
         "#[fuse_kernel(B = [1, 2], U = [256, 255], I = [-129, 4])]
@@ -165,12 +165,12 @@ fn configs() {
     check_attribute(
         "T = [f32], configs = [{ N: 64 }, { N: 64 }, { M: 64 }]",
         expect![[r#"
-        1: `{ N: 64 }`: the variant T = f32, N = 64 is declared twice
-        1: `{ M: 64 }`: this config does not give `N`
-            help: a list outside the configs gives it to all: `N = [1024]`
-        1: `M`: `M` is not a generic of `k`
-            help: its generics are `T` and `N`; the options are `configs = [{ .. }]`, `num_warps = N`, `unchecked`, `unreported` and `deny(spills)`
-    "#]],
+            1: `{ N: 64 }`: the variant T = f32, N = 64 is declared twice
+            1: `{ M: 64 }`: this config does not give `N`
+                help: a list outside the configs gives it to all: `N = [1024]`
+            1: `M`: `M` is not a generic of `k`
+                help: its generics are `T` and `N`; the options are `configs = [{ .. }]`, `tune(key = [..])`, `tuned = "file"`, `num_warps = N`, `num_stages = N`, `maxnreg = N`, `unchecked`, `unreported` and `deny(spills)`
+        "#]],
     );
     check_attribute(
         "T = [f32], N = [64], configs = [{ N: 64, N: 128, num_warps: f32 }]",
@@ -218,15 +218,128 @@ fn num_warps() {
     check_attribute(
         "T = [f32], N = [64], num_warps = [4, 8]",
         expect![[r#"
-        1: `[4, 8]`: `num_warps` is one number
-            help: declare several with `configs = [{ num_warps: 4, .. }, { num_warps: 8, .. }]`
-    "#]],
+            1: `[4, 8]`: `num_warps` is one number
+                help: declare several with `configs = [{ num_warps: .., .. }, { num_warps: .., .. }]`
+        "#]],
     );
     check_attribute(
         "T = [f32], N = [64], num_warps = 4, num_warps = 8, unchecked, unchecked",
         expect![[r#"
         1: `num_warps`: `num_warps` is declared twice
         1: `unchecked`: `unchecked` is declared twice
+    "#]],
+    );
+}
+
+#[test]
+fn num_stages_and_maxnreg() {
+    check_attribute(
+        "T = [f32], N = [64], num_stages = 0, maxnreg = 16",
+        expect![[r#"
+        1: `0`: `num_stages` is 1 to 8, found 0
+        1: `16`: `maxnreg` is 24 to 255, found 16
+    "#]],
+    );
+    check_attribute(
+        "T = [f32], configs = [{ N: 64, num_stages: 9, maxnreg: true }]",
+        expect![[r#"
+        1: `9`: `num_stages` is 1 to 8, found 9
+        1: `true`: `maxnreg` is an integer
+    "#]],
+    );
+    check_attribute(
+        "T = [f32], N = [64], maxnreg = [32, 64], num_stages = f32",
+        expect![[r#"
+            1: `[32, 64]`: `maxnreg` is one number
+                help: declare several with `configs = [{ maxnreg: .., .. }, { maxnreg: .., .. }]`
+            1: `f32`: expected an integer
+        "#]],
+    );
+    check_attribute("T = [f32], N = [64], num_stages = 3, maxnreg = 255", expect![[""]]);
+}
+
+#[test]
+fn tune() {
+    // Right: with configs that differ in their settings alone, and with lists left open.
+    check_attribute(
+        "T = [f32], configs = [{ N: 64 }, { N: 64, num_warps: 8 }, { N: 64, maxnreg: 32 }], tune(key = [x.len()])",
+        expect![[""]],
+    );
+    check_attribute(
+        "T = [f32], N = _ in [64, 128], tune(key = [], when = N > 64), tuned = \"a.json\"",
+        expect![[""]],
+    );
+    // What tells two configs apart must make a difference.
+    check_attribute(
+        "T = [f32], configs = [{ N: 64 }, { N: 64, num_stages: 3 }, { N: 64 }], tune(key = [])",
+        expect![[r#"
+            1: `{ N: 64, num_stages: 3 }`: the variant T = f32, N = 64, num_stages = 3 is declared twice
+                help: `num_stages` changes nothing of the code yet
+            1: `{ N: 64 }`: the variant T = f32, N = 64 is declared twice
+        "#]],
+    );
+    check_attribute(
+        "T = [f32], configs = [{ N: 64 }, { N: 128 }], tune()",
+        expect![[r#"
+        1: `tune`: `tune` does not say what the fastest choice depends on
+            help: `tune(key = [n])` measures once for each value of `n`, `tune(key = [])` once for all
+    "#]],
+    );
+    check_attribute(
+        "T = [f32], configs = [{ N: 64 }, { N: 128 }], tune(key = n, n = 1)",
+        expect![[r#"
+        1: `n`: `key` is a list of expressions over the arguments
+            help: `key = [n]`
+    "#]],
+    );
+    check_attribute(
+        "T = [f32], configs = [{ N: 64 }, { N: 128 }], tune(key = [n], keys = [n])",
+        expect![[r#"
+            1: `keys`: `tune` does not take `keys`
+                help: `tune` takes `key = [..]` and `when = condition`
+        "#]],
+    );
+    check_attribute(
+        "T = [f32], configs = [{ N: 64 }, { N: 128 }], tune(key = [n], key = [n])",
+        expect![[r#"
+            1: `key`: `key` is given twice
+        "#]],
+    );
+    check_attribute(
+        "T = [f32], configs = [{ N: 64 }, { N: 128 }], tune(key: [n])",
+        expect![[r#"
+        1: `:`: expected `=`
+    "#]],
+    );
+    check_attribute(
+        "T = [f32], configs = [{ N: 64 }, { N: 128 }], tune = [n], tuned = 3",
+        expect![[r#"
+        1: `tune`: `tune` is written `tune(key = [..])`
+        1: `tuned`: `tuned` names a file of choices, relative to the folder of Cargo.toml
+            help: `tuned = "tuned/choices.json"`
+    "#]],
+    );
+    check_attribute(
+        "T = [f32], N = [64, 128], tune(key = [n])",
+        expect![[r#"
+        1: `tune`: `tune` has nothing to choose among
+            help: leave a list open, `N = _ in [1024, 2048]`, or declare several configs
+    "#]],
+    );
+    check_attribute(
+        "T = _ in [f32, f16], N = _ in [64], tuned = \"a.json\"",
+        expect![[r#"
+        1: `_`: `T` is a type, which the arguments of a call decide
+        1: `_`: `_` leaves `N` to be measured, and nothing says what the choice depends on
+            help: `tune(key = [n])` measures once for each value of `n`, `tune(key = [])` once for all
+        1: `"a.json"`: `tuned` holds the choices of `tune(..)`, which is missing
+    "#]],
+    );
+    check_attribute(
+        "T = [f32], N = _ in [64, 128], tune(key = []), unchecked",
+        expect![[r#"
+        1: `tune`: an `unchecked` kernel is not tuned: a config that is wrong for its arguments could write anywhere
+            help: declare one of the two
     "#]],
     );
 }
@@ -332,13 +445,13 @@ fn parameters_of_types_that_do_not_exist() {
     check_signature(
         "fn k<T: Float, const N: usize>(mut x: &[T], x: f32, y: foo, N: i32)",
         expect![[r#"
-        2: `mut`: a parameter cannot be reassigned
-            help: bind it first: `let mut x = x;`
-        2: `x`: the name `x` is used twice in the signature
-        2: `foo`: `foo` is not an element type
-            help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32 and f64
-        2: `N`: the name `N` is used twice in the signature
-    "#]],
+            2: `mut`: a parameter cannot be reassigned
+                help: bind it first: `let mut x = x;`
+            2: `x`: the name `x` is used twice in the signature
+            2: `foo`: `foo` is not an element type
+                help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f8e4m3, f8e5m2, f16, bf16, f32 and f64
+            2: `N`: the name `N` is used twice in the signature
+        "#]],
     );
     check_errors(
         "#[fuse_kernel()] fn k(x: Vec<f32>, n: usize) { let y = tl::load(x + n); tl::store(x, y); }",
@@ -496,7 +609,7 @@ fn numbers_that_are_too_large() {
             5: `300u8`: 300 does not fit in u8, which holds 0 to 255
             6: `2147483648`: 2147483648 does not fit in i32, which holds -2147483648 to 2147483647
             7: `1i128`: `i128` is not an element type
-                help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32 and f64
+                help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f8e4m3, f8e5m2, f16, bf16, f32 and f64
             8: `*`: this constant does not fit in 64 bits
             9: `0`: this divides by zero
             10: `256`: 256 does not fit in u8, which holds 0 to 255
@@ -591,9 +704,9 @@ fn functions_that_do_not_exist() {
             4: `too`: `too` is not a method of a scalar of type i32
                 help: did you mean `to`?
             5: `iter`: `iter` is not a method of a slice
-                help: methods are `to`, `expand_dims`, `row`, `col`, `len`, `step_by`, `num_stages` and `unroll`
+                help: methods are `to`, `bitcast`, `expand_dims`, `row`, `col`, `sem`, `scope`, `len`, `step_by`, `num_stages` and `unroll`
             6: `powi`: `powi` is not a method of a scalar of type f32
-                help: methods are `to`, `expand_dims`, `row`, `col`, `len`, `step_by`, `num_stages` and `unroll`
+                help: methods are `to`, `bitcast`, `expand_dims`, `row`, `col`, `sem`, `scope`, `len`, `step_by`, `num_stages` and `unroll`
             7: `lens`: `lens` is not a method of a slice
                 help: did you mean `len`?
         "#]],
@@ -643,13 +756,84 @@ fn type_arguments_of_the_wrong_number() {
             8: `to`: `.to` needs an element type
                 help: write `.to::<f32>(..)`
             9: `foo`: `foo` is not an element type
-                help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32 and f64
+                help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f8e4m3, f8e5m2, f16, bf16, f32 and f64
             10: `'a`: this argument cannot be used in a kernel
         "#]],
     );
 }
 
 // ---- types
+
+#[test]
+fn bits_of_another_size() {
+    check_body(
+        "let y = a.bitcast::<u32>();
+        let y = a.bitcast::<f64>();
+        let y = b.bitcast::<u8>();
+        let y = n.bitcast::<T>();
+        let y = x.bitcast::<u16>();
+        let y = a.bitcast();",
+        expect![[r#"
+            4: `bitcast`: `.bitcast` keeps the size of an element: f32 cannot become f64
+                help: f32 can become i32 and u32; `.to::<f64>()` converts the value
+            5: `bitcast`: `.bitcast` keeps the size of an element: bool cannot become u8
+                help: make a number of it: `.to::<u8>()`
+            6: `bitcast`: `.bitcast` keeps the size of an element: i32 cannot become f16
+                help: i32 can become u32 and f32; `.to::<f16>()` converts the value
+            7: `x`: expected a tile or scalar, found a slice
+                help: read it first: `tl::load(slice + offsets, mask)`
+            8: `bitcast`: `.bitcast` needs an element type
+                help: write `.bitcast::<f32>(..)`
+        "#]],
+    );
+}
+
+#[test]
+fn eight_bit_floats_are_not_computed_with() {
+    check_errors(
+        "#[fuse_kernel(T = [f8e4m3])]
+        fn k<T: Element>(x: &[T], out: &mut [T], y: &[f8e5m2], n: i32) {
+            let i = tl::arange(0, 64);
+            let v = tl::load(x + i);
+            let w = v + v;
+            let w = tl::exp(v);
+            let w = v == v;
+            let w = tl::sum(v);
+            let w = -v;
+            let w = tl::select(i < n, v, tl::load(y + i));
+            tl::store(out + i, v.to::<f32>() * 2.0);
+            let w = v.bitcast::<u16>();
+            let top = f8e4m3::INFINITY;
+            tl::store(out + i, tl::select(i < n, v, f8e4m3::MAX));
+        }",
+        expect![[r#"
+            5: `v`: `+` takes numbers, found f8e4m3
+                help: 8-bit floats are stored and converted: `.to::<f32>()`
+            6: `v`: `tl::exp` takes floats, found f8e4m3
+                help: 8-bit floats are stored and converted: `.to::<f32>()`
+            7: `v`: `==` takes numbers or bools, found f8e4m3
+                help: 8-bit floats are stored and converted: `.to::<f32>()`
+            8: `v`: `tl::sum` takes numbers or bools, found f8e4m3[64]
+                help: convert it: `.to::<f32>()`
+            9: `v`: `-` takes signed numbers, found f8e4m3
+                help: 8-bit floats are stored and converted: `.to::<f32>()`
+            10: `tl::load(y + i)`: `tl::select` needs one element type, found f8e4m3 and f8e5m2
+                help: convert one side: `.to::<f32>()`
+            11: `v.to::<f32>() * 2.0`: a value stored to `out` is f8e4m3, found f32
+                help: convert it: `.to::<T>()`
+            12: `bitcast`: `.bitcast` keeps the size of an element: f8e4m3 cannot become u16
+                help: f8e4m3 can become i8, u8 and f8e5m2; `.to::<u16>()` converts the value
+            13: `f8e4m3::INFINITY`: `f8e4m3` has no constant `INFINITY`
+                help: it has NAN, MAX, MIN, MIN_POSITIVE and EPSILON
+        "#]],
+    );
+    check_errors(
+        "#[fuse_kernel(T = [f8e4m3, f32])] fn k<T: Float>(x: &[T]) {}",
+        expect![[r#"
+        1: `f8e4m3`: `T` is one of f16, bf16, f32 and f64, found f8e4m3
+    "#]],
+    );
+}
 
 #[test]
 fn types_that_mix() {
@@ -798,7 +982,7 @@ fn annotations() {
             4: `usize`: `usize` is not an element type
                 help: memory and scalars have a fixed width: use `i64` or `i32`
             5: `foo`: `foo` is not an element type
-                help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32 and f64
+                help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f8e4m3, f8e5m2, f16, bf16, f32 and f64
             6: `1.5`: expected i32, found the float 1.5
                 help: convert the integers beside it: `as f32`
             7: `true`: expected f32, found the bool true
@@ -1022,6 +1206,50 @@ fn stores() {
 }
 
 // ---- control flow
+
+#[test]
+fn atomic_functions() {
+    check_errors(
+        "#[fuse_kernel()]
+        fn k(x: &[i32], out: &mut [i32], h: &mut [f16], b: &mut [i8], f: &mut [f64]) {
+            let i = tl::arange(0, 64);
+            tl::atomic_add(x + i, 1);
+            tl::atomic_add(b + i, 1);
+            tl::atomic_max(h + i, 1.0);
+            tl::atomic_and(f + i, 1.0);
+            tl::atomic_add(out + i, 1.0);
+            tl::atomic_add(out, i);
+            tl::atomic_cas(out + i, 1);
+            tl::atomic_add(out + i, 1, i);
+            tl::atomic_add(out + i, 1).sem(\"seq_cst\");
+            tl::atomic_add(out + i, 1).scope(1);
+            let y = tl::load(x + i).sem(\"relaxed\");
+            let y = (tl::atomic_add(out + i, 1) + 1).scope(\"gpu\");
+        }",
+        expect![[r#"
+            4: `x + i`: `x` is read-only: `tl::atomic_add` needs a `&mut` slice
+                help: declare it `x: &mut [i32]`
+            5: `b + i`: `tl::atomic_add` takes i32, i64, u32, u64, f16, bf16, f32 and f64, found i8
+            6: `h + i`: `tl::atomic_max` takes i32, i64, u32, u64, f32 and f64, found f16
+            7: `f + i`: `tl::atomic_and` takes i32, i64, u32 and u64, found f64
+            8: `1.0`: expected i32, found the float 1.0
+                help: convert the integers beside it: `as f32`
+            9: `i`: the value has shape [64], but the pointer is a scalar
+                help: a slice plus a tile of offsets is a tile of pointers: `x + offsets`
+            10: `atomic_cas`: `tl::atomic_cas` takes 3 to 4 arguments (pointer, compare, value, mask?), found 2
+            11: `i`: a mask is made of bools, found i32[64]
+                help: compare: `offsets < n`
+            12: `"seq_cst"`: `.sem` does not know `"seq_cst"`
+                help: it is one of `"relaxed"`, `"acquire"`, `"release"` and `"acq_rel"`
+            13: `1`: `.scope` takes a word, found the integer 1
+                help: it is one of `"cta"`, `"gpu"` and `"sys"`
+            14: `sem`: `.sem` belongs to an atomic function
+                help: write it behind the call: `tl::atomic_add(pointer, value).sem(..)`
+            15: `scope`: `.scope` belongs to an atomic function
+                help: write it behind the call: `tl::atomic_add(pointer, value).scope(..)`
+        "#]],
+    );
+}
 
 #[test]
 fn uses_before_assignment() {

@@ -1,6 +1,7 @@
 //! Tests of every stage on text: a small kernel in, the whole output out. `UPDATE_EXPECT=1 cargo test` blesses.
 
 mod assemble;
+mod atomic;
 mod axis;
 mod body;
 mod cache;
@@ -17,13 +18,16 @@ mod layout;
 mod library;
 mod math;
 mod modules;
+mod narrow;
 mod odd;
 mod oracle;
 mod programs;
+mod random;
 mod reference;
 mod report;
 mod robust;
 mod run;
+mod scan;
 mod site;
 mod split;
 
@@ -119,8 +123,7 @@ fn first(source: &str) -> (Func, Requests) {
     let checked =
         checker::check(&kernel, &variants[0]).unwrap_or_else(|errors| panic!("{}", render(&errors, source)));
     tile::verify(&checked.func).expect("valid tile IR");
-    let unchecked = kernel.options.unchecked;
-    (checked.func, Requests { num_warps: variants[0].num_warps, unchecked, ..Requests::default() })
+    (checked.func, Requests::of(&kernel, &variants[0]))
 }
 
 /// Mistakes by the tokens they stand on.

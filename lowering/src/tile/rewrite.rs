@@ -42,6 +42,11 @@ impl<'f> Builder<'f> {
         self.block().ops.push(op);
     }
 
+    /// The operation that was appended last, in the innermost open block.
+    pub fn last(&mut self) -> Option<&mut Op> {
+        self.block().ops.last_mut()
+    }
+
     /// Opens a nested block whose arguments have the given types.
     pub fn begin(&mut self, args: Vec<Type>) -> Vec<Value> {
         let args: Vec<Value> = args.into_iter().map(|ty| self.func.value(ty)).collect();

@@ -200,7 +200,7 @@ fn fold_writer(gpu: &Gpu, b: &mut Builder, layout: &Layout, folded: &Layout) -> 
 }
 
 /// The bits of `source` under `mask`, moved together.
-fn compress(b: &mut Builder, source: Val, mask: u32) -> Val {
+pub(super) fn compress(b: &mut Builder, source: Val, mask: u32) -> Val {
     let mut sum = b.int(Ty::I32, 0);
     let one = b.int(Ty::I32, 1);
     for (to, from) in (0..32).filter(|bit| mask >> bit & 1 == 1).enumerate() {
