@@ -274,6 +274,7 @@ pub fn functions() -> impl Iterator<Item = &'static Function> {
         sort::FUNCTIONS,
         histogram::FUNCTIONS,
         fold::FUNCTIONS,
+        library::FUNCTIONS,
         control::FUNCTIONS,
         cast::FUNCTIONS,
     ]

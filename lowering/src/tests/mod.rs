@@ -15,6 +15,7 @@ mod functions;
 mod isolate;
 mod language;
 mod layout;
+mod library;
 mod math;
 mod modules;
 mod narrow;
