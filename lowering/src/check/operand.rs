@@ -91,6 +91,13 @@ impl Check<'_> {
         own.then_some(op)
     }
 
+    /// The operation of `operand` stands at `loc` now, which takes in the methods behind the call.
+    pub fn extend_operation(&mut self, operand: &Operand, loc: Loc) {
+        if let Some(op) = self.operation_of(operand) {
+            op.loc.end = loc.end;
+        }
+    }
+
     pub fn begin_block(&mut self, args: Vec<Type>) -> Vec<Value> {
         self.builder.begin(args)
     }

@@ -7,6 +7,7 @@
 
 mod atomic;
 mod bitcast;
+mod cache;
 mod cast;
 mod control;
 mod convert;
@@ -30,6 +31,7 @@ use crate::tile::{Block, Func, Value};
 
 pub use atomic::{Atomic, Change, Order, Scope};
 pub use bitcast::Bitcast;
+pub use cache::{Cache, Keep, Level};
 pub use cast::Cast;
 pub use control::{For, If, LoopHints, While};
 pub use convert::{Convert, Hold};
@@ -103,8 +105,24 @@ pub trait Operation: Debug {
         None
     }
 
+    /// One instruction may move this many neighbours at [`Operation::place`].
+    fn set_vector(&mut self, vector: u32) {
+        if let Some(place) = self.place_mut() {
+            place.vector = vector;
+        }
+    }
+
     /// How an atomic operation is ordered among other accesses, and for whom.
     fn ordering_mut(&mut self) -> Option<(&mut Order, &mut Scope)> {
+        None
+    }
+
+    /// What a load or store says about caches.
+    fn cache(&self) -> Option<Cache> {
+        None
+    }
+
+    fn cache_mut(&mut self) -> Option<&mut Cache> {
         None
     }
 
@@ -269,11 +287,16 @@ pub fn functions() -> impl Iterator<Item = &'static Function> {
 
 /// A method, written `receiver.name(..)`; the receiver is the first argument.
 pub fn methods() -> impl Iterator<Item = &'static Function> {
-    tile_methods().chain(slice_methods()).chain(range_methods())
+    tile_methods().chain(cache::STORE_METHODS).chain(slice_methods()).chain(range_methods())
 }
 
 pub fn tile_methods() -> impl Iterator<Item = &'static Function> {
-    [cast::METHODS, bitcast::METHODS, shape::METHODS, atomic::METHODS].into_iter().flatten()
+    [cast::METHODS, bitcast::METHODS, shape::METHODS, atomic::METHODS, cache::METHODS].into_iter().flatten()
+}
+
+/// Methods that say more about a store, which gives nothing.
+pub fn store_methods() -> impl Iterator<Item = &'static Function> {
+    cache::METHODS.iter().chain(cache::STORE_METHODS)
 }
 
 pub fn slice_methods() -> impl Iterator<Item = &'static Function> {
