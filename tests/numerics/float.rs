@@ -1,6 +1,6 @@
 //! Float formats as numbers: rounding, units in the last place, distances.
 
-use dsl_runtime::{DType, bf16, f8e4m3, f8e5m2, f16};
+use dsl_runtime::{DType, Element, bf16, f8e4m3, f8e5m2, f16};
 
 /// A binary format of IEEE 754's kind, or `f8e4m3`, whose exponents end earlier and which has no infinity.
 #[derive(Clone, Copy, Debug)]
