@@ -66,40 +66,53 @@ pub fn do_bench(
     options: BenchOptions,
     mut run: impl FnMut() -> Result<()>,
 ) -> Result<Timing> {
-    match on.target().0 {
+    match on.target().on {
         On::Cpu => measure(&mut CpuClock::new(options)?, options, &mut run),
         On::Cuda(device, stream) => measure(&mut CudaClock::new(device, stream, options)?, options, &mut run),
     }
 }
 
+/// What is measured.
+pub(crate) trait Work {
+    /// Comes before each timed run, and is not timed.
+    fn prepare(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn run(&mut self) -> Result<()>;
+}
+
+impl<F: FnMut() -> Result<()>> Work for F {
+    fn run(&mut self) -> Result<()> {
+        self()
+    }
+}
+
 /// Something that can tell how long work takes.
-trait Clock {
-    /// Evicts what the caches hold, runs the work `times` times, and says how long each took, in milliseconds.
-    fn time(&mut self, times: usize, run: &mut dyn FnMut() -> Result<()>) -> Result<Vec<f64>>;
+pub(crate) trait Clock {
+    /// Prepares, evicts what the caches hold and runs the work, `times` times; says how long each run took, in
+    /// milliseconds.
+    fn time(&mut self, times: usize, work: &mut dyn Work) -> Result<Vec<f64>>;
 
     /// How long `times` runs take together with the flushes before them, in milliseconds.
-    fn time_with_flush(&mut self, times: usize, run: &mut dyn FnMut() -> Result<()>) -> Result<f64>;
+    fn time_with_flush(&mut self, times: usize, work: &mut dyn Work) -> Result<f64>;
 }
 
-fn measure(
-    clock: &mut impl Clock,
-    options: BenchOptions,
-    run: &mut dyn FnMut() -> Result<()>,
-) -> Result<Timing> {
+fn measure(clock: &mut impl Clock, options: BenchOptions, work: &mut dyn Work) -> Result<Timing> {
     const TRIAL: usize = 5;
-    clock.time_with_flush(1, run)?;
-    let once_ms = clock.time_with_flush(TRIAL, run)? / TRIAL as f64;
+    clock.time_with_flush(1, work)?;
+    let once_ms = clock.time_with_flush(TRIAL, work)? / TRIAL as f64;
     let repetitions = |ms: f64| ((ms / once_ms.max(1e-6)) as usize).clamp(1, 1_000_000);
-    clock.time_with_flush(repetitions(options.warmup_ms), run)?;
-    Ok(Timing::new(clock.time(repetitions(options.rep_ms), run)?))
+    clock.time_with_flush(repetitions(options.warmup_ms), work)?;
+    Ok(Timing::new(clock.time(repetitions(options.rep_ms), work)?))
 }
 
-struct CpuClock {
+pub(crate) struct CpuClock {
     flushed: HostMemory<u8>,
 }
 
 impl CpuClock {
-    fn new(options: BenchOptions) -> Result<Self> {
+    pub(crate) fn new(options: BenchOptions) -> Result<Self> {
         Ok(CpuClock { flushed: HostMemory::zeros(options.flush_bytes)? })
     }
 
@@ -115,35 +128,40 @@ fn ms_since(start: Instant) -> f64 {
 }
 
 impl Clock for CpuClock {
-    fn time(&mut self, times: usize, run: &mut dyn FnMut() -> Result<()>) -> Result<Vec<f64>> {
+    fn time(&mut self, times: usize, work: &mut dyn Work) -> Result<Vec<f64>> {
         let mut samples = Vec::with_capacity(times);
         for _ in 0..times {
+            work.prepare()?;
             self.flush();
             let start = Instant::now();
-            run()?;
+            work.run()?;
             samples.push(ms_since(start));
         }
         Ok(samples)
     }
 
-    fn time_with_flush(&mut self, times: usize, run: &mut dyn FnMut() -> Result<()>) -> Result<f64> {
+    fn time_with_flush(&mut self, times: usize, work: &mut dyn Work) -> Result<f64> {
         let start = Instant::now();
         for _ in 0..times {
             self.flush();
-            run()?;
+            work.run()?;
         }
         Ok(ms_since(start))
     }
 }
 
-struct CudaClock<'s> {
+pub(crate) struct CudaClock<'s> {
     device: &'static CudaDevice,
     stream: &'s Arc<CudaStream>,
     flushed: CudaSlice<u8>,
 }
 
 impl<'s> CudaClock<'s> {
-    fn new(device: &'static CudaDevice, stream: &'s Arc<CudaStream>, options: BenchOptions) -> Result<Self> {
+    pub(crate) fn new(
+        device: &'static CudaDevice,
+        stream: &'s Arc<CudaStream>,
+        options: BenchOptions,
+    ) -> Result<Self> {
         Ok(CudaClock { device, stream, flushed: device.zeros(options.flush_bytes)? })
     }
 
@@ -165,26 +183,27 @@ impl<'s> CudaClock<'s> {
 }
 
 impl Clock for CudaClock<'_> {
-    fn time(&mut self, times: usize, run: &mut dyn FnMut() -> Result<()>) -> Result<Vec<f64>> {
+    fn time(&mut self, times: usize, work: &mut dyn Work) -> Result<Vec<f64>> {
         let pair = |_| Ok((self.event()?, self.event()?));
         let events: Vec<_> = (0..times).map(pair).collect::<Result<_>>()?;
         for (start, end) in &events {
+            work.prepare()?;
             self.flush()?;
             self.record(start)?;
-            run()?;
+            work.run()?;
             self.record(end)?;
         }
         self.device.synchronize_stream(self.stream)?;
         events.iter().map(|(start, end)| Ok(f64::from(elapsed_ms(start, end)?))).collect()
     }
 
-    fn time_with_flush(&mut self, times: usize, run: &mut dyn FnMut() -> Result<()>) -> Result<f64> {
+    fn time_with_flush(&mut self, times: usize, work: &mut dyn Work) -> Result<f64> {
         let (start, end) = (self.event()?, self.event()?);
         self.device.synchronize_stream(self.stream)?;
         self.record(&start)?;
         for _ in 0..times {
             self.flush()?;
-            run()?;
+            work.run()?;
         }
         self.record(&end)?;
         Ok(f64::from(elapsed_ms(&start, &end)?))

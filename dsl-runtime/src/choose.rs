@@ -11,6 +11,8 @@ pub enum Choice {
     Exact(i128),
     /// The smallest declared value that is not below this one: the smallest block that covers a row, say.
     AtLeast(i128),
+    /// Any declared value: the one that is measured to be fastest.
+    Measured,
 }
 
 impl Choice {
@@ -18,7 +20,41 @@ impl Choice {
         match self {
             Choice::Exact(wanted) => value == wanted,
             Choice::AtLeast(wanted) => value >= wanted,
+            Choice::Measured => true,
         }
+    }
+}
+
+/// What a launch takes, for a grid that follows from it.
+#[derive(Clone, Copy, Debug)]
+pub struct Chosen {
+    pub(crate) kernel: &'static Kernel,
+    pub(crate) variant: &'static Variant,
+}
+
+impl Chosen {
+    /// The value of a const parameter; `false` is 0 and `true` is 1.
+    ///
+    /// # Panics
+    /// If the kernel has no const parameter of this name, or its value is negative.
+    #[track_caller]
+    pub fn constant(&self, name: &str) -> usize {
+        let position = self.kernel.consts.iter().position(|own| *own == name);
+        let value = position.and_then(|position| self.variant.consts.get(position));
+        let Some(&value) = value else {
+            panic!(
+                "kernel `{}` has no constant `{name}`: it has {}",
+                self.kernel.name,
+                self.kernel.consts.join(", ")
+            );
+        };
+        usize::try_from(value)
+            .unwrap_or_else(|_| panic!("`{name}` is {value}, which is no number of elements"))
+    }
+
+    /// The variant: its label, types and constants.
+    pub fn variant(&self) -> &'static Variant {
+        self.variant
     }
 }
 
@@ -48,6 +84,39 @@ impl Kernel {
         smallest.ok_or_else(|| self.no_variant(types, choices))
     }
 
+    /// The variants among which a measurement decides, in the order declared: their types are these, each constant is as
+    /// its choice says, `allows` says yes to their position; and of those, where a constant is to be
+    /// [`AtLeast`](Choice::AtLeast), the ones that have it smallest.
+    ///
+    /// # Errors
+    /// If there are none; the error lists what was declared.
+    pub fn candidates(
+        &'static self,
+        types: &[DType],
+        choices: &[Choice],
+        allows: impl Fn(usize) -> bool,
+    ) -> Result<Vec<&'static Variant>> {
+        let fits = |(position, variant): &(usize, &'static Variant)| {
+            variant.types == types
+                && variant.consts.len() == choices.len()
+                && variant.consts.iter().zip(choices).all(|(&value, choice)| choice.allows(value))
+                && allows(*position)
+        };
+        let mut found: Vec<_> =
+            self.variants.iter().enumerate().filter(fits).map(|(_, variant)| variant).collect();
+        let decided = |variant: &&'static Variant| {
+            let open = |choice: &Choice| *choice == Choice::Measured;
+            let values = variant.consts.iter().zip(choices);
+            values.filter(|(_, choice)| !open(choice)).map(|(&value, _)| value).collect::<Vec<i128>>()
+        };
+        if choices.iter().any(|choice| matches!(choice, Choice::AtLeast(_)))
+            && let Some(smallest) = found.iter().map(decided).min()
+        {
+            found.retain(|variant| decided(variant) == smallest);
+        }
+        if found.is_empty() { Err(self.no_variant(types, choices)) } else { Ok(found) }
+    }
+
     fn no_variant(&self, types: &[DType], choices: &[Choice]) -> Error {
         let mut wanted = Vec::new();
         if !types.is_empty() {
@@ -60,6 +129,7 @@ impl Kernel {
             let text = |choice: &Choice| match choice {
                 Choice::Exact(value) => value.to_string(),
                 Choice::AtLeast(value) => format!("at least {value}"),
+                Choice::Measured => "any".to_string(),
             };
             wanted.push(format!("constants {}", choices.iter().map(text).collect::<Vec<_>>().join(", ")));
         }
@@ -76,7 +146,7 @@ mod tests {
     use super::*;
 
     const fn variant(label: &'static str, types: &'static [DType], consts: &'static [i128]) -> Variant {
-        Variant { label, types, consts, dtypes: &[], modules: &[], hosts: &[] }
+        Variant { label, types, consts, dtypes: &[], source: 0, modules: &[], hosts: &[] }
     }
 
     static NORM: Kernel = Kernel {
@@ -85,6 +155,8 @@ mod tests {
         file: file!(),
         line: line!(),
         params: &[],
+        consts: &[],
+        tuned: "",
         variants: &[
             variant("T = f32, BLOCK = 4096, CAUSAL = false", &[DType::F32], &[4096, 0]),
             variant("T = f32, BLOCK = 1024, CAUSAL = true", &[DType::F32], &[1024, 1]),
@@ -103,6 +175,24 @@ mod tests {
         ]]
         .assert_eq(&label(&[DType::BF16], &[1024, 0]).unwrap_err().to_string());
         assert!(label(&[DType::F32], &[1024]).is_err());
+    }
+
+    #[test]
+    fn candidates_are_all_that_the_call_leaves_open() {
+        use Choice::{AtLeast, Exact, Measured};
+        let consts = |choices: &[Choice], allows: fn(usize) -> bool| {
+            let found = NORM.candidates(&[DType::F32], choices, allows);
+            found.map(|found| found.into_iter().map(|variant| variant.consts).collect::<Vec<_>>())
+        };
+        let all = |_| true;
+        assert_eq!(consts(&[Measured, Exact(0)], all), Ok(vec![[4096, 0].as_slice(), &[1024, 0]]));
+        assert_eq!(consts(&[AtLeast(1000), Measured], all), Ok(vec![[1024, 1].as_slice(), &[1024, 0]]));
+        assert_eq!(consts(&[Measured, Measured], |position| position == 1), Ok(vec![[1024, 1].as_slice()]));
+        let error = consts(&[Measured, Exact(0)], |_| false).unwrap_err().to_string();
+        assert!(
+            error.starts_with("kernel `norm` has no variant with types f32 and constants any, 0; declared"),
+            "{error}"
+        );
     }
 
     #[test]

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use cudarc::driver::sys::{self, CUdevice_attribute, CUresult};
 use cudarc::driver::{
-    CudaContext, CudaEvent, CudaSlice, CudaStream, CudaView, DevicePtr, DeviceSlice, DriverError, SyncOnDrop,
-    result,
+    CudaContext, CudaEvent, CudaSlice, CudaStream, CudaView, CudaViewMut, DevicePtr, DeviceSlice,
+    DriverError, SyncOnDrop, result,
 };
 
 use crate::dtype::{DType, Element};
@@ -224,6 +224,22 @@ impl CudaDevice {
         Ok(copy)
     }
 
+    /// A copy of the bytes of memory that is borrowed mutably, and so in use by no other stream once the device has been
+    /// waited for; complete when `stream` has been.
+    pub(crate) fn copy_of_bytes(
+        &self,
+        view: &CudaViewMut<'_, u8>,
+        stream: &Arc<CudaStream>,
+    ) -> Result<CudaSlice<u8>> {
+        // SAFETY: all of it is written below.
+        let mut copy = unsafe { self.allocate::<u8>(view.len()) }?;
+        self.synchronize_stream(&self.stream)?;
+        if !view.is_empty() {
+            stream.memcpy_dtod(view, &mut copy).map_err(|error| self.failed("cuMemcpyDtoDAsync", error))?;
+        }
+        Ok(copy)
+    }
+
     pub(crate) fn zeros<T: Element>(&self, len: usize) -> Result<CudaSlice<T>> {
         // SAFETY: all of it is written below.
         let mut memory = unsafe { self.allocate(len) }?;
@@ -261,6 +277,29 @@ pub(crate) fn download<T: Element>(view: &CudaView<'_, u8>) -> Result<Vec<T>> {
     // SAFETY: the copy wrote all `len` elements, and any bits are a value of every element type but `bool`.
     unsafe { host.set_len(len) };
     Ok(host)
+}
+
+/// The bytes of memory that no stream uses any more.
+pub(crate) fn download_bytes(view: &CudaViewMut<'_, u8>) -> Result<Vec<u8>> {
+    let stream = view.stream().clone();
+    let device = adopt(stream.context())?;
+    let mut host = vec![0; view.len()];
+    if !host.is_empty() {
+        stream.memcpy_dtoh(view, &mut host).map_err(|error| device.failed("cuMemcpyDtoHAsync", error))?;
+        device.synchronize_stream(&stream)?;
+    }
+    Ok(host)
+}
+
+/// The CUDA version that the driver is made for, 12080 for 12.8.
+pub(crate) fn driver_version() -> Result<i32> {
+    if !driver_is_present() {
+        return Err(Error::NoDriver);
+    }
+    let mut version = 0;
+    // SAFETY: the library is there, and `version` lives for the call.
+    unsafe { sys::cuDriverGetVersion(&mut version) }.result().map_err(Error::cuda("cuDriverGetVersion"))?;
+    Ok(version)
 }
 
 /// The time between two events of one stream, in milliseconds; waits for both.
@@ -317,8 +356,26 @@ impl Recent {
 mod tests {
     use super::*;
 
-    static ADD: Kernel = Kernel { name: "add", module: "m", file: "", line: 0, params: &[], variants: &[] };
-    static MUL: Kernel = Kernel { name: "mul", module: "m", file: "", line: 0, params: &[], variants: &[] };
+    static ADD: Kernel = Kernel {
+        name: "add",
+        module: "m",
+        file: "",
+        line: 0,
+        params: &[],
+        consts: &[],
+        tuned: "",
+        variants: &[],
+    };
+    static MUL: Kernel = Kernel {
+        name: "mul",
+        module: "m",
+        file: "",
+        line: 0,
+        params: &[],
+        consts: &[],
+        tuned: "",
+        variants: &[],
+    };
 
     #[test]
     fn recent_kernels_are_named_latest_first() {

@@ -14,6 +14,10 @@ pub struct Kernel {
     pub file: &'static str,
     pub line: u32,
     pub params: &'static [Param],
+    /// The names of the const parameters, in the order declared.
+    pub consts: &'static [&'static str],
+    /// The choices that ship with the crate, as [`crate::tune::export`] writes them; empty for none.
+    pub tuned: &'static str,
     /// In the order declared.
     pub variants: &'static [Variant],
 }
@@ -46,6 +50,8 @@ pub struct Variant {
     pub consts: &'static [i128],
     /// The element type of each parameter.
     pub dtypes: &'static [DType],
+    /// Tells the code from what an edit of the kernel or of the compiler makes of it.
+    pub source: u64,
     /// GPU code, lowest architecture first; empty when none was built.
     pub modules: &'static [Module],
     /// Host code, least demanding level first; empty when none was built for this target.

@@ -60,7 +60,7 @@
 //! nor reports, and makes the launcher `unsafe`.
 //!
 //! # Beyond launching
-//! [`mod@bench`] measures kernels, [`kernel::Kernel::write`] writes them to files that any CUDA program can load, and
+//! [`mod@bench`] measures kernels, [`mod@tune`] chooses among configs by measured time, [`kernel::Kernel::write`] writes them to files that any CUDA program can load, and
 //! [`kernel::Kernel::smallest`] chooses among declared variants at run time.
 //!
 //! # The environment
@@ -70,6 +70,8 @@
 //! | `FUSE_TRACE=1` | each launch prints a line: the code it took, and why not a faster one |
 //! | `FUSE_LAUNCH_BLOCKING=1` | each launch waits for its kernel, so that an error names the kernel that failed |
 //! | `FUSE_CPU_LEVEL` | `baseline`, `v3` or `v4`: the most that the CPU's kernels may ask of the processor |
+//! | `FUSE_TUNE` | `off` never measures configs, `force` measures whatever is known |
+//! | `FUSE_TUNE_DIR` | the folder of choices; empty for none |
 //! | `RAYON_NUM_THREADS` | the number of threads that run the CPU's kernels |
 
 #![warn(missing_docs)]
@@ -81,6 +83,7 @@ pub mod bench;
 #[allow(missing_docs, reason = "plain data that only the compiler writes; what is not obvious is documented")]
 pub mod kernel;
 pub mod tl;
+pub mod tune;
 
 mod artifact;
 mod buffer;
@@ -91,6 +94,7 @@ mod dtype;
 mod error;
 mod f8;
 mod fact;
+mod graph;
 mod grid;
 mod host;
 mod launch;
@@ -100,12 +104,13 @@ mod slice;
 mod stream;
 
 pub use buffer::Buffer;
-pub use choose::Choice;
+pub use choose::{Choice, Chosen};
 pub use cudarc;
 pub use device::Device;
-pub use dsl_macros::fuse_kernel;
+pub use dsl_macros::{fuse_fn, fuse_kernel, fuse_module};
 pub use dtype::{DType, Element, Float, Integer, Number, bf16, f8e4m3, f8e5m2, f16};
 pub use error::{Error, Result};
+pub use graph::{Graph, Held};
 pub use grid::{Extent, IntoGrid};
 pub use launch::{Arg, BodyTrace, Launch, Trace};
 pub use slice::{Slice, SliceMut};
@@ -113,8 +118,9 @@ pub use stream::{LaunchOn, Stream};
 
 /// What a program that launches kernels needs.
 pub mod prelude {
+    pub use crate::tl::Tile;
     pub use crate::{
         Buffer, DType, Device, Element, Float, Integer, Launch, LaunchOn, Number, Slice, SliceMut, Stream,
-        bf16, f8e4m3, f8e5m2, f16, fuse_kernel, tl,
+        bf16, f8e4m3, f8e5m2, f16, fuse_fn, fuse_kernel, fuse_module, tl,
     };
 }

@@ -335,6 +335,7 @@ mod tests {
         types: &[],
         consts: &[],
         dtypes: &[],
+        source: 0,
         modules: &[
             module(SM_80, &[(80, b"80"), (86, b"86"), (90, b"90")]),
             module(SM_90, &[]),
@@ -375,6 +376,7 @@ mod tests {
                     types: &[],
                     consts: &[],
                     dtypes: &[],
+                    source: 0,
                     modules: &[],
                     hosts: &[],
                 })

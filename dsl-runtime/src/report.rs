@@ -165,6 +165,8 @@ mod tests {
         file: "src/lib.rs",
         line: 10,
         params: &[Param { name: "x", kind: ParamKind::Slice }],
+        consts: &[],
+        tuned: "",
         variants: &[],
     };
 

@@ -7,12 +7,17 @@ use cudarc::driver::CudaStream;
 
 use crate::cuda::CudaDevice;
 use crate::device::{Device, Place};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::graph::Recorder;
 
 /// A queue of launches that run one after another. On the CPU a launch is complete when it returns, and every stream is
 /// the same.
 #[derive(Clone)]
-pub struct Stream(Queue);
+pub struct Stream {
+    queue: Queue,
+    /// Where launches are written down, on a stream that is being captured.
+    recorder: Option<Arc<Recorder>>,
+}
 
 #[derive(Clone)]
 enum Queue {
@@ -22,11 +27,27 @@ enum Queue {
 
 impl Stream {
     pub(crate) fn cpu() -> Stream {
-        Stream(Queue::Cpu)
+        Stream { queue: Queue::Cpu, recorder: None }
     }
 
     pub(crate) fn cuda(device: &'static CudaDevice, stream: Arc<CudaStream>) -> Stream {
-        Stream(Queue::Cuda { device, stream })
+        Stream { queue: Queue::Cuda { device, stream }, recorder: None }
+    }
+
+    /// The same stream while it is being captured.
+    pub(crate) fn recording(stream: Stream, recorder: Arc<Recorder>) -> Stream {
+        Stream { recorder: Some(recorder), ..stream }
+    }
+
+    pub(crate) fn recorder(&self) -> Option<&Recorder> {
+        self.recorder.as_deref()
+    }
+
+    pub(crate) fn on(&self) -> On<'_> {
+        match &self.queue {
+            Queue::Cpu => On::Cpu,
+            Queue::Cuda { device, stream } => On::Cuda(device, stream),
+        }
     }
 
     /// A stream of the `cudarc` crate. Its context becomes a device as [`Device::from_context`] says.
@@ -41,7 +62,7 @@ impl Stream {
 
     /// The device it belongs to.
     pub fn device(&self) -> Device {
-        match &self.0 {
+        match &self.queue {
             Queue::Cpu => Device::cpu(),
             Queue::Cuda { device, .. } => Device::of(device),
         }
@@ -50,9 +71,12 @@ impl Stream {
     /// Waits for everything that was launched on it.
     ///
     /// # Errors
-    /// A CUDA error, also that of a kernel launched before.
+    /// A CUDA error, also that of a kernel launched before; [`Error::Capture`] while the stream is being captured.
     pub fn synchronize(&self) -> Result<()> {
-        match &self.0 {
+        if self.recorder.is_some() {
+            return Err(Error::Capture { reason: "nothing runs yet that could be waited for".to_string() });
+        }
+        match &self.queue {
             Queue::Cpu => Ok(()),
             Queue::Cuda { device, stream } => device.synchronize_stream(stream),
         }
@@ -60,7 +84,7 @@ impl Stream {
 
     /// The stream as the `cudarc` crate knows it, if it is a GPU's.
     pub fn raw(&self) -> Option<&Arc<CudaStream>> {
-        match &self.0 {
+        match &self.queue {
             Queue::Cpu => None,
             Queue::Cuda { stream, .. } => Some(stream),
         }
@@ -69,7 +93,7 @@ impl Stream {
 
 impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
+        match &self.queue {
             Queue::Cpu => f.write_str("stream of the cpu"),
             Queue::Cuda { device, stream } => {
                 write!(f, "stream {:p} of {}", stream.cu_stream(), device.label())
@@ -87,7 +111,10 @@ pub trait LaunchOn: sealed::Sealed + Copy {
 /// A device and one of its streams.
 #[doc(hidden)]
 #[derive(Clone, Copy)]
-pub struct Target<'s>(pub(crate) On<'s>);
+pub struct Target<'s> {
+    pub(crate) on: On<'s>,
+    pub(crate) recorder: Option<&'s Recorder>,
+}
 
 #[derive(Clone, Copy)]
 pub(crate) enum On<'s> {
@@ -103,18 +130,16 @@ mod sealed {
 
 impl LaunchOn for &Device {
     fn target(&self) -> Target<'_> {
-        Target(match self.place() {
+        let on = match self.place() {
             Place::Cpu => On::Cpu,
             Place::Cuda(device) => On::Cuda(device, &device.stream),
-        })
+        };
+        Target { on, recorder: None }
     }
 }
 
 impl LaunchOn for &Stream {
     fn target(&self) -> Target<'_> {
-        Target(match &self.0 {
-            Queue::Cpu => On::Cpu,
-            Queue::Cuda { device, stream } => On::Cuda(device, stream),
-        })
+        Target { on: self.on(), recorder: self.recorder() }
     }
 }

@@ -242,6 +242,7 @@ fn without_cubins(variant: &'static Variant) -> &'static Variant {
         types: variant.types,
         consts: variant.consts,
         dtypes: variant.dtypes,
+        source: variant.source,
         modules: modules.collect::<Vec<_>>().leak(),
         hosts: &[],
     }))

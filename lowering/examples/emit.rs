@@ -16,7 +16,7 @@ fn main() {
     };
     let source = std::fs::read_to_string(source).expect("a kernel's source");
     let number = |i: usize| rest.get(i).and_then(|text| text.parse().ok());
-    let requests = Requests { num_warps: number(0), programs: number(1), unchecked: false };
+    let requests = Requests { num_warps: number(0), programs: number(1), ..Requests::default() };
     let item: syn::ItemFn = syn::parse_str(&source).expect("a function");
     let syn::Meta::List(attribute) = &item.attrs[0].meta else { panic!("#[fuse_kernel(..)]") };
     let function = syn::ItemFn { attrs: vec![], ..item.clone() };

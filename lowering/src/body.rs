@@ -8,11 +8,13 @@ use std::collections::HashMap;
 use crate::analysis::axis::{Assumptions, Axes};
 use crate::analysis::fact::Fact;
 use crate::analysis::split::{Trust, split};
+use crate::check::{Settings, Variant};
 use crate::layout::access::{self, Alignment, MAX_BYTES};
 use crate::layout::assign::{Threads, distribute};
 use crate::layout::hold::hold;
 use crate::mlir::gpu::{Plan, TooMuchShared};
 use crate::mlir::report;
+use crate::syntax::Kernel;
 use crate::tile::{Func, ParamKind, Value};
 
 /// A way of compiling a kernel for the GPU.
@@ -35,10 +37,20 @@ impl Body {
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Requests {
     pub num_warps: Option<u32>,
+    /// The most registers of a thread.
+    pub maxnreg: Option<u32>,
     /// Programs that share a block; ours to choose unless it is measured.
     pub programs: Option<u32>,
     /// No bounds checks: the launcher is unsafe.
     pub unchecked: bool,
+}
+
+impl Requests {
+    /// What the attribute says of a variant.
+    pub fn of(kernel: &Kernel, variant: &Variant) -> Requests {
+        let Settings { num_warps, maxnreg, .. } = variant.settings;
+        Requests { num_warps, maxnreg, unchecked: kernel.options.unchecked, programs: None }
+    }
 }
 
 /// The bodies of a kernel, the one that asks most first; the last one has no facts.
@@ -91,7 +103,9 @@ fn plan(
     hold(&mut distributed);
     let fitting = if distributed.num_warps == 1 { SMALL_PROGRAMS } else { 1 };
     let programs = requests.programs.unwrap_or(fitting);
-    Plan::new(distributed, programs, assumptions)
+    let mut plan = Plan::new(distributed, programs, assumptions)?;
+    plan.maxnreg = requests.maxnreg;
+    Ok(plan)
 }
 
 /// Programs of one warp that share a block: blocks start at a limited rate. Larger programs have one each, which lets a

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::rc::Rc;
 
 use proc_macro2::TokenStream;
 use serde::{Deserialize, Serialize};
@@ -13,7 +14,7 @@ use crate::diagnostic::{Diagnostic, Errors, Loc, count};
 use crate::expand::{self, Expansion};
 use crate::mlir::{Session, host, report};
 use crate::options::{Effort, Options, Stage};
-use crate::syntax::{self, Kernel};
+use crate::syntax::{self, Items, Kernel};
 use crate::target::cache::{Cache, Key};
 use crate::target::host::Level;
 use crate::target::isolate::{self, Failure};
@@ -40,27 +41,100 @@ pub fn compile(attribute: TokenStream, item: TokenStream) -> TokenStream {
 /// Expands `#[fuse_kernel(attribute)] item`.
 pub fn compile_with(attribute: TokenStream, item: TokenStream, options: &Options) -> TokenStream {
     let mut errors = Errors::new();
-    let written = item.clone();
-    let Some(kernel) = syntax::parse(attribute, item, &mut errors) else {
-        // An editor still resolves what it can of something that is not a kernel yet.
-        return if options.effort == Effort::Signature { written } else { errors.into_tokens() };
+    let tokens = kernel_tokens(attribute, item, Rc::default(), options, &mut errors);
+    reported(errors, tokens, options)
+}
+
+/// Expands `#[fuse_module(attribute)] item` as the environment says.
+pub fn compile_module(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    match Options::from_environment() {
+        Ok(options) => compile_module_with(attribute, item, &options),
+        Err(message) => {
+            let mut errors = Errors::new();
+            errors.push(Loc::from(proc_macro2::Span::call_site()), message);
+            errors.into_tokens()
+        }
+    }
+}
+
+/// Expands `#[fuse_module(attribute)] item`: each kernel as it would be outside, everything else as it was.
+pub fn compile_module_with(attribute: TokenStream, item: TokenStream, options: &Options) -> TokenStream {
+    let mut errors = Errors::new();
+    let Some(module) = syntax::parse_module(attribute, item.clone(), &mut errors) else {
+        return reported(errors, item, options);
     };
-    let variants = check::variants(&kernel, &mut errors);
+    let mut content = TokenStream::new();
+    let mut marks = vec![];
+    for part in module.parts {
+        match part {
+            syntax::Part::Kernel { attribute, item, conditions, mark } => {
+                let mut own = Errors::new();
+                let tokens = kernel_tokens(attribute, item, module.items.clone(), options, &mut own);
+                // A function's mistake is that of every kernel that calls it, and said once.
+                errors.extend(own);
+                content.extend(expand::under(&conditions, tokens));
+                marks.extend(mark);
+            }
+            syntax::Part::Function { function, mark } => {
+                content.extend(expand::module_function(&function, options.effort == Effort::Signature));
+                marks.extend(mark);
+            }
+            syntax::Part::Other(tokens) => content.extend(tokens),
+        }
+    }
+    let mentions = expand::mentions(&marks);
+    let head = module.head;
+    let module = quote::quote! { #head { #content #mentions } };
+    reported(errors, module, options)
+}
+
+/// `#[fuse_fn]` outside of a `#[fuse_module]`, where no kernel can see it.
+pub fn misplaced_function(item: TokenStream) -> TokenStream {
+    let mut errors = Errors::new();
+    let name = syn::parse2::<syn::ItemFn>(item.clone()).map(|item| Loc::of(&item.sig.ident));
+    errors.push_help(
+        name.unwrap_or_else(|_| Loc::of(item)),
+        "no kernel can see this `fuse_fn`: a macro sees no further than what it stands on",
+        "put it and the kernels that call it into one module marked `#[fuse_module]`",
+    );
+    errors.into_tokens()
+}
+
+/// An expansion and the mistakes found on the way. An editor is shown none: rustc says them.
+fn reported(errors: Errors, tokens: TokenStream, options: &Options) -> TokenStream {
+    if options.effort == Effort::Signature {
+        return tokens;
+    }
+    let errors = errors.into_tokens();
+    quote::quote! { #errors #tokens }
+}
+
+/// A kernel's expansion; its mistakes go to `errors`, which is empty.
+fn kernel_tokens(
+    attribute: TokenStream,
+    item: TokenStream,
+    items: Rc<Items>,
+    options: &Options,
+    errors: &mut Errors,
+) -> TokenStream {
+    let written = item.clone();
+    let Some(mut kernel) = syntax::parse(attribute, item, errors) else {
+        // An editor still resolves what it can of something that is not a kernel yet.
+        return if options.effort == Effort::Signature { written } else { TokenStream::new() };
+    };
+    kernel.items = items;
+    let variants = check::variants(&kernel, errors);
     if options.effort == Effort::Signature {
         let variants = errors.is_empty().then_some(variants.as_slice());
         return expand::for_editors(&kernel, variants);
     }
-    match lower_variants(&kernel, &variants, options, &mut errors) {
+    match lower_variants(&kernel, &variants, options, errors) {
         Some(lowered) if errors.is_empty() => {
             let expansion = Expansion { kernel: &kernel, variants: &variants, lowered: &lowered, options };
             expand::expand(&expansion)
         }
-        _ => {
-            // The signature stays, so that a call is not reported as unknown on top of the mistake.
-            let signature = expand::broken(&kernel);
-            let errors = errors.into_tokens();
-            quote::quote! { #errors #signature }
-        }
+        // The signature stays, so that a call is not reported as unknown on top of the mistake.
+        _ => expand::broken(&kernel),
     }
 }
 
@@ -71,6 +145,8 @@ pub struct LoweredVariant {
     pub scratch_bytes: u64,
     /// Whether the host code reports accesses outside a slice.
     pub host_reports: bool,
+    /// Tells what was compiled from what an edit makes of it: the tile IR and how it is lowered.
+    pub source: u64,
     pub code: Code,
 }
 
@@ -97,6 +173,7 @@ struct Prepared {
     bodies: Vec<Body>,
     host: Option<host::Plan>,
     key: Key,
+    source: u64,
 }
 
 /// Checks and lowers every variant; what is wrong goes to `errors`.
@@ -132,6 +209,7 @@ pub fn lower_variants(
     let lowered = prepared.into_iter().zip(codes).map(|(prepared, code)| LoweredVariant {
         scratch_bytes: prepared.host.as_ref().map_or(0, host::Plan::scratch_bytes),
         host_reports: prepared.host.as_ref().is_some_and(host::Plan::reports),
+        source: prepared.source,
         bodies: prepared.bodies,
         code,
     });
@@ -156,8 +234,7 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &Options) -> Result<Prep
         errors
     };
     tile::verify(&func).map_err(|what| internal("check", what))?;
-    let requests =
-        Requests { num_warps: variant.num_warps, unchecked: kernel.options.unchecked, ..Requests::default() };
+    let requests = Requests::of(kernel, variant);
     let bodies = bodies(&func, requests).map_err(|error| {
         let mut errors = Errors::new();
         let limit = crate::mlir::gpu::MAX_SHARED_BYTES;
@@ -180,9 +257,11 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &Options) -> Result<Prep
     // Variants may have the same body: what the entries are called counts too.
     let assembler = options.ptxas.as_deref().map(ptxas::identity);
     let targets = format!("{:?} {:?} {assembler:?} {requests:?}", options.archs, options.family);
-    let key = Key::of(&[&tile::print(&func, &|_| None), &variant.to_string(), &sites, &targets]);
+    let text = tile::print(&func, &|_| None);
+    let key = Key::of(&[&text, &variant.to_string(), &sites, &targets]);
+    let source = Key::of(&[&text, &format!("{requests:?}")]).short();
     dump_tiles(&func, &bodies, variant, options);
-    Ok(Prepared { func, bodies, host, key })
+    Ok(Prepared { func, bodies, host, key, source })
 }
 
 /// The code of every variant, from the cache or from children that lower what is missing, as many at once as there are
@@ -295,6 +374,7 @@ pub fn entry_name(kernel: &Kernel, variant: &Variant, body: &Body) -> String {
     let parts: Vec<String> = std::iter::once(kernel.name.to_string())
         .chain(types)
         .chain(consts)
+        .chain(variant.named.iter().map(|(name, value)| format!("{name}_{value}")))
         .chain([body.name.to_string()])
         .collect();
     parts.join("_")
@@ -325,12 +405,16 @@ impl Found {
 
     pub(crate) fn report(self, total: usize, errors: &mut Errors) {
         for (mut error, variants) in self.list {
-            if variants.len() < total && error.note.is_none() {
+            if variants.len() < total {
                 let others = match variants.len() - 1 {
                     0 => String::new(),
                     others => format!(" and {}", count(others, "other")),
                 };
-                error.note = Some(format!("in the variant {}{others}", variants[0]));
+                let place = format!("in the variant {}{others}", variants[0]);
+                error.note = Some(match error.note {
+                    Some(note) => format!("{note}; {place}"),
+                    None => place,
+                });
             }
             errors.add(error);
         }

@@ -162,9 +162,17 @@ fn signature(function: &Function, params: &[Parameter], receiver: TokenStream) -
         Generic::None => TokenStream::new(),
         Generic::OptionalType | Generic::RequiredType => quote! { <T: crate::Element> },
     };
-    let params = params.iter().map(|param| {
+    let same = function.gives == Gives::Same;
+    let generics = if same {
+        quote! { <X: Operand> }
+    } else {
+        generics
+    };
+    let params = params.iter().enumerate().map(|(i, param)| {
         let name = ident(param.name);
-        if param.optional {
+        if same && i == 0 {
+            quote! { #name: X }
+        } else if param.optional {
             quote! { #name: impl Optional }
         } else {
             quote! { #name: impl Operand }
@@ -176,6 +184,7 @@ fn signature(function: &Function, params: &[Parameter], receiver: TokenStream) -
             let tiles = vec![quote! { Tile }; count];
             quote! { -> (#(#tiles),*) }
         }
+        Gives::Same => quote! { -> X },
         Gives::Range => quote! { -> Range },
         Gives::Constant => quote! { -> usize },
         Gives::Nothing => TokenStream::new(),

@@ -4,6 +4,7 @@
 //! on this CPU, at each level of processor that kernels are built for, and on a GPU where there is one.
 //! `NUMERICS_REPORT=1` prints the largest error of every operation that is not exact.
 
+mod arrange;
 mod atomic;
 mod cast;
 mod compare;
@@ -13,7 +14,9 @@ mod float;
 mod levels;
 mod memory;
 mod programs;
+mod random;
 mod reduce;
+mod scan;
 mod shape;
 mod table;
 mod values;
@@ -28,6 +31,9 @@ fn main() {
         cast::trials(),
         reduce::trials(),
         shape::trials(),
+        arrange::trials(),
+        scan::trials(),
+        random::trials(),
         memory::trials(),
         atomic::trials(),
         control::trials(),

@@ -17,11 +17,14 @@ static SCALE: Kernel = Kernel {
         Param { name: "n", kind: ParamKind::Scalar },
         Param { name: "keep", kind: ParamKind::Scalar },
     ],
+    consts: &[],
+    tuned: "",
     variants: &[Variant {
         label: "T = bf16, BLOCK = 1024",
         types: &[DType::BF16],
         consts: &[1024],
         dtypes: &[DType::BF16, DType::F32, DType::I32, DType::Bool],
+        source: 0,
         modules: &[Module {
             arch: Arch { capability: 90, exact: true },
             ptx: ".version 8.0",

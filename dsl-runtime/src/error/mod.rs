@@ -203,6 +203,13 @@ pub enum Error {
         found: usize,
     },
 
+    /// A launch cannot be part of a graph.
+    #[error("capture: {reason}")]
+    Capture {
+        /// Why not.
+        reason: String,
+    },
+
     /// The kernel was not built for this choice of types and constants.
     #[error("kernel `{kernel}` has no variant with {wanted}; declared are {}", listed(.declared))]
     NoVariant {

@@ -17,7 +17,7 @@ use super::trace::{Trace, print};
 use super::{Call, tracing};
 use crate::error::{Error, Result};
 use crate::host::HostMemory;
-use crate::kernel::{Host, Level, Variant};
+use crate::kernel::{Host, Kernel, Level, Variant};
 use crate::report::Record;
 use crate::slice::{SharedBytes, UniqueBytes};
 
@@ -115,6 +115,39 @@ pub(super) fn launch(call: Call, args: &mut [Arg<'_>], values: &mut [u64]) -> Re
     if tracing() {
         print(&trace(call)?);
     }
+    let used = lay_out(args, values);
+    let grid = call.grid;
+    // SAFETY: the arguments are as many as the entry takes, in its order and of its types (`arg::check`); their memory is
+    // borrowed for the call, and what the entry writes is borrowed by nobody else.
+    unsafe { run(call.kernel, Programs { host, args: &mut values[..used + 1], grid }) }
+}
+
+/// A launch that can be made again.
+pub(crate) struct Replay {
+    host: &'static Host,
+    /// With room for one more.
+    args: Box<[u64]>,
+    grid: [u32; 3],
+}
+
+impl Replay {
+    pub(super) fn new(call: Call, args: &mut [Arg<'_>], values: &mut [u64]) -> Result<Replay> {
+        let host = choose(call)?;
+        let used = lay_out(args, values);
+        Ok(Replay { host, args: values[..used + 1].into(), grid: call.grid })
+    }
+
+    /// # Safety
+    /// The memory of the launch's arguments must still be there, that of its outputs used by nobody else.
+    pub(crate) unsafe fn run(&mut self, kernel: &'static Kernel) -> Result<()> {
+        let Replay { host, args, grid } = self;
+        // SAFETY: passed on to the caller.
+        unsafe { run(kernel, Programs { host, args, grid: *grid }) }
+    }
+}
+
+/// Writes the arguments as the host code takes them; gives how many values they are.
+fn lay_out(args: &mut [Arg<'_>], values: &mut [u64]) -> usize {
     let mut used = 0;
     let mut push = |value: u64| {
         values[used] = value;
@@ -135,22 +168,31 @@ pub(super) fn launch(call: Call, args: &mut [Arg<'_>], values: &mut [u64]) -> Re
         push(address as u64);
         push(arg.len as u64);
     }
-    if !host.reports {
-        // SAFETY: the arguments are as many as the entry takes, in its order and of its types (`arg::check`); their
-        // memory is borrowed for the call, and what the entry writes is borrowed by nobody else.
-        return unsafe { Programs { host, args: values, grid: call.grid }.run() };
+    used
+}
+
+/// Runs a launch; the last of the arguments is room for the address of a record.
+///
+/// # Safety
+/// `programs` must be what the host code takes.
+unsafe fn run(kernel: &'static Kernel, programs: Programs<'_>) -> Result<()> {
+    if !programs.host.reports {
+        // SAFETY: passed on to the caller.
+        return unsafe { programs.run() };
     }
     let mut record = Record::default();
-    push((&raw mut record).expose_provenance() as u64);
-    // SAFETY: as above; the last argument is the address of a zeroed record that nobody else uses meanwhile.
-    unsafe { Programs { host, args: values, grid: call.grid }.run() }?;
-    record.error(call.kernel).map_or(Ok(()), Err)
+    if let Some(last) = programs.args.last_mut() {
+        *last = (&raw mut record).expose_provenance() as u64;
+    }
+    // SAFETY: passed on to the caller; the last argument is the address of a zeroed record that nobody else uses meanwhile.
+    unsafe { programs.run() }?;
+    record.error(kernel).map_or(Ok(()), Err)
 }
 
 /// All programs of a launch.
 struct Programs<'v> {
     host: &'static Host,
-    args: &'v [u64],
+    args: &'v mut [u64],
     grid: [u32; 3],
 }
 

@@ -14,7 +14,7 @@ const fn param(name: &'static str, kind: ParamKind) -> Param {
 }
 
 const fn variant(dtypes: &'static [DType], hosts: &'static [Host]) -> Variant {
-    Variant { label: "T = f32", types: &[], consts: &[], dtypes, modules: &[], hosts }
+    Variant { label: "T = f32", types: &[], consts: &[], dtypes, source: 0, modules: &[], hosts }
 }
 
 const fn host(level: Level, entry: HostEntry, scratch_bytes: usize) -> Host {
@@ -50,6 +50,8 @@ static COUNT: Kernel = Kernel {
     file: file!(),
     line: line!(),
     params: &[param("out", ParamKind::SliceMut)],
+    consts: &[],
+    tuned: "",
     variants: &[variant(&[DType::U32], &[host(Level::Baseline, count, 0)])],
 };
 
@@ -160,6 +162,8 @@ static COPY_ARGS: Kernel = Kernel {
         param("narrow", ParamKind::Scalar),
         param("out", ParamKind::SliceMut),
     ],
+    consts: &[],
+    tuned: "",
     variants: &[variant(
         &[DType::F16, DType::I32, DType::F32, DType::Bool, DType::I64, DType::I16, DType::I64],
         &[host(Level::Baseline, copy_args, 0)],
@@ -217,6 +221,8 @@ static FILL_SCRATCH: Kernel = Kernel {
     file: file!(),
     line: line!(),
     params: &[param("out", ParamKind::SliceMut)],
+    consts: &[],
+    tuned: "",
     variants: &[variant(&[DType::U32], &[host(Level::Baseline, fill_scratch, SCRATCH_BYTES)])],
 };
 
@@ -257,6 +263,8 @@ static LEVELS: Kernel = Kernel {
     file: file!(),
     line: line!(),
     params: &[param("out", ParamKind::SliceMut)],
+    consts: &[],
+    tuned: "",
     variants: &[
         variant(
             &[DType::U32],

@@ -26,6 +26,8 @@ use crate::slice::{SharedBytes, UniqueBytes};
 pub(super) struct Queue<'s> {
     pub(super) device: &'static CudaDevice,
     pub(super) stream: &'s Arc<CudaStream>,
+    /// Whether the stream is being captured. It can wait for nothing outside then: whoever launches the graph does.
+    pub(super) captured: bool,
 }
 
 /// The launch's memory, on the caller's stack.
@@ -52,7 +54,7 @@ pub(super) fn launch<'g>(
     args: &'g mut [Arg<'_>],
     frame: &mut Frame<'_, 'g>,
 ) -> Result<()> {
-    let Queue { device, stream } = queue;
+    let Queue { device, stream, .. } = queue;
     let launched = enqueue(call, queue, args, frame);
     device.release(frame.guards.iter_mut().filter_map(Option::take));
     let record = launched?;
@@ -67,6 +69,18 @@ pub(super) fn launch<'g>(
         device.pending.collect(stream, Waited::Stream)?;
     }
     Ok(())
+}
+
+/// Makes the launch a part of the graph that its stream is captured for; gives the address of its record, if it has one.
+pub(super) fn record<'g>(
+    call: Call,
+    queue: Queue<'g>,
+    args: &'g mut [Arg<'_>],
+    frame: &mut Frame<'_, 'g>,
+) -> Result<Option<CUdeviceptr>> {
+    let launched = enqueue(call, queue, args, frame);
+    queue.device.release(frame.guards.iter_mut().filter_map(Option::take));
+    launched
 }
 
 pub(super) fn trace<'g>(
@@ -87,7 +101,7 @@ fn enqueue<'g>(
     args: &'g mut [Arg<'_>],
     frame: &mut Frame<'_, 'g>,
 ) -> Result<Option<CUdeviceptr>> {
-    let Queue { device, stream } = queue;
+    let Queue { device, stream, .. } = queue;
     let chosen = prepare(call, queue, args, frame)?;
     if tracing() {
         print(&describe(call, device, frame.actuals, &chosen));
@@ -135,14 +149,15 @@ fn prepare<'g>(
     args: &'g mut [Arg<'_>],
     frame: &mut Frame<'_, 'g>,
 ) -> Result<Chosen<'static>> {
-    let Queue { device, stream } = queue;
+    let Queue { device, stream, captured } = queue;
+    let ordered = if captured { &device.stream } else { stream };
     device.context.bind_to_thread().map_err(|error| device.failed("cuCtxSetCurrent", error))?;
     let code =
         device.modules.get_or_load(call.variant, || module::load(call.kernel, call.variant, device))?;
     for (i, arg) in args.iter_mut().enumerate() {
         let (address, guard) = match &mut arg.value {
-            Value::Shared(SharedBytes::Cuda(view)) => view.device_ptr(stream),
-            Value::Unique(UniqueBytes::Cuda(view)) => view.device_ptr_mut(stream),
+            Value::Shared(SharedBytes::Cuda(view)) => view.device_ptr(ordered),
+            Value::Unique(UniqueBytes::Cuda(view)) => view.device_ptr_mut(ordered),
             Value::Scalar(bits) => {
                 frame.actuals[i] = Actual::Scalar { dtype: arg.dtype, bits: *bits };
                 continue;

@@ -133,6 +133,8 @@ static SCALE: Kernel = Kernel {
         Param { name: "factor", kind: ParamKind::Scalar },
         Param { name: "flag", kind: ParamKind::Scalar },
     ],
+    consts: &[],
+    tuned: "",
     variants: &[
         variant("good", &[module(SM_80, SCALE_PTX, BODIES)]),
         variant("old", &[module(SM_10A, SCALE_PTX, BODIES)]),
@@ -179,7 +181,7 @@ const fn module(arch: Arch, ptx: &'static str, bodies: &'static [Body]) -> Modul
 
 const fn variant(label: &'static str, modules: &'static [Module]) -> Variant {
     let dtypes = &[DType::F32, DType::F32, DType::I32, DType::F32, DType::Bool];
-    Variant { label, types: &[], consts: &[], dtypes, modules, hosts: &[] }
+    Variant { label, types: &[], consts: &[], dtypes, source: 0, modules, hosts: &[] }
 }
 
 /// With as many programs as `n` elements need.

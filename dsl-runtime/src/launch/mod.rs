@@ -2,12 +2,13 @@
 //!
 //! A [`Launch`] holds a kernel's variant, its arguments and a grid. `.launch(&device)` checks them, picks the best code
 //! for the device and the first body whose facts hold, and runs it. Nothing is allocated on the way, unless a trace is
-//! asked for.
+//! asked for or the variant is to be chosen by measured time.
 
 mod arg;
 pub(crate) mod cpu;
 mod cuda;
 mod trace;
+mod trials;
 
 #[cfg(test)]
 mod cpu_tests;
@@ -20,11 +21,15 @@ pub(crate) use cuda_tests::gpu;
 pub use arg::Arg;
 pub use trace::{BodyTrace, Trace};
 
+use crate::choose::Chosen;
 use crate::error::{Error, Result};
 use crate::fact::Actual;
+use crate::graph::{self, Range, Recorded, Work};
 use crate::grid::{Grid, IntoGrid};
 use crate::kernel::{Kernel, Variant};
-use crate::stream::{LaunchOn, On};
+use crate::stream::{LaunchOn, On, Target};
+use crate::tune::{self, Open, Question};
+use trials::Calls;
 
 /// A call of a kernel that was not made yet: give it a [`grid`](Launch::grid), then [`launch`](Launch::launch) it.
 ///
@@ -33,10 +38,42 @@ use crate::stream::{LaunchOn, On};
 #[must_use = "a kernel runs when it is launched: `.grid(..).launch(&device)?`"]
 pub struct Launch<'a, const N: usize> {
     kernel: &'static Kernel,
-    /// The error of choosing one at run time waits for the launch.
-    variant: Result<&'static Variant, Box<Error>>,
+    which: Which,
     args: [Arg<'a>; N],
-    grid: Option<Grid>,
+    extents: Extents<'a>,
+}
+
+/// The variant of a launch.
+enum Which {
+    One(&'static Variant),
+    /// To be chosen by measured time.
+    Open(Box<Open>),
+    /// The error of choosing one at run time waits for the launch.
+    Failed(Box<Error>),
+}
+
+impl Which {
+    fn failed(error: Error) -> Which {
+        Which::Failed(Box::new(error))
+    }
+}
+
+/// The grid of a launch.
+enum Extents<'a> {
+    Missing,
+    Same(Grid),
+    /// As the variant has it.
+    By(Box<dyn Fn(Chosen) -> Grid + Send + Sync + 'a>),
+}
+
+impl Extents<'_> {
+    fn of(&self, kernel: &'static Kernel, variant: &'static Variant) -> Result<[u32; 3]> {
+        match self {
+            Extents::Missing => Err(Error::NoGrid { kernel: kernel.name }),
+            Extents::Same(grid) => grid.check(kernel),
+            Extents::By(grid) => grid(Chosen { kernel, variant }).check(kernel),
+        }
+    }
 }
 
 /// A launch whose grid is known, without its arguments.
@@ -62,14 +99,45 @@ impl<'a, const N: usize> Launch<'a, N> {
         variant: Result<&'static Variant>,
         args: [Arg<'a>; N],
     ) -> Self {
-        Launch { kernel, variant: variant.map_err(Box::new), args, grid: None }
+        let which = variant.map_or_else(Which::failed, Which::One);
+        Launch { kernel, which, args, extents: Extents::Missing }
+    }
+
+    /// A call of a kernel whose variant is to be chosen by measured time, see [`crate::tune`].
+    ///
+    /// # Safety
+    /// That of [`Launch::new`], for every variant that is open.
+    pub unsafe fn tuned(kernel: &'static Kernel, open: Result<Open>, args: [Arg<'a>; N]) -> Self {
+        let which = open.map_or_else(Which::failed, |open| Which::Open(Box::new(open)));
+        Launch { kernel, which, args, extents: Extents::Missing }
+    }
+
+    /// Of a tuned kernel, the configs whose label has each of these parts: `"BLOCK = 1024, num_warps = 4"`. One that is
+    /// left is launched without measuring; if none is, that is an error of the launch.
+    pub fn only(mut self, config: &str) -> Self {
+        self.which = match self.which {
+            Which::Open(open) => {
+                open.only(self.kernel, config).map_or_else(Which::failed, |open| Which::Open(Box::new(open)))
+            }
+            Which::One(variant) => Open { candidates: vec![variant], key: Vec::new() }
+                .only(self.kernel, config)
+                .map_or_else(Which::failed, |_| Which::One(variant)),
+            failed @ Which::Failed(_) => failed,
+        };
+        self
     }
 
     /// How many programs run: `n`, `(n, m)` or `(n, m, k)`, in integers of any type. A number that no device can run is
     /// an error of the launch.
     #[inline]
     pub fn grid(mut self, grid: impl IntoGrid) -> Self {
-        self.grid = Some(grid.into_grid());
+        self.extents = Extents::Same(grid.into_grid());
+        self
+    }
+
+    /// How many programs run, where that follows from what was chosen: `|chosen| n.div_ceil(chosen.constant("BLOCK"))`.
+    pub fn grid_by<G: IntoGrid>(mut self, grid: impl Fn(Chosen) -> G + Send + Sync + 'a) -> Self {
+        self.extents = Extents::By(Box::new(move |chosen| grid(chosen).into_grid()));
         self
     }
 
@@ -83,34 +151,44 @@ impl<'a, const N: usize> Launch<'a, N> {
     /// If an argument is on another device or of another type than the variant takes, if there is no grid or it is too
     /// large, if there is no code for the device; a CUDA error. On the CPU, in a debug build, an access outside a slice.
     pub fn launch(mut self, on: impl LaunchOn) -> Result<()> {
-        let on = on.target().0;
-        let call = self.check(on)?;
+        let target = on.target();
+        let on = target.on;
+        let mut call = self.check(on)?;
         if call.grid.contains(&0) {
             return Ok(());
         }
-        let mut values = Room::<u64, N>::filled(0);
-        match on {
-            On::Cpu => cpu::launch(call, &mut self.args, values.as_mut_slice()),
-            On::Cuda(device, stream) => {
-                let mut pointers = Room::<_, N>::filled(std::ptr::null_mut());
-                let mut frame = cuda::Frame {
-                    actuals: &mut [Actual::Scalar { dtype: crate::DType::Bool, bits: 0 }; N],
-                    guards: &mut [const { None }; N],
-                    values: values.as_mut_slice(),
-                    pointers: pointers.as_mut_slice(),
-                };
-                cuda::launch(call, cuda::Queue { device, stream }, &mut self.args, &mut frame)
-            }
+        if let Which::Open(open) = &self.which
+            && open.candidates.len() > 1
+        {
+            let mut calls = Calls {
+                kernel: self.kernel,
+                candidates: &open.candidates,
+                extents: &self.extents,
+                target,
+                args: &mut self.args,
+                saved: Vec::new(),
+                clock: None,
+            };
+            let variant = tune::tuner()?.choose(Question { kernel: self.kernel, open, on }, &mut calls)?;
+            call = Call { variant, grid: self.extents.of(self.kernel, variant)?, ..call };
         }
+        run(call, target, &mut self.args)
     }
 
-    /// What [`launch`](Launch::launch) would run there and why, without running it. On a GPU this loads the code.
+    /// What [`launch`](Launch::launch) would run there and why, without running it. On a GPU this loads the code. Of a
+    /// tuned kernel that was not measured yet, the first config.
     ///
     /// # Errors
     /// Those of the launch.
     pub fn trace(&mut self, on: impl LaunchOn) -> Result<Trace> {
-        let on = on.target().0;
-        let call = self.check(on)?;
+        let on = on.target().on;
+        let mut call = self.check(on)?;
+        if let Which::Open(open) = &self.which
+            && open.candidates.len() > 1
+        {
+            let variant = tune::tuner()?.foresee(Question { kernel: self.kernel, open, on })?;
+            call = Call { variant, grid: self.extents.of(self.kernel, variant)?, ..call };
+        }
         match on {
             On::Cpu => cpu::trace(call),
             On::Cuda(device, stream) => {
@@ -120,17 +198,71 @@ impl<'a, const N: usize> Launch<'a, N> {
                     values: &mut [],
                     pointers: &mut [],
                 };
-                cuda::trace(call, cuda::Queue { device, stream }, &mut self.args, &mut frame)
+                cuda::trace(call, cuda::Queue { device, stream, captured: false }, &mut self.args, &mut frame)
             }
         }
     }
 
+    /// The call if it can be made; of several variants, which take the same arguments, the first.
     fn check(&self, on: On<'_>) -> Result<Call> {
-        let variant = self.variant.as_ref().map_err(|error| Error::clone(error))?;
+        let variant = match &self.which {
+            Which::One(variant) => variant,
+            Which::Open(open) => open.candidates[0],
+            Which::Failed(error) => return Err(Error::clone(error)),
+        };
         arg::check(self.kernel, variant, &self.args, on)?;
-        let grid = self.grid.ok_or(Error::NoGrid { kernel: self.kernel.name })?.check(self.kernel)?;
-        Ok(Call { kernel: self.kernel, variant, grid })
+        Ok(Call { kernel: self.kernel, variant, grid: self.extents.of(self.kernel, variant)? })
     }
+}
+
+/// Runs a call whose arguments were checked.
+fn run<'g, const N: usize>(call: Call, target: Target<'g>, args: &'g mut [Arg<'_>; N]) -> Result<()> {
+    let Target { on, recorder } = target;
+    let used = match recorder {
+        Some(recorder) => {
+            let used = used(call, on, args);
+            recorder.check(call.kernel, &used)?;
+            used
+        }
+        None => Vec::new(),
+    };
+    let mut values = Room::<u64, N>::filled(0);
+    let work = match on {
+        On::Cpu if recorder.is_some() => Work::Host(cpu::Replay::new(call, args, values.as_mut_slice())?),
+        On::Cpu => return cpu::launch(call, args, values.as_mut_slice()),
+        On::Cuda(device, stream) => {
+            let mut pointers = Room::<_, N>::filled(std::ptr::null_mut());
+            let mut frame = cuda::Frame {
+                actuals: &mut [Actual::Scalar { dtype: crate::DType::Bool, bits: 0 }; N],
+                guards: &mut [const { None }; N],
+                values: values.as_mut_slice(),
+                pointers: pointers.as_mut_slice(),
+            };
+            let queue = cuda::Queue { device, stream, captured: recorder.is_some() };
+            if recorder.is_none() {
+                return cuda::launch(call, queue, args, &mut frame);
+            }
+            Work::Cuda(cuda::record(call, queue, args, &mut frame)?)
+        }
+    };
+    if let Some(recorder) = recorder {
+        recorder.keep(Recorded { kernel: call.kernel, used, work });
+    }
+    Ok(())
+}
+
+/// The memory that a launch uses, by parameter.
+fn used(call: Call, on: On<'_>, args: &[Arg<'_>]) -> Vec<(&'static str, Range)> {
+    let pairs = call.kernel.params.iter().zip(args);
+    let ranges = pairs.filter_map(|(param, arg)| {
+        let range = match &arg.value {
+            arg::Value::Shared(bytes) => graph::shared_range(bytes, on),
+            arg::Value::Unique(bytes) => graph::unique_range(bytes, on),
+            arg::Value::Scalar(_) => None,
+        };
+        range.map(|range| (param.name, range))
+    });
+    ranges.collect()
 }
 
 /// Room for what `N` parameters become, two values each at most, and for the grid.
@@ -166,6 +298,6 @@ fn tracing() -> bool {
 }
 
 /// Whether each launch waits for its kernel.
-fn blocking() -> bool {
+pub(crate) fn blocking() -> bool {
     flag!("FUSE_LAUNCH_BLOCKING")
 }

@@ -2,7 +2,7 @@
 
 use proc_macro2::Ident;
 
-use super::{Check, Item, Literal, LiteralValue, Operand};
+use super::{Callee, Check, Item, Literal, LiteralValue, Operand};
 use crate::diagnostic::{Loc, list, nearest};
 use crate::dtype::DType;
 use crate::ops::Number;
@@ -15,7 +15,16 @@ impl Check<'_> {
         if let Some(literal) = self.type_constant(path) {
             return self.wrap(Item::Literal(literal), loc);
         }
+        if let Some(operand) = self.named_item(path) {
+            return operand;
+        }
         let text = path.iter().map(Ident::to_string).collect::<Vec<_>>().join("::");
+        if let [module, name] = path
+            && module == "tl"
+            && crate::ops::is_function(&name.to_string())
+        {
+            return self.wrap(Item::Function(Callee::Language(name.to_string())), loc);
+        }
         if path[0] == "tl" {
             return self.error_help(loc, format!("`{text}` is a function"), format!("call it: `{text}(..)`"));
         }
@@ -39,8 +48,7 @@ impl Check<'_> {
 
     /// An element type or declared type parameter, without a word if it is neither.
     fn type_named(&self, name: &str) -> Option<DType> {
-        let declared = self.variant.types.iter().find(|(own, _)| own == name).map(|(_, dtype)| *dtype);
-        declared.or_else(|| DType::parse(name))
+        self.frame().type_param(name).unwrap_or_else(|| DType::parse(name))
     }
 
     fn variable(&mut self, name: &Ident) -> Operand {
@@ -48,7 +56,10 @@ impl Check<'_> {
         let text = name.to_string();
         match self.scopes.find(&text) {
             Some(slot) => match &self.scopes.get(slot).operand {
-                Some(operand) => Operand { loc, ..operand.clone() },
+                Some(operand) => {
+                    let operand = Operand { loc, ..operand.clone() };
+                    self.within_reach(operand)
+                }
                 None => self.error_help(
                     loc,
                     format!("`{text}` may be used before it is assigned"),
@@ -56,13 +67,18 @@ impl Check<'_> {
                 ),
             },
             None => {
+                if let Some(operand) = self.named_item(std::slice::from_ref(name)) {
+                    return operand;
+                }
                 if self.kernel.name == text {
                     return self.error(loc, "a kernel cannot refer to itself");
                 }
-                if self.variant.types.iter().any(|(name, _)| *name == text) || DType::parse(&text).is_some() {
+                if self.type_named(&text).is_some() {
                     return self.error(loc, format!("`{text}` is a type, expected a value"));
                 }
-                match nearest(&text, self.scopes.names()).map(str::to_string) {
+                let items = self.surroundings.names();
+                let known = self.scopes.names().chain(items.iter().map(String::as_str));
+                match nearest(&text, known).map(str::to_string) {
                     Some(near) => self.error_help(
                         loc,
                         format!("`{text}` is not defined"),

@@ -1,8 +1,9 @@
 //! What the typing rules of operations are written with: values from operands, constants, conversions, broadcasting.
 
-use super::{Check, Item, Literal, LiteralValue, Operand};
+use super::{Callee, Check, Item, Literal, LiteralValue, Operand};
 use crate::diagnostic::{Diagnostic, Loc};
 use crate::dtype::DType;
+use crate::ops::scalar;
 use crate::ops::{Broadcast, Cast, Constant, ExpandDims, Kind, Number, Splat};
 use crate::tile::{Block, Func, Op, ParamId, Shape, Type, Value};
 
@@ -69,7 +70,7 @@ impl Check<'_> {
     // ---- building
 
     pub fn push(&mut self, kind: impl Into<Kind>, types: Vec<Type>, loc: Loc) -> Vec<Value> {
-        self.builder.loc = loc;
+        self.builder.loc = self.site.unwrap_or(loc);
         self.builder.push(kind, types)
     }
 
@@ -109,6 +110,20 @@ impl Check<'_> {
     pub fn zero(&mut self, dtype: DType, loc: Loc) -> Value {
         let value = if dtype.is_float() { Number::Float(0.0) } else { Number::Int(0) };
         self.push(Constant { value }, vec![Type::scalar(dtype)], loc)[0]
+    }
+
+    /// A row of the lanewise table, by name, on values that fit it.
+    pub fn row(&mut self, name: &str, args: &[Value], loc: Loc) -> Value {
+        let op = scalar::row(name).expect("a row of the table");
+        let ty = self.ty(args[args.len() - 1]).clone();
+        let ty = if op.rule == scalar::Rule::Compare { ty.with(DType::Bool) } else { ty };
+        self.push(scalar::Scalar::new(op, args.to_vec()), vec![ty], loc)[0]
+    }
+
+    /// A number in every element of a tile of type `ty`.
+    pub fn filled(&mut self, value: Number, ty: &Type, loc: Loc) -> Value {
+        let scalar = self.push(Constant { value }, vec![Type::scalar(ty.dtype)], loc)[0];
+        self.splat(scalar, &ty.shape, loc)
     }
 
     pub fn splat(&mut self, value: Value, shape: &Shape, loc: Loc) -> Value {
@@ -169,6 +184,10 @@ impl Check<'_> {
             Item::Pointer(_) => {
                 self.error_help(operand.loc, text, "read it first: `tl::load(pointer, mask)`")
             }
+            Item::Function(Callee::Language(ref name)) => {
+                self.error_help(operand.loc, text, format!("call it: `tl::{name}(..)`"))
+            }
+            Item::Function(_) => self.error_help(operand.loc, text, "call it"),
             _ => self.error(operand.loc, text),
         };
     }
@@ -372,6 +391,7 @@ impl Item {
             Item::List(_) => "a list".into(),
             Item::Text(_) => "a string".into(),
             Item::Range(_) => "a range".into(),
+            Item::Function(_) => "a function".into(),
             Item::Unit => "nothing".into(),
             Item::Failed => "a mistake".into(),
         }

@@ -4,11 +4,11 @@ use std::fmt;
 
 use proc_macro2::Ident;
 
+use super::settings::{Settings, is_setting, named, report_tune, settings};
 use crate::diagnostic::{Errors, Loc, list};
 use crate::dtype::DType;
 use crate::syntax::{
-    Config, ConstType, Generic, Kernel, OPTIONS, Setting, VariantKind, VariantValue, const_range,
-    describe_value,
+    Config, ConstType, Generic, Kernel, OPTIONS, VariantKind, VariantValue, const_range, describe_value,
 };
 
 /// One choice of every generic, in the order of the generics.
@@ -16,7 +16,9 @@ use crate::syntax::{
 pub struct Variant {
     pub types: Vec<(String, DType)>,
     pub consts: Vec<(String, ConstValue)>,
-    pub num_warps: Option<u32>,
+    pub settings: Settings,
+    /// What its config says of its settings, if configs are chosen by measured time and so must be told apart.
+    pub named: Vec<(String, i128)>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,12 +40,20 @@ impl fmt::Display for Variant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let types = self.types.iter().map(|(name, dtype)| format!("{name} = {dtype}"));
         let consts = self.consts.iter().map(|(name, value)| format!("{name} = {value}"));
-        f.write_str(&types.chain(consts).collect::<Vec<_>>().join(", "))
+        let named = self.named.iter().map(|(name, value)| format!("{name} = {value}"));
+        f.write_str(&types.chain(consts).chain(named).collect::<Vec<_>>().join(", "))
     }
 }
 
-/// Attribute settings that are not generics but may stand in a config.
-const NUM_WARPS: &str = "num_warps";
+impl Variant {
+    /// Whether no call could mean this one and not the other. Without `tune` calls know generics alone.
+    fn cannot_be_told_from(&self, other: &Variant, kernel: &Kernel) -> bool {
+        let code = |variant: &Variant| (variant.settings.num_warps, variant.settings.maxnreg);
+        self.types == other.types
+            && self.consts == other.consts
+            && (kernel.options.tune.is_none() || code(self) == code(other))
+    }
+}
 
 /// The most variants a kernel may declare: each is compiled, and each is a row of the binary.
 const MAX_VARIANTS: usize = 1024;
@@ -52,6 +62,7 @@ const MAX_VARIANTS: usize = 1024;
 /// whose values could be understood is missing from them.
 pub fn variants(kernel: &Kernel, errors: &mut Errors) -> Vec<Variant> {
     report_unknown(kernel, errors);
+    report_tune(kernel, errors);
     let configs: Vec<Option<&Config>> = if kernel.options.configs.is_empty() {
         vec![None]
     } else {
@@ -59,7 +70,11 @@ pub fn variants(kernel: &Kernel, errors: &mut Errors) -> Vec<Variant> {
     };
     let mut all: Vec<Variant> = vec![];
     for config in configs {
-        let num_warps = num_warps(kernel, config, errors);
+        let start = Variant {
+            settings: settings(kernel, config, errors),
+            named: named(kernel, config),
+            ..Variant::default()
+        };
         let values: Vec<Vec<VariantKind>> =
             kernel.generics.iter().map(|generic| values_of(kernel, config, generic, errors)).collect();
         let count = values.iter().fold(1usize, |count, values| count.saturating_mul(values.len().max(1)));
@@ -72,12 +87,25 @@ pub fn variants(kernel: &Kernel, errors: &mut Errors) -> Vec<Variant> {
             all.truncate(1);
             return all;
         }
-        for variant in product(kernel, &values, num_warps) {
-            let twice =
-                all.iter().any(|other| other.types == variant.types && other.consts == variant.consts);
+        for variant in product(kernel, &values, start) {
+            let twice = all.iter().any(|other| other.cannot_be_told_from(&variant, kernel));
             match (twice, config) {
                 (true, Some(config)) => {
-                    errors.push(config.loc, format!("the variant {variant} is declared twice"))
+                    let text = format!("the variant {variant} is declared twice");
+                    match (kernel.options.tune.is_some(), variant.settings.num_stages) {
+                        (true, Some(_)) => {
+                            errors.push_help(config.loc, text, "`num_stages` changes nothing of the code yet")
+                        }
+                        (true, None) => errors.push(config.loc, text),
+                        (false, _) => match twin_differs(&all, &variant) {
+                            true => errors.push_help(
+                                config.loc,
+                                text,
+                                "a call cannot tell the two apart; `tune(key = [..])` measures which is faster",
+                            ),
+                            false => errors.push(config.loc, text),
+                        },
+                    }
                 }
                 (true, None) | (false, _) => all.push(variant),
             }
@@ -86,9 +114,15 @@ pub fn variants(kernel: &Kernel, errors: &mut Errors) -> Vec<Variant> {
     all
 }
 
+/// Whether a variant with the same generics is compiled in another way.
+fn twin_differs(all: &[Variant], variant: &Variant) -> bool {
+    let same = |other: &&Variant| other.types == variant.types && other.consts == variant.consts;
+    all.iter().filter(same).any(|other| other.settings != variant.settings)
+}
+
 /// Every choice of one value for each generic.
-fn product(kernel: &Kernel, values: &[Vec<VariantKind>], num_warps: Option<u32>) -> Vec<Variant> {
-    let mut partial = vec![Variant { num_warps, ..Variant::default() }];
+fn product(kernel: &Kernel, values: &[Vec<VariantKind>], start: Variant) -> Vec<Variant> {
+    let mut partial = vec![start];
     for (generic, values) in kernel.generics.iter().zip(values).filter(|(_, values)| !values.is_empty()) {
         partial = partial
             .iter()
@@ -115,7 +149,7 @@ fn report_unknown(kernel: &Kernel, errors: &mut Errors) {
     let in_configs =
         kernel.options.configs.iter().flat_map(|config| config.entries.iter().map(|(name, _)| name));
     for name in in_lists.chain(in_configs.clone()) {
-        if find(name).is_none() && *name != NUM_WARPS {
+        if find(name).is_none() && !is_setting(name) {
             let generics = list(kernel.generics.iter().map(|generic| format!("`{}`", generic.name())));
             let generics = if generics.is_empty() { "none".into() } else { generics };
             let help = format!("its generics are {generics}; the options are {OPTIONS}");
@@ -212,23 +246,4 @@ fn fits(generic: &Generic, value: &VariantValue, errors: &mut Errors) -> bool {
         None => return true,
     }
     false
-}
-
-fn num_warps(kernel: &Kernel, config: Option<&Config>, errors: &mut Errors) -> Option<u32> {
-    let from_config = config
-        .and_then(|config| config.entries.iter().find(|(name, _)| name == NUM_WARPS))
-        .and_then(|(_, value)| match value.kind {
-            VariantKind::Int(number) => Some(Setting { value: number, loc: value.loc }),
-            VariantKind::Type(_) | VariantKind::Bool(_) => {
-                errors.push(value.loc, "`num_warps` is an integer");
-                None
-            }
-        });
-    let setting = from_config.or(kernel.options.num_warps)?;
-    if (1..=32).contains(&setting.value) && setting.value.count_ones() == 1 {
-        return Some(setting.value as u32);
-    }
-    let text = format!("`num_warps` is 1, 2, 4, 8, 16 or 32, found {}", setting.value);
-    errors.push(setting.loc, text);
-    None
 }

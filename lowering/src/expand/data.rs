@@ -15,7 +15,7 @@ use crate::target::host::Family;
 
 /// A `Variant` without code.
 pub(super) fn empty_variant(kernel: &Kernel, variant: &Variant) -> TokenStream {
-    variant_data(kernel, variant, &TokenStream::new(), &TokenStream::new())
+    variant_data(kernel, variant, &Compiled::default())
 }
 
 /// The `Variant` at `index`.
@@ -29,20 +29,22 @@ pub(super) fn variant(expansion: &Expansion, index: usize) -> TokenStream {
         let level = level_name(level);
         quote! { Host { level: Level::#level, entry: #symbol, scratch_bytes: #scratch, reports: #reports } }
     });
-    variant_data(
-        expansion.kernel,
-        &expansion.variants[index],
-        &quote! { #(#modules),* },
-        &quote! { #(#hosts),* },
-    )
+    let compiled =
+        Compiled { source: lowered.source, modules: quote! { #(#modules),* }, hosts: quote! { #(#hosts),* } };
+    variant_data(expansion.kernel, &expansion.variants[index], &compiled)
 }
 
-fn variant_data(
-    kernel: &Kernel,
-    variant: &Variant,
-    modules: &TokenStream,
-    hosts: &TokenStream,
-) -> TokenStream {
+/// What lowering adds to a variant.
+#[derive(Default)]
+struct Compiled {
+    source: u64,
+    modules: TokenStream,
+    hosts: TokenStream,
+}
+
+fn variant_data(kernel: &Kernel, variant: &Variant, compiled: &Compiled) -> TokenStream {
+    let Compiled { source, modules, hosts } = compiled;
+    let source = Literal::u64_unsuffixed(*source);
     let label = variant.to_string();
     let types = variant.types.iter().map(|(_, ty)| dtype(*ty));
     let consts = variant.consts.iter().map(|(_, value)| match value {
@@ -60,6 +62,7 @@ fn variant_data(
             types: &[#(#types),*],
             consts: &[#(#consts),*],
             dtypes: &[#(#dtypes),*],
+            source: #source,
             modules: &[#modules],
             hosts: &[#hosts],
         }
@@ -216,14 +219,23 @@ fn host_symbol(expansion: &Expansion, index: usize, level: &str) -> Ident {
         start.file(),
         start.start().line,
         start.start().column,
-        variants[index]
+        variants[same_host_code(variants, index)]
     );
     let hash = xxhash_rust::xxh3::xxh3_64(place.as_bytes());
     format_ident!("fuse_{}_{hash:016x}_{level}", kernel.name)
 }
 
-/// The assembly of a variant, and the declaration of its entries.
+/// The first variant with the same host code: settings of a GPU make no difference to it.
+fn same_host_code(variants: &[Variant], index: usize) -> usize {
+    let Variant { types, consts, .. } = &variants[index];
+    variants.iter().position(|other| other.types == *types && other.consts == *consts).unwrap_or(index)
+}
+
+/// The assembly of a variant, and the declaration of its entries; nothing where an earlier variant brings them.
 pub(super) fn host_code(expansion: &Expansion, index: usize) -> TokenStream {
+    if same_host_code(expansion.variants, index) != index {
+        return TokenStream::new();
+    }
     let raw = match expansion.options.family {
         Some(Family::AArch64) => quote! { options(raw) },
         _ => quote! { options(att_syntax, raw) },

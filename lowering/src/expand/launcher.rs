@@ -1,12 +1,12 @@
 //! The function a user calls, and the traits that make an undeclared variant a compile error at the call.
 
 use proc_macro2::{Ident, Literal, Span, TokenStream};
-use quote::{format_ident, quote};
+use quote::{format_ident, quote, quote_spanned};
 
 use crate::check::{ConstValue, Variant};
 use crate::diagnostic::{Loc, list};
 use crate::dtype::{Class, DType};
-use crate::syntax::{ConstType, Generic, Kernel, ParamType, TypeName};
+use crate::syntax::{ConstType, Generic, Kernel, ParamType, Tune, TypeName};
 
 /// A generic whose value the launcher works out from the arguments.
 fn chooser<'k>(kernel: &'k Kernel, generic: &Generic) -> Option<&'k TokenStream> {
@@ -15,7 +15,8 @@ fn chooser<'k>(kernel: &'k Kernel, generic: &Generic) -> Option<&'k TokenStream>
 
 /// The generics a call may name, in order.
 fn named(kernel: &Kernel) -> impl Iterator<Item = &Generic> {
-    kernel.generics.iter().filter(|generic| chooser(kernel, generic).is_none())
+    let decided = |generic: &Generic| chooser(kernel, generic).is_some() || kernel.leaves_open(generic);
+    kernel.generics.iter().filter(move |generic| !decided(generic))
 }
 
 fn declaration(generic: &Generic) -> TokenStream {
@@ -66,7 +67,7 @@ fn spanned_path(dtype: DType, span: Span) -> TokenStream {
 }
 
 /// The launcher: the kernel's own signature.
-pub(super) fn function(kernel: &Kernel) -> TokenStream {
+pub(super) fn function(kernel: &Kernel, variants: &[Variant]) -> TokenStream {
     let (name, visibility) = (&kernel.name, &kernel.visibility);
     let attributes = &kernel.attributes;
     let generics: Vec<TokenStream> = named(kernel).map(declaration).collect();
@@ -111,7 +112,21 @@ pub(super) fn function(kernel: &Kernel) -> TokenStream {
         let choice = choice_arguments(kernel);
         quote! { where #name::Choice<#(#choice),*>: #name::Declared }
     };
-    let variant = selection(kernel);
+    let launch = match &kernel.options.tune {
+        None => {
+            let variant = selection(kernel);
+            quote! { ::dsl_runtime::Launch::new(&#name::KERNEL, #variant, [#(#args),*]) }
+        }
+        Some(tune) => {
+            let open = open(kernel, variants, tune);
+            quote! {
+                {
+                    let open = #open;
+                    ::dsl_runtime::Launch::tuned(&#name::KERNEL, open, [#(#args),*])
+                }
+            }
+        }
+    };
     quote! {
         #(#attributes)*
         #safety_doc
@@ -120,9 +135,8 @@ pub(super) fn function(kernel: &Kernel) -> TokenStream {
         #bound
         {
             #(#bindings)*
-            let variant = #variant;
             // SAFETY: the code in `KERNEL` was compiled from this very signature.
-            unsafe { ::dsl_runtime::Launch::new(&#name::KERNEL, variant, [#(#args),*]) }
+            unsafe { #launch }
         }
     }
 }
@@ -182,6 +196,12 @@ fn selection(kernel: &Kernel) -> TokenStream {
     if kernel.generics.iter().all(|generic| chooser(kernel, generic).is_none()) {
         return quote! { ::core::result::Result::Ok(<#name::Choice<#(#choice),*> as #name::Declared>::VARIANT) };
     }
+    let (types, choices) = wanted(kernel);
+    quote! { #name::KERNEL.smallest(&[#(#types),*], &[#(#choices),*]) }
+}
+
+/// What a call wants of each type and of each constant.
+fn wanted(kernel: &Kernel) -> (Vec<TokenStream>, Vec<TokenStream>) {
     let types = kernel.generics.iter().filter_map(|generic| match generic {
         Generic::Type { name, .. } => Some(quote! { <#name as ::dsl_runtime::Element>::DTYPE }),
         Generic::Const { .. } => None,
@@ -191,10 +211,69 @@ fn selection(kernel: &Kernel) -> TokenStream {
             let own = generic.name();
             match chooser(kernel, generic) {
                 Some(expr) => quote! { ::dsl_runtime::Choice::AtLeast((#expr) as i128) },
+                None if kernel.leaves_open(generic) => quote! { ::dsl_runtime::Choice::Measured },
                 None => quote! { ::dsl_runtime::Choice::Exact(#own as i128) },
             }
         });
-    quote! { #name::KERNEL.smallest(&[#(#types),*], &[#(#choices),*]) }
+    (types.collect(), choices.collect())
+}
+
+/// The variants that a call of a tuned kernel leaves open, and what the choice among them depends on.
+fn open(kernel: &Kernel, variants: &[Variant], tune: &Tune) -> TokenStream {
+    let name = &kernel.name;
+    let (types, choices) = wanted(kernel);
+    let key = tune.key.iter().map(|expr| quote! { (#expr) as i128 });
+    let allows = tune.when.as_ref().map(|when| allows(kernel, variants, when));
+    let allows = allows.unwrap_or_else(|| quote! { |_: usize| true });
+    quote! {
+        ::dsl_runtime::tune::Open::new(
+            &#name::KERNEL, &[#(#types),*], &[#(#choices),*], #allows, ::std::vec![#(#key),*],
+        )
+    }
+}
+
+/// Whether a variant meets the condition: written out for each set of constants, which are items there, so that whatever
+/// else has their names does not matter.
+fn allows(kernel: &Kernel, variants: &[Variant], when: &TokenStream) -> TokenStream {
+    let decided: Vec<(&Ident, TokenStream)> = kernel
+        .generics
+        .iter()
+        .filter(|generic| !named(kernel).any(|named| named.name() == generic.name()))
+        .filter_map(|generic| match generic {
+            Generic::Const { name, ty: ConstType::Bool } => Some((name, quote! { ::core::primitive::bool })),
+            Generic::Const { name, ty: ConstType::Integer(ty) } => {
+                Some((name, quote! { ::core::primitive::#ty }))
+            }
+            Generic::Type { .. } => None,
+        })
+        .collect();
+    let constants = |variant: &Variant| -> Vec<ConstValue> {
+        let own =
+            |name: &Ident| variant.consts.iter().find(|(other, _)| name == other).map(|(_, value)| *value);
+        decided.iter().filter_map(|(name, _)| own(name)).collect()
+    };
+    let mut groups: Vec<(Vec<ConstValue>, Vec<Literal>)> = vec![];
+    for (index, variant) in variants.iter().enumerate() {
+        let (own, index) = (constants(variant), Literal::usize_unsuffixed(index));
+        match groups.iter_mut().find(|(other, _)| *other == own) {
+            Some((_, members)) => members.push(index),
+            None => groups.push((own, vec![index])),
+        }
+    }
+    let arms = groups.iter().map(|(values, members)| {
+        let items = decided.iter().zip(values).map(|((name, ty), value)| {
+            let value = constant(*value);
+            quote! { #[allow(dead_code)] const #name: #ty = #value; }
+        });
+        quote! {
+            #(#members)|* => {
+                #(#items)*
+                let allowed: ::core::primitive::bool = #when;
+                allowed
+            }
+        }
+    });
+    quote! { |variant: usize| match variant { #(#arms)* _ => false } }
 }
 
 /// The module: the kernel's data, and which choices of generics were declared.
@@ -216,6 +295,16 @@ pub(super) fn module(
         };
         quote! { Param { name: #own, kind: ParamKind::#kind } }
     });
+    let consts = kernel.generics.iter().filter_map(|generic| match generic {
+        Generic::Const { name, .. } => Some(name.to_string()),
+        Generic::Type { .. } => None,
+    });
+    let tuned = match &kernel.options.tuned {
+        None => quote! { "" },
+        Some(path) => quote_spanned! { path.span() =>
+            ::core::include_str!(::core::concat!(::core::env!("CARGO_MANIFEST_DIR"), "/", #path))
+        },
+    };
     let doc = format!("What the build left of the kernel [`{text}`](fn@{text}).");
     let declared = declared(kernel, variants);
     // The module is written inside a private one or at the crate's root alike: everything in it is reached by path.
@@ -236,6 +325,8 @@ pub(super) fn module(
                 file: ::core::file!(),
                 line: #line,
                 params: &[#(#params),*],
+                consts: &[#(#consts),*],
+                tuned: #tuned,
                 variants: &[#(#data),*],
             };
 
@@ -370,17 +461,21 @@ fn arguments(kernel: &Kernel, types: &[TokenStream], consts: &[TokenStream]) -> 
 
 fn const_value(variant: &Variant, generic: &Generic) -> Option<TokenStream> {
     let (_, value) = variant.consts.iter().find(|(name, _)| generic.name() == name)?;
-    Some(match value {
+    Some(constant(*value))
+}
+
+fn constant(value: ConstValue) -> TokenStream {
+    match value {
         ConstValue::Bool(value) => quote! { #value },
         ConstValue::Int(value) => {
             let literal = Literal::u128_unsuffixed(value.unsigned_abs());
-            if *value < 0 {
+            if value < 0 {
                 quote! { -#literal }
             } else {
                 quote! { #literal }
             }
         }
-    })
+    }
 }
 
 /// For a kernel whose one type parameter has every type of its class declared with `like`'s constants: the variant of

@@ -11,6 +11,9 @@ mod cache;
 mod cast;
 mod control;
 mod convert;
+mod fold;
+mod histogram;
+pub(crate) mod library;
 mod memory;
 mod random;
 mod rearrange;
@@ -35,6 +38,7 @@ pub use cache::{Cache, Keep, Level};
 pub use cast::Cast;
 pub use control::{For, If, LoopHints, While};
 pub use convert::{Convert, Hold};
+pub use histogram::Histogram;
 pub use memory::{Load, Place, Store};
 pub use random::{Form, Philox, Pick, Random};
 pub use rearrange::{Exchange, Gather, Index, Join};
@@ -72,6 +76,11 @@ pub trait Operation: Debug {
 
     fn blocks_mut(&mut self) -> Vec<&mut Block> {
         vec![]
+    }
+
+    /// Whether its blocks use nothing from outside of them, as a combination does, which is put in place many times.
+    fn isolated(&self) -> bool {
+        false
     }
 
     fn effect(&self) -> Effect {
@@ -214,6 +223,7 @@ operations!(
     Index,
     Exchange,
     Gather,
+    Histogram,
 );
 
 /// A function of `tl::` that is more than a row of the lanewise table.
@@ -237,6 +247,8 @@ pub enum Gives {
     Tile,
     /// That many tiles or scalars.
     Tuple(usize),
+    /// As many tiles as its first argument has.
+    Same,
     /// What a `for` runs over.
     Range,
     /// An integer known at build.
@@ -278,11 +290,18 @@ pub fn functions() -> impl Iterator<Item = &'static Function> {
         scan::FUNCTIONS,
         rearrange::FUNCTIONS,
         sort::FUNCTIONS,
+        histogram::FUNCTIONS,
+        fold::FUNCTIONS,
         control::FUNCTIONS,
         cast::FUNCTIONS,
     ]
     .into_iter()
     .flatten()
+}
+
+/// Whether `tl::name` is a function.
+pub fn is_function(name: &str) -> bool {
+    scalar::function(name).is_some() || functions().any(|function| function.name == name)
 }
 
 /// A method, written `receiver.name(..)`; the receiver is the first argument.

@@ -4,8 +4,7 @@
 //! The key is the seed; a block of four words belongs to each counter. Element `offset` of the stream of a seed is word
 //! `offset % 4` of the block whose counter is `offset / 4`, so that four neighbours cost one block.
 
-use super::scalar::{self, Scalar};
-use super::{Cast, Constant, Function, Generic, Gives, Number, Operation, expect_types, required};
+use super::{Cast, Function, Generic, Gives, Number, Operation, expect_types, required};
 use crate::analysis::axis::{Analysis, Info};
 use crate::check::{Call, Check, Item, Operand};
 use crate::dtype::DType;
@@ -185,7 +184,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         example: "let noise = tl::randn(seed, tl::arange(0, BLOCK));",
         generic: Generic::None,
         params: STREAM,
-        doc: "Normal `f32` numbers of mean 0 and deviation 1, one for each element of `offset`, by Box and Muller's transform of the block's words: with uniform `u` and `v` of a pair of words, `sqrt(-2 ln(1 - u))` times the cosine of `2 pi v` for the even offset and its sine for the odd one. The largest is 5.6. The words are the same on every device; the result is within 8 ULP of the transform.",
+        doc: "Normal `f32` numbers of mean 0 and deviation 1, one for each element of `offset`, by Box and Muller's transform of the block's words: with uniform `u` and `v` of a pair of words, `sqrt(-2 ln(1 - u))` times the cosine of `2 pi v` for the even offset and its sine for the odd one. The largest is 5.6. The words are the same on every device; the result is within 3e-6 of the transform of exact numbers.",
         check: randn,
     },
     Function {
@@ -264,27 +263,20 @@ fn converted(check: &mut Check, value: Value, dtype: DType, call: &Call) -> Valu
     check.push(Cast { value }, vec![ty.with(dtype)], call.loc)[0]
 }
 
-/// A row of the table, its last operands literals of the first one's type.
-fn applied(check: &mut Check, call: &Call, row: &str, args: &[Value]) -> Value {
-    let op = scalar::row(row).expect("a row of the table");
-    let ty = check.ty(args[args.len() - 1]).clone();
-    check.push(Scalar::new(op, args.to_vec()), vec![ty], call.loc)[0]
-}
-
-fn constant(check: &mut Check, call: &Call, value: Number, like: Value) -> Value {
+/// A number in every element of a tile like another.
+fn number(check: &mut Check, call: &Call, value: Number, like: Value) -> Value {
     let ty = check.ty(like).clone();
-    let scalar = check.push(Constant { value }, vec![Type::scalar(ty.dtype)], call.loc)[0];
-    check.splat(scalar, &ty.shape, call.loc)
+    check.filled(value, &ty, call.loc)
 }
 
 fn block(check: &mut Check, call: &Call, form: Form) -> Operand {
     let Some((seed, offset)) = seed_and_offset(check, call) else { return check.failed(call.loc) };
     let wide = converted(check, offset, DType::U64, call);
     let low = converted(check, wide, DType::U32, call);
-    let shift = constant(check, call, Number::Int(32), wide);
-    let high = applied(check, call, "shr", &[wide, shift]);
+    let shift = number(check, call, Number::Int(32), wide);
+    let high = check.row("shr", &[wide, shift], call.loc);
     let high = converted(check, high, DType::U32, call);
-    let zero = constant(check, call, Number::Int(0), low);
+    let zero = number(check, call, Number::Int(0), low);
     words(check, call, seed, [low, high, zero, zero], form)
 }
 
@@ -316,21 +308,19 @@ fn randn(check: &mut Check, call: &Call) -> Operand {
     let [u, v] = [Pick::First, Pick::Second]
         .map(|pick| element(check, call, Random { seed, offset, pick, form: Form::Uniform }));
     let [one, minus_two, quarter, zero, turn] = [1.0, -2.0, 0.25, 0.0, std::f64::consts::TAU]
-        .map(|value| constant(check, call, Number::Float(f64::from(value as f32)), u));
-    let rest = applied(check, call, "sub", &[one, u]);
-    let log = applied(check, call, "log", &[rest]);
-    let square = applied(check, call, "mul", &[minus_two, log]);
-    let radius = applied(check, call, "sqrt", &[square]);
-    let bit = constant(check, call, Number::Int(1), offset);
-    let odd = applied(check, call, "and", &[offset, bit]);
-    let ty = check.ty(offset).with(DType::Bool);
-    let ne = scalar::row("ne").expect("a row of the table");
-    let even = constant(check, call, Number::Int(0), offset);
-    let odd = check.push(Scalar::new(ne, vec![odd, even]), vec![ty], call.loc)[0];
-    let ahead = applied(check, call, "select", &[odd, zero, quarter]);
-    let turns = applied(check, call, "add", &[v, ahead]);
-    let angle = applied(check, call, "mul", &[turns, turn]);
-    let sine = applied(check, call, "sin", &[angle]);
-    let value = applied(check, call, "mul", &[radius, sine]);
+        .map(|value| number(check, call, Number::Float(f64::from(value as f32)), u));
+    let rest = check.row("sub", &[one, u], call.loc);
+    let log = check.row("log", &[rest], call.loc);
+    let square = check.row("mul", &[minus_two, log], call.loc);
+    let radius = check.row("sqrt", &[square], call.loc);
+    let bit = number(check, call, Number::Int(1), offset);
+    let odd = check.row("and", &[offset, bit], call.loc);
+    let even = number(check, call, Number::Int(0), offset);
+    let odd = check.row("ne", &[odd, even], call.loc);
+    let ahead = check.row("select", &[odd, zero, quarter], call.loc);
+    let turns = check.row("add", &[v, ahead], call.loc);
+    let angle = check.row("mul", &[turns, turn], call.loc);
+    let sine = check.row("sin", &[angle], call.loc);
+    let value = check.row("mul", &[radius, sine], call.loc);
     check.operand(value, call.loc)
 }

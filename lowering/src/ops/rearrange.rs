@@ -354,15 +354,9 @@ fn flip(check: &mut Check, call: &Call) -> Operand {
         return check.emit(Exchange { value, axis, mask: extent - 1 }, ty, call.loc);
     }
     let ramp = place(check, &ty.shape, axis, 0, call.loc);
-    let last = check.push(
-        super::Constant { value: super::Number::Int(i128::from(extent) - 1) },
-        vec![Type::scalar(DType::I32)],
-        call.loc,
-    )[0];
-    let last = check.splat(last, &ty.shape, call.loc);
-    let sub = super::scalar::row("sub").expect("a row of the table");
-    let back = super::Scalar::new(sub, vec![last, ramp]);
-    let index = check.push(back, vec![ty.with(DType::I32)], call.loc)[0];
+    let places = ty.with(DType::I32);
+    let last = check.filled(super::Number::Int(i128::from(extent) - 1), &places, call.loc);
+    let index = check.row("sub", &[last, ramp], call.loc);
     check.emit(Gather { value, index, axis }, ty, call.loc)
 }
 

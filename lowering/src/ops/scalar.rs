@@ -208,16 +208,19 @@ table! {
     /// Bitwise and; logical and of bools.
     and: BINARY {
         binary: Some(BinaryOp::And), algebra: Algebra::And, class: Class::Bits, lanes: |b, a, _| b.and(a[0], a[1]),
+        neutral: Some(|dtype| Number::Int(if dtype == DType::Bool { 1 } else { dtype.wrap(-1) })),
         int: oracle!(|a, _| a[0] & a[1]),
     }
     /// Bitwise or; logical or of bools.
     or: BINARY {
         binary: Some(BinaryOp::Or), algebra: Algebra::Or, class: Class::Bits, lanes: |b, a, _| b.or(a[0], a[1]),
+        neutral: Some(|_| Number::Int(0)),
         int: oracle!(|a, _| a[0] | a[1]),
     }
     /// Bitwise exclusive or; "differs" on bools.
     xor: BINARY {
         binary: Some(BinaryOp::Xor), class: Class::Bits, lanes: |b, a, _| b.xor(a[0], a[1]),
+        neutral: Some(|_| Number::Int(0)),
         int: oracle!(|a, _| a[0] ^ a[1]),
     }
     /// Shift to the left. As in Rust's release builds only the low bits of the amount count: 33 on an `i32` shifts by 1.

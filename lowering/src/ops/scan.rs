@@ -3,7 +3,7 @@
 use super::scalar::{self, Scalar};
 use super::{Cast, Function, Generic, Gives, Operation, expect_types, optional, required};
 use crate::analysis::axis::{Analysis, Info};
-use crate::check::{Call, Check, Operand};
+use crate::check::{Call, Check, Item, Operand};
 use crate::dtype::{Class, DType};
 use crate::layout::assign::Spread;
 use crate::tile::{Block, Func, Type, Value};
@@ -93,6 +93,15 @@ macro_rules! cumulative {
 }
 
 pub(super) const FUNCTIONS: &[Function] = &[
+    Function {
+        name: "associative_scan",
+        gives: Gives::Same,
+        example: "let largest_so_far = tl::associative_scan(tile, 0, |a, b| if a > b { a } else { b });\nlet (_, h) = tl::associative_scan((tile * 0.5, tile), 0, |(a, b), (c, d)| (a * c, b * c + d));",
+        generic: Generic::None,
+        params: &[required("x"), required("axis"), required("combine"), optional("reverse")],
+        doc: "Every element along `axis` becomes the combination of all elements up to it. `combine` is a closure, a `#[fuse_fn]` or a function of `tl::` that makes one element of two, the one nearer to the start first. `x` is a tile or a tuple of tiles, which are broadcast to one shape and combined together; `combine` then takes two tuples and gives one. Elements keep their types. With `reverse` true it runs from the last element to the first, and the later element comes first.\n\n`combine` is to be associative; it need not commute. It works on single elements: operators, `if`, casts, lanewise functions, its arguments and constants. Which elements meet first is unspecified, but fixed for a variant.",
+        check: with_function,
+    },
     cumulative!(
         "cumsum",
         "add",
@@ -122,6 +131,25 @@ pub(super) const FUNCTIONS: &[Function] = &[
         "The smallest of all elements up to each one along `axis`; NaN from the first NaN on."
     ),
 ];
+
+/// `tl::associative_scan`
+fn with_function(check: &mut Check, call: &Call) -> Operand {
+    let Some((inputs, loc)) = super::fold::tiles(check, &call.args[0], call) else {
+        return check.failed(call.loc);
+    };
+    let types: Vec<Type> = inputs.iter().map(|&input| check.ty(input).clone()).collect();
+    let place = scanned_axis(check, call, [Some(&call.args[1]), call.args.get(3)], &types[0]);
+    let elements: Vec<Type> = types.iter().map(|ty| Type::scalar(ty.dtype)).collect();
+    let combine = check.combination(&call.args[2], &elements);
+    let (Some((axis, reverse)), Some(combine)) = (place, combine) else { return check.failed(call.loc) };
+    let results = check.push(Scan { inputs, axis, reverse, combine }, types, call.loc);
+    let parts: Vec<Operand> = results.into_iter().map(|value| check.operand(value, call.loc)).collect();
+    match (&call.args[0].item, parts.as_slice()) {
+        (Item::Tuple(_), _) => check.wrap(Item::Tuple(parts), loc),
+        (_, [one]) => one.clone(),
+        _ => check.failed(call.loc),
+    }
+}
 
 fn cumulative(
     check: &mut Check,

@@ -2,12 +2,11 @@
 //! element and its place are told apart always, so an order with places is stable.
 
 use super::rearrange::{place, sliced, tile};
-use super::scalar::{self, Scalar};
-use super::{Constant, Exchange, Function, Generic, Gives, Number, optional, required};
+use super::{Exchange, Function, Generic, Gives, Number, optional, required};
 use crate::check::{Call, Check, Item, Operand};
 use crate::diagnostic::Loc;
-use crate::dtype::{Class, DType};
-use crate::tile::{Type, Value};
+use crate::dtype::Class;
+use crate::tile::Value;
 
 const PARAMS: &[super::Parameter] = &[required("x"), optional("axis"), optional("descending")];
 
@@ -148,15 +147,15 @@ impl Order {
             .collect();
         // Whether this place is to hold the one that comes first.
         let holds_first = match rises {
-            Some(rises) => self.applied(check, "eq", &[is_low, rises]),
+            Some(rises) => check.row("eq", &[is_low, rises], self.loc),
             None => is_low,
         };
         let other_first = self.before(check, &others, keys);
         let own_first = self.before(check, keys, &others);
-        let moves = self.applied(check, "select", &[holds_first, other_first, own_first]);
+        let moves = check.row("select", &[holds_first, other_first, own_first], self.loc);
         keys.iter()
             .zip(&others)
-            .map(|(&own, &other)| self.applied(check, "select", &[moves, other, own]))
+            .map(|(&own, &other)| check.row("select", &[moves, other, own], self.loc))
             .collect()
     }
 
@@ -166,39 +165,28 @@ impl Order {
         let less = self.less(check, a, b);
         let (Some(&our_place), Some(&their_place)) = (ours.get(1), theirs.get(1)) else { return less };
         let more = self.less(check, b, a);
-        let earlier = self.applied(check, "lt", &[our_place, their_place]);
-        let not_more = self.applied(check, "not", &[more]);
-        let tied = self.applied(check, "and", &[not_more, earlier]);
-        self.applied(check, "or", &[less, tied])
+        let earlier = check.row("lt", &[our_place, their_place], self.loc);
+        let not_more = check.row("not", &[more], self.loc);
+        let tied = check.row("and", &[not_more, earlier], self.loc);
+        check.row("or", &[less, tied], self.loc)
     }
 
     /// `a < b`, NaN above all numbers.
     fn less(&self, check: &mut Check, a: Value, b: Value) -> Value {
-        let less = self.applied(check, "lt", &[a, b]);
+        let less = check.row("lt", &[a, b], self.loc);
         if !check.ty(a).dtype.is_float() {
             return less;
         }
-        let is_number = self.applied(check, "eq", &[a, a]);
-        let is_nan = self.applied(check, "ne", &[b, b]);
-        let below_nan = self.applied(check, "and", &[is_number, is_nan]);
-        self.applied(check, "or", &[less, below_nan])
+        let is_number = check.row("eq", &[a, a], self.loc);
+        let is_nan = check.row("ne", &[b, b], self.loc);
+        let below_nan = check.row("and", &[is_number, is_nan], self.loc);
+        check.row("or", &[less, below_nan], self.loc)
     }
 
     fn bit_is_clear(&self, check: &mut Check, ramp: Value, bit: u32) -> Value {
         let ty = check.ty(ramp).clone();
-        let [mask, zero] = [1 << bit, 0].map(|value| {
-            let value = Number::Int(value);
-            let scalar = check.push(Constant { value }, vec![Type::scalar(DType::I32)], self.loc)[0];
-            check.splat(scalar, &ty.shape, self.loc)
-        });
-        let bits = self.applied(check, "and", &[ramp, mask]);
-        self.applied(check, "eq", &[bits, zero])
-    }
-
-    fn applied(&self, check: &mut Check, row: &str, args: &[Value]) -> Value {
-        let op = scalar::row(row).expect("a row of the table");
-        let ty = check.ty(args[args.len() - 1]).clone();
-        let ty = if op.rule == scalar::Rule::Compare { ty.with(DType::Bool) } else { ty };
-        check.push(Scalar::new(op, args.to_vec()), vec![ty], self.loc)[0]
+        let [mask, zero] = [1 << bit, 0].map(|value| check.filled(Number::Int(value), &ty, self.loc));
+        let bits = check.row("and", &[ramp, mask], self.loc);
+        check.row("eq", &[bits, zero], self.loc)
     }
 }

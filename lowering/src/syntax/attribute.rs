@@ -1,4 +1,4 @@
-//! The attribute: `T = [f32, bf16], BLOCK = [1024, 4096], configs = [{ .. }], num_warps = 4, unchecked`.
+//! The attribute: `T = [f32, bf16], BLOCK = [1024, 4096], configs = [{ .. }], tune(key = [n]), num_warps = 4, unchecked`.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::ToTokens;
@@ -6,7 +6,7 @@ use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::{Token, bracketed, parenthesized};
 
-use super::ast::{Config, Options, Setting, VariantKind, VariantList, VariantValue};
+use super::ast::{Config, Options, Setting, Tune, VariantKind, VariantList, VariantValue};
 use crate::diagnostic::{Errors, Loc, list};
 use crate::dtype::DType;
 
@@ -23,7 +23,13 @@ enum Value {
     None,
     Arguments(Vec<Ident>),
     Single(syn::Expr),
-    List { items: Vec<syn::Expr>, chosen_by: Option<TokenStream>, loc: Loc },
+    List {
+        items: Vec<syn::Expr>,
+        chosen_by: Option<syn::Expr>,
+        loc: Loc,
+    },
+    /// `NAME = value` between parentheses.
+    Settings(Entries),
     Configs(Vec<(Entries, Loc)>),
 }
 
@@ -33,6 +39,9 @@ impl Parse for Entry {
         if input.peek(syn::token::Paren) {
             let content;
             parenthesized!(content in input);
+            if name == "tune" {
+                return Ok(Entry { name, value: Value::Settings(parse_settings(&content)?) });
+            }
             let names = Punctuated::<Ident, Token![,]>::parse_terminated(&content)?;
             return Ok(Entry { name, value: Value::Arguments(names.into_iter().collect()) });
         }
@@ -53,13 +62,26 @@ impl Parse for Entry {
                 input.parse::<Token![in]>()?;
                 let array: syn::ExprArray = input.parse()?;
                 let loc = Loc::of(&array);
-                let chosen_by = Some(chooser.into_token_stream());
-                Value::List { items: array.elems.into_iter().collect(), chosen_by, loc }
+                Value::List { items: array.elems.into_iter().collect(), chosen_by: Some(chooser), loc }
             }
             single => Value::Single(single),
         };
         Ok(Entry { name, value })
     }
+}
+
+/// `NAME = expr, ..`
+fn parse_settings(input: ParseStream) -> syn::Result<Entries> {
+    let mut entries = vec![];
+    while !input.is_empty() {
+        let name: Ident = input.parse()?;
+        input.parse::<Token![=]>()?;
+        entries.push((name, input.parse()?));
+        if !input.is_empty() {
+            input.parse::<Token![,]>()?;
+        }
+    }
+    Ok(entries)
 }
 
 fn parse_configs(input: ParseStream) -> syn::Result<Vec<(Entries, Loc)>> {
@@ -112,8 +134,11 @@ pub(super) fn parse_options(tokens: TokenStream, errors: &mut Errors) -> Options
 }
 
 /// What options there are besides lists of values.
-pub(crate) const OPTIONS: &str =
-    "`configs = [{ .. }]`, `num_warps = N`, `unchecked`, `unreported` and `deny(spills)`";
+pub(crate) const OPTIONS: &str = "`configs = [{ .. }]`, `tune(key = [..])`, `tuned = \"file\"`, `num_warps = N`, `num_stages = N`, `maxnreg = N`, \
+     `unchecked`, `unreported` and `deny(spills)`";
+
+/// Numbers that stand in the attribute or in a config and are no generics.
+pub(crate) const SETTINGS: [&str; 3] = ["num_warps", "num_stages", "maxnreg"];
 
 fn add_entry(options: &mut Options, entry: Entry, errors: &mut Errors) {
     let Entry { name, value } = entry;
@@ -136,15 +161,25 @@ fn add_entry(options: &mut Options, entry: Entry, errors: &mut Errors) {
                 }
             }
         }
-        ("num_warps", Value::Single(expr)) => {
+        (setting, Value::Single(expr)) if SETTINGS.contains(&setting) => {
             if let Some(value) = integer(&expr, errors) {
-                options.num_warps = Some(Setting { value, loc: Loc::of(&expr) });
+                options.settings.push((name, Setting { value, loc: Loc::of(&expr) }));
             }
         }
-        ("num_warps", Value::List { loc, .. }) => errors.push_help(
+        (setting, Value::List { loc, .. }) if SETTINGS.contains(&setting) => errors.push_help(
             loc,
-            "`num_warps` is one number",
-            "declare several with `configs = [{ num_warps: 4, .. }, { num_warps: 8, .. }]`",
+            format!("`{setting}` is one number"),
+            format!("declare several with `configs = [{{ {setting}: .., .. }}, {{ {setting}: .., .. }}]`"),
+        ),
+        ("tune", Value::Settings(entries)) => options.tune = tune(loc, entries, errors),
+        ("tune", _) => errors.push(loc, "`tune` is written `tune(key = [..])`"),
+        ("tuned", Value::Single(syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(path), .. }))) => {
+            options.tuned = Some(path);
+        }
+        ("tuned", _) => errors.push_help(
+            loc,
+            "`tuned` names a file of choices, relative to the folder of Cargo.toml",
+            "`tuned = \"tuned/choices.json\"`",
         ),
         ("configs", Value::Configs(configs)) => {
             if configs.is_empty() {
@@ -160,12 +195,16 @@ fn add_entry(options: &mut Options, entry: Entry, errors: &mut Errors) {
                 errors.push(list_loc, format!("the list of `{name}` is empty: declare at least one value"));
             }
             report_duplicates(&name, &values, errors);
-            options.lists.push(VariantList { name, values, chosen_by, loc });
+            let (chosen_by, measured) = match chosen_by {
+                Some(syn::Expr::Infer(open)) => (None, Some(Loc::of(&open))),
+                chooser => (chooser.map(ToTokens::into_token_stream), None),
+            };
+            options.lists.push(VariantList { name, values, chosen_by, measured, loc });
         }
         (_, Value::Single(expr)) => {
             // `BLOCK = 1024` declares one value, as `BLOCK = [1024]` does.
             let values = variant_value(&expr, errors).into_iter().collect();
-            options.lists.push(VariantList { name, values, chosen_by: None, loc });
+            options.lists.push(VariantList { name, values, chosen_by: None, measured: None, loc });
         }
         _ => errors.push_help(
             loc,
@@ -173,6 +212,43 @@ fn add_entry(options: &mut Options, entry: Entry, errors: &mut Errors) {
             format!("options are `NAME = [values]` for a generic, {OPTIONS}"),
         ),
     }
+}
+
+/// `tune(key = [n_cols], when = BLOCK >= n_cols)`
+fn tune(loc: Loc, entries: Entries, errors: &mut Errors) -> Option<Tune> {
+    let (mut key, mut when) = (None, None);
+    for (name, expr) in entries {
+        let twice = match (name.to_string().as_str(), expr) {
+            ("key", syn::Expr::Array(array)) => {
+                key.replace(array.elems.into_iter().map(ToTokens::into_token_stream).collect()).is_some()
+            }
+            ("key", other) => {
+                errors.push_help(
+                    Loc::of(&other),
+                    "`key` is a list of expressions over the arguments",
+                    format!("`key = [{}]`", other.to_token_stream()),
+                );
+                return None;
+            }
+            ("when", expr) => when.replace(expr.into_token_stream()).is_some(),
+            _ => {
+                let help = "`tune` takes `key = [..]` and `when = condition`";
+                errors.push_help(Loc::of(&name), format!("`tune` does not take `{name}`"), help);
+                return None;
+            }
+        };
+        if twice {
+            errors.push(Loc::of(&name), format!("`{name}` is given twice"));
+        }
+    }
+    if key.is_none() {
+        errors.push_help(
+            loc,
+            "`tune` does not say what the fastest choice depends on",
+            "`tune(key = [n])` measures once for each value of `n`, `tune(key = [])` once for all",
+        );
+    }
+    Some(Tune { key: key?, when, loc })
 }
 
 fn convert_config((entries, loc): (Entries, Loc), errors: &mut Errors) -> Config {

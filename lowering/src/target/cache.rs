@@ -38,6 +38,11 @@ impl Key {
         Key(xxh3_128(&bytes))
     }
 
+    /// Enough of it to tell versions of one kernel apart.
+    pub fn short(self) -> u64 {
+        self.0 as u64
+    }
+
     pub fn hex(self) -> String {
         format!("{:032x}", self.0)
     }

@@ -143,6 +143,10 @@ fn record(entries: Vec<String>, lowered: &LoweredVariant, table: &mut Table) {
             let spilled = (resources.spill_store_bytes, resources.spill_load_bytes, resources.stack_bytes);
             assert_eq!(spilled, (0, 0, 0), "{entry} for {arch}: bytes spilled, read back, on the stack");
             let own = module.ptx.split(".entry ").find(|text| text.starts_with(&format!("{entry}(")));
+            let cap = own.and_then(|text| text.lines().find_map(|line| line.strip_prefix(".maxnreg ")));
+            let cap = cap.map(|cap| cap.parse::<u32>().expect("a number of registers"));
+            assert_eq!(cap, body.plan.maxnreg, "{entry} for {arch}: what the kernel asks for");
+            assert!(cap.is_none_or(|cap| resources.registers <= cap), "{entry} for {arch}: {resources:?}");
             let needs = Needs {
                 registers: resources.registers,
                 shared_bytes: body.plan.shared_bytes(),
@@ -202,6 +206,9 @@ fn every_kernel_assembles_and_takes_no_more_than_it_did() {
     for source in sources {
         table.extend(assemble(&source, &options));
     }
+    let (free, capped) =
+        ("capped_256_num_warps_1_aligned sm_90a", "capped_256_num_warps_2_maxnreg_40_aligned sm_90a");
+    assert!(table.contains_key(free) && table.contains_key(capped), "configs differ in their settings");
     assert!(
         table.contains_key("add_mul_f32_1024_aligned sm_90a"),
         "the library was found: {:?}",

@@ -40,14 +40,14 @@ fn options_that_do_not_exist() {
     check_attribute(
         "T = [f32], N = [64], warps = 4, fast, deny(stores), unchecked = true",
         expect![[r#"
-        1: `warps`: `warps` is not a generic of `k`
-            help: its generics are `T` and `N`; the options are `configs = [{ .. }]`, `num_warps = N`, `unchecked`, `unreported` and `deny(spills)`
-        1: `fast`: `fast` is not an option of `fuse_kernel`
-            help: options are `NAME = [values]` for a generic, `configs = [{ .. }]`, `num_warps = N`, `unchecked`, `unreported` and `deny(spills)`
-        1: `stores`: `deny(stores)` is not known
-            help: `deny(spills)` is
-        1: `unchecked`: `unchecked` stands alone: it takes no value
-    "#]],
+            1: `warps`: `warps` is not a generic of `k`
+                help: its generics are `T` and `N`; the options are `configs = [{ .. }]`, `tune(key = [..])`, `tuned = "file"`, `num_warps = N`, `num_stages = N`, `maxnreg = N`, `unchecked`, `unreported` and `deny(spills)`
+            1: `fast`: `fast` is not an option of `fuse_kernel`
+                help: options are `NAME = [values]` for a generic, `configs = [{ .. }]`, `tune(key = [..])`, `tuned = "file"`, `num_warps = N`, `num_stages = N`, `maxnreg = N`, `unchecked`, `unreported` and `deny(spills)`
+            1: `stores`: `deny(stores)` is not known
+                help: `deny(spills)` is
+            1: `unchecked`: `unchecked` stands alone: it takes no value
+        "#]],
     );
     check_attribute(
         "T = [f32], N = [64], unchecked(yes)",
@@ -165,12 +165,12 @@ fn configs() {
     check_attribute(
         "T = [f32], configs = [{ N: 64 }, { N: 64 }, { M: 64 }]",
         expect![[r#"
-        1: `{ N: 64 }`: the variant T = f32, N = 64 is declared twice
-        1: `{ M: 64 }`: this config does not give `N`
-            help: a list outside the configs gives it to all: `N = [1024]`
-        1: `M`: `M` is not a generic of `k`
-            help: its generics are `T` and `N`; the options are `configs = [{ .. }]`, `num_warps = N`, `unchecked`, `unreported` and `deny(spills)`
-    "#]],
+            1: `{ N: 64 }`: the variant T = f32, N = 64 is declared twice
+            1: `{ M: 64 }`: this config does not give `N`
+                help: a list outside the configs gives it to all: `N = [1024]`
+            1: `M`: `M` is not a generic of `k`
+                help: its generics are `T` and `N`; the options are `configs = [{ .. }]`, `tune(key = [..])`, `tuned = "file"`, `num_warps = N`, `num_stages = N`, `maxnreg = N`, `unchecked`, `unreported` and `deny(spills)`
+        "#]],
     );
     check_attribute(
         "T = [f32], N = [64], configs = [{ N: 64, N: 128, num_warps: f32 }]",
@@ -218,15 +218,128 @@ fn num_warps() {
     check_attribute(
         "T = [f32], N = [64], num_warps = [4, 8]",
         expect![[r#"
-        1: `[4, 8]`: `num_warps` is one number
-            help: declare several with `configs = [{ num_warps: 4, .. }, { num_warps: 8, .. }]`
-    "#]],
+            1: `[4, 8]`: `num_warps` is one number
+                help: declare several with `configs = [{ num_warps: .., .. }, { num_warps: .., .. }]`
+        "#]],
     );
     check_attribute(
         "T = [f32], N = [64], num_warps = 4, num_warps = 8, unchecked, unchecked",
         expect![[r#"
         1: `num_warps`: `num_warps` is declared twice
         1: `unchecked`: `unchecked` is declared twice
+    "#]],
+    );
+}
+
+#[test]
+fn num_stages_and_maxnreg() {
+    check_attribute(
+        "T = [f32], N = [64], num_stages = 0, maxnreg = 16",
+        expect![[r#"
+        1: `0`: `num_stages` is 1 to 8, found 0
+        1: `16`: `maxnreg` is 24 to 255, found 16
+    "#]],
+    );
+    check_attribute(
+        "T = [f32], configs = [{ N: 64, num_stages: 9, maxnreg: true }]",
+        expect![[r#"
+        1: `9`: `num_stages` is 1 to 8, found 9
+        1: `true`: `maxnreg` is an integer
+    "#]],
+    );
+    check_attribute(
+        "T = [f32], N = [64], maxnreg = [32, 64], num_stages = f32",
+        expect![[r#"
+            1: `[32, 64]`: `maxnreg` is one number
+                help: declare several with `configs = [{ maxnreg: .., .. }, { maxnreg: .., .. }]`
+            1: `f32`: expected an integer
+        "#]],
+    );
+    check_attribute("T = [f32], N = [64], num_stages = 3, maxnreg = 255", expect![[""]]);
+}
+
+#[test]
+fn tune() {
+    // Right: with configs that differ in their settings alone, and with lists left open.
+    check_attribute(
+        "T = [f32], configs = [{ N: 64 }, { N: 64, num_warps: 8 }, { N: 64, maxnreg: 32 }], tune(key = [x.len()])",
+        expect![[""]],
+    );
+    check_attribute(
+        "T = [f32], N = _ in [64, 128], tune(key = [], when = N > 64), tuned = \"a.json\"",
+        expect![[""]],
+    );
+    // What tells two configs apart must make a difference.
+    check_attribute(
+        "T = [f32], configs = [{ N: 64 }, { N: 64, num_stages: 3 }, { N: 64 }], tune(key = [])",
+        expect![[r#"
+            1: `{ N: 64, num_stages: 3 }`: the variant T = f32, N = 64, num_stages = 3 is declared twice
+                help: `num_stages` changes nothing of the code yet
+            1: `{ N: 64 }`: the variant T = f32, N = 64 is declared twice
+        "#]],
+    );
+    check_attribute(
+        "T = [f32], configs = [{ N: 64 }, { N: 128 }], tune()",
+        expect![[r#"
+        1: `tune`: `tune` does not say what the fastest choice depends on
+            help: `tune(key = [n])` measures once for each value of `n`, `tune(key = [])` once for all
+    "#]],
+    );
+    check_attribute(
+        "T = [f32], configs = [{ N: 64 }, { N: 128 }], tune(key = n, n = 1)",
+        expect![[r#"
+        1: `n`: `key` is a list of expressions over the arguments
+            help: `key = [n]`
+    "#]],
+    );
+    check_attribute(
+        "T = [f32], configs = [{ N: 64 }, { N: 128 }], tune(key = [n], keys = [n])",
+        expect![[r#"
+            1: `keys`: `tune` does not take `keys`
+                help: `tune` takes `key = [..]` and `when = condition`
+        "#]],
+    );
+    check_attribute(
+        "T = [f32], configs = [{ N: 64 }, { N: 128 }], tune(key = [n], key = [n])",
+        expect![[r#"
+            1: `key`: `key` is given twice
+        "#]],
+    );
+    check_attribute(
+        "T = [f32], configs = [{ N: 64 }, { N: 128 }], tune(key: [n])",
+        expect![[r#"
+        1: `:`: expected `=`
+    "#]],
+    );
+    check_attribute(
+        "T = [f32], configs = [{ N: 64 }, { N: 128 }], tune = [n], tuned = 3",
+        expect![[r#"
+        1: `tune`: `tune` is written `tune(key = [..])`
+        1: `tuned`: `tuned` names a file of choices, relative to the folder of Cargo.toml
+            help: `tuned = "tuned/choices.json"`
+    "#]],
+    );
+    check_attribute(
+        "T = [f32], N = [64, 128], tune(key = [n])",
+        expect![[r#"
+        1: `tune`: `tune` has nothing to choose among
+            help: leave a list open, `N = _ in [1024, 2048]`, or declare several configs
+    "#]],
+    );
+    check_attribute(
+        "T = _ in [f32, f16], N = _ in [64], tuned = \"a.json\"",
+        expect![[r#"
+        1: `_`: `T` is a type, which the arguments of a call decide
+        1: `_`: `_` leaves `N` to be measured, and nothing says what the choice depends on
+            help: `tune(key = [n])` measures once for each value of `n`, `tune(key = [])` once for all
+        1: `"a.json"`: `tuned` holds the choices of `tune(..)`, which is missing
+    "#]],
+    );
+    check_attribute(
+        "T = [f32], N = _ in [64, 128], tune(key = []), unchecked",
+        expect![[r#"
+        1: `tune`: an `unchecked` kernel is not tuned: a config that is wrong for its arguments could write anywhere
+            help: declare one of the two
     "#]],
     );
 }
@@ -370,12 +483,8 @@ fn statements_that_do_not_exist() {
         let [p, q] = n;
         let y: Vec<f32> = n;",
         expect![[r#"
-            3: `f`: a nested function cannot be used in a kernel
-                help: write its body where it is called
-            4: `const`: a `const` item cannot be used in a kernel
-                help: bind it with `let`, or declare it as a const parameter of the kernel
             5: `static`: a `static` item cannot be used in a kernel
-                help: bind it with `let`, or declare it as a const parameter of the kernel
+                help: declare a `const`
             6: `use std::mem;`: a `use` declaration cannot be used in a kernel
                 help: the functions of `tl::` need none
             7: `P`: a type definition cannot be used in a kernel
@@ -423,8 +532,6 @@ fn expressions_that_do_not_exist() {
         let y = tl::zeros::<Vec<f32>>([N]);
         let y = const { 4 };",
         expect![[r#"
-            3: `|v| v + 1`: a closure cannot be used in a kernel
-                help: write its body where it is called
             4: `&n`: a reference cannot be used in a kernel
                 help: tiles are values: leave out the `&`
             5: `*x`: dereferencing cannot be used in a kernel
@@ -433,8 +540,6 @@ fn expressions_that_do_not_exist() {
                 help: read memory with `tl::load(slice + offsets, mask)`; a tile has no element access
             7: `(n, a).0`: a field access cannot be used in a kernel
                 help: take a tuple apart with `let (a, b) = ..`
-            8: `match`: `match` cannot be used in a kernel
-                help: use `if` on a scalar, or `tl::select` on tiles
             9: `?`: `?` cannot be used in a kernel
             10: `unsafe`: an `unsafe` block cannot be used in a kernel
             11: `S`: a struct cannot be used in a kernel
@@ -473,11 +578,7 @@ fn control_flow_that_does_not_exist() {
             3: `loop`: `loop` cannot be used in a kernel
                 help: use `for` over a range, or `while`
             4: `'outer:`: a loop label cannot be used in a kernel
-            4: `continue`: `continue` cannot be used in a kernel
-                help: put the rest of the body under `if`
             5: `'outer:`: a loop label cannot be used in a kernel
-            5: `return`: `return` cannot be used in a kernel
-                help: put the rest of the kernel under `if`
             6: `(i, j)`: a loop variable is a plain name
             7: `i`: a loop variable cannot be reassigned
             8: `0..`: a range needs both ends
@@ -545,8 +646,6 @@ fn names_that_are_not_defined() {
             8: `T`: `T` is a type, expected a value
             9: `f32`: `f32` is a type, expected a value
             10: `k`: a kernel cannot refer to itself
-            11: `tl::load`: `tl::load` is a function
-                help: call it: `tl::load(..)`
             12: `std::f32::consts::PIE`: `std::f32::consts::PIE` is not known in a kernel
                 help: constants of element types are, such as `f32::INFINITY`, `T::MAX` and `f32::consts::PI`
             13: `f32::BITS`: `f32` has no constant `BITS`
@@ -582,7 +681,7 @@ fn functions_that_do_not_exist() {
             7: `load`: `load` is not a function of the language
                 help: did you mean `tl::load`?
             8: `foo`: `foo` cannot be called in a kernel
-                help: kernels call the functions of `tl::`
+                help: kernels call the functions of `tl::`, and those marked `#[fuse_fn]` beside them in a `#[fuse_module]`
             9: `std::cmp::max`: `std::cmp::max` is not a function of the language
                 help: did you mean `tl::max`?
             10: `k`: a kernel cannot call itself

@@ -301,7 +301,7 @@ fn instructions(session: &Session, dtype: &str, value: &str) -> usize {
             tl::store(out + i, {value});
         }}"
     ));
-    let bodies = bodies(&func, Requests { num_warps: Some(4), programs: Some(1), unchecked: false })
+    let bodies = bodies(&func, Requests { num_warps: Some(4), programs: Some(1), ..Requests::default() })
         .expect("bodies that fit");
     let named = [("apply".to_string(), &bodies[0])];
     let texts = nvptx::emit(session, &named, &[Arch::SM_80], &mut Stages::default()).expect("PTX");

@@ -10,10 +10,13 @@ mod conversion;
 mod effort;
 mod emit;
 mod errors;
+mod exits;
+mod functions;
 mod isolate;
 mod language;
 mod layout;
 mod math;
+mod modules;
 mod narrow;
 mod odd;
 mod oracle;
@@ -75,6 +78,35 @@ fn mistakes(source: &str) -> Errors {
     errors
 }
 
+/// The kernels of a module marked `#[fuse_module]`, checked for their first variants, and every mistake found.
+fn module(source: &str) -> (Vec<Func>, Errors) {
+    let mut errors = Errors::new();
+    let tokens = source.parse::<TokenStream>().expect("tokens");
+    let mut funcs = vec![];
+    let Some(module) = syntax::parse_module(TokenStream::new(), tokens, &mut errors) else {
+        return (funcs, errors);
+    };
+    for part in module.parts {
+        let syntax::Part::Kernel { attribute, item, .. } = part else { continue };
+        let Some(mut kernel) = syntax::parse(attribute, item, &mut errors) else { continue };
+        kernel.items = module.items.clone();
+        let variants = checker::variants(&kernel, &mut errors);
+        let mut found = Found::default();
+        for (i, variant) in variants.iter().enumerate() {
+            match checker::check(&kernel, variant) {
+                Ok(checked) if i == 0 => {
+                    tile::verify(&checked.func).expect("valid tile IR");
+                    funcs.push(checked.func);
+                }
+                Ok(_) => {}
+                Err(list) => found.add(variant, list),
+            }
+        }
+        found.report(variants.len(), &mut errors);
+    }
+    (funcs, errors)
+}
+
 /// The first variant of a kernel, checked.
 fn func(source: &str) -> Func {
     first(source).0
@@ -90,8 +122,7 @@ fn first(source: &str) -> (Func, Requests) {
     let checked =
         checker::check(&kernel, &variants[0]).unwrap_or_else(|errors| panic!("{}", render(&errors, source)));
     tile::verify(&checked.func).expect("valid tile IR");
-    let unchecked = kernel.options.unchecked;
-    (checked.func, Requests { num_warps: variants[0].num_warps, unchecked, ..Requests::default() })
+    (checked.func, Requests::of(&kernel, &variants[0]))
 }
 
 /// Mistakes by the tokens they stand on.

@@ -160,9 +160,13 @@ impl Merger<'_> {
         for mut op in ops {
             let operation = op.kind.operation_mut();
             operation.map(&mut |value| self.rewriter.resolve(value));
+            let outside = operation.isolated().then(|| std::mem::take(&mut self.seen));
             for nested in operation.blocks_mut() {
                 let taken = std::mem::take(nested);
                 *nested = self.block(taken);
+            }
+            if let Some(outside) = outside {
+                self.seen = outside;
             }
             let operation = op.kind.operation();
             if operation.effect() != Effect::Pure || !operation.blocks().is_empty() {

@@ -9,6 +9,7 @@ mod bound;
 mod control;
 pub(crate) mod convert;
 mod emit;
+mod histogram;
 mod memory;
 mod packed;
 mod random;
@@ -51,6 +52,8 @@ pub struct Plan {
     axes: Axes,
     /// Programs that one block runs.
     pub programs: u32,
+    /// The most registers of a thread, if the user says.
+    pub maxnreg: Option<u32>,
     /// Shared memory of one program.
     shared: Shared,
 }
@@ -74,7 +77,7 @@ impl Plan {
         // Programs that share a block share its memory and its sixteen barriers.
         let fitting = MAX_SHARED_BYTES.checked_div(shared.bytes()).unwrap_or(programs).max(1);
         let fitting = 1 << fitting.min(8).ilog2();
-        Ok(Plan { programs: programs.min(fitting), distributed, axes, shared })
+        Ok(Plan { programs: programs.min(fitting), maxnreg: None, distributed, axes, shared })
     }
 
     /// Whether GPUs of other capabilities get other code.
@@ -99,7 +102,7 @@ impl Plan {
     pub fn emit<'a>(&'a self, module: &mut ModuleBuilder<'a>, entry: &str) {
         let func = &self.distributed.func;
         let arguments = arguments(func);
-        let kind = Entry::Kernel { threads: self.threads(), registers: None };
+        let kind = Entry::Kernel { threads: self.threads(), registers: self.maxnreg };
         module.function(entry, &arguments, &kind, move |b, args| {
             let mut gpu = Gpu::new(self, b, args);
             gpu.run(b);

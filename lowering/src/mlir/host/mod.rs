@@ -8,6 +8,7 @@
 
 mod atomic;
 mod control;
+mod histogram;
 mod lanes;
 mod memory;
 mod nest;

@@ -66,6 +66,11 @@ impl Emit for Exchange {
     fn cost(&self) -> u32 {
         2
     }
+
+    /// Asked at two places, an operand that is itself exchanged would double its code at every step of a sort.
+    fn looks_up(&self) -> Vec<Value> {
+        vec![self.value]
+    }
 }
 
 impl Emit for Gather {

@@ -1,0 +1,278 @@
+//! Graphs: launches that are recorded once and run again in one go.
+
+mod held;
+mod recorder;
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
+use cudarc::driver::{CudaGraph, CudaStream, DevicePtr, SyncOnDrop, result};
+
+use crate::cuda::CudaDevice;
+use crate::error::{Error, Result};
+use crate::slice::{SharedBytes, UniqueBytes};
+use crate::stream::{On, Stream};
+
+pub use held::Held;
+pub(crate) use recorder::{Range, Recorded, Recorder, Work};
+
+use held::Bytes;
+use recorder::covered;
+
+/// Launches that were recorded, with the memory they use. Made by [`Stream::capture`].
+///
+/// On a GPU a graph is launched by one call of the driver, and its kernels follow each other without the time that the CPU
+/// takes to launch each: what counts for small shapes. On the CPU the launches run one after another.
+///
+/// The graph keeps the buffers, so they outlive it; between launches [`buffers_mut`](Graph::buffers_mut) lends them.
+///
+/// ```
+/// # mod m {
+/// # use dsl_runtime::prelude::*;
+/// # #[fuse_kernel(BLOCK = [64])]
+/// # pub fn double<const BLOCK: usize>(x: &[f32], out: &mut [f32], n: i32) {
+/// #     let i = tl::program_id(0) * BLOCK + tl::arange(0, BLOCK);
+/// #     tl::store(out + i, tl::load(x + i, i < n) * 2.0, i < n);
+/// # }
+/// # }
+/// # use m::double;
+/// use dsl_runtime::prelude::*;
+///
+/// let device = Device::cpu();
+/// let (x, y, z) = (device.upload(&[1.0f32; 100])?, device.zeros::<f32>(100)?, device.zeros::<f32>(100)?);
+/// let mut graph = device.stream().capture((x, y, z), |(x, y, z), stream| {
+///     double::<64>(&*x, &mut *y, 100).grid(2).launch(stream)?;
+///     double::<64>(&*y, &mut *z, 100).grid(2).launch(stream)
+/// })?;
+/// graph.launch()?;
+/// assert_eq!(graph.buffers().2.download()?, [4.0; 100]);
+///
+/// graph.buffers_mut().0.copy_from_host(&[3.0; 100])?;
+/// graph.launch()?;
+/// assert_eq!(graph.buffers().2.download()?, [12.0; 100]);
+/// # Ok::<(), dsl_runtime::Error>(())
+/// ```
+pub struct Graph<H: Held> {
+    // Before the buffers, so that it goes first.
+    code: Code,
+    recorded: Vec<Recorded>,
+    buffers: H,
+}
+
+enum Code {
+    Cpu,
+    Cuda { device: &'static CudaDevice, stream: Arc<CudaStream>, graph: Owned },
+}
+
+/// A graph that is used by one thread at a time: through `&mut` alone.
+struct Owned(CudaGraph);
+
+// SAFETY: the driver takes a graph from any thread as long as it is one at a time, and only `&mut Graph` uses it.
+unsafe impl Send for Owned {}
+
+impl Stream {
+    /// Records what `record` launches on the stream that it is given, for [`Graph::launch`] to run on this one. Nothing runs
+    /// yet. `record` gets the buffers back to launch with; every slice that a launch takes must be part of them.
+    ///
+    /// The variant of a tuned kernel is the one that was chosen before, or the first: nothing is measured.
+    ///
+    /// # Errors
+    /// Those of `record`; [`Error::Capture`] if a launch uses memory that is not part of `buffers`, or if this stream is
+    /// itself being captured; a CUDA error.
+    pub fn capture<H: Held>(
+        &self,
+        mut buffers: H,
+        record: impl FnOnce(&mut H, &Stream) -> Result<()>,
+    ) -> Result<Graph<H>> {
+        if self.recorder().is_some() {
+            return Err(Error::Capture { reason: "the stream is being captured already".to_string() });
+        }
+        let on = self.on();
+        let recorder = Arc::new(Recorder::new(ranges(&mut buffers, on)?));
+        let code = match on {
+            On::Cpu => {
+                let outcome = record(&mut buffers, &Stream::recording(Stream::cpu(), recorder.clone()));
+                if let Err(error) = outcome {
+                    recorder.end();
+                    return Err(error);
+                }
+                Code::Cpu
+            }
+            On::Cuda(device, stream) => {
+                // One that nobody else can launch on meanwhile.
+                let own = device.new_stream()?;
+                let start = own.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED);
+                start.map_err(|error| device.failed("cuStreamBeginCapture", error))?;
+                let capturing = Stream::recording(Stream::cuda(device, own.clone()), recorder.clone());
+                let outcome = record(&mut buffers, &capturing);
+                let graph = own.end_capture(CUgraphInstantiate_flags(0));
+                if let Err(error) = outcome {
+                    recorder.end();
+                    return Err(error);
+                }
+                let graph = graph.map_err(|error| device.failed("cuStreamEndCapture", error))?;
+                let graph = graph
+                    .ok_or_else(|| Error::Capture { reason: "the driver gives no graph".to_string() })?;
+                Code::Cuda { device, stream: stream.clone(), graph: Owned(graph) }
+            }
+        };
+        Ok(Graph { code, recorded: recorder.end(), buffers })
+    }
+}
+
+impl<H: Held> Graph<H> {
+    /// Runs what was recorded, in the order recorded. As [`Launch::launch`](crate::Launch::launch), it returns before the
+    /// kernels have run on a GPU, and after it on the CPU.
+    ///
+    /// # Errors
+    /// If a buffer was replaced by another since; those of a launch.
+    pub fn launch(&mut self) -> Result<()> {
+        let Graph { code, recorded, buffers } = self;
+        let check = |kept: &[Range]| {
+            recorded.iter().try_for_each(|launch| covered(kept, launch.kernel, &launch.used))
+        };
+        match code {
+            Code::Cpu => {
+                check(&ranges(buffers, On::Cpu)?)?;
+                for launch in recorded.iter_mut() {
+                    if let Work::Host(replay) = &mut launch.work {
+                        // SAFETY: the memory it uses is part of what the graph keeps, and is borrowed mutably with it.
+                        unsafe { replay.run(launch.kernel) }?;
+                    }
+                }
+                Ok(())
+            }
+            Code::Cuda { device, stream, graph } => {
+                device.context.bind_to_thread().map_err(|error| device.failed("cuCtxSetCurrent", error))?;
+                let mut pieces = Vec::new();
+                buffers.show(&mut |piece| pieces.push(piece.0));
+                let (kept, uses): (Vec<Range>, Vec<SyncOnDrop<'_>>) =
+                    pieces.into_iter().filter_map(|piece| used(piece, stream)).unzip();
+                let launched = check(&kept).and_then(|()| {
+                    // SAFETY: the graph was made in this context, which is current; the memory that its kernels use
+                    // lives in the buffers, and the guards order it with other uses of them.
+                    unsafe { result::graph::launch(graph.0.cu_graph_exec(), stream.cu_stream()) }
+                        .map_err(|error| device.failed("cuGraphLaunch", error))
+                });
+                device.release(uses);
+                launched?;
+                for launch in recorded {
+                    device.recent.note(launch.kernel);
+                    if let Work::Cuda(Some(record)) = launch.work {
+                        device.pending.note(launch.kernel, record, stream);
+                    }
+                }
+                if crate::launch::blocking() { device.synchronize_stream(stream) } else { Ok(()) }
+            }
+        }
+    }
+
+    /// The number of launches.
+    pub fn len(&self) -> usize {
+        self.recorded.len()
+    }
+
+    /// Whether nothing was launched.
+    pub fn is_empty(&self) -> bool {
+        self.recorded.is_empty()
+    }
+
+    /// The buffers.
+    pub fn buffers(&self) -> &H {
+        &self.buffers
+    }
+
+    /// The buffers, to change what they hold.
+    pub fn buffers_mut(&mut self) -> &mut H {
+        &mut self.buffers
+    }
+
+    /// The buffers back.
+    pub fn into_buffers(self) -> H {
+        self.buffers
+    }
+}
+
+impl<H: Held> std::fmt::Debug for Graph<H> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names: Vec<&str> = self.recorded.iter().map(|launch| launch.kernel.name).collect();
+        write!(f, "graph of {names:?}")
+    }
+}
+
+/// The addresses of what a graph keeps, all of it where the graph runs.
+fn ranges(buffers: &mut impl Held, on: On<'_>) -> Result<Vec<Range>> {
+    let mut ranges = Vec::new();
+    let mut elsewhere = false;
+    buffers.show(&mut |piece| match range(piece.0, on) {
+        Some(range) => ranges.push(range),
+        None => elsewhere = true,
+    });
+    if elsewhere {
+        return Err(Error::Capture { reason: "a buffer is not on the device of the stream".to_string() });
+    }
+    Ok(ranges)
+}
+
+fn range(piece: Bytes<'_>, on: On<'_>) -> Option<Range> {
+    match piece {
+        Bytes::Shared(bytes) => shared_range(&bytes, on),
+        Bytes::Unique(mut bytes) => {
+            if let UniqueBytes::Host(bytes) = &mut bytes {
+                // The addresses that launches wrote down before stand for this borrow from now on.
+                bytes.as_mut_ptr().expose_provenance();
+            }
+            unique_range(&bytes, on)
+        }
+    }
+}
+
+/// Where memory to read lies, without making any stream wait for it; `None` if it is elsewhere.
+pub(crate) fn shared_range(bytes: &SharedBytes<'_>, on: On<'_>) -> Option<Range> {
+    match (bytes, on) {
+        (SharedBytes::Host(bytes), On::Cpu) => Some(Range {
+            start: bytes.as_ptr().expose_provenance() as u64,
+            bytes: bytes.len() as u64,
+            writes: false,
+        }),
+        (SharedBytes::Cuda(view), On::Cuda(device, _)) => {
+            let context = crate::slice::context_of(view);
+            device.owns(context).then(|| gpu_range(device, view, false))
+        }
+        _ => None,
+    }
+}
+
+/// Where memory to write lies.
+pub(crate) fn unique_range(bytes: &UniqueBytes<'_>, on: On<'_>) -> Option<Range> {
+    match (bytes, on) {
+        (UniqueBytes::Host(bytes), On::Cpu) => {
+            Some(Range { start: bytes.as_ptr().addr() as u64, bytes: bytes.len() as u64, writes: true })
+        }
+        (UniqueBytes::Cuda(view), On::Cuda(device, _)) => {
+            let context = crate::slice::context_of(view);
+            device.owns(context).then(|| gpu_range(device, view, true))
+        }
+        _ => None,
+    }
+}
+
+/// The default stream, which is never captured, does the waiting that comes with asking for an address.
+fn gpu_range(device: &'static CudaDevice, view: &impl DevicePtr<u8>, writes: bool) -> Range {
+    let (start, guard) = view.device_ptr(&device.stream);
+    device.release([guard]);
+    Range { start, bytes: view.len() as u64, writes }
+}
+
+/// A use of memory by a graph on a stream, which waits for those before it.
+fn used<'h>(piece: Bytes<'h>, stream: &'h CudaStream) -> Option<(Range, SyncOnDrop<'h>)> {
+    let (bytes, writes, (start, guard)) = match piece {
+        Bytes::Shared(SharedBytes::Cuda(view)) => (view.len(), false, view.view_ptr(stream)),
+        Bytes::Unique(UniqueBytes::Cuda(view)) => (view.len(), true, view.view_ptr_mut(stream)),
+        Bytes::Shared(SharedBytes::Host(_)) | Bytes::Unique(UniqueBytes::Host(_)) => return None,
+    };
+    Some((Range { start, bytes: bytes as u64, writes }, guard))
+}

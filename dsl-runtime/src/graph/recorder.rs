@@ -1,0 +1,92 @@
+//! [`Recorder`]: what a stream that is being captured keeps of each launch.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use cudarc::driver::sys::CUdeviceptr;
+
+use crate::error::{Error, Result};
+use crate::kernel::Kernel;
+
+/// Addresses that a launch uses, or that a graph keeps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Range {
+    pub(crate) start: u64,
+    pub(crate) bytes: u64,
+    pub(crate) writes: bool,
+}
+
+impl Range {
+    /// Whether all of `used` lies within it and may be used so.
+    fn covers(&self, used: &Range) -> bool {
+        let inside = used.start >= self.start && used.start + used.bytes <= self.start + self.bytes;
+        inside && (self.writes || !used.writes)
+    }
+}
+
+/// A launch that was recorded.
+pub(crate) struct Recorded {
+    pub(crate) kernel: &'static Kernel,
+    /// With the name of the parameter.
+    pub(crate) used: Vec<(&'static str, Range)>,
+    pub(crate) work: Work,
+}
+
+/// What there is to do when the graph runs.
+pub(crate) enum Work {
+    /// On the CPU, all of it.
+    Host(crate::launch::cpu::Replay),
+    /// On a GPU the graph's node does it; the address of the record of accesses outside a slice stays to be asked, if the
+    /// code has one.
+    Cuda(Option<CUdeviceptr>),
+}
+
+/// Launches of a stream that is being captured.
+pub(crate) struct Recorder {
+    kept: Vec<Range>,
+    /// `None` once the capture has ended.
+    launches: Mutex<Option<Vec<Recorded>>>,
+}
+
+impl Recorder {
+    pub(crate) fn new(kept: Vec<Range>) -> Recorder {
+        Recorder { kept, launches: Mutex::new(Some(Vec::new())) }
+    }
+
+    fn launches(&self) -> MutexGuard<'_, Option<Vec<Recorded>>> {
+        self.launches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether a launch can be recorded.
+    pub(crate) fn check(&self, kernel: &'static Kernel, used: &[(&'static str, Range)]) -> Result<()> {
+        if self.launches().is_none() {
+            return Err(Error::Capture { reason: "the capture of this stream has ended".to_string() });
+        }
+        covered(&self.kept, kernel, used)
+    }
+
+    /// Keeps a launch that was checked.
+    pub(crate) fn keep(&self, recorded: Recorded) {
+        if let Some(launches) = &mut *self.launches() {
+            launches.push(recorded);
+        }
+    }
+
+    /// Ends the capture; gives what was recorded.
+    pub(crate) fn end(&self) -> Vec<Recorded> {
+        self.launches().take().unwrap_or_default()
+    }
+}
+
+/// Whether what a launch uses is part of what is kept.
+pub(crate) fn covered(kept: &[Range], kernel: &'static Kernel, used: &[(&'static str, Range)]) -> Result<()> {
+    for (param, range) in used {
+        if range.bytes == 0 || kept.iter().any(|kept| kept.covers(range)) {
+            continue;
+        }
+        let read_only = kept.iter().any(|kept| Range { writes: true, ..*kept }.covers(range));
+        let what =
+            if read_only { "is kept by the graph to be read only" } else { "is not kept by the graph" };
+        return Err(Error::Capture { reason: format!("kernel `{}`: `{param}` {what}", kernel.name) });
+    }
+    Ok(())
+}

@@ -1,0 +1,284 @@
+//! The tuner with calls whose times and outputs are told.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::record::Folder;
+use super::search::{Limits, Trials};
+use super::tuner::{Call, Mode, Question, Ready, Tuner};
+use super::{Open, Output, Source};
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::kernel::{Kernel, Variant};
+use crate::stream::On;
+
+const fn variant(label: &'static str, source: u64) -> Variant {
+    Variant { label, types: &[], consts: &[], dtypes: &[], source, modules: &[], hosts: &[] }
+}
+
+const fn kernel(tuned: &'static str, variants: &'static [Variant]) -> Kernel {
+    let (name, module, consts, params): (_, _, &[&str], _) = ("add", "m", &["B"], &[]);
+    Kernel { name, module, file: "", line: 0, params, consts, tuned, variants }
+}
+
+static ADD: Kernel = kernel("", &[variant("B = 1", 1), variant("B = 2", 2), variant("B = 4", 4)]);
+/// The same after an edit of the kernel.
+static EDITED: Kernel = kernel("", &[variant("B = 1", 1), variant("B = 2", 3), variant("B = 4", 4)]);
+
+/// A call of which the candidate at `fastest` is the fastest.
+struct Told {
+    fastest: usize,
+    ready: bool,
+    runs: usize,
+    restored: usize,
+}
+
+impl Told {
+    fn fastest(fastest: usize) -> Told {
+        Told { fastest, ready: true, runs: 0, restored: 0 }
+    }
+}
+
+impl Trials for Told {
+    fn run(&mut self, _: usize) -> Result<Vec<Output>> {
+        self.runs += 1;
+        Ok(vec![Output { dtype: DType::F32, bytes: vec![0; 4] }])
+    }
+
+    fn time(&mut self, candidate: usize, times: usize) -> Result<Vec<f64>> {
+        Ok(vec![if candidate == self.fastest { 1.0 } else { 1.5 }; times])
+    }
+}
+
+impl Call for Told {
+    fn prepare(&mut self) -> Result<Ready> {
+        Ok(if self.ready { Ready::Yes } else { Ready::No("it is not".to_string()) })
+    }
+
+    fn restore(&mut self) -> Result<()> {
+        self.restored += 1;
+        Ok(())
+    }
+}
+
+fn open(kernel: &'static Kernel, key: i128) -> Open {
+    Open { candidates: kernel.variants.iter().collect(), key: vec![key] }
+}
+
+/// The label that is chosen.
+fn choose(tuner: &Tuner, kernel: &'static Kernel, key: i128, call: &mut Told) -> &'static str {
+    let open = open(kernel, key);
+    tuner.choose(Question { kernel, open: &open, on: On::Cpu }, call).unwrap().label
+}
+
+/// A folder of its own for each test, taken away in the end.
+struct Temporary(PathBuf);
+
+impl Temporary {
+    fn new() -> Temporary {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("fuse-tune-{}-{number}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        Temporary(path)
+    }
+
+    fn tuner(&self, mode: Mode) -> Tuner {
+        Tuner::new(mode, Some(self.0.clone()), Limits::default())
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(&self.0).into_iter().flatten();
+        entries.map(|entry| entry.unwrap().path()).collect()
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn sources(tuner: &Tuner) -> Vec<Source> {
+    tuner.decisions().iter().map(|decision| decision.source).collect()
+}
+
+#[test]
+fn each_key_is_measured_once() {
+    let folder = Temporary::new();
+    let tuner = folder.tuner(Mode::On);
+    let mut call = Told::fastest(2);
+    assert_eq!(choose(&tuner, &ADD, 10, &mut call), "B = 4");
+    assert_eq!((call.runs, call.restored), (3, 1), "the outputs are put back before the launch proper");
+    assert_eq!(choose(&tuner, &ADD, 10, &mut call), "B = 4");
+    assert_eq!(call.runs, 3);
+    assert_eq!(choose(&tuner, &ADD, 11, &mut Told::fastest(1)), "B = 2");
+    let chosen: Vec<_> = tuner.decisions().into_iter().map(|one| (one.key, one.chosen)).collect();
+    assert_eq!(chosen, [(vec![10], "B = 4".to_string()), (vec![11], "B = 2".to_string())]);
+    let times: Vec<_> = tuner.decisions()[0].candidates.iter().map(|(_, time)| time.clone()).collect();
+    assert_eq!(times, [Ok(1.5), Ok(1.5), Ok(1.0)]);
+}
+
+#[test]
+fn the_candidates_of_a_call_are_part_of_the_question() {
+    let folder = Temporary::new();
+    let tuner = folder.tuner(Mode::On);
+    assert_eq!(choose(&tuner, &ADD, 10, &mut Told::fastest(2)), "B = 4");
+    let two = Open { candidates: ADD.variants[..2].iter().collect(), key: vec![10] };
+    let question = Question { kernel: &ADD, open: &two, on: On::Cpu };
+    assert_eq!(tuner.choose(question, &mut Told::fastest(1)).unwrap().label, "B = 2");
+    assert_eq!(folder.files().len(), 2);
+}
+
+#[test]
+fn another_process_finds_the_choice_on_disk() {
+    let folder = Temporary::new();
+    choose(&folder.tuner(Mode::On), &ADD, i128::from(u64::MAX), &mut Told::fastest(2));
+    let (tuner, mut call) = (folder.tuner(Mode::On), Told::fastest(0));
+    assert_eq!(choose(&tuner, &ADD, i128::from(u64::MAX), &mut call), "B = 4");
+    assert_eq!((call.runs, sources(&tuner)), (0, vec![Source::Disk]));
+    // Other code, another key: measured.
+    assert_eq!(choose(&tuner, &EDITED, i128::from(u64::MAX), &mut Told::fastest(1)), "B = 2");
+    assert_eq!(choose(&tuner, &ADD, i128::from(i64::MIN), &mut Told::fastest(1)), "B = 2");
+    assert_eq!(folder.files().len(), 3);
+    assert_eq!(tuner.clear(), Ok(3));
+    assert_eq!(choose(&tuner, &ADD, i128::from(u64::MAX), &mut call), "B = 1");
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_measured_anew_and_replaced() {
+    let folder = Temporary::new();
+    choose(&folder.tuner(Mode::On), &ADD, 10, &mut Told::fastest(2));
+    let path = folder.files().remove(0);
+    let whole = fs::read_to_string(&path).unwrap();
+    for damaged in
+        ["", "{}", "[1, 2", &whole[..whole.len() / 2], &whole.replace("B = 4\"", "B = 9\""), "\u{0}\u{1}"]
+    {
+        fs::write(&path, damaged).unwrap();
+        let mut call = Told::fastest(1);
+        assert_eq!(choose(&folder.tuner(Mode::On), &ADD, 10, &mut call), "B = 2", "{damaged}");
+        assert_eq!(choose(&folder.tuner(Mode::Off), &ADD, 10, &mut Told::fastest(0)), "B = 2", "{damaged}");
+    }
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_only_costs_the_memory() {
+    let folder = Temporary::new();
+    fs::create_dir_all(&folder.0).unwrap();
+    fs::write(folder.0.join("file"), "").unwrap();
+    let tuner = Tuner::new(Mode::On, Some(folder.0.join("file/below")), Limits::default());
+    assert_eq!(choose(&tuner, &ADD, 10, &mut Told::fastest(2)), "B = 4");
+    assert_eq!(choose(&tuner, &ADD, 10, &mut Told::fastest(0)), "B = 4");
+}
+
+#[test]
+fn processes_that_write_at_once_leave_whole_files() {
+    let folder = Temporary::new();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let folder = &folder;
+            scope.spawn(move || {
+                for round in 0..20 {
+                    // Each with a memory of its own, as processes have.
+                    let tuner = folder.tuner(Mode::Force);
+                    choose(&tuner, &ADD, round % 3, &mut Told::fastest(thread % 3));
+                }
+            });
+        }
+        scope.spawn(|| {
+            for round in 0..200 {
+                let open = open(&ADD, round % 3);
+                let asked = Question { kernel: &ADD, open: &open, on: On::Cpu }.record().unwrap();
+                assert!(Folder(folder.0.clone()).get(&asked).is_ok());
+            }
+        });
+    });
+    let files = folder.files();
+    assert_eq!(files.len(), 3, "{files:?}");
+}
+
+#[test]
+fn the_setting_decides_whether_to_measure() {
+    assert_eq!(Mode::parse(None), Ok(Mode::On));
+    assert_eq!(
+        Mode::parse(Some("never")).unwrap_err().to_string(),
+        "FUSE_TUNE=`never`: expected `off`, `on` or `force`"
+    );
+    let folder = Temporary::new();
+    let (tuner, mut call) = (folder.tuner(Mode::Off), Told::fastest(2));
+    assert_eq!(choose(&tuner, &ADD, 10, &mut call), "B = 1");
+    assert_eq!((call.runs, sources(&tuner), folder.files().len()), (0, vec![Source::First], 0));
+    choose(&folder.tuner(Mode::On), &ADD, 10, &mut Told::fastest(2));
+    assert_eq!(choose(&folder.tuner(Mode::Off), &ADD, 10, &mut call), "B = 4");
+    assert_eq!(call.runs, 0);
+    assert_eq!(choose(&folder.tuner(Mode::Force), &ADD, 10, &mut Told::fastest(1)), "B = 2");
+    assert_eq!(choose(&folder.tuner(Mode::On), &ADD, 10, &mut call), "B = 2");
+}
+
+#[test]
+fn a_call_that_cannot_be_measured_takes_the_first_and_is_asked_again() {
+    let folder = Temporary::new();
+    let tuner = folder.tuner(Mode::On);
+    let mut captured = Told { ready: false, ..Told::fastest(2) };
+    assert_eq!(choose(&tuner, &ADD, 10, &mut captured), "B = 1");
+    assert_eq!((captured.runs, tuner.decisions().len(), folder.files().len()), (0, 0, 0));
+    assert_eq!(choose(&tuner, &ADD, 10, &mut Told::fastest(2)), "B = 4");
+    assert_eq!(choose(&tuner, &ADD, 10, &mut captured), "B = 4");
+}
+
+/// The kernel with a file of choices that ships with it.
+fn shipping(text: String) -> &'static Kernel {
+    Box::leak(Box::new(kernel(text.leak(), EDITED.variants)))
+}
+
+#[test]
+fn an_exported_file_answers_without_measuring() {
+    let folder = Temporary::new();
+    let path = folder.0.join("choices/tuned.json");
+    let tuner = folder.tuner(Mode::On);
+    choose(&tuner, &ADD, 10, &mut Told::fastest(2));
+    choose(&tuner, &ADD, 11, &mut Told::fastest(1));
+    assert_eq!(tuner.export(&path), Ok(2));
+    // Another process measures one of them otherwise, and adds its own.
+    let other = folder.tuner(Mode::Force);
+    choose(&other, &ADD, 11, &mut Told::fastest(0));
+    choose(&other, &ADD, 12, &mut Told::fastest(1));
+    assert_eq!(other.export(&path), Ok(2));
+    let shipped = shipping(fs::read_to_string(&path).unwrap());
+    let production = Tuner::new(Mode::On, None, Limits::default());
+    let mut call = Told::fastest(2);
+    let chosen = [10, 11, 12].map(|key| choose(&production, shipped, key, &mut call));
+    assert_eq!((chosen, call.runs), (["B = 4", "B = 1", "B = 2"], 0));
+    assert_eq!(sources(&production), [Source::Shipped; 3]);
+    assert_eq!(choose(&production, shipped, 13, &mut call), "B = 4", "what is not there is measured");
+    assert_eq!(choose(&Tuner::new(Mode::Force, None, Limits::default()), shipped, 11, &mut call), "B = 4");
+}
+
+#[test]
+fn a_shipped_file_that_says_nothing_useful_is_ignored() {
+    let folder = Temporary::new();
+    let path = folder.0.join("tuned.json");
+    let tuner = folder.tuner(Mode::On);
+    choose(&tuner, &ADD, 10, &mut Told::fastest(2));
+    tuner.export(&path).unwrap();
+    let text = fs::read_to_string(&path).unwrap();
+    let device = crate::Device::cpu().name();
+    for other in [
+        String::new(),
+        "[]".to_string(),
+        "not json".to_string(),
+        text.replace("m::add", "m::sub"),
+        text.replace(&device, "NVIDIA H200"),
+        text.replace("\"chosen\": \"B = 4\"", "\"chosen\": \"B = 8\""),
+        text.replace("\"format\": 1", "\"format\": 2"),
+    ] {
+        assert_ne!(other, text);
+        let shipped = shipping(other);
+        let production = Tuner::new(Mode::On, None, Limits::default());
+        assert_eq!(choose(&production, shipped, 10, &mut Told::fastest(1)), "B = 2", "{}", shipped.tuned);
+    }
+    fs::write(&path, "something else").unwrap();
+    assert!(matches!(tuner.export(&path), Err(Error::File { .. })));
+    assert_eq!(fs::read_to_string(&path).unwrap(), "something else");
+}

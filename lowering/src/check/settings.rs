@@ -1,0 +1,148 @@
+//! Numbers about how a variant is compiled: they stand in the attribute for every variant, or in a config for its own.
+
+use proc_macro2::Ident;
+
+use crate::diagnostic::{Errors, Loc};
+use crate::syntax::{Config, Generic, Kernel, SETTINGS, Setting, VariantKind};
+
+/// How one variant is compiled; what is not said is the compiler's to choose.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Settings {
+    /// Warps of a program.
+    pub num_warps: Option<u32>,
+    /// Iterations of a loop whose loads are in flight at once. Accepted, so that configs can be those of Triton's, and
+    /// without effect yet: no load is issued ahead of its iteration, and two configs that differ in it alone are one.
+    pub num_stages: Option<u32>,
+    /// The most registers of a thread: `.maxnreg`.
+    pub maxnreg: Option<u32>,
+}
+
+/// What a setting may be, and where it is kept.
+struct Rule {
+    allowed: fn(i128) -> bool,
+    /// What `allowed` says, in words.
+    words: &'static str,
+    place: fn(&mut Settings) -> &mut Option<u32>,
+}
+
+/// In the order of [`SETTINGS`]. No thread has more than 255 registers, and ptxas needs 24 for a call's own.
+const RULES: [Rule; SETTINGS.len()] = [
+    Rule {
+        allowed: |value| (1..=32).contains(&value) && value.count_ones() == 1,
+        words: "1, 2, 4, 8, 16 or 32",
+        place: |settings| &mut settings.num_warps,
+    },
+    Rule {
+        allowed: |value| (1..=8).contains(&value),
+        words: "1 to 8",
+        place: |settings| &mut settings.num_stages,
+    },
+    Rule {
+        allowed: |value| (24..=255).contains(&value),
+        words: "24 to 255",
+        place: |settings| &mut settings.maxnreg,
+    },
+];
+
+/// Whether the name is one of a setting.
+pub(super) fn is_setting(name: &Ident) -> bool {
+    SETTINGS.iter().any(|setting| name == setting)
+}
+
+/// The settings of a config, or of the whole kernel where it says nothing.
+pub(super) fn settings(kernel: &Kernel, config: Option<&Config>, errors: &mut Errors) -> Settings {
+    let mut settings = Settings::default();
+    for (name, rule) in SETTINGS.iter().zip(&RULES) {
+        let own = own(name, config, errors);
+        let shared = kernel.options.settings.iter().find(|(shared, _)| shared == name);
+        let Some(setting) = own.or(shared.map(|(_, setting)| *setting)) else { continue };
+        if (rule.allowed)(setting.value) {
+            *(rule.place)(&mut settings) = Some(setting.value as u32);
+        } else {
+            let text = format!("`{name}` is {}, found {}", rule.words, setting.value);
+            errors.push(setting.loc, text);
+        }
+    }
+    settings
+}
+
+fn own(name: &str, config: Option<&Config>, errors: &mut Errors) -> Option<Setting> {
+    let (_, value) = config?.entries.iter().find(|(entry, _)| entry == name)?;
+    match value.kind {
+        VariantKind::Int(number) => Some(Setting { value: number, loc: value.loc }),
+        VariantKind::Type(_) | VariantKind::Bool(_) => {
+            errors.push(value.loc, format!("`{name}` is an integer"));
+            None
+        }
+    }
+}
+
+/// What a config of a tuned kernel says of its settings, for the variant's label.
+pub(super) fn named(kernel: &Kernel, config: Option<&Config>) -> Vec<(String, i128)> {
+    let entries = config.filter(|_| kernel.options.tune.is_some()).map(|config| config.entries.as_slice());
+    entries
+        .unwrap_or_default()
+        .iter()
+        .filter(|(name, _)| is_setting(name))
+        .filter_map(|(name, value)| match value.kind {
+            VariantKind::Int(number) => Some((name.to_string(), number)),
+            VariantKind::Type(_) | VariantKind::Bool(_) => None,
+        })
+        .collect()
+}
+
+/// Mistakes of `tune`, `tuned` and `_ in [..]` together.
+pub(super) fn report_tune(kernel: &Kernel, errors: &mut Errors) {
+    let options = &kernel.options;
+    for declared in &options.lists {
+        let Some(loc) = declared.measured else { continue };
+        let is_type =
+            |generic: &Generic| matches!(generic, Generic::Type { name, .. } if *name == declared.name);
+        if kernel.generics.iter().any(is_type) {
+            let text = format!("`{}` is a type, which the arguments of a call decide", declared.name);
+            errors.push(loc, text);
+        } else if options.tune.is_none() {
+            errors.push_help(
+                loc,
+                format!(
+                    "`_` leaves `{}` to be measured, and nothing says what the choice depends on",
+                    declared.name
+                ),
+                "`tune(key = [n])` measures once for each value of `n`, `tune(key = [])` once for all",
+            );
+        }
+    }
+    if let Some(path) = &options.tuned
+        && options.tune.is_none()
+    {
+        errors.push(Loc::of(path), "`tuned` holds the choices of `tune(..)`, which is missing");
+    }
+    let open = options.lists.iter().any(|list| list.measured.is_some() && list.values.len() > 1);
+    if let Some(tune) = &options.tune
+        && options.configs.len() < 2
+        && !open
+        && !options.unreadable
+    {
+        let is_const = |generic: &&Generic| matches!(generic, Generic::Const { .. });
+        let example = kernel.generics.iter().find(is_const).map(|generic| generic.name().to_string());
+        errors.push_help(
+            tune.loc,
+            "`tune` has nothing to choose among",
+            match example {
+                Some(name) => {
+                    format!("leave a list open, `{name} = _ in [1024, 2048]`, or declare several configs")
+                }
+                None => "declare several configs, `configs = [{ num_warps: 4 }, { num_warps: 8 }]`".into(),
+            },
+        );
+    }
+    if let Some(tune) = &options.tune
+        && kernel.options.unchecked
+    {
+        errors.push_help(
+            tune.loc,
+            "an `unchecked` kernel is not tuned: a config that is wrong for its arguments could write anywhere",
+            "declare one of the two"
+        );
+    }
+}

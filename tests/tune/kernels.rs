@@ -1,0 +1,84 @@
+//! Kernels with several configs, some of which do not suit every call.
+
+use dsl_runtime::prelude::*;
+
+/// `out = x + x`.
+#[fuse_kernel(
+    T = [f32, i8],
+    configs = [{ BLOCK: 64, num_warps: 1 }, { BLOCK: 1024 }, { BLOCK: 1024, num_warps: 8, maxnreg: 32 }],
+    tune(key = [n, x.len()]),
+)]
+pub fn double<T: Number, const BLOCK: usize>(x: &[T], out: &mut [T], n: i32) {
+    let offsets = tl::program_id(0) * BLOCK + tl::arange(0, BLOCK);
+    let mask = offsets < n;
+    let x = tl::load(x + offsets, mask);
+    tl::store(out + offsets, x + x, mask);
+}
+
+/// `x += 1`, in place: a kernel that runs once too often shows.
+#[fuse_kernel(BLOCK = _ in [64, 256, 1024], tune(key = [n]), num_stages = 2)]
+pub fn count<const BLOCK: usize>(x: &mut [i32], seen: &mut [i32], n: i32) {
+    let offsets = tl::program_id(0) * BLOCK + tl::arange(0, BLOCK);
+    let mask = offsets < n;
+    let value = tl::load(x + offsets, mask) + 1;
+    tl::store(x + offsets, value, mask);
+    tl::store(seen + offsets, tl::load(seen + offsets, mask) + value, mask);
+}
+
+/// Sums of rows. A block must cover the row, which `when` sees to.
+#[fuse_kernel(
+    configs = [{ BLOCK: 64 }, { BLOCK: 256 }, { BLOCK: 256, num_warps: 8 }, { BLOCK: 1024 }],
+    tune(key = [n_cols], when = BLOCK >= n_cols as usize),
+)]
+pub fn row_sums<const BLOCK: usize>(x: &[f32], out: &mut [f32], n_cols: i32) {
+    let row = tl::program_id(0);
+    let cols = tl::arange(0, BLOCK);
+    let x = tl::load(x + row * n_cols + cols, cols < n_cols);
+    tl::store(out + row, tl::sum(x, 0));
+}
+
+/// The same with nothing that sees to it: blocks of 64 and 128 leave columns out.
+#[fuse_kernel(
+    configs = [{ BLOCK: 1024 }, { BLOCK: 64 }, { BLOCK: 128 }],
+    tune(key = [n_cols]),
+)]
+pub fn careless_row_sums<const BLOCK: usize>(x: &[f32], out: &mut [f32], n_cols: i32) {
+    let row = tl::program_id(0);
+    let cols = tl::arange(0, BLOCK);
+    let x = tl::load(x + row * n_cols + cols, cols < n_cols);
+    tl::store(out + row, tl::sum(x, 0));
+}
+
+/// Block by expression, warps by measurement; the scale is named at the call.
+#[fuse_kernel(
+    BLOCK = n_cols in [64, 256],
+    SCALE = [2, 3],
+    configs = [{ num_warps: 1 }, { num_warps: 2 }, { num_warps: 4 }],
+    tune(key = [n_cols]),
+)]
+pub fn scaled_row_sums<const BLOCK: usize, const SCALE: i32>(x: &[i32], out: &mut [i32], n_cols: i32) {
+    let row = tl::program_id(0);
+    let cols = tl::arange(0, BLOCK);
+    let x = tl::load(x + row * n_cols + cols, cols < n_cols);
+    tl::store(out + row, tl::sum(x, 0) * SCALE);
+}
+
+/// `out = x + x`, with choices that ship with this crate.
+#[fuse_kernel(
+    configs = [{ BLOCK: 64 }, { BLOCK: 128 }, { BLOCK: 256 }],
+    tune(key = [n]),
+    tuned = "tune/tuned.json",
+)]
+pub fn shipped<const BLOCK: usize>(x: &[f32], out: &mut [f32], n: i32) {
+    let offsets = tl::program_id(0) * BLOCK + tl::arange(0, BLOCK);
+    let mask = offsets < n;
+    let x = tl::load(x + offsets, mask);
+    tl::store(out + offsets, x + x, mask);
+}
+
+/// Reads beyond its slice where a block is too large for it: in a debug build that config fails.
+#[fuse_kernel(configs = [{ BLOCK: 1024 }, { BLOCK: 64 }, { BLOCK: 128 }], tune(key = []))]
+pub fn unmasked<const BLOCK: usize>(x: &[f32], out: &mut [f32]) {
+    let offsets = tl::program_id(0) * BLOCK + tl::arange(0, BLOCK);
+    tl::store(out + offsets, tl::load(x + offsets) * 2.0);
+}

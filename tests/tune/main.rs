@@ -1,0 +1,247 @@
+//! Choosing among configs by measured time, with real kernels on every device there is.
+
+mod kernels;
+
+use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+
+use dsl_runtime::prelude::*;
+use dsl_runtime::{Error, Result, tune};
+
+use kernels::{careless_row_sums, count, double, row_sums, scaled_row_sums, shipped, unmasked};
+
+/// One test at a time, with a folder of choices that is theirs.
+fn alone() -> MutexGuard<'static, ()> {
+    static START: Once = Once::new();
+    static ONE: Mutex<()> = Mutex::new(());
+    let guard = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    START.call_once(|| {
+        let folder = std::env::temp_dir().join(format!("fuse-tune-test-{}", std::process::id()));
+        // SAFETY: no test has begun, so nobody reads the environment meanwhile.
+        unsafe { std::env::set_var("FUSE_TUNE_DIR", folder) };
+        // SAFETY: as above.
+        unsafe { std::env::remove_var("FUSE_TUNE") };
+    });
+    tune::clear().unwrap();
+    guard
+}
+
+/// This CPU, and a GPU where there is one.
+fn devices() -> Vec<Device> {
+    let gpu = Device::cuda(0).map_err(|error| eprintln!("no GPU: {error}"));
+    std::iter::once(Device::cpu()).chain(gpu).collect()
+}
+
+/// What was decided for a kernel on a device: the key and all candidates.
+fn decisions(kernel: &str, device: &Device) -> Vec<tune::Decision> {
+    let all = tune::decisions().unwrap().into_iter();
+    all.filter(|one| one.kernel.ends_with(&format!("::{kernel}")) && one.device == device.name()).collect()
+}
+
+fn labels(decision: &tune::Decision) -> Vec<&str> {
+    decision.candidates.iter().map(|(label, _)| label.as_str()).collect()
+}
+
+#[test]
+fn a_call_chooses_its_config_and_its_grid() {
+    let _alone = alone();
+    for device in devices() {
+        for n in [1usize, 1000, 100_000] {
+            let host: Vec<f32> = (0..n).map(|i| i as f32).collect();
+            let x = device.upload(&host).unwrap();
+            for round in 0..3 {
+                let mut out = device.zeros::<f32>(n).unwrap();
+                double(&x, &mut out, n as i32)
+                    .grid_by(|chosen| n.div_ceil(chosen.constant("BLOCK")))
+                    .launch(&device)
+                    .unwrap();
+                let wanted: Vec<f32> = host.iter().map(|x| x + x).collect();
+                assert_eq!(out.download().unwrap(), wanted, "{device}, {n}, round {round}");
+            }
+        }
+        let found = decisions("double", &device);
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert_eq!(found[1].key, [1000, 1000]);
+        assert_eq!(
+            labels(&found[1]),
+            [
+                "T = f32, BLOCK = 64, num_warps = 1",
+                "T = f32, BLOCK = 1024",
+                "T = f32, BLOCK = 1024, num_warps = 8, maxnreg = 32"
+            ]
+        );
+        assert!(found.iter().flat_map(|one| &one.candidates).all(|(_, time)| time.is_ok()), "{found:?}");
+        assert!(found.iter().all(|one| one.source == tune::Source::Measured));
+    }
+}
+
+#[test]
+fn a_kernel_that_works_in_place_does_so_once_for_each_launch() {
+    let _alone = alone();
+    for device in devices() {
+        let n = 5000;
+        let mut x = device.upload(&vec![10i32; n]).unwrap();
+        let mut seen = device.upload(&vec![1i32; n]).unwrap();
+        for launch in 1..4 {
+            count(&mut x, &mut seen, n as i32)
+                .grid_by(|chosen| n.div_ceil(chosen.constant("BLOCK")))
+                .launch(&device)
+                .unwrap();
+            assert_eq!(x.download().unwrap(), vec![10 + launch; n], "{device}");
+            let sum: i32 = (1..=launch).map(|launch| 10 + launch).sum();
+            assert_eq!(seen.download().unwrap(), vec![1 + sum; n], "{device}");
+        }
+        assert_eq!(decisions("count", &device).len(), 1);
+    }
+}
+
+fn rows(device: &Device, n_cols: usize) -> (Buffer<f32>, Vec<f32>) {
+    let host: Vec<f32> = (0..7 * n_cols).map(|i| (i % 13) as f32).collect();
+    (device.upload(&host).unwrap(), host.chunks(n_cols).map(|row| row.iter().sum()).collect())
+}
+
+#[test]
+fn configs_that_do_not_suit_the_arguments_are_left_out() {
+    let _alone = alone();
+    for device in devices() {
+        for (n_cols, candidates) in [(10, 4), (64, 4), (65, 3), (256, 3), (257, 1), (1000, 1)] {
+            let (x, wanted) = rows(&device, n_cols);
+            let mut out = device.zeros::<f32>(7).unwrap();
+            row_sums(&x, &mut out, n_cols as i32).grid(7).launch(&device).unwrap();
+            assert_eq!(out.download().unwrap(), wanted, "{device}, {n_cols}");
+            let found = decisions("row_sums", &device);
+            let found = found.iter().find(|one| one.key == [n_cols as i128]);
+            // With one config there is nothing to measure.
+            assert_eq!(found.map_or(1, |one| one.candidates.len()), candidates, "{device}, {n_cols}");
+        }
+        let (x, _) = rows(&device, 1025);
+        let mut out = device.zeros::<f32>(7).unwrap();
+        let error = row_sums(&x, &mut out, 1025).grid(7).launch(&device).unwrap_err();
+        assert!(matches!(error, Error::NoVariant { kernel: "row_sums", .. }), "{error}");
+    }
+}
+
+#[test]
+fn a_config_with_another_result_is_not_timed_and_not_taken() {
+    let _alone = alone();
+    for device in devices() {
+        for (n_cols, wrong) in [(50, 0), (100, 1), (500, 2)] {
+            let (x, wanted) = rows(&device, n_cols);
+            for _ in 0..2 {
+                let mut out = device.zeros::<f32>(7).unwrap();
+                careless_row_sums(&x, &mut out, n_cols as i32).grid(7).launch(&device).unwrap();
+                assert_eq!(out.download().unwrap(), wanted, "{device}, {n_cols}");
+            }
+            let found = decisions("careless_row_sums", &device);
+            let found = found.iter().find(|one| one.key == [n_cols as i128]).unwrap();
+            let notes: Vec<&String> =
+                found.candidates.iter().filter_map(|(_, time)| time.as_ref().err()).collect();
+            assert_eq!(notes.len(), wrong, "{device}, {n_cols}: {notes:?}");
+            assert!(notes.iter().all(|note| note.starts_with("it gives another result: element 0 of 7 is ")));
+        }
+    }
+}
+
+#[test]
+fn a_config_that_fails_is_left_out() {
+    let _alone = alone();
+    let reports = unmasked::KERNEL.variants[0].hosts.iter().any(|host| host.reports);
+    for device in devices() {
+        // 128 elements: the block of 1024 leaves its slices.
+        let x = device.upload(&[3.0f32; 128]).unwrap();
+        let mut out = device.zeros::<f32>(128).unwrap();
+        unmasked(&x, &mut out)
+            .grid_by(|chosen| 128usize.div_ceil(chosen.constant("BLOCK")))
+            .launch(&device)
+            .unwrap();
+        assert_eq!(out.download().unwrap(), [6.0; 128]);
+        let found = &decisions("unmasked", &device)[0];
+        assert_eq!(found.candidates[0].1.is_err(), reports, "{found:?}");
+        assert!(found.candidates[1..].iter().all(|(_, time)| time.is_ok()), "{found:?}");
+        // Where all fail, the launch does.
+        let mut short = device.zeros::<f32>(10).unwrap();
+        tune::clear().unwrap();
+        let failed = unmasked(&x, &mut short).grid(1).launch(&device);
+        if reports {
+            assert!(matches!(failed, Err(Error::OutOfBounds { kernel: "unmasked", .. })), "{failed:?}");
+            assert_eq!(short.download().unwrap(), [0.0; 10], "the outputs are as before");
+        } else {
+            assert_eq!(failed, Ok(()));
+        }
+    }
+}
+
+#[test]
+fn expressions_and_measurements_share_the_choice() {
+    let _alone = alone();
+    for device in devices() {
+        for (n_cols, block) in [(30usize, 64), (200, 256)] {
+            let host: Vec<i32> = (0..7 * n_cols as i32).collect();
+            let x = device.upload(&host).unwrap();
+            let mut out = device.zeros::<i32>(7).unwrap();
+            scaled_row_sums::<3>(&x, &mut out, n_cols as i32).grid(7).launch(&device).unwrap();
+            let wanted: Vec<i32> = host.chunks(n_cols).map(|row| 3 * row.iter().sum::<i32>()).collect();
+            assert_eq!(out.download().unwrap(), wanted);
+            let found = decisions("scaled_row_sums", &device);
+            let found = found.iter().find(|one| one.key == [n_cols as i128]).unwrap();
+            let label = |warps| format!("BLOCK = {block}, SCALE = 3, num_warps = {warps}");
+            assert_eq!(labels(found), [1, 2, 4].map(label));
+        }
+    }
+}
+
+#[test]
+fn a_call_can_name_its_config() {
+    let _alone = alone();
+    for device in devices() {
+        let x = device.upload(&[1i8; 100]).unwrap();
+        let mut out = device.zeros::<i8>(100).unwrap();
+        let mut launch = double(&x, &mut out, 100).grid(100).only("num_warps = 8");
+        assert_eq!(
+            launch.trace(&device).unwrap().variant,
+            "T = i8, BLOCK = 1024, num_warps = 8, maxnreg = 32"
+        );
+        launch.launch(&device).unwrap();
+        assert_eq!(out.download().unwrap(), [2; 100]);
+        assert_eq!(decisions("double", &device), [], "nothing was measured");
+        let failed = double(&x, &mut out, 100).grid(100).only("num_warps = 16").launch(&device);
+        assert_eq!(
+            failed.unwrap_err().to_string(),
+            "kernel `double` has no variant with num_warps = 16; declared are [T = i8, BLOCK = 64, num_warps = 1], \
+             [T = i8, BLOCK = 1024], [T = i8, BLOCK = 1024, num_warps = 8, maxnreg = 32]"
+        );
+    }
+}
+
+#[test]
+fn an_empty_grid_measures_nothing() {
+    let _alone = alone();
+    let (x, mut out) = ([0.0f32; 4], [0.0f32; 4]);
+    double(&x, &mut out, 0).grid(0).launch(&Device::cpu()).unwrap();
+    assert_eq!(tune::decisions().unwrap(), []);
+}
+
+#[test]
+fn choices_are_exported_and_found_on_disk() -> Result<()> {
+    let _alone = alone();
+    let device = Device::cpu();
+    let x = vec![1.0f32; 100_000];
+    let mut out = vec![0.0; 100_000];
+    let mut run = || {
+        shipped(&x, &mut out, 100_000)
+            .grid_by(|chosen| 100_000usize.div_ceil(chosen.constant("BLOCK")))
+            .launch(&device)
+    };
+    run()?;
+    let path = std::env::temp_dir().join(format!("fuse-tune-test-{}.json", std::process::id()));
+    assert_eq!(tune::export(&path)?, 1);
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let chosen = decisions("shipped", &device)[0].chosen.clone();
+    assert!(text.contains(&format!("\"chosen\": \"{chosen}\"")), "{text}");
+    tune::forget()?;
+    run()?;
+    let found = decisions("shipped", &device);
+    assert_eq!((found[0].source, &found[0].chosen), (tune::Source::Disk, &chosen));
+    assert_eq!(tune::clear(), Ok(1));
+    Ok(())
+}
