@@ -21,6 +21,11 @@ impl Check<'_> {
         self.builder.func
     }
 
+    /// Whether the caller of the kernel vouches for what it does.
+    pub fn is_unchecked(&self) -> bool {
+        self.kernel.options.unchecked
+    }
+
     pub fn ty(&self, value: Value) -> &Type {
         self.builder.func.ty(value)
     }

@@ -9,10 +9,12 @@ mod atomic;
 mod bitcast;
 mod cache;
 mod cast;
+mod claim;
 mod control;
 mod convert;
 mod fold;
 mod histogram;
+mod inline;
 pub(crate) mod library;
 mod memory;
 mod random;
@@ -36,9 +38,11 @@ pub use atomic::{Atomic, Change, Order, Scope};
 pub use bitcast::Bitcast;
 pub use cache::{Cache, Keep, Level};
 pub use cast::Cast;
+pub use claim::Claim;
 pub use control::{For, If, LoopHints, While};
 pub use convert::{Convert, Hold};
 pub use histogram::Histogram;
+pub use inline::InlinePtx;
 pub use memory::{Load, Place, Store};
 pub use random::{Form, Philox, Pick, Random};
 pub use rearrange::{Exchange, Gather, Index, Join};
@@ -210,6 +214,8 @@ operations!(
     Load,
     Store,
     Atomic,
+    InlinePtx,
+    Claim,
     Reduce,
     For,
     If,
@@ -285,6 +291,8 @@ pub fn functions() -> impl Iterator<Item = &'static Function> {
         shape::FUNCTIONS,
         memory::FUNCTIONS,
         atomic::FUNCTIONS,
+        inline::FUNCTIONS,
+        claim::FUNCTIONS,
         reduce::FUNCTIONS,
         random::FUNCTIONS,
         scan::FUNCTIONS,
