@@ -57,7 +57,7 @@ def prepare(entry, case, args, options):
     types = [NAMES[args["out"].dtype]]
     record = exported.find(
         options.kernels, entry.kernel, types, entry.consts(case), options.capability, options.arch)
-    key = (record.folder, record.json["ptx"])
+    key = (record.folder, record.json["bodies"][0]["ptx"])
     if key not in options.loaded:
         options.loaded[key] = exported.Loaded(record, options.capability, options.ptx)
     loaded = options.loaded[key]

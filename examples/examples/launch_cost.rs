@@ -230,13 +230,7 @@ fn call<'b>(variant: &'static Variant, input: &'b Buffer<bf16>, out: &'b mut Buf
 
 /// The same variant, for the driver to compile.
 fn without_cubins(variant: &'static Variant) -> &'static Variant {
-    let modules = variant.modules.iter().map(|module| Module {
-        arch: module.arch,
-        ptx: module.ptx,
-        cubins: &[],
-        bodies: module.bodies,
-        reports: module.reports,
-    });
+    let modules = variant.modules.iter().map(|module| Module { cubins: &[], ..*module });
     Box::leak(Box::new(Variant {
         label: variant.label,
         types: variant.types,
