@@ -8,6 +8,19 @@ pub fn fuse_kernel(attribute: TokenStream, item: TokenStream) -> TokenStream {
     lowering::compile(attribute.into(), item.into()).into()
 }
 
+/// A module whose kernels call its own functions; see the documentation of `dsl_runtime::tl`.
+#[proc_macro_attribute]
+pub fn fuse_module(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    lowering::compile_module(attribute.into(), item.into()).into()
+}
+
+/// A function that the kernels of its `#[fuse_module]` call; see the documentation of `dsl_runtime::tl`.
+#[proc_macro_attribute]
+pub fn fuse_fn(_: TokenStream, item: TokenStream) -> TokenStream {
+    // Within a `#[fuse_module]` the module takes it before rustc gets here.
+    lowering::misplaced_function(item.into()).into()
+}
+
 /// The items of `dsl_runtime::tl`, from the compiler's declarations.
 #[doc(hidden)]
 #[proc_macro]

@@ -8,6 +8,8 @@ use std::fmt;
 use cudarc::driver::{DeviceRepr, ValidAsZeroBits};
 pub use half::{bf16, f16};
 
+pub use crate::f8::{f8e4m3, f8e5m2};
+
 /// The type of an element, as data: what a variant declares and an artefact records.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum DType {
@@ -29,6 +31,10 @@ pub enum DType {
     U32,
     /// `u64`
     U64,
+    /// [`f8e4m3`]: 4 exponent bits, 3 fraction bits, no infinity, numbers up to 448.
+    F8E4M3,
+    /// [`f8e5m2`]: 5 exponent bits, 2 fraction bits, numbers up to 57344.
+    F8E5M2,
     /// IEEE half precision: 5 exponent bits, 10 fraction bits.
     F16,
     /// The upper half of an `f32`: 8 exponent bits, 7 fraction bits.
@@ -41,7 +47,7 @@ pub enum DType {
 
 impl DType {
     /// Every type, in the order declared.
-    pub const ALL: [DType; 13] = [
+    pub const ALL: [DType; 15] = [
         DType::Bool,
         DType::I8,
         DType::I16,
@@ -51,6 +57,8 @@ impl DType {
         DType::U16,
         DType::U32,
         DType::U64,
+        DType::F8E4M3,
+        DType::F8E5M2,
         DType::F16,
         DType::BF16,
         DType::F32,
@@ -69,6 +77,8 @@ impl DType {
             DType::U16 => "u16",
             DType::U32 => "u32",
             DType::U64 => "u64",
+            DType::F8E4M3 => "f8e4m3",
+            DType::F8E5M2 => "f8e5m2",
             DType::F16 => "f16",
             DType::BF16 => "bf16",
             DType::F32 => "f32",
@@ -79,7 +89,7 @@ impl DType {
     /// The size of an element in memory, in bytes.
     pub const fn bytes(self) -> usize {
         match self {
-            DType::Bool | DType::I8 | DType::U8 => 1,
+            DType::Bool | DType::I8 | DType::U8 | DType::F8E4M3 | DType::F8E5M2 => 1,
             DType::I16 | DType::U16 | DType::F16 | DType::BF16 => 2,
             DType::I32 | DType::U32 | DType::F32 => 4,
             DType::I64 | DType::U64 | DType::F64 => 8,
@@ -88,12 +98,17 @@ impl DType {
 
     /// Whether it is one of the eight integer types; `bool` is not.
     pub const fn is_integer(self) -> bool {
-        !matches!(self, DType::Bool | DType::F16 | DType::BF16 | DType::F32 | DType::F64)
+        !matches!(self, DType::Bool) && !self.is_float()
     }
 
-    /// Whether it is `f16`, `bf16`, `f32` or `f64`.
+    /// Whether it is `f16`, `bf16`, `f32`, `f64`, or one of the 8-bit floats.
     pub const fn is_float(self) -> bool {
-        matches!(self, DType::F16 | DType::BF16 | DType::F32 | DType::F64)
+        self.is_f8() || matches!(self, DType::F16 | DType::BF16 | DType::F32 | DType::F64)
+    }
+
+    /// Whether it is `f8e4m3` or `f8e5m2`, which kernels store and convert but do not compute with.
+    pub const fn is_f8(self) -> bool {
+        matches!(self, DType::F8E4M3 | DType::F8E5M2)
     }
 
     /// The integer that a scalar argument's bits stand for; a `bool` is 0 or 1, a float is none.
@@ -107,7 +122,9 @@ impl DType {
             DType::I16 => bits as i16 as i128,
             DType::I32 => bits as i32 as i128,
             DType::I64 => bits as i64 as i128,
-            DType::F16 | DType::BF16 | DType::F32 | DType::F64 => return None,
+            DType::F8E4M3 | DType::F8E5M2 | DType::F16 | DType::BF16 | DType::F32 | DType::F64 => {
+                return None;
+            }
         })
     }
 }
@@ -128,7 +145,7 @@ mod sealed {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an element type of kernels",
     label = "not an element type",
-    note = "element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32 and f64"
+    note = "element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f8e4m3, f8e5m2, f16, bf16, f32 and f64"
 )]
 pub trait Element:
     sealed::Sealed
@@ -151,12 +168,12 @@ pub trait Element:
     /// The nearest `f64`; exact except for 64-bit integers beyond 2^53. `true` is 1.
     fn to_f64(self) -> f64;
 
-    /// The nearest value: floats round to nearest, ties to even; integers round towards zero and saturate, and take NaN
+    /// The nearest value: floats round to nearest, ties to even, 8-bit ones saturating; integers round towards zero and saturate, and take NaN
     /// as 0; a `bool` is whether the value is not zero.
     fn from_f64(value: f64) -> Self;
 }
 
-/// An element that arithmetic works on: everything but `bool`.
+/// An element that arithmetic works on: everything but `bool` and the 8-bit floats.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a number that kernels compute with",
     label = "not a number of kernels",
@@ -239,6 +256,33 @@ elements! { Float:
     f64 = F64, f64::to_bits, |v| v, |v| v;
 }
 
+macro_rules! narrow_floats {
+    ($($type:ident = $dtype:ident;)*) => {$(
+        impl sealed::Sealed for $type {}
+        #[diagnostic::do_not_recommend]
+        impl Element for $type {
+            const DTYPE: DType = DType::$dtype;
+
+            fn bits(self) -> u64 {
+                self.to_bits() as u64
+            }
+
+            fn to_f64(self) -> f64 {
+                f64::from(self.to_f32())
+            }
+
+            fn from_f64(value: f64) -> Self {
+                $type::from_f32(to_odd(value))
+            }
+        }
+    )*};
+}
+
+narrow_floats! {
+    f8e4m3 = F8E4M3;
+    f8e5m2 = F8E5M2;
+}
+
 impl sealed::Sealed for bool {}
 #[diagnostic::do_not_recommend]
 impl Element for bool {
@@ -282,11 +326,13 @@ mod tests {
         check::<u16>("u16");
         check::<u32>("u32");
         check::<u64>("u64");
+        check::<f8e4m3>("f8e4m3");
+        check::<f8e5m2>("f8e5m2");
         check::<f16>("f16");
         check::<bf16>("bf16");
         check::<f32>("f32");
         check::<f64>("f64");
-        assert_eq!(DType::ALL.len(), 13);
+        assert_eq!(DType::ALL.len(), 15);
     }
 
     #[test]

@@ -92,6 +92,7 @@ mod cuda;
 mod device;
 mod dtype;
 mod error;
+mod f8;
 mod fact;
 mod graph;
 mod grid;
@@ -106,8 +107,8 @@ pub use buffer::Buffer;
 pub use choose::{Choice, Chosen};
 pub use cudarc;
 pub use device::Device;
-pub use dsl_macros::fuse_kernel;
-pub use dtype::{DType, Element, Float, Integer, Number, bf16, f16};
+pub use dsl_macros::{fuse_fn, fuse_kernel, fuse_module};
+pub use dtype::{DType, Element, Float, Integer, Number, bf16, f8e4m3, f8e5m2, f16};
 pub use error::{Error, Result};
 pub use graph::{Graph, Held};
 pub use grid::{Extent, IntoGrid};
@@ -117,8 +118,9 @@ pub use stream::{LaunchOn, Stream};
 
 /// What a program that launches kernels needs.
 pub mod prelude {
+    pub use crate::tl::Tile;
     pub use crate::{
         Buffer, DType, Device, Element, Float, Integer, Launch, LaunchOn, Number, Slice, SliceMut, Stream,
-        bf16, f16, fuse_kernel, tl,
+        bf16, f8e4m3, f8e5m2, f16, fuse_fn, fuse_kernel, fuse_module, tl,
     };
 }

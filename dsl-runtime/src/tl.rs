@@ -19,6 +19,7 @@
 //! # Laws
 //! - **Types** do not mix: both sides of an operator have one element type, and `.to::<f32>()` or `as f32` converts. A
 //!   literal takes the type it meets; alone it is `i32`, `f32` or `bool`.
+//! - **8-bit floats** (`f8e4m3`, `f8e5m2`) are loaded, stored, selected, moved and converted, not computed with.
 //! - **Shapes** broadcast from the last axis: an extent of 1 repeats, and so does a missing axis. Extents are constants,
 //!   a power of two or one times 3, 5, 7, 9, 11, 13 or 15.
 //! - **Memory** outside a slice is never touched: such elements are masked off by the compiler.

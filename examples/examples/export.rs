@@ -23,7 +23,7 @@ fn main() -> Result<()> {
     if let Some(unknown) = options.kernel.iter().find(|name| !known.contains(&name.as_str())) {
         anyhow::bail!("there is no kernel `{unknown}`: there are {}", known.join(", "));
     }
-    for kernel in KERNELS {
+    for &kernel in KERNELS {
         if options.kernel.is_empty() || options.kernel.iter().any(|name| name == kernel.name) {
             let files = kernel.write(&options.folder)?;
             eprintln!("{}: {} files in {}", kernel.name, files.len(), options.folder.display());

@@ -2,11 +2,12 @@
 //! (biased).
 //!
 //! **Traffic.** Reads `x` and writes `out` once, `2 * rows * cols * size_of::<T>()` bytes; `gamma` and `beta` are read
-//! from memory once and then found in the cache. A row stays in registers from its load to its store, so that both
-//! reductions and the normalisation cost no second read.
+//! from memory once and then found in the cache. A row of up to [`MAX_TILE`] elements stays in registers from its load to
+//! its store, so that both reductions and the normalisation cost no second read; a longer one is read a second time,
+//! from the cache.
 //!
-//! **Rounding.** All arithmetic is in `f32`, the variance from the centred row (never `E[x^2] - E[x]^2`, which cancels),
-//! and the result is rounded to `T` once. A sum of `n` numbers in an unspecified order errs by about `sqrt(n)` roundings
+//! **Rounding.** All arithmetic is in `f32`, the variance from the centred row (never `E[x^2] - E[x]^2`, which cancels; a
+//! long row's by Welford's method), and the result is rounded to `T` once. A sum of `n` numbers in an unspecified order errs by about `sqrt(n)` roundings
 //! of their mean magnitude, and the few operations after it by one each: before the last rounding a result is within
 //! `(8 + sqrt(n_cols)) * 2^-24 * ((|x_hat| + mean(|x|) / deviation) * |gamma| + |beta|)` of the exact one.
 //!
@@ -14,15 +15,19 @@
 //! `eps` inside the root as PyTorch's `torch.nn.LayerNorm` has it.
 
 use dsl_runtime::prelude::*;
-use dsl_runtime::{DType, Error, Result};
+use dsl_runtime::{DType, Result};
 
 use crate::reference::{Expected, smallest_subnormal, unit_roundoff};
+use crate::shape::Checks;
 
-/// The longest row that the kernel was built for.
-pub const MAX_COLS: usize = 16384;
+/// The longest row that one tile holds; longer ones are read in pieces.
+pub const MAX_TILE: usize = 32768;
+
+/// The elements of a piece of a long row.
+const PIECE: usize = 8192;
 
 /// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared.
-#[fuse_kernel(T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 4096, 8192, 16384])]
+#[fuse_kernel(T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 4096, 8192, 16384, 32768])]
 pub fn layer_norm<T: Float, const BLOCK: usize>(
     x: &[T],
     gamma: &[T],
@@ -42,6 +47,45 @@ pub fn layer_norm<T: Float, const BLOCK: usize>(
     let beta = tl::load(beta + cols, mask).to::<f32>();
     let y = centred * tl::rsqrt(var + eps) * gamma + beta;
     tl::store(out + row * n_cols + cols, y.to::<T>(), mask);
+}
+
+/// One program for each row, which it reads twice, `BLOCK` elements at a time. Each of `BLOCK` lanes keeps the mean of its
+/// elements and the sum of their squared deviations from it.
+#[fuse_kernel(T = [f32, f16, bf16], BLOCK = [8192])]
+pub fn layer_norm_long<T: Float, const BLOCK: usize>(
+    x: &[T],
+    gamma: &[T],
+    beta: &[T],
+    out: &mut [T],
+    n_cols: i32,
+    eps: f32,
+) {
+    let row = tl::program_id(0);
+    let cols = tl::arange(0, BLOCK);
+    let mut means = tl::zeros::<f32>([BLOCK]);
+    let mut squares = tl::zeros::<f32>([BLOCK]);
+    let mut seen = 0.0;
+    for first in (0..n_cols).step_by(BLOCK) {
+        seen += 1.0;
+        let mask = first + cols < n_cols;
+        let x = tl::load(x + row * n_cols + first + cols, mask).to::<f32>();
+        let off = tl::select(mask, x - means, 0.0);
+        means += off * (1.0 / seen);
+        squares += off * (x - means);
+    }
+    let counts = tl::cdiv(n_cols - cols, BLOCK).to::<f32>();
+    let mean = tl::sum(means * counts, 0) / n_cols as f32;
+    let between = tl::select(counts > 0.0, means - mean, 0.0);
+    let var = (tl::sum(squares, 0) + tl::sum(between * between * counts, 0)) / n_cols as f32;
+    let scale = tl::rsqrt(var + eps);
+    for first in (0..n_cols).step_by(BLOCK) {
+        let mask = first + cols < n_cols;
+        let x = tl::load(x + row * n_cols + first + cols, mask).to::<f32>();
+        let gamma = tl::load(gamma + first + cols, mask).to::<f32>();
+        let beta = tl::load(beta + first + cols, mask).to::<f32>();
+        let y = (x - mean) * scale * gamma + beta;
+        tl::store(out + row * n_cols + first + cols, y.to::<T>(), mask);
+    }
 }
 
 /// Normalises each row of a matrix in row-major order. `T` is `f32`, `f16` or `bf16`.
@@ -71,42 +115,42 @@ impl<'a, T: Float> LayerNorm<'a, T> {
     /// Computes into `out`, on a device or stream.
     ///
     /// # Errors
-    /// If the lengths do not fit each other, or rows are longer than [`MAX_COLS`]; those of a launch.
+    /// If the lengths do not fit each other; those of a launch.
     pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
     where
         layer_norm::Choice<T>: layer_norm::Declared,
+        layer_norm_long::Choice<T, PIECE>: layer_norm_long::Declared,
     {
-        let out = out.into();
-        let (rows, cols) = self.shape(out.len())?;
+        let (out, checks, cols) = (out.into(), Checks("layer_norm"), self.gamma.len());
+        checks.same(("x", self.x.len()), ("out", out.len()))?;
+        checks.same(("gamma", cols), ("beta", self.beta.len()))?;
+        let rows = checks.rows(("x", self.x.len()), cols)?;
         if rows == 0 {
             return Ok(());
         }
-        layer_norm::<T>(self.x, self.gamma, self.beta, out, cols as i32, self.eps).grid(rows).launch(on)
-    }
-
-    /// Rows and columns, if all lengths fit.
-    fn shape(&self, out: usize) -> Result<(usize, usize)> {
-        let (x, cols, beta) = (self.x.len(), self.gamma.len(), self.beta.len());
-        let reason = if out != x {
-            format!("x has {x} elements and out has {out}")
-        } else if beta != cols {
-            format!("gamma has {cols} elements and beta has {beta}")
-        } else if cols > MAX_COLS {
-            format!("rows have {cols} columns, the most is {MAX_COLS}")
-        } else if x.checked_rem(cols).unwrap_or(x) != 0 {
-            format!("x has {x} elements, which are no whole rows of {cols}")
-        } else {
-            return Ok((x.checked_div(cols).unwrap_or(0), cols));
-        };
-        Err(Error::Shape { operation: "layer_norm", reason })
+        let (n_cols, eps) = (cols as i32, self.eps);
+        if cols > MAX_TILE {
+            let call = layer_norm_long::<T, PIECE>(self.x, self.gamma, self.beta, out, n_cols, eps);
+            return call.grid(rows).launch(on);
+        }
+        layer_norm::<T>(self.x, self.gamma, self.beta, out, n_cols, eps).grid(rows).launch(on)
     }
 }
 
 /// What the kernel computes, in `f64`, and the bound that the module's documentation states.
 pub fn reference<T: Float>(x: &[T], gamma: &[T], beta: &[T], eps: f32) -> Vec<Expected> {
+    let (unit, subnormal) = (unit_roundoff(T::DTYPE), smallest_subnormal(T::DTYPE));
+    let rounded = |Expected { value, within }: Expected| Expected {
+        value,
+        within: within + unit * (value.abs() + within) + subnormal,
+    };
+    unrounded(x, gamma, beta, eps).into_iter().map(rounded).collect()
+}
+
+/// The same before the last rounding.
+pub(crate) fn unrounded<T: Float>(x: &[T], gamma: &[T], beta: &[T], eps: f32) -> Vec<Expected> {
     let cols = gamma.len();
     let Some(rows) = x.len().checked_div(cols) else { return Vec::new() };
-    let (unit, subnormal) = (unit_roundoff(T::DTYPE), smallest_subnormal(T::DTYPE));
     let arithmetic = (8.0 + (cols as f64).sqrt()) * unit_roundoff(DType::F32);
     let mut expected = Vec::with_capacity(rows * cols);
     for row in x.chunks(cols) {
@@ -119,7 +163,7 @@ pub fn reference<T: Float>(x: &[T], gamma: &[T], beta: &[T], eps: f32) -> Vec<Ex
             let normal = (x.to_f64() - mean) * scale;
             let value = normal * gamma + beta;
             let inner = arithmetic * ((normal.abs() + magnitude * scale) * gamma.abs() + beta.abs());
-            expected.push(Expected { value, within: inner + unit * (value.abs() + inner) + subnormal });
+            expected.push(Expected { value, within: inner });
         }
     }
     expected

@@ -20,11 +20,58 @@
 
 #![warn(missing_docs)]
 
+pub mod act_and_mul;
+pub mod activation;
+pub mod add_activation;
 pub mod add_mul;
+pub mod bias_activation;
+pub mod center;
+pub mod cross_entropy;
+pub mod group_norm;
+pub mod l2_norm;
 pub mod layer_norm;
+pub mod layer_norm_backward;
+pub mod layer_norm_gelu;
+pub mod masked_softmax;
+pub mod partials;
 pub mod reference;
+pub mod rms_norm;
+pub mod rms_norm_backward;
+pub mod scale_relu;
+mod shape;
+pub mod softmax;
 
 use dsl_runtime::kernel::Kernel;
 
 /// Every kernel of the library, for programs that write them to files.
-pub static KERNELS: [&Kernel; 2] = [&add_mul::add_mul::KERNEL, &layer_norm::layer_norm::KERNEL];
+pub static KERNELS: &[&Kernel] = &[
+    &add_mul::add_mul::KERNEL,
+    &add_activation::add_activation::KERNEL,
+    &act_and_mul::act_and_mul::KERNEL,
+    &act_and_mul::swiglu_backward::KERNEL,
+    &bias_activation::bias_activation::KERNEL,
+    &scale_relu::scale_relu::KERNEL,
+    &center::center::KERNEL,
+    &center::center_long::KERNEL,
+    &group_norm::group_norm::KERNEL,
+    &group_norm::group_norm_large::KERNEL,
+    &l2_norm::l2_norm::KERNEL,
+    &l2_norm::l2_norm_long::KERNEL,
+    &layer_norm::layer_norm::KERNEL,
+    &layer_norm::layer_norm_long::KERNEL,
+    &layer_norm_gelu::layer_norm_gelu::KERNEL,
+    &layer_norm_backward::layer_norm_backward::KERNEL,
+    &rms_norm_backward::rms_norm_backward::KERNEL,
+    &partials::sum_partials::KERNEL,
+    &rms_norm::rms_norm::KERNEL,
+    &rms_norm::rms_norm_long::KERNEL,
+    &rms_norm::add_rms_norm::KERNEL,
+    &rms_norm::add_rms_norm_long::KERNEL,
+    &softmax::softmax::KERNEL,
+    &softmax::softmax_long::KERNEL,
+    &masked_softmax::masked_softmax::KERNEL,
+    &masked_softmax::masked_softmax_long::KERNEL,
+    &cross_entropy::cross_entropy::KERNEL,
+    &cross_entropy::cross_entropy_backward::KERNEL,
+    &cross_entropy::cross_entropy_backward_in_place::KERNEL,
+];

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::rc::Rc;
 
 use proc_macro2::TokenStream;
 use serde::{Deserialize, Serialize};
@@ -13,7 +14,7 @@ use crate::diagnostic::{Diagnostic, Errors, Loc, count};
 use crate::expand::{self, Expansion};
 use crate::mlir::{Session, host, report};
 use crate::options::{Effort, Options, Stage};
-use crate::syntax::{self, Kernel};
+use crate::syntax::{self, Items, Kernel};
 use crate::target::cache::{Cache, Key};
 use crate::target::host::Level;
 use crate::target::isolate::{self, Failure};
@@ -40,27 +41,100 @@ pub fn compile(attribute: TokenStream, item: TokenStream) -> TokenStream {
 /// Expands `#[fuse_kernel(attribute)] item`.
 pub fn compile_with(attribute: TokenStream, item: TokenStream, options: &Options) -> TokenStream {
     let mut errors = Errors::new();
-    let written = item.clone();
-    let Some(kernel) = syntax::parse(attribute, item, &mut errors) else {
-        // An editor still resolves what it can of something that is not a kernel yet.
-        return if options.effort == Effort::Signature { written } else { errors.into_tokens() };
+    let tokens = kernel_tokens(attribute, item, Rc::default(), options, &mut errors);
+    reported(errors, tokens, options)
+}
+
+/// Expands `#[fuse_module(attribute)] item` as the environment says.
+pub fn compile_module(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    match Options::from_environment() {
+        Ok(options) => compile_module_with(attribute, item, &options),
+        Err(message) => {
+            let mut errors = Errors::new();
+            errors.push(Loc::from(proc_macro2::Span::call_site()), message);
+            errors.into_tokens()
+        }
+    }
+}
+
+/// Expands `#[fuse_module(attribute)] item`: each kernel as it would be outside, everything else as it was.
+pub fn compile_module_with(attribute: TokenStream, item: TokenStream, options: &Options) -> TokenStream {
+    let mut errors = Errors::new();
+    let Some(module) = syntax::parse_module(attribute, item.clone(), &mut errors) else {
+        return reported(errors, item, options);
     };
-    let variants = check::variants(&kernel, &mut errors);
+    let mut content = TokenStream::new();
+    let mut marks = vec![];
+    for part in module.parts {
+        match part {
+            syntax::Part::Kernel { attribute, item, conditions, mark } => {
+                let mut own = Errors::new();
+                let tokens = kernel_tokens(attribute, item, module.items.clone(), options, &mut own);
+                // A function's mistake is that of every kernel that calls it, and said once.
+                errors.extend(own);
+                content.extend(expand::under(&conditions, tokens));
+                marks.extend(mark);
+            }
+            syntax::Part::Function { function, mark } => {
+                content.extend(expand::module_function(&function, options.effort == Effort::Signature));
+                marks.extend(mark);
+            }
+            syntax::Part::Other(tokens) => content.extend(tokens),
+        }
+    }
+    let mentions = expand::mentions(&marks);
+    let head = module.head;
+    let module = quote::quote! { #head { #content #mentions } };
+    reported(errors, module, options)
+}
+
+/// `#[fuse_fn]` outside of a `#[fuse_module]`, where no kernel can see it.
+pub fn misplaced_function(item: TokenStream) -> TokenStream {
+    let mut errors = Errors::new();
+    let name = syn::parse2::<syn::ItemFn>(item.clone()).map(|item| Loc::of(&item.sig.ident));
+    errors.push_help(
+        name.unwrap_or_else(|_| Loc::of(item)),
+        "no kernel can see this `fuse_fn`: a macro sees no further than what it stands on",
+        "put it and the kernels that call it into one module marked `#[fuse_module]`",
+    );
+    errors.into_tokens()
+}
+
+/// An expansion and the mistakes found on the way. An editor is shown none: rustc says them.
+fn reported(errors: Errors, tokens: TokenStream, options: &Options) -> TokenStream {
+    if options.effort == Effort::Signature {
+        return tokens;
+    }
+    let errors = errors.into_tokens();
+    quote::quote! { #errors #tokens }
+}
+
+/// A kernel's expansion; its mistakes go to `errors`, which is empty.
+fn kernel_tokens(
+    attribute: TokenStream,
+    item: TokenStream,
+    items: Rc<Items>,
+    options: &Options,
+    errors: &mut Errors,
+) -> TokenStream {
+    let written = item.clone();
+    let Some(mut kernel) = syntax::parse(attribute, item, errors) else {
+        // An editor still resolves what it can of something that is not a kernel yet.
+        return if options.effort == Effort::Signature { written } else { TokenStream::new() };
+    };
+    kernel.items = items;
+    let variants = check::variants(&kernel, errors);
     if options.effort == Effort::Signature {
         let variants = errors.is_empty().then_some(variants.as_slice());
         return expand::for_editors(&kernel, variants);
     }
-    match lower_variants(&kernel, &variants, options, &mut errors) {
+    match lower_variants(&kernel, &variants, options, errors) {
         Some(lowered) if errors.is_empty() => {
             let expansion = Expansion { kernel: &kernel, variants: &variants, lowered: &lowered, options };
             expand::expand(&expansion)
         }
-        _ => {
-            // The signature stays, so that a call is not reported as unknown on top of the mistake.
-            let signature = expand::broken(&kernel);
-            let errors = errors.into_tokens();
-            quote::quote! { #errors #signature }
-        }
+        // The signature stays, so that a call is not reported as unknown on top of the mistake.
+        _ => expand::broken(&kernel),
     }
 }
 
@@ -344,12 +418,16 @@ impl Found {
 
     pub(crate) fn report(self, total: usize, errors: &mut Errors) {
         for (mut error, variants) in self.list {
-            if variants.len() < total && error.note.is_none() {
+            if variants.len() < total {
                 let others = match variants.len() - 1 {
                     0 => String::new(),
                     others => format!(" and {}", count(others, "other")),
                 };
-                error.note = Some(format!("in the variant {}{others}", variants[0]));
+                let place = format!("in the variant {}{others}", variants[0]);
+                error.note = Some(match error.note {
+                    Some(note) => format!("{note}; {place}"),
+                    None => place,
+                });
             }
             errors.add(error);
         }

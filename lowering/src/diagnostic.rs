@@ -99,6 +99,18 @@ impl Errors {
         }
     }
 
+    /// Adds to the mistakes from `first` on what is to be known of them, where nothing was said yet.
+    pub fn annotate(&mut self, first: usize, note: &str) {
+        for diagnostic in self.list.iter_mut().skip(first).filter(|diagnostic| diagnostic.note.is_none()) {
+            diagnostic.note = Some(note.to_string());
+        }
+    }
+
+    /// Puts the mistakes from `first` on where the user has something to see.
+    pub fn relocate(&mut self, first: usize, loc: Loc) {
+        self.list.iter_mut().skip(first).for_each(|diagnostic| diagnostic.loc = loc);
+    }
+
     pub fn extend(&mut self, others: impl Into<Errors>) {
         for diagnostic in others.into().list {
             self.add(diagnostic);

@@ -14,6 +14,10 @@ pub enum DType {
     U16,
     U32,
     U64,
+    /// 4 exponent bits, 3 fraction bits, no infinity.
+    F8E4M3,
+    /// 5 exponent bits, 2 fraction bits.
+    F8E5M2,
     F16,
     BF16,
     F32,
@@ -21,7 +25,7 @@ pub enum DType {
 }
 
 impl DType {
-    pub const ALL: [DType; 13] = [
+    pub const ALL: [DType; 15] = [
         DType::Bool,
         DType::I8,
         DType::I16,
@@ -31,6 +35,8 @@ impl DType {
         DType::U16,
         DType::U32,
         DType::U64,
+        DType::F8E4M3,
+        DType::F8E5M2,
         DType::F16,
         DType::BF16,
         DType::F32,
@@ -49,6 +55,8 @@ impl DType {
             DType::U16 => "u16",
             DType::U32 => "u32",
             DType::U64 => "u64",
+            DType::F8E4M3 => "f8e4m3",
+            DType::F8E5M2 => "f8e5m2",
             DType::F16 => "f16",
             DType::BF16 => "bf16",
             DType::F32 => "f32",
@@ -63,7 +71,7 @@ impl DType {
     /// Bytes an element takes in memory; a `bool` takes one.
     pub fn bytes(self) -> u32 {
         match self {
-            DType::Bool | DType::I8 | DType::U8 => 1,
+            DType::Bool | DType::I8 | DType::U8 | DType::F8E4M3 | DType::F8E5M2 => 1,
             DType::I16 | DType::U16 | DType::F16 | DType::BF16 => 2,
             DType::I32 | DType::U32 | DType::F32 => 4,
             DType::I64 | DType::U64 | DType::F64 => 8,
@@ -71,7 +79,12 @@ impl DType {
     }
 
     pub fn is_float(self) -> bool {
-        matches!(self, DType::F16 | DType::BF16 | DType::F32 | DType::F64)
+        self.is_f8() || matches!(self, DType::F16 | DType::BF16 | DType::F32 | DType::F64)
+    }
+
+    /// The 8-bit floats: stored, moved and converted, never computed with.
+    pub fn is_f8(self) -> bool {
+        matches!(self, DType::F8E4M3 | DType::F8E5M2)
     }
 
     /// `f16` and `bf16`: stored and moved as they are, computed with in `f32`.
@@ -104,6 +117,40 @@ impl DType {
         let bits = self.bytes() * 8;
         let low = value & ((1i128 << bits) - 1);
         if self.is_signed() && low >> (bits - 1) != 0 { low - (1i128 << bits) } else { low }
+    }
+}
+
+/// An 8-bit float format: fraction bits, exponent bias, and the largest number.
+#[derive(Clone, Copy, Debug)]
+pub struct Narrow {
+    pub fraction: u32,
+    pub bias: i32,
+    pub max: f64,
+}
+
+/// The bits of NaN in both formats.
+pub const F8_NAN: u8 = 0x7f;
+
+impl Narrow {
+    /// The format of an 8-bit element type.
+    pub fn of(dtype: DType) -> Narrow {
+        match dtype {
+            DType::F8E5M2 => Narrow { fraction: 2, bias: 15, max: 57344.0 },
+            _ => Narrow { fraction: 3, bias: 7, max: 448.0 },
+        }
+    }
+
+    /// The nearest number, ties to even; what is larger than the largest one, infinity included, becomes that.
+    pub fn bits(self, value: f64) -> u8 {
+        if value.is_nan() {
+            return F8_NAN;
+        }
+        let magnitude = value.abs().min(self.max);
+        let exponent = ((magnitude.to_bits() >> 52) as i32 - 1023).max(1 - self.bias);
+        // In units of the last place: at most twice the implied bit, where rounding carries into the exponent.
+        let units = (magnitude * 2f64.powi(self.fraction as i32 - exponent)).round_ties_even() as u32;
+        let exponent = (exponent + self.bias - 1) as u32;
+        (units + (exponent << self.fraction)) as u8 | if value.is_sign_negative() { 0x80 } else { 0 }
     }
 }
 
@@ -147,18 +194,21 @@ pub enum Class {
     /// Integers and `bool`.
     Bits,
     Bool,
+    /// Numbers and `bool`: everything that is computed with.
+    Computed,
     Any,
 }
 
 impl Class {
     pub fn contains(self, dtype: DType) -> bool {
         match self {
-            Class::Float => dtype.is_float(),
+            Class::Float => dtype.is_float() && !dtype.is_f8(),
             Class::Integer => dtype.is_integer(),
-            Class::Number => dtype != DType::Bool,
-            Class::Signed => dtype.is_signed(),
+            Class::Number => dtype != DType::Bool && !dtype.is_f8(),
+            Class::Signed => dtype.is_signed() && !dtype.is_f8(),
             Class::Bits => !dtype.is_float(),
             Class::Bool => dtype == DType::Bool,
+            Class::Computed => !dtype.is_f8(),
             Class::Any => true,
         }
     }
@@ -176,6 +226,7 @@ impl Class {
             Class::Signed => "signed numbers",
             Class::Bits => "integers or bools",
             Class::Bool => "bools",
+            Class::Computed => "numbers or bools",
             Class::Any => "any element type",
         }
     }
@@ -183,7 +234,19 @@ impl Class {
 
 #[cfg(test)]
 mod tests {
-    use super::{to_bf16, to_f16};
+    use super::{DType, Narrow, to_bf16, to_f16};
+
+    #[test]
+    fn what_does_not_fit_in_eight_bits_becomes_the_largest_number() {
+        let bits = |dtype: DType, values: [f64; 6]| values.map(|value| Narrow::of(dtype).bits(value));
+        let e4m3 = bits(DType::F8E4M3, [448.0, 464.1, -1e9, f64::NEG_INFINITY, f64::NAN, -0.0]);
+        assert_eq!(e4m3, [0x7e, 0x7e, 0xfe, 0xfe, 0x7f, 0x80]);
+        let e5m2 = bits(DType::F8E5M2, [57344.0, 61441.0, -1e9, f64::INFINITY, f64::NAN, 1.0]);
+        assert_eq!(e5m2, [0x7b, 0x7b, 0xfb, 0x7b, 0x7f, 0x3c]);
+        let tie = 2f64.powi(-10);
+        let small = bits(DType::F8E4M3, [tie, tie.next_up(), 3.0 * tie, 15.0 * tie, 2f64.powi(-6), 1e-300]);
+        assert_eq!(small, [0, 1, 2, 8, 8, 0]);
+    }
 
     #[test]
     fn what_lies_beside_a_tie_rounds_to_its_own_side() {

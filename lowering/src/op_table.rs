@@ -242,7 +242,7 @@ fn bound(class: Class) -> Ident {
         Class::Float => "Float",
         Class::Integer => "Integer",
         Class::Number | Class::Signed => "Number",
-        Class::Bits | Class::Bool | Class::Any => "Element",
+        Class::Bits | Class::Bool | Class::Computed | Class::Any => "Element",
     };
     Ident::new(bound, Span::call_site())
 }

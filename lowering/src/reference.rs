@@ -7,14 +7,14 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::{format_ident, quote};
 
 use crate::diagnostic::list;
-use crate::dtype::DType;
+use crate::dtype::{Class, DType};
 use crate::ops::scalar::{Half, Rule, ScalarOp, TABLE};
 use crate::ops::{self, Function, Generic, Gives, Parameter};
 use crate::syntax::{BinaryOp, UnaryOp};
 
 /// The kernel that examples stand in, in the place of `EXAMPLE`.
 pub const SETTING: &str = "#[fuse_kernel(BLOCK = [64])]
-fn example<const BLOCK: usize>(x: &[f32], out: &mut [f32], n: i32) {
+fn example<const BLOCK: usize>(x: &[f32], out: &mut [f32], counts: &mut [u32], n: i32, seed: u64) {
     let tile = tl::load(x + tl::arange(0, BLOCK));
     EXAMPLE
 }";
@@ -156,9 +156,17 @@ fn signature(function: &Function, params: &[Parameter], receiver: TokenStream) -
         Generic::None => TokenStream::new(),
         Generic::OptionalType | Generic::RequiredType => quote! { <T: crate::Element> },
     };
-    let params = params.iter().map(|param| {
+    let same = function.gives == Gives::Same;
+    let generics = if same {
+        quote! { <X: Operand> }
+    } else {
+        generics
+    };
+    let params = params.iter().enumerate().map(|(i, param)| {
         let name = ident(param.name);
-        if param.optional {
+        if same && i == 0 {
+            quote! { #name: X }
+        } else if param.optional {
             quote! { #name: impl Optional }
         } else {
             quote! { #name: impl Operand }
@@ -166,6 +174,11 @@ fn signature(function: &Function, params: &[Parameter], receiver: TokenStream) -
     });
     let result = match function.gives {
         Gives::Tile => quote! { -> Tile },
+        Gives::Tuple(count) => {
+            let tiles = vec![quote! { Tile }; count];
+            quote! { -> (#(#tiles),*) }
+        }
+        Gives::Same => quote! { -> X },
         Gives::Range => quote! { -> Range },
         Gives::Constant => quote! { -> usize },
         Gives::Nothing => TokenStream::new(),
@@ -230,7 +243,7 @@ fn operator(row: &ScalarOp) -> Option<TokenStream> {
     // `2.0 * tile` and `slice + offsets` mean something too.
     let left = DType::ALL.into_iter().filter(|&dtype| row.class.contains(dtype)).map(|dtype| {
         let ty = format_ident!("{}", dtype.name());
-        let ty = if dtype.is_half() {
+        let ty = if dtype.is_half() || dtype.is_f8() {
             quote! { crate::#ty }
         } else {
             quote! { #ty }
@@ -265,7 +278,7 @@ fn operator(row: &ScalarOp) -> Option<TokenStream> {
 
 /// Comparisons, which in Rust give a `bool`; their documentation is the table of operators.
 fn comparisons() -> TokenStream {
-    let numbers = DType::ALL.into_iter().map(|dtype| {
+    let numbers = Class::Computed.members().map(|dtype| {
         let ty = format_ident!("{}", dtype.name());
         if dtype.is_half() {
             quote! { crate::#ty }

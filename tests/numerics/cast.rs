@@ -66,6 +66,8 @@ pub fn convert(bits: u64, from: DType, to: DType) -> u64 {
             DType::U16 => value as u16 as u64,
             DType::U32 => value as u32 as u64,
             DType::U64 => value as u64,
+            // Infinity too becomes the largest number.
+            _ if to.is_f8() => Format::of(to).round(value.clamp(-f64::MAX, f64::MAX)),
             _ => Format::of(to).round(value),
         }
     } else {
@@ -73,7 +75,9 @@ pub fn convert(bits: u64, from: DType, to: DType) -> u64 {
         match to {
             DType::Bool => u64::from(value != 0),
             // By way of `f32`.
-            DType::F16 | DType::BF16 => Format::of(to).round(f64::from(value as f32)),
+            DType::F8E4M3 | DType::F8E5M2 | DType::F16 | DType::BF16 => {
+                Format::of(to).round(f64::from(value as f32))
+            }
             DType::F32 => u64::from((value as f32).to_bits()),
             DType::F64 => (value as f64).to_bits(),
             _ => value as u64,

@@ -1,8 +1,8 @@
 //! Float formats as numbers: rounding, units in the last place, distances.
 
-use dsl_runtime::{DType, bf16, f16};
+use dsl_runtime::{DType, Element, bf16, f8e4m3, f8e5m2, f16};
 
-/// A binary format of IEEE 754's kind.
+/// A binary format of IEEE 754's kind, or `f8e4m3`, whose exponents end earlier and which has no infinity.
 #[derive(Clone, Copy, Debug)]
 pub struct Format {
     dtype: DType,
@@ -15,6 +15,8 @@ pub struct Format {
 impl Format {
     pub fn of(dtype: DType) -> Format {
         let (fraction, max_exponent) = match dtype {
+            DType::F8E4M3 => (3, 7),
+            DType::F8E5M2 => (2, 15),
             DType::F16 => (10, 15),
             DType::BF16 => (7, 127),
             DType::F32 => (23, 127),
@@ -28,7 +30,11 @@ impl Format {
         1 << (8 * self.dtype.bytes() - 1)
     }
 
+    /// The bits behind those of the largest number: infinity, where there is one.
     pub fn infinity(self) -> u64 {
+        if self.dtype == DType::F8E4M3 {
+            return 0x7f;
+        }
         (self.exponents() + 1) << self.fraction
     }
 
@@ -38,6 +44,9 @@ impl Format {
 
     /// The largest exponent field of a number.
     pub fn exponents(self) -> u64 {
+        if self.dtype == DType::F8E4M3 {
+            return 15;
+        }
         2 * self.max_exponent as u64
     }
 
@@ -47,7 +56,16 @@ impl Format {
     }
 
     /// The nearest number of the format, ties to even. Done here: `half` drops the low bits of an `f64` before it rounds.
+    /// An 8-bit float saturates, except that an infinity that there is stays one: a conversion takes it away before.
     pub fn round(self, value: f64) -> u64 {
+        match self.dtype {
+            DType::F8E4M3 => return f8e4m3::from_f64(value).to_bits().into(),
+            DType::F8E5M2 if value.is_infinite() => {
+                return self.infinity() | if value < 0.0 { self.sign() } else { 0 };
+            }
+            DType::F8E5M2 => return f8e5m2::from_f64(value).to_bits().into(),
+            _ => {}
+        }
         if self.dtype == DType::F64 || value.is_nan() || value.is_infinite() {
             return self.exact(value);
         }
@@ -73,6 +91,8 @@ impl Format {
     /// The number that bits stand for.
     pub fn value(self, bits: u64) -> f64 {
         match self.dtype {
+            DType::F8E4M3 => f8e4m3::from_bits(bits as u8).to_f64(),
+            DType::F8E5M2 => f8e5m2::from_bits(bits as u8).to_f64(),
             DType::F16 => f16::from_bits(bits as u16).to_f64(),
             DType::BF16 => bf16::from_bits(bits as u16).to_f64(),
             DType::F32 => f32::from_bits(bits as u32).into(),

@@ -4,6 +4,8 @@
 //! on this CPU, at each level of processor that kernels are built for, and on a GPU where there is one.
 //! `NUMERICS_REPORT=1` prints the largest error of every operation that is not exact.
 
+mod arrange;
+mod atomic;
 mod cast;
 mod compare;
 mod control;
@@ -12,7 +14,9 @@ mod float;
 mod levels;
 mod memory;
 mod programs;
+mod random;
 mod reduce;
+mod scan;
 mod shape;
 mod table;
 mod values;
@@ -27,7 +31,11 @@ fn main() {
         cast::trials(),
         reduce::trials(),
         shape::trials(),
+        arrange::trials(),
+        scan::trials(),
+        random::trials(),
         memory::trials(),
+        atomic::trials(),
         control::trials(),
         programs::trials(),
         levels::trials(),

@@ -1,6 +1,6 @@
 //! Masks, bounds and offsets against loops. Every output lies between canaries, so a write outside is seen.
 
-use dsl_runtime::{Device, Element, Integer, Number, bf16, f16};
+use dsl_runtime::{Device, Element, Integer, Number, bf16, f8e4m3, f8e5m2, f16};
 use fuse_tests::case::{Bits, Failure, Operand, Output, typed, untyped};
 use fuse_tests::memory;
 use libtest_mimic::Trial;
@@ -22,7 +22,7 @@ macro_rules! each {
 
 pub fn trials() -> Vec<Trial> {
     let checks: Vec<(&'static str, Check)> = [
-        each!("copy", copy: bool, u8, u16, u32, u64, f16, bf16, f32, f64),
+        each!("copy", copy: bool, u8, u16, u32, u64, f8e4m3, f8e5m2, f16, bf16, f32, f64),
         each!("copy_all", copy_all: u8, u32, f64),
         each!("gather", gather, i32: bool, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64),
         each!("gather", gather, i64: bool, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64),
@@ -32,7 +32,7 @@ pub fn trials() -> Vec<Trial> {
         each!("strided_store", strided_store: u8, u16, u32, u64),
         each!("rows", rows: u8, f16, f32, f64),
         each!("increment", increment: i32, f16),
-        each!("scalars", scalars: bool, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64),
+        each!("scalars", scalars: bool, i8, i16, i32, i64, u8, u16, u32, u64, f8e4m3, f16, bf16, f32, f64),
         vec![
             ("far", far),
             ("divided", divided),

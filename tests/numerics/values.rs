@@ -38,6 +38,11 @@ pub fn mask(dtype: DType) -> u64 {
 pub fn special(dtype: DType) -> Vec<u64> {
     let mut values = match dtype {
         DType::Bool => vec![0, 1],
+        // Zero, the subnormal and normal ends, one, the largest numbers, infinity and NaN.
+        _ if dtype.is_f8() => [0, 1, 3, 4, 7, 8, 0x38, 0x3c, 0x7b, 0x7c, 0x7d, 0x7e, 0x7f]
+            .into_iter()
+            .flat_map(|bits| [bits, bits | 0x80])
+            .collect(),
         _ if dtype.is_float() => special_floats(dtype),
         _ => special_integers(dtype),
     };
@@ -111,7 +116,7 @@ fn special_integers(dtype: DType) -> Vec<u64> {
 pub fn random(dtype: DType, random: &mut Random) -> u64 {
     let bits = random.bits();
     let choice = random.below(3);
-    if dtype.is_float() && choice > 0 {
+    if dtype.is_float() && !dtype.is_f8() && choice > 0 {
         // Exponents near that of 1, or spread over a quarter of the range.
         let format = float::Format::of(dtype);
         let reach = if choice == 1 { 4 } else { format.exponents() as usize / 4 };
@@ -180,6 +185,9 @@ pub fn ties(dtype: DType) -> Vec<u64> {
             .map(|v| v & mask(dtype))
             .collect();
     }
+    if dtype.is_f8() {
+        return (0..=0xff).collect();
+    }
     let format = float::Format::of(dtype);
     let mut numbers = vec![];
     for power in 0..65 {
@@ -206,5 +214,12 @@ pub fn ties(dtype: DType) -> Vec<u64> {
         let overflow = largest + (largest - narrow.value(narrow.infinity() - 2)) / 2.0;
         numbers.extend([largest, overflow.next_down(), overflow, overflow.next_up()]);
     }
+    for narrow in [DType::F8E4M3, DType::F8E5M2].map(float::Format::of) {
+        for bits in 0..narrow.infinity() - 1 {
+            let tie = f64::midpoint(narrow.value(bits), narrow.value(bits + 1));
+            numbers.extend([tie, tie.next_up(), tie.next_down(), f64::from((tie as f32).next_up())]);
+        }
+    }
+    numbers.extend([448.0, 464.0, 480.0, 57344.0, 61440.0, 65536.0]);
     numbers.iter().flat_map(|&number| [format.round(number), format.round(-number)]).collect()
 }

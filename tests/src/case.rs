@@ -5,7 +5,7 @@
 
 use std::error::Error;
 
-use dsl_runtime::{Buffer, DType, Device, Element, Slice, SliceMut, bf16, f16};
+use dsl_runtime::{Buffer, DType, Device, Element, Slice, SliceMut, bf16, f8e4m3, f8e5m2, f16};
 
 pub type Failure = Box<dyn Error + Send + Sync>;
 
@@ -101,6 +101,8 @@ bits! {
     u16: |bits| bits as u16;
     u32: |bits| bits as u32;
     u64: |bits| bits;
+    f8e4m3: |bits| f8e4m3::from_bits(bits as u8);
+    f8e5m2: |bits| f8e5m2::from_bits(bits as u8);
     f16: |bits| f16::from_bits(bits as u16);
     bf16: |bits| bf16::from_bits(bits as u16);
     f32: |bits| f32::from_bits(bits as u32);
@@ -199,6 +201,14 @@ impl<T: Bits> Output<T> {
         let len: usize = parts.iter().sum();
         let all = vec![T::from_bits(CANARY); start + len + MARGIN];
         Ok(Output { buffer: device.upload(&all)?, start, parts })
+    }
+
+    /// Memory that holds values before the launch.
+    pub fn holding(device: &Device, values: &[T], shift: usize) -> Result<Output<T>, Failure> {
+        let mut all = vec![T::from_bits(CANARY); MARGIN + shift];
+        all.extend_from_slice(values);
+        all.extend([T::from_bits(CANARY); MARGIN]);
+        Ok(Output { buffer: device.upload(&all)?, start: MARGIN + shift, parts: vec![values.len()] })
     }
 
     /// The value of an element that nothing wrote.

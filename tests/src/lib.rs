@@ -1,11 +1,15 @@
 //! Kernels of the tests, and what the harness in `numerics/` runs them with. Free of the compiler, so that a test binary
 //! runs on a machine that has neither Rust nor LLVM.
 
+pub mod arrange;
+pub mod atomic;
 pub mod case;
 pub mod control;
 pub mod memory;
 pub mod programs;
+pub mod random;
 pub mod reduce;
+pub mod scan;
 pub mod shape;
 pub mod table;
 

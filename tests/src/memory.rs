@@ -4,7 +4,7 @@
 use dsl_runtime::prelude::*;
 
 /// Copies `n` elements.
-#[fuse_kernel(T = [bool, u8, u16, u32, u64, f16, bf16, f32, f64], BLOCK = [64, 256], unreported)]
+#[fuse_kernel(T = [bool, u8, u16, u32, u64, f8e4m3, f8e5m2, f16, bf16, f32, f64], BLOCK = [64, 256], unreported)]
 pub fn copy<T: Element, const BLOCK: usize>(x: &[T], out: &mut [T], n: i32) {
     let offsets = tl::program_id(0) * BLOCK + tl::arange(0, BLOCK);
     let mask = offsets < n;
@@ -104,7 +104,7 @@ pub fn increment<T: Number>(data: &mut [T], n: i32) {
 }
 
 /// One element at a time: scalars read and written.
-#[fuse_kernel(T = [bool, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64], unreported)]
+#[fuse_kernel(T = [bool, i8, i16, i32, i64, u8, u16, u32, u64, f8e4m3, f16, bf16, f32, f64], unreported)]
 pub fn scalars<T: Element>(x: &[T], value: T, out: &mut [T]) {
     let program = tl::program_id(0);
     tl::store(out + 2 * program, tl::load(x + program));

@@ -21,29 +21,43 @@ impl Check<'_> {
         let name_loc = Loc::of(name);
         let args: Vec<Operand> = args.iter().map(|arg| self.expr(arg)).collect();
         if prefix.last().is_none_or(|module| module != "tl") {
-            return self.unknown_call(path, loc);
+            return match self.callee(path) {
+                Some(Some(callee)) => {
+                    let what = format!("`{text}`");
+                    let call = Call { name: text, what, name_loc, loc, generics: generics.to_vec(), args };
+                    Operand { loc, ..self.invoke(&callee, call) }
+                }
+                Some(None) => self.failed(loc),
+                None => self.unknown_call(path, loc),
+            };
         }
-        if let Some(op) = scalar::function(&text) {
+        let what = format!("`tl::{text}`");
+        let call = Call { name: text, what, name_loc, loc, generics: generics.to_vec(), args };
+        self.language(call)
+    }
+
+    /// A call of a function of `tl::`.
+    pub(super) fn language(&mut self, call: Call) -> Operand {
+        let Call { name, what, name_loc, loc, generics, args } = &call;
+        if let Some(op) = scalar::function(name) {
             if !generics.is_empty() {
-                return self.error(name_loc, format!("`tl::{text}` takes no type arguments"));
+                return self.error(*name_loc, format!("{what} takes no type arguments"));
             }
             let params: Vec<Parameter> = op.params.iter().map(|param| ops::required(param)).collect();
-            if !self.arity(&format!("`tl::{text}`"), &params, &args, name_loc) {
-                return self.failed(loc);
+            if !self.arity(what, &params, args, *name_loc) {
+                return self.failed(*loc);
             }
-            let result = self.scalar(op, &format!("`tl::{text}`"), loc, &args);
-            return Operand { loc, ..result };
+            let result = self.scalar(op, what, *loc, args);
+            return Operand { loc: *loc, ..result };
         }
-        let Some(function) = ops::functions().find(|function| function.name == text) else {
-            return self.unknown_function(&text, name_loc);
+        let Some(function) = ops::functions().find(|function| function.name == name) else {
+            return self.unknown_function(name, *name_loc);
         };
-        let what = format!("`tl::{text}`");
-        if !self.arity(&what, function.params, &args, name_loc)
-            || !self.generics(&what, function.generic, generics, name_loc)
+        if !self.arity(what, function.params, args, *name_loc)
+            || !self.generics(what, function.generic, generics, *name_loc)
         {
-            return self.failed(loc);
+            return self.failed(*loc);
         }
-        let call = Call { name: text, what, name_loc, loc, generics: generics.to_vec(), args };
         (function.check)(self, &call)
     }
 
@@ -74,6 +88,12 @@ impl Check<'_> {
         if path.len() == 1 && self.kernel.name == name {
             return self.error(start.to(end), "a kernel cannot call itself");
         }
+        if path.len() == 1
+            && let Some(near) = nearest(&name, self.surroundings.functions().iter().map(String::as_str))
+        {
+            let help = format!("did you mean `{near}`?");
+            return self.error_help(start.to(end), format!("`{name}` is not a function here"), help);
+        }
         let known =
             scalar::function(&name).is_some() || ops::functions().any(|function| function.name == name);
         let operand = if known {
@@ -86,7 +106,7 @@ impl Check<'_> {
             self.error_help(
                 start.to(end),
                 format!("`{text}` cannot be called in a kernel"),
-                "kernels call the functions of `tl::`",
+                "kernels call the functions of `tl::`, and those marked `#[fuse_fn]` beside them in a `#[fuse_module]`",
             )
         };
         Operand { loc, ..operand }

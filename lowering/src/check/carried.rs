@@ -72,7 +72,7 @@ impl Check<'_> {
                 Some(leaves)
             }
             Item::Failed => None,
-            Item::List(_) | Item::Text(_) | Item::Range(_) | Item::Unit => {
+            Item::List(_) | Item::Text(_) | Item::Range(_) | Item::Function(_) | Item::Unit => {
                 let text = format!("{} cannot be assigned under a loop or `if`", operand.item_name());
                 self.error(operand.loc, text);
                 None
@@ -174,6 +174,7 @@ impl Operand {
             Item::List(_) => "a list",
             Item::Text(_) => "a string",
             Item::Range(_) => "a range",
+            Item::Function(_) => "a function",
             Item::Unit => "nothing",
             _ => "this value",
         }
@@ -249,7 +250,10 @@ fn assigned_in_expr(expr: &Expr, declared: &mut Vec<String>, found: &mut Vec<Str
             assigned_in_expr(low, declared, found);
             assigned_in_expr(high, declared, found);
         }
-        ExprKind::Int { .. }
+        // A closure changes nothing around it.
+        ExprKind::Closure(_)
+        | ExprKind::Exit(_)
+        | ExprKind::Int { .. }
         | ExprKind::Float { .. }
         | ExprKind::Bool(_)
         | ExprKind::Text(_)

@@ -5,10 +5,17 @@ use super::{Check, Item, Literal, LiteralValue, Operand};
 use crate::diagnostic::{Loc, list};
 use crate::dtype::DType;
 use crate::ops::{self, Number};
-use crate::syntax::{BinaryOp, Expr, ExprKind};
+use crate::syntax::{BinaryOp, Exit, Expr, ExprKind};
 
 impl Check<'_> {
     pub(super) fn expr(&mut self, expr: &Expr) -> Operand {
+        self.depth += 1;
+        let operand = self.expr_here(expr);
+        self.depth -= 1;
+        operand
+    }
+
+    fn expr_here(&mut self, expr: &Expr) -> Operand {
         let loc = expr.loc;
         match &expr.kind {
             ExprKind::Int { value, suffix } => self.number(Number::Int(*value), suffix.as_deref(), loc),
@@ -56,9 +63,22 @@ impl Check<'_> {
                 let value = self.block(block);
                 Operand { loc, ..value }
             }
+            ExprKind::Closure(closure) => self.closure(closure, loc),
+            ExprKind::Exit(exit) => self.misplaced(exit, loc),
             ExprKind::Range { low, high, inclusive } => self.range(low, high, *inclusive, loc),
             ExprKind::Error => self.failed(loc),
         }
+    }
+
+    /// An exit that the parser found in no place that it could turn into a branch.
+    fn misplaced(&mut self, exit: &Exit, loc: Loc) -> Operand {
+        let keyword = match exit {
+            Exit::Return(_) => "return",
+            Exit::Break => "break",
+            Exit::Continue => "continue",
+        };
+        let text = format!("`{keyword}` is part of an expression here");
+        self.error_help(loc, text, "let it be a statement of its own, in a branch of an `if`")
     }
 
     fn number(&mut self, value: Number, suffix: Option<&str>, loc: Loc) -> Operand {

@@ -107,7 +107,10 @@ impl Check<'_> {
             let args = check.begin_block(types.clone());
             // The condition is checked with the variables as the test sees them.
             check.set_carried(&args);
+            let carried = check.scopes.carried.clone();
             let operand = check.expr(condition);
+            // A function that the condition calls may have loops of its own.
+            check.scopes.carried = carried;
             let value = match operand.item {
                 Item::Literal(Literal { value: LiteralValue::Bool(true), .. }) => {
                     check.error_help(

@@ -7,8 +7,13 @@
 mod branch;
 mod call;
 mod carried;
+mod combine;
+mod conform;
 mod constant;
 mod expr;
+mod function;
+mod items;
+mod library;
 mod loops;
 mod names;
 mod operand;
@@ -22,10 +27,15 @@ mod variants;
 use crate::diagnostic::{Errors, Loc};
 use crate::dtype::DType;
 use crate::ops::{LoopHints, Number};
-use crate::syntax::{Generic, GenericArg, Kernel, ParamType, TypeName};
+use crate::syntax::{GenericArg, Kernel, ParamType, TypeName};
 use crate::tile::{self, Builder, Func, Param, ParamId, ParamKind, Shape, Type, Value};
 
+use function::Frame;
+use items::Surroundings;
+pub use operand::Spot;
 use scope::Scopes;
+
+pub use function::Callee;
 pub use settings::Settings;
 pub use variants::{ConstValue, Variant, variants};
 
@@ -51,6 +61,8 @@ pub enum Item {
     List(Vec<Operand>),
     Text(String),
     Range(Range),
+    /// What can be called: a function, a closure, a function of `tl::`.
+    Function(Callee),
     Unit,
     /// Something that was already reported; whatever is made of it is silent.
     Failed,
@@ -111,13 +123,26 @@ pub struct Checked {
 /// The state while one variant is checked.
 pub struct Check<'a> {
     kernel: &'a Kernel,
-    variant: &'a Variant,
     builder: Builder<'a>,
     scopes: Scopes,
     errors: Errors,
     prints: Vec<String>,
     /// How many loops stand around what is checked.
     loops: u32,
+    /// The kernel, and the calls that lead from it to what is checked.
+    frames: Vec<Frame>,
+    /// Functions and constants that names mean where no variable has them.
+    surroundings: std::rc::Rc<Surroundings>,
+    /// In a combination: the first value that is its own. Earlier ones are the program's, out of its reach.
+    own_from: Option<usize>,
+    /// The functions that come with the compiler, once they were asked for.
+    library: Option<std::rc::Rc<Surroundings>>,
+    /// Within one of those: the call that led there, which stands for its text.
+    site: Option<Loc>,
+    /// How many expressions stand around what is checked, those of callers included.
+    depth: u32,
+    /// How many calls were put in the place of functions.
+    inlined: u32,
 }
 
 /// Checks `kernel` for one variant.
@@ -126,14 +151,20 @@ pub fn check(kernel: &Kernel, variant: &Variant) -> Result<Checked, Errors> {
     let builder = Builder::new(&mut func);
     let mut check = Check {
         kernel,
-        variant,
         builder,
         scopes: Scopes::new(),
         errors: Errors::new(),
         prints: vec![],
         loops: 0,
+        frames: vec![Frame::kernel(kernel, variant)],
+        surroundings: Surroundings::of(kernel.items.clone(), None),
+        own_from: None,
+        library: None,
+        site: None,
+        depth: 0,
+        inlined: 0,
     };
-    check.signature();
+    check.signature(variant);
     check.body(&kernel.body);
     let Check { builder, errors, prints, .. } = check;
     builder.finish();
@@ -146,18 +177,15 @@ pub fn check(kernel: &Kernel, variant: &Variant) -> Result<Checked, Errors> {
 
 impl Check<'_> {
     /// Binds generics and parameters.
-    fn signature(&mut self) {
-        for (name, value) in &self.variant.consts {
-            let literal = match value {
-                ConstValue::Int(value) => Literal::named(LiteralValue::Number(Number::Int(*value))),
-                ConstValue::Bool(value) => Literal::named(LiteralValue::Bool(*value)),
-            };
-            self.scopes.bind(name, Operand { item: Item::Literal(literal), loc: self.builder.loc }, false);
+    fn signature(&mut self, variant: &Variant) {
+        for (name, value) in &variant.consts {
+            let operand = self.wrap(Item::Literal(value.literal()), self.builder.loc);
+            self.scopes.bind(name, operand, false);
         }
         // A generic whose values were not declared was reported: whatever depends on it is silent.
         for generic in &self.kernel.generics {
             let name = generic.name().to_string();
-            if !self.scopes.is_bound(&name) && !self.variant.types.iter().any(|(own, _)| *own == name) {
+            if !self.scopes.is_bound(&name) && !variant.types.iter().any(|(own, _)| *own == name) {
                 let failed = self.failed(self.builder.loc);
                 self.scopes.bind(&name, failed, false);
             }
@@ -193,16 +221,12 @@ impl Check<'_> {
 
     /// An element type or type parameter by name.
     fn resolve_type(&mut self, ty: &TypeName) -> Option<DType> {
-        if let Some((_, dtype)) = self.variant.types.iter().find(|(name, _)| *name == ty.name) {
-            return Some(*dtype);
+        if let Some(own) = self.frame().type_param(&ty.name) {
+            // One without a type was reported where it should have got it.
+            return own;
         }
         if let Some(dtype) = DType::parse(&ty.name) {
             return Some(dtype);
-        }
-        let undeclared =
-            |generic: &Generic| matches!(generic, Generic::Type { name, .. } if *name == ty.name);
-        if self.kernel.generics.iter().any(undeclared) {
-            return None;
         }
         let help = match ty.name.as_str() {
             "usize" => "memory and scalars have a fixed width: use `i64` or `i32`".to_string(),
@@ -213,8 +237,16 @@ impl Check<'_> {
         None
     }
 
+    /// What is being checked: the kernel, or the function that the innermost call leads to.
+    fn frame(&self) -> &Frame {
+        self.frames.last().expect("the kernel's own frame stays")
+    }
+
     /// How the user wrote a slice's element type.
     pub fn written_elem(&self, param: ParamId) -> String {
+        if self.frames.len() > 1 {
+            return self.func().slice(param).0.to_string();
+        }
         let name = &self.builder.func.params[param.index()].name;
         let found = self.kernel.params.iter().find(|param| param.name == name);
         match found.map(|param| &param.ty) {

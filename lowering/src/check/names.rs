@@ -2,7 +2,7 @@
 
 use proc_macro2::Ident;
 
-use super::{Check, Item, Literal, LiteralValue, Operand};
+use super::{Callee, Check, Item, Literal, LiteralValue, Operand};
 use crate::diagnostic::{Loc, list, nearest};
 use crate::dtype::DType;
 use crate::ops::Number;
@@ -15,12 +15,22 @@ impl Check<'_> {
         if let Some(literal) = self.type_constant(path) {
             return self.wrap(Item::Literal(literal), loc);
         }
+        if let Some(operand) = self.named_item(path) {
+            return operand;
+        }
         let text = path.iter().map(Ident::to_string).collect::<Vec<_>>().join("::");
+        if let [module, name] = path
+            && module == "tl"
+            && crate::ops::is_function(&name.to_string())
+        {
+            return self.wrap(Item::Function(Callee::Language(name.to_string())), loc);
+        }
         if path[0] == "tl" {
             return self.error_help(loc, format!("`{text}` is a function"), format!("call it: `{text}(..)`"));
         }
         if let Some(dtype) = self.type_named(&path[path.len().saturating_sub(2)].to_string()) {
-            let constants = if dtype.is_integer() { INTEGER_LIMITS } else { FLOAT_LIMITS };
+            let all = if dtype.is_integer() { INTEGER_LIMITS } else { FLOAT_LIMITS };
+            let constants = all.iter().filter(|name| limit(dtype, name).is_some());
             let known = if dtype == DType::Bool {
                 "it has none".into()
             } else {
@@ -38,8 +48,7 @@ impl Check<'_> {
 
     /// An element type or declared type parameter, without a word if it is neither.
     fn type_named(&self, name: &str) -> Option<DType> {
-        let declared = self.variant.types.iter().find(|(own, _)| own == name).map(|(_, dtype)| *dtype);
-        declared.or_else(|| DType::parse(name))
+        self.frame().type_param(name).unwrap_or_else(|| DType::parse(name))
     }
 
     fn variable(&mut self, name: &Ident) -> Operand {
@@ -47,7 +56,10 @@ impl Check<'_> {
         let text = name.to_string();
         match self.scopes.find(&text) {
             Some(slot) => match &self.scopes.get(slot).operand {
-                Some(operand) => Operand { loc, ..operand.clone() },
+                Some(operand) => {
+                    let operand = Operand { loc, ..operand.clone() };
+                    self.within_reach(operand)
+                }
                 None => self.error_help(
                     loc,
                     format!("`{text}` may be used before it is assigned"),
@@ -55,13 +67,18 @@ impl Check<'_> {
                 ),
             },
             None => {
+                if let Some(operand) = self.named_item(std::slice::from_ref(name)) {
+                    return operand;
+                }
                 if self.kernel.name == text {
                     return self.error(loc, "a kernel cannot refer to itself");
                 }
-                if self.variant.types.iter().any(|(name, _)| *name == text) || DType::parse(&text).is_some() {
+                if self.type_named(&text).is_some() {
                     return self.error(loc, format!("`{text}` is a type, expected a value"));
                 }
-                match nearest(&text, self.scopes.names()).map(str::to_string) {
+                let items = self.surroundings.names();
+                let known = self.scopes.names().chain(items.iter().map(String::as_str));
+                match nearest(&text, known).map(str::to_string) {
                     Some(near) => self.error_help(
                         loc,
                         format!("`{text}` is not defined"),
@@ -125,11 +142,14 @@ fn limit(dtype: DType, name: &str) -> Option<Number> {
         DType::BF16 => {
             (half::bf16::MAX.to_f64(), half::bf16::MIN_POSITIVE.to_f64(), half::bf16::EPSILON.to_f64())
         }
+        DType::F8E4M3 => (448.0, 2f64.powi(-6), 0.125),
+        DType::F8E5M2 => (57344.0, 2f64.powi(-14), 0.25),
         DType::F32 => (f64::from(f32::MAX), f64::from(f32::MIN_POSITIVE), f64::from(f32::EPSILON)),
         DType::F64 => (f64::MAX, f64::MIN_POSITIVE, f64::EPSILON),
         _ => return None,
     };
     let value = match name {
+        "INFINITY" | "NEG_INFINITY" if dtype == DType::F8E4M3 => return None,
         "INFINITY" => f64::INFINITY,
         "NEG_INFINITY" => f64::NEG_INFINITY,
         "NAN" => f64::NAN,

@@ -1,10 +1,11 @@
 //! What the typing rules of operations are written with: values from operands, constants, conversions, broadcasting.
 
-use super::{Check, Item, Literal, LiteralValue, Operand};
+use super::{Callee, Check, Item, Literal, LiteralValue, Operand};
 use crate::diagnostic::{Diagnostic, Loc};
 use crate::dtype::DType;
+use crate::ops::scalar;
 use crate::ops::{Broadcast, Cast, Constant, ExpandDims, Kind, Number, Splat};
-use crate::tile::{Block, Func, ParamId, Shape, Type, Value};
+use crate::tile::{Block, Func, Op, ParamId, Shape, Type, Value};
 
 /// Where a mistake that two operands make together is reported.
 #[derive(Clone, Copy)]
@@ -69,7 +70,7 @@ impl Check<'_> {
     // ---- building
 
     pub fn push(&mut self, kind: impl Into<Kind>, types: Vec<Type>, loc: Loc) -> Vec<Value> {
-        self.builder.loc = loc;
+        self.builder.loc = self.site.unwrap_or(loc);
         self.builder.push(kind, types)
     }
 
@@ -77,6 +78,18 @@ impl Check<'_> {
     pub fn emit(&mut self, kind: impl Into<Kind>, ty: Type, loc: Loc) -> Operand {
         let value = self.push(kind, vec![ty], loc)[0];
         self.operand(value, loc)
+    }
+
+    /// The operation that a call has just built, for a method behind the call that says more about it.
+    pub fn operation_of(&mut self, operand: &Operand) -> Option<&mut Op> {
+        let op = self.builder.last()?;
+        let own = match operand.item {
+            Item::Value(value) => op.results.contains(&value),
+            // What gives nothing is known by where it stands.
+            Item::Unit => op.results.is_empty() && op.loc == operand.loc,
+            _ => false,
+        };
+        own.then_some(op)
     }
 
     pub fn begin_block(&mut self, args: Vec<Type>) -> Vec<Value> {
@@ -90,6 +103,20 @@ impl Check<'_> {
     pub fn zero(&mut self, dtype: DType, loc: Loc) -> Value {
         let value = if dtype.is_float() { Number::Float(0.0) } else { Number::Int(0) };
         self.push(Constant { value }, vec![Type::scalar(dtype)], loc)[0]
+    }
+
+    /// A row of the lanewise table, by name, on values that fit it.
+    pub fn row(&mut self, name: &str, args: &[Value], loc: Loc) -> Value {
+        let op = scalar::row(name).expect("a row of the table");
+        let ty = self.ty(args[args.len() - 1]).clone();
+        let ty = if op.rule == scalar::Rule::Compare { ty.with(DType::Bool) } else { ty };
+        self.push(scalar::Scalar::new(op, args.to_vec()), vec![ty], loc)[0]
+    }
+
+    /// A number in every element of a tile of type `ty`.
+    pub fn filled(&mut self, value: Number, ty: &Type, loc: Loc) -> Value {
+        let scalar = self.push(Constant { value }, vec![Type::scalar(ty.dtype)], loc)[0];
+        self.splat(scalar, &ty.shape, loc)
     }
 
     pub fn splat(&mut self, value: Value, shape: &Shape, loc: Loc) -> Value {
@@ -150,6 +177,10 @@ impl Check<'_> {
             Item::Pointer(_) => {
                 self.error_help(operand.loc, text, "read it first: `tl::load(pointer, mask)`")
             }
+            Item::Function(Callee::Language(ref name)) => {
+                self.error_help(operand.loc, text, format!("call it: `tl::{name}(..)`"))
+            }
+            Item::Function(_) => self.error_help(operand.loc, text, "call it"),
             _ => self.error(operand.loc, text),
         };
     }
@@ -335,7 +366,7 @@ fn wider(a: DType, b: DType) -> DType {
     match (a.is_float(), b.is_float()) {
         (true, false) => a,
         (false, true) => b,
-        _ if a.is_half() && b.is_half() => DType::F32,
+        _ if a.bytes() == b.bytes() && a.is_float() => DType::F32,
         _ if a.bytes() >= b.bytes() => a,
         _ => b,
     }
@@ -353,6 +384,7 @@ impl Item {
             Item::List(_) => "a list".into(),
             Item::Text(_) => "a string".into(),
             Item::Range(_) => "a range".into(),
+            Item::Function(_) => "a function".into(),
             Item::Unit => "nothing".into(),
             Item::Failed => "a mistake".into(),
         }

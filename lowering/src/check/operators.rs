@@ -218,6 +218,7 @@ impl Check<'_> {
 /// What to do about an element type that an operation does not take.
 fn class_help(op: &ScalarOp, dtype: DType) -> Option<String> {
     match op.class {
+        _ if dtype.is_f8() => Some("8-bit floats are stored and converted: `.to::<f32>()`".into()),
         Class::Float if !dtype.is_float() => Some("convert it: `.to::<f32>()`".into()),
         Class::Integer | Class::Bits if dtype.is_float() => Some("convert it: `.to::<i32>()`".into()),
         Class::Integer | Class::Signed | Class::Number => Some("convert it: `.to::<i32>()`".into()),

@@ -7,7 +7,7 @@ use crate::diagnostic::Loc;
 
 /// A bound name. `operand` is `None` between `let x;` and its first assignment.
 #[derive(Clone, Debug)]
-pub(super) struct Variable {
+pub struct Variable {
     pub operand: Option<Operand>,
     pub mutable: bool,
     /// Where it last got its value.
@@ -16,7 +16,7 @@ pub(super) struct Variable {
 
 /// Which binding a name means, stable while inner scopes come and go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Slot(usize);
+pub struct Slot(usize);
 
 /// The bindings, innermost scope last; a name shadows earlier ones.
 pub(super) struct Scopes {
@@ -24,11 +24,12 @@ pub(super) struct Scopes {
     slots: Vec<Variable>,
     /// The variables of the loop being opened, with operands of the form they are carried in.
     pub carried: Vec<(Slot, Operand)>,
+    captured: Vec<Slot>,
 }
 
 impl Scopes {
     pub fn new() -> Scopes {
-        Scopes { tables: vec![HashMap::new()], slots: vec![], carried: vec![] }
+        Scopes { tables: vec![HashMap::new()], slots: vec![], carried: vec![], captured: vec![] }
     }
 
     pub fn enter(&mut self) {
@@ -50,8 +51,36 @@ impl Scopes {
         self.tables.last_mut().expect("the outermost scope stays").insert(name.to_string(), slot);
     }
 
+    /// Binds a copy of a variable of the place where a closure stands.
+    pub fn capture(&mut self, name: &str, variable: Variable) {
+        self.declare(name, Variable { mutable: false, ..variable });
+        self.captured.push(Slot(self.slots.len() - 1));
+    }
+
+    pub fn is_captured(&self, slot: Slot) -> bool {
+        self.captured.contains(&slot)
+    }
+
     pub fn find(&self, name: &str) -> Option<Slot> {
         self.tables.iter().rev().find_map(|table| table.get(name)).copied()
+    }
+
+    /// Every name in scope with what it means now.
+    pub fn visible(&self) -> HashMap<String, Variable> {
+        let mut visible = HashMap::new();
+        for (name, slot) in self.tables.iter().flatten() {
+            visible.insert(name.clone(), self.get(*slot).clone());
+        }
+        visible
+    }
+
+    /// Starts over with an empty scope, as a function's body does; gives the scopes to go back to.
+    pub fn isolate(&mut self) -> Vec<HashMap<String, Slot>> {
+        std::mem::replace(&mut self.tables, vec![HashMap::new()])
+    }
+
+    pub fn resume(&mut self, tables: Vec<HashMap<String, Slot>>) {
+        self.tables = tables;
     }
 
     pub fn is_bound(&self, name: &str) -> bool {

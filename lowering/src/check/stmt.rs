@@ -24,6 +24,7 @@ impl Check<'_> {
     /// A block in a scope of its own; its value.
     pub(super) fn block(&mut self, block: &Block) -> Operand {
         self.scopes.enter();
+        let outer = self.enter_items(&block.items);
         for statement in &block.statements {
             self.statement(statement);
         }
@@ -31,6 +32,9 @@ impl Check<'_> {
             Some(expr) => self.expr(expr),
             None => self.unit(block.loc),
         };
+        if let Some(outer) = outer {
+            self.surroundings = outer;
+        }
         self.scopes.leave();
         value
     }
@@ -65,7 +69,7 @@ impl Check<'_> {
     }
 
     /// `let x: f32 = value`
-    fn annotated(&mut self, operand: &Operand, ty: &crate::syntax::TypeName) -> Operand {
+    pub(super) fn annotated(&mut self, operand: &Operand, ty: &crate::syntax::TypeName) -> Operand {
         let Some(dtype) = self.resolve_type(ty) else { return self.failed(operand.loc) };
         if let Item::Literal(literal) = operand.item
             && literal.dtype.is_none()
@@ -90,7 +94,7 @@ impl Check<'_> {
         }
     }
 
-    fn bind(&mut self, pattern: &Pattern, value: Operand) {
+    pub(super) fn bind(&mut self, pattern: &Pattern, value: Operand) {
         match pattern {
             Pattern::Ignore(_) => {}
             Pattern::Name { name, mutable } => {
@@ -157,6 +161,11 @@ impl Check<'_> {
             return;
         };
         let variable = self.scopes.get(slot).clone();
+        if self.scopes.is_captured(slot) {
+            let help = "let it give the new value, and assign that where it is called";
+            self.error_help(loc, format!("a closure cannot assign `{name}`, a variable around it"), help);
+            return;
+        }
         let declared_later = variable.operand.is_none() && variable.assigned.is_none();
         if !variable.mutable && !declared_later {
             let help = match variable.operand.map(|operand| operand.item) {

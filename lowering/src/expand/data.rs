@@ -76,7 +76,7 @@ fn resolve(ty: &TypeName, variant: &Variant) -> DType {
 
 fn dtype(dtype: DType) -> TokenStream {
     let name = match dtype {
-        DType::BF16 => "BF16".to_string(),
+        DType::BF16 | DType::F8E4M3 | DType::F8E5M2 => dtype.name().to_uppercase(),
         other => {
             let name = other.name();
             name[..1].to_uppercase() + &name[1..]

@@ -59,7 +59,7 @@ pub(super) fn element_path(dtype: DType) -> TokenStream {
 
 fn spanned_path(dtype: DType, span: Span) -> TokenStream {
     let name = Ident::new(dtype.name(), span);
-    if dtype.is_half() {
+    if dtype.is_half() || dtype.is_f8() {
         quote! { ::dsl_runtime::#name }
     } else {
         quote! { ::core::primitive::#name }

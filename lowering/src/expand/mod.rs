@@ -8,13 +8,13 @@ mod data;
 mod launcher;
 mod shadow;
 
-use proc_macro2::TokenStream;
+use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 
 use crate::check::Variant;
 use crate::compile::LoweredVariant;
 use crate::options::{Options, VARIABLES};
-use crate::syntax::Kernel;
+use crate::syntax::{Function, Kernel};
 
 /// A kernel and all that was made of it.
 pub struct Expansion<'a> {
@@ -55,6 +55,27 @@ pub fn broken(kernel: &Kernel) -> TokenStream {
         #module
         #imports
     }
+}
+
+/// Items that each stand under the conditions which the attribute's item stood under.
+pub fn under(conditions: &[syn::Attribute], items: TokenStream) -> TokenStream {
+    if conditions.is_empty() {
+        return items;
+    }
+    match syn::parse2::<syn::File>(items.clone()) {
+        Ok(file) => file.items.into_iter().map(|item| quote! { #(#conditions)* #item }).collect(),
+        Err(_) => items,
+    }
+}
+
+/// What stays of a function that kernels call: nothing to run, only what an editor and rustc's imports need.
+pub fn module_function(function: &Function, editor: bool) -> TokenStream {
+    if editor { shadow::module_function(function) } else { shadow::function_imports(function) }
+}
+
+/// A mention of each of these names, which attributes had that are gone now.
+pub fn mentions(names: &[Ident]) -> TokenStream {
+    shadow::mentions(names)
 }
 
 /// The signature with no code behind it, and the body to resolve names in. Without variants, which a kernel with

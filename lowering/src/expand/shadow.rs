@@ -10,7 +10,7 @@ use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{quote, quote_spanned};
 
 use crate::ops::{self, Function};
-use crate::syntax::Kernel;
+use crate::syntax::{Generic, Kernel, Pattern, ValueType};
 
 /// The kernel's body as code that a language server can resolve.
 pub(super) fn function(kernel: &Kernel) -> TokenStream {
@@ -25,16 +25,91 @@ pub(super) fn function(kernel: &Kernel) -> TokenStream {
     }
 }
 
+/// A function that kernels call, for a language server: a stub by its name, which takes whatever tiles and scalars a call
+/// has, and its body as written.
+pub(super) fn module_function(function: &crate::syntax::Function) -> TokenStream {
+    let (name, source) = (&function.name, &function.source);
+    let (generics, inputs, output) =
+        (&source.generics, complete(source.inputs.clone()), complete(source.output.clone()));
+    let body = complete(source.body.clone());
+    let params = function.params.iter().enumerate().map(|(i, param)| {
+        let name = match &param.pattern {
+            Pattern::Name { name, .. } => name.clone(),
+            Pattern::Ignore(_) | Pattern::Tuple { .. } => quote::format_ident!("argument_{i}"),
+        };
+        match &param.ty {
+            ValueType::Function(_) | ValueType::Tuple { .. } | ValueType::Any => {
+                quote! { #name: impl ::core::marker::Sized }
+            }
+            _ => quote! { #name: impl ::dsl_runtime::tl::Operand },
+        }
+    });
+    let result = function.result.as_ref().map(|ty| {
+        let ty = stub_type(ty);
+        quote! { -> #ty }
+    });
+    quote! {
+        #[allow(warnings, clippy::all)]
+        fn #name #generics (#(#params),*) #result {
+            ::core::unreachable!()
+        }
+
+        #[allow(warnings, clippy::all)]
+        const _: () = {
+            fn body #generics (#inputs) #output #body
+        };
+    }
+}
+
+/// What a stub gives in the place of a type.
+fn stub_type(ty: &ValueType) -> TokenStream {
+    match ty {
+        ValueType::Tuple { parts, .. } => {
+            let parts = parts.iter().map(stub_type);
+            quote! { (#(#parts),*) }
+        }
+        ValueType::Constant(_) => quote! { usize },
+        _ => quote! { ::dsl_runtime::tl::Tile },
+    }
+}
+
+/// As [`imports`], for a function that kernels call.
+pub(super) fn function_imports(function: &crate::syntax::Function) -> TokenStream {
+    let source = &function.source;
+    let texts = [&source.generics, &source.inputs, &source.output, &source.body];
+    mentioned(texts, &function.generics)
+}
+
+/// A mention of each of these names.
+pub(super) fn mentions(names: &[Ident]) -> TokenStream {
+    let mut unique: Vec<&Ident> = vec![];
+    for name in names {
+        if !unique.contains(&name) {
+            unique.push(name);
+        }
+    }
+    quote! {
+        #[allow(unused_imports)]
+        const _: () = {
+            #(use #unique as _;)*
+        };
+    }
+}
+
 /// A mention of each name that the kernel uses and the expansion does not, so that rustc does not report its import as
 /// unused, and does report one that is missing.
 pub(super) fn imports(kernel: &Kernel) -> TokenStream {
     let source = &kernel.source;
+    mentioned([&source.generics, &source.inputs, &source.output, &source.body], &kernel.generics)
+}
+
+fn mentioned(texts: [&TokenStream; 4], generics: &[Generic]) -> TokenStream {
     let mut names: Vec<Ident> = vec![];
-    for tokens in [&source.generics, &source.inputs, &source.body] {
+    for tokens in texts {
         collect(tokens.clone(), &mut names);
     }
-    names.retain(|name| kernel.generics.iter().all(|generic| generic.name() != name));
-    let uses = names.iter().map(|name| match HALVES.iter().any(|own| name == own) {
+    names.retain(|name| generics.iter().all(|generic| generic.name() != name));
+    let uses = names.iter().map(|name| match OWN_TYPES.iter().any(|own| name == own) {
         // `f16` also names a type of rustc's own, which an import cannot be told from.
         true => quote_spanned! { name.span() => const _: ::core::marker::PhantomData<#name> = ::core::marker::PhantomData; },
         false => quote_spanned! { name.span() => use #name as _; },
@@ -48,8 +123,8 @@ pub(super) fn imports(kernel: &Kernel) -> TokenStream {
 }
 
 /// Names of `dsl_runtime` that a kernel may use by themselves.
-const BOUNDS: [&str; 4] = ["Float", "Integer", "Number", "Element"];
-const HALVES: [&str; 2] = ["f16", "bf16"];
+const BOUNDS: [&str; 5] = ["Float", "Integer", "Number", "Element", "Tile"];
+const OWN_TYPES: [&str; 4] = ["f16", "bf16", "f8e4m3", "f8e5m2"];
 
 /// The first mention of each name that begins a path.
 fn collect(tokens: TokenStream, names: &mut Vec<Ident>) {
@@ -61,7 +136,7 @@ fn collect(tokens: TokenStream, names: &mut Vec<Ident>) {
                 let inside = i > 0 && matches!(&tokens[i - 1], TokenTree::Punct(dot) if dot.as_char() == '.')
                     || i > 1 && is_path(&tokens, i - 2);
                 let wanted = *name == "tl" && is_path(&tokens, i + 1)
-                    || BOUNDS.iter().chain(&HALVES).any(|own| name == own);
+                    || BOUNDS.iter().chain(&OWN_TYPES).any(|own| name == own);
                 if wanted && !inside && !names.contains(name) {
                     names.push(name.clone());
                 }
@@ -71,9 +146,22 @@ fn collect(tokens: TokenStream, names: &mut Vec<Ident>) {
     }
 }
 
-/// Calls with every optional argument: Rust has none, and an editor would report a call that leaves one out.
+/// Calls with every optional argument: Rust has none, and an editor would report a call that leaves one out. And tiles
+/// without their element types, which the stubs do not have.
 fn complete(tokens: TokenStream) -> TokenStream {
     let mut tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    let is = |token: &TokenTree, ch: char| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ch);
+    let mut at = 0;
+    while at < tokens.len() {
+        if let [TokenTree::Ident(name), open, TokenTree::Ident(_), close, ..] = &tokens[at..]
+            && name == "Tile"
+            && is(open, '<')
+            && is(close, '>')
+        {
+            tokens.drain(at + 1..at + 4);
+        }
+        at += 1;
+    }
     for i in 0..tokens.len() {
         let TokenTree::Group(group) = &tokens[i] else { continue };
         let mut inner = complete(group.stream());

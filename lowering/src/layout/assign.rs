@@ -21,11 +21,11 @@ pub enum Spread {
     Source,
     /// All tiles lie alike. A cheap operation may be repeated in another layout.
     Lanewise { cheap: bool },
-    /// The result holds the operand's elements at other coordinates.
+    /// The result holds the operands' elements at other coordinates.
     View(View),
     /// Results lie as the operands do with some axes gone.
     Fold { axes: Vec<usize> },
-    /// Groups of values that lie alike.
+    /// Groups of values that lie alike; other operands lie anyhow.
     Carry(Vec<Vec<Value>>),
     /// Operand and result are unrelated.
     Free,
@@ -34,10 +34,23 @@ pub enum Spread {
 /// A change of coordinates.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum View {
-    Broadcast { from: Shape },
-    Expand { axis: usize },
-    Permute { order: Vec<usize> },
-    Reshape { from: Shape, to: Shape },
+    Broadcast {
+        from: Shape,
+    },
+    Expand {
+        axis: usize,
+    },
+    /// A new axis of extent 2, one place for each of two operands.
+    Join {
+        axis: usize,
+    },
+    Permute {
+        order: Vec<usize>,
+    },
+    Reshape {
+        from: Shape,
+        to: Shape,
+    },
 }
 
 impl View {
@@ -45,7 +58,7 @@ impl View {
     pub fn operand(&self, result: &Layout) -> Option<Layout> {
         match self {
             View::Broadcast { from } => Some(result.before_broadcast(from)),
-            View::Expand { axis } => Some(result.without(&[*axis])),
+            View::Expand { axis } | View::Join { axis } => Some(result.without(&[*axis])),
             View::Permute { order } => {
                 let inverse: Vec<usize> =
                     (0..order.len()).filter_map(|axis| order.iter().position(|&from| from == axis)).collect();
@@ -60,6 +73,7 @@ impl View {
         match self {
             View::Broadcast { .. } => None,
             View::Expand { axis } => Some(operand.expand(*axis)),
+            View::Join { axis } => Some(operand.join(*axis)),
             View::Permute { order } => Some(operand.permute(order)),
             View::Reshape { to, .. } => operand.reshape(to),
         }
@@ -138,7 +152,7 @@ fn accesses(func: &Func, alignment: Alignment, axes: &Axes) -> Vec<Access> {
             varying.contains(&place.offset) || place.base.is_some_and(|base| varying.contains(&base));
         let width = access::width(func, axes, place, alignment);
         let elem_bytes = func.slice(place.param).0.bytes();
-        let reads = !op.results.is_empty();
+        let reads = operation.effect() != Effect::Write;
         found.push(Access { values, shape, width, elem_bytes, streams, reads });
     });
     found
@@ -214,23 +228,27 @@ impl Graph {
         graph
     }
 
-    /// Cheap values that need one layout after all: what a store or reduction of nothing else takes, and what is
-    /// reshaped, whose layout does not always follow from the result's.
+    /// Cheap values that need one layout after all: what a store or reduction of nothing else takes, what is
+    /// reshaped, whose layout does not always follow from the result's, and what is looked up in.
     fn pinned(&self, func: &Func) -> HashSet<Value> {
         let mut pinned = HashSet::new();
         func.body.walk(&mut |op| {
             let operation = op.kind.operation();
             let tiles = || operation.operands().into_iter().filter(|&operand| !func.ty(operand).is_scalar());
             let anchored = tiles().any(|operand| !self.cheap[operand.index()]);
-            let pins = match operation.spread(func, &op.results) {
-                Spread::Fold { .. } => !anchored,
-                Spread::Lanewise { .. } => op.results.is_empty() && !anchored,
-                Spread::View(view) => !view.is_invertible(),
-                Spread::Source | Spread::Carry(_) | Spread::Free => false,
+            let first = |pins: bool| if pins { tiles().take(1).collect() } else { vec![] };
+            let pins: Vec<Value> = match operation.spread(func, &op.results) {
+                Spread::Fold { .. } => first(!anchored),
+                Spread::Lanewise { .. } => first(op.results.is_empty() && !anchored),
+                Spread::View(view) => first(!view.is_invertible()),
+                // What lies anyhow has to lie somehow.
+                Spread::Carry(groups) => {
+                    tiles().filter(|operand| !groups.iter().flatten().any(|value| value == operand)).collect()
+                }
+                Spread::Free => tiles().collect(),
+                Spread::Source => vec![],
             };
-            if pins {
-                pinned.extend(tiles().next());
-            }
+            pinned.extend(pins);
         });
         pinned
     }
@@ -300,9 +318,9 @@ impl Graph {
                     }
                 }
                 Spread::View(view) => {
-                    let operand = operation.operands()[0];
-                    if self.has_layout(func, operand) {
-                        self.links.push(Link { operand, result: op.results[0], kind: LinkKind::View(view) });
+                    for operand in tiles(operation.operands(), self) {
+                        let kind = LinkKind::View(view.clone());
+                        self.links.push(Link { operand, result: op.results[0], kind });
                     }
                 }
                 Spread::Fold { axes } => {
@@ -547,12 +565,9 @@ fn operand_layouts(
             }
         }
         Spread::View(view) => {
-            let operand = operation.operands()[0];
-            if !tile(&operand) {
-                return vec![];
-            }
+            let operands = operation.operands().into_iter().filter(tile);
             match result.and_then(|result| view.operand(&result)) {
-                Some(layout) => vec![(operand, layout)],
+                Some(layout) => operands.map(|operand| (operand, layout.clone())).collect(),
                 None => vec![],
             }
         }

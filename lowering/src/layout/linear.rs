@@ -84,7 +84,8 @@ impl Coord {
         coord
     }
 
-    fn insert(self, axis: usize) -> Coord {
+    /// With a 0 along a new `axis`; later axes move down.
+    pub fn insert(self, axis: usize) -> Coord {
         let mut coord = Coord::ZERO;
         for (from, &value) in self.0.iter().enumerate().take(MAX_RANK - 1) {
             coord.0[from + usize::from(from >= axis)] = value;
@@ -266,6 +267,15 @@ impl Layout {
     /// The layout with an axis of extent 1 inserted.
     pub fn expand(&self, axis: usize) -> Layout {
         self.map(self.shape.with(axis, 1), |basis| basis.insert(axis))
+    }
+
+    /// The layout with an axis of extent 2 inserted, whose two places one thread holds: next to each other where the
+    /// axis is the last.
+    pub fn join(&self, axis: usize) -> Layout {
+        let mut layout = self.map(self.shape.with(axis, 2), |basis| basis.insert(axis));
+        let at = if axis == self.shape.rank() { 0 } else { layout.registers.len() };
+        layout.registers.insert(at, Coord::along(axis, 1));
+        layout
     }
 
     /// The layout of a tile that broadcasts to this one: nothing happens along the axes where it has extent 1.

@@ -4,14 +4,17 @@
 //! - [`access`]: how wide a memory operation may be.
 //! - [`assign`]: a layout for every tile value, with conversions where two meet.
 //! - [`hold`]: narrow tiles that wait for a reduction stay narrow.
+//! - `order`: the registers, lanes and warps along one axis.
 //! - [`plan`]: how a conversion is done: nothing, registers, shuffles, shared memory.
 
 pub mod access;
 pub mod assign;
 pub mod hold;
 pub mod linear;
+mod order;
 pub mod plan;
 
 pub use assign::{Distributed, distribute};
 pub use linear::{Coord, Layout};
+pub use order::Segment;
 pub use plan::{Plan, plan};

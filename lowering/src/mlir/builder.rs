@@ -76,6 +76,24 @@ pub enum FloatPredicate {
     Uno = 14,
 }
 
+/// What becomes of memory, as the `llvm` dialect counts it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AtomicKind {
+    Exchange = 0,
+    Add = 1,
+    And = 3,
+    Or = 5,
+    Xor = 6,
+    Max = 7,
+    Min = 8,
+    UnsignedMax = 9,
+    UnsignedMin = 10,
+    FloatAdd = 11,
+}
+
+/// Earlier accesses stay earlier, later ones later.
+const ACQ_REL: i64 = 6;
+
 /// How a load or store meets memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Access {
@@ -121,13 +139,31 @@ pub struct Builder<'c> {
     reassociate: Attribute<'c>,
     strict: Attribute<'c>,
     pub machine: Machine,
+    /// What a GPU is at least capable of, as in `sm_90`.
+    pub capability: u32,
     /// Float arithmetic built while this is set may be reassociated: the accumulation of a reduction or product.
     pub accumulating: bool,
+    /// Numbers that are another one rounded to an integer, on a GPU: converting them to integers is then one
+    /// instruction that rounds by itself.
+    rounded: HashMap<usize, (Val, Rounding)>,
+}
+
+/// How a GPU rounds a float to an integer, as PTX names it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rounding {
+    Nearest,
+    Zero,
+    Down,
+    Up,
 }
 
 impl<'c> Builder<'c> {
     /// Builds at the end of `entry`, the entry block of a function without a terminator.
-    pub(super) fn new(context: &'c Context, entry: MlirBlock, machine: Machine) -> Builder<'c> {
+    pub(super) fn new(
+        context: &'c Context,
+        entry: MlirBlock,
+        (machine, capability): (Machine, u32),
+    ) -> Builder<'c> {
         let flags = |text| Attribute::parse(context, text).expect("a fast-math attribute");
         Builder {
             context,
@@ -139,7 +175,9 @@ impl<'c> Builder<'c> {
             reassociate: flags("#llvm.fastmath<contract, reassoc>"),
             strict: flags("#llvm.fastmath<none>"),
             machine,
+            capability,
             accumulating: false,
+            rounded: HashMap::new(),
         }
     }
 
@@ -460,6 +498,18 @@ impl<'c> Builder<'c> {
         self.op("llvm.select", &[condition, a, b], a.ty)
     }
 
+    /// Remembers that `result` is `a` rounded.
+    pub(super) fn remember_rounding(&mut self, result: Val, a: Val, rounding: Rounding) {
+        if self.machine == Machine::Nvptx {
+            self.rounded.insert(result.id(), (a, rounding));
+        }
+    }
+
+    /// What a number was before it was rounded to an integer; itself, to be cut, when it was not.
+    pub(super) fn before_rounding(&self, a: Val) -> (Val, Rounding) {
+        self.rounded.get(&a.id()).copied().unwrap_or((a, Rounding::Zero))
+    }
+
     // ---- conversions between machine types; what a cast of the language means is `mlir::cast`
 
     pub fn convert(&mut self, name: &str, a: Val, elem: Elem) -> Val {
@@ -614,6 +664,44 @@ impl<'c> Builder<'c> {
             (self.name("ordering"), self.i64_attribute(RELEASE)),
         ];
         self.append("llvm.store", &[value, word], &[], &attributes, vec![]);
+    }
+
+    /// Changes memory on the host as one operation; what was there.
+    pub fn atomic(&mut self, kind: AtomicKind, pointer: Val, value: Val) -> Val {
+        let attributes = [
+            (self.name("bin_op"), self.i64_attribute(kind as i64)),
+            (self.name("ordering"), self.i64_attribute(ACQ_REL)),
+            (self.name("alignment"), self.i64_attribute(i64::from(value.ty.elem.bits() / 8))),
+        ];
+        self.one("llvm.atomicrmw", &[pointer, value], value.ty, &attributes)
+    }
+
+    /// Writes an integer where memory holds `compare`, as one operation on the host; what was there.
+    pub fn compare_exchange(&mut self, pointer: Val, compare: Val, value: Val) -> Val {
+        const ACQUIRE: i64 = 4;
+        let parts = [value.ty, Ty::I1];
+        let types = parts.map(|ty| self.mlir_type(ty));
+        let pair = melior::dialect::llvm::r#type::r#struct(self.context, &types, false);
+        let attributes = [
+            (self.name("success_ordering"), self.i64_attribute(ACQ_REL)),
+            (self.name("failure_ordering"), self.i64_attribute(ACQUIRE)),
+            (self.name("alignment"), self.i64_attribute(i64::from(value.ty.elem.bits() / 8))),
+        ];
+        let raw = self.append("llvm.cmpxchg", &[pointer, compare, value], &[pair], &attributes, vec![])[0];
+        self.fields(raw, &parts)[0]
+    }
+
+    /// Calls `exchange` with what it should find until it finds that; `exchange` gives what it found, an integer.
+    pub fn retry(&mut self, first: Val, mut exchange: impl FnMut(&mut Self, Val) -> Val) -> Val {
+        let yes = self.int(Ty::I1, 1);
+        self.while_loop(&[yes, first], |b, part, carried| match part {
+            LoopPart::Test => vec![carried[0]],
+            LoopPart::Body => {
+                let found = exchange(b, carried[1]);
+                let again = b.icmp(IntPredicate::Ne, found, carried[1]);
+                vec![again, found]
+            }
+        })[1]
     }
 
     /// The address of a global of this module.

@@ -4,7 +4,8 @@
 //! functions to convert them, which kernels do not have, so conversion is integer arithmetic here, or the processor's
 //! F16C instructions.
 
-use super::builder::{Builder, FloatPredicate, IntPredicate, Machine, Val};
+use super::builder::{Builder, FloatPredicate, IntPredicate, Machine, Rounding, Val};
+use super::f8;
 use super::types::{Elem, Ty};
 use crate::dtype::DType;
 
@@ -12,7 +13,7 @@ use crate::dtype::DType;
 pub fn elem(dtype: DType, machine: Machine) -> Elem {
     match (dtype, machine) {
         (DType::Bool, _) => Elem::I1,
-        (DType::I8 | DType::U8, _) => Elem::I8,
+        (DType::I8 | DType::U8 | DType::F8E4M3 | DType::F8E5M2, _) => Elem::I8,
         (DType::I16 | DType::U16, _) => Elem::I16,
         (DType::I32 | DType::U32, _) => Elem::I32,
         (DType::I64 | DType::U64, _) => Elem::I64,
@@ -33,18 +34,13 @@ pub fn cast(b: &mut Builder, value: Val, from: DType, to: DType) -> Val {
         let wide = widen_half(b, value, from);
         return cast(b, wide, DType::F32, to);
     }
-    if to.is_half() {
-        return match from {
-            DType::F32 => narrow_half(b, value, to),
-            DType::F64 => {
-                let odd = round_to_odd(b, value);
-                narrow_half(b, odd, to)
-            }
-            _ => {
-                let wide = cast(b, value, from, DType::F32);
-                narrow_half(b, wide, to)
-            }
-        };
+    if from.is_f8() {
+        let wide = f8::widen(b, value, from);
+        return cast(b, wide, DType::F32, to);
+    }
+    if to.is_half() || to.is_f8() {
+        let single = single(b, value, from);
+        return if to.is_f8() { f8::narrow(b, single, to) } else { narrow_half(b, single, to) };
     }
     let target = elem(to, b.machine);
     match (from.is_float(), to.is_float()) {
@@ -53,6 +49,21 @@ pub fn cast(b: &mut Builder, value: Val, from: DType, to: DType) -> Val {
         (true, false) if to == DType::Bool => {
             let zero = b.float(value.ty, 0.0);
             b.fcmp(FloatPredicate::Une, value, zero)
+        }
+        (true, false) if b.machine == Machine::Nvptx && from == DType::F32 && to.bytes() <= 4 => {
+            let whole = saturated(b, value, to);
+            let (low, high) = to.range();
+            let mut clamped = whole;
+            if to.bytes() < 4 && to.is_signed() {
+                let low = b.int(whole.ty, low as i64);
+                clamped = b.op("llvm.intr.smax", &[clamped, low], whole.ty);
+            }
+            if to.bytes() < 4 {
+                let name = if to.is_signed() { "llvm.intr.smin" } else { "llvm.intr.umin" };
+                let high = b.int(whole.ty, high as i64);
+                clamped = b.op(name, &[clamped, high], whole.ty);
+            }
+            b.trunc(clamped, target)
         }
         (true, false) => {
             let name = if to.is_signed() { "llvm.fptosi.sat" } else { "llvm.fptoui.sat" };
@@ -77,6 +88,36 @@ pub fn cast(b: &mut Builder, value: Val, from: DType, to: DType) -> Val {
             }
         }
     }
+}
+
+/// An `f32` that, rounded to 16 or 8 bits, gives what rounding the number itself once would.
+pub fn single(b: &mut Builder, value: Val, from: DType) -> Val {
+    match from {
+        DType::F64 => round_to_odd(b, value),
+        _ => cast(b, value, from, DType::F32),
+    }
+}
+
+/// `f32` to a 32-bit integer on a GPU, whose instruction saturates, takes NaN to 0, and rounds as `floor` and its like
+/// do when the number is the result of such: signed or unsigned as `to` is.
+pub fn saturated(b: &mut Builder, value: Val, to: DType) -> Val {
+    let (value, rounding) = b.before_rounding(value);
+    let kind = if to.is_signed() { "f2i" } else { "f2ui" };
+    let mode = match rounding {
+        Rounding::Nearest => "rn",
+        Rounding::Zero => "rz",
+        Rounding::Down => "rm",
+        Rounding::Up => "rp",
+    };
+    let name = format!("llvm.nvvm.{kind}.{mode}");
+    let lanes: Vec<Val> = b.unpack(value).into_iter().map(|lane| b.call(&name, &[lane], Ty::I32)).collect();
+    if value.ty.is_vector() { b.pack(&lanes) } else { lanes[0] }
+}
+
+/// The same bits as another element type of the same size.
+pub fn bitcast(b: &mut Builder, value: Val, to: DType) -> Val {
+    let target = elem(to, b.machine);
+    b.bitcast(value, value.ty.with(target))
 }
 
 /// `f16` or `bf16` to `f32`, exactly.

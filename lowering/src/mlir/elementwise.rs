@@ -5,7 +5,7 @@ use super::builder::{Builder, Machine, Val};
 use super::cast::{cast, narrow_half, widen_half};
 use crate::dtype::DType;
 use crate::ops::scalar::{Algebra, Half, Rule, Scalar, ScalarOp};
-use crate::ops::{Cast, Kind};
+use crate::ops::{Bitcast, Cast, Kind};
 use crate::tile::{Block, Func, Value};
 
 /// Applies a row to operands of element type `dtype`.
@@ -42,6 +42,9 @@ pub fn inline(b: &mut Builder, func: &Func, block: &Block, args: &[Val]) -> Vec<
             }
             Kind::Cast(Cast { value }) => {
                 cast(b, values[value], func.ty(*value).dtype, func.ty(op.results[0]).dtype)
+            }
+            Kind::Bitcast(Bitcast { value }) => {
+                super::cast::bitcast(b, values[value], func.ty(op.results[0]).dtype)
             }
             Kind::Constant(constant) => {
                 let ty = super::cast::scalar(func.ty(op.results[0]).dtype, b.machine);

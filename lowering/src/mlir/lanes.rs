@@ -4,6 +4,7 @@
 //! floats reach these functions only on the GPU, which computes with them; elsewhere they were widened before.
 
 use super::builder::{Builder, FloatPredicate, IntPredicate, Machine, Val};
+use super::types::Elem;
 use crate::dtype::DType;
 
 pub fn add(b: &mut Builder, args: &[Val], dtype: DType) -> Val {
@@ -181,4 +182,101 @@ pub fn gt(b: &mut Builder, args: &[Val], dtype: DType) -> Val {
 
 pub fn ge(b: &mut Builder, args: &[Val], dtype: DType) -> Val {
     ordered(b, args, FloatPredicate::Oge, [IntPredicate::Sge, IntPredicate::Uge], dtype)
+}
+
+/// The bits of a float for the larger (or smaller) of two by comparison of integers, and whether they are negative:
+/// positive numbers lie in memory as signed integers do, and the more negative of two is the larger one without sign. NaN
+/// gets the sign that makes it win.
+pub fn extreme_bits(b: &mut Builder, value: Val, largest: bool) -> (Val, Val) {
+    let int = value.ty.with(value.ty.elem.as_int());
+    let bits = b.bitcast(value, int);
+    let quiet = b.float(value.ty, f64::NAN);
+    let quiet = b.bitcast(quiet, int);
+    let top = b.int(int, 1i64.wrapping_shl(int.elem.bits() - 1));
+    let quiet = if largest {
+        let rest = b.not(top);
+        b.and(quiet, rest)
+    } else {
+        b.or(quiet, top)
+    };
+    let nan = b.fcmp(FloatPredicate::Uno, value, value);
+    let bits = b.select(nan, quiet, bits);
+    let zero = b.int(int, 0);
+    let negative = b.icmp(IntPredicate::Slt, bits, zero);
+    (bits, negative)
+}
+
+pub fn is_nan(b: &mut Builder, args: &[Val], _: DType) -> Val {
+    b.fcmp(FloatPredicate::Uno, args[0], args[0])
+}
+
+pub fn is_finite(b: &mut Builder, args: &[Val], _: DType) -> Val {
+    let (magnitude, infinity) = (b.fabs(args[0]), b.float(args[0].ty, f64::INFINITY));
+    b.fcmp(FloatPredicate::Olt, magnitude, infinity)
+}
+
+pub fn is_infinite(b: &mut Builder, args: &[Val], _: DType) -> Val {
+    let (magnitude, infinity) = (b.fabs(args[0]), b.float(args[0].ty, f64::INFINITY));
+    b.fcmp(FloatPredicate::Oeq, magnitude, infinity)
+}
+
+pub fn umulhi(b: &mut Builder, args: &[Val], _: DType) -> Val {
+    high_half(b, args, false)
+}
+
+pub fn mulhi(b: &mut Builder, args: &[Val], dtype: DType) -> Val {
+    high_half(b, args, dtype.is_signed())
+}
+
+/// The upper half of the product: an instruction of the GPU, or half of the product in twice the width.
+fn high_half(b: &mut Builder, args: &[Val], signed: bool) -> Val {
+    let ty = args[0].ty;
+    let bits = ty.elem.bits();
+    if b.machine == Machine::Nvptx && bits >= 32 {
+        let name = match (bits, signed) {
+            (32, true) => "llvm.nvvm.mulhi.i",
+            (32, false) => "llvm.nvvm.mulhi.ui",
+            (_, true) => "llvm.nvvm.mulhi.ll",
+            (_, false) => "llvm.nvvm.mulhi.ull",
+        };
+        return b.call(name, args, ty);
+    }
+    if bits == 64 {
+        return high_half_of_words(b, args, signed);
+    }
+    let wide = if bits == 32 { Elem::I64 } else { Elem::I32 };
+    let [x, y] = [0, 1].map(|i| if signed { b.sext(args[i], wide) } else { b.zext(args[i], wide) });
+    let product = b.mul(x, y);
+    let amount = b.int(product.ty, i64::from(bits));
+    let high = b.lshr(product, amount);
+    b.trunc(high, ty.elem)
+}
+
+/// The upper half of a product of 64-bit numbers from the products of their halves.
+fn high_half_of_words(b: &mut Builder, args: &[Val], signed: bool) -> Val {
+    let ty = args[0].ty;
+    let (half, low) = (b.int(ty, 32), b.int(ty, 0xffff_ffff));
+    let [(x_low, x_high), (y_low, y_high)] = [0, 1].map(|i| (b.and(args[i], low), b.lshr(args[i], half)));
+    let lowest = b.mul(x_low, y_low);
+    let carried = b.lshr(lowest, half);
+    let cross = b.mul(x_high, y_low);
+    // Each sum stays within 64 bits: (2^32 - 1)^2 and twice 2^32 - 1.
+    let first = b.add(cross, carried);
+    let (first_low, first_high) = (b.and(first, low), b.lshr(first, half));
+    let cross = b.mul(x_low, y_high);
+    let second = b.add(cross, first_low);
+    let second_high = b.lshr(second, half);
+    let top = b.mul(x_high, y_high);
+    let top = b.add(top, first_high);
+    let mut result = b.add(top, second_high);
+    if signed {
+        // A negative number read as unsigned is 2^64 too large.
+        let all = b.int(ty, 63);
+        for (number, other) in [(args[0], args[1]), (args[1], args[0])] {
+            let sign = b.ashr(number, all);
+            let surplus = b.and(sign, other);
+            result = b.sub(result, surplus);
+        }
+    }
+    result
 }

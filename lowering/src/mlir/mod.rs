@@ -4,10 +4,12 @@
 mod builder;
 pub mod cast;
 pub mod elementwise;
+mod f8;
 pub mod gpu;
 pub mod host;
 pub mod lanes;
 pub mod math;
+mod philox;
 pub mod report;
 pub mod rounding;
 mod session;
@@ -26,10 +28,11 @@ pub fn constant(b: &mut Builder, value: Number, elem: DType, ty: Ty) -> Val {
     match value {
         Number::Int(value) => b.int(ty, value as i64),
         Number::Float(value) if ty.elem.is_float() => b.float(ty, value),
-        // A 16-bit float held as its bits.
+        // A 16-bit float, or one of 8 bits, held as its bits.
         Number::Float(value) => {
             let bits = match elem {
                 DType::BF16 => dtype::to_bf16(value).to_bits(),
+                DType::F8E4M3 | DType::F8E5M2 => dtype::Narrow::of(elem).bits(value).into(),
                 _ => dtype::to_f16(value).to_bits(),
             };
             b.int(ty, i64::from(bits))

@@ -1,7 +1,7 @@
 //! Rounding to integers, and the product and sum with one rounding: an instruction where the processor has one, and
 //! arithmetic where LLVM would call a library that kernels do not have (x86-64 before SSE4.1 and FMA).
 
-use super::builder::{Builder, FloatPredicate, IntPredicate, Machine, Val};
+use super::builder::{Builder, FloatPredicate, IntPredicate, Machine, Rounding, Val};
 use super::types::Elem;
 use crate::dtype::DType;
 
@@ -11,7 +11,9 @@ impl Builder<'_> {
     /// The largest integer not above `a`.
     pub fn floor(&mut self, a: Val) -> Val {
         if self.machine != BASELINE {
-            return self.op("llvm.intr.floor", &[a], a.ty);
+            let result = self.op("llvm.intr.floor", &[a], a.ty);
+            self.remember_rounding(result, a, Rounding::Down);
+            return result;
         }
         let nearest = self.nearest_integer(a);
         let one = self.float(a.ty, 1.0);
@@ -24,13 +26,55 @@ impl Builder<'_> {
     /// The smallest integer not below `a`.
     pub fn ceil(&mut self, a: Val) -> Val {
         if self.machine != BASELINE {
-            return self.op("llvm.intr.ceil", &[a], a.ty);
+            let result = self.op("llvm.intr.ceil", &[a], a.ty);
+            self.remember_rounding(result, a, Rounding::Up);
+            return result;
         }
         let nearest = self.nearest_integer(a);
         let one = self.float(a.ty, 1.0);
         let above = self.fadd_strict(nearest, one);
         let below = self.fcmp(FloatPredicate::Olt, nearest, a);
         let result = self.select(below, above, nearest);
+        self.copysign(result, a)
+    }
+
+    /// The nearest integer, halves to the even one.
+    pub fn round_ties_even(&mut self, a: Val) -> Val {
+        if self.machine != BASELINE {
+            let result = self.op("llvm.intr.roundeven", &[a], a.ty);
+            self.remember_rounding(result, a, Rounding::Nearest);
+            return result;
+        }
+        let nearest = self.nearest_integer(a);
+        self.copysign(nearest, a)
+    }
+
+    /// The nearest integer toward zero.
+    pub fn truncate(&mut self, a: Val) -> Val {
+        if self.machine != BASELINE {
+            let result = self.op("llvm.intr.trunc", &[a], a.ty);
+            self.remember_rounding(result, a, Rounding::Zero);
+            return result;
+        }
+        let nearest = self.nearest_integer(a);
+        let one = self.float(a.ty, 1.0);
+        let (far, magnitude) = (self.fabs(nearest), self.fabs(a));
+        let nearer = self.fsub_strict(far, one);
+        let away = self.fcmp(FloatPredicate::Ogt, far, magnitude);
+        let result = self.select(away, nearer, far);
+        // NaN is not away from itself and stays.
+        self.copysign(result, a)
+    }
+
+    /// The nearest integer, halves away from zero.
+    pub fn round(&mut self, a: Val) -> Val {
+        // With the number just below a half, a sum of less than an integer stays below it when it is rounded.
+        let below_half =
+            if a.ty.elem == Elem::F64 { 0.5f64.next_down() } else { f64::from(0.5f32.next_down()) };
+        let below_half = self.float(a.ty, below_half);
+        let signed = self.copysign(below_half, a);
+        let sum = self.fadd_strict(a, signed);
+        let result = self.truncate(sum);
         self.copysign(result, a)
     }
 

@@ -55,7 +55,7 @@ impl Session {
 
     /// An empty module.
     pub fn module(&self, machine: Machine) -> ModuleBuilder<'_> {
-        ModuleBuilder { session: self, machine, text: String::new(), bodies: vec![] }
+        ModuleBuilder { session: self, machine, capability: 0, text: String::new(), bodies: vec![] }
     }
 }
 
@@ -93,6 +93,8 @@ type Body<'a> = Box<dyn FnOnce(&mut Builder, &[Val]) + 'a>;
 pub struct ModuleBuilder<'s> {
     session: &'s Session,
     machine: Machine,
+    /// What a GPU is at least capable of.
+    pub capability: u32,
     text: String,
     bodies: Vec<(Vec<Ty>, Body<'s>)>,
 }
@@ -172,7 +174,7 @@ impl<'s> ModuleBuilder<'s> {
                 mlirOperationRemoveFromParent(terminator);
                 mlirOperationDestroy(terminator);
             }
-            let mut builder = Builder::new(context, entry.to_raw(), self.machine);
+            let mut builder = Builder::new(context, entry.to_raw(), (self.machine, self.capability));
             let arguments = builder.arguments(&types);
             body(&mut builder, &arguments);
             builder.finish();

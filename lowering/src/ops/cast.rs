@@ -52,7 +52,7 @@ pub(super) const METHODS: &[Function] = &[Function {
     example: "let wide = tile.to::<f64>();\nlet whole = tl::floor(tile).to::<i32>();",
     generic: Generic::RequiredType,
     params: &[required("self")],
-    doc: "Converts to another element type: `x.to::<f32>()`, the same as `x as f32`. Float to integer truncates toward zero, saturates, and takes NaN to 0. Integer to integer wraps. To a float rounds to nearest even; an integer goes to `f16` and `bf16` through `f32`. A `bool` is 0 or 1. Anything is `true` as a `bool` if it is not zero.",
+    doc: "Converts to another element type: `x.to::<f32>()`, the same as `x as f32`. Float to integer truncates toward zero, saturates, and takes NaN to 0. Integer to integer wraps. To a float rounds to nearest even; an integer goes to `f16` and `bf16` through `f32`. To `f8e4m3` and `f8e5m2` it saturates too: what is beyond the largest number (448 and 57344), infinity included, becomes the largest number; NaN stays NaN. A `bool` is 0 or 1. Anything is `true` as a `bool` if it is not zero.",
     check: to,
 }];
 

@@ -23,17 +23,17 @@ pub struct Place {
 }
 
 impl Place {
-    fn operands(&self) -> Vec<Value> {
+    pub(super) fn operands(&self) -> Vec<Value> {
         self.base.into_iter().chain([self.offset]).chain(self.mask).collect()
     }
 
-    fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
+    pub(super) fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
         self.base = self.base.map(&mut *change);
         self.offset = change(self.offset);
         self.mask = self.mask.map(change);
     }
 
-    fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
+    pub(super) fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
         let param = &func.params[self.param.index()].name;
         let base = self.base.map(|base| format!("{} + ", name(base))).unwrap_or_default();
         let offset = name(self.offset);
@@ -43,7 +43,7 @@ impl Place {
         format!("{param}[{base}{offset}]{mask}{bounded}{vector}")
     }
 
-    fn verify(&self, func: &Func, ty: &Type) -> Result<(), String> {
+    pub(super) fn verify(&self, func: &Func, ty: &Type) -> Result<(), String> {
         let ParamKind::Slice { elem, .. } = func.params[self.param.index()].kind else {
             return Err("the parameter is not a slice".into());
         };
@@ -194,7 +194,11 @@ pub(super) const FUNCTIONS: &[Function] = &[
 ];
 
 /// The access's mask, broadcast to the pointer's shape.
-fn mask(check: &mut Check, operand: Option<&Operand>, pointer: &Pointer) -> Result<Option<Value>, ()> {
+pub(super) fn mask(
+    check: &mut Check,
+    operand: Option<&Operand>,
+    pointer: &Pointer,
+) -> Result<Option<Value>, ()> {
     let Some(operand) = operand else { return Ok(None) };
     let value = check.value(operand).ok_or(())?;
     let ty = check.ty(value).clone();
@@ -210,7 +214,7 @@ fn mask(check: &mut Check, operand: Option<&Operand>, pointer: &Pointer) -> Resu
 }
 
 /// Broadcasts `value` to the pointer's shape.
-fn fit(
+pub(super) fn fit(
     check: &mut Check,
     value: Value,
     pointer: &Pointer,

@@ -5,13 +5,22 @@
 //! the printed form, the verifier's rule, the documentation in `dsl_runtime::tl`, the emission for both targets and the
 //! generic tests. Passes ask an operation for its properties, never for its name.
 
+mod atomic;
+mod bitcast;
 mod cast;
 mod control;
 mod convert;
+mod fold;
+mod histogram;
+pub(crate) mod library;
 mod memory;
+mod random;
+mod rearrange;
 mod reduce;
 pub mod scalar;
+mod scan;
 mod shape;
+mod sort;
 mod source;
 
 use std::fmt::Debug;
@@ -22,12 +31,18 @@ use crate::check::{Call, Check, Operand};
 use crate::layout::assign::Spread;
 use crate::tile::{Block, Func, Value};
 
+pub use atomic::{Atomic, Change, Order, Scope};
+pub use bitcast::Bitcast;
 pub use cast::Cast;
 pub use control::{For, If, LoopHints, While};
 pub use convert::{Convert, Hold};
+pub use histogram::Histogram;
 pub use memory::{Load, Place, Store};
+pub use random::{Form, Philox, Pick, Random};
+pub use rearrange::{Exchange, Gather, Index, Join};
 pub use reduce::Reduce;
 pub use scalar::{Scalar, ScalarOp};
+pub use scan::Scan;
 pub use shape::{Broadcast, ExpandDims, Permute, Reshape};
 pub use source::{Arange, Constant, Length, NumPrograms, Number, ProgramId, Splat};
 
@@ -61,6 +76,11 @@ pub trait Operation: Debug {
         vec![]
     }
 
+    /// Whether its blocks use nothing from outside of them, as a combination does, which is put in place many times.
+    fn isolated(&self) -> bool {
+        false
+    }
+
     fn effect(&self) -> Effect {
         Effect::Pure
     }
@@ -89,6 +109,11 @@ pub trait Operation: Debug {
     }
 
     fn place_mut(&mut self) -> Option<&mut Place> {
+        None
+    }
+
+    /// How an atomic operation is ordered among other accesses, and for whom.
+    fn ordering_mut(&mut self) -> Option<(&mut Order, &mut Scope)> {
         None
     }
 
@@ -159,18 +184,28 @@ operations!(
     Splat,
     Scalar,
     Cast,
+    Bitcast,
     Broadcast,
     ExpandDims,
     Reshape,
     Permute,
     Load,
     Store,
+    Atomic,
     Reduce,
     For,
     If,
     While,
     Convert,
     Hold,
+    Random,
+    Philox,
+    Scan,
+    Join,
+    Index,
+    Exchange,
+    Gather,
+    Histogram,
 );
 
 /// A function of `tl::` that is more than a row of the lanewise table.
@@ -192,6 +227,10 @@ pub struct Function {
 pub enum Gives {
     /// A tile, or a scalar.
     Tile,
+    /// That many tiles or scalars.
+    Tuple(usize),
+    /// As many tiles as its first argument has.
+    Same,
     /// What a `for` runs over.
     Range,
     /// An integer known at build.
@@ -227,12 +266,24 @@ pub fn functions() -> impl Iterator<Item = &'static Function> {
         source::FUNCTIONS,
         shape::FUNCTIONS,
         memory::FUNCTIONS,
+        atomic::FUNCTIONS,
         reduce::FUNCTIONS,
+        random::FUNCTIONS,
+        scan::FUNCTIONS,
+        rearrange::FUNCTIONS,
+        sort::FUNCTIONS,
+        histogram::FUNCTIONS,
+        fold::FUNCTIONS,
         control::FUNCTIONS,
         cast::FUNCTIONS,
     ]
     .into_iter()
     .flatten()
+}
+
+/// Whether `tl::name` is a function.
+pub fn is_function(name: &str) -> bool {
+    scalar::function(name).is_some() || functions().any(|function| function.name == name)
 }
 
 /// A method, written `receiver.name(..)`; the receiver is the first argument.
@@ -241,7 +292,7 @@ pub fn methods() -> impl Iterator<Item = &'static Function> {
 }
 
 pub fn tile_methods() -> impl Iterator<Item = &'static Function> {
-    [cast::METHODS, shape::METHODS].into_iter().flatten()
+    [cast::METHODS, bitcast::METHODS, shape::METHODS, atomic::METHODS].into_iter().flatten()
 }
 
 pub fn slice_methods() -> impl Iterator<Item = &'static Function> {

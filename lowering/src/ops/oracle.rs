@@ -6,6 +6,11 @@ fn truth(value: bool) -> i128 {
     if value { 1 } else { 0 }
 }
 
+/// The product shifted right. That of two unsigned 64-bit numbers takes all of 128 bits.
+fn high_half(x: i128, y: i128, bits: i128) -> i128 {
+    if x < 0 || y < 0 { (x * y) >> bits } else { ((x as u128 * y as u128) >> bits) as i128 }
+}
+
 /// The larger of two numbers, of which `-0.0` is the smaller zero; the other one where one is NaN.
 fn larger(x: f64, y: f64) -> f64 {
     if y.is_nan() || x > y || (x == y && y.is_sign_negative()) { x } else { y }

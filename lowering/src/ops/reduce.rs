@@ -37,6 +37,18 @@ impl Reduce {
     }
 }
 
+impl Reduce {
+    /// Whether the combination gives the same bits either way round.
+    pub fn symmetric(&self) -> bool {
+        match self.combine.ops.as_slice() {
+            [Op { kind: Kind::Scalar(scalar), .. }] => {
+                scalar.args == self.combine.args && scalar.op.neutral.is_some()
+            }
+            _ => false,
+        }
+    }
+}
+
 impl Operation for Reduce {
     fn name(&self) -> &'static str {
         "reduce"
@@ -56,6 +68,10 @@ impl Operation for Reduce {
 
     fn blocks_mut(&mut self) -> Vec<&mut Block> {
         vec![&mut self.combine]
+    }
+
+    fn isolated(&self) -> bool {
+        true
     }
 
     fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
@@ -106,7 +122,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         generic: Generic::None,
         params: PARAMS,
         doc: "The sum over `axis`, over a list of axes, or over all axes without it. `f16` and `bf16` are added in `f32`, which is the result's type; `bool`, `i8` and `i16` give `i32`, `u8` and `u16` give `u32`. With `keep_dims` true the folded axes stay with extent 1. The order of additions is unspecified but fixed for a variant.",
-        check: |check, call| reduce(check, call, "add", Class::Any, accumulator),
+        check: |check, call| reduce(check, call, "add", Class::Computed, accumulator),
     },
     Function {
         name: "max",
@@ -126,12 +142,57 @@ pub(super) const FUNCTIONS: &[Function] = &[
         doc: "The smallest element over `axis`, over a list of axes, or over all axes without it; NaN if any is NaN. With `keep_dims` true the folded axes stay with extent 1.",
         check: |check, call| reduce(check, call, "minimum", Class::Number, |dtype| dtype),
     },
+    Function {
+        name: "xor_sum",
+        gives: Gives::Tile,
+        example: "let parity = tl::xor_sum(tl::arange(0, BLOCK) & 1);",
+        generic: Generic::None,
+        params: PARAMS,
+        doc: "The exclusive or of the elements, integers or bools, over `axis`, over a list of axes, or over all axes without it. With `keep_dims` true the folded axes stay with extent 1.",
+        check: |check, call| reduce(check, call, "xor", Class::Bits, |dtype| dtype),
+    },
+    Function {
+        name: "reduce_or",
+        gives: Gives::Tile,
+        example: "let flags = tl::reduce_or(tl::arange(0, BLOCK), 0);",
+        generic: Generic::None,
+        params: PARAMS,
+        doc: "The bitwise or of the elements, integers or bools, over `axis`, over a list of axes, or over all axes without it. With `keep_dims` true the folded axes stay with extent 1.",
+        check: |check, call| reduce(check, call, "or", Class::Bits, |dtype| dtype),
+    },
+    Function {
+        name: "reduce_and",
+        gives: Gives::Tile,
+        example: "let common = tl::reduce_and(tl::arange(0, BLOCK), 0);",
+        generic: Generic::None,
+        params: PARAMS,
+        doc: "The bitwise and of the elements, integers or bools, over `axis`, over a list of axes, or over all axes without it. With `keep_dims` true the folded axes stay with extent 1.",
+        check: |check, call| reduce(check, call, "and", Class::Bits, |dtype| dtype),
+    },
+    Function {
+        name: "any",
+        gives: Gives::Tile,
+        example: "if tl::any(tile > 0.0) { tl::store(out, 1.0); }",
+        generic: Generic::None,
+        params: PARAMS,
+        doc: "Whether any of the bools holds, over `axis`, over a list of axes, or over all axes without it. With `keep_dims` true the folded axes stay with extent 1.",
+        check: |check, call| reduce(check, call, "or", Class::Bool, |dtype| dtype),
+    },
+    Function {
+        name: "all",
+        gives: Gives::Tile,
+        example: "let finite = tl::all(tl::abs(tile) < f32::INFINITY);",
+        generic: Generic::None,
+        params: PARAMS,
+        doc: "Whether all of the bools hold, over `axis`, over a list of axes, or over all axes without it. With `keep_dims` true the folded axes stay with extent 1.",
+        check: |check, call| reduce(check, call, "and", Class::Bool, |dtype| dtype),
+    },
 ];
 
 /// The type a sum is accumulated in and returned as.
-fn accumulator(dtype: DType) -> DType {
+pub(super) fn accumulator(dtype: DType) -> DType {
     match dtype {
-        DType::F16 | DType::BF16 => DType::F32,
+        DType::F8E4M3 | DType::F8E5M2 | DType::F16 | DType::BF16 => DType::F32,
         DType::Bool | DType::I8 | DType::I16 => DType::I32,
         DType::U8 | DType::U16 => DType::U32,
         DType::I32 | DType::I64 | DType::U32 | DType::U64 | DType::F32 | DType::F64 => dtype,
@@ -149,7 +210,12 @@ fn reduce(check: &mut Check, call: &Call, row: &str, class: Class, result: fn(DT
     }
     if !class.contains(ty.dtype) {
         let text = format!("{} takes {}, found {ty}", call.what, class.describe());
-        return check.error_help(call.args[0].loc, text, "convert it: `.to::<i32>()`");
+        let help = match class {
+            Class::Bool => "compare: `x != 0`",
+            _ if ty.dtype.is_f8() => "convert it: `.to::<f32>()`",
+            _ => "convert it: `.to::<i32>()`",
+        };
+        return check.error_help(call.args[0].loc, text, help);
     }
     let Some(axes) = reduced_axes(check, call.args.get(1), ty.shape.rank()) else {
         return check.failed(call.loc);
@@ -175,7 +241,7 @@ fn reduce(check: &mut Check, call: &Call, row: &str, class: Class, result: fn(DT
 }
 
 /// The axes to fold in ascending order: one, a list, or all of them.
-fn reduced_axes(check: &mut Check, operand: Option<&Operand>, rank: usize) -> Option<Vec<usize>> {
+pub(super) fn reduced_axes(check: &mut Check, operand: Option<&Operand>, rank: usize) -> Option<Vec<usize>> {
     let Some(operand) = operand else { return Some((0..rank).collect()) };
     let Item::List(items) = &operand.item else { return Some(vec![check.axis(operand, rank)?]) };
     if items.is_empty() {
@@ -196,7 +262,7 @@ fn reduced_axes(check: &mut Check, operand: Option<&Operand>, rank: usize) -> Op
 }
 
 /// Puts a folded axis back with extent 1; a scalar becomes a tile of one element.
-fn expand(check: &mut Check, value: Value, axis: usize, ty: Type, call: &Call) -> Value {
+pub(super) fn expand(check: &mut Check, value: Value, axis: usize, ty: Type, call: &Call) -> Value {
     if check.ty(value).is_scalar() {
         return check.splat(value, &ty.shape, call.loc);
     }

@@ -208,16 +208,19 @@ table! {
     /// Bitwise and; logical and of bools.
     and: BINARY {
         binary: Some(BinaryOp::And), algebra: Algebra::And, class: Class::Bits, lanes: |b, a, _| b.and(a[0], a[1]),
+        neutral: Some(|dtype| Number::Int(if dtype == DType::Bool { 1 } else { dtype.wrap(-1) })),
         int: oracle!(|a, _| a[0] & a[1]),
     }
     /// Bitwise or; logical or of bools.
     or: BINARY {
         binary: Some(BinaryOp::Or), algebra: Algebra::Or, class: Class::Bits, lanes: |b, a, _| b.or(a[0], a[1]),
+        neutral: Some(|_| Number::Int(0)),
         int: oracle!(|a, _| a[0] | a[1]),
     }
     /// Bitwise exclusive or; "differs" on bools.
     xor: BINARY {
         binary: Some(BinaryOp::Xor), class: Class::Bits, lanes: |b, a, _| b.xor(a[0], a[1]),
+        neutral: Some(|_| Number::Int(0)),
         int: oracle!(|a, _| a[0] ^ a[1]),
     }
     /// Shift to the left. As in Rust's release builds only the low bits of the amount count: 33 on an `i32` shifts by 1.
@@ -243,12 +246,12 @@ table! {
     }
     /// Equal. False when either is NaN; `-0.0 == 0.0`.
     eq: COMPARE {
-        binary: Some(BinaryOp::Eq), algebra: Algebra::Compare(BinaryOp::Eq), class: Class::Any, lanes: lanes::eq,
+        binary: Some(BinaryOp::Eq), algebra: Algebra::Compare(BinaryOp::Eq), class: Class::Computed, lanes: lanes::eq,
         float: oracle!(|a| f64::from(a[0] == a[1])), int: oracle!(|a, _| truth(a[0] == a[1])),
     }
     /// Not equal. True when either is NaN.
     ne: COMPARE {
-        binary: Some(BinaryOp::Ne), algebra: Algebra::Compare(BinaryOp::Ne), class: Class::Any, lanes: lanes::ne,
+        binary: Some(BinaryOp::Ne), algebra: Algebra::Compare(BinaryOp::Ne), class: Class::Computed, lanes: lanes::ne,
         float: oracle!(|a| f64::from(a[0] != a[1])), int: oracle!(|a, _| truth(a[0] != a[1])),
     }
     /// Less. False when either is NaN.
@@ -314,6 +317,29 @@ table! {
     floor: UNARY { lanes: |b, a, _| b.floor(a[0]), float: oracle!(|a| a[0].floor()) }
     /// The smallest integer not below `x`.
     ceil: UNARY { lanes: |b, a, _| b.ceil(a[0]), float: oracle!(|a| a[0].ceil()) }
+    /// The integer nearest to `x`, halves away from zero: `round(2.5)` is `3.0`, `round(-2.5)` is `-3.0`. The sign of a
+    /// zero result is that of `x`.
+    round: UNARY { cheap: true, lanes: |b, a, _| b.round(a[0]), float: oracle!(|a| a[0].round()) }
+    /// The integer nearest to `x`, halves to the even one: `round_ties_even(2.5)` is `2.0`. The sign of a zero result is
+    /// that of `x`. One instruction on every processor but x86-64 without SSE4.1.
+    round_ties_even: UNARY {
+        cheap: true, lanes: |b, a, _| b.round_ties_even(a[0]), float: oracle!(|a| a[0].round_ties_even()),
+    }
+    /// `x` without its fraction: the nearest integer toward zero. The sign of a zero result is that of `x`.
+    trunc: UNARY { cheap: true, lanes: |b, a, _| b.truncate(a[0]), float: oracle!(|a| a[0].trunc()) }
+    /// Whether `x` is not a number.
+    is_nan: UNARY {
+        rule: Rule::Compare, cheap: true, lanes: lanes::is_nan, float: oracle!(|a| f64::from(a[0].is_nan())),
+    }
+    /// Whether `x` is neither infinite nor NaN.
+    is_finite: UNARY {
+        rule: Rule::Compare, cheap: true, lanes: lanes::is_finite, float: oracle!(|a| f64::from(a[0].is_finite())),
+    }
+    /// Whether `x` is an infinity of either sign.
+    is_infinite: UNARY {
+        rule: Rule::Compare, cheap: true, lanes: lanes::is_infinite,
+        float: oracle!(|a| f64::from(a[0].is_infinite())),
+    }
     /// The square root, correctly rounded; NaN below zero.
     sqrt: UNARY { lanes: |b, a, _| b.sqrt(a[0]), float: oracle!(|a| a[0].sqrt()) }
     /// `1 / sqrt(x)`. `rsqrt(0.0)` is infinity. Within 2 ULP. On a GPU a subnormal `f32` argument counts as zero.
@@ -355,6 +381,20 @@ table! {
         class: Class::Integer, lanes: lanes::cdiv,
         int: oracle!(|a, _| if a[1] == 0 { 0 } else {
             a[0] / a[1] + truth(a[0] % a[1] != 0 && (a[0] < 0) == (a[1] < 0))
+        }),
+    }
+    /// The upper half of the whole product: what `x * y` leaves out. Signed as the type is.
+    mulhi: BINARY {
+        class: Class::Integer, lanes: lanes::mulhi,
+        int: oracle!(|a, dtype| high_half(a[0], a[1], (8 * dtype.bytes()) as i128)),
+    }
+    /// The upper half of the whole product of the operands' bits, read as unsigned numbers whatever their type: what a
+    /// Philox round and a division by a constant are made of.
+    umulhi: BINARY {
+        class: Class::Integer, lanes: lanes::umulhi,
+        int: oracle!(|a, dtype| {
+            let bits = (8 * dtype.bytes()) as i128;
+            high_half(a[0] & ((1 << bits) - 1), a[1] & ((1 << bits) - 1), bits)
         }),
     }
 }

@@ -1,5 +1,7 @@
 //! The tree a kernel parses to.
 
+use std::rc::Rc;
+
 use proc_macro2::{Ident, TokenStream};
 
 use crate::diagnostic::Loc;
@@ -19,6 +21,86 @@ pub struct Kernel {
     pub source: Source,
     /// A return type was written, and reported: what the body ends with is not worth another word.
     pub returns: bool,
+    /// What the kernel's module offers it.
+    pub items: Rc<Items>,
+}
+
+/// Functions and constants that stand side by side: in a module marked `#[fuse_module]`, or in a block.
+#[derive(Debug, Default)]
+pub struct Items {
+    pub functions: Vec<Rc<Function>>,
+    pub constants: Vec<ConstItem>,
+}
+
+impl Items {
+    pub fn is_empty(&self) -> bool {
+        self.functions.is_empty() && self.constants.is_empty()
+    }
+}
+
+/// A function that kernels call, marked `#[fuse_fn]` or nested in a body.
+#[derive(Debug)]
+pub struct Function {
+    pub name: Ident,
+    pub generics: Vec<Generic>,
+    pub params: Vec<FunctionParam>,
+    /// What stands behind the arrow.
+    pub result: Option<ValueType>,
+    pub body: Block,
+    pub source: Source,
+}
+
+/// A parameter of a function or closure.
+#[derive(Debug)]
+pub struct FunctionParam {
+    pub pattern: Pattern,
+    pub ty: ValueType,
+    pub loc: Loc,
+}
+
+/// What a function takes or gives.
+#[derive(Clone, Debug)]
+pub enum ValueType {
+    /// `Tile<T>`, or `Tile` for any element type; a scalar counts as a tile without axes.
+    Tile {
+        elem: Option<TypeName>,
+        loc: Loc,
+    },
+    /// `f32`, `T`
+    Scalar(TypeName),
+    /// `usize`: an integer known at build.
+    Constant(Loc),
+    /// `&[T]` or `&mut [T]`: a slice, or pointers into one.
+    Memory {
+        elem: TypeName,
+        mutable: bool,
+    },
+    /// `impl Fn(..) -> ..`
+    Function(Loc),
+    Tuple {
+        parts: Vec<ValueType>,
+        loc: Loc,
+    },
+    /// Not written, as a closure may, or reported.
+    Any,
+}
+
+/// `|a, b| a * b`
+#[derive(Debug)]
+pub struct Closure {
+    pub params: Vec<FunctionParam>,
+    pub result: Option<ValueType>,
+    pub body: Block,
+}
+
+/// A constant with a name: a `const` item, or a variant of an enum without fields, whose path has two names.
+#[derive(Debug)]
+pub struct ConstItem {
+    pub path: Vec<Ident>,
+    /// `None` for an integer that is known at build and has no width, as a `usize`.
+    pub ty: Option<TypeName>,
+    /// `None` when the value is not one that a kernel can have.
+    pub value: Option<Expr>,
 }
 
 /// The function as it was written.
@@ -28,6 +110,8 @@ pub struct Source {
     pub generics: TokenStream,
     /// What stands between the parentheses.
     pub inputs: TokenStream,
+    /// `-> ..`
+    pub output: TokenStream,
     /// `{ .. }`
     pub body: TokenStream,
 }
@@ -165,15 +249,17 @@ pub struct Setting {
     pub loc: Loc,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Block {
+    /// Functions and constants declared in it, visible in all of it.
+    pub items: Rc<Items>,
     pub statements: Vec<Statement>,
     /// The value of the block: a last expression without a semicolon.
     pub value: Option<Box<Expr>>,
     pub loc: Loc,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Statement {
     Let { pattern: Pattern, ty: Option<TypeName>, init: Option<Expr>, loc: Loc },
     Assign { target: Ident, op: Option<(BinaryOp, Loc)>, value: Expr },
@@ -182,7 +268,7 @@ pub enum Statement {
     Expr(Expr),
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub enum Pattern {
     Name { name: Ident, mutable: bool },
     Ignore(Loc),
@@ -245,10 +331,13 @@ pub enum ExprKind {
     Array(Vec<Expr>),
     If {
         condition: Box<Expr>,
-        then: std::rc::Rc<Block>,
-        otherwise: Option<std::rc::Rc<Block>>,
+        then: Rc<Block>,
+        otherwise: Option<Rc<Block>>,
     },
-    Block(std::rc::Rc<Block>),
+    Block(Rc<Block>),
+    Closure(Rc<Closure>),
+    /// A way out of a loop or function. `exits` turns those that are statements into branches.
+    Exit(Exit),
     Range {
         low: Box<Expr>,
         high: Box<Expr>,
@@ -258,11 +347,21 @@ pub enum ExprKind {
     Error,
 }
 
+/// What leads out of a loop or function.
+#[derive(Clone, Debug)]
+pub enum Exit {
+    Return(Option<Box<Expr>>),
+    Break,
+    Continue,
+}
+
 /// `f32` or `BLOCK` or `64` between `::<` and `>`.
 #[derive(Clone, Debug)]
 pub enum GenericArg {
     Type(TypeName),
     Const(Expr),
+    /// `_`
+    Infer(Loc),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

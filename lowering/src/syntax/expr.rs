@@ -1,9 +1,12 @@
 //! Statements and expressions: what of Rust a kernel body may use, with every other form named.
 
+use std::rc::Rc;
+
 use quote::ToTokens;
 
 use super::ast::*;
 use super::item::type_name;
+use super::{choose, function};
 use crate::diagnostic::{Errors, Loc};
 use crate::dtype::DType;
 
@@ -18,13 +21,14 @@ impl Parser<'_> {
         Expr { kind: ExprKind::Error, loc }
     }
 
-    fn unsupported_help(&mut self, tokens: impl ToTokens, what: &str, help: &str) -> Expr {
+    pub(super) fn unsupported_help(&mut self, tokens: impl ToTokens, what: &str, help: &str) -> Expr {
         let loc = Loc::of(tokens);
         self.errors.push_help(loc, format!("{what} cannot be used in a kernel"), help);
         Expr { kind: ExprKind::Error, loc }
     }
 
     pub fn block(&mut self, block: &syn::Block) -> Block {
+        let mut items = Items::default();
         let loc = Loc { start: block.brace_token.span.open(), end: block.brace_token.span.close() };
         let mut statements = vec![];
         let mut value = None;
@@ -36,8 +40,9 @@ impl Parser<'_> {
                 }
                 syn::Stmt::Expr(expr, semicolon) => {
                     // A trailing `if` without a semicolon is the block's value when its branches have one.
-                    let is_value =
-                        last && semicolon.is_none() && matches!(expr, syn::Expr::If(_) | syn::Expr::Block(_));
+                    let is_value = last
+                        && semicolon.is_none()
+                        && matches!(expr, syn::Expr::If(_) | syn::Expr::Match(_) | syn::Expr::Block(_));
                     if is_value {
                         value = Some(Box::new(self.expr(expr)));
                     } else {
@@ -45,30 +50,27 @@ impl Parser<'_> {
                     }
                 }
                 syn::Stmt::Local(local) => statements.extend(self.local(local)),
-                syn::Stmt::Item(item) => self.item(item),
+                syn::Stmt::Item(item) => self.item(item, &mut items),
                 syn::Stmt::Macro(stmt) => {
                     self.macro_call(&stmt.mac);
                 }
             }
         }
-        Block { statements, value, loc }
+        Block { items: items.into(), statements, value, loc }
     }
 
-    fn item(&mut self, item: &syn::Item) {
-        const CONSTANT: &str = "bind it with `let`, or declare it as a const parameter of the kernel";
+    fn item(&mut self, item: &syn::Item, items: &mut Items) {
         match item {
-            syn::Item::Fn(item) => {
-                self.unsupported_help(
-                    &item.sig.ident,
-                    "a nested function",
-                    "write its body where it is called",
-                );
-            }
+            syn::Item::Fn(item) => items.functions.push(function::parse(item, self.errors).into()),
             syn::Item::Const(item) => {
-                self.unsupported_help(item.const_token, "a `const` item", CONSTANT);
+                let constant = function::constant(item);
+                if constant.value.is_none() {
+                    self.unsupported_help(&item.expr, "this constant", function::CONSTANTS);
+                }
+                items.constants.push(constant);
             }
             syn::Item::Static(item) => {
-                self.unsupported_help(item.static_token, "a `static` item", CONSTANT);
+                self.unsupported_help(item.static_token, "a `static` item", "declare a `const`");
             }
             syn::Item::Use(item) => {
                 self.unsupported_help(item, "a `use` declaration", "the functions of `tl::` need none");
@@ -125,7 +127,7 @@ impl Parser<'_> {
         Some(Statement::Let { pattern, ty, init, loc: Loc::of(local) })
     }
 
-    fn pattern(&mut self, pat: &syn::Pat) -> Option<Pattern> {
+    pub(super) fn pattern(&mut self, pat: &syn::Pat) -> Option<Pattern> {
         match pat {
             syn::Pat::Ident(ident) if ident.by_ref.is_none() && ident.subpat.is_none() => {
                 Some(Pattern::Name { name: ident.ident.clone(), mutable: ident.mutability.is_some() })
@@ -176,6 +178,12 @@ impl Parser<'_> {
                 Some(Statement::While { condition, body, loc: Loc::from(while_loop.while_token.span) })
             }
             other => Some(Statement::Expr(self.expr(other))),
+        }
+    }
+
+    fn jump(&mut self, label: &Option<syn::Lifetime>) {
+        if let Some(label) = label {
+            self.unsupported(label, "a loop label");
         }
     }
 
@@ -267,6 +275,28 @@ impl Parser<'_> {
                 ExprKind::Array(array.elems.iter().map(|part| self.expr(part)).collect())
             }
             syn::Expr::If(expr) => return self.conditional(expr),
+            syn::Expr::Match(choice) => return choose::parse(choice, self),
+            syn::Expr::Closure(closure) => {
+                return match function::closure(closure, self) {
+                    Some(closure) => Expr { kind: ExprKind::Closure(closure.into()), loc },
+                    None => Expr { kind: ExprKind::Error, loc },
+                };
+            }
+            syn::Expr::Return(exit) => {
+                let value = exit.expr.as_ref().map(|value| Box::new(self.expr(value)));
+                ExprKind::Exit(Exit::Return(value))
+            }
+            syn::Expr::Break(exit) => {
+                self.jump(&exit.label);
+                if let Some(value) = &exit.expr {
+                    return self.unsupported(value, "a value after `break`");
+                }
+                ExprKind::Exit(Exit::Break)
+            }
+            syn::Expr::Continue(exit) => {
+                self.jump(&exit.label);
+                ExprKind::Exit(Exit::Continue)
+            }
             syn::Expr::Block(block) if block.label.is_none() => {
                 ExprKind::Block(self.block(&block.block).into())
             }
@@ -280,9 +310,6 @@ impl Parser<'_> {
     /// Rust that a kernel has no meaning for.
     fn name_unsupported(&mut self, expr: &syn::Expr) -> Expr {
         match expr {
-            syn::Expr::Closure(_) => {
-                self.unsupported_help(expr, "a closure", "write its body where it is called")
-            }
             syn::Expr::Reference(_) => {
                 self.unsupported_help(expr, "a reference", "tiles are values: leave out the `&`")
             }
@@ -294,20 +321,8 @@ impl Parser<'_> {
             syn::Expr::Field(_) => {
                 self.unsupported_help(expr, "a field access", "take a tuple apart with `let (a, b) = ..`")
             }
-            syn::Expr::Match(own) => self.unsupported_help(
-                own.match_token,
-                "`match`",
-                "use `if` on a scalar, or `tl::select` on tiles",
-            ),
             syn::Expr::Loop(own) => {
                 self.unsupported_help(own.loop_token, "`loop`", "use `for` over a range, or `while`")
-            }
-            syn::Expr::Break(_) => self.unsupported_help(expr, "`break`", "put the condition into `while`"),
-            syn::Expr::Continue(_) => {
-                self.unsupported_help(expr, "`continue`", "put the rest of the body under `if`")
-            }
-            syn::Expr::Return(_) => {
-                self.unsupported_help(expr, "`return`", "put the rest of the kernel under `if`")
             }
             syn::Expr::Try(own) => self.unsupported(own.question_token, "`?`"),
             syn::Expr::Await(own) => self.unsupported(own.await_token, "async code"),
@@ -400,10 +415,7 @@ impl Parser<'_> {
             .args
             .iter()
             .map(|arg| match arg {
-                syn::GenericArgument::Type(syn::Type::Infer(_)) => {
-                    self.unsupported_help(arg, "`_`", "name the element type");
-                    None
-                }
+                syn::GenericArgument::Type(syn::Type::Infer(_)) => Some(GenericArg::Infer(Loc::of(arg))),
                 syn::GenericArgument::Type(ty) => {
                     let name = type_name(ty);
                     if name.is_none() {
@@ -430,7 +442,7 @@ impl Parser<'_> {
             other => {
                 let value = self.expr(other);
                 let loc = value.loc;
-                std::rc::Rc::new(Block { statements: vec![], value: Some(Box::new(value)), loc })
+                Rc::new(Block { items: Rc::default(), statements: vec![], value: Some(Box::new(value)), loc })
             }
         });
         Expr { kind: ExprKind::If { condition, then, otherwise }, loc }
@@ -456,6 +468,7 @@ fn is_statement(expr: &syn::Expr) -> bool {
         | syn::Expr::ForLoop(_)
         | syn::Expr::While(_)
         | syn::Expr::If(_)
+        | syn::Expr::Match(_)
         | syn::Expr::Block(_) => true,
         syn::Expr::Binary(binary) => compound(&binary.op).is_some(),
         _ => false,

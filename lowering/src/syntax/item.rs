@@ -1,11 +1,13 @@
 //! The function: its signature, and its body handed to `expr`.
 
+use std::rc::Rc;
+
 use proc_macro2::{Ident, TokenStream};
 use quote::ToTokens;
 use syn::spanned::Spanned;
 
 use super::ast::{ConstType, Generic, Kernel, Param, ParamType, Source, TypeName};
-use super::{attribute, depth, expr};
+use super::{attribute, depth, exits, expr};
 use crate::diagnostic::{Errors, Loc};
 use crate::dtype::{Class, DType};
 
@@ -43,9 +45,11 @@ fn parse_function(attribute: TokenStream, item: TokenStream, errors: &mut Errors
     }
     let params = signature.inputs.iter().filter_map(|input| parse_param(input, errors)).collect();
     let body = expr::Parser { errors }.block(&function.block);
+    let body = exits::lower(body, exits::Kind::Unit, errors);
     let source = Source {
         generics: signature.generics.to_token_stream(),
         inputs: signature.inputs.to_token_stream(),
+        output: signature.output.to_token_stream(),
         body: function.block.to_token_stream(),
     };
     Some(Kernel {
@@ -58,6 +62,7 @@ fn parse_function(attribute: TokenStream, item: TokenStream, errors: &mut Errors
         options,
         source,
         returns: !matches!(signature.output, syn::ReturnType::Default),
+        items: Rc::default(),
     })
 }
 
@@ -84,7 +89,7 @@ fn report_qualifiers(signature: &syn::Signature, errors: &mut Errors) {
 }
 
 /// A generic; one with a mistake stays, as a guess at what was meant, so that its uses are not reported as well.
-fn parse_generic(param: &syn::GenericParam, errors: &mut Errors) -> Option<Generic> {
+pub(super) fn parse_generic(param: &syn::GenericParam, errors: &mut Errors) -> Option<Generic> {
     match param {
         syn::GenericParam::Type(param) => {
             if let Some(default) = &param.default {

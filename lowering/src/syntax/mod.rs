@@ -6,11 +6,17 @@
 
 mod ast;
 mod attribute;
+mod choose;
 mod depth;
+mod exits;
 mod expr;
+mod function;
 mod item;
+mod module;
 
 pub use ast::*;
 pub(crate) use attribute::{OPTIONS, SETTINGS, describe as describe_value};
+pub(crate) use function::parse_items;
 pub(crate) use item::const_range;
 pub use item::parse;
+pub use module::{Module, Part, parse as parse_module};

@@ -31,7 +31,13 @@ impl Arch {
 
 /// Parts of inline PTX that are younger than their target, with the PTX version that brought them. LLVM does not look
 /// into inline PTX; for instructions of its own it raises the version itself.
-const YOUNGER: &[(&str, Version)] = &[("createpolicy.", Version(7, 4)), (".L2::cache_hint", Version(7, 4))];
+const YOUNGER: &[(&str, Version)] = &[
+    ("createpolicy.", Version(7, 4)),
+    (".L2::cache_hint", Version(7, 4)),
+    (".e4m3x2", Version(7, 8)),
+    (".e5m2x2", Version(7, 8)),
+    ("add.noftz.bf16", Version(7, 8)),
+];
 
 /// `.version 7.4`
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -68,7 +74,22 @@ pub fn emit(
     archs: &[Arch],
     stages: &mut Stages,
 ) -> Result<Vec<(Arch, String)>, String> {
+    let own_code = bodies.iter().any(|(_, body)| body.plan.differs_by_capability());
+    let groups = archs.chunks(if own_code { 1 } else { archs.len().max(1) });
+    let texts: Result<Vec<_>, String> =
+        groups.map(|archs| together(session, bodies, archs, stages)).collect();
+    Ok(texts?.into_iter().flatten().collect())
+}
+
+/// PTX of architectures for which the same operations are emitted.
+fn together(
+    session: &Session,
+    bodies: &[(String, &Body)],
+    archs: &[Arch],
+    stages: &mut Stages,
+) -> Result<Vec<(Arch, String)>, String> {
     let mut module = session.module(Machine::Nvptx);
+    module.capability = archs.iter().map(|arch| arch.capability).min().unwrap_or_default();
     gpu::declare(&mut module, bodies.iter().any(|(_, body)| body.reports()));
     for (entry, body) in bodies {
         body.plan.emit(&mut module, entry);

@@ -103,15 +103,15 @@ fn values_that_a_generic_cannot_have() {
     check_attribute(
         "T = [usize, \"f32\"], N = [64 * 2, N]",
         expect![[r#"
-        1: `usize`: a declared value is an element type, an integer or a bool
-            help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32 and f64
-        1: `"f32"`: a declared value is an element type, an integer or a bool
-            help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32 and f64
-        1: `64 * 2`: a declared value is an element type, an integer or a bool
-            help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32 and f64
-        1: `N`: a declared value is an element type, an integer or a bool
-            help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32 and f64
-    "#]],
+            1: `usize`: a declared value is an element type, an integer or a bool
+                help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f8e4m3, f8e5m2, f16, bf16, f32 and f64
+            1: `"f32"`: a declared value is an element type, an integer or a bool
+                help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f8e4m3, f8e5m2, f16, bf16, f32 and f64
+            1: `64 * 2`: a declared value is an element type, an integer or a bool
+                help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f8e4m3, f8e5m2, f16, bf16, f32 and f64
+            1: `N`: a declared value is an element type, an integer or a bool
+                help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f8e4m3, f8e5m2, f16, bf16, f32 and f64
+        "#]],
     );
     check_errors(
         "#[fuse_kernel(B = [1, 2], U = [256, 255], I = [-129, 4])]
@@ -445,13 +445,13 @@ fn parameters_of_types_that_do_not_exist() {
     check_signature(
         "fn k<T: Float, const N: usize>(mut x: &[T], x: f32, y: foo, N: i32)",
         expect![[r#"
-        2: `mut`: a parameter cannot be reassigned
-            help: bind it first: `let mut x = x;`
-        2: `x`: the name `x` is used twice in the signature
-        2: `foo`: `foo` is not an element type
-            help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32 and f64
-        2: `N`: the name `N` is used twice in the signature
-    "#]],
+            2: `mut`: a parameter cannot be reassigned
+                help: bind it first: `let mut x = x;`
+            2: `x`: the name `x` is used twice in the signature
+            2: `foo`: `foo` is not an element type
+                help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f8e4m3, f8e5m2, f16, bf16, f32 and f64
+            2: `N`: the name `N` is used twice in the signature
+        "#]],
     );
     check_errors(
         "#[fuse_kernel()] fn k(x: Vec<f32>, n: usize) { let y = tl::load(x + n); tl::store(x, y); }",
@@ -483,12 +483,8 @@ fn statements_that_do_not_exist() {
         let [p, q] = n;
         let y: Vec<f32> = n;",
         expect![[r#"
-            3: `f`: a nested function cannot be used in a kernel
-                help: write its body where it is called
-            4: `const`: a `const` item cannot be used in a kernel
-                help: bind it with `let`, or declare it as a const parameter of the kernel
             5: `static`: a `static` item cannot be used in a kernel
-                help: bind it with `let`, or declare it as a const parameter of the kernel
+                help: declare a `const`
             6: `use std::mem;`: a `use` declaration cannot be used in a kernel
                 help: the functions of `tl::` need none
             7: `P`: a type definition cannot be used in a kernel
@@ -536,8 +532,6 @@ fn expressions_that_do_not_exist() {
         let y = tl::zeros::<Vec<f32>>([N]);
         let y = const { 4 };",
         expect![[r#"
-            3: `|v| v + 1`: a closure cannot be used in a kernel
-                help: write its body where it is called
             4: `&n`: a reference cannot be used in a kernel
                 help: tiles are values: leave out the `&`
             5: `*x`: dereferencing cannot be used in a kernel
@@ -546,8 +540,6 @@ fn expressions_that_do_not_exist() {
                 help: read memory with `tl::load(slice + offsets, mask)`; a tile has no element access
             7: `(n, a).0`: a field access cannot be used in a kernel
                 help: take a tuple apart with `let (a, b) = ..`
-            8: `match`: `match` cannot be used in a kernel
-                help: use `if` on a scalar, or `tl::select` on tiles
             9: `?`: `?` cannot be used in a kernel
             10: `unsafe`: an `unsafe` block cannot be used in a kernel
             11: `S`: a struct cannot be used in a kernel
@@ -586,11 +578,7 @@ fn control_flow_that_does_not_exist() {
             3: `loop`: `loop` cannot be used in a kernel
                 help: use `for` over a range, or `while`
             4: `'outer:`: a loop label cannot be used in a kernel
-            4: `continue`: `continue` cannot be used in a kernel
-                help: put the rest of the body under `if`
             5: `'outer:`: a loop label cannot be used in a kernel
-            5: `return`: `return` cannot be used in a kernel
-                help: put the rest of the kernel under `if`
             6: `(i, j)`: a loop variable is a plain name
             7: `i`: a loop variable cannot be reassigned
             8: `0..`: a range needs both ends
@@ -621,7 +609,7 @@ fn numbers_that_are_too_large() {
             5: `300u8`: 300 does not fit in u8, which holds 0 to 255
             6: `2147483648`: 2147483648 does not fit in i32, which holds -2147483648 to 2147483647
             7: `1i128`: `i128` is not an element type
-                help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32 and f64
+                help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f8e4m3, f8e5m2, f16, bf16, f32 and f64
             8: `*`: this constant does not fit in 64 bits
             9: `0`: this divides by zero
             10: `256`: 256 does not fit in u8, which holds 0 to 255
@@ -658,8 +646,6 @@ fn names_that_are_not_defined() {
             8: `T`: `T` is a type, expected a value
             9: `f32`: `f32` is a type, expected a value
             10: `k`: a kernel cannot refer to itself
-            11: `tl::load`: `tl::load` is a function
-                help: call it: `tl::load(..)`
             12: `std::f32::consts::PIE`: `std::f32::consts::PIE` is not known in a kernel
                 help: constants of element types are, such as `f32::INFINITY`, `T::MAX` and `f32::consts::PI`
             13: `f32::BITS`: `f32` has no constant `BITS`
@@ -695,7 +681,7 @@ fn functions_that_do_not_exist() {
             7: `load`: `load` is not a function of the language
                 help: did you mean `tl::load`?
             8: `foo`: `foo` cannot be called in a kernel
-                help: kernels call the functions of `tl::`
+                help: kernels call the functions of `tl::`, and those marked `#[fuse_fn]` beside them in a `#[fuse_module]`
             9: `std::cmp::max`: `std::cmp::max` is not a function of the language
                 help: did you mean `tl::max`?
             10: `k`: a kernel cannot call itself
@@ -718,9 +704,9 @@ fn functions_that_do_not_exist() {
             4: `too`: `too` is not a method of a scalar of type i32
                 help: did you mean `to`?
             5: `iter`: `iter` is not a method of a slice
-                help: methods are `to`, `expand_dims`, `row`, `col`, `len`, `step_by`, `num_stages` and `unroll`
+                help: methods are `to`, `bitcast`, `expand_dims`, `row`, `col`, `sem`, `scope`, `len`, `step_by`, `num_stages` and `unroll`
             6: `powi`: `powi` is not a method of a scalar of type f32
-                help: methods are `to`, `expand_dims`, `row`, `col`, `len`, `step_by`, `num_stages` and `unroll`
+                help: methods are `to`, `bitcast`, `expand_dims`, `row`, `col`, `sem`, `scope`, `len`, `step_by`, `num_stages` and `unroll`
             7: `lens`: `lens` is not a method of a slice
                 help: did you mean `len`?
         "#]],
@@ -770,13 +756,84 @@ fn type_arguments_of_the_wrong_number() {
             8: `to`: `.to` needs an element type
                 help: write `.to::<f32>(..)`
             9: `foo`: `foo` is not an element type
-                help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32 and f64
+                help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f8e4m3, f8e5m2, f16, bf16, f32 and f64
             10: `'a`: this argument cannot be used in a kernel
         "#]],
     );
 }
 
 // ---- types
+
+#[test]
+fn bits_of_another_size() {
+    check_body(
+        "let y = a.bitcast::<u32>();
+        let y = a.bitcast::<f64>();
+        let y = b.bitcast::<u8>();
+        let y = n.bitcast::<T>();
+        let y = x.bitcast::<u16>();
+        let y = a.bitcast();",
+        expect![[r#"
+            4: `bitcast`: `.bitcast` keeps the size of an element: f32 cannot become f64
+                help: f32 can become i32 and u32; `.to::<f64>()` converts the value
+            5: `bitcast`: `.bitcast` keeps the size of an element: bool cannot become u8
+                help: make a number of it: `.to::<u8>()`
+            6: `bitcast`: `.bitcast` keeps the size of an element: i32 cannot become f16
+                help: i32 can become u32 and f32; `.to::<f16>()` converts the value
+            7: `x`: expected a tile or scalar, found a slice
+                help: read it first: `tl::load(slice + offsets, mask)`
+            8: `bitcast`: `.bitcast` needs an element type
+                help: write `.bitcast::<f32>(..)`
+        "#]],
+    );
+}
+
+#[test]
+fn eight_bit_floats_are_not_computed_with() {
+    check_errors(
+        "#[fuse_kernel(T = [f8e4m3])]
+        fn k<T: Element>(x: &[T], out: &mut [T], y: &[f8e5m2], n: i32) {
+            let i = tl::arange(0, 64);
+            let v = tl::load(x + i);
+            let w = v + v;
+            let w = tl::exp(v);
+            let w = v == v;
+            let w = tl::sum(v);
+            let w = -v;
+            let w = tl::select(i < n, v, tl::load(y + i));
+            tl::store(out + i, v.to::<f32>() * 2.0);
+            let w = v.bitcast::<u16>();
+            let top = f8e4m3::INFINITY;
+            tl::store(out + i, tl::select(i < n, v, f8e4m3::MAX));
+        }",
+        expect![[r#"
+            5: `v`: `+` takes numbers, found f8e4m3
+                help: 8-bit floats are stored and converted: `.to::<f32>()`
+            6: `v`: `tl::exp` takes floats, found f8e4m3
+                help: 8-bit floats are stored and converted: `.to::<f32>()`
+            7: `v`: `==` takes numbers or bools, found f8e4m3
+                help: 8-bit floats are stored and converted: `.to::<f32>()`
+            8: `v`: `tl::sum` takes numbers or bools, found f8e4m3[64]
+                help: convert it: `.to::<f32>()`
+            9: `v`: `-` takes signed numbers, found f8e4m3
+                help: 8-bit floats are stored and converted: `.to::<f32>()`
+            10: `tl::load(y + i)`: `tl::select` needs one element type, found f8e4m3 and f8e5m2
+                help: convert one side: `.to::<f32>()`
+            11: `v.to::<f32>() * 2.0`: a value stored to `out` is f8e4m3, found f32
+                help: convert it: `.to::<T>()`
+            12: `bitcast`: `.bitcast` keeps the size of an element: f8e4m3 cannot become u16
+                help: f8e4m3 can become i8, u8 and f8e5m2; `.to::<u16>()` converts the value
+            13: `f8e4m3::INFINITY`: `f8e4m3` has no constant `INFINITY`
+                help: it has NAN, MAX, MIN, MIN_POSITIVE and EPSILON
+        "#]],
+    );
+    check_errors(
+        "#[fuse_kernel(T = [f8e4m3, f32])] fn k<T: Float>(x: &[T]) {}",
+        expect![[r#"
+        1: `f8e4m3`: `T` is one of f16, bf16, f32 and f64, found f8e4m3
+    "#]],
+    );
+}
 
 #[test]
 fn types_that_mix() {
@@ -925,7 +982,7 @@ fn annotations() {
             4: `usize`: `usize` is not an element type
                 help: memory and scalars have a fixed width: use `i64` or `i32`
             5: `foo`: `foo` is not an element type
-                help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32 and f64
+                help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f8e4m3, f8e5m2, f16, bf16, f32 and f64
             6: `1.5`: expected i32, found the float 1.5
                 help: convert the integers beside it: `as f32`
             7: `true`: expected f32, found the bool true
@@ -1149,6 +1206,50 @@ fn stores() {
 }
 
 // ---- control flow
+
+#[test]
+fn atomic_functions() {
+    check_errors(
+        "#[fuse_kernel()]
+        fn k(x: &[i32], out: &mut [i32], h: &mut [f16], b: &mut [i8], f: &mut [f64]) {
+            let i = tl::arange(0, 64);
+            tl::atomic_add(x + i, 1);
+            tl::atomic_add(b + i, 1);
+            tl::atomic_max(h + i, 1.0);
+            tl::atomic_and(f + i, 1.0);
+            tl::atomic_add(out + i, 1.0);
+            tl::atomic_add(out, i);
+            tl::atomic_cas(out + i, 1);
+            tl::atomic_add(out + i, 1, i);
+            tl::atomic_add(out + i, 1).sem(\"seq_cst\");
+            tl::atomic_add(out + i, 1).scope(1);
+            let y = tl::load(x + i).sem(\"relaxed\");
+            let y = (tl::atomic_add(out + i, 1) + 1).scope(\"gpu\");
+        }",
+        expect![[r#"
+            4: `x + i`: `x` is read-only: `tl::atomic_add` needs a `&mut` slice
+                help: declare it `x: &mut [i32]`
+            5: `b + i`: `tl::atomic_add` takes i32, i64, u32, u64, f16, bf16, f32 and f64, found i8
+            6: `h + i`: `tl::atomic_max` takes i32, i64, u32, u64, f32 and f64, found f16
+            7: `f + i`: `tl::atomic_and` takes i32, i64, u32 and u64, found f64
+            8: `1.0`: expected i32, found the float 1.0
+                help: convert the integers beside it: `as f32`
+            9: `i`: the value has shape [64], but the pointer is a scalar
+                help: a slice plus a tile of offsets is a tile of pointers: `x + offsets`
+            10: `atomic_cas`: `tl::atomic_cas` takes 3 to 4 arguments (pointer, compare, value, mask?), found 2
+            11: `i`: a mask is made of bools, found i32[64]
+                help: compare: `offsets < n`
+            12: `"seq_cst"`: `.sem` does not know `"seq_cst"`
+                help: it is one of `"relaxed"`, `"acquire"`, `"release"` and `"acq_rel"`
+            13: `1`: `.scope` takes a word, found the integer 1
+                help: it is one of `"cta"`, `"gpu"` and `"sys"`
+            14: `sem`: `.sem` belongs to an atomic function
+                help: write it behind the call: `tl::atomic_add(pointer, value).sem(..)`
+            15: `scope`: `.scope` belongs to an atomic function
+                help: write it behind the call: `tl::atomic_add(pointer, value).scope(..)`
+        "#]],
+    );
+}
 
 #[test]
 fn uses_before_assignment() {

@@ -814,6 +814,36 @@ fn every_element_type_at_every_rank() {
         u64 at rank 1: 22 lines,  store out[%2] mask %4 = %20
         u64 at rank 2: 30 lines,  store out[%9] mask %11 = %28
         u64 at rank 3: 24 lines,  store out[%3] mask %5 = %22
+        f8e4m3 at rank 1:
+        6: `y`: `*` takes numbers, found f8e4m3
+            help: 8-bit floats are stored and converted: `.to::<f32>()`
+        6: `y`: `/` takes numbers, found f8e4m3
+            help: 8-bit floats are stored and converted: `.to::<f32>()`
+        f8e4m3 at rank 2:
+        6: `y`: `*` takes numbers, found f8e4m3
+            help: 8-bit floats are stored and converted: `.to::<f32>()`
+        6: `y`: `/` takes numbers, found f8e4m3
+            help: 8-bit floats are stored and converted: `.to::<f32>()`
+        f8e4m3 at rank 3:
+        6: `y`: `*` takes numbers, found f8e4m3
+            help: 8-bit floats are stored and converted: `.to::<f32>()`
+        6: `y`: `/` takes numbers, found f8e4m3
+            help: 8-bit floats are stored and converted: `.to::<f32>()`
+        f8e5m2 at rank 1:
+        6: `y`: `*` takes numbers, found f8e5m2
+            help: 8-bit floats are stored and converted: `.to::<f32>()`
+        6: `y`: `/` takes numbers, found f8e5m2
+            help: 8-bit floats are stored and converted: `.to::<f32>()`
+        f8e5m2 at rank 2:
+        6: `y`: `*` takes numbers, found f8e5m2
+            help: 8-bit floats are stored and converted: `.to::<f32>()`
+        6: `y`: `/` takes numbers, found f8e5m2
+            help: 8-bit floats are stored and converted: `.to::<f32>()`
+        f8e5m2 at rank 3:
+        6: `y`: `*` takes numbers, found f8e5m2
+            help: 8-bit floats are stored and converted: `.to::<f32>()`
+        6: `y`: `/` takes numbers, found f8e5m2
+            help: 8-bit floats are stored and converted: `.to::<f32>()`
         f16 at rank 1: 22 lines,  store out[%2] mask %4 = %20
         f16 at rank 2: 30 lines,  store out[%9] mask %11 = %28
         f16 at rank 3: 24 lines,  store out[%3] mask %5 = %22

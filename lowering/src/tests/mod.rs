@@ -1,6 +1,7 @@
 //! Tests of every stage on text: a small kernel in, the whole output out. `UPDATE_EXPECT=1 cargo test` blesses.
 
 mod assemble;
+mod atomic;
 mod axis;
 mod body;
 mod cache;
@@ -9,17 +10,23 @@ mod conversion;
 mod effort;
 mod emit;
 mod errors;
+mod exits;
+mod functions;
 mod isolate;
 mod language;
 mod layout;
 mod math;
+mod modules;
+mod narrow;
 mod odd;
 mod oracle;
 mod programs;
+mod random;
 mod reference;
 mod report;
 mod robust;
 mod run;
+mod scan;
 mod site;
 mod split;
 
@@ -69,6 +76,35 @@ fn mistakes(source: &str) -> Errors {
     }
     found.report(variants.len(), &mut errors);
     errors
+}
+
+/// The kernels of a module marked `#[fuse_module]`, checked for their first variants, and every mistake found.
+fn module(source: &str) -> (Vec<Func>, Errors) {
+    let mut errors = Errors::new();
+    let tokens = source.parse::<TokenStream>().expect("tokens");
+    let mut funcs = vec![];
+    let Some(module) = syntax::parse_module(TokenStream::new(), tokens, &mut errors) else {
+        return (funcs, errors);
+    };
+    for part in module.parts {
+        let syntax::Part::Kernel { attribute, item, .. } = part else { continue };
+        let Some(mut kernel) = syntax::parse(attribute, item, &mut errors) else { continue };
+        kernel.items = module.items.clone();
+        let variants = checker::variants(&kernel, &mut errors);
+        let mut found = Found::default();
+        for (i, variant) in variants.iter().enumerate() {
+            match checker::check(&kernel, variant) {
+                Ok(checked) if i == 0 => {
+                    tile::verify(&checked.func).expect("valid tile IR");
+                    funcs.push(checked.func);
+                }
+                Ok(_) => {}
+                Err(list) => found.add(variant, list),
+            }
+        }
+        found.report(variants.len(), &mut errors);
+    }
+    (funcs, errors)
 }
 
 /// The first variant of a kernel, checked.

@@ -14,7 +14,15 @@ use crate::target::host::{self, Family, Level};
 pub enum Arg<'a> {
     F32(&'a mut [f32]),
     F64(&'a mut [f64]),
+    /// A slice of any element type.
+    Memory(*mut u8, usize),
     Scalar(u64),
+}
+
+impl<'a> Arg<'a> {
+    pub fn of<T: Copy>(data: &'a mut [T]) -> Arg<'a> {
+        Arg::Memory(data.as_mut_ptr().cast(), data.len())
+    }
 }
 
 /// A kernel's host code at one level, loaded.
@@ -36,6 +44,7 @@ impl Loaded {
             .flat_map(|arg| match arg {
                 Arg::F32(data) => vec![data.as_mut_ptr() as u64, data.len() as u64],
                 Arg::F64(data) => vec![data.as_mut_ptr() as u64, data.len() as u64],
+                Arg::Memory(start, len) => vec![*start as u64, *len as u64],
                 Arg::Scalar(bits) => vec![*bits],
             })
             .collect();

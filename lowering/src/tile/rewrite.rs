@@ -42,6 +42,11 @@ impl<'f> Builder<'f> {
         self.block().ops.push(op);
     }
 
+    /// The operation that was appended last, in the innermost open block.
+    pub fn last(&mut self) -> Option<&mut Op> {
+        self.block().ops.last_mut()
+    }
+
     /// Opens a nested block whose arguments have the given types.
     pub fn begin(&mut self, args: Vec<Type>) -> Vec<Value> {
         let args: Vec<Value> = args.into_iter().map(|ty| self.func.value(ty)).collect();
@@ -155,9 +160,13 @@ impl Merger<'_> {
         for mut op in ops {
             let operation = op.kind.operation_mut();
             operation.map(&mut |value| self.rewriter.resolve(value));
+            let outside = operation.isolated().then(|| std::mem::take(&mut self.seen));
             for nested in operation.blocks_mut() {
                 let taken = std::mem::take(nested);
                 *nested = self.block(taken);
+            }
+            if let Some(outside) = outside {
+                self.seen = outside;
             }
             let operation = op.kind.operation();
             if operation.effect() != Effect::Pure || !operation.blocks().is_empty() {

@@ -49,8 +49,12 @@ impl Verifier<'_> {
                     return fail(format!("operand {operand:?} is not defined here"));
                 }
             }
+            let outside = operation.isolated().then(|| std::mem::take(&mut self.defined));
             for nested in operation.blocks() {
                 self.block(nested)?;
+            }
+            if let Some(outside) = outside {
+                self.defined = outside;
             }
             if let Err(what) = operation.verify(self.func, &op.results) {
                 return fail(what);

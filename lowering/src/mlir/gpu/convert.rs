@@ -151,8 +151,20 @@ impl Gpu<'_> {
 
     /// Through shared memory: written as `stagings[0]` places the operand, read as `stagings[1]` places the result.
     fn staged(&mut self, b: &mut Builder, op: &Op, operand: Value, stagings: [&Staging; 2]) -> Vec<Val> {
+        let base = self.write_staged(b, op, operand, stagings[0]);
+        self.read_staged(b, op, base, stagings[1])
+    }
+
+    /// Writes a tile into the operation's scratch, for every thread to read; gives where it starts.
+    pub(super) fn write_staged(
+        &mut self,
+        b: &mut Builder,
+        op: &Op,
+        operand: Value,
+        staging: &Staging,
+    ) -> Val {
         let dtype = self.func.ty(operand).dtype;
-        let (from, to) = (self.layout(operand), self.layout(op.results[0]));
+        let from = self.layout(operand);
         let values = self.registers(operand);
         let place = self.shared.place(op.results[0]);
         if self.shared.write(place) {
@@ -165,7 +177,7 @@ impl Gpu<'_> {
         let run = vector(from, dtype);
         let pointers: Vec<Val> = (0..values.len())
             .step_by(run)
-            .map(|r| self.staging_pointer(b, base, from, r, stagings[0], dtype))
+            .map(|r| self.staging_pointer(b, base, from, r, staging, dtype))
             .collect();
         let write = |b: &mut Builder| {
             for (chunk, &pointer) in values.chunks(run).zip(&pointers) {
@@ -178,11 +190,18 @@ impl Gpu<'_> {
         }
         self.barrier(b);
         self.shared.read(place);
+        base
+    }
+
+    /// The result's elements from where `staging` places them.
+    pub(super) fn read_staged(&mut self, b: &mut Builder, op: &Op, base: Val, staging: &Staging) -> Vec<Val> {
+        let to = self.layout(op.results[0]);
+        let dtype = self.func.ty(op.results[0]).dtype;
         let run = vector(to, dtype);
         (0..to.register_count())
             .step_by(run)
             .flat_map(|register| {
-                let pointer = self.staging_pointer(b, base, to, register, stagings[1], dtype);
+                let pointer = self.staging_pointer(b, base, to, register, staging, dtype);
                 load(b, pointer, dtype, run)
             })
             .collect()

@@ -3,22 +3,28 @@
 use std::collections::HashMap;
 
 use super::memory::{pack, unpack};
-use super::{Asm, Builder, Gpu};
+use super::{Asm, Builder, Gpu, packed};
 use crate::layout::{Coord, Distributed, Layout};
 use crate::mlir::builder::Val;
 use crate::mlir::types::{Elem, Ty};
 use crate::mlir::{cast, constant, elementwise};
 use crate::ops::scalar::{Algebra, Half};
 use crate::ops::{
-    Arange, Broadcast, Cast, Constant, ExpandDims, Hold, Length, NumPrograms, Operation, Permute, ProgramId,
-    Scalar, Splat,
+    Arange, Bitcast, Broadcast, Cast, Constant, ExpandDims, Hold, Length, NumPrograms, Operation, Permute,
+    ProgramId, Scalar, Splat,
 };
-use crate::tile::{Op, Value};
+use crate::tile::{Func, Op, Value};
 
 /// How an operation becomes code of a GPU thread.
 pub trait Emit {
     /// Defines the operation's results.
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op);
+
+    /// Whether GPUs of other capabilities get other code.
+    fn differs_by_capability(&self, func: &Func, op: &Op) -> bool {
+        let _ = (func, op);
+        false
+    }
 
     /// Shared memory it needs while it runs, in bytes.
     fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
@@ -119,21 +125,20 @@ impl Emit for Scalar {
 
 impl Emit for Cast {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
-        let value = gpu.registers(self.value);
+        let values = gpu.registers(self.value);
         let (from, to) = (gpu.func.ty(self.value).dtype, gpu.func.ty(op.results[0]).dtype);
-        // One instruction rounds two values to 16 bits.
-        let registers = if to.is_half() && value.len().is_multiple_of(2) {
-            value
-                .chunks(2)
-                .flat_map(|pair| {
-                    let pair = b.pack(pair);
-                    let result = cast::cast(b, pair, from, to);
-                    b.unpack(result)
-                })
-                .collect()
-        } else {
-            value.iter().map(|&value| cast::cast(b, value, from, to)).collect()
-        };
+        gpu.define(op.results[0], packed::cast(b, &values, from, to));
+    }
+
+    fn differs_by_capability(&self, func: &Func, op: &Op) -> bool {
+        func.ty(self.value).dtype.is_f8() || func.ty(op.results[0]).dtype.is_f8()
+    }
+}
+
+impl Emit for Bitcast {
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        let to = gpu.func.ty(op.results[0]).dtype;
+        let registers = gpu.registers(self.value).iter().map(|&value| cast::bitcast(b, value, to)).collect();
         gpu.define(op.results[0], registers);
     }
 }

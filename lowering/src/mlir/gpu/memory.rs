@@ -150,16 +150,16 @@ pub(super) fn unpack(b: &mut Builder, words: &[Val], dtype: DType, count: usize)
 }
 
 /// The addresses and predicates of an access, one of each for `vector` registers.
-struct Addresses {
-    pointers: Vec<Val>,
+pub(super) struct Addresses {
+    pub(super) pointers: Vec<Val>,
     /// `None` where the access always happens.
-    masks: Vec<Option<Val>>,
+    pub(super) masks: Vec<Option<Val>>,
     /// Where accesses outside the slice are reported: the farthest element, and what it is compared with.
     farthest: Option<(Farthest, Bound)>,
 }
 
 impl Gpu<'_> {
-    fn addresses(&mut self, b: &mut Builder, place: &Place, dtype: DType) -> Addresses {
+    pub(super) fn addresses(&mut self, b: &mut Builder, place: &Place, dtype: DType) -> Addresses {
         let slice = self.slice(place.param);
         let bytes = dtype.bytes();
         let offsets = self.registers(place.offset);
@@ -200,7 +200,7 @@ impl Gpu<'_> {
     }
 
     /// Reports the farthest element of an access, if it is outside.
-    fn report(&self, b: &mut Builder, op: &Op, addresses: &Addresses) {
+    pub(super) fn report(&self, b: &mut Builder, op: &Op, addresses: &Addresses) {
         let (Some((farthest, bound)), Some(place)) = (&addresses.farthest, op.kind.operation().place())
         else {
             return;
@@ -237,7 +237,7 @@ impl Gpu<'_> {
     }
 
     /// A barrier where another thread may have touched what this access touches.
-    fn order(&mut self, b: &mut Builder, place: &Place, writes: bool) {
+    pub(super) fn order(&mut self, b: &mut Builder, place: &Place, writes: bool) {
         if self.func.slice(place.param).1 && self.shared.slice(*place, writes) {
             let pending = self.shared.snapshot();
             self.barrier(b);
@@ -245,7 +245,7 @@ impl Gpu<'_> {
         }
     }
 
-    fn access_layout(&self, place: &Place) -> Option<&Layout> {
+    pub(super) fn access_layout(&self, place: &Place) -> Option<&Layout> {
         (!self.func.ty(place.offset).is_scalar()).then(|| self.layout(place.offset))
     }
 }

@@ -4,12 +4,18 @@
 //! thread of a program. A block runs one or several programs side by side: consecutive groups of warps, each with its
 //! own barrier and its own part of shared memory.
 
+mod atomic;
 mod bound;
 mod control;
 pub(crate) mod convert;
 mod emit;
+mod histogram;
 mod memory;
+mod packed;
+mod random;
+mod rearrange;
 mod reduce;
+mod scan;
 mod shared;
 
 use std::collections::HashMap;
@@ -71,6 +77,14 @@ impl Plan {
         let fitting = MAX_SHARED_BYTES.checked_div(shared.bytes()).unwrap_or(programs).max(1);
         let fitting = 1 << fitting.min(8).ilog2();
         Ok(Plan { programs: programs.min(fitting), maxnreg: None, distributed, axes, shared })
+    }
+
+    /// Whether GPUs of other capabilities get other code.
+    pub fn differs_by_capability(&self) -> bool {
+        let func = &self.distributed.func;
+        let mut differs = false;
+        func.body.walk(&mut |op| differs |= op.kind.gpu().differs_by_capability(func, op));
+        differs
     }
 
     /// Threads of a block.

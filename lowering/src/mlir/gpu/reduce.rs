@@ -55,7 +55,7 @@ impl Emit for Reduce {
                     .iter()
                     .map(|&value| gpu.shuffle(b, value, Exchange::Butterfly, distance))
                     .collect();
-                *element = self.combined(gpu.func, b, element, &others);
+                *element = self.exchanged(gpu, b, 1 << bit, element, &others);
             }
         }
         if folded_warps(&layout, &folded) != 0 {
@@ -69,6 +69,22 @@ impl Emit for Reduce {
 }
 
 impl Reduce {
+    /// An element of this thread and the one that it exchanged with the lane at `distance`. A combination that does not
+    /// give the same bits either way round takes the lower lane's first, so that both lanes hold the same.
+    fn exchanged(&self, gpu: &Gpu, b: &mut Builder, distance: i64, own: &[Val], other: &[Val]) -> Element {
+        if self.symmetric() {
+            return self.combined(gpu.func, b, own, other);
+        }
+        let distance = b.int(Ty::I32, distance);
+        let bit = b.and(gpu.lane, distance);
+        let zero = b.int(Ty::I32, 0);
+        let lower = b.icmp(IntPredicate::Eq, bit, zero);
+        let left: Element = own.iter().zip(other).map(|(&own, &other)| b.select(lower, own, other)).collect();
+        let right: Element =
+            own.iter().zip(other).map(|(&own, &other)| b.select(lower, other, own)).collect();
+        self.combined(gpu.func, b, &left, &right)
+    }
+
     /// Each result register folded from the registers of this thread that belong to it.
     fn fold_registers(&self, gpu: &Gpu, b: &mut Builder, layout: &Layout, folded: &Layout) -> Vec<Element> {
         let inputs: Vec<_> = self.inputs.iter().map(|&input| gpu.registers(input)).collect();
@@ -183,7 +199,7 @@ fn fold_writer(gpu: &Gpu, b: &mut Builder, layout: &Layout, folded: &Layout) -> 
 }
 
 /// The bits of `source` under `mask`, moved together.
-fn compress(b: &mut Builder, source: Val, mask: u32) -> Val {
+pub(super) fn compress(b: &mut Builder, source: Val, mask: u32) -> Val {
     let mut sum = b.int(Ty::I32, 0);
     let one = b.int(Ty::I32, 1);
     for (to, from) in (0..32).filter(|bit| mask >> bit & 1 == 1).enumerate() {

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use super::{MAX_SHARED_BYTES, TooMuchShared};
 use crate::layout::Distributed;
-use crate::ops::Place;
+use crate::ops::{Effect, Place};
 use crate::tile::{Block, Op, Value};
 
 /// Scratch up to this size gets a place of its own.
@@ -181,7 +181,7 @@ impl Shared {
             if let Some(place) = op.kind.operation().place()
                 && distributed.func.slice(place.param).1
             {
-                let writes = op.results.is_empty();
+                let writes = op.kind.operation().effect() == Effect::Write;
                 touches.push(Touch::Slice { place: *place, writes, repeats: true });
             }
         });

@@ -3,7 +3,9 @@
 use super::nest::{Point, spread};
 use super::{Builder, Emit, Host, Ty, Val};
 use crate::mlir::{cast, constant, elementwise};
-use crate::ops::{Arange, Cast, Constant, Convert, Hold, Length, NumPrograms, ProgramId, Scalar, Splat};
+use crate::ops::{
+    Arange, Bitcast, Cast, Constant, Convert, Hold, Length, NumPrograms, ProgramId, Scalar, Splat,
+};
 use crate::tile::Op;
 
 impl Emit for Constant {
@@ -87,6 +89,23 @@ impl Emit for Cast {
     fn at(&self, host: &mut Host, b: &mut Builder, op: &Op, point: &Point) -> Val {
         let value = host.at(b, self.value, point);
         cast::cast(b, value, host.dtype(self.value), host.dtype(op.results[0]))
+    }
+}
+
+impl Emit for Bitcast {
+    fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
+        let value = host.scalar(self.value);
+        let value = cast::bitcast(b, value, host.dtype(op.results[0]));
+        host.define(op.results[0], value);
+    }
+
+    fn at(&self, host: &mut Host, b: &mut Builder, op: &Op, point: &Point) -> Val {
+        let value = host.at(b, self.value, point);
+        cast::bitcast(b, value, host.dtype(op.results[0]))
+    }
+
+    fn cost(&self) -> u32 {
+        0
     }
 }
 

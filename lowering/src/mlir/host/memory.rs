@@ -73,6 +73,12 @@ impl Host<'_> {
         Where { first: b.extract(each, 0), each: Some(each), mask }
     }
 
+    /// The index of the element at a point, and whether its mask lets it through.
+    pub(super) fn single(&mut self, b: &mut Builder, place: &Place, point: &Point) -> (Val, Option<Val>) {
+        let found = self.find(b, place, point);
+        (found.first, found.mask)
+    }
+
     /// Whether all of `lanes` elements from `first` on lie in the slice.
     fn inside(&self, b: &mut Builder, place: &Place, first: Val, lanes: u16) -> Option<Val> {
         if !place.bounded {
@@ -95,7 +101,7 @@ impl Host<'_> {
 impl Host<'_> {
     /// Whether one element takes part: its mask lets it through and it lies in the slice, or `None` for a plain yes. One
     /// that is let through and lies outside is reported.
-    fn taken(&self, b: &mut Builder, op: &Op, mask: Option<Val>, index: Val) -> Option<Val> {
+    pub(super) fn taken(&self, b: &mut Builder, op: &Op, mask: Option<Val>, index: Val) -> Option<Val> {
         let place = op.kind.operation().place()?;
         let inside = self.inside(b, place, index, 1);
         if let (Some(record), Some(inside)) = (self.record, inside) {
@@ -264,7 +270,7 @@ impl Load {
     }
 }
 
-fn zero(b: &mut Builder, ty: Ty) -> Val {
+pub(super) fn zero(b: &mut Builder, ty: Ty) -> Val {
     if ty.elem.is_float() { b.float(ty, 0.0) } else { b.int(ty, 0) }
 }
 

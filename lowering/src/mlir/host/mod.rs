@@ -6,11 +6,16 @@
 //! value is materialised, in scratch memory, when several nests would otherwise repeat work on it, when it reads memory
 //! that the kernel writes, or when a loop carries it ([`schedule`]).
 
+mod atomic;
 mod control;
+mod histogram;
 mod lanes;
 mod memory;
 mod nest;
+mod random;
+mod rearrange;
 mod reduce;
+mod scan;
 mod schedule;
 mod view;
 
@@ -51,9 +56,9 @@ pub trait Emit {
         false
     }
 
-    /// Whether it reads its operand's buffer in another shape.
-    fn is_reshape(&self) -> bool {
-        false
+    /// Operands whose buffers it reads in an order of its own.
+    fn looks_up(&self) -> Vec<Value> {
+        vec![]
     }
 }
 

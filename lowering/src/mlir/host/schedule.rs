@@ -80,11 +80,8 @@ impl Planner<'_> {
             for nested in operation.blocks() {
                 self.costs(nested, depth + 1);
             }
-            let operands: u32 = operation
-                .operands()
-                .iter()
-                .map(|operand| self.costs.get(operand).copied().unwrap_or(0))
-                .sum();
+            let cost_of = |operand: &Value| self.costs.get(operand).copied().unwrap_or(0);
+            let operands = operation.operands().iter().map(cost_of).fold(0, u32::saturating_add);
             let cost = operands.saturating_add(op.kind.host().cost());
             for &result in &op.results {
                 let tile = !self.func.ty(result).is_scalar();
@@ -139,9 +136,9 @@ impl Planner<'_> {
                 for &nest in &nests {
                     self.ask(operand, nest, depth);
                 }
-                if op.kind.host().is_reshape() {
-                    self.must_hold(operand);
-                }
+            }
+            for operand in op.kind.host().looks_up() {
+                self.must_hold(operand);
             }
         }
     }

@@ -3,7 +3,7 @@
 use super::nest::{Point, flat_index, lane_points, load_elements, spread};
 use super::{Builder, Emit, Host, Ty, Val};
 use crate::ops::{Broadcast, ExpandDims, Permute, Reshape};
-use crate::tile::Op;
+use crate::tile::{Op, Value};
 
 impl Emit for Broadcast {
     fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
@@ -81,7 +81,7 @@ impl Emit for Reshape {
         b.pack(&elements)
     }
 
-    fn is_reshape(&self) -> bool {
-        true
+    fn looks_up(&self) -> Vec<Value> {
+        vec![self.value]
     }
 }

@@ -1,8 +1,6 @@
 //! `fused_kernels::add_mul` against `f64`, on every device.
 
-mod data;
-
-use data::{Guarded, devices, normal};
+use crate::data::{Guarded, devices, normal};
 use dsl_runtime::prelude::*;
 use fused_kernels::add_mul::{AddMul, add_mul, reference};
 use fused_kernels::reference::compare;

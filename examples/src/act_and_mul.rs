@@ -1,0 +1,237 @@
+//! `out = act(a) * b` where each row of `x` holds `a` and `b` beside each other: the gate of a feed-forward layer, for SiLU
+//! (SwiGLU), GELU and GELU-tanh (GEGLU), with the activated half first or second. And the backward of SwiGLU.
+//!
+//! **Traffic.** Forward reads `2 d` and writes `d` numbers a row, `3 * rows * d * size_of::<T>()` bytes; backward reads `3 d`
+//! and writes `2 d`, recomputing the activation instead of having saved it.
+//!
+//! **Rounding.** In `f32`, rounded to `T` once; the activation's own bound (see [`crate::activation`]) and two roundings
+//! more, relatively. Backward, `da = dy * b * s * (1 + a * (1 - s))` with `s = sigmoid(a)` is within
+//! `16 * 2^-24 * |dy * b| * s * (1 + |a|)`, and `db = dy * silu(a)` within `10 * 2^-24` relatively.
+//!
+//! **Source.** Shazeer, *GLU Variants Improve Transformer*, 2020, arXiv:2002.05202, equations 5 and 6; packed as vLLM's
+//! `silu_and_mul` has it.
+
+use dsl_runtime::prelude::*;
+use dsl_runtime::{DType, Result};
+
+use crate::activation::{SILU, exact};
+use crate::reference::{Expected, smallest_subnormal, unit_roundoff};
+use crate::shape::Checks;
+
+/// The elements of a row that one program handles.
+const BLOCK: usize = 2048;
+
+/// `out[r, j] = act(x[r, gate + j]) * x[r, d - gate + j]` for `j < d`, where `gate` is 0 or `d`: the half that is activated.
+#[fuse_kernel(T = [f32, f16, bf16], ACT = [2, 3, 4], BLOCK = [2048])]
+pub fn act_and_mul<T: Float, const ACT: usize, const BLOCK: usize>(
+    x: &[T],
+    out: &mut [T],
+    d: i32,
+    gate: i32,
+) {
+    let across = tl::cdiv(d, BLOCK);
+    let row = tl::program_id(0) / across;
+    let cols = tl::program_id(0) % across * BLOCK + tl::arange(0, BLOCK);
+    let mask = cols < d;
+    let v = tl::load(x + row * 2 * d + gate + cols, mask).to::<f32>();
+    let factor = tl::load(x + row * 2 * d + (d - gate) + cols, mask).to::<f32>();
+    let y = if ACT == 1 {
+        tl::maximum(v, 0.0)
+    } else if ACT == 2 {
+        let t = tl::minimum(tl::abs(v), 15.0);
+        let r = 1.0 / (1.0 + 0.35 * t);
+        let p = (-0.029164834 * r + 0.14406510) * r - 0.25591040;
+        let p = ((p * r + 0.15940221) * r - 0.023269875) * r + 0.10557718;
+        let p = ((p * r + 0.11981495) * r + 0.1398644) * r + 0.13962126;
+        tl::maximum(v, 0.0) - t * (p * r * tl::exp2(t * t * -0.72134752))
+    } else if ACT == 3 {
+        v * tl::sigmoid(v * (1.5957691 + 0.071354816 * v * v))
+    } else if ACT == 4 {
+        v * tl::sigmoid(v)
+    } else {
+        v
+    };
+    tl::store(out + row * d + cols, (y * factor).to::<T>(), mask);
+}
+
+/// `dx` of `out = silu(a) * b`, with `a` at `gate`: recomputes the sigmoid from `x`.
+#[fuse_kernel(T = [f32, f16, bf16], BLOCK = [2048])]
+pub fn swiglu_backward<T: Float, const BLOCK: usize>(dy: &[T], x: &[T], dx: &mut [T], d: i32, gate: i32) {
+    let across = tl::cdiv(d, BLOCK);
+    let row = tl::program_id(0) / across;
+    let cols = tl::program_id(0) % across * BLOCK + tl::arange(0, BLOCK);
+    let mask = cols < d;
+    let dy = tl::load(dy + row * d + cols, mask).to::<f32>();
+    let a = tl::load(x + row * 2 * d + gate + cols, mask).to::<f32>();
+    let b = tl::load(x + row * 2 * d + (d - gate) + cols, mask).to::<f32>();
+    let s = tl::sigmoid(a);
+    let da = dy * b * (s + a * s * tl::sigmoid(-a));
+    let db = dy * (a * s);
+    tl::store(dx + row * 2 * d + gate + cols, da.to::<T>(), mask);
+    tl::store(dx + row * 2 * d + (d - gate) + cols, db.to::<T>(), mask);
+}
+
+/// Which half of a row is activated.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Gate {
+    /// `act(x[..d]) * x[d..]`
+    First,
+    /// `x[..d] * act(x[d..])`
+    Second,
+}
+
+impl Gate {
+    /// Where the activated half starts.
+    fn offset(self, d: usize) -> i32 {
+        match self {
+            Gate::First => 0,
+            Gate::Second => d as i32,
+        }
+    }
+
+    /// A row's activated half, then the other.
+    fn halves<T>(self, row: &[T]) -> (&[T], &[T]) {
+        let (first, second) = row.split_at(row.len() / 2);
+        match self {
+            Gate::First => (first, second),
+            Gate::Second => (second, first),
+        }
+    }
+}
+
+/// The product of an activated half of each row and the other half: `ActAndMul::<bf16, SILU>::new(&x, d)`. `T` is `f32`,
+/// `f16` or `bf16`; `ACT` is `SILU`, `GELU` or `GELU_TANH` of [`crate::activation`].
+#[derive(Clone, Copy)]
+pub struct ActAndMul<'a, T: Float, const ACT: usize> {
+    x: Slice<'a, T>,
+    d: usize,
+    gate: Gate,
+}
+
+impl<'a, T: Float, const ACT: usize> ActAndMul<'a, T, ACT> {
+    /// Rows of `2 * d` elements, of which the first half is activated.
+    pub fn new(x: impl Into<Slice<'a, T>>, d: usize) -> Self {
+        ActAndMul { x: x.into(), d, gate: Gate::First }
+    }
+
+    /// Which half is activated.
+    pub fn gate(self, gate: Gate) -> Self {
+        ActAndMul { gate, ..self }
+    }
+
+    /// Computes into `out`, on a device or stream.
+    ///
+    /// # Errors
+    /// If the lengths do not fit each other; those of a launch.
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
+    where
+        act_and_mul::Choice<T, ACT, BLOCK>: act_and_mul::Declared,
+    {
+        let (out, checks) = (out.into(), Checks("act_and_mul"));
+        let rows = checks.rows(("x", self.x.len()), 2 * self.d)?;
+        checks.same(("half of x", self.x.len() / 2), ("out", out.len()))?;
+        if rows == 0 {
+            return Ok(());
+        }
+        let programs = rows * self.d.div_ceil(BLOCK);
+        let gate = self.gate.offset(self.d);
+        act_and_mul::<T, ACT, BLOCK>(self.x, out, self.d as i32, gate).grid(programs).launch(on)
+    }
+}
+
+/// The gradient of [`ActAndMul`] with SiLU: from the gradient of its result and its input.
+#[derive(Clone, Copy)]
+pub struct SwigluBackward<'a, T: Float> {
+    dy: Slice<'a, T>,
+    x: Slice<'a, T>,
+    d: usize,
+    gate: Gate,
+}
+
+impl<'a, T: Float> SwigluBackward<'a, T> {
+    /// Rows of `d` elements of `dy` and `2 * d` of `x`, of which the first half is activated.
+    pub fn new(dy: impl Into<Slice<'a, T>>, x: impl Into<Slice<'a, T>>, d: usize) -> Self {
+        SwigluBackward { dy: dy.into(), x: x.into(), d, gate: Gate::First }
+    }
+
+    /// Which half is activated.
+    pub fn gate(self, gate: Gate) -> Self {
+        SwigluBackward { gate, ..self }
+    }
+
+    /// Computes the gradient of `x` into `dx`, on a device or stream.
+    ///
+    /// # Errors
+    /// If the lengths do not fit each other; those of a launch.
+    pub fn launch<'o>(&self, on: impl LaunchOn, dx: impl Into<SliceMut<'o, T>>) -> Result<()>
+    where
+        swiglu_backward::Choice<T, BLOCK>: swiglu_backward::Declared,
+    {
+        let (dx, checks) = (dx.into(), Checks("swiglu_backward"));
+        let rows = checks.rows(("x", self.x.len()), 2 * self.d)?;
+        checks.same(("half of x", self.x.len() / 2), ("dy", self.dy.len()))?;
+        checks.same(("x", self.x.len()), ("dx", dx.len()))?;
+        if rows == 0 {
+            return Ok(());
+        }
+        let programs = rows * self.d.div_ceil(BLOCK);
+        let call = swiglu_backward::<T, BLOCK>(self.dy, self.x, dx, self.d as i32, self.gate.offset(self.d));
+        call.grid(programs).launch(on)
+    }
+}
+
+/// Rounds what is known within `inner` to `T`.
+fn rounded<T: Float>(value: f64, inner: f64) -> Expected {
+    let (unit, subnormal) = (unit_roundoff(T::DTYPE), smallest_subnormal(T::DTYPE));
+    Expected { value, within: inner + unit * (value.abs() + inner) + subnormal }
+}
+
+/// What [`ActAndMul`] computes, in `f64`, and the bound that the module's documentation states.
+pub fn reference<T: Float, const ACT: usize>(x: &[T], d: usize, gate: Gate) -> Vec<Expected> {
+    let mut expected = Vec::with_capacity(x.len() / 2);
+    for row in x.chunks(2 * d.max(1)) {
+        let (gated, factors) = gate.halves(row);
+        expected.extend(gated.iter().zip(factors).map(|(a, b)| {
+            let (act, b) = (exact::<ACT>(a.to_f64()), b.to_f64());
+            let value = act.value * b;
+            rounded::<T>(value, act.within * b.abs() + 2.0 * unit_roundoff(DType::F32) * value.abs())
+        }));
+    }
+    expected
+}
+
+/// What [`SwigluBackward`] computes, in `f64`, and the bound that the module's documentation states.
+pub fn backward_reference<T: Float>(dy: &[T], x: &[T], d: usize, gate: Gate) -> Vec<Expected> {
+    let (unit, tiny) = (unit_roundoff(DType::F32), f64::from(f32::MIN_POSITIVE));
+    let mut expected = Vec::with_capacity(x.len());
+    for (dy, row) in dy.chunks(d.max(1)).zip(x.chunks(2 * d.max(1))) {
+        let (gated, factors) = gate.halves(row);
+        let pairs = dy.iter().zip(gated.iter().zip(factors));
+        let pairs = pairs.map(|(dy, (a, b))| (dy.to_f64(), a.to_f64(), b.to_f64()));
+        let (da, db): (Vec<Expected>, Vec<Expected>) = pairs
+            .map(|(dy, a, b)| {
+                let (s, silu) = (1.0 / (1.0 + (-a).exp()), exact::<SILU>(a).value);
+                let slope = s + a * s * (1.0 / (1.0 + a.exp()));
+                let size = (dy * b).abs() * (1.0 + a.abs());
+                let da = rounded::<T>(dy * b * slope, 16.0 * unit * size * s + 4.0 * size * tiny);
+                let db = dy * silu;
+                let flushed = 4.0 * tiny * dy.abs() * (1.0 + a.abs());
+                (da, rounded::<T>(db, 10.0 * unit * db.abs() + flushed))
+            })
+            .unzip();
+        let (first, second) = if gate == Gate::First { (da, db) } else { (db, da) };
+        expected.extend(first);
+        expected.extend(second);
+    }
+    expected
+}
+
+/// The bytes that [`ActAndMul`] must move for `rows` rows of `2 * d` elements.
+pub const fn traffic<T>(rows: usize, d: usize) -> usize {
+    3 * rows * d * size_of::<T>()
+}
+
+/// The bytes that [`SwigluBackward`] must move for `rows` rows of `2 * d` elements.
+pub const fn backward_traffic<T>(rows: usize, d: usize) -> usize {
+    5 * rows * d * size_of::<T>()
+}

@@ -1,0 +1,106 @@
+//! `out = act(x + y)`, element by element, for each activation of [`crate::activation`]: add and ReLU, add and GELU, and so
+//! on.
+//!
+//! **Traffic.** Reads `x` and `y` and writes `out` once: `3 * n * size_of::<T>()` bytes, where an addition and an
+//! activation on their own move five.
+//!
+//! **Rounding.** The sum and the activation are computed in `f32` and the result is rounded to `T` once: before that it
+//! is within the activation's own bound, and 1.13 times the rounding of the sum.
+//!
+//! **Source.** The shortcut of a residual block: He, Zhang, Ren, Sun, 2015, arXiv:1512.03385, figure 2.
+
+use dsl_runtime::prelude::*;
+use dsl_runtime::{DType, Result};
+
+use crate::activation;
+use crate::reference::{Expected, unit_roundoff};
+use crate::shape::Checks;
+
+/// The elements that one program handles.
+const BLOCK: usize = 2048;
+
+/// The elements of one launch: the kernel counts them in an `i32`. A multiple of every block and alignment.
+const LAUNCH: usize = 1 << 30;
+
+/// `out[i] = act(x[i] + y[i])` for `i < n`, with the activation that `ACT` names; a program handles `BLOCK` elements.
+#[fuse_kernel(T = [f32, f16, bf16], ACT = [1, 2, 3, 4], BLOCK = [2048])]
+pub fn add_activation<T: Float, const ACT: usize, const BLOCK: usize>(
+    x: &[T],
+    y: &[T],
+    out: &mut [T],
+    n: i32,
+) {
+    let offsets = tl::program_id(0) * BLOCK + tl::arange(0, BLOCK);
+    let mask = offsets < n;
+    let x = tl::load(x + offsets, mask).to::<f32>();
+    let v = x + tl::load(y + offsets, mask).to::<f32>();
+    let y = if ACT == 1 {
+        tl::maximum(v, 0.0)
+    } else if ACT == 2 {
+        let t = tl::minimum(tl::abs(v), 15.0);
+        let r = 1.0 / (1.0 + 0.35 * t);
+        let p = (-0.029164834 * r + 0.14406510) * r - 0.25591040;
+        let p = ((p * r + 0.15940221) * r - 0.023269875) * r + 0.10557718;
+        let p = ((p * r + 0.11981495) * r + 0.1398644) * r + 0.13962126;
+        tl::maximum(v, 0.0) - t * (p * r * tl::exp2(t * t * -0.72134752))
+    } else if ACT == 3 {
+        v * tl::sigmoid(v * (1.5957691 + 0.071354816 * v * v))
+    } else if ACT == 4 {
+        v * tl::sigmoid(v)
+    } else {
+        v
+    };
+    tl::store(out + offsets, y.to::<T>(), mask);
+}
+
+/// The activation of the sum of two slices: `AddActivation::<bf16, GELU>::new(&x, &y)`. `T` is `f32`, `f16` or `bf16`.
+#[derive(Clone, Copy)]
+pub struct AddActivation<'a, T: Float, const ACT: usize> {
+    x: Slice<'a, T>,
+    y: Slice<'a, T>,
+}
+
+impl<'a, T: Float, const ACT: usize> AddActivation<'a, T, ACT> {
+    /// The inputs, which [`launch`](AddActivation::launch) checks.
+    pub fn new(x: impl Into<Slice<'a, T>>, y: impl Into<Slice<'a, T>>) -> Self {
+        AddActivation { x: x.into(), y: y.into() }
+    }
+
+    /// Computes into `out`, on a device or stream. Any length will do: more than 2^30 elements are several launches.
+    ///
+    /// # Errors
+    /// If the lengths differ; those of a launch.
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
+    where
+        add_activation::Choice<T, ACT, BLOCK>: add_activation::Declared,
+    {
+        let mut out = out.into();
+        let checks = Checks("add_activation");
+        checks.same(("x", self.x.len()), ("out", out.len()))?;
+        checks.same(("y", self.y.len()), ("out", out.len()))?;
+        for first in (0..out.len()).step_by(LAUNCH) {
+            let part = first..out.len().min(first + LAUNCH);
+            let (programs, n) = (part.len().div_ceil(BLOCK), part.len() as i32);
+            let [x, y] = [&self.x, &self.y].map(|input| input.slice(part.clone()));
+            add_activation::<T, ACT, BLOCK>(x, y, out.slice_mut(part), n).grid(programs).launch(on)?;
+        }
+        Ok(())
+    }
+}
+
+/// What the kernel computes, in `f64`, and the bound that the module's documentation states.
+pub fn reference<T: Float, const ACT: usize>(x: &[T], y: &[T]) -> Vec<Expected> {
+    let exact = |(x, y): (&T, &T)| {
+        let value = x.to_f64() + y.to_f64();
+        activation::rounded::<ACT>(
+            Expected { value, within: unit_roundoff(DType::F32) * value.abs() },
+            T::DTYPE,
+        )
+    };
+    x.iter().zip(y).map(exact).collect()
+}
+
+/// The bytes that computing `n` elements of `T` must move.
+pub const fn traffic<T>(n: usize) -> usize {
+    3 * n * size_of::<T>()
+}

@@ -1,0 +1,114 @@
+//! `out = act(x + bias)` for each row of a matrix, `bias` a number for each column: the epilogue of a linear layer, for
+//! each activation of [`crate::activation`].
+//!
+//! **Traffic.** Reads `x` and writes `out` once: `2 * rows * cols * size_of::<T>()` bytes; `bias` is read from memory once
+//! and then found in the cache.
+//!
+//! **Rounding.** As [`crate::add_activation`]: in `f32`, rounded to `T` once.
+//!
+//! **Source.** Transformer blocks: Vaswani and others, 2017, arXiv:1706.03762, equation 2.
+
+use dsl_runtime::prelude::*;
+use dsl_runtime::{DType, Result};
+
+use crate::activation;
+use crate::reference::{Expected, unit_roundoff};
+use crate::shape::Checks;
+
+/// The elements that one program handles: of one row, or of several short ones.
+const TILE: usize = 4096;
+
+/// A program handles a tile of `COLS` columns and `4096 / COLS` rows; tiles are counted along the rows first.
+#[fuse_kernel(T = [f32, f16, bf16], ACT = [0, 1, 2, 3, 4], COLS = n_cols.min(4096) in [128, 1024, 4096])]
+pub fn bias_activation<T: Float, const ACT: usize, const COLS: usize>(
+    x: &[T],
+    bias: &[T],
+    out: &mut [T],
+    n_rows: i32,
+    n_cols: i32,
+) {
+    let across = tl::cdiv(n_cols, COLS);
+    let row = tl::program_id(0) / across * (4096 / COLS);
+    let col = tl::program_id(0) % across * COLS;
+    let rows = row + tl::arange(0, 4096 / COLS);
+    let cols = col + tl::arange(0, COLS);
+    let mask = (rows < n_rows).col() & (cols < n_cols).row();
+    let places = (rows * n_cols).col() + cols.row();
+    let x = tl::load(x + places, mask).to::<f32>();
+    let bias = tl::load(bias + cols, cols < n_cols).to::<f32>();
+    let v = x + bias.row();
+    let y = if ACT == 1 {
+        tl::maximum(v, 0.0)
+    } else if ACT == 2 {
+        let t = tl::minimum(tl::abs(v), 15.0);
+        let r = 1.0 / (1.0 + 0.35 * t);
+        let p = (-0.029164834 * r + 0.14406510) * r - 0.25591040;
+        let p = ((p * r + 0.15940221) * r - 0.023269875) * r + 0.10557718;
+        let p = ((p * r + 0.11981495) * r + 0.1398644) * r + 0.13962126;
+        tl::maximum(v, 0.0) - t * (p * r * tl::exp2(t * t * -0.72134752))
+    } else if ACT == 3 {
+        v * tl::sigmoid(v * (1.5957691 + 0.071354816 * v * v))
+    } else if ACT == 4 {
+        v * tl::sigmoid(v)
+    } else {
+        v
+    };
+    tl::store(out + places, y.to::<T>(), mask);
+}
+
+/// The activation of a matrix and a bias for each column: `BiasActivation::<bf16, GELU>::new(&x, &bias)`. `T` is `f32`,
+/// `f16` or `bf16`.
+#[derive(Clone, Copy)]
+pub struct BiasActivation<'a, T: Float, const ACT: usize> {
+    x: Slice<'a, T>,
+    bias: Slice<'a, T>,
+}
+
+impl<'a, T: Float, const ACT: usize> BiasActivation<'a, T, ACT> {
+    /// The rows of `x`, each as long as `bias`.
+    pub fn new(x: impl Into<Slice<'a, T>>, bias: impl Into<Slice<'a, T>>) -> Self {
+        BiasActivation { x: x.into(), bias: bias.into() }
+    }
+
+    /// Computes into `out`, on a device or stream.
+    ///
+    /// # Errors
+    /// If the lengths do not fit each other; those of a launch.
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
+    where
+        bias_activation::Choice<T, ACT>: bias_activation::Declared,
+    {
+        let (out, checks, cols) = (out.into(), Checks("bias_activation"), self.bias.len());
+        checks.same(("x", self.x.len()), ("out", out.len()))?;
+        let rows = checks.rows(("x", self.x.len()), cols)?;
+        if rows == 0 {
+            return Ok(());
+        }
+        let programs = programs(rows, cols);
+        let call = bias_activation::<T, ACT>(self.x, self.bias, out, rows as i32, cols as i32);
+        call.grid(programs).launch(on)
+    }
+}
+
+/// The tiles that cover the matrix.
+fn programs(rows: usize, cols: usize) -> usize {
+    let across = [128, 1024, TILE].into_iter().find(|&width| width >= cols).unwrap_or(TILE);
+    rows.div_ceil(TILE / across) * cols.div_ceil(across)
+}
+
+/// What the kernel computes, in `f64`, and the bound that the module's documentation states.
+pub fn reference<T: Float, const ACT: usize>(x: &[T], bias: &[T]) -> Vec<Expected> {
+    let exact = |(x, bias): (&T, &T)| {
+        let value = x.to_f64() + bias.to_f64();
+        activation::rounded::<ACT>(
+            Expected { value, within: unit_roundoff(DType::F32) * value.abs() },
+            T::DTYPE,
+        )
+    };
+    x.iter().zip(bias.iter().cycle()).map(exact).collect()
+}
+
+/// The bytes that a matrix of `rows` rows of `cols` elements must move.
+pub const fn traffic<T>(rows: usize, cols: usize) -> usize {
+    (2 * rows + 1) * cols * size_of::<T>()
+}

@@ -1,0 +1,107 @@
+//! `out = x - mean(x)` for each row of a matrix.
+//!
+//! **Traffic.** Reads `x` and writes `out` once, `2 * rows * cols * size_of::<T>()` bytes. A row of up to [`MAX_TILE`]
+//! elements stays in registers; a longer one is read a second time, from the cache.
+//!
+//! **Rounding.** In `f32`, rounded to `T` once: before that a result is within `(4 + sqrt(n_cols)) * 2^-24 *
+//! (mean(|x|) + |x - mean(x)|)` of the exact one.
+//!
+//! **Source.** The first half of layer normalisation; centring of features as in principal component analysis.
+
+use dsl_runtime::prelude::*;
+use dsl_runtime::{DType, Result};
+
+use crate::reference::{Expected, smallest_subnormal, unit_roundoff};
+use crate::shape::Checks;
+
+/// The longest row that one tile holds; longer ones are read in pieces.
+pub const MAX_TILE: usize = 16384;
+
+/// The elements of a piece of a long row.
+const PIECE: usize = 8192;
+
+/// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared.
+#[fuse_kernel(T = [f32, f16, bf16], BLOCK = n_cols in [1024, 4096, 16384])]
+pub fn center<T: Float, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols: i32) {
+    let row = tl::program_id(0);
+    let cols = tl::arange(0, BLOCK);
+    let mask = cols < n_cols;
+    let x = tl::load(x + row * n_cols + cols, mask, 0.0).to::<f32>();
+    let mean = tl::sum(x, 0) / n_cols as f32;
+    tl::store(out + row * n_cols + cols, (x - mean).to::<T>(), mask);
+}
+
+/// One program for each row, which it reads twice, `BLOCK` elements at a time.
+#[fuse_kernel(T = [f32, f16, bf16], BLOCK = [8192])]
+pub fn center_long<T: Float, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols: i32) {
+    let row = tl::program_id(0);
+    let cols = tl::arange(0, BLOCK);
+    let mut sums = tl::zeros::<f32>([BLOCK]);
+    for first in (0..n_cols).step_by(BLOCK) {
+        sums += tl::load(x + row * n_cols + first + cols, first + cols < n_cols, 0.0).to::<f32>();
+    }
+    let mean = tl::sum(sums, 0) / n_cols as f32;
+    for first in (0..n_cols).step_by(BLOCK) {
+        let mask = first + cols < n_cols;
+        let x = tl::load(x + row * n_cols + first + cols, mask).to::<f32>();
+        tl::store(out + row * n_cols + first + cols, (x - mean).to::<T>(), mask);
+    }
+}
+
+/// Takes the mean of each row of a matrix off it. `T` is `f32`, `f16` or `bf16`.
+#[derive(Clone, Copy)]
+pub struct Center<'a, T: Float> {
+    x: Slice<'a, T>,
+    cols: usize,
+}
+
+impl<'a, T: Float> Center<'a, T> {
+    /// The rows of `x`, each of `cols` elements.
+    pub fn new(x: impl Into<Slice<'a, T>>, cols: usize) -> Self {
+        Center { x: x.into(), cols }
+    }
+
+    /// Computes into `out`, on a device or stream.
+    ///
+    /// # Errors
+    /// If the lengths do not fit each other; those of a launch.
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
+    where
+        center::Choice<T>: center::Declared,
+        center_long::Choice<T, PIECE>: center_long::Declared,
+    {
+        let (out, checks) = (out.into(), Checks("center"));
+        checks.same(("x", self.x.len()), ("out", out.len()))?;
+        let rows = checks.rows(("x", self.x.len()), self.cols)?;
+        if rows == 0 {
+            return Ok(());
+        }
+        let n_cols = self.cols as i32;
+        if self.cols > MAX_TILE {
+            return center_long::<T, PIECE>(self.x, out, n_cols).grid(rows).launch(on);
+        }
+        center::<T>(self.x, out, n_cols).grid(rows).launch(on)
+    }
+}
+
+/// What the kernel computes, in `f64`, and the bound that the module's documentation states.
+pub fn reference<T: Float>(x: &[T], cols: usize) -> Vec<Expected> {
+    let (unit, subnormal) = (unit_roundoff(T::DTYPE), smallest_subnormal(T::DTYPE));
+    let arithmetic = (4.0 + (cols as f64).sqrt()) * unit_roundoff(DType::F32);
+    let mut expected = Vec::with_capacity(x.len());
+    for row in x.chunks(cols.max(1)) {
+        let mean = row.iter().map(|x| x.to_f64()).sum::<f64>() / cols as f64;
+        let magnitude = row.iter().map(|x| x.to_f64().abs()).sum::<f64>() / cols as f64;
+        expected.extend(row.iter().map(|x| {
+            let value = x.to_f64() - mean;
+            let inner = arithmetic * (magnitude + value.abs());
+            Expected { value, within: inner + unit * (value.abs() + inner) + subnormal }
+        }));
+    }
+    expected
+}
+
+/// The bytes that `rows` rows of `cols` elements must move.
+pub const fn traffic<T>(rows: usize, cols: usize) -> usize {
+    2 * rows * cols * size_of::<T>()
+}

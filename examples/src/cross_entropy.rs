@@ -1,0 +1,336 @@
+//! The cross-entropy of each row of logits with a target class, with label smoothing and a class that is ignored; and its
+//! gradient. Probabilities are never written to memory.
+//!
+//! With `lse = ln(sum(exp(x)))`, smoothing `s` and target `t`: `loss = lse - (1 - s) * x[t] - s * mean(x)`, and
+//! `dx[j] = grad * (exp(x[j] - lse) - s / classes - (1 - s) * (j == t))`. A row whose target is the ignored class has a loss
+//! and a gradient of 0. A target that is no class makes its row NaN.
+//!
+//! **Traffic.** Forward reads the logits once, `rows * classes * size_of::<T>()` bytes, and writes two numbers a row.
+//! Backward reads them once and writes as many: to another matrix, or over the logits.
+//!
+//! **Rounding.** In `f32`. `lse` is within `(16 + sqrt(classes) + 2 * (max(x) - min(x))) * 2^-24 + |lse| * 2^-23`, the loss
+//! within that and `2^-22 * (|x[t]| + mean(|x|)) * (1 + sqrt(classes) / 8)`. The gradient is rounded to `T` once; before
+//! that it is within `|grad| * (exp(x[j] - lse) * (16 + 2 |x[j] - lse| + 4 |lse|) + 2) * 2^-24` of that of the given `lse`.
+//!
+//! **Special rows.** A NaN or positive infinity among the logits makes the row NaN, and so do logits that are all negative
+//! infinity.
+//!
+//! **Source.** `torch.nn.functional.cross_entropy`; label smoothing of Szegedy and others, 2015, arXiv:1512.00567, section
+//! 7; the gradient over the logits as Hsu and others, *Liger Kernel*, 2024, arXiv:2410.10989, section 3.
+
+use dsl_runtime::prelude::*;
+use dsl_runtime::{DType, Result};
+
+use crate::reference::{Expected, smallest_subnormal, unit_roundoff};
+use crate::shape::Checks;
+
+/// The elements of a quarter of what forward reads at once.
+const PIECE: usize = 2048;
+
+/// The elements of a row that a program of backward handles.
+const BLOCK: usize = 4096;
+
+/// One program for each row, which it reads once, `4 * BLOCK` elements at a time. Each of `BLOCK` lanes keeps the largest
+/// of its elements, the sum of their exponentials relative to it, and their sum.
+#[fuse_kernel(T = [f32, f16, bf16], BLOCK = [2048])]
+pub fn cross_entropy<T: Float, const BLOCK: usize>(
+    x: &[T],
+    targets: &[i64],
+    loss: &mut [f32],
+    lse: &mut [f32],
+    classes: i32,
+    ignored: i64,
+    smoothing: f32,
+) {
+    let row = tl::program_id(0);
+    let target = tl::load(targets + row);
+    let known = (target >= 0) & (target < classes.to::<i64>());
+    let hit = tl::load(x + row * classes + target, known).to::<f32>();
+    let cols = tl::arange(0, BLOCK);
+    let mut peaks = tl::full([BLOCK], f32::NEG_INFINITY);
+    let mut totals = tl::zeros::<f32>([BLOCK]);
+    let mut sums = tl::zeros::<f32>([BLOCK]);
+    for first in (0..classes).step_by(4 * BLOCK) {
+        let (at_a, at_b) = (first + cols, first + BLOCK + cols);
+        let (at_c, at_d) = (first + 2 * BLOCK + cols, first + 3 * BLOCK + cols);
+        let a = tl::load(x + row * classes + at_a, at_a < classes, T::NEG_INFINITY).to::<f32>();
+        let b = tl::load(x + row * classes + at_b, at_b < classes, T::NEG_INFINITY).to::<f32>();
+        let c = tl::load(x + row * classes + at_c, at_c < classes, T::NEG_INFINITY).to::<f32>();
+        let d = tl::load(x + row * classes + at_d, at_d < classes, T::NEG_INFINITY).to::<f32>();
+        let higher = tl::maximum(peaks, tl::maximum(tl::maximum(a, b), tl::maximum(c, d)));
+        let base = tl::select(higher == f32::NEG_INFINITY, 0.0, higher);
+        if smoothing > 0.0 {
+            let (a, b) = (tl::select(at_a < classes, a, 0.0), tl::select(at_b < classes, b, 0.0));
+            let (c, d) = (tl::select(at_c < classes, c, 0.0), tl::select(at_d < classes, d, 0.0));
+            sums += (a + b) + (c + d);
+        }
+        let a = tl::exp2((a - base) * f32::consts::LOG2_E);
+        let b = tl::exp2((b - base) * f32::consts::LOG2_E);
+        let c = tl::exp2((c - base) * f32::consts::LOG2_E);
+        let d = tl::exp2((d - base) * f32::consts::LOG2_E);
+        totals = totals * tl::exp2((peaks - base) * f32::consts::LOG2_E) + ((a + b) + (c + d));
+        peaks = higher;
+    }
+    let peak = tl::max(peaks, 0);
+    let base = tl::select(peak == f32::NEG_INFINITY, 0.0, peak);
+    let total = tl::sum(totals * tl::exp2((peaks - base) * f32::consts::LOG2_E), 0);
+    let sum_of_exp = base + tl::log(total);
+    let mean = tl::sum(sums, 0) / classes as f32;
+    // Where nothing is smoothed an infinite mean must not count.
+    let smooth = tl::select(smoothing > 0.0, smoothing * mean, 0.0);
+    let found = tl::select(known, sum_of_exp - (1.0 - smoothing) * hit - smooth, f32::NAN);
+    tl::store(loss + row, tl::select(target == ignored, 0.0, found));
+    tl::store(lse + row, sum_of_exp);
+}
+
+/// The gradient of `BLOCK` logits of one row.
+#[fuse_kernel(T = [f32, f16, bf16], BLOCK = [4096])]
+pub fn cross_entropy_backward<T: Float, const BLOCK: usize>(
+    x: &[T],
+    targets: &[i64],
+    lse: &[f32],
+    grad: &[f32],
+    dx: &mut [T],
+    classes: i32,
+    ignored: i64,
+    smoothing: f32,
+) {
+    let across = tl::cdiv(classes, BLOCK);
+    let row = tl::program_id(0) / across;
+    let cols = tl::program_id(0) % across * BLOCK + tl::arange(0, BLOCK);
+    let mask = cols < classes;
+    let x = tl::load(x + row * classes + cols, mask).to::<f32>();
+    let target = tl::load(targets + row);
+    let known = (target >= 0) & (target < classes.to::<i64>());
+    let grad = tl::select(known, tl::load(grad + row), f32::NAN);
+    let (lse, target_col) = (tl::load(lse + row), target.to::<i32>());
+    let share = tl::exp2((x - lse) * f32::consts::LOG2_E) - smoothing / classes as f32;
+    let dx_row = (share - tl::select(cols == target_col, 1.0 - smoothing, 0.0)) * grad;
+    let y = tl::select(target == ignored, 0.0, dx_row);
+    tl::store(dx + row * classes + cols, y.to::<T>(), mask);
+}
+
+/// The same over the logits.
+#[fuse_kernel(T = [f32, f16, bf16], BLOCK = [4096])]
+pub fn cross_entropy_backward_in_place<T: Float, const BLOCK: usize>(
+    x: &mut [T],
+    targets: &[i64],
+    lse: &[f32],
+    grad: &[f32],
+    classes: i32,
+    ignored: i64,
+    smoothing: f32,
+) {
+    let across = tl::cdiv(classes, BLOCK);
+    let row = tl::program_id(0) / across;
+    let cols = tl::program_id(0) % across * BLOCK + tl::arange(0, BLOCK);
+    let mask = cols < classes;
+    let logits = tl::load(x + row * classes + cols, mask).to::<f32>();
+    let target = tl::load(targets + row);
+    let known = (target >= 0) & (target < classes.to::<i64>());
+    let grad = tl::select(known, tl::load(grad + row), f32::NAN);
+    let (lse, target_col) = (tl::load(lse + row), target.to::<i32>());
+    let share = tl::exp2((logits - lse) * f32::consts::LOG2_E) - smoothing / classes as f32;
+    let dx_row = (share - tl::select(cols == target_col, 1.0 - smoothing, 0.0)) * grad;
+    let y = tl::select(target == ignored, 0.0, dx_row);
+    tl::store(x + row * classes + cols, y.to::<T>(), mask);
+}
+
+/// The cross-entropy of logits with a target class for each row. `T` is `f32`, `f16` or `bf16`.
+#[derive(Clone, Copy)]
+pub struct CrossEntropy<'a> {
+    targets: Slice<'a, i64>,
+    classes: usize,
+    ignored: i64,
+    smoothing: f32,
+}
+
+impl<'a> CrossEntropy<'a> {
+    /// The class of each row; -100 is ignored and nothing is smoothed.
+    pub fn new(targets: impl Into<Slice<'a, i64>>, classes: usize) -> Self {
+        CrossEntropy { targets: targets.into(), classes, ignored: -100, smoothing: 0.0 }
+    }
+
+    /// The target of rows that do not count.
+    pub fn ignore(self, ignored: i64) -> Self {
+        CrossEntropy { ignored, ..self }
+    }
+
+    /// How much of a target is spread over all classes, from 0 to 1.
+    pub fn smoothing(self, smoothing: f32) -> Self {
+        CrossEntropy { smoothing, ..self }
+    }
+
+    /// Computes the loss of each row, and the logarithm of the sum of its exponentials, which [`backward`](Self::backward)
+    /// takes; on a device or stream.
+    ///
+    /// # Errors
+    /// If the lengths do not fit each other; those of a launch.
+    pub fn forward<'s, 'o, T: Float>(
+        &self,
+        on: impl LaunchOn,
+        logits: impl Into<Slice<'s, T>>,
+        loss: impl Into<SliceMut<'o, f32>>,
+        lse: impl Into<SliceMut<'o, f32>>,
+    ) -> Result<()>
+    where
+        cross_entropy::Choice<T, PIECE>: cross_entropy::Declared,
+    {
+        let (logits, loss, lse) = (logits.into(), loss.into(), lse.into());
+        let rows = self.rows(logits.len(), &[("loss", loss.len()), ("lse", lse.len())])?;
+        if rows == 0 {
+            return Ok(());
+        }
+        let (targets, classes) = (self.targets, self.classes as i32);
+        let call =
+            cross_entropy::<T, PIECE>(logits, targets, loss, lse, classes, self.ignored, self.smoothing);
+        call.grid(rows).launch(on)
+    }
+
+    /// Computes the gradient of the logits into `dx`, where `grad` is the gradient of each row's loss.
+    ///
+    /// # Errors
+    /// If the lengths do not fit each other; those of a launch.
+    pub fn backward<'s, 'o, T: Float>(
+        &self,
+        on: impl LaunchOn,
+        logits: impl Into<Slice<'s, T>>,
+        saved: Saved<'s>,
+        dx: impl Into<SliceMut<'o, T>>,
+    ) -> Result<()>
+    where
+        cross_entropy_backward::Choice<T, BLOCK>: cross_entropy_backward::Declared,
+    {
+        let (logits, dx, Saved { lse, grad }) = (logits.into(), dx.into(), saved);
+        Checks("cross_entropy").same(("logits", logits.len()), ("dx", dx.len()))?;
+        let rows = self.rows(logits.len(), &[("lse", lse.len()), ("grad", grad.len())])?;
+        if rows == 0 {
+            return Ok(());
+        }
+        let (targets, classes) = (self.targets, self.classes as i32);
+        let (ignored, smoothing) = (self.ignored, self.smoothing);
+        let call =
+            cross_entropy_backward::<T, BLOCK>(logits, targets, lse, grad, dx, classes, ignored, smoothing);
+        call.grid(rows * self.classes.div_ceil(BLOCK)).launch(on)
+    }
+
+    /// The same over the logits, which are not needed any more.
+    ///
+    /// # Errors
+    /// If the lengths do not fit each other; those of a launch.
+    pub fn backward_in_place<'s, 'o, T: Float>(
+        &self,
+        on: impl LaunchOn,
+        logits: impl Into<SliceMut<'o, T>>,
+        saved: Saved<'s>,
+    ) -> Result<()>
+    where
+        cross_entropy_backward_in_place::Choice<T, BLOCK>: cross_entropy_backward_in_place::Declared,
+    {
+        let (logits, Saved { lse, grad }) = (logits.into(), saved);
+        let rows = self.rows(logits.len(), &[("lse", lse.len()), ("grad", grad.len())])?;
+        if rows == 0 {
+            return Ok(());
+        }
+        let (targets, classes) = (self.targets, self.classes as i32);
+        let (ignored, smoothing) = (self.ignored, self.smoothing);
+        let call = cross_entropy_backward_in_place::<T, BLOCK>(
+            logits, targets, lse, grad, classes, ignored, smoothing,
+        );
+        call.grid(rows * self.classes.div_ceil(BLOCK)).launch(on)
+    }
+
+    /// The number of rows, if all lengths fit.
+    fn rows(&self, logits: usize, vectors: &[(&str, usize)]) -> Result<usize> {
+        let checks = Checks("cross_entropy");
+        let rows = checks.rows_up_to(("logits", logits), self.classes, i32::MAX as usize)?;
+        checks.same(("targets", self.targets.len()), ("a column of logits", rows))?;
+        for &vector in vectors {
+            checks.same(("targets", self.targets.len()), vector)?;
+        }
+        Ok(rows)
+    }
+}
+
+/// What backward needs beside the logits, a number for each row.
+#[derive(Clone, Copy)]
+pub struct Saved<'a> {
+    /// What forward computed.
+    pub lse: Slice<'a, f32>,
+    /// The gradient of the row's loss: for a mean, 1 over the number of rows that count.
+    pub grad: Slice<'a, f32>,
+}
+
+/// A row's target and how it counts, for the references.
+#[derive(Clone, Copy, Debug)]
+pub struct Label {
+    /// The class.
+    pub target: i64,
+    /// The class that does not count.
+    pub ignored: i64,
+    /// How much is spread over all classes.
+    pub smoothing: f32,
+}
+
+/// The loss and the `lse` of one row in `f64`, and the bounds that the module's documentation states.
+pub fn reference<T: Float>(row: &[T], label: Label) -> [Expected; 2] {
+    let (classes, single) = (row.len() as f64, unit_roundoff(DType::F32));
+    let values = || row.iter().map(|x| x.to_f64());
+    let peak = values().fold(f64::NEG_INFINITY, f64::max);
+    let lowest = values().fold(f64::INFINITY, f64::min);
+    let base = if peak == f64::NEG_INFINITY { 0.0 } else { peak };
+    let lse = base + values().map(|x| (x - base).exp()).sum::<f64>().ln();
+    let range = if lowest.is_finite() && peak.is_finite() { peak - lowest } else { 200.0 };
+    let lse_within = (16.0 + classes.sqrt() + 2.0 * range) * single + lse.abs() * 2.0 * single;
+    let lse = Expected { value: lse, within: lse_within };
+    let smoothing = f64::from(label.smoothing);
+    let mean = values().sum::<f64>() / classes;
+    let magnitude = values().map(f64::abs).sum::<f64>() / classes;
+    let hit = usize::try_from(label.target).ok().and_then(|target| row.get(target));
+    let loss = match hit {
+        _ if label.target == label.ignored => Expected { value: 0.0, within: 0.0 },
+        None => Expected { value: f64::NAN, within: 0.0 },
+        Some(hit) => {
+            let smooth = if smoothing > 0.0 { smoothing * mean } else { 0.0 };
+            let value = lse.value - (1.0 - smoothing) * hit.to_f64() - smooth;
+            let size = hit.to_f64().abs() + magnitude;
+            Expected { value, within: lse.within + 4.0 * single * size * (1.0 + classes.sqrt() / 8.0) }
+        }
+    };
+    [loss, lse]
+}
+
+/// The gradient of one row in `f64` for an `lse` and a gradient of the loss, and the bound that the module's documentation
+/// states.
+pub fn backward_reference<T: Float>(row: &[T], label: Label, [lse, grad]: [f32; 2]) -> Vec<Expected> {
+    let (unit, subnormal) = (unit_roundoff(T::DTYPE), smallest_subnormal(T::DTYPE));
+    let (single, smoothing) = (unit_roundoff(DType::F32), f64::from(label.smoothing));
+    let (lse, grad) = (f64::from(lse), f64::from(grad));
+    let known = usize::try_from(label.target).is_ok_and(|target| target < row.len());
+    let exact = |(j, x): (usize, &T)| {
+        if label.target == label.ignored || !known {
+            return Expected {
+                value: if label.target == label.ignored { 0.0 } else { f64::NAN },
+                within: 0.0,
+            };
+        }
+        let away = x.to_f64() - lse;
+        let hit = if j as i64 == label.target { 1.0 - smoothing } else { 0.0 };
+        let value = grad * (away.exp() - smoothing / row.len() as f64 - hit);
+        let share =
+            if away.is_finite() { away.exp() * (16.0 + 2.0 * away.abs() + 4.0 * lse.abs()) } else { 0.0 };
+        let inner = grad.abs() * ((share + 2.0) * single + f64::from(f32::MIN_POSITIVE));
+        Expected { value, within: inner + unit * (value.abs() + inner) + subnormal }
+    };
+    row.iter().enumerate().map(exact).collect()
+}
+
+/// The bytes that forward must move.
+pub const fn traffic<T>(rows: usize, classes: usize) -> usize {
+    rows * (classes * size_of::<T>() + 2 * size_of::<f32>() + size_of::<i64>())
+}
+
+/// The bytes that backward must move.
+pub const fn backward_traffic<T>(rows: usize, classes: usize) -> usize {
+    rows * (2 * classes * size_of::<T>() + 2 * size_of::<f32>() + size_of::<i64>())
+}

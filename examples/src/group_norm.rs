@@ -1,0 +1,193 @@
+//! `out = (x - mean) / sqrt(var + eps) * gamma[c] + beta[c]` for each group of neighbouring channels of each image, mean and
+//! variance over the group; `x` of shape `[images, channels, pixels]`, in row-major order (NCHW).
+//!
+//! **Traffic.** Reads `x` and writes `out` once: `2 * images * channels * pixels * size_of::<T>()` bytes. A group of up to
+//! [`MAX_TILE`] elements stays in registers; a larger one is read a second time, from the cache.
+//!
+//! **Rounding.** As [`crate::layer_norm`], with the size of a group in the place of a row's length.
+//!
+//! **Source.** Wu, He, *Group Normalization*, 2018, arXiv:1803.08494, equations 1, 2 and 7; one group is LayerNorm, one
+//! channel a group is instance normalisation.
+
+use dsl_runtime::Result;
+use dsl_runtime::prelude::*;
+
+use crate::layer_norm;
+use crate::reference::Expected;
+use crate::shape::Checks;
+
+/// The largest group that one tile holds; larger ones are read in pieces.
+pub const MAX_TILE: usize = 16384;
+
+/// The elements of a piece of a large group.
+const PIECE: usize = 4096;
+
+/// One program for each group of each image: `size` elements, `pixels` for each of its channels.
+#[fuse_kernel(T = [f32, f16, bf16], BLOCK = size in [1024, 4096, 16384])]
+pub fn group_norm<T: Float, const BLOCK: usize>(
+    x: &[T],
+    gamma: &[T],
+    beta: &[T],
+    out: &mut [T],
+    groups: i32,
+    size: i32,
+    pixels: i32,
+    eps: f32,
+) {
+    let group = tl::program_id(0);
+    let places = tl::arange(0, BLOCK);
+    let mask = places < size;
+    let x = tl::load(x + group * size + places, mask, 0.0).to::<f32>();
+    let mean = tl::sum(x, 0) / size as f32;
+    let centred = tl::select(mask, x - mean, 0.0);
+    let var = tl::sum(centred * centred, 0) / size as f32;
+    let channels = group % groups * (size / pixels) + places / pixels;
+    let gamma = tl::load(gamma + channels, mask).to::<f32>();
+    let beta = tl::load(beta + channels, mask).to::<f32>();
+    let y = centred * tl::rsqrt(var + eps) * gamma + beta;
+    tl::store(out + group * size + places, y.to::<T>(), mask);
+}
+
+/// One program for each group, which it reads twice, `BLOCK` elements at a time: the second time channel by channel.
+#[fuse_kernel(T = [f32, f16, bf16], BLOCK = [4096])]
+pub fn group_norm_large<T: Float, const BLOCK: usize>(
+    x: &[T],
+    gamma: &[T],
+    beta: &[T],
+    out: &mut [T],
+    groups: i32,
+    size: i32,
+    pixels: i32,
+    eps: f32,
+) {
+    let group = tl::program_id(0);
+    let places = tl::arange(0, BLOCK);
+    let mut means = tl::zeros::<f32>([BLOCK]);
+    let mut squares = tl::zeros::<f32>([BLOCK]);
+    let mut seen = 0.0;
+    for first in (0..size).step_by(BLOCK) {
+        seen += 1.0;
+        let mask = first + places < size;
+        let x = tl::load(x + group * size + first + places, mask).to::<f32>();
+        let off = tl::select(mask, x - means, 0.0);
+        means += off * (1.0 / seen);
+        squares += off * (x - means);
+    }
+    let counts = tl::cdiv(size - places, BLOCK).to::<f32>();
+    let mean = tl::sum(means * counts, 0) / size as f32;
+    let between = tl::select(counts > 0.0, means - mean, 0.0);
+    let var = (tl::sum(squares, 0) + tl::sum(between * between * counts, 0)) / size as f32;
+    let scale = tl::rsqrt(var + eps);
+    let first_channel = group % groups * (size / pixels);
+    for first in (0..size).step_by(BLOCK) {
+        let mask = first + places < size;
+        let x = tl::load(x + group * size + first + places, mask).to::<f32>();
+        let channels = first_channel + (first + places) / pixels;
+        let gamma = tl::load(gamma + channels, mask).to::<f32>();
+        let beta = tl::load(beta + channels, mask).to::<f32>();
+        let y = (x - mean) * scale * gamma + beta;
+        tl::store(out + group * size + first + places, y.to::<T>(), mask);
+    }
+}
+
+/// Normalises groups of channels. `T` is `f32`, `f16` or `bf16`.
+#[derive(Clone, Copy)]
+pub struct GroupNorm<'a, T: Float> {
+    x: Slice<'a, T>,
+    gamma: Slice<'a, T>,
+    beta: Slice<'a, T>,
+    groups: usize,
+    pixels: usize,
+    eps: f32,
+}
+
+impl<'a, T: Float> GroupNorm<'a, T> {
+    /// Images of as many channels as `gamma` and `beta` have elements; one group, one pixel a channel, and an `eps` of
+    /// 1e-5 until told otherwise.
+    pub fn new(
+        x: impl Into<Slice<'a, T>>,
+        gamma: impl Into<Slice<'a, T>>,
+        beta: impl Into<Slice<'a, T>>,
+    ) -> Self {
+        GroupNorm { x: x.into(), gamma: gamma.into(), beta: beta.into(), groups: 1, pixels: 1, eps: 1e-5 }
+    }
+
+    /// How many groups the channels are divided into.
+    pub fn groups(self, groups: usize) -> Self {
+        GroupNorm { groups, ..self }
+    }
+
+    /// How many pixels a channel of an image has.
+    pub fn pixels(self, pixels: usize) -> Self {
+        GroupNorm { pixels, ..self }
+    }
+
+    /// What is added to the variance, so that a constant group does not divide by zero.
+    pub fn eps(self, eps: f32) -> Self {
+        GroupNorm { eps, ..self }
+    }
+
+    /// Computes into `out`, on a device or stream.
+    ///
+    /// # Errors
+    /// If the lengths do not fit each other or the channels are not divided evenly; those of a launch.
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
+    where
+        group_norm::Choice<T>: group_norm::Declared,
+        group_norm_large::Choice<T, PIECE>: group_norm_large::Declared,
+    {
+        let (out, checks, channels) = (out.into(), Checks("group_norm"), self.gamma.len());
+        checks.same(("x", self.x.len()), ("out", out.len()))?;
+        checks.same(("gamma", channels), ("beta", self.beta.len()))?;
+        if channels.checked_rem(self.groups) != Some(0) {
+            return Err(checks.error(format!("{channels} channels are no {} groups", self.groups)));
+        }
+        let images = checks.rows(("x", self.x.len()), channels * self.pixels)?;
+        if images == 0 {
+            return Ok(());
+        }
+        let size = channels / self.groups * self.pixels;
+        let (x, programs) = (self.x, images * self.groups);
+        let (groups, pixels) = (self.groups as i32, self.pixels as i32);
+        if size > MAX_TILE {
+            let call = group_norm_large::<T, PIECE>(
+                x,
+                self.gamma,
+                self.beta,
+                out,
+                groups,
+                size as i32,
+                pixels,
+                self.eps,
+            );
+            return call.grid(programs).launch(on);
+        }
+        let call = group_norm::<T>(x, self.gamma, self.beta, out, groups, size as i32, pixels, self.eps);
+        call.grid(programs).launch(on)
+    }
+}
+
+/// What the kernel computes, in `f64`, and the bound that the module's documentation states.
+pub fn reference<T: Float>(
+    x: &[T],
+    [gamma, beta]: [&[T]; 2],
+    [groups, pixels]: [usize; 2],
+    eps: f32,
+) -> Vec<Expected> {
+    let size = gamma.len() / groups * pixels;
+    let spread = |values: &[T]| -> Vec<T> {
+        values.iter().flat_map(|value| std::iter::repeat_n(*value, pixels)).collect()
+    };
+    let (gamma, beta) = (spread(gamma), spread(beta));
+    let mut expected = Vec::with_capacity(x.len());
+    for (i, group) in x.chunks(size.max(1)).enumerate() {
+        let part = i % groups * size..(i % groups + 1) * size;
+        expected.extend(layer_norm::reference(group, &gamma[part.clone()], &beta[part], eps));
+    }
+    expected
+}
+
+/// The bytes that `elements` elements must move.
+pub const fn traffic<T>(elements: usize) -> usize {
+    2 * elements * size_of::<T>()
+}

@@ -1,0 +1,115 @@
+//! `out = x / max(sqrt(sum(x^2)), eps)` for each row of a matrix: rows of length 1.
+//!
+//! **Traffic.** Reads `x` and writes `out` once, `2 * rows * cols * size_of::<T>()` bytes. A row of up to [`MAX_TILE`]
+//! elements stays in registers; a longer one is read a second time, from the cache.
+//!
+//! **Rounding.** Squares are added in `f32`, so those of `f16` do not overflow; an `f32` beyond 1.8e19 has an infinite
+//! square, which makes its row 0. The result is rounded to `T` once: before that it is within
+//! `(8 + sqrt(n_cols)) * 2^-24` of the exact one, relatively.
+//!
+//! **Source.** `torch.nn.functional.normalize` with `p = 2`, as for embeddings that are compared by their cosine.
+
+use dsl_runtime::prelude::*;
+use dsl_runtime::{DType, Result};
+
+use crate::reference::{Expected, smallest_subnormal, unit_roundoff};
+use crate::shape::Checks;
+
+/// The longest row that one tile holds; longer ones are read in pieces.
+pub const MAX_TILE: usize = 16384;
+
+/// The elements of a piece of a long row.
+const PIECE: usize = 8192;
+
+/// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared.
+#[fuse_kernel(T = [f32, f16, bf16], BLOCK = n_cols in [1024, 4096, 16384])]
+pub fn l2_norm<T: Float, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols: i32, eps: f32) {
+    let row = tl::program_id(0);
+    let cols = tl::arange(0, BLOCK);
+    let mask = cols < n_cols;
+    let x = tl::load(x + row * n_cols + cols, mask, 0.0).to::<f32>();
+    let scale = 1.0 / tl::maximum(tl::sqrt(tl::sum(x * x, 0)), eps);
+    tl::store(out + row * n_cols + cols, (x * scale).to::<T>(), mask);
+}
+
+/// One program for each row, which it reads twice, `BLOCK` elements at a time.
+#[fuse_kernel(T = [f32, f16, bf16], BLOCK = [8192])]
+pub fn l2_norm_long<T: Float, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols: i32, eps: f32) {
+    let row = tl::program_id(0);
+    let cols = tl::arange(0, BLOCK);
+    let mut squares = tl::zeros::<f32>([BLOCK]);
+    for first in (0..n_cols).step_by(BLOCK) {
+        let x = tl::load(x + row * n_cols + first + cols, first + cols < n_cols, 0.0).to::<f32>();
+        squares += x * x;
+    }
+    let scale = 1.0 / tl::maximum(tl::sqrt(tl::sum(squares, 0)), eps);
+    for first in (0..n_cols).step_by(BLOCK) {
+        let mask = first + cols < n_cols;
+        let x = tl::load(x + row * n_cols + first + cols, mask).to::<f32>();
+        tl::store(out + row * n_cols + first + cols, (x * scale).to::<T>(), mask);
+    }
+}
+
+/// Scales each row of a matrix to length 1. `T` is `f32`, `f16` or `bf16`.
+#[derive(Clone, Copy)]
+pub struct L2Norm<'a, T: Float> {
+    x: Slice<'a, T>,
+    cols: usize,
+    eps: f32,
+}
+
+impl<'a, T: Float> L2Norm<'a, T> {
+    /// The rows of `x`, each of `cols` elements; `eps` is 1e-12.
+    pub fn new(x: impl Into<Slice<'a, T>>, cols: usize) -> Self {
+        L2Norm { x: x.into(), cols, eps: 1e-12 }
+    }
+
+    /// The least that a row is divided by.
+    pub fn eps(self, eps: f32) -> Self {
+        L2Norm { eps, ..self }
+    }
+
+    /// Computes into `out`, on a device or stream.
+    ///
+    /// # Errors
+    /// If the lengths do not fit each other; those of a launch.
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
+    where
+        l2_norm::Choice<T>: l2_norm::Declared,
+        l2_norm_long::Choice<T, PIECE>: l2_norm_long::Declared,
+    {
+        let (out, checks) = (out.into(), Checks("l2_norm"));
+        checks.same(("x", self.x.len()), ("out", out.len()))?;
+        let rows = checks.rows(("x", self.x.len()), self.cols)?;
+        if rows == 0 {
+            return Ok(());
+        }
+        let n_cols = self.cols as i32;
+        if self.cols > MAX_TILE {
+            return l2_norm_long::<T, PIECE>(self.x, out, n_cols, self.eps).grid(rows).launch(on);
+        }
+        l2_norm::<T>(self.x, out, n_cols, self.eps).grid(rows).launch(on)
+    }
+}
+
+/// What the kernel computes, in `f64`, and the bound that the module's documentation states.
+pub fn reference<T: Float>(x: &[T], cols: usize, eps: f32) -> Vec<Expected> {
+    let (unit, subnormal) = (unit_roundoff(T::DTYPE), smallest_subnormal(T::DTYPE));
+    let arithmetic = (8.0 + (cols as f64).sqrt()) * unit_roundoff(DType::F32);
+    let mut expected = Vec::with_capacity(x.len());
+    for row in x.chunks(cols.max(1)) {
+        let length = row.iter().map(|x| x.to_f64().powi(2)).sum::<f64>().sqrt();
+        let divisor = if length < f64::from(eps) { f64::from(eps) } else { length };
+        expected.extend(row.iter().map(|x| {
+            let value = x.to_f64() / divisor;
+            let inner = arithmetic * value.abs();
+            Expected { value, within: inner + unit * (value.abs() + inner) + subnormal }
+        }));
+    }
+    expected
+}
+
+/// The bytes that `rows` rows of `cols` elements must move.
+pub const fn traffic<T>(rows: usize, cols: usize) -> usize {
+    2 * rows * cols * size_of::<T>()
+}

@@ -1,0 +1,190 @@
+//! The gradients of [`crate::layer_norm`]: from `dy` and the forward's inputs, with `x_hat = (x - mean) / sqrt(var + eps)`
+//! and `g = dy * gamma`,
+//!
+//! - `dx = (g - mean(g) - x_hat * mean(g * x_hat)) / sqrt(var + eps)` for each row,
+//! - `dgamma = sum(dy * x_hat)` and `dbeta = sum(dy)` over the rows.
+//!
+//! **Traffic.** Reads `dy` and `x` and writes `dx` once: `3 * rows * cols * size_of::<T>()` bytes; mean and variance are
+//! computed again from the row, which is there anyway. Each program keeps its share of `dgamma` and `dbeta` in registers
+//! over its rows and leaves it in `scratch`, which a second kernel adds up: a few percent more.
+//!
+//! **Rounding.** In `f32`, rounded to `T` once. With `a = (8 + sqrt(n_cols)) * 2^-24` and `e = a * (|x_hat| + mean(|x|) /
+//! sqrt(var + eps))`, the error of `x_hat`, before the last rounding `dx` is within `2 / sqrt(var + eps)` times
+//! `a * (|g| + mean(|g|) + 2 * |x_hat| * mean(|g * x_hat|)) + e * |mean(g * x_hat)| + |x_hat| * mean(|g| * e)`, `dgamma` within
+//! `(8 + sqrt(rows)) * 2^-24 * sum(|dy * x_hat|) + sum(|dy| * e)` and `dbeta` within `(8 + sqrt(rows)) * 2^-24 * sum(|dy|)`.
+//!
+//! **Source.** The derivative of arXiv:1607.06450, equations 3 and 4; partial sums as in NVIDIA's Apex.
+
+use dsl_runtime::prelude::*;
+use dsl_runtime::{DType, Result};
+
+use crate::partials::{self, MAX_COLS, sum_partials};
+use crate::reference::{Expected, smallest_subnormal, unit_roundoff};
+use crate::shape::Checks;
+
+/// Each program takes rows `p`, `p + programs`, and so on.
+#[fuse_kernel(T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 4096, 8192])]
+pub fn layer_norm_backward<T: Float, const BLOCK: usize>(
+    dy: &[T],
+    x: &[T],
+    gamma: &[T],
+    dx: &mut [T],
+    partials: &mut [f32],
+    n_rows: i32,
+    n_cols: i32,
+    eps: f32,
+) {
+    let program = tl::program_id(0);
+    let cols = tl::arange(0, BLOCK);
+    let mask = cols < n_cols;
+    let gamma = tl::load(gamma + cols, mask).to::<f32>();
+    let mut dgamma = tl::zeros::<f32>([BLOCK]);
+    let mut dbeta = tl::zeros::<f32>([BLOCK]);
+    for row in (program..n_rows).step_by(tl::num_programs(0)) {
+        let x = tl::load(x + row * n_cols + cols, mask, 0.0).to::<f32>();
+        let dy = tl::load(dy + row * n_cols + cols, mask, 0.0).to::<f32>();
+        let g = dy * gamma;
+        let mean = tl::sum(x, 0) / n_cols as f32;
+        let mean_g = tl::sum(g, 0) / n_cols as f32;
+        let centred = tl::select(mask, x - mean, 0.0);
+        let var = tl::sum(centred * centred, 0) / n_cols as f32;
+        let along = tl::sum(g * centred, 0) / n_cols as f32;
+        let scale = tl::rsqrt(var + eps);
+        let x_hat = centred * scale;
+        let y = (g - mean_g - x_hat * (along * scale)) * scale;
+        tl::store(dx + row * n_cols + cols, y.to::<T>(), mask);
+        dgamma += dy * x_hat;
+        dbeta += dy;
+    }
+    tl::store(partials + 2 * program * n_cols + cols, dgamma, mask);
+    tl::store(partials + (2 * program + 1) * n_cols + cols, dbeta, mask);
+}
+
+/// The gradients of a LayerNorm. `T` is `f32`, `f16` or `bf16`.
+#[derive(Clone, Copy)]
+pub struct LayerNormBackward<'a, T: Float> {
+    dy: Slice<'a, T>,
+    x: Slice<'a, T>,
+    gamma: Slice<'a, T>,
+    eps: f32,
+}
+
+/// Where the gradients of a norm's parameters go.
+pub struct Gradients<'o, T: Float> {
+    /// As long as a row.
+    pub dgamma: SliceMut<'o, T>,
+    /// As long as a row.
+    pub dbeta: SliceMut<'o, T>,
+    /// Working memory of [`scratch_len`] numbers.
+    pub scratch: SliceMut<'o, f32>,
+}
+
+/// The length of the working memory for a matrix of this shape.
+pub fn scratch_len(rows: usize, cols: usize) -> usize {
+    2 * partials::programs(rows, cols) * cols
+}
+
+impl<'a, T: Float> LayerNormBackward<'a, T> {
+    /// The gradient of the norm's result, and the norm's inputs; `eps` is 1e-5.
+    pub fn new(
+        dy: impl Into<Slice<'a, T>>,
+        x: impl Into<Slice<'a, T>>,
+        gamma: impl Into<Slice<'a, T>>,
+    ) -> Self {
+        LayerNormBackward { dy: dy.into(), x: x.into(), gamma: gamma.into(), eps: 1e-5 }
+    }
+
+    /// What was added to the variance.
+    pub fn eps(self, eps: f32) -> Self {
+        LayerNormBackward { eps, ..self }
+    }
+
+    /// Computes the gradient of `x` into `dx` and those of the parameters, on a device or stream.
+    ///
+    /// # Errors
+    /// If the lengths do not fit each other or rows are longer than [`MAX_COLS`]; those of a launch.
+    pub fn launch<'o>(
+        &self,
+        on: impl LaunchOn,
+        dx: impl Into<SliceMut<'o, T>>,
+        gradients: Gradients<'o, T>,
+    ) -> Result<()>
+    where
+        layer_norm_backward::Choice<T>: layer_norm_backward::Declared,
+        sum_partials::Choice<T, 32>: sum_partials::Declared,
+    {
+        let (dx, Gradients { dgamma, dbeta, mut scratch }) = (dx.into(), gradients);
+        let (checks, cols) = (Checks("layer_norm_backward"), self.gamma.len());
+        checks.same(("x", self.x.len()), ("dy", self.dy.len()))?;
+        checks.same(("x", self.x.len()), ("dx", dx.len()))?;
+        checks.same(("gamma", cols), ("dgamma", dgamma.len()))?;
+        checks.same(("gamma", cols), ("dbeta", dbeta.len()))?;
+        let rows = checks.rows_up_to(("x", self.x.len()), cols, MAX_COLS)?;
+        checks.same(("scratch", scratch.len()), ("what it should be", scratch_len(rows, cols)))?;
+        if cols == 0 {
+            return Ok(());
+        }
+        if rows > 0 {
+            let (n_rows, n_cols) = (rows as i32, cols as i32);
+            let call = layer_norm_backward::<T>(
+                self.dy,
+                self.x,
+                self.gamma,
+                dx,
+                &mut scratch,
+                n_rows,
+                n_cols,
+                self.eps,
+            );
+            call.grid(partials::programs(rows, cols)).launch(on)?;
+        }
+        partials::sum(on, scratch.slice(..), dgamma, Some(dbeta))
+    }
+}
+
+/// What the kernels compute, in `f64`, and the bounds that the module's documentation states: `dx`, `dgamma`, `dbeta`.
+pub fn reference<T: Float>(dy: &[T], x: &[T], gamma: &[T], eps: f32) -> [Vec<Expected>; 3] {
+    let cols = gamma.len();
+    let rows = x.len().checked_div(cols).unwrap_or(0);
+    let single = unit_roundoff(DType::F32);
+    let (a, over_rows) = ((8.0 + (cols as f64).sqrt()) * single, (8.0 + (rows as f64).sqrt()) * single);
+    let nothing = Expected { value: 0.0, within: 0.0 };
+    let (mut all_dx, mut dgamma, mut dbeta) =
+        (Vec::with_capacity(x.len()), vec![nothing; cols], vec![nothing; cols]);
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / cols as f64;
+    for (dy, x) in dy.chunks(cols.max(1)).zip(x.chunks(cols.max(1))) {
+        let widened = |values: &[T]| values.iter().map(|value| value.to_f64()).collect::<Vec<f64>>();
+        let (dy, x) = (widened(dy), widened(x));
+        let each = |value: &dyn Fn(usize) -> f64| (0..cols).map(value).collect::<Vec<f64>>();
+        let (middle, magnitude) = (mean(&x), mean(&each(&|j| x[j].abs())));
+        let scale = 1.0 / (mean(&each(&|j| (x[j] - middle).powi(2))) + f64::from(eps)).sqrt();
+        let x_hat = each(&|j| (x[j] - middle) * scale);
+        let e = each(&|j| a * (x_hat[j].abs() + magnitude * scale));
+        let g = each(&|j| dy[j] * gamma[j].to_f64());
+        let (mean_g, along) = (mean(&g), mean(&each(&|j| g[j] * x_hat[j])));
+        let (size_g, size_along) = (mean(&each(&|j| g[j].abs())), mean(&each(&|j| (g[j] * x_hat[j]).abs())));
+        let carried = mean(&each(&|j| g[j].abs() * e[j]));
+        for j in 0..cols {
+            let value = (g[j] - mean_g - x_hat[j] * along) * scale;
+            let direct = a * (g[j].abs() + size_g + 2.0 * x_hat[j].abs() * size_along);
+            let within = 2.0 * scale * (direct + e[j] * along.abs() + x_hat[j].abs() * carried);
+            all_dx.push(Expected { value, within });
+            dgamma[j].value += dy[j] * x_hat[j];
+            dgamma[j].within += over_rows * (dy[j] * x_hat[j]).abs() + dy[j].abs() * e[j];
+            dbeta[j].value += dy[j];
+            dbeta[j].within += over_rows * dy[j].abs();
+        }
+    }
+    [all_dx, dgamma, dbeta].map(|values| values.into_iter().map(rounded::<T>).collect())
+}
+
+/// Rounded to `T` at the end.
+pub(crate) fn rounded<T: Float>(Expected { value, within }: Expected) -> Expected {
+    let (unit, subnormal) = (unit_roundoff(T::DTYPE), smallest_subnormal(T::DTYPE));
+    Expected { value, within: within + unit * (value.abs() + within) + subnormal }
+}
+
+/// The bytes that a matrix of `rows` rows of `cols` elements must move.
+pub const fn traffic<T>(rows: usize, cols: usize) -> usize {
+    3 * (rows + 1) * cols * size_of::<T>()
+}

@@ -1,0 +1,100 @@
+//! `out = gelu((x - mean(x)) / sqrt(var(x) + eps) * gamma + beta)` for each row of a matrix: LayerNorm with its bias, and
+//! the exact GELU, in one pass.
+//!
+//! **Traffic.** That of LayerNorm alone: reads `x` and writes `out` once, `2 * rows * cols * size_of::<T>()` bytes. A row
+//! stays in registers.
+//!
+//! **Rounding.** The bound of [`crate::layer_norm`], carried on by GELU (at most 1.13 times), and GELU's own (see
+//! [`crate::activation`]); rounded to `T` once.
+//!
+//! **Source.** ConvNeXt's and wav2vec 2.0's blocks: Baevski and others, 2020, arXiv:2006.11477, section 2.
+
+use dsl_runtime::Result;
+use dsl_runtime::prelude::*;
+
+use crate::activation::{self, GELU};
+use crate::layer_norm;
+use crate::reference::Expected;
+use crate::shape::Checks;
+
+/// The longest row that the kernel was built for.
+pub const MAX_COLS: usize = 16384;
+
+/// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared.
+#[fuse_kernel(T = [f32, f16, bf16], BLOCK = n_cols in [1024, 4096, 8192, 16384])]
+pub fn layer_norm_gelu<T: Float, const BLOCK: usize>(
+    x: &[T],
+    gamma: &[T],
+    beta: &[T],
+    out: &mut [T],
+    n_cols: i32,
+    eps: f32,
+) {
+    let row = tl::program_id(0);
+    let cols = tl::arange(0, BLOCK);
+    let mask = cols < n_cols;
+    let x = tl::load(x + row * n_cols + cols, mask, 0.0).to::<f32>();
+    let mean = tl::sum(x, 0) / n_cols as f32;
+    let centred = tl::select(mask, x - mean, 0.0);
+    let var = tl::sum(centred * centred, 0) / n_cols as f32;
+    let gamma = tl::load(gamma + cols, mask).to::<f32>();
+    let beta = tl::load(beta + cols, mask).to::<f32>();
+    let v = centred * tl::rsqrt(var + eps) * gamma + beta;
+    let t = tl::minimum(tl::abs(v), 15.0);
+    let r = 1.0 / (1.0 + 0.35 * t);
+    let p = (-0.029164834 * r + 0.14406510) * r - 0.25591040;
+    let p = ((p * r + 0.15940221) * r - 0.023269875) * r + 0.10557718;
+    let p = ((p * r + 0.11981495) * r + 0.1398644) * r + 0.13962126;
+    let y = tl::maximum(v, 0.0) - t * (p * r * tl::exp2(t * t * -0.72134752));
+    tl::store(out + row * n_cols + cols, y.to::<T>(), mask);
+}
+
+/// Normalises each row of a matrix and applies GELU. `T` is `f32`, `f16` or `bf16`.
+#[derive(Clone, Copy)]
+pub struct LayerNormGelu<'a, T: Float> {
+    x: Slice<'a, T>,
+    gamma: Slice<'a, T>,
+    beta: Slice<'a, T>,
+    eps: f32,
+}
+
+impl<'a, T: Float> LayerNormGelu<'a, T> {
+    /// The rows of `x`, each as long as `gamma` and `beta`; `eps` is 1e-5.
+    pub fn new(
+        x: impl Into<Slice<'a, T>>,
+        gamma: impl Into<Slice<'a, T>>,
+        beta: impl Into<Slice<'a, T>>,
+    ) -> Self {
+        LayerNormGelu { x: x.into(), gamma: gamma.into(), beta: beta.into(), eps: 1e-5 }
+    }
+
+    /// What is added to the variance, so that a constant row does not divide by zero.
+    pub fn eps(self, eps: f32) -> Self {
+        LayerNormGelu { eps, ..self }
+    }
+
+    /// Computes into `out`, on a device or stream.
+    ///
+    /// # Errors
+    /// If the lengths do not fit each other, or rows are longer than [`MAX_COLS`]; those of a launch.
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
+    where
+        layer_norm_gelu::Choice<T>: layer_norm_gelu::Declared,
+    {
+        let (out, checks, cols) = (out.into(), Checks("layer_norm_gelu"), self.gamma.len());
+        checks.same(("x", self.x.len()), ("out", out.len()))?;
+        checks.same(("gamma", cols), ("beta", self.beta.len()))?;
+        let rows = checks.rows_up_to(("x", self.x.len()), cols, MAX_COLS)?;
+        if rows == 0 {
+            return Ok(());
+        }
+        let call = layer_norm_gelu::<T>(self.x, self.gamma, self.beta, out, cols as i32, self.eps);
+        call.grid(rows).launch(on)
+    }
+}
+
+/// What the kernel computes, in `f64`, and the bound that the module's documentation states.
+pub fn reference<T: Float>(x: &[T], gamma: &[T], beta: &[T], eps: f32) -> Vec<Expected> {
+    let normed = layer_norm::unrounded(x, gamma, beta, eps);
+    normed.into_iter().map(|argument| activation::rounded::<GELU>(argument, T::DTYPE)).collect()
+}

@@ -1,0 +1,236 @@
+//! `out = x / sqrt(mean(x^2) + eps) * gamma` for each row of a matrix; and the same after `residual += x`.
+//!
+//! **Traffic.** [`RmsNorm`] reads `x` and writes `out` once, `2 * rows * cols * size_of::<T>()` bytes. [`AddRmsNorm`] reads
+//! `x` and `residual` and writes `residual` and `out`: twice that, where an addition and a norm on their own move five
+//! rows for every four. `gamma` is read from memory once and then found in the cache. A row of up to [`MAX_TILE`]
+//! elements stays in registers from its load to its store; a longer one is read a second time, from the cache.
+//!
+//! **Rounding.** Squares are added in `f32`, so those of `f16` do not overflow; an `f32` beyond 1.8e19 has an infinite
+//! square, which makes its row 0. The result is rounded to `T` once: before that it is within
+//! `(8 + sqrt(n_cols)) * 2^-24` of the exact one, relatively. [`AddRmsNorm`] rounds the sum to `T` first and normalises
+//! what it stores.
+//!
+//! **Source.** Zhang, Sennrich, *Root Mean Square Layer Normalization*, 2019, arXiv:1910.07467, equation 4; `eps` inside
+//! the root as `torch.nn.RMSNorm` has it. The residual as vLLM's `fused_add_rms_norm`.
+
+use dsl_runtime::prelude::*;
+use dsl_runtime::{DType, Result};
+
+use crate::reference::{Expected, smallest_subnormal, unit_roundoff};
+use crate::shape::Checks;
+
+/// The longest row that one tile holds; longer ones are read in pieces.
+pub const MAX_TILE: usize = 32768;
+
+/// The elements of a piece of a long row.
+const PIECE: usize = 8192;
+
+/// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared.
+#[fuse_kernel(T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 4096, 8192, 16384, 32768])]
+pub fn rms_norm<T: Float, const BLOCK: usize>(x: &[T], gamma: &[T], out: &mut [T], n_cols: i32, eps: f32) {
+    let row = tl::program_id(0);
+    let cols = tl::arange(0, BLOCK);
+    let mask = cols < n_cols;
+    let x = tl::load(x + row * n_cols + cols, mask, 0.0).to::<f32>();
+    let gamma = tl::load(gamma + cols, mask).to::<f32>();
+    let scale = tl::rsqrt(tl::sum(x * x, 0) / n_cols as f32 + eps);
+    tl::store(out + row * n_cols + cols, (x * scale * gamma).to::<T>(), mask);
+}
+
+/// One program for each row, which it reads twice, `BLOCK` elements at a time.
+#[fuse_kernel(T = [f32, f16, bf16], BLOCK = [8192])]
+pub fn rms_norm_long<T: Float, const BLOCK: usize>(
+    x: &[T],
+    gamma: &[T],
+    out: &mut [T],
+    n_cols: i32,
+    eps: f32,
+) {
+    let row = tl::program_id(0);
+    let cols = tl::arange(0, BLOCK);
+    let mut squares = tl::zeros::<f32>([BLOCK]);
+    for first in (0..n_cols).step_by(BLOCK) {
+        let x = tl::load(x + row * n_cols + first + cols, first + cols < n_cols, 0.0).to::<f32>();
+        squares += x * x;
+    }
+    let scale = tl::rsqrt(tl::sum(squares, 0) / n_cols as f32 + eps);
+    for first in (0..n_cols).step_by(BLOCK) {
+        let mask = first + cols < n_cols;
+        let x = tl::load(x + row * n_cols + first + cols, mask).to::<f32>();
+        let gamma = tl::load(gamma + first + cols, mask).to::<f32>();
+        tl::store(out + row * n_cols + first + cols, (x * scale * gamma).to::<T>(), mask);
+    }
+}
+
+/// As [`rms_norm`], of `x + residual`, which `residual` holds afterwards.
+#[fuse_kernel(T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 4096, 8192, 16384])]
+pub fn add_rms_norm<T: Float, const BLOCK: usize>(
+    x: &[T],
+    residual: &mut [T],
+    gamma: &[T],
+    out: &mut [T],
+    n_cols: i32,
+    eps: f32,
+) {
+    let row = tl::program_id(0);
+    let cols = tl::arange(0, BLOCK);
+    let mask = cols < n_cols;
+    let x = tl::load(x + row * n_cols + cols, mask, 0.0);
+    let old = tl::load(residual + row * n_cols + cols, mask, 0.0);
+    let gamma = tl::load(gamma + cols, mask).to::<f32>();
+    let sum = x + old;
+    tl::store(residual + row * n_cols + cols, sum, mask);
+    let sum = sum.to::<f32>();
+    let scale = tl::rsqrt(tl::sum(sum * sum, 0) / n_cols as f32 + eps);
+    tl::store(out + row * n_cols + cols, (sum * scale * gamma).to::<T>(), mask);
+}
+
+/// As [`rms_norm_long`], of `x + residual`, which `residual` holds afterwards.
+#[fuse_kernel(T = [f32, f16, bf16], BLOCK = [8192])]
+pub fn add_rms_norm_long<T: Float, const BLOCK: usize>(
+    x: &[T],
+    residual: &mut [T],
+    gamma: &[T],
+    out: &mut [T],
+    n_cols: i32,
+    eps: f32,
+) {
+    let row = tl::program_id(0);
+    let cols = tl::arange(0, BLOCK);
+    let mut squares = tl::zeros::<f32>([BLOCK]);
+    for first in (0..n_cols).step_by(BLOCK) {
+        let mask = first + cols < n_cols;
+        let x = tl::load(x + row * n_cols + first + cols, mask, 0.0);
+        let sum = x + tl::load(residual + row * n_cols + first + cols, mask, 0.0);
+        tl::store(residual + row * n_cols + first + cols, sum, mask);
+        squares += sum.to::<f32>() * sum.to::<f32>();
+    }
+    let scale = tl::rsqrt(tl::sum(squares, 0) / n_cols as f32 + eps);
+    for first in (0..n_cols).step_by(BLOCK) {
+        let mask = first + cols < n_cols;
+        let sum = tl::load(residual + row * n_cols + first + cols, mask).to::<f32>();
+        let gamma = tl::load(gamma + first + cols, mask).to::<f32>();
+        tl::store(out + row * n_cols + first + cols, (sum * scale * gamma).to::<T>(), mask);
+    }
+}
+
+/// Normalises each row of a matrix in row-major order. `T` is `f32`, `f16` or `bf16`.
+#[derive(Clone, Copy)]
+pub struct RmsNorm<'a, T: Float> {
+    x: Slice<'a, T>,
+    gamma: Slice<'a, T>,
+    eps: f32,
+}
+
+impl<'a, T: Float> RmsNorm<'a, T> {
+    /// The rows of `x`, each as long as `gamma`; `eps` is 1e-6.
+    pub fn new(x: impl Into<Slice<'a, T>>, gamma: impl Into<Slice<'a, T>>) -> Self {
+        RmsNorm { x: x.into(), gamma: gamma.into(), eps: 1e-6 }
+    }
+
+    /// What is added to the mean of the squares.
+    pub fn eps(self, eps: f32) -> Self {
+        RmsNorm { eps, ..self }
+    }
+
+    /// Computes into `out`, on a device or stream.
+    ///
+    /// # Errors
+    /// If the lengths do not fit each other; those of a launch.
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
+    where
+        rms_norm::Choice<T>: rms_norm::Declared,
+        rms_norm_long::Choice<T, PIECE>: rms_norm_long::Declared,
+    {
+        let (out, checks, cols) = (out.into(), Checks("rms_norm"), self.gamma.len());
+        checks.same(("x", self.x.len()), ("out", out.len()))?;
+        let rows = checks.rows(("x", self.x.len()), cols)?;
+        if rows == 0 {
+            return Ok(());
+        }
+        let n_cols = cols as i32;
+        if cols > MAX_TILE {
+            let call = rms_norm_long::<T, PIECE>(self.x, self.gamma, out, n_cols, self.eps);
+            return call.grid(rows).launch(on);
+        }
+        rms_norm::<T>(self.x, self.gamma, out, n_cols, self.eps).grid(rows).launch(on)
+    }
+}
+
+/// Adds a matrix to a residual stream and normalises each row of the sum. `T` is `f32`, `f16` or `bf16`.
+#[derive(Clone, Copy)]
+pub struct AddRmsNorm<'a, T: Float> {
+    x: Slice<'a, T>,
+    gamma: Slice<'a, T>,
+    eps: f32,
+}
+
+impl<'a, T: Float> AddRmsNorm<'a, T> {
+    /// The rows of `x`, each as long as `gamma`; `eps` is 1e-6.
+    pub fn new(x: impl Into<Slice<'a, T>>, gamma: impl Into<Slice<'a, T>>) -> Self {
+        AddRmsNorm { x: x.into(), gamma: gamma.into(), eps: 1e-6 }
+    }
+
+    /// What is added to the mean of the squares.
+    pub fn eps(self, eps: f32) -> Self {
+        AddRmsNorm { eps, ..self }
+    }
+
+    /// Adds `x` to `residual` and computes the norm of the sum into `out`, on a device or stream.
+    ///
+    /// # Errors
+    /// If the lengths do not fit each other; those of a launch.
+    pub fn launch<'o>(
+        &self,
+        on: impl LaunchOn,
+        residual: impl Into<SliceMut<'o, T>>,
+        out: impl Into<SliceMut<'o, T>>,
+    ) -> Result<()>
+    where
+        add_rms_norm::Choice<T>: add_rms_norm::Declared,
+        add_rms_norm_long::Choice<T, PIECE>: add_rms_norm_long::Declared,
+    {
+        let (residual, out) = (residual.into(), out.into());
+        let (checks, cols) = (Checks("add_rms_norm"), self.gamma.len());
+        checks.same(("x", self.x.len()), ("residual", residual.len()))?;
+        checks.same(("x", self.x.len()), ("out", out.len()))?;
+        let rows = checks.rows(("x", self.x.len()), cols)?;
+        if rows == 0 {
+            return Ok(());
+        }
+        let n_cols = cols as i32;
+        if cols > MAX_TILE / 2 {
+            let call = add_rms_norm_long::<T, PIECE>(self.x, residual, self.gamma, out, n_cols, self.eps);
+            return call.grid(rows).launch(on);
+        }
+        add_rms_norm::<T>(self.x, residual, self.gamma, out, n_cols, self.eps).grid(rows).launch(on)
+    }
+}
+
+/// What [`RmsNorm`] computes, in `f64`, and the bound that the module's documentation states.
+pub fn reference<T: Float>(x: &[T], gamma: &[T], eps: f32) -> Vec<Expected> {
+    let cols = gamma.len();
+    let (unit, subnormal) = (unit_roundoff(T::DTYPE), smallest_subnormal(T::DTYPE));
+    let arithmetic = (8.0 + (cols as f64).sqrt()) * unit_roundoff(DType::F32);
+    let mut expected = Vec::with_capacity(x.len());
+    for row in x.chunks(cols.max(1)) {
+        let mean = row.iter().map(|x| x.to_f64().powi(2)).sum::<f64>() / cols as f64;
+        let scale = 1.0 / (mean + f64::from(eps)).sqrt();
+        for (x, gamma) in row.iter().zip(gamma) {
+            let value = x.to_f64() * scale * gamma.to_f64();
+            let inner = arithmetic * value.abs();
+            expected.push(Expected { value, within: inner + unit * (value.abs() + inner) + subnormal });
+        }
+    }
+    expected
+}
+
+/// What [`AddRmsNorm`] leaves in `residual`: the sum, rounded once.
+pub fn sum<T: Float>(x: &[T], residual: &[T]) -> Vec<T> {
+    x.iter().zip(residual).map(|(x, old)| T::from_f64(x.to_f64() + old.to_f64())).collect()
+}
+
+/// The bytes that normalising `rows` rows of `cols` elements must move.
+pub const fn traffic<T>(rows: usize, cols: usize) -> usize {
+    (2 * rows + 1) * cols * size_of::<T>()
+}

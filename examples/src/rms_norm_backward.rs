@@ -1,0 +1,160 @@
+//! The gradients of [`crate::rms_norm`]: from `dy` and the forward's inputs, with `x_hat = x / sqrt(mean(x^2) + eps)` and `g =
+//! dy * gamma`,
+//!
+//! - `dx = (g - x_hat * mean(g * x_hat)) / sqrt(mean(x^2) + eps)` for each row,
+//! - `dgamma = sum(dy * x_hat)` over the rows.
+//!
+//! **Traffic.** Reads `dy` and `x` and writes `dx` once: `3 * rows * cols * size_of::<T>()` bytes; the scale is computed again
+//! from the row, which is there anyway. Each program keeps its share of `dgamma` in registers over its rows and leaves
+//! it in `scratch`, which a second kernel adds up.
+//!
+//! **Rounding.** In `f32`, rounded to `T` once. With `a = (8 + sqrt(n_cols)) * 2^-24`, before the last rounding `dx` is within
+//! `4 * a / sqrt(mean(x^2) + eps) * (|g| + |x_hat| * mean(|g * x_hat|))` and `dgamma` within
+//! `((8 + sqrt(rows)) * 2^-24 + a) * sum(|dy * x_hat|)`.
+//!
+//! **Source.** The derivative of arXiv:1910.07467, equation 4.
+
+use dsl_runtime::prelude::*;
+use dsl_runtime::{DType, Result};
+
+use crate::layer_norm_backward::rounded;
+use crate::partials::{self, MAX_COLS, sum_partials};
+use crate::reference::{Expected, unit_roundoff};
+use crate::shape::Checks;
+
+/// Each program takes rows `p`, `p + programs`, and so on.
+#[fuse_kernel(T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 4096, 8192])]
+pub fn rms_norm_backward<T: Float, const BLOCK: usize>(
+    dy: &[T],
+    x: &[T],
+    gamma: &[T],
+    dx: &mut [T],
+    partials: &mut [f32],
+    n_rows: i32,
+    n_cols: i32,
+    eps: f32,
+) {
+    let program = tl::program_id(0);
+    let cols = tl::arange(0, BLOCK);
+    let mask = cols < n_cols;
+    let gamma = tl::load(gamma + cols, mask).to::<f32>();
+    let mut dgamma = tl::zeros::<f32>([BLOCK]);
+    for row in (program..n_rows).step_by(tl::num_programs(0)) {
+        let x = tl::load(x + row * n_cols + cols, mask, 0.0).to::<f32>();
+        let dy = tl::load(dy + row * n_cols + cols, mask, 0.0).to::<f32>();
+        let g = dy * gamma;
+        let square = tl::sum(x * x, 0) / n_cols as f32;
+        let along = tl::sum(g * x, 0) / n_cols as f32;
+        let scale = tl::rsqrt(square + eps);
+        let x_hat = x * scale;
+        let y = (g - x_hat * (along * scale)) * scale;
+        tl::store(dx + row * n_cols + cols, y.to::<T>(), mask);
+        dgamma += dy * x_hat;
+    }
+    tl::store(partials + program * n_cols + cols, dgamma, mask);
+}
+
+/// The gradients of an RMSNorm. `T` is `f32`, `f16` or `bf16`.
+#[derive(Clone, Copy)]
+pub struct RmsNormBackward<'a, T: Float> {
+    dy: Slice<'a, T>,
+    x: Slice<'a, T>,
+    gamma: Slice<'a, T>,
+    eps: f32,
+}
+
+/// The length of the working memory for a matrix of this shape.
+pub fn scratch_len(rows: usize, cols: usize) -> usize {
+    partials::programs(rows, cols) * cols
+}
+
+impl<'a, T: Float> RmsNormBackward<'a, T> {
+    /// The gradient of the norm's result, and the norm's inputs; `eps` is 1e-6.
+    pub fn new(
+        dy: impl Into<Slice<'a, T>>,
+        x: impl Into<Slice<'a, T>>,
+        gamma: impl Into<Slice<'a, T>>,
+    ) -> Self {
+        RmsNormBackward { dy: dy.into(), x: x.into(), gamma: gamma.into(), eps: 1e-6 }
+    }
+
+    /// What was added to the mean of the squares.
+    pub fn eps(self, eps: f32) -> Self {
+        RmsNormBackward { eps, ..self }
+    }
+
+    /// Computes the gradient of `x` into `dx` and that of `gamma` into `dgamma`, with working memory of [`scratch_len`]
+    /// numbers, on a device or stream.
+    ///
+    /// # Errors
+    /// If the lengths do not fit each other or rows are longer than [`MAX_COLS`]; those of a launch.
+    pub fn launch<'o>(
+        &self,
+        on: impl LaunchOn,
+        dx: impl Into<SliceMut<'o, T>>,
+        dgamma: impl Into<SliceMut<'o, T>>,
+        scratch: impl Into<SliceMut<'o, f32>>,
+    ) -> Result<()>
+    where
+        rms_norm_backward::Choice<T>: rms_norm_backward::Declared,
+        sum_partials::Choice<T, 32>: sum_partials::Declared,
+    {
+        let (dx, dgamma, mut scratch) = (dx.into(), dgamma.into(), scratch.into());
+        let (checks, cols) = (Checks("rms_norm_backward"), self.gamma.len());
+        checks.same(("x", self.x.len()), ("dy", self.dy.len()))?;
+        checks.same(("x", self.x.len()), ("dx", dx.len()))?;
+        checks.same(("gamma", cols), ("dgamma", dgamma.len()))?;
+        let rows = checks.rows_up_to(("x", self.x.len()), cols, MAX_COLS)?;
+        checks.same(("scratch", scratch.len()), ("what it should be", scratch_len(rows, cols)))?;
+        if cols == 0 {
+            return Ok(());
+        }
+        if rows > 0 {
+            let (n_rows, n_cols) = (rows as i32, cols as i32);
+            let call = rms_norm_backward::<T>(
+                self.dy,
+                self.x,
+                self.gamma,
+                dx,
+                &mut scratch,
+                n_rows,
+                n_cols,
+                self.eps,
+            );
+            call.grid(partials::programs(rows, cols)).launch(on)?;
+        }
+        partials::sum(on, scratch.slice(..), dgamma, None)
+    }
+}
+
+/// What the kernels compute, in `f64`, and the bounds that the module's documentation states: `dx`, `dgamma`.
+pub fn reference<T: Float>(dy: &[T], x: &[T], gamma: &[T], eps: f32) -> [Vec<Expected>; 2] {
+    let cols = gamma.len();
+    let rows = x.len().checked_div(cols).unwrap_or(0);
+    let single = unit_roundoff(DType::F32);
+    let (a, over_rows) = ((8.0 + (cols as f64).sqrt()) * single, (8.0 + (rows as f64).sqrt()) * single);
+    let (mut all_dx, mut dgamma) =
+        (Vec::with_capacity(x.len()), vec![Expected { value: 0.0, within: 0.0 }; cols]);
+    for (dy, x) in dy.chunks(cols.max(1)).zip(x.chunks(cols.max(1))) {
+        let square = x.iter().map(|x| x.to_f64().powi(2)).sum::<f64>() / cols as f64;
+        let scale = 1.0 / (square + f64::from(eps)).sqrt();
+        let x_hat: Vec<f64> = x.iter().map(|x| x.to_f64() * scale).collect();
+        let g: Vec<f64> = dy.iter().zip(gamma).map(|(dy, gamma)| dy.to_f64() * gamma.to_f64()).collect();
+        let products = || g.iter().zip(&x_hat).map(|(g, x_hat)| g * x_hat);
+        let along = products().sum::<f64>() / cols as f64;
+        let size = products().map(f64::abs).sum::<f64>() / cols as f64;
+        for j in 0..cols {
+            let value = (g[j] - x_hat[j] * along) * scale;
+            all_dx.push(Expected { value, within: 4.0 * a * scale * (g[j].abs() + x_hat[j].abs() * size) });
+            let part = dy[j].to_f64() * x_hat[j];
+            dgamma[j].value += part;
+            dgamma[j].within += (over_rows + a) * part.abs();
+        }
+    }
+    [all_dx, dgamma].map(|values| values.into_iter().map(rounded::<T>).collect())
+}
+
+/// The bytes that a matrix of `rows` rows of `cols` elements must move.
+pub const fn traffic<T>(rows: usize, cols: usize) -> usize {
+    (3 * rows + 2) * cols * size_of::<T>()
+}

@@ -1,0 +1,41 @@
+//! What the safe functions check before they launch: lengths that must agree, rows that must be whole.
+
+use dsl_runtime::{Error, Result};
+
+/// An argument by its name, and its length in elements.
+pub(crate) type Named<'n> = (&'n str, usize);
+
+/// The checks of one operation, whose name their errors carry.
+#[derive(Clone, Copy)]
+pub(crate) struct Checks(pub &'static str);
+
+impl Checks {
+    /// An error in words.
+    pub fn error(self, reason: String) -> Error {
+        Error::Shape { operation: self.0, reason }
+    }
+
+    /// That two arguments are equally long.
+    pub fn same(self, (name, len): Named, (other, found): Named) -> Result<()> {
+        if len == found {
+            return Ok(());
+        }
+        Err(self.error(format!("{name} has {len} elements and {other} has {found}")))
+    }
+
+    /// How many rows of `cols` elements an argument has.
+    pub fn rows(self, (name, len): Named, cols: usize) -> Result<usize> {
+        if len.checked_rem(cols).unwrap_or(len) != 0 {
+            return Err(self.error(format!("{name} has {len} elements, which are no whole rows of {cols}")));
+        }
+        Ok(len.checked_div(cols).unwrap_or(0))
+    }
+
+    /// Rows, where rows may not be longer than `most`.
+    pub fn rows_up_to(self, matrix: Named, cols: usize, most: usize) -> Result<usize> {
+        if cols > most {
+            return Err(self.error(format!("rows have {cols} columns, the most is {most}")));
+        }
+        self.rows(matrix, cols)
+    }
+}

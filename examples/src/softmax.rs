@@ -1,0 +1,202 @@
+//! `softmax(scale * x)` or its logarithm, for each row of a matrix.
+//!
+//! **Traffic.** Reads `x` and writes `out` once, `2 * rows * cols * size_of::<T>()` bytes. A row of up to [`MAX_TILE`]
+//! elements stays in registers from its load to its store; a longer one, of up to 2^31 - 1, is read a second time, from
+//! the cache: once for its largest element and the sum of the exponentials, which are kept together, once to write.
+//!
+//! **Rounding.** In `f32`, rounded to `T` once. With `d` the distance of an element's `scale * x` from the row's largest, a
+//! probability is before that within `(32 + sqrt(n_cols) + 2 d) * 2^-24` of the exact one, relatively, and a logarithm
+//! within `(8 + sqrt(n_cols) + 2 * (d + ln(n_cols))) * 2^-24` absolutely; `scale * x` is itself rounded, which adds
+//! `|scale * x| * 2^-23` to either. A probability below the smallest normal `f32` may be 0 on a GPU.
+//!
+//! **Special rows.** A row of negative infinities gives probabilities of 0, not NaN, and logarithms of negative infinity. A
+//! NaN or a positive infinity makes its row NaN.
+//!
+//! **Source.** Milakov, Gimelshein, *Online normalizer calculation for softmax*, 2018, arXiv:1805.02867, algorithm 3, for
+//! long rows.
+
+use dsl_runtime::prelude::*;
+use dsl_runtime::{DType, Result};
+
+use crate::reference::{Expected, smallest_subnormal, unit_roundoff};
+use crate::shape::Checks;
+
+/// The longest row that one tile holds; longer ones are read in pieces.
+pub const MAX_TILE: usize = 32768;
+
+/// The elements of a quarter of what is read of a long row at once.
+const PIECE: usize = 2048;
+
+/// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared.
+///
+/// After the sum an element is made again from `x`, so that a row of a narrow type waits in its own registers.
+#[fuse_kernel(T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 4096, 8192, 16384, 32768])]
+pub fn softmax<T: Float, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols: i32, scale: f32, log: bool) {
+    let row = tl::program_id(0);
+    let cols = tl::arange(0, BLOCK);
+    let mask = cols < n_cols;
+    let x = tl::load(x + row * n_cols + cols, mask).to::<f32>();
+    let z = tl::select(mask, x * scale, f32::NEG_INFINITY);
+    let peak = tl::max(z, 0);
+    let base = tl::select(peak == f32::NEG_INFINITY, 0.0, peak);
+    let total = tl::sum(tl::exp2((z - base) * f32::consts::LOG2_E), 0);
+    let bits = tl::select(total == 0.0, 0.0, tl::log2(total));
+    let nats = bits * f32::consts::LN_2;
+    let y = tl::select(log, z - base - nats, tl::exp2((z - base) * f32::consts::LOG2_E - bits));
+    tl::store(out + row * n_cols + cols, y.to::<T>(), mask);
+}
+
+/// One program for each row, which it reads twice, `4 * BLOCK` elements at a time. Each of `BLOCK` lanes keeps the largest
+/// of its elements and the sum of their exponentials relative to it.
+#[fuse_kernel(T = [f32, f16, bf16], BLOCK = [2048])]
+pub fn softmax_long<T: Float, const BLOCK: usize>(
+    x: &[T],
+    out: &mut [T],
+    n_cols: i32,
+    scale: f32,
+    log: bool,
+) {
+    let row = tl::program_id(0);
+    let cols = tl::arange(0, BLOCK);
+    let mut peaks = tl::full([BLOCK], f32::NEG_INFINITY);
+    let mut totals = tl::zeros::<f32>([BLOCK]);
+    for first in (0..n_cols).step_by(4 * BLOCK) {
+        let (at_a, at_b) = (first + cols, first + BLOCK + cols);
+        let (at_c, at_d) = (first + 2 * BLOCK + cols, first + 3 * BLOCK + cols);
+        let a = tl::load(x + row * n_cols + at_a, at_a < n_cols).to::<f32>();
+        let b = tl::load(x + row * n_cols + at_b, at_b < n_cols).to::<f32>();
+        let c = tl::load(x + row * n_cols + at_c, at_c < n_cols).to::<f32>();
+        let d = tl::load(x + row * n_cols + at_d, at_d < n_cols).to::<f32>();
+        let a = tl::select(at_a < n_cols, a * scale, f32::NEG_INFINITY);
+        let b = tl::select(at_b < n_cols, b * scale, f32::NEG_INFINITY);
+        let c = tl::select(at_c < n_cols, c * scale, f32::NEG_INFINITY);
+        let d = tl::select(at_d < n_cols, d * scale, f32::NEG_INFINITY);
+        let higher = tl::maximum(peaks, tl::maximum(tl::maximum(a, b), tl::maximum(c, d)));
+        let base = tl::select(higher == f32::NEG_INFINITY, 0.0, higher);
+        let a = tl::exp2((a - base) * f32::consts::LOG2_E);
+        let b = tl::exp2((b - base) * f32::consts::LOG2_E);
+        let c = tl::exp2((c - base) * f32::consts::LOG2_E);
+        let d = tl::exp2((d - base) * f32::consts::LOG2_E);
+        totals = totals * tl::exp2((peaks - base) * f32::consts::LOG2_E) + ((a + b) + (c + d));
+        peaks = higher;
+    }
+    let peak = tl::max(peaks, 0);
+    let base = tl::select(peak == f32::NEG_INFINITY, 0.0, peak);
+    let total = tl::sum(totals * tl::exp2((peaks - base) * f32::consts::LOG2_E), 0);
+    let bits = tl::select(total == 0.0, 0.0, tl::log2(total));
+    let nats = bits * f32::consts::LN_2;
+    let wide = tl::arange(0, 4 * BLOCK);
+    for first in (0..n_cols).step_by(4 * BLOCK) {
+        let mask = first + wide < n_cols;
+        let z = tl::load(x + row * n_cols + first + wide, mask).to::<f32>() * scale;
+        let y = tl::select(log, z - base - nats, tl::exp2((z - base) * f32::consts::LOG2_E - bits));
+        tl::store(out + row * n_cols + first + wide, y.to::<T>(), mask);
+    }
+}
+
+/// The softmax of each row of a matrix. `T` is `f32`, `f16` or `bf16`.
+#[derive(Clone, Copy)]
+pub struct Softmax<'a, T: Float> {
+    x: Slice<'a, T>,
+    cols: usize,
+    scale: f32,
+    form: Form,
+}
+
+/// What is written for each element.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// Its probability.
+    Probability,
+    /// The natural logarithm of it.
+    Logarithm,
+}
+
+impl<'a, T: Float> Softmax<'a, T> {
+    /// The rows of `x`, each of `cols` elements; a scale of 1, and probabilities.
+    pub fn new(x: impl Into<Slice<'a, T>>, cols: usize) -> Self {
+        Softmax { x: x.into(), cols, scale: 1.0, form: Form::Probability }
+    }
+
+    /// What elements are multiplied by first.
+    pub fn scale(self, scale: f32) -> Self {
+        Softmax { scale, ..self }
+    }
+
+    /// The logarithms of the probabilities.
+    pub fn log(self) -> Self {
+        Softmax { form: Form::Logarithm, ..self }
+    }
+
+    /// Computes into `out`, on a device or stream.
+    ///
+    /// # Errors
+    /// If the lengths do not fit each other; those of a launch.
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
+    where
+        softmax::Choice<T>: softmax::Declared,
+        softmax_long::Choice<T, PIECE>: softmax_long::Declared,
+    {
+        let (out, checks) = (out.into(), Checks("softmax"));
+        checks.same(("x", self.x.len()), ("out", out.len()))?;
+        let rows = checks.rows_up_to(("x", self.x.len()), self.cols, i32::MAX as usize)?;
+        if rows == 0 {
+            return Ok(());
+        }
+        let (n_cols, log) = (self.cols as i32, self.form == Form::Logarithm);
+        if self.cols > MAX_TILE {
+            let call = softmax_long::<T, PIECE>(self.x, out, n_cols, self.scale, log);
+            return call.grid(rows).launch(on);
+        }
+        softmax::<T>(self.x, out, n_cols, self.scale, log).grid(rows).launch(on)
+    }
+}
+
+/// What the kernel computes, in `f64`, and the bound that the module's documentation states.
+pub fn reference<T: Float>(x: &[T], cols: usize, scale: f32, form: Form) -> Vec<Expected> {
+    let scaled = x.iter().map(|x| {
+        let value = x.to_f64() * f64::from(scale);
+        let within = if value.is_finite() { value.abs() * 2.0 * unit_roundoff(DType::F32) } else { 0.0 };
+        Expected { value, within }
+    });
+    of_scores(&scaled.collect::<Vec<_>>(), cols, form, T::DTYPE)
+}
+
+/// The softmax of scores that are known within a bound.
+pub(crate) fn of_scores(scores: &[Expected], cols: usize, form: Form, dtype: DType) -> Vec<Expected> {
+    let (unit, subnormal) = (unit_roundoff(dtype), smallest_subnormal(dtype));
+    let (single, terms) = (unit_roundoff(DType::F32), (cols as f64).sqrt());
+    let mut expected = Vec::with_capacity(scores.len());
+    for row in scores.chunks(cols.max(1)) {
+        let peak = row.iter().map(|score| score.value).fold(f64::NEG_INFINITY, f64::max);
+        let base = if peak == f64::NEG_INFINITY { 0.0 } else { peak };
+        let total: f64 = row.iter().map(|score| (score.value - base).exp()).sum();
+        let nats = if total == 0.0 { 0.0 } else { total.ln() };
+        // What the largest score is off by, all exponentials are off by.
+        let carried =
+            row.iter().filter(|score| score.value == peak).map(|score| score.within).fold(0.0, f64::max);
+        expected.extend(row.iter().map(|score| {
+            let distance = base - score.value;
+            let moved = 2.0 * (score.within + carried);
+            let (value, inner) = match form {
+                Form::Probability => {
+                    let value = (score.value - base - nats).exp();
+                    let relative = (32.0 + terms + 2.0 * distance) * single + moved;
+                    (value, relative * value + f64::from(f32::MIN_POSITIVE))
+                }
+                Form::Logarithm => {
+                    let absolute = (8.0 + terms + 2.0 * (distance + (cols as f64).ln())) * single + moved;
+                    (score.value - base - nats, absolute)
+                }
+            };
+            let inner = if inner.is_finite() { inner } else { f64::from(f32::MIN_POSITIVE) };
+            Expected { value, within: inner + unit * (value.abs() + inner) + subnormal }
+        }));
+    }
+    expected
+}
+
+/// The bytes that `rows` rows of `cols` elements must move.
+pub const fn traffic<T>(rows: usize, cols: usize) -> usize {
+    2 * rows * cols * size_of::<T>()
+}

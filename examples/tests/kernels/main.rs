@@ -1,0 +1,11 @@
+//! Every kernel of the library against `f64`, on every device.
+
+mod activations;
+mod add_mul;
+mod cross_entropy;
+mod data;
+mod layer_norm;
+mod norm_backward;
+mod norms;
+mod rms_norm;
+mod softmax;

@@ -1,0 +1,66 @@
+//! Counting in shared memory, with an atomic addition for each element.
+
+use super::convert::Staging;
+use super::emit::Emit;
+use super::reduce::store;
+use super::{Builder, Gpu, IntPredicate, statement};
+use crate::dtype::DType;
+use crate::layout::Distributed;
+use crate::mlir::builder::Val;
+use crate::mlir::types::Ty;
+use crate::ops::Histogram;
+use crate::tile::Op;
+
+impl Emit for Histogram {
+    fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
+        distributed.func.ty(op.results[0]).shape.elements() as u32 * 4
+    }
+
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        let counts = gpu.layout(op.results[0]).clone();
+        let place = gpu.shared.place(op.results[0]);
+        if gpu.shared.write(place) {
+            gpu.barrier(b);
+            gpu.shared.write(place);
+        }
+        let base = gpu.base.expect("scratch was planned");
+        let base = b.offset_bytes(base, place.start as i32);
+        let zero = b.int(Ty::I32, 0);
+        let starts: Vec<Val> = (0..counts.register_count())
+            .map(|register| {
+                let index = gpu.coord(b, &counts, register, 0);
+                b.offset(base, index, 4)
+            })
+            .collect();
+        let clear =
+            |b: &mut Builder| starts.iter().for_each(|&start| store(b, &[zero], DType::I32, start, 4));
+        match gpu.writer(b, Some(&counts)) {
+            Some(writer) => b.if_then(writer, clear),
+            None => clear(b),
+        }
+        gpu.barrier(b);
+        gpu.shared.write(place);
+        self.count_in_shared(gpu, b, base, counts.shape()[0]);
+        gpu.barrier(b);
+        gpu.shared.read(place);
+        let registers = gpu.read_staged(b, op, base, &Staging::dense(counts.shape()));
+        gpu.define(op.results[0], registers);
+    }
+}
+
+impl Histogram {
+    /// Adds one for each element, in one of the threads that hold it.
+    fn count_in_shared(&self, gpu: &mut Gpu, b: &mut Builder, base: Val, bins: u32) {
+        let layout = gpu.layout(self.value).clone();
+        let writer = gpu.writer(b, Some(&layout));
+        let (one, bins) = (b.int(Ty::I32, 1), b.int(Ty::I32, i64::from(bins)));
+        for &number in gpu.registers(self.value).iter() {
+            let inside = b.icmp(IntPredicate::Ult, number, bins);
+            let counts = writer.map_or(inside, |writer| b.and(inside, writer));
+            b.if_then(counts, |b| {
+                let place = b.offset(base, number, 4);
+                statement(b, "red.shared.add.u32 [$0], $1;", "l,r", &[place, one], &[]);
+            });
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Scans: one element after the other along the axis, vectors of them along another one where there is one.
+
+use super::nest::Point;
+use super::{Builder, Emit, Host, Ty, Val};
+use crate::mlir::elementwise::inline;
+use crate::mlir::shared::Element;
+use crate::ops::Scan;
+use crate::tile::Op;
+
+impl Emit for Scan {
+    fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
+        let shape = host.func.ty(self.inputs[0]).shape.clone();
+        let lines = shape.without(self.axis);
+        if lines.rank() == 0 {
+            let point = Point { coords: vec![], axis: 0, lanes: 1 };
+            self.line(host, b, op, &point);
+        } else {
+            host.each(b, &lines, &mut |host, b, point| self.line(host, b, op, point));
+        }
+    }
+
+    fn is_statement(&self) -> bool {
+        true
+    }
+}
+
+impl Scan {
+    /// Every element at `line`, a point of the tile without the axis.
+    fn line(&self, host: &mut Host, b: &mut Builder, op: &Op, line: &Point) {
+        let extent = i64::from(host.func.ty(self.inputs[0]).shape[self.axis]);
+        let zero = b.int(Ty::I64, 0);
+        let first = self.step(host, b, op, (line, zero), None);
+        let bounds = [1, extent, 1].map(|bound| b.int(Ty::I64, bound));
+        b.for_range(bounds, &first, |b, index, carried| {
+            host.scope(|host| self.step(host, b, op, (line, index), Some(carried)))
+        });
+    }
+
+    /// Combines element number `index` of a line, in the scan's order, with those before it and writes it down.
+    fn step(
+        &self,
+        host: &mut Host,
+        b: &mut Builder,
+        op: &Op,
+        (line, index): (&Point, Val),
+        before: Option<&[Val]>,
+    ) -> Element {
+        let place = if self.reverse {
+            let last = i64::from(host.func.ty(self.inputs[0]).shape[self.axis]) - 1;
+            let last = b.int(Ty::I64, last);
+            b.sub(last, index)
+        } else {
+            index
+        };
+        let mut coords = line.coords.clone();
+        coords.insert(self.axis, place);
+        let axis = line.axis + usize::from(line.axis >= self.axis && line.lanes > 1);
+        let point = Point { coords, axis, lanes: line.lanes };
+        let own: Element = self.inputs.iter().map(|&input| host.at(b, input, &point)).collect();
+        let element = match before {
+            Some(before) => {
+                let args: Vec<Val> = before.iter().chain(&own).copied().collect();
+                inline(b, host.func, &self.combine, &args)
+            }
+            None => own,
+        };
+        for (&result, &element) in op.results.iter().zip(&element) {
+            host.write_buffer(b, result, &point, element);
+        }
+        element
+    }
+}

@@ -1,0 +1,329 @@
+//! Reading, changing and writing an element of memory at once, whatever other programs do.
+
+use super::memory::{fit, mask};
+use super::{Effect, Function, Generic, Gives, Operation, Parameter, expect_types, optional, required};
+use crate::check::{Call, Check, Item, Operand};
+use crate::diagnostic::list;
+use crate::dtype::DType;
+use crate::layout::assign::Spread;
+use crate::ops::Place;
+use crate::tile::{Func, Type, Value};
+
+/// What becomes of an element.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Change {
+    Add,
+    Max,
+    Min,
+    And,
+    Or,
+    Xor,
+    /// The value itself.
+    Exchange,
+    /// The value, where the element's bits are those of another one.
+    CompareExchange,
+}
+
+/// What other accesses of this thread may not move past an atomic operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Order {
+    Relaxed,
+    Acquire,
+    Release,
+    AcqRel,
+}
+
+/// Who sees it as one operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scope {
+    Block,
+    Gpu,
+    System,
+}
+
+impl Order {
+    const ALL: [Order; 4] = [Order::Relaxed, Order::Acquire, Order::Release, Order::AcqRel];
+
+    /// As users and PTX write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Order::Relaxed => "relaxed",
+            Order::Acquire => "acquire",
+            Order::Release => "release",
+            Order::AcqRel => "acq_rel",
+        }
+    }
+}
+
+impl Scope {
+    const ALL: [Scope; 3] = [Scope::Block, Scope::Gpu, Scope::System];
+
+    /// As users and PTX write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Scope::Block => "cta",
+            Scope::Gpu => "gpu",
+            Scope::System => "sys",
+        }
+    }
+}
+
+impl Change {
+    fn name(self) -> &'static str {
+        match self {
+            Change::Add => "atomic_add",
+            Change::Max => "atomic_max",
+            Change::Min => "atomic_min",
+            Change::And => "atomic_and",
+            Change::Or => "atomic_or",
+            Change::Xor => "atomic_xor",
+            Change::Exchange => "atomic_xchg",
+            Change::CompareExchange => "atomic_cas",
+        }
+    }
+
+    /// Element types that it can be done to.
+    pub fn takes(self, dtype: DType) -> bool {
+        let wide = dtype.bytes() >= 4;
+        match self {
+            Change::Add => wide || dtype.is_half(),
+            Change::And | Change::Or | Change::Xor => wide && !dtype.is_float(),
+            Change::Max | Change::Min | Change::Exchange | Change::CompareExchange => wide,
+        }
+    }
+}
+
+/// Changes elements of a slice; the result is what they were, 0 for those masked off.
+#[derive(Clone, Copy, Debug)]
+pub struct Atomic {
+    pub change: Change,
+    pub place: Place,
+    /// What an element must be for a [`Change::CompareExchange`].
+    pub compare: Option<Value>,
+    pub value: Value,
+    pub order: Order,
+    pub scope: Scope,
+}
+
+impl Operation for Atomic {
+    fn name(&self) -> &'static str {
+        self.change.name()
+    }
+
+    fn operands(&self) -> Vec<Value> {
+        self.place.operands().into_iter().chain(self.compare).chain([self.value]).collect()
+    }
+
+    fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
+        self.place.map(change);
+        self.compare = self.compare.map(&mut *change);
+        self.value = change(self.value);
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Write
+    }
+
+    fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
+        let place = self.place.text(func, name);
+        let compare = self.compare.map(|compare| format!(" if {}", name(compare))).unwrap_or_default();
+        let order = format!("{} {}", self.order.name(), self.scope.name());
+        format!("{} {order} {place}{compare} with {}", self.change.name(), name(self.value))
+    }
+
+    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
+        let [result] = results else { return Err("gives one result".into()) };
+        let (elem, mutable) = func.slice(self.place.param);
+        if !mutable {
+            return Err("the slice is read-only".into());
+        }
+        if !self.change.takes(elem) {
+            return Err(format!("does not take {elem}"));
+        }
+        if self.compare.is_some() != (self.change == Change::CompareExchange) {
+            return Err("compares where it should not, or the reverse".into());
+        }
+        let ty = func.ty(self.value);
+        for other in self.compare.into_iter().chain([*result]) {
+            expect_types("the type", func.ty(other), ty)?;
+        }
+        self.place.verify(func, ty)
+    }
+
+    fn place(&self) -> Option<&Place> {
+        Some(&self.place)
+    }
+
+    fn place_mut(&mut self) -> Option<&mut Place> {
+        Some(&mut self.place)
+    }
+
+    fn ordering_mut(&mut self) -> Option<(&mut Order, &mut Scope)> {
+        Some((&mut self.order, &mut self.scope))
+    }
+
+    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
+        Spread::Lanewise { cheap: false }
+    }
+}
+
+/// The laws that all of them share, at the end of each doc.
+macro_rules! laws {
+    ($doc:literal) => {
+        concat!(
+            $doc,
+            " Each element of the pointer tile is changed exactly once, in no particular order; two elements that go to one address change it twice. The result is what the element was, 0 where `mask` is false or the offset lies outside the slice. A GPU orders other accesses around it (`acq_rel`, for all programs on the GPU) unless `.sem(..)` and `.scope(..)` say less; sums and counters want `.sem(\"relaxed\")`, which is much faster. A result that is not used costs no wait."
+        )
+    };
+}
+
+const PARAMS: &[Parameter] = &[required("pointer"), required("value"), optional("mask")];
+
+macro_rules! functions {
+    ($($name:literal, $change:ident, $example:literal, $doc:literal;)*) => {
+        pub(super) const FUNCTIONS: &[Function] = &[
+            $(Function {
+                name: $name,
+                gives: Gives::Tile,
+                example: $example,
+                generic: Generic::None,
+                params: PARAMS,
+                doc: laws!($doc),
+                check: |check, call| atomic(check, call, Change::$change),
+            },)*
+            Function {
+                name: "atomic_cas",
+                gives: Gives::Tile,
+                example: "let before = tl::atomic_cas(out, 0.0, 1.0);\nlet first = before == 0.0;",
+                generic: Generic::None,
+                params: &[required("pointer"), required("compare"), required("value"), optional("mask")],
+                doc: laws!("Writes `value` where an element's bits are those of `compare`, and leaves others alone: for floats, `-0.0` is not `0.0` and a NaN equals itself. 32- and 64-bit integers and floats."),
+                check: |check, call| atomic(check, call, Change::CompareExchange),
+            },
+        ];
+    };
+}
+
+functions! {
+    "atomic_add", Add, "tl::atomic_add(out + n % 8, tl::sum(tile)).sem(\"relaxed\");",
+        "Adds `value` to elements of memory. Integers of 32 and 64 bits, which wrap; `f32` and `f64`; `f16` and `bf16`, each sum rounded. What sums of floats give depends on their order, which differs from run to run; a GPU takes subnormal `f32` for zero when it adds them in memory.";
+    "atomic_max", Max, "let before = tl::atomic_max(out, tl::max(tile));",
+        "Raises elements of memory to `value` where it is larger. Integers and floats of 32 and 64 bits. `-0.0` is below `0.0`; a `value` of NaN makes the element NaN, as `maximum` does; a NaN of negative sign that memory held before counts as below everything.";
+    "atomic_min", Min, "let before = tl::atomic_min(out, tl::min(tile));",
+        "Lowers elements of memory to `value` where it is smaller. Integers and floats of 32 and 64 bits. `-0.0` is below `0.0`; a `value` of NaN makes the element NaN, as `minimum` does; a NaN of positive sign that memory held before counts as above everything.";
+    "atomic_and", And, "let before = tl::atomic_and(counts, !(1u32 << 3));",
+        "Bitwise and of elements of memory and `value`. Integers of 32 and 64 bits.";
+    "atomic_or", Or, "let seen = tl::atomic_or(counts + n / 32, 1u32 << (n % 32).to::<u32>());",
+        "Bitwise or of elements of memory and `value`. Integers of 32 and 64 bits.";
+    "atomic_xor", Xor, "let before = tl::atomic_xor(counts, 1u32);",
+        "Bitwise exclusive or of elements of memory and `value`. Integers of 32 and 64 bits.";
+    "atomic_xchg", Exchange, "let before = tl::atomic_xchg(out + tl::arange(0, BLOCK), tile);",
+        "Writes `value` to elements of memory and gives what they were. 32- and 64-bit integers and floats.";
+}
+
+pub(super) const METHODS: &[Function] = &[
+    Function {
+        name: "sem",
+        gives: Gives::Tile,
+        example: "tl::atomic_add(out, 1.0).sem(\"relaxed\");",
+        generic: Generic::None,
+        params: &[required("self"), required("order")],
+        doc: "On an atomic function: what other accesses may not move past it. `\"relaxed\"`: nothing is ordered; `\"acquire\"`: later accesses stay later; `\"release\"`: earlier accesses stay earlier; `\"acq_rel\"`, the default: both.",
+        check: |check, call| {
+            let named = Order::ALL.map(|order| (order.name(), order));
+            let Some(order) = choice(check, call, &named) else { return check.failed(call.loc) };
+            set(check, call, |own, _| *own = order)
+        },
+    },
+    Function {
+        name: "scope",
+        gives: Gives::Tile,
+        example: "tl::atomic_add(out, 1.0).scope(\"sys\");",
+        generic: Generic::None,
+        params: &[required("self"), required("scope")],
+        doc: "On an atomic function: who sees it as one operation. `\"cta\"`: this program; `\"gpu\"`, the default: every program on the GPU; `\"sys\"`: the host and other GPUs too.",
+        check: |check, call| {
+            let named = Scope::ALL.map(|scope| (scope.name(), scope));
+            let Some(scope) = choice(check, call, &named) else { return check.failed(call.loc) };
+            set(check, call, |_, own| *own = scope)
+        },
+    },
+];
+
+/// The argument as one of several words.
+fn choice<T: Copy>(check: &mut Check, call: &Call, named: &[(&str, T)]) -> Option<T> {
+    let operand = &call.args[1];
+    let known = || list(named.iter().map(|(name, _)| format!("`\"{name}\"`")));
+    let Item::Text(text) = &operand.item else {
+        if !matches!(operand.item, Item::Failed) {
+            let problem = format!("{} takes a word, found {}", call.what, check.describe(operand));
+            check.error_help(operand.loc, problem, format!("it is one of {}", known()));
+        }
+        return None;
+    };
+    let found = named.iter().find(|(name, _)| name == text).map(|(_, choice)| *choice);
+    if found.is_none() {
+        check.error_help(
+            operand.loc,
+            format!("{} does not know `\"{text}\"`", call.what),
+            format!("it is one of {}", known()),
+        );
+    }
+    found
+}
+
+/// Changes the atomic operation that the method is called on.
+fn set(check: &mut Check, call: &Call, change: impl FnOnce(&mut Order, &mut Scope)) -> Operand {
+    let found = check.operation_of(&call.args[0]);
+    match found.and_then(|op| op.kind.operation_mut().ordering_mut()) {
+        Some((order, scope)) => {
+            change(order, scope);
+            Operand { loc: call.loc, ..call.args[0].clone() }
+        }
+        None => check.error_help(
+            call.name_loc,
+            format!("{} belongs to an atomic function", call.what),
+            format!("write it behind the call: `tl::atomic_add(pointer, value).{}(..)`", call.name),
+        ),
+    }
+}
+
+fn atomic(check: &mut Check, call: &Call, change: Change) -> Operand {
+    let Some(pointer) = check.pointer(&call.args[0], &call.what) else { return check.failed(call.loc) };
+    let (elem, mutable) = check.func().slice(pointer.param);
+    let name = check.func().params[pointer.param.index()].name.clone();
+    if !mutable {
+        return check.error_help(
+            call.args[0].loc,
+            format!("`{name}` is read-only: {} needs a `&mut` slice", call.what),
+            format!("declare it `{name}: &mut [{}]`", check.written_elem(pointer.param)),
+        );
+    }
+    if !change.takes(elem) {
+        let known = list(DType::ALL.into_iter().filter(|&dtype| change.takes(dtype)));
+        return check.error(call.args[0].loc, format!("{} takes {known}, found {elem}", call.what));
+    }
+    let compares = usize::from(change == Change::CompareExchange);
+    let mut taken = vec![];
+    for operand in &call.args[1..2 + compares] {
+        let fitted = check
+            .value_for(pointer.param, operand, &format!("a value for `{name}`"))
+            .ok_or(())
+            .and_then(|value| fit(check, value, &pointer, operand, "the value"));
+        taken.push(fitted);
+    }
+    let mask = mask(check, call.args.get(2 + compares), &pointer);
+    let taken: Result<Vec<Value>, ()> = taken.into_iter().collect();
+    let (Ok(taken), Ok(mask)) = (taken, mask) else { return check.failed(call.loc) };
+    let place =
+        Place { param: pointer.param, base: None, offset: pointer.offset, mask, bounded: true, vector: 1 };
+    let op = Atomic {
+        change,
+        place,
+        compare: (compares == 1).then(|| taken[0]),
+        value: taken[compares],
+        order: Order::AcqRel,
+        scope: Scope::Gpu,
+    };
+    check.emit(op, Type::tile(elem, pointer.shape), call.loc)
+}

@@ -1,0 +1,77 @@
+//! The same bits as another element type.
+
+use super::{Function, Generic, Gives, Operation, expect_types, required};
+use crate::check::{Call, Check, Operand};
+use crate::diagnostic::list;
+use crate::dtype::DType;
+use crate::layout::assign::Spread;
+use crate::tile::{Func, Value};
+
+/// Reads each element's bits as the result's type, which is as wide.
+#[derive(Clone, Copy, Debug)]
+pub struct Bitcast {
+    pub value: Value,
+}
+
+impl Operation for Bitcast {
+    fn name(&self) -> &'static str {
+        "bitcast"
+    }
+
+    fn operands(&self) -> Vec<Value> {
+        vec![self.value]
+    }
+
+    fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
+        self.value = change(self.value);
+    }
+
+    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
+        let (from, to) = (func.ty(self.value), func.ty(results[0]));
+        expect_types("the operand's shape", &from.shape, &to.shape)?;
+        if allowed(from.dtype, to.dtype) {
+            return Ok(());
+        }
+        Err(format!("{} and {} are not of one size", from.dtype, to.dtype))
+    }
+
+    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
+        Spread::Lanewise { cheap: true }
+    }
+}
+
+/// A `bool` is 0 or 1 in memory, and a single bit elsewhere: it has no bits to read.
+fn allowed(from: DType, to: DType) -> bool {
+    from != DType::Bool && to != DType::Bool && from.bytes() == to.bytes()
+}
+
+pub(super) const METHODS: &[Function] = &[Function {
+    name: "bitcast",
+    gives: Gives::Tile,
+    example: "let bits = tile.bitcast::<u32>();\nlet magnitude = (bits & 0x7fff_ffff).bitcast::<f32>();",
+    generic: Generic::RequiredType,
+    params: &[required("self")],
+    doc: "The same bits as another element type of the same size: `x.bitcast::<u32>()` of an `f32` tile is what `f32::to_bits` gives. Any element type but `bool`; a NaN keeps its payload.",
+    check: bitcast,
+}];
+
+fn bitcast(check: &mut Check, call: &Call) -> Operand {
+    let Some(to) = check.generic_type(call) else { return check.failed(call.loc) };
+    let Some(value) = check.value(&call.args[0]) else { return check.failed(call.loc) };
+    let ty = check.ty(value).clone();
+    if ty.dtype == to {
+        return check.operand(value, call.loc);
+    }
+    if !allowed(ty.dtype, to) {
+        let text = format!("{} keeps the size of an element: {} cannot become {to}", call.what, ty.dtype);
+        let fitting: Vec<DType> =
+            DType::ALL.into_iter().filter(|&other| other != ty.dtype && allowed(ty.dtype, other)).collect();
+        let help = if fitting.is_empty() {
+            "make a number of it: `.to::<u8>()`".to_string()
+        } else {
+            format!("{} can become {}; `.to::<{to}>()` converts the value", ty.dtype, list(fitting))
+        };
+        return check.error_help(call.name_loc, text, help);
+    }
+    check.emit(Bitcast { value }, ty.with(to), call.loc)
+}

@@ -1,0 +1,177 @@
+//! Reductions by a function of the user's, and those of values with their positions.
+
+use super::reduce::{Reduce, expand, reduced_axes};
+use super::{Arange, Function, Generic, Gives, optional, rearrange, required};
+use crate::check::{Call, Check, Item, Operand};
+use crate::dtype::{Class, DType};
+use crate::tile::{Block, Shape, Type, Value};
+
+const INDEX_PARAMS: &[super::Parameter] = &[required("x"), optional("axis"), optional("keep_dims")];
+const PAIR_PARAMS: &[super::Parameter] = &[required("x"), required("axis"), optional("keep_dims")];
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    Function {
+        name: "reduce",
+        gives: Gives::Same,
+        example: "let largest = tl::reduce(tile, 0, |a, b| if a > b { a } else { b });
+let (sum, squares) = tl::reduce((tile, tile * tile), 0, |(s, q), (t, r)| (s + t, q + r));",
+        generic: Generic::None,
+        params: &[required("x"), required("axis"), required("combine"), optional("keep_dims")],
+        doc: "Folds `axis`, or a list of axes, with `combine`: a closure, a `#[fuse_fn]` or a function of `tl::` that makes one element of two. `x` is a tile or a tuple of tiles, which are broadcast to one shape and folded together; `combine` then takes two tuples and gives one. Elements keep their types: what should be added in `f32` is converted first.
+
+`combine` is to be associative and commutative: which elements meet is unspecified, but fixed for a variant, and the result is the same in every part of a program. It works on single elements: operators, `if`, casts, lanewise functions, its arguments and constants; no other value of the kernel. NaN is what `combine` makes of it. With `keep_dims` true the folded axes stay with extent 1.",
+        check: with_function,
+    },
+    Function {
+        name: "argmax",
+        gives: Gives::Tile,
+        example: "let place = tl::argmax(tile);\nlet rows = tl::argmax(tile.row() + tile.col(), 1);",
+        generic: Generic::None,
+        params: INDEX_PARAMS,
+        doc: "The position of the largest element along `axis`, as `i32`; without an axis, in the tile as it lies in memory. The first of equal elements counts, `-0.0` and `0.0` are equal, and NaN is larger than anything: the position of the first NaN, if there is one. With `keep_dims` true the folded axes stay with extent 1.",
+        check: |check, call| places(check, call, "larger_first").map_or_else(|| check.failed(call.loc), |pair| pair[1].clone()),
+    },
+    Function {
+        name: "argmin",
+        gives: Gives::Tile,
+        example: "let place = tl::argmin(tile, 0);",
+        generic: Generic::None,
+        params: INDEX_PARAMS,
+        doc: "The position of the smallest element along `axis`, as `i32`; without an axis, in the tile as it lies in memory. The first of equal elements counts, `-0.0` and `0.0` are equal, and NaN is smaller than anything: the position of the first NaN, if there is one. With `keep_dims` true the folded axes stay with extent 1.",
+        check: |check, call| places(check, call, "smaller_first").map_or_else(|| check.failed(call.loc), |pair| pair[1].clone()),
+    },
+    Function {
+        name: "max_index",
+        gives: Gives::Tuple(2),
+        example: "let (largest, place) = tl::max_index(tile, 0);",
+        generic: Generic::None,
+        params: PAIR_PARAMS,
+        doc: "The largest element along `axis` and its position, as `tl::argmax` finds it: the element itself, so that its NaN or the sign of its zero is that of the first.",
+        check: |check, call| pair(check, call, "larger_first"),
+    },
+    Function {
+        name: "min_index",
+        gives: Gives::Tuple(2),
+        example: "let (smallest, place) = tl::min_index(tile, 0);",
+        generic: Generic::None,
+        params: PAIR_PARAMS,
+        doc: "The smallest element along `axis` and its position, as `tl::argmin` finds it: the element itself, so that its NaN or the sign of its zero is that of the first.",
+        check: |check, call| pair(check, call, "smaller_first"),
+    },
+];
+
+/// `tl::reduce`
+fn with_function(check: &mut Check, call: &Call) -> Operand {
+    let keep = call.args.get(3).map_or(Some(false), |operand| check.flag(operand, "`keep_dims`"));
+    let Some((inputs, loc)) = tiles(check, &call.args[0], call) else { return check.failed(call.loc) };
+    let shape = check.ty(inputs[0]).shape.clone();
+    let axes = reduced_axes(check, Some(&call.args[1]), shape.rank());
+    let types: Vec<Type> = inputs.iter().map(|&input| Type::scalar(check.ty(input).dtype)).collect();
+    let combine = check.combination(&call.args[2], &types);
+    let (Some(keep), Some(axes), Some(combine)) = (keep, axes, combine) else {
+        return check.failed(call.loc);
+    };
+    let fold = Fold { inputs, axes, combine, keep };
+    let parts = fold.build(check, call);
+    match (&call.args[0].item, parts.as_slice()) {
+        (Item::Tuple(_), _) => check.wrap(Item::Tuple(parts), loc),
+        (_, [one]) => one.clone(),
+        _ => check.failed(call.loc),
+    }
+}
+
+/// The tiles of an operand, broadcast to one shape, and where the result stands.
+pub(super) fn tiles(
+    check: &mut Check,
+    operand: &Operand,
+    call: &Call,
+) -> Option<(Vec<Value>, crate::diagnostic::Loc)> {
+    let parts = match &operand.item {
+        Item::Tuple(parts) => parts.as_slice(),
+        _ => std::slice::from_ref(operand),
+    };
+    let values: Option<Vec<Value>> = parts.iter().map(|part| check.value(part)).collect();
+    let mut values = values?;
+    let shape = check.common_shape(&call.what, operand.loc, &mut values)?;
+    if shape.rank() == 0 {
+        let found = check.describe(operand);
+        check.error(operand.loc, format!("{} takes a tile or a tuple of tiles, found {found}", call.what));
+        return None;
+    }
+    Some((values, call.loc))
+}
+
+/// A reduction about to be built.
+struct Fold {
+    inputs: Vec<Value>,
+    axes: Vec<usize>,
+    combine: Block,
+    keep: bool,
+}
+
+impl Fold {
+    fn build(self, check: &mut Check, call: &Call) -> Vec<Operand> {
+        let Fold { inputs, axes, combine, keep } = self;
+        let dtypes: Vec<DType> = inputs.iter().map(|&input| check.ty(input).dtype).collect();
+        let shape = check.ty(inputs[0]).shape.clone();
+        let reduction = Reduce { inputs, axes: axes.clone(), combine };
+        let folded = reduction.result_shape(&shape);
+        let types = dtypes.iter().map(|&dtype| Type::tile(dtype, folded.clone())).collect();
+        let results = check.push(reduction, types, call.loc);
+        let mut parts = vec![];
+        for (mut value, dtype) in results.into_iter().zip(dtypes) {
+            let mut shape = folded.clone();
+            for &axis in axes.iter().filter(|_| keep) {
+                shape = shape.with(axis, 1);
+                value = expand(check, value, axis, Type::tile(dtype, shape.clone()), call);
+            }
+            parts.push(check.operand(value, call.loc));
+        }
+        parts
+    }
+}
+
+fn pair(check: &mut Check, call: &Call, combine: &str) -> Operand {
+    match places(check, call, combine) {
+        Some(parts) => check.wrap(Item::Tuple(parts), call.loc),
+        None => check.failed(call.loc),
+    }
+}
+
+/// The element that comes first by a function of the library, and its position.
+fn places(check: &mut Check, call: &Call, combine: &str) -> Option<Vec<Operand>> {
+    let value = check.value(&call.args[0]);
+    let keep = call.args.get(2).map_or(Some(false), |operand| check.flag(operand, "`keep_dims`"));
+    let (value, keep) = (value?, keep?);
+    let ty = check.ty(value).clone();
+    if ty.is_scalar() {
+        check.error(call.args[0].loc, format!("{} takes a tile, found a scalar of type {ty}", call.what));
+        return None;
+    }
+    if !Class::Number.contains(ty.dtype) {
+        let text = format!("{} takes {}, found {ty}", call.what, Class::Number.describe());
+        check.error_help(call.args[0].loc, text, "convert it: `.to::<i32>()`");
+        return None;
+    }
+    let axes = match call.args.get(1) {
+        None => (0..ty.shape.rank()).collect(),
+        Some(operand) => vec![check.axis(operand, ty.shape.rank())?],
+    };
+    let positions = positions(check, &ty.shape, &axes, call);
+    let function = check.library_function(combine, call.loc);
+    let types = [Type::scalar(ty.dtype), Type::scalar(DType::I32)];
+    let combine = check.combination(&function, &types)?;
+    Some(Fold { inputs: vec![value, positions], axes, combine, keep }.build(check, call))
+}
+
+/// The position of each element among those that are folded together.
+fn positions(check: &mut Check, shape: &Shape, axes: &[usize], call: &Call) -> Value {
+    let count: u32 = axes.iter().map(|&axis| shape[axis]).product();
+    if shape.rank() > 1 && axes.len() == shape.rank() {
+        let flat = Type::tile(DType::I32, Shape::new(vec![count]));
+        let value = check.push(Arange { start: 0 }, vec![flat], call.loc)[0];
+        let ty = Type::tile(DType::I32, shape.clone());
+        return check.push(super::Reshape { value }, vec![ty], call.loc)[0];
+    }
+    rearrange::place(check, shape, axes[0], 0, call.loc)
+}

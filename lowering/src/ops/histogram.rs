@@ -1,0 +1,100 @@
+//! How often each number occurs in a tile.
+
+use super::rearrange::tile;
+use super::{Cast, Function, Generic, Gives, Number, Operation, expect_types, optional, required};
+use crate::check::{Call, Check, Operand};
+use crate::dtype::DType;
+use crate::layout::assign::Spread;
+use crate::tile::{Func, Shape, Type, Value};
+
+/// Counts of the numbers from 0 on; others are not counted.
+#[derive(Clone, Copy, Debug)]
+pub struct Histogram {
+    /// `i32`.
+    pub value: Value,
+}
+
+impl Operation for Histogram {
+    fn name(&self) -> &'static str {
+        "histogram"
+    }
+
+    fn operands(&self) -> Vec<Value> {
+        vec![self.value]
+    }
+
+    fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
+        self.value = change(self.value);
+    }
+
+    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
+        expect_types("the numbers", func.ty(self.value).dtype, DType::I32)?;
+        let counts = func.ty(results[0]);
+        expect_types("the counts", counts.dtype, DType::I32)?;
+        expect_types("the rank of the counts", counts.shape.rank(), 1)
+    }
+
+    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
+        Spread::Free
+    }
+}
+
+pub(super) const FUNCTIONS: &[Function] = &[Function {
+    name: "histogram",
+    gives: Gives::Tile,
+    example: "let digits = tl::arange(0, BLOCK) % 10;\nlet counts = tl::histogram(digits, 16, tl::arange(0, BLOCK) < n);",
+    generic: Generic::None,
+    params: &[required("x"), required("bins"), optional("mask")],
+    doc: "How often each of the numbers `0..bins` occurs in an integer tile of any shape, as an `i32` tile of shape `[bins]`. Elements outside that range, and those where `mask` is false, are not counted. `bins` is a constant and a legal extent.",
+    check: histogram,
+}];
+
+fn histogram(check: &mut Check, call: &Call) -> Operand {
+    let value = tile(check, &call.args[0], &call.what);
+    let bins = check.constant(&call.args[1], "the number of bins");
+    let (Some(value), Some(bins)) = (value, bins) else { return check.failed(call.loc) };
+    let ty = check.ty(value).clone();
+    if !ty.dtype.is_integer() {
+        let text = format!("{} counts integers, found {ty}", call.what);
+        return check.error_help(call.args[0].loc, text, "convert them: `.to::<i32>()`");
+    }
+    let Some(shape) = check.legal_shape(&[bins], call.args[1].loc) else { return check.failed(call.loc) };
+    // Compared in its own type, of which `bins` may be too large a number.
+    let (low, high) = ty.dtype.range();
+    let mut counted = vec![];
+    if low < 0 {
+        let zero = check.filled(Number::Int(0), &ty, call.loc);
+        counted.push(check.row("ge", &[value, zero], call.loc));
+    }
+    if bins <= high {
+        let end = check.filled(Number::Int(bins), &ty, call.loc);
+        counted.push(check.row("lt", &[value, end], call.loc));
+    }
+    if let Some(operand) = call.args.get(2) {
+        let Some(mask) = mask(check, operand, &ty.shape) else { return check.failed(call.loc) };
+        counted.push(mask);
+    }
+    let mut index = value;
+    if ty.dtype != DType::I32 {
+        index = check.push(Cast { value }, vec![ty.with(DType::I32)], call.loc)[0];
+    }
+    let all = counted.into_iter().reduce(|one, other| check.row("and", &[one, other], call.loc));
+    if let Some(all) = all {
+        let none = check.filled(Number::Int(-1), &ty.with(DType::I32), call.loc);
+        index = check.row("select", &[all, index, none], call.loc);
+    }
+    check.emit(Histogram { value: index }, Type::tile(DType::I32, shape), call.loc)
+}
+
+fn mask(check: &mut Check, operand: &Operand, shape: &Shape) -> Option<Value> {
+    let mask = check.value_as(operand, DType::Bool, "a mask")?;
+    let own = check.ty(mask).shape.clone();
+    if own.broadcast(shape).as_ref() != Some(shape) {
+        check.error(
+            operand.loc,
+            format!("the mask has shape {own}, which does not fit the tile's shape {shape}"),
+        );
+        return None;
+    }
+    Some(check.broadcast(mask, shape, operand.loc))
+}

@@ -1,0 +1,326 @@
+//! Random numbers that are a function of a seed and a counter: Philox-4x32 with 10 rounds (Salmon, Moraes, Dror, Shaw,
+//! *Parallel random numbers: as easy as 1, 2, 3*, SC 2011).
+//!
+//! The key is the seed; a block of four words belongs to each counter. Element `offset` of the stream of a seed is word
+//! `offset % 4` of the block whose counter is `offset / 4`, so that four neighbours cost one block.
+
+use super::{Cast, Function, Generic, Gives, Number, Operation, expect_types, required};
+use crate::analysis::axis::{Analysis, Info};
+use crate::check::{Call, Check, Item, Operand};
+use crate::dtype::DType;
+use crate::layout::assign::Spread;
+use crate::tile::{Func, Type, Value};
+
+/// What becomes of a word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// The 32 bits, a `u32`.
+    Bits,
+    /// Its upper 23 bits as a multiple of `2^-23` in `[0, 1)`, an `f32`.
+    Uniform,
+}
+
+impl Form {
+    fn dtype(self) -> DType {
+        match self {
+            Form::Bits => DType::U32,
+            Form::Uniform => DType::F32,
+        }
+    }
+}
+
+/// Which word of the block that an offset lies in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pick {
+    /// The offset's own.
+    Own,
+    /// The first of the pair that the offset's own belongs to.
+    First,
+    /// The second of that pair.
+    Second,
+}
+
+impl Pick {
+    /// The word of an offset that is `own` modulo 4.
+    pub fn word(self, own: usize) -> usize {
+        match self {
+            Pick::Own => own,
+            Pick::First => own & 2,
+            Pick::Second => own | 1,
+        }
+    }
+}
+
+/// An element of a seed's stream for every offset.
+#[derive(Clone, Copy, Debug)]
+pub struct Random {
+    /// A `u64` scalar.
+    pub seed: Value,
+    /// Integers, taken as 64 bits.
+    pub offset: Value,
+    pub pick: Pick,
+    pub form: Form,
+}
+
+/// One word of the block of a counter.
+#[derive(Clone, Copy, Debug)]
+pub struct Philox {
+    /// A `u64` scalar.
+    pub seed: Value,
+    /// `u32`, the lowest word first.
+    pub counter: [Value; 4],
+    pub word: u8,
+    pub form: Form,
+}
+
+impl Operation for Random {
+    fn name(&self) -> &'static str {
+        "random"
+    }
+
+    fn operands(&self) -> Vec<Value> {
+        vec![self.seed, self.offset]
+    }
+
+    fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
+        self.seed = change(self.seed);
+        self.offset = change(self.offset);
+    }
+
+    fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
+        format!("random {:?} {:?} {}, {}", self.form, self.pick, name(self.seed), name(self.offset))
+    }
+
+    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
+        expect_types("the seed", func.ty(self.seed), &Type::scalar(DType::U64))?;
+        let offset = func.ty(self.offset);
+        if !offset.dtype.is_integer() {
+            return Err(format!("offsets are {}", offset.dtype));
+        }
+        expect_types("the result", func.ty(results[0]), &offset.with(self.form.dtype()))
+    }
+
+    fn axes(&self, analysis: &mut Analysis, results: &[Value]) -> Vec<Info> {
+        vec![alike(analysis, &[self.offset], results[0])]
+    }
+
+    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
+        Spread::Lanewise { cheap: false }
+    }
+}
+
+impl Operation for Philox {
+    fn name(&self) -> &'static str {
+        "philox"
+    }
+
+    fn operands(&self) -> Vec<Value> {
+        [self.seed].into_iter().chain(self.counter).collect()
+    }
+
+    fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
+        self.seed = change(self.seed);
+        self.counter = self.counter.map(change);
+    }
+
+    fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
+        let counter: Vec<String> = self.counter.iter().map(|&word| name(word)).collect();
+        format!("philox {:?} word {} {}, {}", self.form, self.word, name(self.seed), counter.join(", "))
+    }
+
+    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
+        expect_types("the seed", func.ty(self.seed), &Type::scalar(DType::U64))?;
+        let result = func.ty(results[0]);
+        expect_types("the result's type", result.dtype, self.form.dtype())?;
+        for &word in &self.counter {
+            expect_types("the counter", func.ty(word), &result.with(DType::U32))?;
+        }
+        if self.word < 4 { Ok(()) } else { Err(format!("word {} of four", self.word)) }
+    }
+
+    fn axes(&self, analysis: &mut Analysis, results: &[Value]) -> Vec<Info> {
+        vec![alike(analysis, &self.counter, results[0])]
+    }
+
+    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
+        Spread::Lanewise { cheap: false }
+    }
+}
+
+/// Equal operands give equal words; nothing else is known of them.
+fn alike(analysis: &Analysis, operands: &[Value], result: Value) -> Info {
+    let mut info = Info::unknown(analysis.func.ty(result));
+    for (d, axis) in info.axes.iter_mut().enumerate() {
+        let constancies = operands.iter().map(|&operand| analysis.info(operand).axes[d].constancy);
+        axis.constancy = constancies.min().unwrap_or(1);
+    }
+    info
+}
+
+const STREAM: &[super::Parameter] = &[required("seed"), required("offset")];
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    Function {
+        name: "rand",
+        gives: Gives::Tile,
+        example: "let keep = tl::rand(seed, tl::arange(0, BLOCK)) >= 0.1;\ntl::store(out + tl::arange(0, BLOCK), tl::select(keep, tile / 0.9, 0.0));",
+        generic: Generic::None,
+        params: STREAM,
+        doc: "Uniform `f32` numbers in `[0, 1)`, multiples of `2^-23`: one for each element of `offset`, an integer tile. A number depends on `(seed, offset)` alone, so a backward pass that names the same ones gets the same numbers, on every device, at every tile size. Seed and offset count as 64 bits; a signed one is extended by its sign. Element `offset` is word `offset % 4` of the Philox-4x32-10 block whose counter is `offset / 4` and whose key is `seed`; four neighbouring offsets cost one block.",
+        check: |check, call| stream(check, call, Form::Uniform),
+    },
+    Function {
+        name: "randint",
+        gives: Gives::Tile,
+        example: "let words = tl::randint(seed, tl::arange(0, BLOCK));\nlet dice = words % 6;",
+        generic: Generic::None,
+        params: STREAM,
+        doc: "Uniform `u32` numbers over the whole range, one for each element of `offset`: the bits that `tl::rand` is made of.",
+        check: |check, call| stream(check, call, Form::Bits),
+    },
+    Function {
+        name: "randn",
+        gives: Gives::Tile,
+        example: "let noise = tl::randn(seed, tl::arange(0, BLOCK));",
+        generic: Generic::None,
+        params: STREAM,
+        doc: "Normal `f32` numbers of mean 0 and deviation 1, one for each element of `offset`, by Box and Muller's transform of the block's words: with uniform `u` and `v` of a pair of words, `sqrt(-2 ln(1 - u))` times the cosine of `2 pi v` for the even offset and its sine for the odd one. The largest is 5.6. The words are the same on every device; the result is within 3e-6 of the transform of exact numbers.",
+        check: randn,
+    },
+    Function {
+        name: "rand4x",
+        gives: Gives::Tuple(4),
+        example: "let (a, b, c, d) = tl::rand4x(seed, tl::arange(0, BLOCK));",
+        generic: Generic::None,
+        params: STREAM,
+        doc: "Four tiles of uniform `f32` numbers in `[0, 1)` from one Philox block each: the `j`th is `tl::rand(seed, 4 * offset + j)`.",
+        check: |check, call| block(check, call, Form::Uniform),
+    },
+    Function {
+        name: "randint4x",
+        gives: Gives::Tuple(4),
+        example: "let (a, b, c, d) = tl::randint4x(seed, tl::arange(0, BLOCK));",
+        generic: Generic::None,
+        params: STREAM,
+        doc: "Four tiles of uniform `u32` numbers from one Philox block each: the `j`th is `tl::randint(seed, 4 * offset + j)`.",
+        check: |check, call| block(check, call, Form::Bits),
+    },
+    Function {
+        name: "philox",
+        gives: Gives::Tuple(4),
+        example: "let index = tl::arange(0, BLOCK).to::<u32>();\nlet (a, b, c, d) = tl::philox(seed, index, 0, 0, 0);",
+        generic: Generic::None,
+        params: &[required("seed"), required("c0"), required("c1"), required("c2"), required("c3")],
+        doc: "The four `u32` words of the Philox-4x32-10 block of a counter of four `u32` words, `c0` the lowest, under the 64-bit key `seed`. The words broadcast to one shape.",
+        check: philox,
+    },
+];
+
+fn stream(check: &mut Check, call: &Call, form: Form) -> Operand {
+    let Some((seed, offset)) = seed_and_offset(check, call) else { return check.failed(call.loc) };
+    let value = element(check, call, Random { seed, offset, pick: Pick::Own, form });
+    check.operand(value, call.loc)
+}
+
+fn element(check: &mut Check, call: &Call, random: Random) -> Value {
+    let ty = check.ty(random.offset).with(random.form.dtype());
+    check.push(random, vec![ty], call.loc)[0]
+}
+
+fn seed_and_offset(check: &mut Check, call: &Call) -> Option<(Value, Value)> {
+    let seed = seed(check, call);
+    let offset = check.value(&call.args[1])?;
+    let ty = check.ty(offset).clone();
+    if !ty.dtype.is_integer() {
+        let text = format!("the offsets of {} are integers, found {ty}", call.what);
+        check.error_help(call.args[1].loc, text, "number the elements: `base + tl::arange(0, BLOCK)`");
+        return None;
+    }
+    Some((seed?, offset))
+}
+
+/// The seed as a `u64` scalar.
+fn seed(check: &mut Check, call: &Call) -> Option<Value> {
+    let operand = &call.args[0];
+    if let Item::Literal(_) = operand.item {
+        return check.value_as(operand, DType::U64, "a seed");
+    }
+    let value = check.value(operand)?;
+    let ty = check.ty(value).clone();
+    if !ty.is_scalar() || !ty.dtype.is_integer() {
+        let text = format!("the seed of {} is an integer scalar, found {ty}", call.what);
+        check.error_help(operand.loc, text, "what differs between elements goes into the offset");
+        return None;
+    }
+    Some(converted(check, value, DType::U64, call))
+}
+
+fn converted(check: &mut Check, value: Value, dtype: DType, call: &Call) -> Value {
+    let ty = check.ty(value).clone();
+    if ty.dtype == dtype {
+        return value;
+    }
+    check.push(Cast { value }, vec![ty.with(dtype)], call.loc)[0]
+}
+
+/// A number in every element of a tile like another.
+fn number(check: &mut Check, call: &Call, value: Number, like: Value) -> Value {
+    let ty = check.ty(like).clone();
+    check.filled(value, &ty, call.loc)
+}
+
+fn block(check: &mut Check, call: &Call, form: Form) -> Operand {
+    let Some((seed, offset)) = seed_and_offset(check, call) else { return check.failed(call.loc) };
+    let wide = converted(check, offset, DType::U64, call);
+    let low = converted(check, wide, DType::U32, call);
+    let shift = number(check, call, Number::Int(32), wide);
+    let high = check.row("shr", &[wide, shift], call.loc);
+    let high = converted(check, high, DType::U32, call);
+    let zero = number(check, call, Number::Int(0), low);
+    words(check, call, seed, [low, high, zero, zero], form)
+}
+
+fn words(check: &mut Check, call: &Call, seed: Value, counter: [Value; 4], form: Form) -> Operand {
+    let ty = check.ty(counter[0]).with(form.dtype());
+    let words =
+        (0..4).map(|word| check.emit(Philox { seed, counter, word, form }, ty.clone(), call.loc)).collect();
+    check.wrap(Item::Tuple(words), call.loc)
+}
+
+fn philox(check: &mut Check, call: &Call) -> Operand {
+    let seed = seed(check, call);
+    let counter: Vec<Option<Value>> = call.args[1..]
+        .iter()
+        .map(|operand| check.value_as(operand, DType::U32, "a word of the counter"))
+        .collect();
+    let counter: Option<Vec<Value>> = counter.into_iter().collect();
+    let (Some(seed), Some(mut counter)) = (seed, counter) else { return check.failed(call.loc) };
+    if check.common_shape(&call.what, call.loc, &mut counter).is_none() {
+        return check.failed(call.loc);
+    }
+    let counter = [counter[0], counter[1], counter[2], counter[3]];
+    words(check, call, seed, counter, Form::Bits)
+}
+
+/// `sqrt(-2 ln(1 - u)) * sin(2 pi (v + 1/4))` for even offsets, without the quarter for odd ones.
+fn randn(check: &mut Check, call: &Call) -> Operand {
+    let Some((seed, offset)) = seed_and_offset(check, call) else { return check.failed(call.loc) };
+    let [u, v] = [Pick::First, Pick::Second]
+        .map(|pick| element(check, call, Random { seed, offset, pick, form: Form::Uniform }));
+    let [one, minus_two, quarter, zero, turn] = [1.0, -2.0, 0.25, 0.0, std::f64::consts::TAU]
+        .map(|value| number(check, call, Number::Float(f64::from(value as f32)), u));
+    let rest = check.row("sub", &[one, u], call.loc);
+    let log = check.row("log", &[rest], call.loc);
+    let square = check.row("mul", &[minus_two, log], call.loc);
+    let radius = check.row("sqrt", &[square], call.loc);
+    let bit = number(check, call, Number::Int(1), offset);
+    let odd = check.row("and", &[offset, bit], call.loc);
+    let even = number(check, call, Number::Int(0), offset);
+    let odd = check.row("ne", &[odd, even], call.loc);
+    let ahead = check.row("select", &[odd, zero, quarter], call.loc);
+    let turns = check.row("add", &[v, ahead], call.loc);
+    let angle = check.row("mul", &[turns, turn], call.loc);
+    let sine = check.row("sin", &[angle], call.loc);
+    let value = check.row("mul", &[radius, sine], call.loc);
+    check.operand(value, call.loc)
+}

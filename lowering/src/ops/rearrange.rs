@@ -1,0 +1,471 @@
+//! Operations that bring elements together that lay apart: pairs joined and taken apart, places exchanged, elements
+//! looked up.
+
+use super::{Arange, Broadcast, Function, Generic, Gives, Operation, Reshape, expect_types, required};
+use crate::check::{Call, Check, Item, Operand};
+use crate::diagnostic::Loc;
+use crate::dtype::DType;
+use crate::layout::assign::{Spread, View};
+use crate::tile::{Func, Shape, Type, Value};
+
+/// Two tiles side by side along a new axis of extent 2.
+#[derive(Clone, Copy, Debug)]
+pub struct Join {
+    pub left: Value,
+    pub right: Value,
+    pub axis: usize,
+}
+
+/// The elements at one place along an axis, which goes away.
+#[derive(Clone, Copy, Debug)]
+pub struct Index {
+    pub value: Value,
+    pub axis: usize,
+    pub index: u32,
+}
+
+/// Element `i` along an axis changes places with element `i ^ mask`; the extent is a power of two.
+#[derive(Clone, Copy, Debug)]
+pub struct Exchange {
+    pub value: Value,
+    pub axis: usize,
+    pub mask: u32,
+}
+
+/// Element `i` along an axis is the one of `value` at `index[i]` along it, or 0 where that is outside.
+#[derive(Clone, Copy, Debug)]
+pub struct Gather {
+    pub value: Value,
+    pub index: Value,
+    pub axis: usize,
+}
+
+impl Operation for Join {
+    fn name(&self) -> &'static str {
+        "join"
+    }
+
+    fn operands(&self) -> Vec<Value> {
+        vec![self.left, self.right]
+    }
+
+    fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
+        self.left = change(self.left);
+        self.right = change(self.right);
+    }
+
+    fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
+        format!("join {}, {} axis {}", name(self.left), name(self.right), self.axis)
+    }
+
+    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
+        let ty = func.ty(self.left);
+        expect_types("the right tile", func.ty(self.right), ty)?;
+        if self.axis > ty.shape.rank() {
+            return Err(format!("axis {} beside {}", self.axis, ty.shape));
+        }
+        expect_types("the result", func.ty(results[0]), &Type::tile(ty.dtype, ty.shape.with(self.axis, 2)))
+    }
+
+    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
+        Spread::View(View::Join { axis: self.axis })
+    }
+}
+
+impl Operation for Index {
+    fn name(&self) -> &'static str {
+        "index"
+    }
+
+    fn operands(&self) -> Vec<Value> {
+        vec![self.value]
+    }
+
+    fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
+        self.value = change(self.value);
+    }
+
+    fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
+        format!("index {} axis {} at {}", name(self.value), self.axis, self.index)
+    }
+
+    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
+        let ty = func.ty(self.value);
+        if self.axis >= ty.shape.rank() || self.index >= ty.shape[self.axis] {
+            return Err(format!("place {} along axis {} of {}", self.index, self.axis, ty.shape));
+        }
+        expect_types("the result", func.ty(results[0]), &Type::tile(ty.dtype, ty.shape.without(self.axis)))
+    }
+
+    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
+        Spread::Fold { axes: vec![self.axis] }
+    }
+}
+
+impl Operation for Exchange {
+    fn name(&self) -> &'static str {
+        "exchange"
+    }
+
+    fn operands(&self) -> Vec<Value> {
+        vec![self.value]
+    }
+
+    fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
+        self.value = change(self.value);
+    }
+
+    fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
+        format!("exchange {} axis {} by {}", name(self.value), self.axis, self.mask)
+    }
+
+    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
+        let ty = func.ty(self.value);
+        if self.axis >= ty.shape.rank() || !ty.shape[self.axis].is_power_of_two() {
+            return Err(format!("axis {} of {}", self.axis, ty.shape));
+        }
+        if self.mask >= ty.shape[self.axis] {
+            return Err(format!(
+                "{} is not below the extent of axis {} of {}",
+                self.mask, self.axis, ty.shape
+            ));
+        }
+        expect_types("the result", func.ty(results[0]), ty)
+    }
+
+    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
+        Spread::Lanewise { cheap: false }
+    }
+}
+
+impl Operation for Gather {
+    fn name(&self) -> &'static str {
+        "gather"
+    }
+
+    fn operands(&self) -> Vec<Value> {
+        vec![self.value, self.index]
+    }
+
+    fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
+        self.value = change(self.value);
+        self.index = change(self.index);
+    }
+
+    fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
+        format!("gather {} axis {} at {}", name(self.value), self.axis, name(self.index))
+    }
+
+    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
+        let (from, index) = (func.ty(self.value), func.ty(self.index));
+        if !index.dtype.is_integer() {
+            return Err(format!("indices are {}", index.dtype));
+        }
+        let fits = from.shape.rank() == index.shape.rank()
+            && (0..from.shape.rank()).all(|axis| axis == self.axis || from.shape[axis] == index.shape[axis]);
+        if self.axis >= from.shape.rank() || !fits {
+            return Err(format!(
+                "indices of shape {} into {} along axis {}",
+                index.shape, from.shape, self.axis
+            ));
+        }
+        expect_types("the result", func.ty(results[0]), &index.with(from.dtype))
+    }
+
+    fn spread(&self, _: &Func, results: &[Value]) -> Spread {
+        Spread::Carry(vec![vec![self.index, results[0]]])
+    }
+}
+
+const PAIR: &[super::Parameter] = &[required("x"), required("y")];
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    Function {
+        name: "join",
+        gives: Gives::Tile,
+        example: "let pairs = tl::join(tile, tile * 2.0);",
+        generic: Generic::None,
+        params: PAIR,
+        doc: "Two tiles side by side along a new last axis of extent 2: `[M]` and `[M]` become `[M, 2]`. Operands have one element type and broadcast to one shape. `tl::split` takes them apart.",
+        check: |check, call| match pair(check, call) {
+            Some((left, right)) => {
+                let axis = check.ty(left).shape.rank();
+                joined(check, call, [left, right], axis)
+            }
+            None => check.failed(call.loc),
+        },
+    },
+    Function {
+        name: "split",
+        gives: Gives::Tuple(2),
+        example: "let (even, odd) = tl::split(tl::reshape(tile, [BLOCK / 2, 2]));",
+        generic: Generic::None,
+        params: &[required("x")],
+        doc: "The two tiles that lie side by side along the last axis, whose extent is 2: what `tl::join` put together.",
+        check: split,
+    },
+    Function {
+        name: "interleave",
+        gives: Gives::Tile,
+        example: "let (even, odd) = tl::split(tl::reshape(tile, [BLOCK / 2, 2]));\nlet turned = tl::interleave(-odd, even);",
+        generic: Generic::None,
+        params: PAIR,
+        doc: "Elements of the two tiles in turn along the last axis: `x[0], y[0], x[1], y[1], ..`.",
+        check: interleave,
+    },
+    Function {
+        name: "cat",
+        gives: Gives::Tile,
+        example: "let twice = tl::cat(tile, tile, 0);",
+        generic: Generic::None,
+        params: &[required("x"), required("y"), required("axis")],
+        doc: "`y` behind `x` along `axis`; both have one element type and shape. Elements keep their order.",
+        check: cat,
+    },
+    Function {
+        name: "flip",
+        gives: Gives::Tile,
+        example: "let backwards = tl::flip(tile, 0);",
+        generic: Generic::None,
+        params: &[required("x"), required("axis")],
+        doc: "The elements in reverse order along `axis`.",
+        check: flip,
+    },
+    Function {
+        name: "gather",
+        gives: Gives::Tile,
+        example: "let every_other = tl::gather(tile, tl::arange(0, BLOCK / 2) * 2, 0);",
+        generic: Generic::None,
+        params: &[required("x"), required("index"), required("axis")],
+        doc: "Element `i` along `axis` is `x`'s at `index[i]`, an integer tile that has `x`'s extents along all other axes. 0 where an index lies outside the axis.",
+        check: gather,
+    },
+    Function {
+        name: "slice",
+        gives: Gives::Tile,
+        example: "let upper = tl::slice(tile, 0, BLOCK / 2, BLOCK);",
+        generic: Generic::None,
+        params: &[required("x"), required("axis"), required("start"), required("end")],
+        doc: "The elements `start..end` along `axis`, constants; `end - start` is a legal extent.",
+        check: slice,
+    },
+    Function {
+        name: "index",
+        gives: Gives::Tile,
+        example: "let first = tl::index(tile, 0, 0);",
+        generic: Generic::None,
+        params: &[required("x"), required("axis"), required("place")],
+        doc: "The elements at the constant `place` along `axis`, which goes away: of a tile of one axis a scalar.",
+        check: index,
+    },
+];
+
+/// The operand as a tile of at least one axis.
+pub(super) fn tile(check: &mut Check, operand: &Operand, what: &str) -> Option<Value> {
+    let value = check.value(operand)?;
+    if check.ty(value).is_scalar() {
+        check.error(operand.loc, format!("{what} takes a tile, found a scalar"));
+        return None;
+    }
+    Some(value)
+}
+
+/// Two operands of one element type and shape.
+fn pair(check: &mut Check, call: &Call) -> Option<(Value, Value)> {
+    let operands: Vec<&Operand> = call.args[..2].iter().collect();
+    let dtype = check.common_type(&call.what, crate::check::Spot::Operand, &operands)?;
+    let left = check.value_as(operands[0], dtype, "an operand")?;
+    let right = check.value_as(operands[1], dtype, "an operand")?;
+    let mut values = [left, right];
+    check.common_shape(&call.what, call.loc, &mut values)?;
+    Some((values[0], values[1]))
+}
+
+fn joined(check: &mut Check, call: &Call, [left, right]: [Value; 2], axis: usize) -> Operand {
+    let ty = check.ty(left).clone();
+    let Some(shape) = legal(check, &ty.shape.with(axis, 2), call.loc) else { return check.failed(call.loc) };
+    check.emit(Join { left, right, axis }, Type::tile(ty.dtype, shape), call.loc)
+}
+
+/// The shape, if it is one a tile may have.
+fn legal(check: &mut Check, shape: &Shape, loc: Loc) -> Option<Shape> {
+    let extents: Vec<i128> = shape.iter().map(|&extent| i128::from(extent)).collect();
+    check.legal_shape(&extents, loc)
+}
+
+/// The value of an operand under another shape of as many elements.
+fn reshaped(check: &mut Check, operand: &Operand, shape: Shape) -> Operand {
+    let Item::Value(value) = operand.item else { return operand.clone() };
+    let dtype = check.ty(value).dtype;
+    check.emit(Reshape { value }, Type::tile(dtype, shape), operand.loc)
+}
+
+/// The shape with axes `axis` and `axis + 1` as one.
+fn merged(shape: &Shape, axis: usize) -> Shape {
+    let extent = shape[axis] * shape[axis + 1];
+    shape.without(axis + 1).without(axis).with(axis, extent)
+}
+
+fn split(check: &mut Check, call: &Call) -> Operand {
+    let Some(value) = tile(check, &call.args[0], &call.what) else { return check.failed(call.loc) };
+    let ty = check.ty(value).clone();
+    let axis = ty.shape.rank() - 1;
+    if ty.shape[axis] != 2 {
+        return check.error_help(
+            call.args[0].loc,
+            format!("{} takes a tile whose last axis has extent 2, found shape {}", call.what, ty.shape),
+            "reshape it: `tl::reshape(x, [N / 2, 2])`",
+        );
+    }
+    let parts = [0, 1].map(|index| indexed(check, value, axis, index, call.loc));
+    check.wrap(Item::Tuple(parts.to_vec()), call.loc)
+}
+
+fn indexed(check: &mut Check, value: Value, axis: usize, index: u32, loc: Loc) -> Operand {
+    let ty = check.ty(value).clone();
+    check.emit(Index { value, axis, index }, Type::tile(ty.dtype, ty.shape.without(axis)), loc)
+}
+
+fn interleave(check: &mut Check, call: &Call) -> Operand {
+    let Some((left, right)) = pair(check, call) else { return check.failed(call.loc) };
+    let shape = check.ty(left).shape.clone();
+    if shape.rank() == 0 {
+        return check.error(call.args[0].loc, format!("{} takes tiles, found scalars", call.what));
+    }
+    let axis = shape.rank();
+    let pairs = joined(check, call, [left, right], axis);
+    reshaped(check, &pairs, merged(&shape.with(axis, 2), axis - 1))
+}
+
+fn cat(check: &mut Check, call: &Call) -> Operand {
+    let Some((left, right)) = pair(check, call) else { return check.failed(call.loc) };
+    let shape = check.ty(left).shape.clone();
+    let Some(axis) = check.axis(&call.args[2], shape.rank()) else { return check.failed(call.loc) };
+    let stacked = joined(check, call, [left, right], axis);
+    reshaped(check, &stacked, merged(&shape.with(axis, 2), axis))
+}
+
+fn flip(check: &mut Check, call: &Call) -> Operand {
+    let Some(value) = tile(check, &call.args[0], &call.what) else { return check.failed(call.loc) };
+    let ty = check.ty(value).clone();
+    let Some(axis) = check.axis(&call.args[1], ty.shape.rank()) else { return check.failed(call.loc) };
+    let extent = ty.shape[axis];
+    if extent.is_power_of_two() {
+        return check.emit(Exchange { value, axis, mask: extent - 1 }, ty, call.loc);
+    }
+    let ramp = place(check, &ty.shape, axis, 0, call.loc);
+    let places = ty.with(DType::I32);
+    let last = check.filled(super::Number::Int(i128::from(extent) - 1), &places, call.loc);
+    let index = check.row("sub", &[last, ramp], call.loc);
+    check.emit(Gather { value, index, axis }, ty, call.loc)
+}
+
+/// The coordinate along `axis` of every element of a tile of `shape`, plus `start`.
+pub(super) fn place(check: &mut Check, shape: &Shape, axis: usize, start: i32, loc: Loc) -> Value {
+    let extent = shape[axis];
+    let ramp = Type::tile(DType::I32, Shape::new(vec![extent]));
+    let mut value = check.push(Arange { start }, vec![ramp], loc)[0];
+    let mut from = Shape::new(vec![extent]);
+    for before in 0..axis {
+        from = from.with(before, 1);
+        value = check.push(
+            super::ExpandDims { value, axis: before },
+            vec![Type::tile(DType::I32, from.clone())],
+            loc,
+        )[0];
+    }
+    for after in axis + 1..shape.rank() {
+        from = from.with(after, 1);
+        value = check.push(
+            super::ExpandDims { value, axis: after },
+            vec![Type::tile(DType::I32, from.clone())],
+            loc,
+        )[0];
+    }
+    if from != *shape {
+        value = check.push(Broadcast { value }, vec![Type::tile(DType::I32, shape.clone())], loc)[0];
+    }
+    value
+}
+
+fn gather(check: &mut Check, call: &Call) -> Operand {
+    let value = tile(check, &call.args[0], &call.what);
+    let index = tile(check, &call.args[1], &call.what);
+    let (Some(value), Some(index)) = (value, index) else { return check.failed(call.loc) };
+    let (from, at) = (check.ty(value).clone(), check.ty(index).clone());
+    let Some(axis) = check.axis(&call.args[2], from.shape.rank()) else { return check.failed(call.loc) };
+    if !at.dtype.is_integer() {
+        let text = format!("the indices of {} are integers, found {at}", call.what);
+        return check.error_help(call.args[1].loc, text, "convert them: `.to::<i32>()`");
+    }
+    let fits = from.shape.rank() == at.shape.rank()
+        && (0..from.shape.rank()).all(|other| other == axis || from.shape[other] == at.shape[other]);
+    if !fits {
+        return check.error(
+            call.args[1].loc,
+            format!(
+                "the indices of {} have the tile's extents along all axes but {axis}: the tile is {}, they are {}",
+                call.what, from.shape, at.shape
+            ),
+        );
+    }
+    check.emit(Gather { value, index, axis }, at.with(from.dtype), call.loc)
+}
+
+fn slice(check: &mut Check, call: &Call) -> Operand {
+    let Some(value) = tile(check, &call.args[0], &call.what) else { return check.failed(call.loc) };
+    let shape = check.ty(value).shape.clone();
+    let axis = check.axis(&call.args[1], shape.rank());
+    let start = check.constant(&call.args[2], "the start of a slice");
+    let end = check.constant(&call.args[3], "the end of a slice");
+    let (Some(axis), Some(start), Some(end)) = (axis, start, end) else { return check.failed(call.loc) };
+    let extent = i128::from(shape[axis]);
+    if start < 0 || end > extent || start >= end {
+        let loc = call.args[2].loc.to(call.args[3].loc);
+        return check
+            .error(loc, format!("{start}..{end} is not a part of axis {axis}, which has extent {extent}"));
+    }
+    let mut extents: Vec<i128> = shape.iter().map(|&extent| i128::from(extent)).collect();
+    extents[axis] = end - start;
+    if check.legal_shape(&extents, call.args[2].loc.to(call.args[3].loc)).is_none() {
+        return check.failed(call.loc);
+    }
+    sliced(check, value, axis, [start as u32, end as u32], call.loc)
+}
+
+/// The elements from `start` to `end` along an axis: a whole part of it where the axis has such parts, else looked up.
+pub(super) fn sliced(
+    check: &mut Check,
+    value: Value,
+    axis: usize,
+    [start, end]: [u32; 2],
+    loc: Loc,
+) -> Operand {
+    let ty = check.ty(value).clone();
+    let (extent, length) = (ty.shape[axis], end - start);
+    if length == extent {
+        return check.operand(value, loc);
+    }
+    let parts = ty.shape.without(axis).with(axis, length).with(axis, extent / length);
+    if extent.is_multiple_of(length) && start.is_multiple_of(length) && parts.rank() <= crate::tile::MAX_RANK
+    {
+        let value = check.push(Reshape { value }, vec![Type::tile(ty.dtype, parts)], loc)[0];
+        return indexed(check, value, axis, start / length, loc);
+    }
+    let shape = ty.shape.without(axis).with(axis, length);
+    let index = place(check, &shape, axis, start as i32, loc);
+    check.emit(Gather { value, index, axis }, Type::tile(ty.dtype, shape), loc)
+}
+
+fn index(check: &mut Check, call: &Call) -> Operand {
+    let Some(value) = tile(check, &call.args[0], &call.what) else { return check.failed(call.loc) };
+    let shape = check.ty(value).shape.clone();
+    let axis = check.axis(&call.args[1], shape.rank());
+    let place = check.constant(&call.args[2], "a place along an axis");
+    let (Some(axis), Some(place)) = (axis, place) else { return check.failed(call.loc) };
+    if !(0..i128::from(shape[axis])).contains(&place) {
+        let text = format!("axis {axis} has places 0 to {}, found {place}", shape[axis] - 1);
+        return check.error(call.args[2].loc, text);
+    }
+    indexed(check, value, axis, place as u32, call.loc)
+}

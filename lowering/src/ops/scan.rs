@@ -1,0 +1,204 @@
+//! Scans: every element becomes the combination of all elements up to it along an axis.
+
+use super::scalar::{self, Scalar};
+use super::{Cast, Function, Generic, Gives, Operation, expect_types, optional, required};
+use crate::analysis::axis::{Analysis, Info};
+use crate::check::{Call, Check, Item, Operand};
+use crate::dtype::{Class, DType};
+use crate::layout::assign::Spread;
+use crate::tile::{Block, Func, Type, Value};
+
+/// Combines all inputs along `axis`: an element of a result is the combination of the inputs' elements from the first
+/// (the last, if `reverse`) up to its own. `combine` takes two elements of every input, the one nearer to the start
+/// first, and yields one of each; it is associative and need not commute.
+#[derive(Clone, Debug)]
+pub struct Scan {
+    pub inputs: Vec<Value>,
+    pub axis: usize,
+    pub reverse: bool,
+    pub combine: Block,
+}
+
+impl Operation for Scan {
+    fn name(&self) -> &'static str {
+        "scan"
+    }
+
+    fn operands(&self) -> Vec<Value> {
+        self.inputs.clone()
+    }
+
+    fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
+        self.inputs.iter_mut().for_each(|input| *input = change(*input));
+    }
+
+    fn blocks(&self) -> Vec<&Block> {
+        vec![&self.combine]
+    }
+
+    fn blocks_mut(&mut self) -> Vec<&mut Block> {
+        vec![&mut self.combine]
+    }
+
+    fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
+        let inputs: Vec<String> = self.inputs.iter().map(|&input| name(input)).collect();
+        let reverse = if self.reverse { " reverse" } else { "" };
+        format!("scan {} axis {}{reverse}", inputs.join(", "), self.axis)
+    }
+
+    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
+        let count = self.inputs.len();
+        let shape = &func.ty(self.inputs[0]).shape;
+        if self.axis >= shape.rank() {
+            return Err(format!("axis {} of a tile of shape {shape}", self.axis));
+        }
+        expect_types("the number of results", results.len(), count)?;
+        expect_types("the combination's arguments", self.combine.args.len(), 2 * count)?;
+        expect_types("the combination's yields", self.combine.yields.len(), count)?;
+        for (i, (&input, &result)) in self.inputs.iter().zip(results).enumerate() {
+            let dtype = func.ty(input).dtype;
+            expect_types("an input's shape", &func.ty(input).shape, shape)?;
+            expect_types("a result", func.ty(result), func.ty(input))?;
+            for value in [self.combine.args[i], self.combine.args[count + i], self.combine.yields[i]] {
+                expect_types("the combination", func.ty(value), &Type::scalar(dtype))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn axes(&self, analysis: &mut Analysis, results: &[Value]) -> Vec<Info> {
+        analysis.block(&self.combine);
+        results.iter().map(|&result| Info::unknown(analysis.func.ty(result))).collect()
+    }
+
+    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
+        Spread::Lanewise { cheap: false }
+    }
+}
+
+const PARAMS: &[super::Parameter] = &[required("x"), optional("axis"), optional("reverse")];
+
+macro_rules! cumulative {
+    ($name:literal, $row:literal, $class:expr, $result:expr, $doc:literal) => {
+        Function {
+            name: $name,
+            gives: Gives::Tile,
+            example: concat!("let up_to_here = tl::", $name, "(tile);\nlet from_here = tl::", $name, "(tile, 0, true);"),
+            generic: Generic::None,
+            params: PARAMS,
+            doc: concat!($doc, " The axis may be left out where there is one. With `reverse` true it runs from the last element to the first. The order of combining is unspecified but fixed for a variant."),
+            check: |check, call| cumulative(check, call, $row, $class, $result),
+        }
+    };
+}
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    Function {
+        name: "associative_scan",
+        gives: Gives::Same,
+        example: "let largest_so_far = tl::associative_scan(tile, 0, |a, b| if a > b { a } else { b });\nlet (_, h) = tl::associative_scan((tile * 0.5, tile), 0, |(a, b), (c, d)| (a * c, b * c + d));",
+        generic: Generic::None,
+        params: &[required("x"), required("axis"), required("combine"), optional("reverse")],
+        doc: "Every element along `axis` becomes the combination of all elements up to it. `combine` is a closure, a `#[fuse_fn]` or a function of `tl::` that makes one element of two, the one nearer to the start first. `x` is a tile or a tuple of tiles, which are broadcast to one shape and combined together; `combine` then takes two tuples and gives one. Elements keep their types. With `reverse` true it runs from the last element to the first, and the later element comes first.\n\n`combine` is to be associative; it need not commute. It works on single elements: operators, `if`, casts, lanewise functions, its arguments and constants. Which elements meet first is unspecified, but fixed for a variant.",
+        check: with_function,
+    },
+    cumulative!(
+        "cumsum",
+        "add",
+        Class::Any,
+        super::reduce::accumulator,
+        "The sum of all elements up to each one along `axis`. `f16` and `bf16` are added in `f32`, which is the result's type; `bool`, `i8` and `i16` give `i32`, `u8` and `u16` give `u32`."
+    ),
+    cumulative!(
+        "cumprod",
+        "mul",
+        Class::Number,
+        super::reduce::accumulator,
+        "The product of all elements up to each one along `axis`. `f16` and `bf16` are multiplied in `f32`, which is the result's type; `i8` and `i16` give `i32`, `u8` and `u16` give `u32`."
+    ),
+    cumulative!(
+        "cummax",
+        "maximum",
+        Class::Number,
+        |dtype| dtype,
+        "The largest of all elements up to each one along `axis`; NaN from the first NaN on."
+    ),
+    cumulative!(
+        "cummin",
+        "minimum",
+        Class::Number,
+        |dtype| dtype,
+        "The smallest of all elements up to each one along `axis`; NaN from the first NaN on."
+    ),
+];
+
+/// `tl::associative_scan`
+fn with_function(check: &mut Check, call: &Call) -> Operand {
+    let Some((inputs, loc)) = super::fold::tiles(check, &call.args[0], call) else {
+        return check.failed(call.loc);
+    };
+    let types: Vec<Type> = inputs.iter().map(|&input| check.ty(input).clone()).collect();
+    let place = scanned_axis(check, call, [Some(&call.args[1]), call.args.get(3)], &types[0]);
+    let elements: Vec<Type> = types.iter().map(|ty| Type::scalar(ty.dtype)).collect();
+    let combine = check.combination(&call.args[2], &elements);
+    let (Some((axis, reverse)), Some(combine)) = (place, combine) else { return check.failed(call.loc) };
+    let results = check.push(Scan { inputs, axis, reverse, combine }, types, call.loc);
+    let parts: Vec<Operand> = results.into_iter().map(|value| check.operand(value, call.loc)).collect();
+    match (&call.args[0].item, parts.as_slice()) {
+        (Item::Tuple(_), _) => check.wrap(Item::Tuple(parts), loc),
+        (_, [one]) => one.clone(),
+        _ => check.failed(call.loc),
+    }
+}
+
+fn cumulative(
+    check: &mut Check,
+    call: &Call,
+    row: &str,
+    class: Class,
+    result: fn(DType) -> DType,
+) -> Operand {
+    let value = check.value(&call.args[0]);
+    let Some(value) = value else { return check.failed(call.loc) };
+    let ty = check.ty(value).clone();
+    if !ty.is_scalar() && !class.contains(ty.dtype) {
+        let text = format!("{} takes {}, found {ty}", call.what, class.describe());
+        return check.error_help(call.args[0].loc, text, "convert it: `.to::<i32>()`");
+    }
+    let Some((axis, reverse)) = scanned_axis(check, call, [call.args.get(1), call.args.get(2)], &ty) else {
+        return check.failed(call.loc);
+    };
+    let dtype = result(ty.dtype);
+    let input =
+        if dtype == ty.dtype { value } else { check.push(Cast { value }, vec![ty.with(dtype)], call.loc)[0] };
+    let op = scalar::row(row).expect("a row of the table");
+    let args = check.begin_block(vec![Type::scalar(dtype); 2]);
+    let combined = check.push(Scalar::new(op, args), vec![Type::scalar(dtype)], call.loc);
+    let combine = check.end_block(combined);
+    let scan = Scan { inputs: vec![input], axis, reverse, combine };
+    check.emit(scan, ty.with(dtype), call.loc)
+}
+
+/// The axis a scan of tiles of type `ty` runs along and whether backwards, from its two optional arguments.
+pub(super) fn scanned_axis(
+    check: &mut Check,
+    call: &Call,
+    [axis, reverse]: [Option<&Operand>; 2],
+    ty: &Type,
+) -> Option<(usize, bool)> {
+    if ty.is_scalar() {
+        check.error(call.args[0].loc, format!("{} takes a tile, found a scalar of type {ty}", call.what));
+        return None;
+    }
+    let axis = match axis {
+        Some(operand) => check.axis(operand, ty.shape.rank()),
+        None if ty.shape.rank() == 1 => Some(0),
+        None => {
+            let text = format!("{} of a tile of {} axes needs an axis", call.what, ty.shape.rank());
+            check.error(call.name_loc, text);
+            None
+        }
+    };
+    let reverse = reverse.map_or(Some(false), |operand| check.flag(operand, "`reverse`"));
+    Some((axis?, reverse?))
+}

@@ -1,0 +1,69 @@
+//! Scans along both axes and both ways, at every number of warps, by a function that does not commute.
+
+use dsl_runtime::prelude::*;
+
+use crate::case::{Failure, Job, Output};
+
+/// A kernel that scans a tile in every way there is. Its results are sums, then the two parts of the composition of
+/// affine functions `t -> a t + b`, each along axis 0, axis 1, axis 0 backwards and axis 1 backwards.
+#[derive(Debug)]
+pub struct Scan {
+    pub dtype: DType,
+    pub shape: [usize; 2],
+    pub warps: usize,
+    pub run: fn(&Job) -> Result<Vec<Vec<u64>>, Failure>,
+}
+
+macro_rules! scans {
+    ($($elem:ident, $sum:ident, [$m:tt, $n:tt], $warps:tt;)*) => {
+        #[fuse_kernel(configs = [$({ T: $elem, S: $sum, M: $m, N: $n, WARPS: $warps, num_warps: $warps }),*])]
+        fn scanned<T: Number, S: Number, const M: usize, const N: usize, const WARPS: usize>(
+            x: &[T], sums: &mut [S], out: &mut [T],
+        ) {
+            let offsets = tl::arange(0, M).col() * N + tl::arange(0, N).row();
+            let x = tl::load(x + offsets);
+            tl::store(sums + offsets, tl::cumsum(x, 0));
+            tl::store(sums + M * N + offsets, tl::cumsum(x, 1));
+            tl::store(sums + 2 * M * N + offsets, tl::cumsum(x, 0, true));
+            tl::store(sums + 3 * M * N + offsets, tl::cumsum(x, 1, true));
+            let factor = tl::select(x > 0, x - x + 1, x - x - 1);
+            let (a, b) = tl::associative_scan((factor, x), 0, |(a, b), (c, d)| (a * c, b * c + d));
+            tl::store(out + offsets, a + b);
+            let (a, b) = tl::associative_scan((factor, x), 1, |(a, b), (c, d)| (a * c, b * c + d));
+            tl::store(out + M * N + offsets, a + b);
+            let (a, b) = tl::associative_scan((factor, x), 0, |(a, b), (c, d)| (a * c, b * c + d), true);
+            tl::store(out + 2 * M * N + offsets, a + b);
+            let (a, b) = tl::associative_scan((factor, x), 1, |(a, b), (c, d)| (a * c, b * c + d), true);
+            tl::store(out + 3 * M * N + offsets, a + b);
+        }
+
+        pub static SCANS: &[Scan] = &[$(Scan {
+            dtype: <$elem as Element>::DTYPE, shape: [$m, $n], warps: $warps,
+            run: |job| {
+                let x = job.operand::<$elem>(0)?;
+                let mut sums = Output::<$sum>::new(&job.device, vec![$m * $n; 4], job.shift)?;
+                let mut out = Output::<$elem>::new(&job.device, vec![$m * $n; 4], job.shift)?;
+                scanned::<$elem, $sum, $m, $n, $warps>(&x, &mut sums, &mut out).grid(1).launch(&job.device)?;
+                Ok(sums.finish()?.into_iter().chain(out.finish()?).collect())
+            },
+        }),*];
+    };
+}
+
+scans! {
+    i32, i32, [1, 1], 4;
+    i32, i32, [2, 2], 1;
+    i32, i32, [1, 256], 4;
+    i32, i32, [256, 1], 4;
+    i32, i32, [1, 2048], 8;
+    i32, i32, [16, 64], 1;
+    i32, i32, [16, 64], 8;
+    i32, i32, [64, 16], 16;
+    i32, i32, [12, 40], 4;
+    i32, i32, [3, 10], 32;
+    i64, i64, [4, 128], 4;
+    f32, f32, [8, 96], 2;
+    f32, f32, [128, 128], 8;
+    f16, f32, [2, 16], 1;
+    f64, f64, [64, 4], 2;
+}
