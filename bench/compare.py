@@ -71,7 +71,7 @@ def prepare(entry, case, args, options):
     for launch in entry.launches(case, args):
         record = exported.find(
             options.kernels, launch.kernel, launch.types, launch.consts, options.capability, options.arch)
-        key = (record.folder, record.json["ptx"])
+        key = (record.folder, record.json["bodies"][0]["ptx"])
         if key not in options.loaded:
             options.loaded[key] = exported.Loaded(record, options.capability, options.ptx)
         loaded = options.loaded[key]

@@ -1,6 +1,6 @@
 //! Philox-4x32-10 on machine values, scalars or vectors alike.
 
-use super::builder::{Builder, Val};
+use super::builder::{Asm, Builder, Machine, Val};
 use super::types::{Elem, Ty};
 use crate::ops::Form;
 
@@ -16,10 +16,8 @@ pub fn block(b: &mut Builder, key: [Val; 2], counter: [Val; 4]) -> [Val; 4] {
         let keys = [0, 1].map(|i| round_key(b, key[i], WEYL[i], round, words[0].ty.lanes));
         let (high0, low0) = product(b, words[0], MULTIPLIERS[0]);
         let (high1, low1) = product(b, words[2], MULTIPLIERS[1]);
-        let first = b.xor(high1, words[1]);
-        let first = b.xor(first, keys[0]);
-        let third = b.xor(high0, words[3]);
-        let third = b.xor(third, keys[1]);
+        let first = mixed(b, [high1, words[1], keys[0]]);
+        let third = mixed(b, [high0, words[3], keys[1]]);
         words = [first, low1, third, low0];
     }
     words
@@ -33,8 +31,25 @@ fn round_key(b: &mut Builder, key: Val, weyl: i64, round: usize, lanes: u16) -> 
     if lanes == 0 { key } else { b.splat(key, lanes) }
 }
 
+/// The exclusive or of three words, less those that are zero at build: the upper words of most counters.
+fn mixed(b: &mut Builder, words: [Val; 3]) -> Val {
+    let zero = b.int(words[0].ty, 0);
+    let rest = words.into_iter().filter(|word| word.id() != zero.id());
+    rest.reduce(|one, other| b.xor(one, other)).unwrap_or(zero)
+}
+
 /// The upper and lower half of a 64-bit product.
 fn product(b: &mut Builder, word: Val, multiplier: i64) -> (Val, Val) {
+    let zero = b.int(word.ty, 0);
+    if word.id() == zero.id() {
+        return (zero, zero);
+    }
+    if b.machine == Machine::Nvptx {
+        // LLVM would keep the halves together and mix 64 bits where 32 do.
+        let text = format!("{{ .reg .b64 t; mul.wide.u32 t, $2, {multiplier:#x}; mov.b64 {{$0, $1}}, t; }}");
+        let halves = b.asm(&text, "=r,=r,r", &[word], &[Ty::I32; 2], Asm::Pure);
+        return (halves[1], halves[0]);
+    }
     let wide = b.zext(word, Elem::I64);
     let multiplier = b.int(wide.ty, multiplier);
     let product = b.mul(wide, multiplier);
@@ -82,6 +97,16 @@ pub fn further(b: &mut Builder, counter: [Val; 4], distance: i64) -> [Val; 4] {
     let wrapped = b.icmp(super::IntPredicate::Ult, next, by);
     let carry = b.zext(wrapped, Elem::I32);
     [next, b.add(high, carry), counter[2], counter[3]]
+}
+
+/// The counter that is `distance` further on, where the counter is a multiple of a power of two above it. What the
+/// upper words become in the first rounds is then computed once for all of them.
+pub fn beside(b: &mut Builder, counter: [Val; 4], distance: i64) -> [Val; 4] {
+    if distance == 0 {
+        return counter;
+    }
+    let by = b.int(counter[0].ty, distance);
+    [b.or(counter[0], by), counter[1], counter[2], counter[3]]
 }
 
 /// A word as what was asked for.

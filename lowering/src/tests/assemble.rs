@@ -141,9 +141,15 @@ fn record(entries: Vec<String>, lowered: &LoweredVariant, table: &mut Table) -> 
         let arch = if module.exact { "sm_90a" } else { "sm_80" };
         let cubin = module.cubin.as_ref().expect("there is an assembler");
         let found = module.ptx.lines().find_map(|line| line.strip_prefix(".version ")).unwrap_or_default();
-        assert_eq!(found, version(module.capability, &module.ptx), "{} for {arch}", entries[0]);
-        assert_eq!(cubin.remarks, Vec::<String>::new(), "{} for {arch}", entries[0]);
-        for (entry, body) in entries.iter().zip(&lowered.bodies) {
+        let (entry, body) = (&entries[module.body], &lowered.bodies[module.body]);
+        assert_eq!(found, version(module.capability, &module.ptx), "{entry} for {arch}");
+        assert_eq!(cubin.remarks, Vec::<String>::new(), "{entry} for {arch}");
+        let others = entries.iter().filter(|other| *other != entry);
+        assert!(
+            others.into_iter().all(|other| !module.ptx.contains(other.as_str())),
+            "{entry} is alone in its module"
+        );
+        {
             let resources = cubin.resources.iter().find(|one| one.entry == *entry);
             let resources: &Resources = resources.unwrap_or_else(|| panic!("no report about {entry}"));
             assert_eq!(
