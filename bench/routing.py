@@ -107,7 +107,7 @@ class QkNormRope(Rope):
     def launches(self, case, args):
         half = case[3]
         return [Launch("qk_norm_rope", [NAMES[case[4]]], lambda pairs, width: not pairs and width >= half,
-                       lambda pairs, width: (cdiv(args["n_heads"], 2048 // width),))]
+                       lambda pairs, width: (case[0], cdiv(case[1] + case[2], 1024 // width)))]
 
     def normed(self, qkv, positions, cos, sin, gammas, queries, keys):
         """All heads, and the sizes of the pairs of those that were turned."""

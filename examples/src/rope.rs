@@ -67,7 +67,8 @@ pub fn rope<T: Float, const INTERLEAVED: bool, const HALF: usize>(
 }
 
 /// Normalises and turns query and key heads of `2 * half` elements in place: a token's row of `qkv` holds `queries + keys`
-/// of them, then its values, `row` elements in all. `gammas` holds the queries' parameters and then the keys'.
+/// of them, then its values, `row` elements in all. `gammas` holds the queries' parameters and then the keys'. Program
+/// `(i, j)` takes the `j`th `1024 / HALF` heads of token `i`.
 #[fuse_kernel(T = [f32, f16, bf16], INTERLEAVED = [false, true], HALF = half in [32, 64, 128])]
 pub fn qk_norm_rope<T: Float, const INTERLEAVED: bool, const HALF: usize>(
     qkv: &mut [T],
@@ -75,44 +76,47 @@ pub fn qk_norm_rope<T: Float, const INTERLEAVED: bool, const HALF: usize>(
     cos: &[f32],
     sin: &[f32],
     gammas: &[T],
-    n_heads: i32,
     queries: i32,
     keys: i32,
     row: i32,
     half: i32,
     eps: f32,
 ) {
-    let heads = tl::program_id(0) * (2048 / HALF) + tl::arange(0, 2048 / HALF);
-    let (token, head) = (heads / (queries + keys), heads % (queries + keys));
+    let token = tl::program_id(0);
+    let heads = tl::program_id(1) * (1024 / HALF) + tl::arange(0, 1024 / HALF);
     let pairs = tl::arange(0, HALF);
-    let mask = (heads < n_heads).col() & (pairs < half).row();
-    let position = tl::load(positions + token, heads < n_heads);
-    let places = (position * half).col() + pairs.row();
-    let cos = tl::load(cos + places, mask);
-    let sin = tl::load(sin + places, mask);
-    let start = token.to::<i64>() * row.to::<i64>() + (head * 2 * half).to::<i64>();
-    let gamma_start = tl::select(head < queries, 0, 2 * half);
+    let present = (heads < queries + keys).col();
+    let mask = present & (pairs < half).row();
+    let angles = tl::load(positions + token) * half + pairs;
+    let cos = tl::load(cos + angles, pairs < half).row();
+    let sin = tl::load(sin + angles, pairs < half).row();
+    let start = (heads * (2 * half)).col();
+    let is_key = (heads >= queries).col();
     if INTERLEAVED {
         let both = tl::arange(0, 2 * HALF);
-        let mask = (heads < n_heads).col() & (both < 2 * half).row();
-        let places = start.col() + both.row().to::<i64>();
+        let mask = present & (both < 2 * half).row();
+        let places = token * row + start + both.row();
         let x = tl::load(qkv + places, mask, 0.0).to::<f32>();
         let scale = tl::rsqrt(tl::sum(x * x, 1, true) / (2 * half) as f32 + eps);
-        let gamma = tl::load(gammas + gamma_start.col() + both.row(), mask).to::<f32>();
-        let (a, b) = tl::split(tl::reshape(x * scale * gamma, [2048 / HALF, HALF, 2]));
+        let of_queries = tl::load(gammas + both, both < 2 * half).to::<f32>().row();
+        let of_keys = tl::load(gammas + 2 * half + both, both < 2 * half).to::<f32>().row();
+        let normed = x * scale * tl::select(is_key, of_keys, of_queries);
+        let (a, b) = tl::split(tl::reshape(normed, [1024 / HALF, HALF, 2]));
         let y = tl::interleave(a * cos - b * sin, b * cos + a * sin);
         tl::store(qkv + places, y.to::<T>(), mask);
     } else {
-        let first = start.col() + pairs.row().to::<i64>();
-        let second = first + half.to::<i64>();
+        let first = token * row + start + pairs.row();
         let a = tl::load(qkv + first, mask, 0.0).to::<f32>();
-        let b = tl::load(qkv + second, mask, 0.0).to::<f32>();
+        let b = tl::load(qkv + first + half, mask, 0.0).to::<f32>();
         let scale = tl::rsqrt(tl::sum(a * a + b * b, 1, true) / (2 * half) as f32 + eps);
-        let gamma_first = gamma_start.col() + pairs.row();
-        let a = a * scale * tl::load(gammas + gamma_first, mask).to::<f32>();
-        let b = b * scale * tl::load(gammas + gamma_first + half, mask).to::<f32>();
+        let query_a = tl::load(gammas + pairs, pairs < half).to::<f32>().row();
+        let query_b = tl::load(gammas + half + pairs, pairs < half).to::<f32>().row();
+        let key_a = tl::load(gammas + 2 * half + pairs, pairs < half).to::<f32>().row();
+        let key_b = tl::load(gammas + 3 * half + pairs, pairs < half).to::<f32>().row();
+        let a = a * scale * tl::select(is_key, key_a, query_a);
+        let b = b * scale * tl::select(is_key, key_b, query_b);
         tl::store(qkv + first, (a * cos - b * sin).to::<T>(), mask);
-        tl::store(qkv + second, (b * cos + a * sin).to::<T>(), mask);
+        tl::store(qkv + first + half, (b * cos + a * sin).to::<T>(), mask);
     }
 }
 
@@ -232,25 +236,25 @@ impl<'a, T: Float, const INTERLEAVED: bool> QkNormRope<'a, T, INTERLEAVED> {
         let row = (queries + 2 * keys) * 2 * half;
         checks.same(("gammas", self.gammas.len()), ("two heads", 4 * half))?;
         checks.same(("qkv", qkv.len()), ("all rows", positions.len() * row))?;
-        let n_heads = positions.len() * (queries + keys);
-        if n_heads == 0 {
+        let heads = queries + keys;
+        if positions.is_empty() || heads == 0 {
             return Ok(());
         }
-        let counts = [n_heads, queries, keys, row, half].map(|count| count as i32);
+        let [queries, keys, row] = [queries, keys, row].map(|count| count as i32);
         let call = qk_norm_rope::<T, INTERLEAVED>(
             qkv,
             positions,
             cos,
             sin,
             self.gammas,
-            counts[0],
-            counts[1],
-            counts[2],
-            counts[3],
-            counts[4],
+            queries,
+            keys,
+            row,
+            half as i32,
             self.eps,
         );
-        call.grid(programs(n_heads, half)).launch(on)
+        let block = half.next_power_of_two().max(32);
+        call.grid((positions.len(), heads.div_ceil(PAIRS / 2 / block))).launch(on)
     }
 }
 
