@@ -99,18 +99,20 @@ fn activations_keep_their_digits_in_the_tail() {
     check_one::<SILU>(2e-6);
 }
 
+/// A launch of two inputs and one output.
+type Run<'l> = &'l dyn Fn(&Device, &[Slice<f32>], &mut [SliceMut<f32>]) -> dsl_runtime::Result<()>;
+
 #[test]
 fn special_numbers_pass_through_activations() {
     let x = [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 0.0, f32::MAX, -f32::MAX, 1e-40];
     let zeros = [0.0f32; 7];
     for device in devices() {
-        let run =
-            |launch: &dyn Fn(&Device, &[Slice<f32>], &mut [SliceMut<f32>]) -> dsl_runtime::Result<()>| {
-                let (x, zeros) = (device.upload(&x).unwrap(), device.upload(&zeros).unwrap());
-                let mut out = device.zeros::<f32>(7).unwrap();
-                launch(&device, &[x.slice(..), zeros.slice(..)], &mut [out.slice_mut(..)]).unwrap();
-                out.download().unwrap()
-            };
+        let run = |launch: Run| {
+            let (x, zeros) = (device.upload(&x).unwrap(), device.upload(&zeros).unwrap());
+            let mut out = device.zeros::<f32>(7).unwrap();
+            launch(&device, &[x.slice(..), zeros.slice(..)], &mut [out.slice_mut(..)]).unwrap();
+            out.download().unwrap()
+        };
         let relu = run(&|on, i, o| AddActivation::<f32, RELU>::new(i[0], i[1]).launch(on, &mut o[0]));
         let gelu = run(&|on, i, o| AddActivation::<f32, GELU>::new(i[0], i[1]).launch(on, &mut o[0]));
         assert_eq!(relu[1..], [f32::INFINITY, 0.0, 0.0, f32::MAX, 0.0, 1e-40], "{device}");

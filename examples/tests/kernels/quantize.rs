@@ -28,7 +28,7 @@ fn normed<T: Float>(x: &[T], gamma: &[T], beta: &[T], norm: usize) -> Vec<Expect
 }
 
 /// Compares scales, and elements times their scales.
-fn check_rows<T: Float>(what: &str, cols: usize, normed: &[Expected], integers: bool, got: (&[f64], &[f32])) {
+fn check_rows(what: &str, (cols, integers): (usize, bool), normed: &[Expected], got: (&[f64], &[f32])) {
     let (elements, scales) = got;
     for (row, scale) in scales.iter().enumerate() {
         let part = row * cols..(row + 1) * cols;
@@ -78,7 +78,7 @@ where
                 let what =
                     format!("norm {norm} of {cols} columns of {} on {device}, integers {integers}", T::DTYPE);
                 let normed = normed(&x, &gamma, &beta, norm);
-                check_rows::<T>(&what, cols, &normed, integers, (&elements, &scales.content()));
+                check_rows(&what, (cols, integers), &normed, (&elements, &scales.content()));
             };
             for norm in [PLAIN, RMS, LAYER] {
                 run(norm, true);
