@@ -1,6 +1,6 @@
 """Loads kernels that `examples/export.rs` wrote, and launches them with the CUDA driver.
 
-A kernel is a JSON file with PTX and perhaps cubins beside it. Each of its bodies is an entry point that states facts
+A kernel is a JSON file. Each of its bodies is an entry point, with PTX and perhaps cubins beside the file, that states facts
 about the arguments ("16 divides n"); the first body whose facts hold is the one to launch. This module needs nothing of
 the project but those files: it is also an example of how any program can use them.
 """
@@ -13,9 +13,9 @@ import pathlib
 CTYPES = {
     "i8": ctypes.c_int8, "i16": ctypes.c_int16, "i32": ctypes.c_int32, "i64": ctypes.c_int64,
     "u8": ctypes.c_uint8, "u16": ctypes.c_uint16, "u32": ctypes.c_uint32, "u64": ctypes.c_uint64,
-    "f32": ctypes.c_float, "f64": ctypes.c_double,
+    "f32": ctypes.c_float, "f64": ctypes.c_double, "bool": ctypes.c_bool,
 }
-FORMAT = 1
+FORMAT = 2
 SHARED_WITHOUT_ASKING = 48 << 10
 
 
@@ -70,9 +70,10 @@ class Record:
         arch = self.json["arch"]
         return capability == arch["capability"] if arch["exact"] else capability >= arch["capability"]
 
-    def cubin(self, capability):
-        """The cubin that was assembled for the nearest capability below, of the same major version."""
-        fits = [c for c in self.json["cubins"]
+    @staticmethod
+    def cubin(body, capability):
+        """A body's cubin that was assembled for the nearest capability below, of the same major version."""
+        fits = [c for c in body["cubins"]
                 if c["capability"] // 10 == capability // 10 and c["capability"] <= capability]
         return max(fits, key=lambda c: c["capability"], default=None)
 
@@ -135,14 +136,15 @@ class Loaded:
         from cuda.bindings import driver
 
         self.record = record
-        cubin = None if force_ptx else record.cubin(capability)
-        file = cubin["file"] if cubin else record.json["ptx"]
-        image = (record.folder / file).read_bytes()
-        self.image = f"{'cubin' if cubin else 'PTX'} for {record.json['arch']['name']}"
-        self.module = checked(driver.cuModuleLoadData(image if cubin else image + b"\0"))
         self.functions = {}
+        self.modules = []
         for body in record.json["bodies"]:
-            function = checked(driver.cuModuleGetFunction(self.module, body["entry"].encode()))
+            cubin = None if force_ptx else record.cubin(body, capability)
+            image = (record.folder / (cubin["file"] if cubin else body["ptx"])).read_bytes()
+            self.image = f"{'cubin' if cubin else 'PTX'} for {record.json['arch']['name']}"
+            module = checked(driver.cuModuleLoadData(image if cubin else image + b"\0"))
+            self.modules.append(module)
+            function = checked(driver.cuModuleGetFunction(module, body["entry"].encode()))
             if body["shared_bytes"] > SHARED_WITHOUT_ASKING:
                 attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
                 checked(driver.cuFuncSetAttribute(function, attribute, body["shared_bytes"]))

@@ -52,23 +52,23 @@ pub struct Variant {
     pub dtypes: &'static [DType],
     /// Tells the code from what an edit of the kernel or of the compiler makes of it.
     pub source: u64,
-    /// GPU code, lowest architecture first; empty when none was built.
+    /// GPU code, lowest architecture first, for each from the body that asks most of its arguments to the one that asks
+    /// nothing; empty when none was built.
     pub modules: &'static [Module],
     /// Host code, least demanding level first; empty when none was built for this target.
     pub hosts: &'static [Host],
 }
 
-/// GPU code for one architecture: every body is an entry of one PTX module.
-#[derive(Debug)]
+/// GPU code of one body for one architecture: what the driver loads when the body is first launched.
+#[derive(Clone, Copy, Debug)]
 pub struct Module {
     pub arch: Arch,
     pub ptx: &'static str,
     /// The same module assembled at build, where a `ptxas` was found: compute capability (90 for 9.0) and image. An
     /// image runs on devices of the same major version and at least that minor one.
     pub cubins: &'static [(u32, &'static [u8])],
-    /// From the one that asks most of its arguments to the one that asks nothing.
-    pub bodies: &'static [Body],
-    /// Whether an entry may report an access outside its slice, in the module's global `fuse_report`. A caller that does
+    pub body: Body,
+    /// Whether the entry may report an access outside its slice, in the module's global `fuse_report`. A caller that does
     /// not read the global loses nothing else.
     pub reports: bool,
 }
@@ -86,7 +86,7 @@ pub struct Arch {
 ///
 /// Its arguments are, for each parameter in order, a slice's device address (`u64`) and length in elements (`i64`), or a
 /// scalar's value (a `bool` as `u8`); then the grid's three extents (`u32`).
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Body {
     pub entry: &'static str,
     /// Threads of a block.

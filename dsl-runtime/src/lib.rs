@@ -60,7 +60,7 @@
 //! nor reports, and makes the launcher `unsafe`.
 //!
 //! # Beyond launching
-//! [`mod@bench`] measures kernels, [`mod@tune`] chooses among configs by measured time, [`kernel::Kernel::write`] writes them to files that any CUDA program can load, and
+//! [`Stream::capture`] records launches that run again in one go, [`mod@bench`] measures kernels, [`mod@tune`] chooses among configs by measured time, [`kernel::Kernel::write`] writes them to files that any CUDA program can load, and
 //! [`kernel::Kernel::smallest`] chooses among declared variants at run time.
 //!
 //! # The environment

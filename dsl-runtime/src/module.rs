@@ -16,30 +16,64 @@ use crate::report::GLOBAL;
 /// Dynamic and static shared memory that a block gets without asking, in bytes.
 const SHARED_WITHOUT_ASKING: u32 = 48 << 10;
 
-/// A variant's code, loaded into a device's context. It stays loaded.
+/// A variant's code for a device.
 pub(crate) struct Code {
+    /// From the one that asks most of its arguments to the one that asks nothing.
+    pub(crate) entries: Vec<Entry>,
+}
+
+/// A body, whose code is loaded into the device's context when it is first launched and stays there.
+pub(crate) struct Entry {
+    pub(crate) body: &'static Body,
+    /// Its code for each architecture that the device runs, the latest first.
+    modules: Vec<&'static Module>,
+    loading: Mutex<()>,
+    loaded: OnceLock<Loaded>,
+}
+
+/// The loaded code of a body.
+pub(crate) struct Loaded {
     /// What was loaded, such as `cubin for sm_90a`.
     pub(crate) image: String,
-    pub(crate) entries: Vec<Entry>,
-    /// Where its entries report an access outside its slice, if they do.
+    function: Result<sys::CUfunction, String>,
+    /// Where the entry reports an access outside its slice, if it does.
     pub(crate) record: Option<CUdeviceptr>,
 }
 
-/// An entry of a loaded module.
-pub(crate) struct Entry {
-    pub(crate) body: &'static Body,
-    function: Result<sys::CUfunction, String>,
-}
-
 // SAFETY: a function handle is an opaque name that the driver accepts from any thread.
-unsafe impl Send for Entry {}
+unsafe impl Send for Loaded {}
 // SAFETY: as above; the handle is never changed.
-unsafe impl Sync for Entry {}
+unsafe impl Sync for Loaded {}
 
-impl Entry {
+impl Loaded {
     /// The function, or why this device cannot run it.
     pub(crate) fn function(&self) -> Result<sys::CUfunction, &str> {
         self.function.as_ref().copied().map_err(String::as_str)
+    }
+}
+
+impl Entry {
+    /// Its code in the device's context, which must be current.
+    pub(crate) fn load(
+        &self,
+        kernel: &'static Kernel,
+        variant: &'static Variant,
+        device: &CudaDevice,
+    ) -> Result<&Loaded> {
+        if let Some(loaded) = self.loaded.get() {
+            return Ok(loaded);
+        }
+        let _loading = self.loading.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(loaded) = self.loaded.get() {
+            return Ok(loaded);
+        }
+        let loaded = load(kernel, variant, device, &self.modules)?;
+        Ok(self.loaded.get_or_init(|| loaded))
+    }
+
+    /// Its code, if it was loaded.
+    pub(crate) fn loaded(&self) -> Option<&Loaded> {
+        self.loaded.get()
     }
 }
 
@@ -66,7 +100,7 @@ impl Module {
 }
 
 impl Variant {
-    /// The modules that a device of this compute capability runs, the one made for the latest architecture first.
+    /// The modules that a device of this compute capability runs, those made for the latest architecture first.
     pub fn modules_for(&self, capability: u32) -> Vec<&'static Module> {
         let mut modules: Vec<_> =
             self.modules.iter().filter(|module| module.arch.runs_on(capability)).collect();
@@ -75,18 +109,47 @@ impl Variant {
     }
 }
 
-/// Loads the best code for the device.
-pub(crate) fn load(kernel: &'static Kernel, variant: &'static Variant, device: &CudaDevice) -> Result<Code> {
-    let modules = variant.modules_for(device.capability);
-    if modules.is_empty() {
+/// What there is for the device; nothing is loaded yet.
+pub(crate) fn code(kernel: &'static Kernel, variant: &'static Variant, device: &CudaDevice) -> Result<Code> {
+    let entries = entries(variant, device.capability);
+    if entries.is_empty() {
+        let mut built: Vec<String> = variant.modules.iter().map(|module| module.arch.to_string()).collect();
+        built.dedup();
         return Err(Error::NoCode {
             kernel: kernel.name,
             variant: variant.label,
             device: device.label(),
             capability: device.capability,
-            built: variant.modules.iter().map(|module| module.arch.to_string()).collect(),
+            built,
         });
     }
+    Ok(Code { entries })
+}
+
+fn entries(variant: &'static Variant, capability: u32) -> Vec<Entry> {
+    let mut entries: Vec<Entry> = Vec::new();
+    for module in variant.modules_for(capability) {
+        let body = &module.body;
+        match entries.iter_mut().find(|entry| entry.body.entry == body.entry) {
+            Some(entry) => entry.modules.push(module),
+            None => entries.push(Entry {
+                body,
+                modules: vec![module],
+                loading: Mutex::default(),
+                loaded: OnceLock::new(),
+            }),
+        }
+    }
+    entries
+}
+
+/// Loads the best of a body's modules that the driver takes.
+fn load(
+    kernel: &'static Kernel,
+    variant: &'static Variant,
+    device: &CudaDevice,
+    modules: &[&'static Module],
+) -> Result<Loaded> {
     let mut first_refusal = None;
     for module in modules {
         let cubin = module.cubin(device.capability).map(Image::Cubin);
@@ -94,7 +157,7 @@ pub(crate) fn load(kernel: &'static Kernel, variant: &'static Variant, device: &
         for image in cubin.into_iter().chain(ptx) {
             let name = format!("{} for {}", image.kind(), module.arch);
             let refusal = match image.load() {
-                Ok(handle) => return code(kernel, variant, device, Loaded { module, handle, name }),
+                Ok(handle) => return linked(kernel, variant, device, Handle { module, handle, name }),
                 Err(refusal) => refusal,
             };
             let refused = Error::Load {
@@ -131,40 +194,38 @@ fn is_of_another_version(error: DriverError) -> bool {
     )
 }
 
-struct Loaded {
+struct Handle {
     module: &'static Module,
     handle: sys::CUmodule,
     name: String,
 }
 
-fn code(
+/// The entry of a module that the driver took.
+fn linked(
     kernel: &'static Kernel,
     variant: &'static Variant,
     device: &CudaDevice,
-    loaded: Loaded,
-) -> Result<Code> {
+    taken: Handle,
+) -> Result<Loaded> {
+    let Handle { module, handle, name } = taken;
     let refused = |what: &str, error: DriverError| Error::Load {
         kernel: kernel.name,
         variant: variant.label,
-        image: format!("{what} of the {}", loaded.name),
+        image: format!("{what} of the {name}"),
         reason: reason(error),
         log: String::new(),
     };
-    let record = if loaded.module.reports {
+    let record = if module.reports {
         // SAFETY: the module was loaded and is never unloaded.
-        let found = unsafe { result::module::get_global(loaded.handle, GLOBAL.to_owned()) };
+        let found = unsafe { result::module::get_global(handle, GLOBAL.to_owned()) };
         let (address, _) = found.map_err(|error| refused("global `fuse_report`", error))?;
         Some(address)
     } else {
         None
     };
-    let mut entries = Vec::with_capacity(loaded.module.bodies.len());
-    for body in loaded.module.bodies {
-        let function = function(loaded.handle, body, device.shared_limit)
-            .map_err(|error| refused(&format!("entry `{}`", body.entry), error))?;
-        entries.push(Entry { body, function });
-    }
-    Ok(Code { image: loaded.name, entries, record })
+    let function = function(handle, &module.body, device.shared_limit)
+        .map_err(|error| refused(&format!("entry `{}`", module.body.entry), error))?;
+    Ok(Loaded { image: name, function, record })
 }
 
 /// The entry's function, ready for its shared memory, or why the device is too small for it.
@@ -323,14 +384,18 @@ mod tests {
     use super::*;
 
     const fn module(arch: Arch, cubins: &'static [(u32, &'static [u8])]) -> Module {
-        Module { arch, ptx: "", cubins, bodies: &[], reports: false }
+        Module { arch, ptx: "", cubins, body: body("general"), reports: false }
+    }
+
+    const fn body(entry: &'static str) -> Body {
+        Body { entry, threads: 32, programs: 1, shared_bytes: 0, facts: &[], resources: None }
     }
 
     const SM_80: Arch = Arch { capability: 80, exact: false };
     const SM_90: Arch = Arch { capability: 90, exact: false };
     const SM_90A: Arch = Arch { capability: 90, exact: true };
 
-    static VARIANT: Variant = Variant {
+    const VARIANT: Variant = Variant {
         label: "T = f32",
         types: &[],
         consts: &[],
@@ -355,6 +420,30 @@ mod tests {
         assert_eq!(archs(89), ["sm_80"]);
         assert_eq!(archs(90), ["sm_90a", "sm_90", "sm_80"]);
         assert_eq!(archs(100), ["sm_90", "sm_80"]);
+    }
+
+    #[test]
+    fn a_body_is_an_entry_with_the_modules_of_each_architecture() {
+        const fn of(arch: Arch, entry: &'static str) -> Module {
+            Module { arch, ptx: "", cubins: &[], body: body(entry), reports: false }
+        }
+        static BOTH: Variant = Variant {
+            modules: &[
+                of(SM_80, "aligned"),
+                of(SM_80, "general"),
+                of(SM_90A, "aligned"),
+                of(SM_90A, "general"),
+            ],
+            ..VARIANT
+        };
+        let found = |capability| -> Vec<(&str, Vec<String>)> {
+            let archs = |entry: &Entry| entry.modules.iter().map(|module| module.arch.to_string()).collect();
+            entries(&BOTH, capability).iter().map(|entry| (entry.body.entry, archs(entry))).collect()
+        };
+        let of = |archs: &[&str]| archs.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(found(90), [("aligned", of(&["sm_90a", "sm_80"])), ("general", of(&["sm_90a", "sm_80"]))]);
+        assert_eq!(found(100), [("aligned", of(&["sm_80"])), ("general", of(&["sm_80"]))]);
+        assert_eq!(found(75), []);
     }
 
     #[test]
@@ -389,14 +478,24 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for (i, variant) in variants.iter().enumerate() {
-                        let load = || Ok(Code { image: i.to_string(), entries: Vec::new(), record: None });
+                        let load = || {
+                            let entry = i.to_string().leak();
+                            Ok(Code {
+                                entries: vec![Entry {
+                                    body: Box::leak(Box::new(body(entry))),
+                                    modules: Vec::new(),
+                                    loading: Mutex::default(),
+                                    loaded: OnceLock::new(),
+                                }],
+                            })
+                        };
                         table.get_or_load(variant, load).unwrap();
                     }
                 });
             }
         });
         for (i, variant) in variants.iter().enumerate() {
-            assert_eq!(table.get_or_load(variant, failure).unwrap().image, i.to_string());
+            assert_eq!(table.get_or_load(variant, failure).unwrap().entries[0].body.entry, i.to_string());
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What a launch costs: CPU time for each of many, and the time of the first in a fresh process, from machine code and
-//! from PTX, the creation of the CUDA context apart. `cargo run --release --example launch_cost`
+//! What a launch costs: CPU time for each of many, small shapes in a graph beside a kernel that does nothing, and the time of
+//! the first in a fresh process, from machine code and from PTX, the creation of the CUDA context apart. `cargo run --release --example launch_cost`
 
 use std::ffi::CStr;
 use std::io::Write;
@@ -8,12 +8,16 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::{Parser, ValueEnum};
+use dsl_runtime::bench::{BenchOptions, do_bench};
 use dsl_runtime::cudarc::driver::result;
 use dsl_runtime::kernel::{Module, Variant};
 use dsl_runtime::prelude::*;
 use dsl_runtime::{Arg, Choice};
 use fused_kernels::add_mul::add_mul;
 use fused_kernels::layer_norm::layer_norm;
+
+/// Kernels of a graph.
+const IN_GRAPH: usize = 100;
 
 /// Launches between two waits: less than the driver's queue holds, so that no launch waits for a kernel.
 const BATCH: usize = 200;
@@ -50,6 +54,18 @@ fn main() -> Result<()> {
     writeln!(print, "CPU time of a launch{and_runs}, the median of batches of {BATCH} (20 % to 80 %):")?;
     for (name, samples) in each_launch(&device, options.launches)? {
         writeln!(print, "  {name:<28} {}", summary(&samples, "us"))?;
+    }
+    writeln!(
+        print,
+        "a kernel in a graph of {IN_GRAPH}, layer_norm of bf16 in rows of 4096, on warm caches:"
+    )?;
+    for rows in [1, 4, 16, 64] {
+        let [nothing, kernel] = in_a_graph(&device, rows)?;
+        let ratio = kernel / nothing;
+        writeln!(
+            print,
+            "  {rows:>2} rows {kernel:>8.3} us, {ratio:.2} of the {nothing:.3} us of one that does nothing"
+        )?;
     }
     if !device.is_cuda() {
         writeln!(print, "the first launch in a fresh process is measured on a GPU")?;
@@ -153,6 +169,42 @@ fn batches(device: &Device, launches: usize, mut launch: impl FnMut() -> Result<
     Ok(samples)
 }
 
+// ---- small shapes
+
+/// Takes what LayerNorm takes and does nothing.
+#[fuse_kernel(T = [bf16], num_warps = 8)]
+pub fn nothing<T: Float>(_x: &[T], _gamma: &[T], _beta: &[T], _out: &mut [T], _n_cols: i32, _eps: f32) {}
+
+/// Microseconds of each kernel in a graph: of one that does nothing, and of LayerNorm.
+fn in_a_graph(device: &Device, rows: usize) -> Result<[f64; 2]> {
+    const COLS: usize = 4096;
+    let input = device.upload(&vec![bf16::ONE; rows * COLS])?;
+    let vector = device.upload(&[bf16::ONE; COLS])?;
+    let mut out = device.zeros::<bf16>(rows * COLS)?;
+    let warm = BenchOptions { flush_bytes: 0, ..BenchOptions::default() };
+    let mut us = [0.0; 2];
+    for (us, works) in us.iter_mut().zip([false, true]) {
+        let held = (&input, &vector, &mut out);
+        let mut graph = device.stream().capture(held, |(x, vector, out), stream| {
+            for _ in 0..IN_GRAPH {
+                if works {
+                    layer_norm::<bf16>(*x, *vector, *vector, &mut **out, COLS as i32, 1e-5)
+                        .grid(rows)
+                        .launch(stream)?;
+                } else {
+                    nothing::<bf16>(*x, *vector, *vector, &mut **out, COLS as i32, 1e-5)
+                        .grid(rows)
+                        .launch(stream)?;
+                }
+            }
+            Ok(())
+        })?;
+        let timing = do_bench(device, warm, || graph.launch())?;
+        *us = timing.median_ms() * 1e3 / IN_GRAPH as f64;
+    }
+    Ok(us)
+}
+
 // ---- the first launch
 
 /// Milliseconds of context creation, first and second launch, or nothing where there is no such image.
@@ -230,13 +282,7 @@ fn call<'b>(variant: &'static Variant, input: &'b Buffer<bf16>, out: &'b mut Buf
 
 /// The same variant, for the driver to compile.
 fn without_cubins(variant: &'static Variant) -> &'static Variant {
-    let modules = variant.modules.iter().map(|module| Module {
-        arch: module.arch,
-        ptx: module.ptx,
-        cubins: &[],
-        bodies: module.bodies,
-        reports: module.reports,
-    });
+    let modules = variant.modules.iter().map(|module| Module { cubins: &[], ..*module });
     Box::leak(Box::new(Variant {
         label: variant.label,
         types: variant.types,

@@ -158,11 +158,13 @@ pub struct Code {
     pub hosts: Vec<(String, String)>,
 }
 
-/// GPU code for one architecture.
+/// GPU code of one body for one architecture: the driver compiles no more of a kernel than is launched.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Module {
     pub capability: u32,
     pub exact: bool,
+    /// Its position among the variant's bodies.
+    pub body: usize,
     pub ptx: String,
     pub cubin: Option<Cubin>,
 }
@@ -341,17 +343,28 @@ fn lower(
         if let Some(injection) = options.inject {
             injection.strike()?;
         }
-        let entries: Vec<(String, &Body)> =
-            prepared.bodies.iter().map(|body| (entry_name(kernel, variant, body), body)).collect();
-        let mut stages = Stages::default();
-        let texts = nvptx::emit(session, &entries, &options.archs, &mut stages)?;
-        dump_gpu(&stages, &texts, kernel, variant, options);
-        for (arch, ptx) in texts {
-            print_line(&format!("{STAGE}ptxas"));
-            let work = options.cache_dir.clone().unwrap_or_else(std::env::temp_dir);
-            let cubin = options.ptxas.as_ref().map(|path| assemble(path, arch, &ptx, &work)).transpose()?;
-            code.modules.push(Module { capability: arch.capability, exact: arch.exact, ptx, cubin });
+        for (position, body) in prepared.bodies.iter().enumerate() {
+            let entry = entry_name(kernel, variant, body);
+            let mut stages = Stages::default();
+            let texts = nvptx::emit(session, &[(entry, body)], &options.archs, &mut stages)?;
+            dump_gpu(
+                &stages,
+                &texts,
+                &dump_path(&kernel.name.to_string(), variant, body.name, options),
+                options,
+            );
+            for (arch, ptx) in texts {
+                print_line(&format!("{STAGE}ptxas"));
+                let work = options.cache_dir.clone().unwrap_or_else(std::env::temp_dir);
+                let cubin =
+                    options.ptxas.as_ref().map(|path| assemble(path, arch, &ptx, &work)).transpose()?;
+                let Arch { capability, exact } = arch;
+                code.modules.push(Module { capability, exact, body: position, ptx, cubin });
+            }
+            print_line(&format!("{STAGE}PTX"));
         }
+        // By architecture, and in the order of the bodies.
+        code.modules.sort_by_key(|module| (module.capability, module.exact));
     }
     if let (Some(family), Some(plan)) = (options.family, &prepared.host) {
         print_line(&format!("{STAGE}host assembly"));
@@ -503,23 +516,22 @@ fn dump_tiles(func: &Func, bodies: &[Body], variant: &Variant, options: &Options
     }
 }
 
-fn dump_gpu(
-    stages: &Stages,
-    texts: &[(Arch, String)],
-    kernel: &Kernel,
-    variant: &Variant,
-    options: &Options,
-) {
-    let name = kernel.name.to_string();
+/// The stages of one body, whose files start with `stem`.
+fn dump_gpu(stages: &Stages, texts: &[(Arch, String)], stem: &Path, options: &Options) {
+    let path = |extension: &str| {
+        let mut path = stem.as_os_str().to_owned();
+        path.push(extension);
+        std::path::PathBuf::from(path)
+    };
     if options.dump.contains(&Stage::Mlir) {
-        write_dump(&dump_path(&name, variant, "mlir", options), &stages.mlir);
+        write_dump(&path(".mlir"), &stages.mlir);
     }
     if options.dump.contains(&Stage::Llvm) {
-        write_dump(&dump_path(&name, variant, "ll", options), &stages.llvm);
+        write_dump(&path(".ll"), &stages.llvm);
     }
     if options.dump.contains(&Stage::Ptx) {
         for (arch, text) in texts {
-            write_dump(&dump_path(&name, variant, &format!("{}.ptx", arch.name()), options), text);
+            write_dump(&path(&format!(".{}.ptx", arch.name())), text);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod kernels;
 
+use dsl_runtime::kernel::Variant;
 use dsl_runtime::prelude::*;
 use dsl_runtime::{Error, Result};
 
@@ -42,7 +43,9 @@ fn debug_builds_report_unless_told_otherwise() {
     };
     let variants = || gather::KERNEL.variants.iter().chain(shifted::KERNEL.variants);
     assert!(variants().flat_map(|variant| variant.hosts).all(|host| host.reports == wanted));
-    assert!(variants().flat_map(|variant| variant.modules).all(|module| module.reports == wanted));
+    // The body that relies on facts has no access that could be outside.
+    let any = |variant: &Variant| variant.modules.iter().any(|module| module.reports);
+    assert!(variants().filter(|variant| !variant.modules.is_empty()).all(|variant| any(variant) == wanted));
     let silent = &gather_or_zero::KERNEL.variants[0];
     assert!(silent.hosts.iter().all(|host| !host.reports));
     assert!(silent.modules.iter().all(|module| !module.reports));

@@ -11,14 +11,15 @@ use std::path::{Path, PathBuf};
 use record::{Images, Record};
 
 use crate::error::{Error, Result};
-use crate::kernel::{Kernel, Module, Variant};
+use crate::kernel::{Arch, Kernel, Module, Variant};
 
 impl Kernel {
-    /// Writes, for each variant and architecture, `<kernel>.<variant>.<arch>.ptx`, its cubins if there are any
-    /// (`.90.cubin` for compute capability 9.0), and a `.json` that describes both. Gives the paths of all files. The
-    /// directory is made if it is not there.
+    /// Writes, for each variant and architecture, a `<kernel>.<variant>.<arch>.json`, and for each of its entry points
+    /// `<entry>.<arch>.ptx` and its cubins if there are any (`.90.cubin` for compute capability 9.0). Gives the paths of
+    /// all files. The directory is made if it is not there.
     ///
-    /// The JSON lists the entry points, fastest first, with what each asks of the arguments (`facts`); the arguments
+    /// The JSON lists the entry points, fastest first, with the files of each (`ptx`, `cubins`) and what it asks of the
+    /// arguments (`facts`); the arguments
     /// that every entry takes, in order (`arguments`); and what a launch needs: for a grid of `x * y * z` programs, a
     /// CUDA grid of `x` divided by `programs_per_block` and rounded up, `y`, and `z`, blocks of `threads` threads, and
     /// `shared_bytes` of dynamic shared memory.
@@ -30,23 +31,30 @@ impl Kernel {
         fs::create_dir_all(directory).map_err(failed(directory))?;
         let mut files = Files { directory, written: Vec::new() };
         for variant in self.variants {
-            for module in variant.modules {
-                self.write_module(variant, module, &mut files)?;
+            let mut archs: Vec<Arch> = variant.modules.iter().map(|module| module.arch).collect();
+            archs.dedup();
+            for arch in archs {
+                self.write_arch(variant, arch, &mut files)?;
             }
         }
         Ok(files.written)
     }
 
-    fn write_module(&self, variant: &Variant, module: &Module, files: &mut Files<'_>) -> Result<()> {
+    fn write_arch(&self, variant: &Variant, arch: Arch, files: &mut Files<'_>) -> Result<()> {
         let label =
             if variant.label.is_empty() { String::new() } else { format!(".{}", file_name(variant.label)) };
-        let stem = format!("{}{label}.{}", self.name, module.arch);
-        let ptx = files.write(format!("{stem}.ptx"), module.ptx.as_bytes())?;
-        let mut cubins = Vec::new();
-        for &(capability, image) in module.cubins {
-            cubins.push((capability, files.write(format!("{stem}.{capability}.cubin"), image)?));
+        let stem = format!("{}{label}.{arch}", self.name);
+        let mut bodies: Vec<(&Module, Images)> = Vec::new();
+        for module in variant.modules.iter().filter(|module| module.arch == arch) {
+            let stem = format!("{}.{arch}", module.body.entry);
+            let ptx = files.write(format!("{stem}.ptx"), module.ptx.as_bytes())?;
+            let mut cubins = Vec::new();
+            for &(capability, image) in module.cubins {
+                cubins.push((capability, files.write(format!("{stem}.{capability}.cubin"), image)?));
+            }
+            bodies.push((module, Images { ptx, cubins }));
         }
-        let record = Record::new(self, variant, module, Images { ptx, cubins });
+        let record = Record::new(self, variant, arch, bodies);
         let name = format!("{stem}.json");
         let json = serde_json::to_string_pretty(&record)
             .map_err(|error| Error::File { path: files.directory.join(&name), reason: error.to_string() })?;

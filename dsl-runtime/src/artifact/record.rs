@@ -5,11 +5,11 @@ use serde::Serialize;
 use crate::dtype::DType;
 use crate::fact::name;
 use crate::kernel::{
-    Body, Fact, Kernel, Module, Param, ParamKind, Polynomial, Resources, Symbol, Term, Variant,
+    Arch, Body, Fact, Kernel, Module, Param, ParamKind, Polynomial, Resources, Symbol, Term, Variant,
 };
 
 /// Counts up when a reader of an older file would misread it.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// The names of the files, relative to the JSON file.
 pub(super) struct Images {
@@ -28,8 +28,6 @@ pub(super) struct Record<'k> {
     types: Vec<&'static str>,
     consts: &'k [i128],
     arch: ArchRecord,
-    ptx: String,
-    cubins: Vec<CubinRecord>,
     params: Vec<ParamRecord<'k>>,
     /// What an entry takes, in order.
     arguments: Vec<ArgumentRecord>,
@@ -38,7 +36,12 @@ pub(super) struct Record<'k> {
 }
 
 impl<'k> Record<'k> {
-    pub(super) fn new(kernel: &'k Kernel, variant: &'k Variant, module: &'k Module, images: Images) -> Self {
+    pub(super) fn new(
+        kernel: &'k Kernel,
+        variant: &'k Variant,
+        arch: Arch,
+        bodies: Vec<(&'k Module, Images)>,
+    ) -> Self {
         let params = || kernel.params.iter().zip(variant.dtypes.iter().copied());
         let extents = ["x", "y", "z"].map(|axis| ArgumentRecord::new(format!("grid.{axis}"), "grid", "u32"));
         Record {
@@ -48,23 +51,16 @@ impl<'k> Record<'k> {
             label: variant.label,
             types: variant.types.iter().map(|dtype| dtype.name()).collect(),
             consts: variant.consts,
-            arch: ArchRecord {
-                name: module.arch.to_string(),
-                capability: module.arch.capability,
-                exact: module.arch.exact,
-            },
-            ptx: images.ptx,
-            cubins: images
-                .cubins
-                .into_iter()
-                .map(|(capability, file)| CubinRecord { capability, file })
-                .collect(),
+            arch: ArchRecord { name: arch.to_string(), capability: arch.capability, exact: arch.exact },
             params: params().map(|(param, dtype)| ParamRecord::new(param, dtype)).collect(),
             arguments: params()
                 .flat_map(|(param, dtype)| ArgumentRecord::of(param, dtype))
                 .chain(extents)
                 .collect(),
-            bodies: module.bodies.iter().map(|body| BodyRecord::new(body, kernel.params)).collect(),
+            bodies: bodies
+                .into_iter()
+                .map(|(module, images)| BodyRecord::new(&module.body, images, kernel.params))
+                .collect(),
         }
     }
 }
@@ -131,6 +127,8 @@ impl ArgumentRecord {
 #[derive(Serialize)]
 struct BodyRecord<'k> {
     entry: &'k str,
+    ptx: String,
+    cubins: Vec<CubinRecord>,
     threads: u32,
     programs_per_block: u32,
     shared_bytes: u32,
@@ -139,10 +137,13 @@ struct BodyRecord<'k> {
 }
 
 impl<'k> BodyRecord<'k> {
-    fn new(body: &'k Body, params: &[Param]) -> Self {
+    fn new(body: &'k Body, images: Images, params: &[Param]) -> Self {
+        let cubin = |(capability, file)| CubinRecord { capability, file };
         let fact = |fact: &Fact| FactRecord { text: fact.text(params), fact: FactKind::new(fact, params) };
         BodyRecord {
             entry: body.entry,
+            ptx: images.ptx,
+            cubins: images.cubins.into_iter().map(cubin).collect(),
             threads: body.threads,
             programs_per_block: body.programs,
             shared_bytes: body.shared_bytes,

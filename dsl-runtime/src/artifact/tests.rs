@@ -25,54 +25,54 @@ static SCALE: Kernel = Kernel {
         consts: &[1024],
         dtypes: &[DType::BF16, DType::F32, DType::I32, DType::Bool],
         source: 0,
-        modules: &[Module {
-            arch: Arch { capability: 90, exact: true },
-            ptx: ".version 8.0",
-            cubins: &[(90, b"image")],
-            bodies: &[
-                Body {
-                    entry: "scale_aligned",
-                    threads: 128,
-                    programs: 2,
-                    shared_bytes: 0,
-                    facts: &[
-                        Fact::Aligned { param: 0, bytes: 16 },
-                        Fact::Divisible {
-                            value: &[Term { coefficient: 1, factors: &[Symbol::Scalar(2)] }],
-                            by: 8,
-                        },
-                        Fact::AtMost {
-                            low: &[Term { coefficient: 1024, factors: &[Symbol::Grid(0)] }],
-                            high: &[Term { coefficient: 1, factors: &[Symbol::Length(1)] }],
-                        },
-                    ],
-                    resources: Some(Resources {
-                        capability: 90,
-                        registers: 32,
-                        spill_store_bytes: 0,
-                        spill_load_bytes: 0,
-                        stack_bytes: 0,
-                        static_shared_bytes: 64,
-                    }),
-                },
-                Body {
-                    entry: "scale_general",
-                    threads: 128,
-                    programs: 1,
-                    shared_bytes: 4096,
-                    facts: &[],
-                    resources: None,
-                },
-            ],
-            reports: false,
-        }],
+        modules: &[module(&[(90, b"image")], ALIGNED), module(&[], GENERAL)],
         hosts: &[],
     }],
 };
 
-fn check_json(kernel: &Kernel, variant: &Variant, expected: Expect) {
-    let images = Images { ptx: "scale.ptx".to_string(), cubins: vec![(90, "scale.90.cubin".to_string())] };
-    let record = Record::new(kernel, variant, &variant.modules[0], images);
+const fn module(cubins: &'static [(u32, &'static [u8])], body: Body) -> Module {
+    Module { arch: Arch { capability: 90, exact: true }, ptx: ".version 8.0", cubins, body, reports: false }
+}
+
+const ALIGNED: Body = Body {
+    entry: "scale_aligned",
+    threads: 128,
+    programs: 2,
+    shared_bytes: 0,
+    facts: &[
+        Fact::Aligned { param: 0, bytes: 16 },
+        Fact::Divisible { value: &[Term { coefficient: 1, factors: &[Symbol::Scalar(2)] }], by: 8 },
+        Fact::AtMost {
+            low: &[Term { coefficient: 1024, factors: &[Symbol::Grid(0)] }],
+            high: &[Term { coefficient: 1, factors: &[Symbol::Length(1)] }],
+        },
+    ],
+    resources: Some(Resources {
+        capability: 90,
+        registers: 32,
+        spill_store_bytes: 0,
+        spill_load_bytes: 0,
+        stack_bytes: 0,
+        static_shared_bytes: 64,
+    }),
+};
+
+const GENERAL: Body = Body {
+    entry: "scale_general",
+    threads: 128,
+    programs: 1,
+    shared_bytes: 4096,
+    facts: &[],
+    resources: None,
+};
+
+fn check_json(kernel: &Kernel, variant: &'static Variant, expected: Expect) {
+    let files = |module: &'static Module| {
+        let cubins = module.cubins.iter().map(|(capability, _)| (*capability, "scale.90.cubin".to_string()));
+        (module, Images { ptx: format!("{}.ptx", module.body.entry), cubins: cubins.collect() })
+    };
+    let bodies = variant.modules.iter().map(files).collect();
+    let record = Record::new(kernel, variant, variant.modules[0].arch, bodies);
     expected.assert_eq(&serde_json::to_string_pretty(&record).unwrap());
 }
 
@@ -84,15 +84,19 @@ fn files_are_named_after_kernel_variant_and_architecture() {
     assert_eq!(
         names,
         [
-            "scale.T-bf16_BLOCK-1024.sm_90a.ptx",
-            "scale.T-bf16_BLOCK-1024.sm_90a.90.cubin",
+            "scale_aligned.sm_90a.ptx",
+            "scale_aligned.sm_90a.90.cubin",
+            "scale_general.sm_90a.ptx",
             "scale.T-bf16_BLOCK-1024.sm_90a.json",
         ]
     );
     assert_eq!(fs::read_to_string(&paths[0]).unwrap(), ".version 8.0");
     assert_eq!(fs::read(&paths[1]).unwrap(), b"image");
-    let json: serde_json::Value = serde_json::from_slice(&fs::read(&paths[2]).unwrap()).unwrap();
-    assert_eq!((&json["ptx"], &json["cubins"][0]["file"]), (&names[0].into(), &names[1].into()));
+    let json: serde_json::Value = serde_json::from_slice(&fs::read(&paths[3]).unwrap()).unwrap();
+    assert_eq!(
+        (&json["bodies"][0]["ptx"], &json["bodies"][0]["cubins"][0]["file"]),
+        (&names[0].into(), &names[1].into())
+    );
     fs::remove_dir_all(directory).unwrap();
 }
 
@@ -113,169 +117,171 @@ fn the_json_says_how_to_call_each_entry() {
         &SCALE,
         &SCALE.variants[0],
         expect![[r#"
-        {
-          "format": 1,
-          "kernel": "scale",
-          "module": "demo::kernels",
-          "label": "T = bf16, BLOCK = 1024",
-          "types": [
-            "bf16"
-          ],
-          "consts": [
-            1024
-          ],
-          "arch": {
-            "name": "sm_90a",
-            "capability": 90,
-            "exact": true
-          },
-          "ptx": "scale.ptx",
-          "cubins": [
             {
-              "capability": 90,
-              "file": "scale.90.cubin"
-            }
-          ],
-          "params": [
-            {
-              "name": "x",
-              "kind": "slice",
-              "dtype": "bf16"
-            },
-            {
-              "name": "out",
-              "kind": "slice_mut",
-              "dtype": "f32"
-            },
-            {
-              "name": "n",
-              "kind": "scalar",
-              "dtype": "i32"
-            },
-            {
-              "name": "keep",
-              "kind": "scalar",
-              "dtype": "bool"
-            }
-          ],
-          "arguments": [
-            {
-              "name": "x",
-              "kind": "address",
-              "type": "u64"
-            },
-            {
-              "name": "len(x)",
-              "kind": "length",
-              "type": "i64"
-            },
-            {
-              "name": "out",
-              "kind": "address",
-              "type": "u64"
-            },
-            {
-              "name": "len(out)",
-              "kind": "length",
-              "type": "i64"
-            },
-            {
-              "name": "n",
-              "kind": "value",
-              "type": "i32"
-            },
-            {
-              "name": "keep",
-              "kind": "value",
-              "type": "u8"
-            },
-            {
-              "name": "grid.x",
-              "kind": "grid",
-              "type": "u32"
-            },
-            {
-              "name": "grid.y",
-              "kind": "grid",
-              "type": "u32"
-            },
-            {
-              "name": "grid.z",
-              "kind": "grid",
-              "type": "u32"
-            }
-          ],
-          "bodies": [
-            {
-              "entry": "scale_aligned",
-              "threads": 128,
-              "programs_per_block": 2,
-              "shared_bytes": 0,
-              "facts": [
+              "format": 2,
+              "kernel": "scale",
+              "module": "demo::kernels",
+              "label": "T = bf16, BLOCK = 1024",
+              "types": [
+                "bf16"
+              ],
+              "consts": [
+                1024
+              ],
+              "arch": {
+                "name": "sm_90a",
+                "capability": 90,
+                "exact": true
+              },
+              "params": [
                 {
-                  "text": "x is 16-byte aligned",
-                  "kind": "aligned",
-                  "param": "x",
-                  "bytes": 16
+                  "name": "x",
+                  "kind": "slice",
+                  "dtype": "bf16"
                 },
                 {
-                  "text": "8 divides n",
-                  "kind": "divisible",
-                  "value": [
-                    {
-                      "coefficient": 1,
-                      "factors": [
-                        {
-                          "scalar": "n"
-                        }
-                      ]
-                    }
-                  ],
-                  "by": 8
+                  "name": "out",
+                  "kind": "slice_mut",
+                  "dtype": "f32"
                 },
                 {
-                  "text": "1024 * grid.x <= len(out)",
-                  "kind": "at_most",
-                  "low": [
-                    {
-                      "coefficient": 1024,
-                      "factors": [
-                        {
-                          "grid": 0
-                        }
-                      ]
-                    }
-                  ],
-                  "high": [
-                    {
-                      "coefficient": 1,
-                      "factors": [
-                        {
-                          "length": "out"
-                        }
-                      ]
-                    }
-                  ]
+                  "name": "n",
+                  "kind": "scalar",
+                  "dtype": "i32"
+                },
+                {
+                  "name": "keep",
+                  "kind": "scalar",
+                  "dtype": "bool"
                 }
               ],
-              "resources": {
-                "capability": 90,
-                "registers": 32,
-                "spill_store_bytes": 0,
-                "spill_load_bytes": 0,
-                "stack_bytes": 0,
-                "static_shared_bytes": 64
-              }
-            },
-            {
-              "entry": "scale_general",
-              "threads": 128,
-              "programs_per_block": 1,
-              "shared_bytes": 4096,
-              "facts": [],
-              "resources": null
-            }
-          ]
-        }"#]],
+              "arguments": [
+                {
+                  "name": "x",
+                  "kind": "address",
+                  "type": "u64"
+                },
+                {
+                  "name": "len(x)",
+                  "kind": "length",
+                  "type": "i64"
+                },
+                {
+                  "name": "out",
+                  "kind": "address",
+                  "type": "u64"
+                },
+                {
+                  "name": "len(out)",
+                  "kind": "length",
+                  "type": "i64"
+                },
+                {
+                  "name": "n",
+                  "kind": "value",
+                  "type": "i32"
+                },
+                {
+                  "name": "keep",
+                  "kind": "value",
+                  "type": "u8"
+                },
+                {
+                  "name": "grid.x",
+                  "kind": "grid",
+                  "type": "u32"
+                },
+                {
+                  "name": "grid.y",
+                  "kind": "grid",
+                  "type": "u32"
+                },
+                {
+                  "name": "grid.z",
+                  "kind": "grid",
+                  "type": "u32"
+                }
+              ],
+              "bodies": [
+                {
+                  "entry": "scale_aligned",
+                  "ptx": "scale_aligned.ptx",
+                  "cubins": [
+                    {
+                      "capability": 90,
+                      "file": "scale.90.cubin"
+                    }
+                  ],
+                  "threads": 128,
+                  "programs_per_block": 2,
+                  "shared_bytes": 0,
+                  "facts": [
+                    {
+                      "text": "x is 16-byte aligned",
+                      "kind": "aligned",
+                      "param": "x",
+                      "bytes": 16
+                    },
+                    {
+                      "text": "8 divides n",
+                      "kind": "divisible",
+                      "value": [
+                        {
+                          "coefficient": 1,
+                          "factors": [
+                            {
+                              "scalar": "n"
+                            }
+                          ]
+                        }
+                      ],
+                      "by": 8
+                    },
+                    {
+                      "text": "1024 * grid.x <= len(out)",
+                      "kind": "at_most",
+                      "low": [
+                        {
+                          "coefficient": 1024,
+                          "factors": [
+                            {
+                              "grid": 0
+                            }
+                          ]
+                        }
+                      ],
+                      "high": [
+                        {
+                          "coefficient": 1,
+                          "factors": [
+                            {
+                              "length": "out"
+                            }
+                          ]
+                        }
+                      ]
+                    }
+                  ],
+                  "resources": {
+                    "capability": 90,
+                    "registers": 32,
+                    "spill_store_bytes": 0,
+                    "spill_load_bytes": 0,
+                    "stack_bytes": 0,
+                    "static_shared_bytes": 64
+                  }
+                },
+                {
+                  "entry": "scale_general",
+                  "ptx": "scale_general.ptx",
+                  "cubins": [],
+                  "threads": 128,
+                  "programs_per_block": 1,
+                  "shared_bytes": 4096,
+                  "facts": [],
+                  "resources": null
+                }
+              ]
+            }"#]],
     );
 }

@@ -17,7 +17,7 @@ use crate::cuda::CudaDevice;
 use crate::error::{Error, Result};
 use crate::fact::{Actual, Known};
 use crate::kernel::Body;
-use crate::module::{self, Code, Entry};
+use crate::module::{self, Code, Entry, Loaded};
 use crate::report::Waited;
 use crate::slice::{SharedBytes, UniqueBytes};
 
@@ -44,6 +44,7 @@ pub(super) struct Frame<'f, 'g> {
 /// The body that runs.
 struct Chosen<'c> {
     code: &'c Code,
+    loaded: &'c Loaded,
     body: &'static Body,
     function: CUfunction,
 }
@@ -139,7 +140,7 @@ fn enqueue<'g>(
         )
     };
     launched.map_err(|error| refused(call, device, error))?;
-    Ok(chosen.code.record)
+    Ok(chosen.loaded.record)
 }
 
 /// Finds the code, takes the arguments' addresses on the stream, and picks the body.
@@ -153,7 +154,7 @@ fn prepare<'g>(
     let ordered = if captured { &device.stream } else { stream };
     device.context.bind_to_thread().map_err(|error| device.failed("cuCtxSetCurrent", error))?;
     let code =
-        device.modules.get_or_load(call.variant, || module::load(call.kernel, call.variant, device))?;
+        device.modules.get_or_load(call.variant, || module::code(call.kernel, call.variant, device))?;
     for (i, arg) in args.iter_mut().enumerate() {
         let (address, guard) = match &mut arg.value {
             Value::Shared(SharedBytes::Cuda(view)) => view.device_ptr(ordered),
@@ -171,10 +172,11 @@ fn prepare<'g>(
     }
     let known = Known { actuals: frame.actuals, grid: call.grid };
     for entry in &code.entries {
-        if let Ok(function) = entry.function()
-            && entry.body.facts.iter().all(|fact| fact.holds(&known))
-        {
-            return Ok(Chosen { code, body: entry.body, function });
+        if entry.body.facts.iter().all(|fact| fact.holds(&known)) {
+            let loaded = entry.load(call.kernel, call.variant, device)?;
+            if let Ok(function) = loaded.function() {
+                return Ok(Chosen { code, loaded, body: entry.body, function });
+            }
         }
     }
     Err(Error::NoBody {
@@ -191,11 +193,10 @@ fn prepare<'g>(
 
 /// The first thing that keeps a body from being taken.
 fn obstacle(call: Call, entry: &Entry, known: &Known<'_>) -> String {
-    if let Err(reason) = entry.function() {
-        return reason.to_string();
+    if let Some(failed) = entry.body.facts.iter().find(|fact| !fact.holds(known)) {
+        return failed.refutation(known, call.kernel.params);
     }
-    let failed = entry.body.facts.iter().find(|fact| !fact.holds(known));
-    failed.map_or_else(String::new, |fact| fact.refutation(known, call.kernel.params))
+    entry.loaded().and_then(|loaded| loaded.function().err()).unwrap_or_default().to_string()
 }
 
 fn describe(call: Call, device: &CudaDevice, actuals: &[Actual], chosen: &Chosen<'_>) -> Trace {
@@ -205,7 +206,7 @@ fn describe(call: Call, device: &CudaDevice, actuals: &[Actual], chosen: &Chosen
         kernel: call.kernel.name,
         variant: call.variant.label,
         device: device.label(),
-        code: chosen.code.image.clone(),
+        code: chosen.loaded.image.clone(),
         grid: call.grid,
         body: Some(BodyTrace {
             entry: chosen.body.entry,

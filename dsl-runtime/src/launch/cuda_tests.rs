@@ -136,47 +136,40 @@ static SCALE: Kernel = Kernel {
     consts: &[],
     tuned: "",
     variants: &[
-        variant("good", &[module(SM_80, SCALE_PTX, BODIES)]),
-        variant("old", &[module(SM_10A, SCALE_PTX, BODIES)]),
-        variant("bad", &[module(SM_80, ".version 7.0\n.target sm_80\nnonsense", BODIES)]),
+        variant("good", &[module(SM_80, SCALE_PTX, ALIGNED), module(SM_80, SCALE_PTX, GENERAL)]),
+        variant("old", &[module(SM_10A, SCALE_PTX, ALIGNED), module(SM_10A, SCALE_PTX, GENERAL)]),
+        variant("bad", &[module(SM_80, ".version 7.0\n.target sm_80\nnonsense", GENERAL)]),
         variant("hungry", &[module(SM_80, SCALE_PTX, HUNGRY)]),
     ],
 };
 
-const BODIES: &[Body] = &[
-    Body {
-        entry: "scale_aligned",
-        threads: 256,
-        programs: 2,
-        shared_bytes: 64 << 10,
-        facts: &[
-            Fact::AtMost { low: N, high: X_LEN },
-            Fact::AtMost { low: N, high: OUT_LEN },
-            Fact::Divisible { value: N, by: 4 },
-            Fact::Aligned { param: 0, bytes: 16 },
-            Fact::Aligned { param: 1, bytes: 16 },
-        ],
-        resources: None,
-    },
-    Body { entry: "scale_general", threads: 128, programs: 1, shared_bytes: 0, facts: &[], resources: None },
-];
+const ALIGNED: Body = Body {
+    entry: "scale_aligned",
+    threads: 256,
+    programs: 2,
+    shared_bytes: 64 << 10,
+    facts: &[
+        Fact::AtMost { low: N, high: X_LEN },
+        Fact::AtMost { low: N, high: OUT_LEN },
+        Fact::Divisible { value: N, by: 4 },
+        Fact::Aligned { param: 0, bytes: 16 },
+        Fact::Aligned { param: 1, bytes: 16 },
+    ],
+    resources: None,
+};
+
+const GENERAL: Body =
+    Body { entry: "scale_general", threads: 128, programs: 1, shared_bytes: 0, facts: &[], resources: None };
 
 /// More shared memory than a block has anywhere.
-const HUNGRY: &[Body] = &[Body {
-    entry: "scale_general",
-    threads: 128,
-    programs: 1,
-    shared_bytes: 1 << 30,
-    facts: &[],
-    resources: None,
-}];
+const HUNGRY: Body = Body { shared_bytes: 1 << 30, ..GENERAL };
 
 const SM_80: Arch = Arch { capability: 80, exact: false };
 /// For a device that nobody has.
 const SM_10A: Arch = Arch { capability: 10, exact: true };
 
-const fn module(arch: Arch, ptx: &'static str, bodies: &'static [Body]) -> Module {
-    Module { arch, ptx, cubins: &[], bodies, reports: false }
+const fn module(arch: Arch, ptx: &'static str, body: Body) -> Module {
+    Module { arch, ptx, cubins: &[], body, reports: false }
 }
 
 const fn variant(label: &'static str, modules: &'static [Module]) -> Variant {
@@ -338,7 +331,7 @@ fn a_trace_is_one_line() {
 
 #[test]
 fn a_block_runs_several_programs() {
-    assert_eq!(cuda::blocks([1000, 3, 2], &BODIES[0]), [500, 3, 2]);
-    assert_eq!(cuda::blocks([1001, 3, 2], &BODIES[0]), [501, 3, 2]);
-    assert_eq!(cuda::blocks([i32::MAX as u32, 1, 1], &BODIES[1]), [i32::MAX as u32, 1, 1]);
+    assert_eq!(cuda::blocks([1000, 3, 2], &ALIGNED), [500, 3, 2]);
+    assert_eq!(cuda::blocks([1001, 3, 2], &ALIGNED), [501, 3, 2]);
+    assert_eq!(cuda::blocks([i32::MAX as u32, 1, 1], &GENERAL), [i32::MAX as u32, 1, 1]);
 }

@@ -89,12 +89,10 @@ fn dtype(dtype: DType) -> TokenStream {
 // ---- GPU code
 
 fn module(expansion: &Expansion, index: usize, code: &Module) -> TokenStream {
-    let lowered = &expansion.lowered[index];
-    let bodies = lowered.bodies.iter().map(|body| {
-        let entry = entry_name(expansion.kernel, &expansion.variants[index], body);
-        body_data(body, &entry, code)
-    });
-    let reports = lowered.bodies.iter().any(Body::reports);
+    let body = &expansion.lowered[index].bodies[code.body];
+    let entry = entry_name(expansion.kernel, &expansion.variants[index], body);
+    let data = body_data(body, &entry, code);
+    let reports = body.reports();
     let ptx = &code.ptx;
     let (capability, exact) = (Literal::u32_unsuffixed(code.capability), code.exact);
     let cubins = code.cubin.iter().map(|cubin| {
@@ -106,7 +104,7 @@ fn module(expansion: &Expansion, index: usize, code: &Module) -> TokenStream {
             arch: Arch { capability: #capability, exact: #exact },
             ptx: #ptx,
             cubins: &[#(#cubins),*],
-            bodies: &[#(#bodies),*],
+            body: #data,
             reports: #reports,
         }
     }

@@ -44,7 +44,7 @@ fn lowers(source: &str, change: impl FnOnce(&Site, &mut Options)) -> bool {
     let mut options = options(&site);
     assert_eq!(site.compile(KERNEL, &options), "");
     let before = lowered(&site);
-    assert_eq!(before, 1);
+    assert_eq!(before, 2, "once for each body");
     change(&site, &mut options);
     assert_eq!(site.compile(source, &options), "");
     lowered(&site) > before
@@ -125,7 +125,7 @@ fn variants_with_one_body_have_their_own_entries() {
     let options = options(&site);
     let first = site.expand(source, &options);
     assert_eq!(first, site.expand(source, &options));
-    assert_eq!(lowered(&site), 2);
+    assert_eq!(lowered(&site), 4, "once for each body of each variant");
 }
 
 /// Two builds of one crate at once: both are right, and what they leave is whole.
@@ -187,24 +187,30 @@ fn a_dump_has_the_stages_it_was_asked_for() {
     check_dump(
         "tile, ptx",
         expect![[r#"
-        fill.N32.sm_80.ptx: // .globl	fill_32_aligned
-        fill.N32.sm_90a.ptx: // .globl	fill_32_aligned
-        fill.N32.tile: kernel fill(out: &mut [f32]) {
-    "#]],
+            fill.N32.aligned.sm_80.ptx: // .globl	fill_32_aligned
+            fill.N32.aligned.sm_90a.ptx: // .globl	fill_32_aligned
+            fill.N32.general.sm_80.ptx: // .globl	fill_32_general
+            fill.N32.general.sm_90a.ptx: // .globl	fill_32_general
+            fill.N32.tile: kernel fill(out: &mut [f32]) {
+        "#]],
     );
     check_dump(
         "all",
         expect![[r#"
-        fill.N32.aligned.layout: kernel fill(out: &mut [f32]) {
-        fill.N32.baseline.s: .hidden	FUSE_HOST_ENTRY_baseline
-        fill.N32.general.layout: kernel fill(out: &mut [f32]) {
-        fill.N32.ll: define ptx_kernel void @fill_32_aligned(ptr addrspace(1) noalias %0, i64 %1, i32 %2, i32 %3, i32 %4) #0 {
-        fill.N32.mlir: llvm.func @fill_32_aligned(%arg0: !llvm.ptr<1> {llvm.noalias}, %arg1: i64, %arg2: i32, %arg3: i32, %arg4: i32) attributes {nvvm.kernel, nvvm.reqntid = array<i32: 128>} {
-        fill.N32.sm_80.ptx: // .globl	fill_32_aligned
-        fill.N32.sm_90a.ptx: // .globl	fill_32_aligned
-        fill.N32.tile: kernel fill(out: &mut [f32]) {
-        fill.N32.v3.s: .hidden	FUSE_HOST_ENTRY_v3
-        fill.N32.v4.s: .hidden	FUSE_HOST_ENTRY_v4
-    "#]],
+            fill.N32.aligned.layout: kernel fill(out: &mut [f32]) {
+            fill.N32.aligned.ll: define ptx_kernel void @fill_32_aligned(ptr addrspace(1) noalias %0, i64 %1, i32 %2, i32 %3, i32 %4) #0 {
+            fill.N32.aligned.mlir: llvm.func @fill_32_aligned(%arg0: !llvm.ptr<1> {llvm.noalias}, %arg1: i64, %arg2: i32, %arg3: i32, %arg4: i32) attributes {nvvm.kernel, nvvm.reqntid = array<i32: 128>} {
+            fill.N32.aligned.sm_80.ptx: // .globl	fill_32_aligned
+            fill.N32.aligned.sm_90a.ptx: // .globl	fill_32_aligned
+            fill.N32.baseline.s: .hidden	FUSE_HOST_ENTRY_baseline
+            fill.N32.general.layout: kernel fill(out: &mut [f32]) {
+            fill.N32.general.ll: define ptx_kernel void @fill_32_general(ptr addrspace(1) noalias %0, i64 %1, i32 %2, i32 %3, i32 %4) #0 {
+            fill.N32.general.mlir: llvm.func @fill_32_general(%arg0: !llvm.ptr<1> {llvm.noalias}, %arg1: i64, %arg2: i32, %arg3: i32, %arg4: i32) attributes {nvvm.kernel, nvvm.reqntid = array<i32: 128>} {
+            fill.N32.general.sm_80.ptx: // .globl	fill_32_general
+            fill.N32.general.sm_90a.ptx: // .globl	fill_32_general
+            fill.N32.tile: kernel fill(out: &mut [f32]) {
+            fill.N32.v3.s: .hidden	FUSE_HOST_ENTRY_v3
+            fill.N32.v4.s: .hidden	FUSE_HOST_ENTRY_v4
+        "#]],
     );
 }

@@ -12,6 +12,7 @@ mod emit;
 mod errors;
 mod exits;
 mod functions;
+mod inline;
 mod isolate;
 mod language;
 mod layout;
