@@ -145,7 +145,7 @@ impl Check<'_> {
 }
 
 /// Appends operations, both sides of branches among them: none of them has an effect. Gives one that cannot stay.
-fn flatten(ops: Vec<Op>, flat: &mut Vec<Op>) -> Result<(), Op> {
+fn flatten(ops: Vec<Op>, flat: &mut Vec<Op>) -> Result<(), Box<Op>> {
     let select = scalar::row("select").expect("a row of the table");
     for op in ops {
         match op.kind {
@@ -159,7 +159,7 @@ fn flatten(ops: Vec<Op>, flat: &mut Vec<Op>) -> Result<(), Op> {
                     flat.push(Op { kind, results: vec![result], loc: op.loc });
                 }
             }
-            _ => return Err(op),
+            _ => return Err(op.into()),
         }
     }
     Ok(())

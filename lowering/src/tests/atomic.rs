@@ -226,7 +226,7 @@ fn every_change_on_the_host() {
 fn not_a_number_wins_on_the_host() {
     for change in ["atomic_max", "atomic_min"] {
         let mut out = vec![1.0f32, -1.0, 0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, 2.0, -2.0];
-        let mut x = vec![f32::NAN, -f32::NAN].repeat(4);
+        let mut x = [f32::NAN, -f32::NAN].repeat(4);
         let source = format!(
             "#[fuse_kernel()]
             fn k(x: &[f32], out: &mut [f32]) {{

@@ -125,8 +125,8 @@ fn upper_halves_of_products_on_the_host() {
         vec![Arg::of(&mut x), Arg::of(&mut y), Arg::of(&mut out), Arg::Scalar(n as u64)],
     );
     for i in 0..n {
-        let unsigned = (u128::from(x[i]) * u128::from(y[i]) >> 64) as u64;
-        let signed = (i128::from(x[i] as i64) * i128::from(y[i] as i64) >> 64) as u64;
+        let unsigned = ((u128::from(x[i]) * u128::from(y[i])) >> 64) as u64;
+        let signed = ((i128::from(x[i] as i64) * i128::from(y[i] as i64)) >> 64) as u64;
         assert_eq!([out[i], out[n + i]], [unsigned, signed], "{:#x} times {:#x}", x[i], y[i]);
     }
 }
