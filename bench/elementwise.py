@@ -17,13 +17,15 @@ ACTIVATIONS = {
 }
 
 
-def activated(act, x, within=0.0):
+def activated(act, x, dtype, within=0.0):
     """The activation of float64 `x`, known within `within`, and its error in f32."""
     u = math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)
     if act == RELU:
         value, relative = x.clamp(min=0), 0.0
     elif act == GELU:
         value, relative = x * 0.5 * torch.special.erfc(-x * math.sqrt(0.5)), 10 + 2 * x * x
+        if dtype.itemsize == 2:
+            relative = 4096.0
     elif act == GELU_TANH:
         value, relative = x * torch.sigmoid(2 * u), 8 + 6 * u.abs()
     else:
@@ -124,7 +126,7 @@ class AddActivation(Flat):
 
     def exact(self, args):
         total = args["x"].double() + args["y"].double()
-        return [rounded(*activated(self.act, total, SINGLE * total.abs()), args["x"].dtype)]
+        return [rounded(*activated(self.act, total, args["x"].dtype, SINGLE * total.abs()), args["x"].dtype)]
 
     def eager(self, args):
         # PyTorch rounds the sum to 16 bits before the activation; in f32 it is comparable.
@@ -162,11 +164,11 @@ class BiasActivation(Entry):
         rows, cols, dtype = case
         return [Launch("bias_activation", [NAMES[dtype]],
                        lambda act, width: act == self.act and width >= min(cols, 4096),
-                       lambda act, width: (cdiv(rows, 4096 // width) * cdiv(cols, width),))]
+                       lambda act, width: (cdiv(rows, 4096 // width), cdiv(cols, width)))]
 
     def exact(self, args):
         total = args["x"].double() + args["bias"].double()
-        return [rounded(*activated(self.act, total, SINGLE * total.abs()), args["x"].dtype)]
+        return [rounded(*activated(self.act, total, args["x"].dtype, SINGLE * total.abs()), args["x"].dtype)]
 
     def traffic(self, args):
         return (2 * args["x"].numel() + args["bias"].numel()) * args["x"].element_size()
@@ -205,7 +207,7 @@ class ActAndMul(Entry):
     def launches(self, case, args):
         rows, d, dtype = case
         return [Launch("act_and_mul", [NAMES[dtype]], lambda act, block: act == self.act,
-                       lambda act, block: (rows * cdiv(d, block),))]
+                       lambda act, block: (rows, cdiv(d, block)))]
 
     def halves(self, args):
         x, d = args["x"].double(), args["d"]
@@ -213,7 +215,7 @@ class ActAndMul(Entry):
 
     def exact(self, args):
         gated, factor = self.halves(args)
-        value, within = activated(self.act, gated)
+        value, within = activated(self.act, gated, args["x"].dtype)
         product = value * factor
         return [rounded(product, within * factor.abs() + 2 * SINGLE * product.abs(), args["x"].dtype)]
 
@@ -242,7 +244,7 @@ class SwigluBackward(ActAndMul):
 
     def launches(self, case, args):
         rows, d, dtype = case
-        return [Launch("swiglu_backward", [NAMES[dtype]], lambda block: True, lambda block: (rows * cdiv(d, block),))]
+        return [Launch("swiglu_backward", [NAMES[dtype]], lambda block: True, lambda block: (rows, cdiv(d, block)))]
 
     def exact(self, args):
         (a, b), dy = self.halves(args), args["dy"].double()

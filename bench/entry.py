@@ -15,7 +15,8 @@ except ImportError:
 
 UNIT = {torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
 SUBNORMAL = {torch.float32: 2.0**-149, torch.float16: 2.0**-24, torch.bfloat16: 2.0**-133}
-NAMES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.bool: "bool"}
+NAMES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.bool: "bool",
+         torch.int8: "i8", torch.float8_e4m3fn: "f8e4m3"}
 SINGLE = UNIT[torch.float32]
 TINY = 2.0**-126
 BF16, F16, F32 = torch.bfloat16, torch.float16, torch.float32
@@ -45,6 +46,9 @@ class Entry:
     inputs = ()
     outputs = ("out",)
 
+    #: Whether peers draw random numbers of their own: what they compute is then not checked.
+    random = False
+
     def label(self, case):
         """The shape in words."""
         raise NotImplementedError
@@ -64,6 +68,10 @@ class Entry:
     def exact(self, args):
         """For each output the result in float64, and by how much rounding may move an element of it."""
         raise NotImplementedError
+
+    def results(self, results):
+        """What is compared with `exact`, from the outputs."""
+        return results
 
     def traffic(self, args):
         """Bytes that must be moved."""

@@ -1,8 +1,9 @@
 """Every operation that is measured, in the order of the report."""
 
 import elementwise
+import fused
 import norms
 import softmax
 
-ENTRIES = [*elementwise.ENTRIES, *norms.ENTRIES, *softmax.ENTRIES]
+ENTRIES = [*elementwise.ENTRIES, *norms.ENTRIES, *softmax.ENTRIES, *fused.ENTRIES]
 GROUPS = list(dict.fromkeys(entry.group for entry in ENTRIES))

@@ -78,7 +78,7 @@ class LayerNormGelu(Norm):
 
     def exact(self, args):
         value, inner = layer_norm(args, self.eps)
-        return [rounded(*activated(GELU, value, inner), args["x"].dtype)]
+        return [rounded(*activated(GELU, value, args["x"].dtype, inner), args["x"].dtype)]
 
     @staticmethod
     def compute(x, gamma, beta):

@@ -195,7 +195,7 @@ class CrossEntropyBackward(CrossEntropy):
 
     def launches(self, case, args):
         return [Launch("cross_entropy_backward", [NAMES[case[2]]], lambda block: True,
-                       lambda block: (case[0] * cdiv(case[1], block),))]
+                       lambda block: (case[0], cdiv(case[1], block)))]
 
     def exact(self, args):
         x, lse, grad = args["x"].double(), args["lse"].double()[:, None], args["grad"].double()[:, None]

@@ -28,7 +28,7 @@ pub const MAX_TILE: usize = 32768;
 const NARROW: usize = 16384;
 
 /// The elements of a piece of a long row.
-const PIECE: usize = 8192;
+pub const PIECE: usize = 8192;
 
 /// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared.
 #[fuse_kernel(T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 4096, 8192, 16384])]

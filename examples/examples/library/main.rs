@@ -4,7 +4,10 @@
 #[path = "../demo/mod.rs"]
 mod demo;
 
-use anyhow::Result;
+use std::io::Write;
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
 use clap::{Parser, ValueEnum};
 use demo::{Common, Demo, Matrix, Type};
 use dsl_runtime::prelude::*;
@@ -14,14 +17,20 @@ use fused_kernels::add_activation::{self, AddActivation};
 use fused_kernels::bias_activation::{self, BiasActivation};
 use fused_kernels::center::{self, Center};
 use fused_kernels::cross_entropy::{self, CrossEntropy, Label, Saved};
+use fused_kernels::dropout::{self, BiasGeluDropout, Dropout};
+use fused_kernels::embedding::{self, Embedding};
+use fused_kernels::gating::{self, TopkGating, Weights};
 use fused_kernels::group_norm::{self, GroupNorm};
 use fused_kernels::l2_norm::{self, L2Norm};
 use fused_kernels::layer_norm_backward::{self, Gradients, LayerNormBackward};
 use fused_kernels::layer_norm_gelu::{self, LayerNormGelu};
 use fused_kernels::masked_softmax::{self, HostMask, Mask, MaskedSoftmax};
+use fused_kernels::quantize::{self, DequantizeAdd, Quantize, RMS};
+use fused_kernels::recurrence::{self, HostSteps, Recurrence};
 use fused_kernels::reference::Expected;
 use fused_kernels::rms_norm::{self, AddRmsNorm, RmsNorm};
 use fused_kernels::rms_norm_backward::{self, RmsNormBackward};
+use fused_kernels::rope::{self, Angles, HostAngles, Rope};
 use fused_kernels::scale_relu::{self, ScaleRelu};
 use fused_kernels::softmax::{self, Form, Softmax};
 
@@ -29,13 +38,20 @@ use fused_kernels::softmax::{self, Form, Softmax};
 #[derive(Parser)]
 struct Options {
     /// The kernel
-    kernel: Kernel,
+    #[arg(required_unless_present = "list")]
+    kernel: Option<Kernel>,
+    /// Names the kernels, and runs none
+    #[arg(long)]
+    list: bool,
     /// The number of rows
     #[arg(long, default_value_t = 4096)]
     rows: usize,
     /// The length of a row
     #[arg(long, default_value_t = 4096)]
     cols: usize,
+    /// A .npy file with the matrix, whose shape then counts
+    #[arg(long, value_name = "FILE")]
+    input: Option<PathBuf>,
     #[command(flatten)]
     common: Common,
 }
@@ -65,14 +81,29 @@ enum Kernel {
     MaskedSoftmax,
     CrossEntropy,
     CrossEntropyBackward,
+    BiasGeluDropout,
+    RmsNormQuantize,
+    Rope,
+    Recurrence,
+    TopkGating,
+    Embedding,
 }
 
 fn main() -> Result<()> {
     let options = Options::parse();
-    match options.common.dtype {
-        Type::F32 => in_f32(&options),
-        Type::F16 => in_f16(&options),
-        Type::Bf16 => in_bf16(&options),
+    if options.list {
+        let names = Kernel::value_variants().iter().filter_map(Kernel::to_possible_value);
+        let names: Vec<String> = names.map(|name| name.get_name().to_string()).collect();
+        writeln!(std::io::stdout(), "{}", names.join("\n"))?;
+        return Ok(());
+    }
+    match (options.kernel, options.common.dtype) {
+        (Some(Kernel::RmsNormQuantize), Type::F32) => bail!("16-bit types are quantised"),
+        (Some(Kernel::RmsNormQuantize), Type::F16) => quantized::<f16>(&options),
+        (Some(Kernel::RmsNormQuantize), Type::Bf16) => quantized::<bf16>(&options),
+        (_, Type::F32) => in_f32(&options),
+        (_, Type::F16) => in_f16(&options),
+        (_, Type::Bf16) => in_bf16(&options),
     }
 }
 
@@ -98,20 +129,51 @@ impl Options {
         launch: impl FnMut(&Device, &mut Buffer<T>) -> dsl_runtime::Result<()>,
     ) -> Result<()> {
         let (rows, cols) = (self.rows, self.cols);
-        let title = format!("{:?}: {rows} rows of {cols} elements of {:?}", self.kernel, self.common.dtype);
+        let name = self.kernel.and_then(|kernel| kernel.to_possible_value());
+        let name = name.map(|name| name.get_name().to_string()).unwrap_or_default();
+        let title = format!("{name}: {rows} rows of {cols} elements of {:?}", self.common.dtype);
         let demo = Demo { common: &self.common, title, traffic };
         let mut out = Matrix { rows, cols: expected.len() / rows.max(1), elements: Vec::new() };
         demo.run(&mut out, expected, launch)
     }
 }
 
+/// The norm of each row to 8 bits, and back: both are measured, and the error is that of 8 bits.
+fn quantized<T: Float>(options: &Options) -> Result<()>
+where
+    quantize::quantize::Choice<T, i8, true, RMS>: quantize::quantize::Declared,
+    quantize::dequantize_add::Choice<T, i8, false, 4096>: quantize::dequantize_add::Declared,
+    quantize::dequantize_add::Choice<T, i8, true, 4096>: quantize::dequantize_add::Declared,
+{
+    let (rows, cols, device) = (options.rows, options.cols, options.common.device);
+    let (x, bx) = options.normal::<T>(rows * cols, 0)?;
+    let (gamma, bg) = options.normal::<T>(cols, 1)?;
+    let (mut q, mut scales) = (device.zeros::<i8>(rows * cols)?, device.zeros::<f32>(rows)?);
+    let wide = |values: &[T]| values.iter().map(|value| value.to_f64()).collect::<Vec<f64>>();
+    let normed = rms_norm::reference(&wide(&x), &wide(&gamma), 1e-6);
+    let expected: Vec<Expected> =
+        normed.chunks(cols.max(1)).flat_map(|row| quantize::reference(row, true).1).collect();
+    let rounded = |Expected { value, within }: &Expected| Expected {
+        value: *value,
+        within: within + fused_kernels::reference::unit_roundoff(T::DTYPE) * (value.abs() + within),
+    };
+    let expected: Vec<Expected> = expected.iter().map(rounded).collect();
+    let traffic = 2 * quantize::traffic::<T>(rows, cols);
+    options.show(traffic, &expected, |on, out: &mut Buffer<T>| {
+        Quantize::rms_norm(&bx, &bg).to_i8(on, &mut q, &mut scales)?;
+        DequantizeAdd::new(&q, &scales).launch(on, out)
+    })
+}
+
 /// All demos in one element type: which kernels there are for it, the macro's expansion shows to the compiler.
 macro_rules! demos {
     ($name:ident, $T:ty) => {
         fn $name(options: &Options) -> Result<()> {
-            let (rows, cols) = (options.rows, options.cols);
-            let n = rows * cols;
-            let (x, bx) = options.normal::<$T>(n, 0)?;
+            let shape = (options.rows, options.cols);
+            let Matrix { rows, cols, elements: x } =
+                Matrix::<$T>::read_or_normal(options.input.as_deref(), shape, 0)?;
+            let options = &Options { rows, cols, input: None, common: options.common.clone(), ..*options };
+            let (n, bx) = (x.len(), options.common.device.upload(&x)?);
             let (y, by) = options.normal::<$T>(n, 1)?;
             let (gamma, bg) = options.normal::<$T>(cols, 2)?;
             let (beta, bb) = options.normal::<$T>(cols, 3)?;
@@ -132,7 +194,8 @@ macro_rules! demos {
                     })
                 }};
             }
-            match options.kernel {
+            let Some(kernel) = options.kernel else { return Ok(()) };
+            match kernel {
                 Kernel::ScaleRelu => {
                     let expected = scale_relu::reference(&x, 1.5, 0.25);
                     options.show(scale_relu::traffic::<$T>(n), &expected, |on, out| {
@@ -263,6 +326,70 @@ macro_rules! demos {
                             CrossEntropy::new(&bt, cols).smoothing(0.1).forward(on, &bx, out, &mut lse)
                         },
                     )
+                }
+                Kernel::BiasGeluDropout => {
+                    let dropout = Dropout { p: 0.1, seed: 42 };
+                    let expected = dropout::reference::<$T, GELU>(&x, &beta, None, dropout);
+                    options.show(dropout::traffic::<$T>(rows, cols), &expected, |on, out| {
+                        BiasGeluDropout::<$T, GELU>::new(&bx, &bb).dropout(0.1, 42).launch(on, out)
+                    })
+                }
+                Kernel::RmsNormQuantize => bail!("16-bit types are quantised, by themselves"),
+                Kernel::Rope => {
+                    // A row is a token: heads of 128 elements where they divide it, else one head.
+                    let dim = if cols.is_multiple_of(128) { 128 } else { cols.min(256) };
+                    let (heads, half) = (cols / dim.max(1), dim / 2);
+                    let angle = |i: usize| (i / half) as f32 / (i % half + 1) as f32;
+                    let cos: Vec<f32> = (0..rows * half).map(|i| angle(i).cos()).collect();
+                    let sin: Vec<f32> = (0..rows * half).map(|i| angle(i).sin()).collect();
+                    let positions: Vec<i32> = (0..rows as i32).collect();
+                    let angles =
+                        HostAngles { positions: &positions, cos: &cos, sin: &sin, half, interleaved: false };
+                    let expected = rope::reference(&x, angles, heads, dim);
+                    let device = options.common.device;
+                    let (positions, cos, sin) =
+                        (device.upload(&positions)?, device.upload(&cos)?, device.upload(&sin)?);
+                    options.show(rope::traffic::<$T>(n), &expected, |on, out| {
+                        let angles = Angles {
+                            positions: positions.slice(..),
+                            cos: cos.slice(..),
+                            sin: sin.slice(..),
+                            half,
+                        };
+                        Rope::<$T, false>::new(&bx, angles, heads, dim).launch(on, out)
+                    })
+                }
+                Kernel::Recurrence => {
+                    // Rows are steps of one sequence, columns its channels.
+                    let a: Vec<$T> = x.iter().map(|x| <$T>::from_f64(x.to_f64().tanh())).collect();
+                    let ba = options.common.device.upload(&a)?;
+                    let (b, bb) = options.normal::<$T>(n, 5)?;
+                    let first = vec![0.0f32; cols];
+                    let steps = HostSteps { a: &a, b: &b, gate: &y, first: &first };
+                    let [expected, _] = recurrence::reference(steps, cols);
+                    let mut last = options.common.device.zeros::<f32>(cols)?;
+                    options.show(recurrence::traffic::<$T>(n), &expected, |on, out| {
+                        Recurrence::new(&ba, &bb, &by, cols).launch(on, out, &mut last)
+                    })
+                }
+                Kernel::TopkGating => {
+                    let mut experts = options.common.device.zeros::<i32>(2 * rows)?;
+                    let weights = |row: &[$T]| gating::reference(row, 2, Weights::Renormalised).1;
+                    let expected: Vec<Expected> = x.chunks(cols.max(1)).flat_map(weights).collect();
+                    let traffic = gating::traffic::<$T>(rows, cols, 2);
+                    options.show(traffic, &expected, |on, out: &mut Buffer<f32>| {
+                        TopkGating::<$T, 2>::new(&bx, cols).launch(on, out, &mut experts)
+                    })
+                }
+                Kernel::Embedding => {
+                    let ids: Vec<i64> = (0..rows).map(|i| (i * 7919 % rows.max(1)) as i64).collect();
+                    let exact = |x: &$T| Expected { value: x.to_f64(), within: 0.0 };
+                    let expected: Vec<Expected> =
+                        embedding::reference(&x, &ids, cols).iter().map(exact).collect();
+                    let ids = options.common.device.upload(&ids)?;
+                    options.show(embedding::traffic::<$T>(rows, cols), &expected, |on, out| {
+                        Embedding::new(&bx, &ids, cols).launch(on, out)
+                    })
                 }
                 Kernel::CrossEntropyBackward => {
                     let targets = targets(options);

@@ -159,7 +159,7 @@ fn flatten(ops: Vec<Op>, flat: &mut Vec<Op>) -> Result<(), Box<Op>> {
                     flat.push(Op { kind, results: vec![result], loc: op.loc });
                 }
             }
-            _ => return Err(op.into()),
+            _ => return Err(Box::new(op)),
         }
     }
     Ok(())

@@ -1,6 +1,8 @@
 //! Functions of `tl::` that are written in the language itself, checked at each call like a `#[fuse_fn]`.
 
 use super::{Function, Generic, Gives, optional, required};
+use crate::check::{Call, Check, Item};
+use crate::dtype::DType;
 
 const ONE: &[super::Parameter] = &[required("x")];
 const ALONG: &[super::Parameter] = &[required("x"), optional("axis")];
@@ -18,11 +20,16 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function {
         name: "gelu",
         gives: Gives::Tile,
-        example: "let y = tl::gelu(tile);",
-        generic: Generic::None,
+        example: "let y = tl::gelu(tile);\nlet quick = tl::gelu::<bf16>(tile);",
+        generic: Generic::OptionalType,
         params: ONE,
-        doc: "`x * P(x)` with `P` the normal distribution function, `(1 + erf(x / sqrt(2))) / 2`, of floats of any shape. Within 16 ULP for `f32` and `f64`, also where `x` is far below zero and `1 + erf` has no digits left; `f16` and `bf16` are computed in `f32` and rounded once, within 0.75 ULP. On a GPU an `f32` result below the smallest normal one may be 0. `gelu` of infinity is infinity, of negative infinity 0, of NaN NaN.",
-        check: |check, call| check.call_library("gelu", call),
+        doc: "`x * P(x)` with `P` the normal distribution function, `(1 + erf(x / sqrt(2))) / 2`, of floats of any shape. Within 16 ULP for `f32` and `f64`, also where `x` is far below zero and `1 + erf` has no digits left; `f16` and `bf16` are computed in `f32` and rounded once, within 0.75 ULP. On a GPU an `f32` result below the smallest normal one may be 0. `gelu` of infinity is infinity, of negative infinity 0, of NaN NaN.\n\nWith a 16-bit float between `::<` and `>`, `tl::gelu::<bf16>(x)` of an `f32` tile is only as exact as a result that will be rounded to that type needs, relative error below 2^-13 (2^-10 below -5.7), at half the instructions; it is `f32` all the same.",
+        check: |check, call| match check.generic_type(call) {
+            Some(dtype) if dtype.is_half() && computes_in_f32(check, call) => {
+                check.call_library("gelu_half", call)
+            }
+            Some(_) | None => check.call_library("gelu", call),
+        },
     },
     Function {
         name: "gelu_tanh",
@@ -77,7 +84,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
 ///
 /// `gelu` far below zero is `-t P(-t)` with `t = |x|`, and `P(-t) = exp(-t^2 / 2) R(t)` with a smooth `R` that falls like
 /// `1 / t`: `u` times a polynomial in `u = 1 / (1 + 0.3 t)`. With 10 coefficients its error is 2^-28 up to `t = 14.5`,
-/// with 25 2^-58 up to 39, with 6, for results of 16 bits, 2^-16.7. Rounding `t^2 / 2` to `f32` would cost up to a hundred
+/// with 25 2^-58 up to 39. For results of 16 bits `log2 P(-t)` is a polynomial of 9 coefficients, and one power all there
+/// is besides: error 2^-13.7 up to `t = 5.7`, where those of `f16` end, and 2^-10.4 up to 14. Rounding `t^2 / 2` to `f32` would cost up to a hundred
 /// ULP in the power; what was rounded off is known exactly and multiplied back on. Above zero it is `x - t P(-t)`,
 /// without cancellation: at most half is taken off.
 ///
@@ -121,16 +129,21 @@ fn below_f32(x: Tile<f32>) -> Tile<f32> {
 }
 
 fn below_half(x: Tile<f32>) -> Tile<f32> {
-    let t = tl::minimum(tl::abs(x), 15.0);
-    let power = tl::exp2(t * t * -0.7213475108146667);
-    let w = t * 0.3 + 1.0;
-    let u = tl::rsqrt(w * w);
-    let p = -0.07631658017635345 * u + 0.21370379626750946;
-    let p = p * u + -0.014302372932434082;
-    let p = p * u + 0.1427845060825348;
-    let p = p * u + 0.11409372091293335;
-    let p = p * u + 0.12004170566797256;
-    t * power * (p * u)
+    let t = tl::minimum(tl::abs(x), 14.0);
+    let p = 3.120816316481978e-08 * t + -1.9568867628549924e-06;
+    let p = p * t + 5.254233838059008e-05;
+    let p = p * t + -0.0007995203486643732;
+    let p = p * t + 0.007754713762551546;
+    let p = p * t + -0.0518711619079113;
+    let p = p * t + -0.46115919947624207;
+    let p = p * t + -1.1499531269073486;
+    let p = p * t + -1.0001002550125122;
+    t * tl::exp2(p)
+}
+
+/// For a result that will be rounded to 16 bits.
+fn gelu_half(x: Tile<f32>) -> Tile<f32> {
+    tl::maximum(x, 0.0) - below_half(x)
 }
 
 fn below_f64(x: Tile<f64>) -> Tile<f64> {
@@ -238,3 +251,11 @@ fn smaller_first<T: Number>(a: (T, i32), b: (T, i32)) -> (T, i32) {
     (tl::select(first, x, y), tl::select(first, i, j))
 }
 "#;
+
+/// Whether the argument is `f32`.
+fn computes_in_f32(check: &mut Check, call: &Call) -> bool {
+    match call.args[0].item {
+        Item::Value(value) => check.ty(value).dtype == DType::F32,
+        _ => false,
+    }
+}

@@ -85,11 +85,11 @@ fn floats_by_their_bits_and_halves() {
         source,
         Arch::SM_80,
         expect![[r#"
-        @%p2 red.release.gpu.global.max.s32 [%rd2], %r2;
-        @%p3 red.release.gpu.global.min.u32 [%rd2], %r2;
-        atom.acq_rel.gpu.global.cas.b16 %rs6, [%rd17], %rs3, %rs3;
-        atom.acq_rel.gpu.global.cas.b16 %rs2, [%rd17], %rs6, %rs4;
-    "#]],
+            @%p2 red.release.gpu.global.max.s32 [%rd2], %r3;
+            @%p3 red.release.gpu.global.min.u32 [%rd2], %r3;
+            atom.acq_rel.gpu.global.cas.b16 %rs5, [%rd17], %rs3, %rs3;
+            atom.acq_rel.gpu.global.cas.b16 %rs1, [%rd17], %rs5, %rs4;
+        "#]],
     );
     check_ptx(
         source,
