@@ -23,13 +23,13 @@ def activated(act, x, dtype, within=0.0):
     if act == RELU:
         value, relative = x.clamp(min=0), 0.0
     elif act == GELU:
-        value, relative = x * 0.5 * torch.special.erfc(-x * math.sqrt(0.5)), 10 + 2 * x * x
+        value, relative = x * 0.5 * torch.special.erfc(-x * math.sqrt(0.5)), 32.0
         if dtype.itemsize == 2:
-            relative = 4096.0
+            relative = torch.where(x < -5.7, 2.0**14, 2.0**11)
     elif act == GELU_TANH:
-        value, relative = x * torch.sigmoid(2 * u), 8 + 6 * u.abs()
+        value, relative = x * torch.sigmoid(2 * u), 16 + 8 * u.abs()
     else:
-        value, relative = x * torch.sigmoid(x), 8.0
+        value, relative = x * torch.sigmoid(x), 10.0
     return value, relative * SINGLE * value.abs() + (1 + x.abs()) * TINY + 1.13 * within
 
 

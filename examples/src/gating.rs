@@ -35,14 +35,25 @@ pub fn topk_gating<T: Float, const K: usize, const EXPERTS: usize>(
     let mask = (tokens < n_tokens).col() & (columns < n_experts).row();
     let places = (tokens * n_experts).col() + columns.row();
     let x = tl::load(logits + places, mask, T::NEG_INFINITY).to::<f32>();
-    let (chosen, indices) = tl::topk(x, K, 1);
+    // Integers in the order of the numbers: NaN on top, both zeros alike, and what is taken below negative infinity.
+    let bits = (x + 0.0).bitcast::<i32>();
+    let mut left = tl::select(x != x, 0x7fff_ffff, bits ^ ((bits >> 31) & 0x7fff_ffff));
+    let ranks = tl::arange(0, K);
+    let mut chosen = tl::zeros::<i32>([2048 / EXPERTS, K]);
+    let mut indices = tl::zeros::<i32>([2048 / EXPERTS, K]);
+    for rank in 0..K {
+        let (key, place) = tl::max_index(left, 1, true);
+        chosen = tl::select((ranks == rank).row(), key, chosen);
+        indices = tl::select((ranks == rank).row(), place, indices);
+        left = tl::select(columns.row() == place, i32::MIN, left);
+    }
+    let values = (chosen ^ ((chosen >> 31) & 0x7fff_ffff)).bitcast::<f32>();
     let peak = tl::max(x, 1, true);
     let base = tl::select(peak == f32::NEG_INFINITY, 0.0, peak);
-    let shares = tl::exp2((chosen - base) * f32::consts::LOG2_E);
+    let shares = tl::exp2((values - base) * f32::consts::LOG2_E);
     let all = tl::sum(tl::exp2((x - base) * f32::consts::LOG2_E), 1, true);
     let total = tl::select(renormalise, tl::sum(shares, 1, true), all);
     let share = tl::select(total == 0.0, 0.0, shares / total);
-    let ranks = tl::arange(0, K);
     let out = (tokens * K).col() + ranks.row();
     let present = (tokens < n_tokens).col() & (ranks < n_experts).row();
     tl::store(weights + out, share, present);
