@@ -3,11 +3,14 @@
 
     cargo run --release --example export -- kernels
     python3 bench/compare.py --kernels kernels --out results.json
+    python3 bench/compare.py --only softmax --only layer_norm --limit 300 --no-compile
+    python3 bench/compare.py --group norms --sweep --dtype bf16 --out sweep.json
 
 Needs an NVIDIA GPU, PyTorch, Triton and cuda-python (cuda.bindings). Each result is first compared with float64, in
 outputs that held NaN. Then the contenders take turns, round after round, so that a drift of clocks meets all of them
 alike; the L2 cache is overwritten before each run, and each run is timed by itself with device events. Times are medians.
-torch.compile runs as `max-autotune-no-cudagraphs`: a graph would copy its inputs in each run.
+torch.compile runs as `max-autotune-no-cudagraphs`: a graph would copy its inputs in each run. With --limit no case is
+begun after so many seconds, and what was measured by then is reported.
 """
 
 import argparse
@@ -15,13 +18,15 @@ import datetime
 import json
 import pathlib
 import sys
+import time
 
 import torch
 
 import exported
-from kernels import ENTRIES, NAMES, triton
+from entry import NAMES, Entry, triton
+from kernels import ENTRIES, GROUPS
 
-OURS, COPY = "ours", "copy"
+OURS, FLOOR = "ours", "copy"
 
 
 class Mismatch(Exception):
@@ -39,31 +44,60 @@ def deviation(got, exact):
     if not bool(torch.isfinite(got).all()):
         bad = int((~torch.isfinite(got)).sum())
         raise Mismatch(f"{bad} of {got.numel()} elements are NaN or infinite")
-    share = float((error / bound).max())
-    if share > 1:
-        index = int((error / bound).argmax())
+    share = error / bound
+    worst = float(share.max())
+    if worst > 1:
+        index = int(share.argmax())
         raise Mismatch(f"element {index} is {float(got.flatten()[index])}, expected {float(value.flatten()[index])}")
-    return float(error.max()), share
+    return float(error.max()), worst
+
+
+def deviations(entry, results, exact):
+    """The worst of all outputs."""
+    results = entry.results(results if isinstance(results, (list, tuple)) else [results])
+    found = [deviation(got, wanted) for got, wanted in zip(results, exact)]
+    return max(error for error, _ in found), max(share for _, share in found)
 
 
 def slices(args):
-    """The arguments as the exported kernel takes them."""
+    """The arguments as an exported kernel takes them."""
     is_tensor = torch.is_tensor
     return {name: exported.Slice(arg.data_ptr(), arg.numel()) if is_tensor(arg) else arg for name, arg in args.items()}
 
 
 def prepare(entry, case, args, options):
-    """Our launch, the entry point and what was loaded."""
-    types = [NAMES[args["out"].dtype]]
-    record = exported.find(
-        options.kernels, entry.kernel, types, entry.consts(case), options.capability, options.arch)
-    key = (record.folder, record.json["bodies"][0]["ptx"])
-    if key not in options.loaded:
-        options.loaded[key] = exported.Loaded(record, options.capability, options.ptx)
-    loaded = options.loaded[key]
-    grid = entry.grid(args, record.json["consts"])
-    launch, name = loaded.prepare(slices(args), grid, torch.cuda.current_stream().cuda_stream)
-    return launch, name, loaded.image
+    """Our launches as one function, their entry points and what was loaded."""
+    runs, names, images = [], [], []
+    for launch in entry.launches(case, args):
+        record = exported.find(
+            options.kernels, launch.kernel, launch.types, launch.consts, options.capability, options.arch)
+        key = (record.folder, record.json["bodies"][0]["ptx"])
+        if key not in options.loaded:
+            options.loaded[key] = exported.Loaded(record, options.capability, options.ptx)
+        loaded = options.loaded[key]
+        grid = launch.grid(*record.json["consts"])
+        run, name = loaded.prepare(slices({**args, **launch.args}), grid, torch.cuda.current_stream().cuda_stream)
+        runs.append(run)
+        names.append(name)
+        images.append(loaded.image)
+
+    def all_of_them():
+        for run in runs:
+            run()
+
+    return runs[0] if len(runs) == 1 else all_of_them, names, images[0]
+
+
+def into_outputs(entry, args, run):
+    """Runs in outputs that held NaN; gives them."""
+    def results():
+        for name in entry.outputs:
+            # All bits set: NaN in every float type.
+            args[name].view(torch.uint8).fill_(0xFF)
+        entry.prepare(args)
+        run()
+        return [args[name] for name in entry.outputs]
+    return results
 
 
 def check_small(entry, options):
@@ -72,15 +106,16 @@ def check_small(entry, options):
     for case in entry.small:
         for shift in (0, 1):
             args = entry.make(case, shift)
-            launch, name, _ = prepare(entry, case, args, options)
-            args["out"].fill_(float("nan"))
-            launch()
+            entry.prepare(args)
+            exact = entry.exact(args)
+            run, entries, _ = prepare(entry, case, args, options)
             try:
-                deviation(args["out"], entry.exact(args))
+                deviations(entry, into_outputs(entry, args, run)(), exact)
             except Mismatch as mismatch:
-                raise Mismatch(f"{entry.kernel} {entry.label(case)}, shifted by {shift}, {name}: {mismatch}") from None
+                text = f"{entry.name} {entry.label(case)}, shifted by {shift}, {', '.join(entries)}: {mismatch}"
+                raise Mismatch(text) from None
             count += 1
-            names.add(name)
+            names.update(entries)
     return count, names
 
 
@@ -88,27 +123,22 @@ def check_small(entry, options):
 
 
 def contenders(entry, case, args, options):
-    """By name: what to run, and where its result is found (None for a copy)."""
-    launch, name, image = prepare(entry, case, args, options)
-    print(f"  {entry.label(case)}: {name}, {image}", flush=True)
-    source, target = entry.copy(args)
-    fast = torch.compile(entry.compute, mode="max-autotune-no-cudagraphs", dynamic=False)
+    """By name: what to run, and what gives its results (None for a copy)."""
+    run, names, image = prepare(entry, case, args, options)
+    print(f"  {entry.label(case)}: {', '.join(names)}, {image}", flush=True)
+    found = {OURS: (run, into_outputs(entry, args, run))}
+    if triton is not None and type(entry).triton is not Entry.triton:
+        def by_triton():
+            entry.triton(args)
+        found["Triton"] = by_triton, into_outputs(entry, args, by_triton)
     inputs = [args[name] for name in entry.inputs]
-
-    def into_out(run):
-        def result():
-            args["out"].fill_(float("nan"))
-            run()
-            return args["out"]
-        return run, result
-
-    found = {OURS: into_out(launch)}
-    if triton is not None:
-        found["Triton"] = into_out(lambda: entry.triton(args))
     if not options.no_compile:
+        fast = torch.compile(entry.compute, mode="max-autotune-no-cudagraphs", dynamic=False)
         found["torch.compile"] = (lambda: fast(*inputs),) * 2
     found["PyTorch"] = (lambda: entry.eager(args),) * 2
-    found[COPY] = (lambda: target.copy_(source)), None
+    if entry.random:
+        found = {name: (run, results if name == OURS else None) for name, (run, results) in found.items()}
+    found[FLOOR] = entry.floor(args), None
     return found
 
 
@@ -138,35 +168,51 @@ def quantile(ordered, share):
     return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
 
 
-def measure(entry, case, options):
-    """The rows of one case."""
-    args = entry.make(case)
-    found = contenders(entry, case, args, options)
-    exact = entry.exact(args)
+def check_all(entry, case, found, exact):
+    """The deviation of each contender; drops those that do not run at all."""
     errors = {}
-    for name, (_, result) in found.items():
+    for name in list(found):
+        result = found[name][1]
         if result is None:
             continue
         try:
-            errors[name] = deviation(result(), exact)
+            errors[name] = deviations(entry, result(), exact)
         except Mismatch as mismatch:
             if name == OURS:
-                raise Mismatch(f"{entry.kernel} {entry.label(case)}: {mismatch}") from None
+                raise Mismatch(f"{entry.name} {entry.label(case)}: {mismatch}") from None
             errors[name] = (float("nan"), float("nan"))
             print(f"  note: {name} is beyond the bound: {mismatch}", flush=True)
+        except Exception as error:  # A peer that cannot is no reason to stop.
+            if name == OURS:
+                raise
+            first = (str(error).splitlines() or [""])[0]
+            print(f"  note: {name} does not run: {type(error).__name__}: {first}", flush=True)
+            del found[name]
+    return errors
+
+
+def measure(entry, case, options):
+    """The rows of one case."""
+    args = entry.make(case)
+    entry.prepare(args)
+    exact = entry.exact(args)
+    found = contenders(entry, case, args, options)
+    errors = check_all(entry, case, found, exact)
     del exact
+    entry.prepare(args)
     torch.cuda.synchronize()
     times = time_all({name: run for name, (run, _) in found.items()}, options.rounds, options.warmup)
     traffic, median = entry.traffic(args), {name: quantile(ordered, 0.5) for name, ordered in times.items()}
-    best_peer = min(median[name] for name in median if name not in (OURS, COPY))
+    best_peer = min((median[name] for name in median if name not in (OURS, FLOOR)), default=float("nan"))
+    size, dtype = entry.size(case)
     rows = []
     for name, ordered in times.items():
         error = errors.get(name)
         rows.append({
-            "kernel": entry.kernel, "shape": entry.label(case), "contender": name, "us": median[name],
-            "p20": quantile(ordered, 0.2), "p80": quantile(ordered, 0.8), "min": ordered[0], "runs": len(ordered),
-            "gb_per_s": traffic / median[name] / 1e3, "bytes": traffic,
-            "of_best_peer": best_peer / median[name], "of_copy": median[COPY] / median[name],
+            "kernel": entry.name, "group": entry.group, "shape": entry.label(case), "size": size, "dtype": dtype,
+            "contender": name, "us": median[name], "p20": quantile(ordered, 0.2), "p80": quantile(ordered, 0.8),
+            "min": ordered[0], "runs": len(ordered), "gb_per_s": traffic / median[name] / 1e3, "bytes": traffic,
+            "of_best_peer": best_peer / median[name], "of_copy": median[FLOOR] / median[name],
             "max_error": error[0] if error else None, "share_of_bound": error[1] if error else None,
         })
     return rows
@@ -175,16 +221,27 @@ def measure(entry, case, options):
 # ---- report
 
 
-def markdown(rows):
-    lines = ["| kernel | shape | | us | 20 to 80 % | GB/s | of best peer | of copy | max error |",
-             "| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |"]
-    for row in rows:
-        error = "" if row["max_error"] is None else f"{row['max_error']:.1e}"
-        lines.append(
-            f"| {row['kernel']} | {row['shape']} | {row['contender']} | {row['us']:.1f} "
-            f"| {row['p20']:.1f} to {row['p80']:.1f} | {row['gb_per_s']:.0f} | {row['of_best_peer']:.3f} "
-            f"| {row['of_copy']:.3f} | {error} |")
+def summary(rows):
+    """One line a case: ours, each peer, and how they compare."""
+    lines = ["| kernel | shape | ours | Triton | torch.compile | PyTorch | copy | ours, of the best peer | of copy |",
+             "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"]
+    cases = dict.fromkeys((row["kernel"], row["shape"]) for row in rows)
+    for case in cases:
+        of = {row["contender"]: row for row in rows if (row["kernel"], row["shape"]) == case}
+        cells = [f"{of[name]['us']:.1f}" if name in of else "" for name in ("Triton", "torch.compile", "PyTorch", FLOOR)]
+        ours = of[OURS]
+        lines.append(f"| {case[0]} | {case[1]} | {ours['us']:.1f} us, {ours['gb_per_s']:.0f} GB/s | " + " | ".join(cells)
+                     + f" | {ours['of_best_peer']:.3f} | {ours['of_copy']:.3f} |")
     return "\n".join(lines)
+
+
+def write(options, machine, rows):
+    """The report as JSON, after each case: a run that is cut short leaves what it measured."""
+    if not options.out:
+        return
+    now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+    report = {"machine": machine, "when": now, "rounds": options.rounds, "rows": rows}
+    options.out.write_text(json.dumps(report, indent=1) + "\n")
 
 
 def parse_options():
@@ -192,14 +249,37 @@ def parse_options():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--kernels", type=pathlib.Path, default=beside, help="folder with the exported kernels")
     parser.add_argument("--out", type=pathlib.Path, help="JSON file to write")
-    parser.add_argument("--only", action="append", choices=[entry.kernel for entry in ENTRIES], help="only this kernel")
+    parser.add_argument("--only", action="append", choices=[entry.name for entry in ENTRIES], help="only this operation")
+    parser.add_argument("--group", action="append", choices=GROUPS, help="only this group")
+    parser.add_argument("--shape", help="only cases whose label has this in it, such as `x 4096 bf16`")
+    parser.add_argument("--dtype", choices=list(NAMES.values()), help="only cases of this element type")
+    parser.add_argument("--sweep", action="store_true", help="time the sizes of a sweep, for pictures")
+    parser.add_argument("--limit", type=float, help="begin no case after so many seconds")
     parser.add_argument("--rounds", type=int, default=100, help="timed runs of each contender")
     parser.add_argument("--warmup", type=int, default=20, help="runs before that")
     parser.add_argument("--arch", help="load this architecture, such as sm_80, instead of the latest")
     parser.add_argument("--ptx", action="store_true", help="load PTX where there is a cubin")
     parser.add_argument("--check", action="store_true", help="check small shapes and measure nothing")
+    parser.add_argument("--no-check", action="store_true", help="measure, and check no small shapes")
     parser.add_argument("--no-compile", action="store_true", help="leave out torch.compile, which takes a while")
-    options = parser.parse_args()
+    parser.add_argument("--list", action="store_true", help="name the operations and cases, and do nothing")
+    return parser.parse_args()
+
+
+def chosen(options):
+    """The operations and cases to measure."""
+    for entry in ENTRIES:
+        if (options.only or options.group) and not (
+                entry.name in (options.only or ()) or entry.group in (options.group or ())):
+            continue
+        cases = entry.sweep if options.sweep else entry.cases
+        labels = [(case, entry.label(case)) for case in cases]
+        yield entry, [case for case, label in labels if (options.shape or "") in label
+                      and (not options.dtype or label.endswith(options.dtype))]
+
+
+def start(options):
+    """The machine in words; the CUDA context."""
     if not torch.cuda.is_available():
         raise SystemExit("there is no NVIDIA GPU that PyTorch can use")
     major, minor = torch.cuda.get_device_capability()
@@ -207,34 +287,40 @@ def parse_options():
     options.loaded = {}
     torch.cuda.init()
     torch.empty(1, device="cuda")  # Makes PyTorch's context the current one.
-    return options
+    return {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda,
+            "triton": triton.__version__ if triton else None}
 
 
 def main():
     options = parse_options()
-    machine = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda,
-               "triton": triton.__version__ if triton else None}
+    if options.list:
+        for entry, cases in chosen(options):
+            print(f"{entry.group}: {entry.name}: {', '.join(entry.label(case) for case in cases)}")
+        return
+    begin = time.monotonic()
+    machine = start(options)
     print(", ".join(f"{key} {value}" for key, value in machine.items()), flush=True)
-    rows, failed = [], False
-    for entry in ENTRIES:
-        if options.only and entry.kernel not in options.only:
-            continue
+    rows, failed, left = [], False, []
+    for entry, cases in chosen(options):
         try:
-            count, names = check_small(entry, options)
-            print(f"{entry.kernel}: {count} small shapes agree with float64 ({len(names)} entry points)", flush=True)
-            for case in entry.cases if not options.check else ():
+            if not options.no_check:
+                count, names = check_small(entry, options)
+                print(f"{entry.name}: {count} small shapes agree with float64 ({len(names)} entry points)", flush=True)
+            for case in cases if not options.check else ():
+                if options.limit and time.monotonic() - begin > options.limit:
+                    left.append(f"{entry.name} {entry.label(case)}")
+                    continue
                 rows += measure(entry, case, options)
+                write(options, machine, rows)
                 torch._dynamo.reset()
                 torch.cuda.empty_cache()
         except Mismatch as mismatch:
             print(f"WRONG: {mismatch}", flush=True)
             failed = True
     if rows:
-        print("\n" + markdown(rows))
-    if options.out:
-        now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
-        report = {"machine": machine, "when": now, "rounds": options.rounds, "rows": rows}
-        options.out.write_text(json.dumps(report, indent=1) + "\n")
+        print("\n" + summary(rows))
+    if left:
+        print(f"\nnot measured within {options.limit:.0f} s: {', '.join(left)}")
     sys.exit(failed)
 
 

@@ -13,7 +13,7 @@ import pathlib
 CTYPES = {
     "i8": ctypes.c_int8, "i16": ctypes.c_int16, "i32": ctypes.c_int32, "i64": ctypes.c_int64,
     "u8": ctypes.c_uint8, "u16": ctypes.c_uint16, "u32": ctypes.c_uint32, "u64": ctypes.c_uint64,
-    "f32": ctypes.c_float, "f64": ctypes.c_double,
+    "f32": ctypes.c_float, "f64": ctypes.c_double, "bool": ctypes.c_bool,
 }
 FORMAT = 2
 SHARED_WITHOUT_ASKING = 48 << 10

@@ -9,10 +9,11 @@
 //! | [`SILU`] | `x / (1 + exp(-x))`, also called swish |
 //!
 //! **How.** `gelu(x) = max(x, 0) - t * Q(t)` with `t = |x|`, where `Q(t) = 1 - Phi(t)` is `exp(-t^2 / 2)` times a polynomial
-//! in `1 / (1 + 0.35 t)`: nothing cancels, so that the negative tail keeps its digits, where `x / 2 * (1 + erf(x / sqrt 2))`
+//! in `1 / (1 + 0.35 t)`, and for 16-bit types 2 to the power of a polynomial in `t`: nothing cancels, so that the negative tail keeps its digits, where `x / 2 * (1 + erf(x / sqrt 2))`
 //! has none left below -5. `gelu_tanh(x) = x * sigmoid(2 u)` for the same reason.
 //!
-//! **Rounding.** In `f32`, relative to the exact function: GELU within `(10 + 2 x^2) * 2^-24`; GELU-tanh within
+//! **Rounding.** In `f32`, relative to the exact function: GELU within `(10 + 2 x^2) * 2^-24`, for
+//! 16-bit types within `2^-12`; GELU-tanh within
 //! `(8 + 6 |u|) * 2^-24` with `u` the argument of `tanh`; SiLU within `8 * 2^-24`. Below the smallest normal `f32` a GPU
 //! may give 0 instead.
 //!
@@ -34,18 +35,21 @@ pub const GELU_TANH: usize = 3;
 /// `x * sigmoid(x)`
 pub const SILU: usize = 4;
 
-/// The function in `f64`, and by how much its `f32` value may differ relatively.
+/// The function in `f64`, and by how much its value in a kernel for elements of `dtype` may differ before it is rounded.
 ///
 /// # Panics
 /// If `ACT` is none of this module's constants.
-pub fn exact<const ACT: usize>(x: f64) -> Expected {
+pub fn exact<const ACT: usize>(x: f64, dtype: DType) -> Expected {
     let unit = unit_roundoff(DType::F32);
     let u = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x);
     let (value, roundings) = match ACT {
         IDENTITY => (x, 0.0),
         RELU => (if x.is_nan() { x } else { x.max(0.0) }, 0.0),
         GELU if x == f64::NEG_INFINITY => (0.0, 0.0),
-        GELU => (x * 0.5 * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2), 10.0 + 2.0 * x * x),
+        GELU => {
+            let roundings = if dtype.bytes() == 2 { 4096.0 } else { 10.0 + 2.0 * x * x };
+            (x * normal_below(x), roundings)
+        }
         GELU_TANH => (x / (1.0 + (-2.0 * u).exp()), 8.0 + 6.0 * u.abs()),
         SILU => (x / (1.0 + (-x).exp()), 8.0),
         _ => panic!("there is no activation {ACT}"),
@@ -54,12 +58,17 @@ pub fn exact<const ACT: usize>(x: f64) -> Expected {
     Expected { value, within: roundings * unit * value.abs() + flushed }
 }
 
+/// The share of a normal distribution below `x`.
+pub(crate) fn normal_below(x: f64) -> f64 {
+    0.5 * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2)
+}
+
 /// How steep the function is at most: by how much it carries an error of its argument on.
 pub(crate) const STEEPEST: f64 = 1.13;
 
 /// The function of an argument that is itself only known within a bound, rounded to `T` at the end.
 pub(crate) fn rounded<const ACT: usize>(argument: Expected, dtype: DType) -> Expected {
-    let Expected { value, within } = exact::<ACT>(argument.value);
+    let Expected { value, within } = exact::<ACT>(argument.value, dtype);
     let inner = within + STEEPEST * argument.within;
     Expected {
         value,

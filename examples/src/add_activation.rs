@@ -37,12 +37,20 @@ pub fn add_activation<T: Float, const ACT: usize, const BLOCK: usize>(
     let y = if ACT == 1 {
         tl::maximum(v, 0.0)
     } else if ACT == 2 {
-        let t = tl::minimum(tl::abs(v), 15.0);
-        let r = 1.0 / (1.0 + 0.35 * t);
-        let p = (-0.029164834 * r + 0.14406510) * r - 0.25591040;
-        let p = ((p * r + 0.15940221) * r - 0.023269875) * r + 0.10557718;
-        let p = ((p * r + 0.11981495) * r + 0.1398644) * r + 0.13962126;
-        tl::maximum(v, 0.0) - t * (p * r * tl::exp2(t * t * -0.72134752))
+        let t = tl::minimum(tl::abs(v), 14.0);
+        // Half of erfc(t / sqrt 2).
+        let tail = if T::EPSILON > 0.0001 {
+            let p = ((2.2082977e-8 * t - 1.4761011e-6) * t + 4.2375493e-5) * t - 0.00068923878;
+            let p = ((p * t + 0.0071038557) * t - 0.049827304) * t - 0.46424538;
+            tl::exp2((p * t - 1.1482116) * t - 1.0002599)
+        } else {
+            let r = 1.0 / (1.0 + 0.35 * t);
+            let p = (-0.029164834 * r + 0.14406510) * r - 0.25591040;
+            let p = ((p * r + 0.15940221) * r - 0.023269875) * r + 0.10557718;
+            let p = ((p * r + 0.11981495) * r + 0.1398644) * r + 0.13962126;
+            p * r * tl::exp2(t * t * -0.72134752)
+        };
+        tl::maximum(v, 0.0) - t * tail
     } else if ACT == 3 {
         v * tl::sigmoid(v * (1.5957691 + 0.071354816 * v * v))
     } else if ACT == 4 {

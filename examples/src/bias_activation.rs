@@ -18,7 +18,8 @@ use crate::shape::Checks;
 /// The elements that one program handles: of one row, or of several short ones.
 const TILE: usize = 4096;
 
-/// A program handles a tile of `COLS` columns and `4096 / COLS` rows; tiles are counted along the rows first.
+/// A program handles a tile of `COLS` columns and `4096 / COLS` rows; the grid's first axis counts the
+/// rows' tiles.
 #[fuse_kernel(T = [f32, f16, bf16], ACT = [0, 1, 2, 3, 4], COLS = n_cols.min(4096) in [128, 1024, 4096])]
 pub fn bias_activation<T: Float, const ACT: usize, const COLS: usize>(
     x: &[T],
@@ -27,11 +28,8 @@ pub fn bias_activation<T: Float, const ACT: usize, const COLS: usize>(
     n_rows: i32,
     n_cols: i32,
 ) {
-    let across = tl::cdiv(n_cols, COLS);
-    let row = tl::program_id(0) / across * (4096 / COLS);
-    let col = tl::program_id(0) % across * COLS;
-    let rows = row + tl::arange(0, 4096 / COLS);
-    let cols = col + tl::arange(0, COLS);
+    let rows = tl::program_id(0) * (4096 / COLS) + tl::arange(0, 4096 / COLS);
+    let cols = tl::program_id(1) * COLS + tl::arange(0, COLS);
     let mask = (rows < n_rows).col() & (cols < n_cols).row();
     let places = (rows * n_cols).col() + cols.row();
     let x = tl::load(x + places, mask).to::<f32>();
@@ -40,12 +38,20 @@ pub fn bias_activation<T: Float, const ACT: usize, const COLS: usize>(
     let y = if ACT == 1 {
         tl::maximum(v, 0.0)
     } else if ACT == 2 {
-        let t = tl::minimum(tl::abs(v), 15.0);
-        let r = 1.0 / (1.0 + 0.35 * t);
-        let p = (-0.029164834 * r + 0.14406510) * r - 0.25591040;
-        let p = ((p * r + 0.15940221) * r - 0.023269875) * r + 0.10557718;
-        let p = ((p * r + 0.11981495) * r + 0.1398644) * r + 0.13962126;
-        tl::maximum(v, 0.0) - t * (p * r * tl::exp2(t * t * -0.72134752))
+        let t = tl::minimum(tl::abs(v), 14.0);
+        // Half of erfc(t / sqrt 2).
+        let tail = if T::EPSILON > 0.0001 {
+            let p = ((2.2082977e-8 * t - 1.4761011e-6) * t + 4.2375493e-5) * t - 0.00068923878;
+            let p = ((p * t + 0.0071038557) * t - 0.049827304) * t - 0.46424538;
+            tl::exp2((p * t - 1.1482116) * t - 1.0002599)
+        } else {
+            let r = 1.0 / (1.0 + 0.35 * t);
+            let p = (-0.029164834 * r + 0.14406510) * r - 0.25591040;
+            let p = ((p * r + 0.15940221) * r - 0.023269875) * r + 0.10557718;
+            let p = ((p * r + 0.11981495) * r + 0.1398644) * r + 0.13962126;
+            p * r * tl::exp2(t * t * -0.72134752)
+        };
+        tl::maximum(v, 0.0) - t * tail
     } else if ACT == 3 {
         v * tl::sigmoid(v * (1.5957691 + 0.071354816 * v * v))
     } else if ACT == 4 {
@@ -91,9 +97,9 @@ impl<'a, T: Float, const ACT: usize> BiasActivation<'a, T, ACT> {
 }
 
 /// The tiles that cover the matrix.
-fn programs(rows: usize, cols: usize) -> usize {
+pub(crate) fn programs(rows: usize, cols: usize) -> (usize, usize) {
     let across = [128, 1024, TILE].into_iter().find(|&width| width >= cols).unwrap_or(TILE);
-    rows.div_ceil(TILE / across) * cols.div_ceil(across)
+    (rows.div_ceil(TILE / across), cols.div_ceil(across))
 }
 
 /// What the kernel computes, in `f64`, and the bound that the module's documentation states.

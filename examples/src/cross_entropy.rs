@@ -95,9 +95,8 @@ pub fn cross_entropy_backward<T: Float, const BLOCK: usize>(
     ignored: i64,
     smoothing: f32,
 ) {
-    let across = tl::cdiv(classes, BLOCK);
-    let row = tl::program_id(0) / across;
-    let cols = tl::program_id(0) % across * BLOCK + tl::arange(0, BLOCK);
+    let row = tl::program_id(0);
+    let cols = tl::program_id(1) * BLOCK + tl::arange(0, BLOCK);
     let mask = cols < classes;
     let x = tl::load(x + row * classes + cols, mask).to::<f32>();
     let target = tl::load(targets + row);
@@ -121,9 +120,8 @@ pub fn cross_entropy_backward_in_place<T: Float, const BLOCK: usize>(
     ignored: i64,
     smoothing: f32,
 ) {
-    let across = tl::cdiv(classes, BLOCK);
-    let row = tl::program_id(0) / across;
-    let cols = tl::program_id(0) % across * BLOCK + tl::arange(0, BLOCK);
+    let row = tl::program_id(0);
+    let cols = tl::program_id(1) * BLOCK + tl::arange(0, BLOCK);
     let mask = cols < classes;
     let logits = tl::load(x + row * classes + cols, mask).to::<f32>();
     let target = tl::load(targets + row);
@@ -211,7 +209,7 @@ impl<'a> CrossEntropy<'a> {
         let (ignored, smoothing) = (self.ignored, self.smoothing);
         let call =
             cross_entropy_backward::<T, BLOCK>(logits, targets, lse, grad, dx, classes, ignored, smoothing);
-        call.grid(rows * self.classes.div_ceil(BLOCK)).launch(on)
+        call.grid((rows, self.classes.div_ceil(BLOCK))).launch(on)
     }
 
     /// The same over the logits, which are not needed any more.
@@ -237,7 +235,7 @@ impl<'a> CrossEntropy<'a> {
         let call = cross_entropy_backward_in_place::<T, BLOCK>(
             logits, targets, lse, grad, classes, ignored, smoothing,
         );
-        call.grid(rows * self.classes.div_ceil(BLOCK)).launch(on)
+        call.grid((rows, self.classes.div_ceil(BLOCK))).launch(on)
     }
 
     /// The number of rows, if all lengths fit.

@@ -1,6 +1,22 @@
 //! Fused kernels to use as they are, and to copy from: each file holds a kernel, a safe function that checks shapes and
 //! launches it, and the reference that its results are tested against.
 //!
+//! | module | operation |
+//! | --- | --- |
+//! | [`add_mul`], [`scale_relu`] | `(x + y) * z`; `max(x, 0) * scale + bias` |
+//! | [`add_activation`], [`bias_activation`] | an [`activation`] of a sum, or of a matrix and a bias for each column |
+//! | [`act_and_mul`] | gates: SiLU, GELU, GELU-tanh of one half of a row times the other; the gradient of SwiGLU |
+//! | [`layer_norm`], [`rms_norm`] | norms of rows of any length; RMSNorm with a residual that is updated in place |
+//! | [`layer_norm_gelu`], [`center`], [`l2_norm`], [`group_norm`] | LayerNorm and GELU; mean-centring; length 1; groups of channels |
+//! | [`layer_norm_backward`], [`rms_norm_backward`] | gradients of the input and the parameters, the same run after run |
+//! | [`softmax`](mod@softmax), [`masked_softmax`] | probabilities or their logarithms, scaled, masked, of rows of any length |
+//! | [`cross_entropy`] | the loss and its gradient, with an ignored class and label smoothing |
+//! | [`dropout`] | bias, GELU, dropout and a residual, forward and backward, without a saved mask |
+//! | [`quantize`](mod@quantize) | rows or their norms to `i8` or `f8e4m3` with a scale each, and back onto a residual |
+//! | [`rope`] | rotary embedding of heads; norm and rotation of queries and keys in a packed matrix |
+//! | [`recurrence`] | `h = a * h + b` along time, gated |
+//! | [`gating`], [`embedding`] | the experts of a token; rows of a table |
+//!
 //! Every operation is a struct that names its inputs, has what it can do without as methods, and ends in
 //! `launch(on, &mut out)`, where `on` is a device or a stream:
 //!
@@ -27,6 +43,9 @@ pub mod add_mul;
 pub mod bias_activation;
 pub mod center;
 pub mod cross_entropy;
+pub mod dropout;
+pub mod embedding;
+pub mod gating;
 pub mod group_norm;
 pub mod l2_norm;
 pub mod layer_norm;
@@ -34,9 +53,12 @@ pub mod layer_norm_backward;
 pub mod layer_norm_gelu;
 pub mod masked_softmax;
 pub mod partials;
+pub mod quantize;
+pub mod recurrence;
 pub mod reference;
 pub mod rms_norm;
 pub mod rms_norm_backward;
+pub mod rope;
 pub mod scale_relu;
 mod shape;
 pub mod softmax;
@@ -58,6 +80,7 @@ pub static KERNELS: &[&Kernel] = &[
     &l2_norm::l2_norm::KERNEL,
     &l2_norm::l2_norm_long::KERNEL,
     &layer_norm::layer_norm::KERNEL,
+    &layer_norm::layer_norm_wide::KERNEL,
     &layer_norm::layer_norm_long::KERNEL,
     &layer_norm_gelu::layer_norm_gelu::KERNEL,
     &layer_norm_backward::layer_norm_backward::KERNEL,
@@ -74,4 +97,13 @@ pub static KERNELS: &[&Kernel] = &[
     &cross_entropy::cross_entropy::KERNEL,
     &cross_entropy::cross_entropy_backward::KERNEL,
     &cross_entropy::cross_entropy_backward_in_place::KERNEL,
+    &dropout::bias_gelu_dropout::KERNEL,
+    &dropout::bias_gelu_dropout_backward::KERNEL,
+    &quantize::quantize::KERNEL,
+    &quantize::dequantize_add::KERNEL,
+    &rope::rope::KERNEL,
+    &rope::qk_norm_rope::KERNEL,
+    &recurrence::recurrence::KERNEL,
+    &gating::topk_gating::KERNEL,
+    &embedding::embedding::KERNEL,
 ];

@@ -22,6 +22,9 @@ use crate::shape::Checks;
 /// The longest row that one tile holds; longer ones are read in pieces.
 pub const MAX_TILE: usize = 32768;
 
+/// The same for [`AddRmsNorm`], of any type.
+pub const MAX_ADD_TILE: usize = 16384;
+
 /// The elements of a piece of a long row.
 const PIECE: usize = 8192;
 
@@ -199,7 +202,7 @@ impl<'a, T: Float> AddRmsNorm<'a, T> {
             return Ok(());
         }
         let n_cols = cols as i32;
-        if cols > MAX_TILE / 2 {
+        if cols > MAX_ADD_TILE {
             let call = add_rms_norm_long::<T, PIECE>(self.x, residual, self.gamma, out, n_cols, self.eps);
             return call.grid(rows).launch(on);
         }

@@ -82,7 +82,7 @@ pub fn compile_module_with(attribute: TokenStream, item: TokenStream, options: &
             syntax::Part::Other(tokens) => content.extend(tokens),
         }
     }
-    let mentions = expand::mentions(&marks);
+    let mentions = expand::mentions(&marks, &module.items);
     let head = module.head;
     let module = quote::quote! { #head { #content #mentions } };
     reported(errors, module, options)

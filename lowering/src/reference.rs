@@ -25,6 +25,7 @@ pub fn reference() -> TokenStream {
     let functions = ops::functions().map(function);
     let on_tiles = ops::tile_methods().map(method);
     let on_ranges = ops::range_methods().map(method);
+    let on_stores = ops::store_methods().map(declared_method);
     let on_slices = ops::slice_methods().map(declared_method);
     let operators = TABLE.iter().filter_map(operator);
     let comparisons = comparisons();
@@ -43,6 +44,11 @@ pub fn reference() -> TokenStream {
 
         impl Range {
             #(#on_ranges)*
+        }
+
+        /// What may follow `tl::store(..)`: hints about caches.
+        pub trait Stored: Sized {
+            #(#on_stores)*
         }
 
         /// Methods of a slice parameter; `slice + offsets` is a tile of pointers into it.

@@ -11,6 +11,7 @@ mod compare;
 mod control;
 mod devices;
 mod float;
+mod functions;
 mod levels;
 mod memory;
 mod programs;
@@ -37,6 +38,7 @@ fn main() {
         memory::trials(),
         atomic::trials(),
         control::trials(),
+        functions::trials(),
         programs::trials(),
         levels::trials(),
     ];

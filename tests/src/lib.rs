@@ -5,6 +5,7 @@ pub mod arrange;
 pub mod atomic;
 pub mod case;
 pub mod control;
+pub mod functions;
 pub mod memory;
 pub mod programs;
 pub mod random;

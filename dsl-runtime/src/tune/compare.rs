@@ -3,7 +3,7 @@
 //! Ways differ in the order in which they add, so floats may differ as rounding makes them; a way that leaves elements out
 //! or computes something else differs by far more than that.
 
-use crate::dtype::{DType, bf16, f16};
+use crate::dtype::{DType, bf16, f8e4m3, f8e5m2, f16};
 
 /// What an output of a call holds.
 #[derive(Clone, PartialEq, Debug)]
@@ -34,6 +34,9 @@ impl Elements<'_> {
         match self.right.dtype {
             DType::F16 => self.floats(0.02, |bytes: [u8; 2]| f16::from_le_bytes(bytes).into()),
             DType::BF16 => self.floats(0.1, |bytes: [u8; 2]| bf16::from_le_bytes(bytes).into()),
+            // Neighbouring numbers: a sum in another order may round to the next one.
+            DType::F8E4M3 => self.floats(0.13, |bytes: [u8; 1]| f8e4m3::from_bits(bytes[0]).to_f32().into()),
+            DType::F8E5M2 => self.floats(0.26, |bytes: [u8; 1]| f8e5m2::from_bits(bytes[0]).to_f32().into()),
             DType::F32 => self.floats(1e-3, |bytes: [u8; 4]| f32::from_le_bytes(bytes).into()),
             DType::F64 => self.floats(1e-6, f64::from_le_bytes),
             dtype => self.integers(dtype),

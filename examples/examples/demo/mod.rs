@@ -15,7 +15,7 @@ use rand::rngs::StdRng;
 use rand_distr::{Distribution, StandardNormal};
 
 /// The options of every demo.
-#[derive(Parser, Debug)]
+#[derive(Parser, Clone, Debug)]
 pub struct Common {
     /// The element type; files of another float type are converted
     #[arg(long, default_value = "f32")]

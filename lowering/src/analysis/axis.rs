@@ -185,9 +185,13 @@ fn clip(info: Info, ty: &Type) -> Info {
         .axes
         .iter()
         .map(|axis| {
-            let contiguity =
-                if axis.divisibility >= axis.contiguity { axis.contiguity.min(modulus) } else { 1 };
-            let divisibility = if contiguity == axis.contiguity { axis.divisibility } else { 1 };
+            let contiguity = axis.contiguity.min(axis.divisibility).min(modulus);
+            // Shorter runs start at multiples of their length from where a longer one does.
+            let divisibility = if contiguity < axis.contiguity {
+                axis.divisibility.min(contiguity)
+            } else {
+                axis.divisibility
+            };
             Axis { contiguity, divisibility: divisibility.min(modulus), constancy: axis.constancy }
         })
         .collect();

@@ -2,6 +2,7 @@
 
 use super::{Call, Callee, Check, Item, Operand};
 use crate::diagnostic::Loc;
+use crate::dtype::DType;
 use crate::ops::{Kind, Scalar, scalar};
 use crate::tile::{Block, Op, Type, Value};
 
@@ -31,6 +32,46 @@ impl Check<'_> {
         self.own_from = outer;
         let block = self.end_block(yields.clone().unwrap_or_default());
         if yields.is_none() || self.errors.len() > errors {
+            return None;
+        }
+        self.straight(block)
+    }
+
+    /// The function `operand` as lanewise operations on one element of each of `types`, with a single result.
+    pub fn on_elements(&mut self, operand: &Operand, types: &[Type], result: DType) -> Option<Block> {
+        let Item::Function(callee) = &operand.item else {
+            if !matches!(operand.item, Item::Failed) {
+                let found = self.describe(operand);
+                self.error_help(
+                    operand.loc,
+                    format!("this is a function, found {found}"),
+                    "such as `|x| x + 1.0`",
+                );
+            }
+            return None;
+        };
+        let callee = callee.clone();
+        let errors = self.errors.len();
+        let args = self.begin_block(types.to_vec());
+        let outer = self.own_from.replace(args[0].index());
+        let operands = args.iter().map(|&value| self.operand(value, operand.loc)).collect();
+        let what = "this function".to_string();
+        let call = Call {
+            name: String::new(),
+            what,
+            name_loc: operand.loc,
+            loc: operand.loc,
+            generics: vec![],
+            args: operands,
+        };
+        let given = self.invoke(&callee, call);
+        let value = match given.item {
+            Item::Failed => None,
+            _ => self.value_as(&given, result, "what this function gives"),
+        };
+        self.own_from = outer;
+        let block = self.end_block(value.into_iter().collect());
+        if value.is_none() || self.errors.len() > errors {
             return None;
         }
         self.straight(block)
@@ -104,11 +145,11 @@ impl Check<'_> {
 }
 
 /// Appends operations, both sides of branches among them: none of them has an effect. Gives one that cannot stay.
-fn flatten(ops: Vec<Op>, flat: &mut Vec<Op>) -> Result<(), Op> {
+fn flatten(ops: Vec<Op>, flat: &mut Vec<Op>) -> Result<(), Box<Op>> {
     let select = scalar::row("select").expect("a row of the table");
     for op in ops {
         match op.kind {
-            Kind::Scalar(_) | Kind::Cast(_) | Kind::Constant(_) => flat.push(op),
+            Kind::Scalar(_) | Kind::Cast(_) | Kind::Bitcast(_) | Kind::Constant(_) => flat.push(op),
             Kind::If(branch) => {
                 flatten(branch.then.ops, flat)?;
                 flatten(branch.otherwise.ops, flat)?;
@@ -118,7 +159,7 @@ fn flatten(ops: Vec<Op>, flat: &mut Vec<Op>) -> Result<(), Op> {
                     flat.push(Op { kind, results: vec![result], loc: op.loc });
                 }
             }
-            _ => return Err(op),
+            _ => return Err(Box::new(op)),
         }
     }
     Ok(())

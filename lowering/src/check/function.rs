@@ -152,6 +152,16 @@ impl Check<'_> {
             let assigned = Some(operand.loc);
             variables.insert(name, Variable { operand: Some(operand), mutable: false, assigned });
         }
+        let mut types = types;
+        let of_library = self.library.as_ref().is_some_and(|library| Rc::ptr_eq(library, surroundings));
+        if let (true, Some(&(_, Some(dtype)))) = (of_library, types.first()) {
+            let wide = if dtype == DType::F64 { DType::F64 } else { DType::F32 };
+            types.push(("Wide".into(), Some(wide)));
+            for (name, value) in Check::library_names(dtype) {
+                let operand = Some(self.wrap(Item::Literal(ConstValue::Bool(value).literal()), call.loc));
+                variables.insert(name.into(), Variable { operand, mutable: false, assigned: Some(call.loc) });
+            }
+        }
         let name = function.name.to_string();
         let inlined = Inlined {
             frame: Frame { name, types, function: Some(function.clone()) },
@@ -191,7 +201,9 @@ impl Check<'_> {
                 None if inlined.closure => value,
                 None => self.no_result(value, &name),
             };
-            if !inlined.closure {
+            if let Some(site) = self.site {
+                self.errors.relocate(before, site);
+            } else if !inlined.closure {
                 let note = format!("in the call of {} on line {}", quoted(&name), call.name_loc.line());
                 self.errors.annotate(before, &note);
             }

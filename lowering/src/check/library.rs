@@ -5,6 +5,7 @@ use std::rc::Rc;
 use super::items::Surroundings;
 use super::{Call, Callee, Check, Item, Operand};
 use crate::diagnostic::{Errors, Loc};
+use crate::dtype::DType;
 use crate::ops::library::SOURCE;
 use crate::syntax::{self, Items};
 
@@ -16,19 +17,46 @@ impl Check<'_> {
         self.wrap(Item::Function(Callee::Declared { function: found, surroundings }), loc)
     }
 
-    /// Calls a function of the library; what is wrong stands on the call, whose text the user knows.
+    /// Calls a function of the library. Its body's operations and mistakes stand on the call, whose text the user knows.
     pub fn call_library(&mut self, name: &str, call: &Call) -> Operand {
         let operand = self.library_function(name, call.loc);
-        let Item::Function(callee) = operand.item else { return self.failed(call.loc) };
-        let before = self.errors.len();
+        let (Item::Function(callee), Some(args)) = (operand.item, self.library_arguments(call)) else {
+            return self.failed(call.loc);
+        };
         let outer = self.site.replace(call.loc);
-        let Call { name, what, name_loc, loc, generics, args } = call;
-        let (name, what, generics, args) = (name.clone(), what.clone(), generics.clone(), args.clone());
-        let call = Call { name, what, name_loc: *name_loc, loc: *loc, generics, args };
+        let (name, what) = (call.name.clone(), call.what.clone());
+        let call = Call { name, what, name_loc: call.name_loc, loc: call.loc, generics: vec![], args };
         let result = self.invoke(&callee, call);
         self.site = outer;
-        self.errors.relocate(before, *loc);
-        Operand { loc: *loc, ..result }
+        result
+    }
+
+    /// The arguments of a call; an axis that was left out is the last one.
+    fn library_arguments(&mut self, call: &Call) -> Option<Vec<Operand>> {
+        let mut args = call.args.clone();
+        let along = crate::ops::functions().find(|function| function.name == call.name)?.params.len() == 2;
+        if along {
+            let value = self.value(&args[0])?;
+            let rank = self.ty(value).shape.rank();
+            if rank == 0 {
+                let found = self.describe(&args[0]);
+                self.error(args[0].loc, format!("{} takes a tile, found {found}", call.what));
+                return None;
+            }
+            match args.get(1) {
+                Some(axis) => {
+                    let axis = axis.clone();
+                    self.axis(&axis, rank)?;
+                }
+                None => args.push(self.integer(rank as i128 - 1, call.loc)),
+            }
+        }
+        Some(args)
+    }
+
+    /// What functions of the library know beside their own type parameters.
+    pub(super) fn library_names(dtype: DType) -> [(&'static str, bool); 2] {
+        [("HALF", dtype.is_half()), ("DOUBLE", dtype == DType::F64)]
     }
 
     /// The library, parsed when it is first asked for.

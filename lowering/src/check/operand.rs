@@ -21,6 +21,11 @@ impl Check<'_> {
         self.builder.func
     }
 
+    /// Whether the caller of the kernel vouches for what it does.
+    pub fn is_unchecked(&self) -> bool {
+        self.kernel.options.unchecked
+    }
+
     pub fn ty(&self, value: Value) -> &Type {
         self.builder.func.ty(value)
     }
@@ -90,6 +95,13 @@ impl Check<'_> {
             _ => false,
         };
         own.then_some(op)
+    }
+
+    /// The operation of `operand` stands at `loc` now, which takes in the methods behind the call.
+    pub fn extend_operation(&mut self, operand: &Operand, loc: Loc) {
+        if let Some(op) = self.operation_of(operand) {
+            op.loc.end = loc.end;
+        }
     }
 
     pub fn begin_block(&mut self, args: Vec<Type>) -> Vec<Value> {

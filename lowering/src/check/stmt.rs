@@ -6,7 +6,7 @@ use super::scope::Variable;
 use super::{Check, Item, Literal, LiteralValue, Operand};
 use crate::diagnostic::{Loc, count};
 use crate::ops::Number;
-use crate::syntax::{BinaryOp, Block, Pattern, Statement};
+use crate::syntax::{BinaryOp, Block, Expr, ExprKind, Pattern, Statement};
 
 impl Check<'_> {
     pub(super) fn body(&mut self, block: &Block) {
@@ -30,6 +30,14 @@ impl Check<'_> {
         }
         let value = match &block.value {
             Some(expr) => self.expr(expr),
+            None if matches!(
+                block.statements.last(),
+                Some(Statement::Expr(Expr { kind: ExprKind::Exit(_), .. }))
+            ) =>
+            {
+                // It was reported, and gives nothing more to say.
+                self.failed(block.loc)
+            }
             None => self.unit(block.loc),
         };
         if let Some(outer) = outer {

@@ -423,7 +423,7 @@ fn implementations(kernel: &Kernel, variants: &[Variant]) -> TokenStream {
             tokens.extend(quote! {
                 impl<#name: #bound> Declared for Choice<#(#args),*> {
                     const VARIANT: &'static Variant = {
-                        const INDEX: [usize; 13] = [#(#table),*];
+                        const INDEX: &[usize] = &[#(#table),*];
                         &KERNEL.variants[INDEX[<#name as ::dsl_runtime::Element>::DTYPE as usize]]
                     };
                 }

@@ -14,7 +14,7 @@ use quote::quote;
 use crate::check::Variant;
 use crate::compile::LoweredVariant;
 use crate::options::{Options, VARIABLES};
-use crate::syntax::{Function, Kernel};
+use crate::syntax::{Function, Items, Kernel};
 
 /// A kernel and all that was made of it.
 pub struct Expansion<'a> {
@@ -73,9 +73,9 @@ pub fn module_function(function: &Function, editor: bool) -> TokenStream {
     if editor { shadow::module_function(function) } else { shadow::function_imports(function) }
 }
 
-/// A mention of each of these names, which attributes had that are gone now.
-pub fn mentions(names: &[Ident]) -> TokenStream {
-    shadow::mentions(names)
+/// A mention of each of these names, which attributes had that are gone now, and of what only kernels use.
+pub fn mentions(names: &[Ident], items: &Items) -> TokenStream {
+    shadow::mentions(names, &items.constants)
 }
 
 /// The signature with no code behind it, and the body to resolve names in. Without variants, which a kernel with

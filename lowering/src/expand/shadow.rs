@@ -10,7 +10,7 @@ use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{quote, quote_spanned};
 
 use crate::ops::{self, Function};
-use crate::syntax::{Generic, Kernel, Pattern, ValueType};
+use crate::syntax::{ConstItem, Generic, Kernel, Pattern, ValueType};
 
 /// The kernel's body as code that a language server can resolve.
 pub(super) fn function(kernel: &Kernel) -> TokenStream {
@@ -80,8 +80,12 @@ pub(super) fn function_imports(function: &crate::syntax::Function) -> TokenStrea
     mentioned(texts, &function.generics)
 }
 
-/// A mention of each of these names.
-pub(super) fn mentions(names: &[Ident]) -> TokenStream {
+/// A mention of each of these names, and of the constants that kernels know: what only they use is not unused.
+pub(super) fn mentions(names: &[Ident], constants: &[ConstItem]) -> TokenStream {
+    let known = constants.iter().filter(|constant| constant.value.is_some()).map(|constant| {
+        let path = &constant.path;
+        quote! { let _ = #(#path)::*; }
+    });
     let mut unique: Vec<&Ident> = vec![];
     for name in names {
         if !unique.contains(&name) {
@@ -92,6 +96,7 @@ pub(super) fn mentions(names: &[Ident]) -> TokenStream {
         #[allow(unused_imports)]
         const _: () = {
             #(use #unique as _;)*
+            let _ = || { #(#known)* };
         };
     }
 }

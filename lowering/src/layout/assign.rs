@@ -720,8 +720,8 @@ impl Rebuilder<'_> {
             }
         }
         op.kind.operation_mut().map(&mut |value| placed.get(&value).copied().unwrap_or(value));
-        if let (Some(vector), Some(place)) = (vector, op.kind.operation_mut().place_mut()) {
-            place.vector = vector;
+        if let Some(vector) = vector {
+            op.kind.operation_mut().set_vector(vector);
         }
     }
 

@@ -123,13 +123,15 @@ pub fn bitcast(b: &mut Builder, value: Val, to: DType) -> Val {
 /// `f16` or `bf16` to `f32`, exactly.
 pub fn widen_half(b: &mut Builder, value: Val, from: DType) -> Val {
     match (b.machine, from) {
-        (Machine::Nvptx, _) => b.convert("llvm.fpext", value, Elem::F32),
-        (Machine::Host { .. }, DType::BF16) => {
-            let bits = b.zext(value, Elem::I32);
+        // The upper half of the result: with what took the value out of a word one instruction, a shift or a mask.
+        (_, DType::BF16) => {
+            let bits = b.bitcast(value, value.ty.with(Elem::I16));
+            let bits = b.zext(bits, Elem::I32);
             let sixteen = b.int(bits.ty, 16);
             let bits = b.shl(bits, sixteen);
             b.bitcast(bits, bits.ty.with(Elem::F32))
         }
+        (Machine::Nvptx, _) => b.convert("llvm.fpext", value, Elem::F32),
         (Machine::Host { f16c: true }, _) => {
             let half = b.bitcast(value, value.ty.with(Elem::F16));
             b.convert("llvm.fpext", half, Elem::F32)

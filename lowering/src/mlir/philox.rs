@@ -99,6 +99,16 @@ pub fn further(b: &mut Builder, counter: [Val; 4], distance: i64) -> [Val; 4] {
     [next, b.add(high, carry), counter[2], counter[3]]
 }
 
+/// The counter that is `distance` further on, where the counter is a multiple of a power of two above it. What the
+/// upper words become in the first rounds is then computed once for all of them.
+pub fn beside(b: &mut Builder, counter: [Val; 4], distance: i64) -> [Val; 4] {
+    if distance == 0 {
+        return counter;
+    }
+    let by = b.int(counter[0].ty, distance);
+    [b.or(counter[0], by), counter[1], counter[2], counter[3]]
+}
+
 /// A word as what was asked for.
 pub fn formed(b: &mut Builder, word: Val, form: Form) -> Val {
     match form {

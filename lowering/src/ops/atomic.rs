@@ -158,6 +158,9 @@ impl Operation for Atomic {
         Some(&mut self.place)
     }
 
+    /// Elements are changed one by one.
+    fn set_vector(&mut self, _: u32) {}
+
     fn ordering_mut(&mut self) -> Option<(&mut Order, &mut Scope)> {
         Some((&mut self.order, &mut self.scope))
     }

@@ -1,8 +1,239 @@
 //! Functions of `tl::` that are written in the language itself, checked at each call like a `#[fuse_fn]`.
 
-/// What the functions below are made of. Beside its own type parameter `T` each knows `Wide`: `f64` where `T` is, and
-/// `f32` for every other float.
+use super::{Function, Generic, Gives, optional, required};
+use crate::check::{Call, Check, Item};
+use crate::dtype::DType;
+
+const ONE: &[super::Parameter] = &[required("x")];
+const ALONG: &[super::Parameter] = &[required("x"), optional("axis")];
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    Function {
+        name: "relu",
+        gives: Gives::Tile,
+        example: "let y = tl::relu(tile);",
+        generic: Generic::None,
+        params: ONE,
+        doc: "`maximum(x, 0)` of floats: exact, NaN for NaN, and `0.0` for `-0.0`.",
+        check: |check, call| check.call_library("relu", call),
+    },
+    Function {
+        name: "gelu",
+        gives: Gives::Tile,
+        example: "let y = tl::gelu(tile);\nlet quick = tl::gelu::<bf16>(tile);",
+        generic: Generic::OptionalType,
+        params: ONE,
+        doc: "`x * P(x)` with `P` the normal distribution function, `(1 + erf(x / sqrt(2))) / 2`, of floats of any shape. Within 16 ULP for `f32` and `f64`, also where `x` is far below zero and `1 + erf` has no digits left; `f16` and `bf16` are computed in `f32` and rounded once, within 0.75 ULP. On a GPU an `f32` result below the smallest normal one may be 0. `gelu` of infinity is infinity, of negative infinity 0, of NaN NaN.\n\nWith a 16-bit float between `::<` and `>`, `tl::gelu::<bf16>(x)` of an `f32` tile is only as exact as a result that will be rounded to that type needs, relative error below 2^-13 (2^-10 below -5.7), at half the instructions; it is `f32` all the same.",
+        check: |check, call| match check.generic_type(call) {
+            Some(dtype) if dtype.is_half() && computes_in_f32(check, call) => {
+                check.call_library("gelu_half", call)
+            }
+            Some(_) | None => check.call_library("gelu", call),
+        },
+    },
+    Function {
+        name: "gelu_tanh",
+        gives: Gives::Tile,
+        example: "let y = tl::gelu_tanh(tile);",
+        generic: Generic::None,
+        params: ONE,
+        doc: "`x * (1 + tanh(z)) / 2` with `z = sqrt(2 / pi) * (x + 0.044715 * x^3)`, the usual approximation of `gelu`, of floats of any shape. It is computed as `x * sigmoid(2 * z)`, which keeps its digits far below zero: within `8 + 4 * abs(z)` ULP for `f32` and `f64`; `f16` and `bf16` are computed in `f32` and rounded once. On a GPU an `f32` result below the smallest normal one may be 0. `gelu_tanh` of infinity is infinity, of negative infinity `-0.0`, of NaN NaN.",
+        check: |check, call| check.call_library("gelu_tanh", call),
+    },
+    Function {
+        name: "silu",
+        gives: Gives::Tile,
+        example: "let y = tl::silu(tile);",
+        generic: Generic::None,
+        params: ONE,
+        doc: "`x * sigmoid(x)`, also called swish, of floats of any shape. Within 5 ULP for `f32` and `f64`; `f16` and `bf16` are computed in `f32` and rounded once. Where `sigmoid` is below the smallest normal `f32` the result has as few digits, and is 0 on a GPU. `silu` of infinity is infinity, of negative infinity `-0.0`, of NaN NaN.",
+        check: |check, call| check.call_library("silu", call),
+    },
+    Function {
+        name: "softplus",
+        gives: Gives::Tile,
+        example: "let y = tl::softplus(tile);",
+        generic: Generic::None,
+        params: ONE,
+        doc: "`log(1 + exp(x))` of floats of any shape, as `maximum(x, 0) + log(1 + exp(-abs(x)))`, so that nothing overflows and small results keep their digits. Within 8 ULP for `f32` and `f64`; `f16` and `bf16` are computed in `f32` and rounded once. `softplus` of 100 is 100, of infinity infinity, of negative infinity 0, of NaN NaN.",
+        check: |check, call| check.call_library("softplus", call),
+    },
+    Function {
+        name: "softmax",
+        gives: Gives::Tile,
+        example: "let y = tl::softmax(tile, 0);\nlet rows = tl::softmax(tile.row() + tile.col(), 1);",
+        generic: Generic::None,
+        params: ALONG,
+        doc: "`exp(x - m) / sum(exp(x - m))` along `axis`, the last one without it, with `m` the maximum there. Of floats, in the shape and element type of `x`; `f16` and `bf16` are computed in `f32` and rounded once. The relative error is that of `x - m`, at most half a unit in its last place, and a few units more. An element of negative infinity, which is what masks one off, gives 0. Where all of them are, or any is NaN or infinity, the results are NaN.",
+        check: |check, call| check.call_library("softmax", call),
+    },
+    Function {
+        name: "log_softmax",
+        gives: Gives::Tile,
+        example: "let y = tl::log_softmax(tile, 0);",
+        generic: Generic::None,
+        params: ALONG,
+        doc: "`x - m - log(sum(exp(x - m)))` along `axis`, the last one without it, with `m` the maximum there: the logarithm of `softmax`, with its digits where that is close to 0. Of floats, in the shape and element type of `x`; `f16` and `bf16` are computed in `f32` and rounded once. An element of negative infinity gives negative infinity. Where all of them are, or any is NaN or infinity, results are NaN.",
+        check: |check, call| check.call_library("log_softmax", call),
+    },
+];
+
+/// What the functions above are made of. Beside its own type parameter `T` each knows the type it computes in, `Wide`,
+/// which is `f64` where `T` is and `f32` for every other float, and the constants `HALF` and `DOUBLE`: whether `T` is a
+/// 16-bit float, and whether it is `f64`. What is decided by one of them is decided at build.
+///
+/// `gelu` far below zero is `-t P(-t)` with `t = |x|`, and `P(-t) = exp(-t^2 / 2) R(t)` with a smooth `R` that falls like
+/// `1 / t`: `u` times a polynomial in `u = 1 / (1 + 0.3 t)`. With 10 coefficients its error is 2^-28 up to `t = 14.5`,
+/// with 25 2^-58 up to 39. For results of 16 bits `log2 P(-t)` is a polynomial of 9 coefficients, and one power all there
+/// is besides: error 2^-13.7 up to `t = 5.7`, where those of `f16` end, and 2^-10.4 up to 14. Rounding `t^2 / 2` to `f32` would cost up to a hundred
+/// ULP in the power; what was rounded off is known exactly and multiplied back on. Above zero it is `x - t P(-t)`,
+/// without cancellation: at most half is taken off.
+///
+/// `log(1 + e)` is `2 artanh(z)` with `z = e / (2 + e)`, at most 1/3: `z` times a polynomial in `z^2` with 5 coefficients,
+/// error 2^-27.8, or 12, error 2^-64.
 pub(crate) const SOURCE: &str = r#"
+fn relu<T: Float>(x: Tile<T>) -> Tile<T> {
+    tl::maximum(x, 0.0)
+}
+
+fn gelu<T: Float>(x: Tile<T>) -> Tile<T> {
+    let x = x.to::<Wide>();
+    let below = if DOUBLE { below_f64(x) } else if HALF { below_half(x) } else { below_f32(x) };
+    (tl::maximum(x, 0.0) - below).to::<T>()
+}
+
+/// `t P(-t)` of `t = |x|`.
+fn below_f32(x: Tile<f32>) -> Tile<f32> {
+    let t = tl::minimum(tl::abs(x), 15.0);
+    let square = t * t;
+    let exponent = square * -0.7213475108146667;
+    let power = tl::exp2(exponent);
+    // What rounding took from the square, from its product and from the constant.
+    let from_square = tl::fma(t, t, -square);
+    let from_product = tl::fma(square, -0.7213475108146667, -exponent);
+    let rest = tl::fma(from_square, -0.5, from_product * 0.6931471824645996);
+    let rest = tl::fma(square, -6.6748788718484775e-09, rest);
+    let power = tl::fma(power, rest, power);
+    let w = tl::fma(t, 0.3, 1.0);
+    let u = tl::rsqrt(w * w);
+    let p = -0.020623469725251198 * u + 0.11243561655282974;
+    let p = p * u + -0.2282136082649231;
+    let p = p * u + 0.19178453087806702;
+    let p = p * u + -0.07942349463701248;
+    let p = p * u + 0.09615683555603027;
+    let p = p * u + 0.07838965207338333;
+    let p = p * u + 0.11023542284965515;
+    let p = p * u + 0.11957181245088577;
+    let p = p * u + 0.11968669295310974;
+    t * power * (p * u)
+}
+
+fn below_half(x: Tile<f32>) -> Tile<f32> {
+    let t = tl::minimum(tl::abs(x), 14.0);
+    let p = 3.120816316481978e-08 * t + -1.9568867628549924e-06;
+    let p = p * t + 5.254233838059008e-05;
+    let p = p * t + -0.0007995203486643732;
+    let p = p * t + 0.007754713762551546;
+    let p = p * t + -0.0518711619079113;
+    let p = p * t + -0.46115919947624207;
+    let p = p * t + -1.1499531269073486;
+    let p = p * t + -1.0001002550125122;
+    t * tl::exp2(p)
+}
+
+/// For a result that will be rounded to 16 bits.
+fn gelu_half(x: Tile<f32>) -> Tile<f32> {
+    tl::maximum(x, 0.0) - below_half(x)
+}
+
+fn below_f64(x: Tile<f64>) -> Tile<f64> {
+    let t = tl::minimum(tl::abs(x), 40.0);
+    let square = t * t;
+    let power = tl::exp(square * -0.5);
+    let from_square = tl::fma(t, t, -square);
+    let power = power - power * (from_square * 0.5);
+    let u = 1.0 / (t * 0.3 + 1.0);
+    let q = 2.0 * u - 1.0;
+    let p = 3.2717196978684373e-10 * q + -1.0798243009093232e-09;
+    let p = p * q + -7.115459993555751e-10;
+    let p = p * q + 7.459174607319705e-09;
+    let p = p * q + -7.229124776470899e-09;
+    let p = p * q + -2.0861636745466945e-08;
+    let p = p * q + 5.865215002480256e-08;
+    let p = p * q + -4.262392049771922e-09;
+    let p = p * q + -2.3068450139453214e-07;
+    let p = p * q + 3.504722908099026e-07;
+    let p = p * q + 5.182063217562724e-07;
+    let p = p * q + -2.2482907348667135e-06;
+    let p = p * q + 2.446349770060674e-07;
+    let p = p * q + 1.0730852189492178e-05;
+    let p = p * q + -1.1125589176221361e-05;
+    let p = p * q + -4.9746268978545906e-05;
+    let p = p * q + 9.013992223007015e-05;
+    let p = p * q + 0.0002836369069502216;
+    let p = p * q + -0.0005756425164135343;
+    let p = p * q + -0.002423896547394862;
+    let p = p * q + 0.0018171357955066518;
+    let p = p * q + 0.027760365473703273;
+    let p = p * q + 0.08654963741846165;
+    let p = p * q + 0.16457948408616296;
+    let p = p * q + 0.22197061383443278;
+    t * power * (p * u)
+}
+
+fn gelu_tanh<T: Float>(x: Tile<T>) -> Tile<T> {
+    // Below -30 the result is 0, and infinity times 0 is avoided.
+    let x = tl::maximum(x.to::<Wide>(), -30.0);
+    let z = x * (1.5957691216057308 + 0.07135481627260025 * x * x);
+    (x * tl::sigmoid(z)).to::<T>()
+}
+
+fn silu<T: Float>(x: Tile<T>) -> Tile<T> {
+    let least = if DOUBLE { -800.0 } else { -110.0 };
+    let x = tl::maximum(x.to::<Wide>(), least);
+    (x * tl::sigmoid(x)).to::<T>()
+}
+
+fn softplus<T: Float>(x: Tile<T>) -> Tile<T> {
+    let x = x.to::<Wide>();
+    let e = tl::exp(-tl::abs(x));
+    let z = e / (2.0 + e);
+    let s = z * z;
+    let p = if DOUBLE {
+        let p = 0.16488285931389568 * s + 0.06980390498332432;
+        let p = p * s + 0.10976616637947494;
+        let p = p * s + 0.11715274668110426;
+        let p = p * s + 0.13336876815743837;
+        let p = p * s + 0.1538444706045997;
+        let p = p * s + 0.18181823422495252;
+        let p = p * s + 0.22222222119103674;
+        let p = p * s + 0.28571428572622926;
+        let p = p * s + 0.3999999999999287;
+        let p = p * s + 0.6666666666666669;
+        let p = p * s + 2.0;
+        p
+    } else {
+        let p = 0.28157779574394226 * s + 0.27965158224105835;
+        let p = p * s + 0.4002459645271301;
+        let p = p * s + 0.6666632294654846;
+        let p = p * s + 2.0;
+        p
+    };
+    (tl::maximum(x, 0.0) + z * p).to::<T>()
+}
+
+fn softmax<T: Float>(x: Tile<T>, axis: usize) -> Tile<T> {
+    let x = x.to::<Wide>();
+    let power = tl::exp(x - tl::max(x, axis, true));
+    (power * (1.0 / tl::sum(power, axis, true))).to::<T>()
+}
+
+fn log_softmax<T: Float>(x: Tile<T>, axis: usize) -> Tile<T> {
+    let x = x.to::<Wide>();
+    let shifted = x - tl::max(x, axis, true);
+    (shifted - tl::log(tl::sum(tl::exp(shifted), axis, true))).to::<T>()
+}
+
 /// Which of two elements with their positions is the maximum: ties to the left, NaN largest.
 fn larger_first<T: Number>(a: (T, i32), b: (T, i32)) -> (T, i32) {
     let ((x, i), (y, j)) = (a, b);
@@ -20,3 +251,11 @@ fn smaller_first<T: Number>(a: (T, i32), b: (T, i32)) -> (T, i32) {
     (tl::select(first, x, y), tl::select(first, i, j))
 }
 "#;
+
+/// Whether the argument is `f32`.
+fn computes_in_f32(check: &mut Check, call: &Call) -> bool {
+    match call.args[0].item {
+        Item::Value(value) => check.ty(value).dtype == DType::F32,
+        _ => false,
+    }
+}

@@ -1,5 +1,6 @@
 //! Reading and writing memory: a slice parameter, element offsets, and which elements take part.
 
+use super::cache::{Cache, Level};
 use super::{Effect, Function, Generic, Gives, Operation, expect_types, optional, required};
 use crate::check::{Call, Check, Operand, Pointer};
 use crate::dtype::DType;
@@ -70,6 +71,7 @@ pub struct Load {
     pub other: Option<Value>,
     /// Nothing in the kernel writes this slice.
     pub invariant: bool,
+    pub cache: Cache,
 }
 
 /// Writes elements; those masked off are left alone.
@@ -77,6 +79,7 @@ pub struct Load {
 pub struct Store {
     pub place: Place,
     pub value: Value,
+    pub cache: Cache,
 }
 
 impl Operation for Load {
@@ -94,13 +97,14 @@ impl Operation for Load {
     }
 
     fn effect(&self) -> Effect {
-        if self.invariant { Effect::Pure } else { Effect::Read }
+        let merges = self.invariant && self.cache.level != Level::Volatile;
+        if merges { Effect::Pure } else { Effect::Read }
     }
 
     fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
         let place = self.place.text(func, name);
         let other = self.other.map(|other| format!(" other {}", name(other))).unwrap_or_default();
-        format!("load {place}{other}")
+        format!("load {place}{other}{}", self.cache.text())
     }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
@@ -118,6 +122,14 @@ impl Operation for Load {
 
     fn place_mut(&mut self) -> Option<&mut Place> {
         Some(&mut self.place)
+    }
+
+    fn cache(&self) -> Option<Cache> {
+        Some(self.cache)
+    }
+
+    fn cache_mut(&mut self) -> Option<&mut Cache> {
+        Some(&mut self.cache)
     }
 
     fn spread(&self, _: &Func, _: &[Value]) -> Spread {
@@ -145,7 +157,7 @@ impl Operation for Store {
 
     fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
         let place = self.place.text(func, name);
-        format!("store {place} = {}", name(self.value))
+        format!("store {place} = {}{}", name(self.value), self.cache.text())
     }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
@@ -165,6 +177,14 @@ impl Operation for Store {
 
     fn place_mut(&mut self) -> Option<&mut Place> {
         Some(&mut self.place)
+    }
+
+    fn cache(&self) -> Option<Cache> {
+        Some(self.cache)
+    }
+
+    fn cache_mut(&mut self) -> Option<&mut Cache> {
+        Some(&mut self.cache)
     }
 
     fn spread(&self, _: &Func, _: &[Value]) -> Spread {
@@ -255,7 +275,8 @@ fn load(check: &mut Check, call: &Call) -> Operand {
     let (Ok(mask), Ok(other)) = (mask, other) else { return check.failed(call.loc) };
     let place =
         Place { param: pointer.param, base: None, offset: pointer.offset, mask, bounded: true, vector: 1 };
-    check.emit(Load { place, other, invariant: !mutable }, Type::tile(elem, pointer.shape), call.loc)
+    let load = Load { place, other, invariant: !mutable, cache: Cache::default() };
+    check.emit(load, Type::tile(elem, pointer.shape), call.loc)
 }
 
 fn store(check: &mut Check, call: &Call) -> Operand {
@@ -277,6 +298,6 @@ fn store(check: &mut Check, call: &Call) -> Operand {
     let (Ok(value), Ok(mask)) = (value, mask) else { return check.failed(call.loc) };
     let place =
         Place { param: pointer.param, base: None, offset: pointer.offset, mask, bounded: true, vector: 1 };
-    check.push(Store { place, value }, vec![], call.loc);
+    check.push(Store { place, value, cache: Cache::default() }, vec![], call.loc);
     check.unit(call.loc)
 }

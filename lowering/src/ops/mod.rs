@@ -7,11 +7,14 @@
 
 mod atomic;
 mod bitcast;
+mod cache;
 mod cast;
+mod claim;
 mod control;
 mod convert;
 mod fold;
 mod histogram;
+mod inline;
 pub(crate) mod library;
 mod memory;
 mod random;
@@ -33,10 +36,13 @@ use crate::tile::{Block, Func, Value};
 
 pub use atomic::{Atomic, Change, Order, Scope};
 pub use bitcast::Bitcast;
+pub use cache::{Cache, Keep, Level};
 pub use cast::Cast;
+pub use claim::Claim;
 pub use control::{For, If, LoopHints, While};
 pub use convert::{Convert, Hold};
 pub use histogram::Histogram;
+pub use inline::InlinePtx;
 pub use memory::{Load, Place, Store};
 pub use random::{Form, Philox, Pick, Random};
 pub use rearrange::{Exchange, Gather, Index, Join};
@@ -112,8 +118,24 @@ pub trait Operation: Debug {
         None
     }
 
+    /// One instruction may move this many neighbours at [`Operation::place`].
+    fn set_vector(&mut self, vector: u32) {
+        if let Some(place) = self.place_mut() {
+            place.vector = vector;
+        }
+    }
+
     /// How an atomic operation is ordered among other accesses, and for whom.
     fn ordering_mut(&mut self) -> Option<(&mut Order, &mut Scope)> {
+        None
+    }
+
+    /// What a load or store says about caches.
+    fn cache(&self) -> Option<Cache> {
+        None
+    }
+
+    fn cache_mut(&mut self) -> Option<&mut Cache> {
         None
     }
 
@@ -192,6 +214,8 @@ operations!(
     Load,
     Store,
     Atomic,
+    InlinePtx,
+    Claim,
     Reduce,
     For,
     If,
@@ -267,6 +291,8 @@ pub fn functions() -> impl Iterator<Item = &'static Function> {
         shape::FUNCTIONS,
         memory::FUNCTIONS,
         atomic::FUNCTIONS,
+        inline::FUNCTIONS,
+        claim::FUNCTIONS,
         reduce::FUNCTIONS,
         random::FUNCTIONS,
         scan::FUNCTIONS,
@@ -274,6 +300,7 @@ pub fn functions() -> impl Iterator<Item = &'static Function> {
         sort::FUNCTIONS,
         histogram::FUNCTIONS,
         fold::FUNCTIONS,
+        library::FUNCTIONS,
         control::FUNCTIONS,
         cast::FUNCTIONS,
     ]
@@ -288,11 +315,16 @@ pub fn is_function(name: &str) -> bool {
 
 /// A method, written `receiver.name(..)`; the receiver is the first argument.
 pub fn methods() -> impl Iterator<Item = &'static Function> {
-    tile_methods().chain(slice_methods()).chain(range_methods())
+    tile_methods().chain(cache::STORE_METHODS).chain(slice_methods()).chain(range_methods())
 }
 
 pub fn tile_methods() -> impl Iterator<Item = &'static Function> {
-    [cast::METHODS, bitcast::METHODS, shape::METHODS, atomic::METHODS].into_iter().flatten()
+    [cast::METHODS, bitcast::METHODS, shape::METHODS, atomic::METHODS, cache::METHODS].into_iter().flatten()
+}
+
+/// Methods that say more about a store, which gives nothing.
+pub fn store_methods() -> impl Iterator<Item = &'static Function> {
+    cache::METHODS.iter().chain(cache::STORE_METHODS)
 }
 
 pub fn slice_methods() -> impl Iterator<Item = &'static Function> {

@@ -40,6 +40,10 @@ impl Operation for Scan {
         vec![&mut self.combine]
     }
 
+    fn isolated(&self) -> bool {
+        true
+    }
+
     fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
         let inputs: Vec<String> = self.inputs.iter().map(|&input| name(input)).collect();
         let reverse = if self.reverse { " reverse" } else { "" };

@@ -26,6 +26,9 @@ struct Arm {
 /// The name of the value in the chain: a keyword, so that it hides no name of the user's.
 const VALUE: &str = "match";
 
+/// The chain is as deep as it has links, and what reads it recurses.
+const MAX_ARMS: usize = 256;
+
 pub(super) fn parse(choice: &syn::ExprMatch, parser: &mut Parser) -> Expr {
     let loc = Loc::of(choice);
     let errors = parser.errors.len();
@@ -45,6 +48,10 @@ pub(super) fn parse(choice: &syn::ExprMatch, parser: &mut Parser) -> Expr {
         }
     }
     if parser.errors.len() > errors {
+        return Expr { kind: ExprKind::Error, loc };
+    }
+    if arms.len() > MAX_ARMS {
+        parser.errors.push(arms[MAX_ARMS].loc, format!("a `match` has at most {MAX_ARMS} arms"));
         return Expr { kind: ExprKind::Error, loc };
     }
     close_bools(&mut arms);

@@ -27,13 +27,16 @@ const RETURN: &str = "return";
 const BREAK: &str = "break";
 const CONTINUE: &str = "continue";
 
+/// How many branches may stand around a statement.
+const MAX_DEPTH: u32 = 256;
+
 /// Puts branches in the place of exits. An exit inside an expression stays, for `check` to report.
 pub(super) fn lower(body: Block, kind: Kind, errors: &mut Errors) -> Block {
     if !holds_exits(&body) {
         return body;
     }
     let returns = kind == Kind::Unit && flagged(&body, RETURN);
-    let mut lowering = Lowering { errors, kind, loops: 0, flags: Leaves::default() };
+    let mut lowering = Lowering { errors, kind, loops: 0, depth: 0, flags: Leaves::default() };
     lowering.flags.returns = returns;
     let loc = body.loc;
     let mut lowered = match kind {
@@ -177,6 +180,8 @@ struct Lowering<'e> {
     kind: Kind,
     /// How many loops stand around.
     loops: u32,
+    /// How many branches stand around, those that exits made among them.
+    depth: u32,
     /// The flags that are declared.
     flags: Leaves,
 }
@@ -204,8 +209,26 @@ impl Lowering<'_> {
         Block { items, statements: done, value, loc }
     }
 
+    /// Whether branches nest too deep: what follows an exit stands in a branch, and what reads them recurses.
+    fn report_depth(&mut self, loc: Loc) -> bool {
+        if self.depth >= MAX_DEPTH {
+            self.errors.push(loc, format!("a body has at most {MAX_DEPTH} early exits in a row"));
+        }
+        self.depth >= MAX_DEPTH
+    }
+
     /// A statement that holds exits, and what follows it.
     fn leave(&mut self, statement: Statement, exits: Leaves, rest: Block, done: &mut Vec<Statement>) {
+        let loc = rest.loc;
+        if self.report_depth(loc) {
+            return;
+        }
+        self.depth += 1;
+        self.leave_here(statement, exits, rest, done);
+        self.depth -= 1;
+    }
+
+    fn leave_here(&mut self, statement: Statement, exits: Leaves, rest: Block, done: &mut Vec<Statement>) {
         let loc = rest.loc;
         let expr = match statement {
             Statement::Expr(expr) => expr,
@@ -386,7 +409,12 @@ impl Lowering<'_> {
             }
             let rest = Block { items: Rc::default(), statements: rest.collect(), value, loc };
             let Statement::Expr(expr) = statement else { unreachable!("other statements hold no exits") };
+            if self.report_depth(expr.loc) {
+                return Block { items, statements: done, value: None, loc };
+            }
+            self.depth += 1;
             let value = self.value_of(expr, rest);
+            self.depth -= 1;
             return Block { items, statements: done, value: value.map(Box::new), loc };
         }
         let value = value.map(|value| Box::new(self.nested(*value)));

@@ -34,6 +34,7 @@ impl Arch {
 const YOUNGER: &[(&str, Version)] = &[
     ("createpolicy.", Version(7, 4)),
     (".L2::cache_hint", Version(7, 4)),
+    (".L1::", Version(7, 4)),
     (".e4m3x2", Version(7, 8)),
     (".e5m2x2", Version(7, 8)),
     ("add.noftz.bf16", Version(7, 8)),

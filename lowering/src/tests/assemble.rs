@@ -1,5 +1,5 @@
 //! Every kernel of the library and of a corpus, every declared variant, both bodies, for every architecture: NVIDIA's
-//! assembler takes it, nothing spills, and what it needs of a multiprocessor only falls.
+//! assembler takes it, nothing spills that is to be fast, and what it needs of a multiprocessor only falls.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -40,12 +40,17 @@ struct Needs {
     registers: u32,
     shared_bytes: u32,
     barriers: u32,
+    spilled_bytes: u32,
 }
 
 impl fmt::Display for Needs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Needs { registers, shared_bytes, barriers } = self;
-        write!(f, "{registers} registers, {shared_bytes} shared, {barriers} barriers")
+        let Needs { registers, shared_bytes, barriers, spilled_bytes } = self;
+        write!(f, "{registers} registers, {shared_bytes} shared, {barriers} barriers")?;
+        if *spilled_bytes > 0 {
+            write!(f, ", {spilled_bytes} spilled")?;
+        }
+        Ok(())
     }
 }
 
@@ -53,13 +58,15 @@ impl Needs {
     fn parse(text: &str) -> Option<Needs> {
         let mut numbers = text.split(", ").map(|part| part.split(' ').next()?.parse().ok());
         let mut next = || numbers.next().flatten();
-        Some(Needs { registers: next()?, shared_bytes: next()?, barriers: next()? })
+        let (registers, shared_bytes, barriers) = (next()?, next()?, next()?);
+        Some(Needs { registers, shared_bytes, barriers, spilled_bytes: next().unwrap_or(0) })
     }
 
     fn exceeds(self, limit: Needs) -> bool {
         self.registers > limit.registers
             || self.shared_bytes > limit.shared_bytes
             || self.barriers > limit.barriers
+            || self.spilled_bytes > limit.spilled_bytes
     }
 }
 
@@ -109,9 +116,9 @@ fn parse(function: &syn::ItemFn) -> Kernel {
     kernel.filter(|_| errors.is_empty()).unwrap_or_else(|| panic!("{}: {errors:?}", function.sig.ident))
 }
 
-/// Lowers and assembles every variant of the kernels in `source`; gives what each entry takes.
-fn assemble(source: &str, options: &Options) -> Table {
-    let mut table = Table::new();
+/// Lowers and assembles every variant of the kernels in `source`; gives what each entry takes, and those that spill.
+fn assemble(source: &str, options: &Options) -> (Table, Vec<String>) {
+    let (mut table, mut spills) = (Table::new(), vec![]);
     for function in kernels(source) {
         let kernel = parse(&function);
         let mut errors = Errors::new();
@@ -120,13 +127,16 @@ fn assemble(source: &str, options: &Options) -> Table {
         let lowered = lowered.unwrap_or_else(|| panic!("{}: {errors:?}", kernel.name));
         for (variant, lowered) in variants.iter().zip(&lowered) {
             let entries = lowered.bodies.iter().map(|body| entry_name(&kernel, variant, body)).collect();
-            record(entries, lowered, &mut table);
+            spills.extend(record(entries, lowered, &mut table));
         }
     }
-    table
+    (table, spills)
 }
 
-fn record(entries: Vec<String>, lowered: &LoweredVariant, table: &mut Table) {
+/// Takes note of what the entries need; gives a line for each that spills and may not: an aligned body for the latest
+/// architecture. What others spill, ptxas having chosen to or a row that is not aligned being long, is in the ratchet.
+fn record(entries: Vec<String>, lowered: &LoweredVariant, table: &mut Table) -> Vec<String> {
+    let mut spills = vec![];
     for module in &lowered.code.modules {
         let arch = if module.exact { "sm_90a" } else { "sm_80" };
         let cubin = module.cubin.as_ref().expect("there is an assembler");
@@ -146,8 +156,11 @@ fn record(entries: Vec<String>, lowered: &LoweredVariant, table: &mut Table) {
                 resources.static_shared_bytes, 0,
                 "{entry} for {arch}: shared memory is asked for at launch"
             );
-            let spilled = (resources.spill_store_bytes, resources.spill_load_bytes, resources.stack_bytes);
-            assert_eq!(spilled, (0, 0, 0), "{entry} for {arch}: bytes spilled, read back, on the stack");
+            let spilled_bytes =
+                resources.spill_store_bytes.max(resources.spill_load_bytes).max(resources.stack_bytes);
+            if spilled_bytes > 0 && body.name == "aligned" && module.exact {
+                spills.push(format!("{entry} for {arch}: {spilled_bytes} bytes\n"));
+            }
             let own = module.ptx.split(".entry ").find(|text| text.starts_with(&format!("{entry}(")));
             let cap = own.and_then(|text| text.lines().find_map(|line| line.strip_prefix(".maxnreg ")));
             let cap = cap.map(|cap| cap.parse::<u32>().expect("a number of registers"));
@@ -157,10 +170,12 @@ fn record(entries: Vec<String>, lowered: &LoweredVariant, table: &mut Table) {
                 registers: resources.registers,
                 shared_bytes: body.plan.shared_bytes(),
                 barriers: own.expect("the entry").matches("bar.sync").count() as u32,
+                spilled_bytes,
             };
             table.insert(format!("{entry} {arch}"), needs);
         }
     }
+    spills
 }
 
 /// The ratchet: what `registers.txt` allows.
@@ -208,10 +223,13 @@ fn every_kernel_assembles_and_takes_no_more_than_it_did() {
     let _alone = lowering_alone();
     let site = Site::new();
     let options = Options { ptxas: Some(ptxas.clone()), family: None, ..site.options() };
-    let mut table = Table::new();
+    let (mut table, mut spills) = (Table::new(), vec![]);
     for source in sources {
-        table.extend(assemble(&source, &options));
+        let (needs, spilling) = assemble(&source, &options);
+        table.extend(needs);
+        spills.extend(spilling);
     }
+    assert!(spills.is_empty(), "these spill:\n{}", spills.concat());
     let (free, capped) =
         ("capped_256_num_warps_1_aligned sm_90a", "capped_256_num_warps_2_maxnreg_40_aligned sm_90a");
     assert!(table.contains_key(free) && table.contains_key(capped), "configs differ in their settings");

@@ -85,11 +85,11 @@ fn floats_by_their_bits_and_halves() {
         source,
         Arch::SM_80,
         expect![[r#"
-        @%p2 red.release.gpu.global.max.s32 [%rd2], %r2;
-        @%p3 red.release.gpu.global.min.u32 [%rd2], %r2;
-        atom.acq_rel.gpu.global.cas.b16 %rs6, [%rd17], %rs3, %rs3;
-        atom.acq_rel.gpu.global.cas.b16 %rs2, [%rd17], %rs6, %rs4;
-    "#]],
+            @%p2 red.release.gpu.global.max.s32 [%rd2], %r3;
+            @%p3 red.release.gpu.global.min.u32 [%rd2], %r3;
+            atom.acq_rel.gpu.global.cas.b16 %rs5, [%rd17], %rs3, %rs3;
+            atom.acq_rel.gpu.global.cas.b16 %rs1, [%rd17], %rs5, %rs4;
+        "#]],
     );
     check_ptx(
         source,
@@ -226,7 +226,7 @@ fn every_change_on_the_host() {
 fn not_a_number_wins_on_the_host() {
     for change in ["atomic_max", "atomic_min"] {
         let mut out = vec![1.0f32, -1.0, 0.0, -0.0, f32::INFINITY, f32::NEG_INFINITY, 2.0, -2.0];
-        let mut x = vec![f32::NAN, -f32::NAN].repeat(4);
+        let mut x = [f32::NAN, -f32::NAN].repeat(4);
         let source = format!(
             "#[fuse_kernel()]
             fn k(x: &[f32], out: &mut [f32]) {{

@@ -800,3 +800,60 @@ fn an_entry_computes_the_programs_of_one_row_of_the_grid() {
     "#]]
     .assert_eq(&text);
 }
+
+/// The loads and stores of the aligned body of a kernel.
+fn check_accesses(source: &str, expected: Expect) {
+    let _beside = lowering_beside();
+    let (func, requests) = first(source);
+    let bodies = bodies(&func, Requests { programs: Some(1), ..requests }).expect("bodies that fit");
+    let named = [("entry".into(), &bodies[0])];
+    let texts = nvptx::emit(&Session::new(), &named, &[Arch::SM_80], &mut Stages::default()).expect("PTX");
+    let kept = ["ld.global", "st.global", "ld.volatile", "st.volatile", "createpolicy"];
+    let lines = texts[0].1.lines().map(str::trim);
+    let lines = lines.filter(|line| kept.iter().any(|part| line.contains(part)));
+    expected.assert_eq(&lines.map(|line| format!("{line}\n")).collect::<String>());
+}
+
+#[test]
+fn hints_become_modifiers() {
+    check_accesses(
+        "#[fuse_kernel(num_warps = 1)]
+        fn k(x: &[f32], out: &mut [f32]) {
+            let i = tl::arange(0, 128);
+            tl::store(out + i, tl::load(x + i).evict_first()).evict_first();
+            tl::store(out + i + 128, tl::load(x + i + 128).evict_last()).evict_last();
+            tl::store(out + i + 256, tl::load(x + i + 256).no_allocate()).no_allocate();
+            tl::store(out + i + 384, tl::load(x + i + 384).cache_global()).cache_global();
+            tl::store(out + i + 512, tl::load(x + i + 512).streaming()).streaming();
+            tl::store(out + i + 640, tl::load(x + i + 640).volatile()).volatile();
+            tl::store(out + i + 768, tl::load(x + i + 768, i < 7).streaming().evict_first()).write_through();
+            tl::store(out + i + 896, tl::load(out + i).streaming(), i < 7).write_through().evict_first();
+        }",
+        expect![[r#"
+            createpolicy.fractional.L2::evict_last.b64 %rd5;
+            createpolicy.fractional.L2::evict_first.b64 %rd2;
+            ld.global.nc.L1::evict_first.L2::cache_hint.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1], %rd2;
+            st.global.L1::evict_first.L2::cache_hint.v4.b32 [%rd3], {%r1, %r2, %r3, %r4}, %rd2;
+            ld.global.nc.L1::evict_last.L2::cache_hint.v4.b32 {%r5, %r6, %r7, %r8}, [%rd4], %rd5;
+            st.global.L1::evict_last.L2::cache_hint.v4.b32 [%rd6], {%r5, %r6, %r7, %r8}, %rd5;
+            ld.global.nc.L1::no_allocate.L2::cache_hint.v4.b32 {%r9, %r10, %r11, %r12}, [%rd7], %rd5;
+            st.global.L1::no_allocate.v4.b32 [%rd8], {%r9, %r10, %r11, %r12};
+            ld.global.cg.nc.L2::cache_hint.v4.b32 {%r13, %r14, %r15, %r16}, [%rd9], %rd5;
+            st.global.cg.v4.b32 [%rd10], {%r13, %r14, %r15, %r16};
+            ld.global.cs.nc.v4.b32 {%r17, %r18, %r19, %r20}, [%rd11];
+            st.global.cs.v4.b32 [%rd12], {%r17, %r18, %r19, %r20};
+            ld.volatile.global.v4.b32 {%r21, %r22, %r23, %r24}, [%rd13];
+            st.volatile.global.v4.b32 [%rd14], {%r21, %r22, %r23, %r24};
+            @%p1 ld.global.cs.nc.L2::cache_hint.b32 %r25, [%rd15], %rd2;
+            @%p2 ld.global.cs.nc.L2::cache_hint.b32 %r26, [%rd16], %rd2;
+            @%p3 ld.global.cs.nc.L2::cache_hint.b32 %r27, [%rd17], %rd2;
+            @%p4 ld.global.cs.nc.L2::cache_hint.b32 %r28, [%rd18], %rd2;
+            st.global.wt.v4.b32 [%rd19], {%r25, %r26, %r27, %r28};
+            ld.global.cs.v4.b32 {%r29, %r30, %r31, %r32}, [%rd3];
+            @%p1 st.global.wt.L2::cache_hint.b32 [%rd20], %r29, %rd2;
+            @%p2 st.global.wt.L2::cache_hint.b32 [%rd21], %r30, %rd2;
+            @%p3 st.global.wt.L2::cache_hint.b32 [%rd22], %r31, %rd2;
+            @%p4 st.global.wt.L2::cache_hint.b32 [%rd23], %r32, %rd2;
+        "#]],
+    );
+}

@@ -704,9 +704,9 @@ fn functions_that_do_not_exist() {
             4: `too`: `too` is not a method of a scalar of type i32
                 help: did you mean `to`?
             5: `iter`: `iter` is not a method of a slice
-                help: methods are `to`, `bitcast`, `expand_dims`, `row`, `col`, `sem`, `scope`, `len`, `step_by`, `num_stages` and `unroll`
+                help: methods are `to`, `bitcast`, `expand_dims`, `row`, `col`, `sem`, `scope`, `evict_first`, `evict_last`, `no_allocate`, `cache_global`, `streaming`, `volatile`, `write_through`, `len`, `step_by`, `num_stages` and `unroll`
             6: `powi`: `powi` is not a method of a scalar of type f32
-                help: methods are `to`, `bitcast`, `expand_dims`, `row`, `col`, `sem`, `scope`, `len`, `step_by`, `num_stages` and `unroll`
+                help: methods are `to`, `bitcast`, `expand_dims`, `row`, `col`, `sem`, `scope`, `evict_first`, `evict_last`, `no_allocate`, `cache_global`, `streaming`, `volatile`, `write_through`, `len`, `step_by`, `num_stages` and `unroll`
             7: `lens`: `lens` is not a method of a slice
                 help: did you mean `len`?
         "#]],
@@ -1247,6 +1247,27 @@ fn atomic_functions() {
                 help: write it behind the call: `tl::atomic_add(pointer, value).sem(..)`
             15: `scope`: `.scope` belongs to an atomic function
                 help: write it behind the call: `tl::atomic_add(pointer, value).scope(..)`
+        "#]],
+    );
+}
+
+#[test]
+fn hints_without_an_access() {
+    check_body(
+        "let c = tl::arange(0, N);
+        let y = tl::load(x + c).evict_first().no_allocate();
+        let z = (y + y).evict_last();
+        tl::store(out + c, y).write_through().evict_first();
+        let w = tl::load(x + c).write_through();
+        let v = y.evict_first(1);
+        c.streaming();",
+        expect![[r#"
+            5: `evict_last`: `.evict_last` belongs to `tl::load` or `tl::store`
+                help: write it behind the call: `tl::load(pointer).evict_last()`
+            7: `write_through`: `.write_through` belongs to `tl::store`: a load writes nothing
+            8: `1`: `.evict_first` takes no arguments, found 1
+            9: `streaming`: `.streaming` belongs to `tl::load` or `tl::store`
+                help: write it behind the call: `tl::load(pointer).streaming()`
         "#]],
     );
 }

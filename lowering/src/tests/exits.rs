@@ -121,7 +121,6 @@ fn exits_that_make_no_sense() {
         break;
         let unseen = other_name;",
         expect![[r#"
-            3: `{ return; }`: one branch of this `if` gives the integer 1, the other nothing
             3: `return`: `return` is part of an expression here
                 help: let it be a statement of its own, in a branch of an `if`
             4: `return i`: a function that gives a value cannot return it from within a loop

@@ -140,6 +140,38 @@ fn reductions_by_functions() {
 }
 
 #[test]
+fn a_combination_has_its_own_constants() {
+    check_body(
+        "let x = tl::load(out + c) * 2.0;
+        tl::store(out, tl::reduce(x, 0, |p, q| p + q * 2.0));
+        tl::store(out + c, tl::associative_scan(x, 0, |p, q| p * 2.0 + q));",
+        expect![[r#"
+              %2 = arange 0 : i32[64]
+              %3 = load out[%2] : f32[64]
+              %4 = constant 2.0 : f32
+              %5 = splat %4 : f32[64]
+              %6 = mul %3, %5 : f32[64]
+              %7 = reduce %6 axes [0] : f32 { |%8, %9|
+                %10 = constant 2.0 : f32
+                %11 = mul %9, %10 : f32
+                %12 = add %8, %11 : f32
+                yield %12
+              }
+              %13 = constant 0 : i32
+              store out[%13] = %7
+              %14 = scan %6 axis 0 : f32[64] { |%15, %16|
+                %17 = constant 2.0 : f32
+                %18 = mul %15, %17 : f32
+                %19 = add %18, %16 : f32
+                yield %19
+              }
+              store out[%2] = %14
+            }
+        "#]],
+    );
+}
+
+#[test]
 fn positions() {
     check_body(
         "tl::store(all, tl::argmax(tl::load(out + c)));",

@@ -194,7 +194,7 @@ fn what_stays_of_a_module() {
         # [cfg (test)] const _ : :: core :: option :: Option < & str > = :: core :: option_env ! ("FUSE_DUMP
         # [cfg (test)] const _ : :: core :: option :: Option < & str > = :: core :: option_env ! ("FUSE_DUMP
         # [cfg (test)] const _ : :: core :: option :: Option < & str > = :: core :: option_env ! ("FUSE_INJE
-        # [allow (unused_imports)] const _ : () = { use fuse_fn as _ ; use fuse_kernel as _ ; } ;
+        # [allow (unused_imports)] const _ : () = { use fuse_fn as _ ; use fuse_kernel as _ ; let _ = | | {
     "#]]
     .assert_eq(&text(Effort::Check));
     expect![[r#"
@@ -205,7 +205,7 @@ fn what_stays_of_a_module() {
         # [cfg (test)] # [allow (clippy :: too_many_arguments , non_snake_case)] pub fn k < 'fuse , > (out :
         # [cfg (test)] # [doc = "What the build left of the kernel [`k`](fn@k)."] # [allow (non_snake_case ,
         # [cfg (test)] # [allow (warnings , clippy :: all)] const _ : () = { fn body (out : & mut [f32]) { t
-        # [allow (unused_imports)] const _ : () = { use fuse_fn as _ ; use fuse_kernel as _ ; } ;
+        # [allow (unused_imports)] const _ : () = { use fuse_fn as _ ; use fuse_kernel as _ ; let _ = | | {
     "#]]
     .assert_eq(&text(Effort::Signature));
 }

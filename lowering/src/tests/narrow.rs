@@ -125,8 +125,8 @@ fn upper_halves_of_products_on_the_host() {
         vec![Arg::of(&mut x), Arg::of(&mut y), Arg::of(&mut out), Arg::Scalar(n as u64)],
     );
     for i in 0..n {
-        let unsigned = (u128::from(x[i]) * u128::from(y[i]) >> 64) as u64;
-        let signed = (i128::from(x[i] as i64) * i128::from(y[i] as i64) >> 64) as u64;
+        let unsigned = ((u128::from(x[i]) * u128::from(y[i])) >> 64) as u64;
+        let signed = ((i128::from(x[i] as i64) * i128::from(y[i] as i64)) >> 64) as u64;
         assert_eq!([out[i], out[n + i]], [unsigned, signed], "{:#x} times {:#x}", x[i], y[i]);
     }
 }
@@ -171,18 +171,17 @@ fn eight_bit_floats_two_at_a_time_where_the_gpu_can() {
         TO_F8,
         Arch::SM_90A,
         expect![[r#"
-        .version 8.0
-        ld.global.nc.L2::cache_hint.v4.b32 2
-        mov.b32 8
-        cvt.f32.bf16 16
-        cvt.rn.satfinite.e4m3x2.f32 8
-        add.s64 1
-        cvt.u32.u16 8
-        shl.b32 4
-        or.b32 4
-        st.global.v2.b32 2
-        ret; 1
-    "#]],
+            .version 8.0
+            ld.global.nc.L2::cache_hint.v4.b32 2
+            and.b32 8
+            shl.b32 12
+            cvt.rn.satfinite.e4m3x2.f32 8
+            add.s64 1
+            cvt.u32.u16 8
+            or.b32 4
+            st.global.v2.b32 2
+            ret; 1
+        "#]],
     );
     check_conversions(
         FROM_F8,
@@ -209,26 +208,23 @@ fn eight_bit_floats_in_integers_on_an_older_gpu() {
         TO_F8,
         Arch::SM_80,
         expect![[r#"
-        .version 7.4
-        ld.global.nc.L2::cache_hint.v4.b32 2
-        mov.b32 8
-        shr.u16 12
-        cvt.u32.u16 28
-        shl.b32 28
-        and.b32 44
-        setp.gt.u32 16
-        min.u32 16
-        add.rn.f32 16
-        bfe.u32 16
-        or.b32 44
-        add.s32 16
-        shr.u32 16
-        setp.lt.u32 16
-        selp.b32 32
-        add.s64 1
-        st.global.v2.b32 2
-        ret; 1
-    "#]],
+            .version 7.4
+            ld.global.nc.L2::cache_hint.v4.b32 2
+            shl.b32 20
+            and.b32 44
+            setp.gt.u32 16
+            min.u32 16
+            add.rn.f32 16
+            bfe.u32 16
+            or.b32 44
+            add.s32 16
+            shr.u32 28
+            setp.lt.u32 16
+            selp.b32 32
+            add.s64 1
+            st.global.v2.b32 2
+            ret; 1
+        "#]],
     );
     check_conversions(
         FROM_F8,

@@ -225,6 +225,43 @@ fn deep_nesting_is_an_error() {
 }
 
 #[test]
+fn calls_that_grow_come_back() {
+    on_a_compiler_thread(|| {
+        // Each function calls the next one twice: 2^30 copies of the last.
+        let doubling = |i: usize| format!("fn f{i}(x: i32) -> i32 {{ f{0}(x) + f{0}(x) }}", i + 1);
+        let chain: String = (0..30).map(doubling).collect();
+        assert_ne!(
+            survive_text("", &format!("fn k(n: i32) {{ {chain} fn f30(x: i32) -> i32 {{ x }} f0(n); }}")),
+            0
+        );
+        // Deep expressions whose calls stand at their bottom, in functions that call each other.
+        let deep = |i: usize| {
+            format!("fn f{i}(x: i32) -> i32 {{ {}f{}(x){} }}", "(1 + ".repeat(100), i + 1, ")".repeat(100))
+        };
+        let chain: String = (0..60).map(deep).collect();
+        survive_text("", &format!("fn k(n: i32) {{ {chain} fn f60(x: i32) -> i32 {{ x }} f0(n); }}"));
+        assert_ne!(survive_text("", "fn k() { let w = |g, h| g(g, h); w(w, w); }"), 0);
+        assert_ne!(
+            survive_text("", "fn k(n: i32) { fn f(x: i32) -> i32 { let g = |y| f(y); g(x) } f(n); }"),
+            0
+        );
+        assert_ne!(survive_text("", "fn k() { const A: i32 = B; const B: i32 = A + 1; let x = A; }"), 0);
+        let nested = "if n > 0 { return; } for i in 0..n { if i > 3 { break; } ".repeat(10) + &"}".repeat(10);
+        survive_text("", &format!("fn k(n: i32) {{ {nested} }}"));
+        let arms: String = (0..250).map(|i| format!("{i} => n + {i}, ")).collect();
+        survive_text("", &format!("fn k(n: i32) {{ let y = match n {{ {arms} _ => n }}; }}"));
+        for count in [200, 20_000] {
+            let returns: String = (0..count).map(|i| format!("if n == {i} {{ return; }} ")).collect();
+            survive_text("", &format!("fn k(n: i32) {{ {returns} }}"));
+            let returns: String = (0..count).map(|i| format!("if n == {i} {{ return 1; }} ")).collect();
+            survive_text("", &format!("fn k(n: i32) {{ fn f(n: i32) -> i32 {{ {returns} 2 }} f(n); }}"));
+            let arms: String = (0..count).map(|i| format!("{i} => n + {i}, ")).collect();
+            survive_text("", &format!("fn k(n: i32) {{ let y = match n {{ {arms} _ => n }}; }}"));
+        }
+    });
+}
+
+#[test]
 fn long_expressions_come_back() {
     on_a_compiler_thread(|| {
         for link in [" + n", " * 2", ".to::<i64>()", " as i64", " && b"] {

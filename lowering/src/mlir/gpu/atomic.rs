@@ -8,7 +8,7 @@ use crate::layout::{Distributed, Layout};
 use crate::mlir::builder::Val;
 use crate::mlir::types::{Elem, Ty};
 use crate::mlir::{cast, lanes};
-use crate::ops::{Atomic, Change, Order, Place};
+use crate::ops::{Atomic, Change, Order};
 use crate::tile::{Block, Func, Op, Value};
 
 /// The first capability that adds `bf16` in memory.
@@ -51,7 +51,7 @@ impl Emit for Atomic {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let dtype = gpu.func.ty(self.value).dtype;
         gpu.order(b, &self.place, true);
-        let addresses = gpu.addresses(b, &Place { vector: 1, ..self.place }, dtype);
+        let addresses = gpu.addresses(b, &self.place, dtype);
         let writer = gpu.writer(b, gpu.access_layout(&self.place));
         let values = gpu.registers(self.value);
         let compare = self.compare.map(|compare| gpu.registers(compare));

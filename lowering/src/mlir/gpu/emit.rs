@@ -10,8 +10,8 @@ use crate::mlir::types::{Elem, Ty};
 use crate::mlir::{cast, constant, elementwise};
 use crate::ops::scalar::{Algebra, Half};
 use crate::ops::{
-    Arange, Bitcast, Broadcast, Cast, Constant, ExpandDims, Hold, Length, NumPrograms, Operation, Permute,
-    ProgramId, Scalar, Splat,
+    Arange, Bitcast, Broadcast, Cast, Claim, Constant, ExpandDims, Hold, InlinePtx, Length, NumPrograms,
+    Operation, Permute, ProgramId, Scalar, Splat,
 };
 use crate::tile::{Func, Op, Value};
 
@@ -208,5 +208,30 @@ impl Emit for Permute {
     fn emit(&self, gpu: &mut Gpu, _: &mut Builder, op: &Op) {
         debug_assert_eq!(self.operands().len(), 1);
         gpu.view(op, self.value, |coord| coord.unpermute(&self.order));
+    }
+}
+
+impl Emit for Claim {
+    fn emit(&self, gpu: &mut Gpu, _: &mut Builder, op: &Op) {
+        let registers = gpu.registers(self.value).to_vec();
+        gpu.define(op.results[0], registers);
+    }
+}
+
+impl Emit for InlinePtx {
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        let args: Vec<_> = self.args.iter().map(|&arg| gpu.registers(arg)).collect();
+        let ty = gpu.register_type(op.results[0]);
+        // 16-bit floats travel as their bits.
+        let machine = |ty: Ty| if ty.elem.bits() == 16 { ty.with(Elem::I16) } else { ty };
+        let registers = (0..gpu.register_count(op.results[0]))
+            .map(|register| {
+                let operands: Vec<Val> =
+                    args.iter().map(|arg| b.bitcast(arg[register], machine(arg[register].ty))).collect();
+                let result = b.asm(&self.text, &self.constraints, &operands, &[machine(ty)], Asm::Pure)[0];
+                b.bitcast(result, ty)
+            })
+            .collect();
+        gpu.define(op.results[0], registers);
     }
 }

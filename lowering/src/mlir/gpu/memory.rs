@@ -7,7 +7,7 @@ use crate::dtype::DType;
 use crate::layout::Layout;
 use crate::mlir::builder::{Access, Val};
 use crate::mlir::types::{Elem, Ty};
-use crate::ops::{Effect, Load, Operation, Place, Store};
+use crate::ops::{Cache, Effect, Keep, Level, Load, Operation, Place, Store};
 use crate::tile::Op;
 
 /// The words one instruction moves.
@@ -260,6 +260,62 @@ pub(super) fn reading_policy(b: &mut Builder) -> Val {
     b.asm(text, "=l", &[], &[Ty::I64], Asm::Pure)[0]
 }
 
+/// The policy of lines that give way before all others.
+pub(super) fn passing_policy(b: &mut Builder) -> Val {
+    let text = "createpolicy.fractional.L2::evict_first.b64 $0;";
+    b.asm(text, "=l", &[], &[Ty::I64], Asm::Pure)[0]
+}
+
+/// What PTX says of an access besides its address and type: `ld.global{cop}{.nc}{l1}{.L2::cache_hint}`.
+struct Modifiers {
+    volatile: bool,
+    cop: &'static str,
+    l1: &'static str,
+    /// How the second-level cache should treat the lines.
+    policy: Option<Val>,
+}
+
+impl Modifiers {
+    /// Those that a call asks for.
+    fn asked(gpu: &Gpu, cache: Cache) -> Modifiers {
+        let cop = match cache.level {
+            Level::All | Level::Volatile => "",
+            Level::Global => ".cg",
+            Level::Streaming => ".cs",
+            Level::Through => ".wt",
+        };
+        // PTX takes an operator or a priority.
+        let l1 = match (cache.level, cache.no_allocate, cache.keep) {
+            (Level::All, true, _) => ".L1::no_allocate",
+            (Level::All, false, Keep::First) => ".L1::evict_first",
+            (Level::All, false, Keep::Last) => ".L1::evict_last",
+            _ => "",
+        };
+        let policy = match cache.keep {
+            Keep::Normal => None,
+            Keep::First => gpu.passing_policy,
+            Keep::Last => Some(gpu.policy),
+        };
+        let volatile = cache.level == Level::Volatile;
+        Modifiers { volatile, cop, l1, policy: policy.filter(|_| !volatile) }
+    }
+
+    /// Whether LLVM's own loads and stores do.
+    fn is_plain(&self) -> bool {
+        !self.volatile && self.cop.is_empty() && self.l1.is_empty() && self.policy.is_none()
+    }
+
+    /// What stands between `ld` or `st` and the width.
+    fn text(&self, invariant: bool) -> String {
+        if self.volatile {
+            return ".volatile.global".into();
+        }
+        let nc = if invariant { ".nc" } else { "" };
+        let hint = if self.policy.is_some() { ".L2::cache_hint" } else { "" };
+        format!(".global{}{nc}{}{hint}", self.cop, self.l1)
+    }
+}
+
 impl Emit for Load {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let dtype = gpu.func.ty(op.results[0]).dtype;
@@ -269,11 +325,16 @@ impl Emit for Load {
         let words = Words::of(self.place.vector * dtype.bytes());
         let other = self.other.map(|other| gpu.registers(other));
         let invariant = self.effect() == Effect::Pure;
-        let policy = (invariant && words.bytes == WIDEST).then_some(gpu.policy);
+        let wide = invariant && words.bytes == WIDEST;
+        let once = self.cache.level == Level::Streaming || self.cache.keep == Keep::First;
         let mut registers = vec![];
         for (i, (&pointer, &mask)) in addresses.pointers.iter().zip(&addresses.masks).enumerate() {
+            let mut modifiers = Modifiers::asked(gpu, self.cache);
+            if wide && !once {
+                modifiers.policy = Some(gpu.policy);
+            }
             let loaded = match mask {
-                None if policy.is_none() => {
+                None if modifiers.is_plain() => {
                     let access = Access { align: words.bytes, invariant };
                     let loaded = b.load(pointer, words.ty(), access);
                     b.unpack(loaded)
@@ -281,7 +342,7 @@ impl Emit for Load {
                 mask => {
                     let other =
                         other.as_ref().map(|other| pack(b, &other[i * vector..(i + 1) * vector], dtype));
-                    let statement = LoadStatement { words, mask, other, invariant, policy };
+                    let statement = LoadStatement { words, mask, other, invariant, modifiers };
                     statement.emit(b, pointer)
                 }
             };
@@ -300,8 +361,7 @@ struct LoadStatement {
     /// The words where the mask does not hold; without them 0.
     other: Option<Vec<Val>>,
     invariant: bool,
-    /// How the second-level cache should treat the lines.
-    policy: Option<Val>,
+    modifiers: Modifiers,
 }
 
 impl LoadStatement {
@@ -322,9 +382,9 @@ impl LoadStatement {
             Some(mask) => format!("@{} ", operand(&mut operands, mask, "b")),
             None => String::new(),
         };
-        let (hint, policy) = match self.policy {
-            Some(policy) => (".L2::cache_hint", format!(", {}", operand(&mut operands, policy, "l"))),
-            None => ("", String::new()),
+        let policy = match self.modifiers.policy {
+            Some(policy) => format!(", {}", operand(&mut operands, policy, "l")),
+            None => String::new(),
         };
         if self.mask.is_some() {
             for i in 0..count {
@@ -337,9 +397,8 @@ impl LoadStatement {
         }
         let names: Vec<String> = (0..count).map(|i| format!("${i}")).collect();
         let target = if count == 1 { names[0].clone() } else { format!("{{{}}}", names.join(", ")) };
-        let cache = if self.invariant { ".nc" } else { "" };
-        let text =
-            format!("{predicate}ld.global{cache}{hint}{} {target}, [${count}]{policy};", self.words.suffix());
+        let how = self.modifiers.text(self.invariant);
+        let text = format!("{predicate}ld{how}{} {target}, [${count}]{policy};", self.words.suffix());
         let results = statement(b, &text, &constraints.join(","), &operands, &vec![ty; count]);
         results.into_iter().map(|word| b.trunc(word, self.words.elem)).collect()
     }
@@ -360,26 +419,52 @@ impl Emit for Store {
                 (Some(mask), Some(writer)) => Some(b.and(mask, writer)),
                 (mask, writer) => mask.or(writer),
             };
+            let modifiers = Modifiers::asked(gpu, self.cache);
             match mask {
-                None => {
+                None if modifiers.is_plain() => {
                     let value = if data.len() == 1 { data[0] } else { b.pack(&data) };
                     b.store(value, pointer, Access::aligned(words.bytes));
                 }
-                Some(mask) => masked_store(b, words, pointer, mask, data),
+                mask => StoreStatement { words, mask, modifiers }.emit(b, pointer, data),
             }
         }
         gpu.report(b, op, &addresses);
     }
 }
 
-fn masked_store(b: &mut Builder, words: Words, pointer: Val, mask: Val, data: Vec<Val>) {
-    let (ty, letter) = words.register();
-    let count = usize::from(words.count);
-    let names: Vec<String> = (0..count).map(|i| format!("${}", i + 2)).collect();
-    let source = if count == 1 { names[0].clone() } else { format!("{{{}}}", names.join(", ")) };
-    let text = format!("@$1 st.global{} [$0], {source};", words.suffix());
-    let constraints = format!("l,b,{}", vec![letter; count].join(","));
-    let data: Vec<Val> = data.into_iter().map(|word| b.zext(word, ty.elem)).collect();
-    let operands: Vec<Val> = [pointer, mask].into_iter().chain(data).collect();
-    statement(b, &text, &constraints, &operands, &[]);
+/// One store as PTX.
+struct StoreStatement {
+    words: Words,
+    /// `None` stores always.
+    mask: Option<Val>,
+    modifiers: Modifiers,
+}
+
+impl StoreStatement {
+    fn emit(self, b: &mut Builder, pointer: Val, data: Vec<Val>) {
+        let (ty, letter) = self.words.register();
+        let count = usize::from(self.words.count);
+        let mut operands = vec![pointer];
+        let mut constraints = vec!["l"];
+        let mut predicate = String::new();
+        if let Some(mask) = self.mask {
+            operands.push(mask);
+            constraints.push("b");
+            predicate = "@$1 ".into();
+        }
+        let first = operands.len();
+        let names: Vec<String> = (first..first + count).map(|i| format!("${i}")).collect();
+        let source = if count == 1 { names[0].clone() } else { format!("{{{}}}", names.join(", ")) };
+        operands.extend(data.into_iter().map(|word| b.zext(word, ty.elem)));
+        constraints.extend(vec![letter; count]);
+        let mut hint = String::new();
+        if let Some(policy) = self.modifiers.policy {
+            hint = format!(", ${}", operands.len());
+            operands.push(policy);
+            constraints.push("l");
+        }
+        let how = self.modifiers.text(false);
+        let text = format!("{predicate}st{how}{} [$0], {source}{hint};", self.words.suffix());
+        statement(b, &text, &constraints.join(","), &operands, &[]);
+    }
 }

@@ -29,6 +29,7 @@ use super::{Asm, Machine, report};
 use crate::analysis::axis::{Assumptions, Axes, Info};
 use crate::diagnostic::Loc;
 use crate::layout::{Coord, Distributed, Layout};
+use crate::ops::Keep;
 use crate::tile::{Block, Func, Op, ParamKind, Value};
 
 pub use emit::Emit;
@@ -173,6 +174,8 @@ pub struct Gpu<'a> {
     base: Option<Val>,
     /// The cache policy of wide loads.
     policy: Val,
+    /// That of accesses that ask to give way first, if there are any.
+    passing_policy: Option<Val>,
 }
 
 impl<'a> Gpu<'a> {
@@ -219,6 +222,11 @@ impl<'a> Gpu<'a> {
             program[0] = b.add_nsw(first, group);
         }
         let policy = memory::reading_policy(b);
+        let mut passes = false;
+        func.body.walk(&mut |op| {
+            passes |= op.kind.operation().cache().is_some_and(|cache| cache.keep == Keep::First);
+        });
+        let passing_policy = passes.then(|| memory::passing_policy(b));
         Gpu {
             plan,
             func,
@@ -234,6 +242,7 @@ impl<'a> Gpu<'a> {
             shared: plan.shared.clone(),
             base: None,
             policy,
+            passing_policy,
         }
     }
 

@@ -59,15 +59,16 @@ impl Random {
         let (layout, info) = (gpu.layout(self.offset), gpu.info(self.offset));
         let Some(axis) = (0..info.axes.len()).find(|&axis| layout.run(axis) > 1) else { return (1, false) };
         let run = u64::from(layout.run(axis)).min(info.axes[axis].contiguity);
-        let aligned = run >= WORDS as u64 && info.divisor_at(axis, run) >= WORDS as u64;
-        (run as usize, aligned)
+        let divisor = info.divisor_at(axis, run).min(run);
+        // Neighbours that begin where as many of them do.
+        if divisor >= WORDS as u64 { (divisor as usize, true) } else { (run as usize, false) }
     }
 
     /// The words of neighbours that fill blocks.
     fn aligned(&self, b: &mut Builder, key: [Val; 2], counter: [Val; 4], run: usize) -> Vec<Val> {
         (0..run / WORDS)
             .flat_map(|block| {
-                let counter = philox::further(b, counter, block as i64);
+                let counter = philox::beside(b, counter, block as i64);
                 let words = philox::block(b, key, counter);
                 (0..WORDS).map(move |own| words[self.pick.word(own)])
             })

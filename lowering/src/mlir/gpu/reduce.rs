@@ -45,7 +45,8 @@ impl Emit for Reduce {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let layout = gpu.layout(self.inputs[0]).clone();
         let folded = layout.without(&self.axes);
-        b.accumulating = true;
+        // What a user wrote is computed as written.
+        b.accumulating = self.symmetric();
         let mut results = self.fold_registers(gpu, b, &layout, &folded);
         let lanes = folded.idle_lanes() & !layout.idle_lanes();
         for bit in (0..5).filter(|bit| lanes >> bit & 1 == 1) {

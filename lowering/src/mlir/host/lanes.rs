@@ -4,7 +4,8 @@ use super::nest::{Point, spread};
 use super::{Builder, Emit, Host, Ty, Val};
 use crate::mlir::{cast, constant, elementwise};
 use crate::ops::{
-    Arange, Bitcast, Cast, Constant, Convert, Hold, Length, NumPrograms, ProgramId, Scalar, Splat,
+    Arange, Bitcast, Cast, Claim, Constant, Convert, Hold, InlinePtx, Length, NumPrograms, ProgramId, Scalar,
+    Splat,
 };
 use crate::tile::Op;
 
@@ -118,5 +119,37 @@ impl Emit for Convert {
 impl Emit for Hold {
     fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
         host.at(b, self.value, point)
+    }
+}
+
+impl Emit for Claim {
+    fn run(&self, host: &mut Host, _: &mut Builder, op: &Op) {
+        let value = host.scalar(self.value);
+        host.define(op.results[0], value);
+    }
+
+    fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
+        host.at(b, self.value, point)
+    }
+
+    fn cost(&self) -> u32 {
+        0
+    }
+}
+
+impl Emit for InlinePtx {
+    fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
+        let args: Vec<Val> = self.args.iter().map(|&arg| host.scalar(arg)).collect();
+        let value = elementwise::inline(b, host.func, &self.cpu, &args)[0];
+        host.define(op.results[0], value);
+    }
+
+    fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
+        let args: Vec<Val> = self.args.iter().map(|&arg| host.at(b, arg, point)).collect();
+        elementwise::inline(b, host.func, &self.cpu, &args)[0]
+    }
+
+    fn cost(&self) -> u32 {
+        16
     }
 }

@@ -57,7 +57,8 @@ impl Reduce {
         kept: &[Val],
         vector: Option<&Point>,
     ) -> Element {
-        b.accumulating = true;
+        // What a user wrote is computed as written.
+        b.accumulating = self.symmetric();
         let folded = self.fold_points(host, b, shape, kept, vector);
         b.accumulating = false;
         folded

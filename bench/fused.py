@@ -1,0 +1,656 @@
+"""Dropout, quantisation, rotary embedding, recurrences, gating and embeddings."""
+
+import math
+
+import torch
+import torch.nn.functional as F
+
+from elementwise import GELU, GELU_TANH, activated
+from entry import (BF16, F16, F32, NAMES, SINGLE, TINY, UNIT, Entry, Launch, RowEntry, cdiv, empty, normal, over,
+                   rounded, triton)
+from norms import layer_norm
+
+F8 = torch.float8_e4m3fn
+
+
+# ---- dropout
+
+
+def product(a, b):
+    """The upper and lower words of products of `u32`, in `int64`."""
+    low, high = a * (b & 0xFFFF), a * (b >> 16)
+    return (high + (low >> 16)) >> 16, (a * b) & 0xFFFFFFFF
+
+
+def rand(seed, count):
+    """The numbers of `tl::rand(seed, 0..count)`: Philox-4x32-10."""
+    block = torch.arange(cdiv(count, 4), dtype=torch.int64, device="cuda")
+    c = [block & 0xFFFFFFFF, block >> 32, torch.zeros_like(block), torch.zeros_like(block)]
+    key = [seed & 0xFFFFFFFF, seed >> 32]
+    for _ in range(10):
+        (h0, l0), (h2, l2) = product(c[0], 0xD2511F53), product(c[2], 0xCD9E8D57)
+        c = [h2 ^ c[1] ^ key[0], l2, h0 ^ c[3] ^ key[1], l0]
+        key = [(key[0] + 0x9E3779B9) & 0xFFFFFFFF, (key[1] + 0xBB67AE85) & 0xFFFFFFFF]
+    return torch.stack(c, 1).flatten()[:count].bitwise_right_shift(9).float() * 2.0**-23
+
+
+class Dropout(Entry):
+    """bias, GELU, dropout. A case is (rows, columns, element type). Peers draw other numbers, so they are not checked."""
+
+    group = "dropout"
+    inputs = ("x", "bias")
+    random = True
+    p, seed = 0.1, 0x1234567890
+    cases = [(16384, 4096, BF16)]
+    small = [(rows, cols, dtype) for rows, cols in ((100, 7), (5, 129), (3, 1025), (3, 9001))
+             for dtype in (F32, F16, BF16)]
+
+    def __init__(self, act=GELU, residual=False):
+        self.act, self.residual = act, residual
+        self.form = "none" if act == GELU else "tanh"
+        self.name = "bias_gelu" + ("" if act == GELU else "_tanh") + "_dropout" + ("_add" if residual else "")
+        form = self.form
+        if residual:
+            self.inputs = ("x", "bias", "residual")
+            self.compute = lambda x, bias, residual: residual + F.dropout(
+                F.gelu(x + bias, approximate=form), Dropout.p, True)
+        else:
+            self.compute = lambda x, bias: F.dropout(F.gelu(x + bias, approximate=form), Dropout.p, True)
+
+    def label(self, case):
+        return f"{case[0]} x {case[1]} {NAMES[case[2]]}"
+
+    def make(self, case, shift=0):
+        rows, cols, dtype = case
+        shape = (rows, cols)
+        args = {"x": normal(rows * cols, dtype, 1, shift).view(shape), "bias": normal(cols, dtype, 2, shift),
+                "out": empty(rows * cols, dtype, shift).view(shape), "n_rows": rows, "n_cols": cols, "p": self.p,
+                "seed": self.seed}
+        args["residual"] = normal(rows * cols, dtype, 3, shift).view(shape) if self.residual else args["bias"][:0]
+        return args
+
+    def launches(self, case, args):
+        rows, cols, dtype = case
+        return [Launch("bias_gelu_dropout", [NAMES[dtype]],
+                       lambda act, add, width: act == self.act and add == self.residual and width >= min(cols, 4096),
+                       lambda act, add, width: (cdiv(rows, 4096 // width), cdiv(cols, width)))]
+
+    def dropped(self, args):
+        p = torch.tensor(self.p, dtype=F32).item()
+        numbers = rand(self.seed, args["x"].numel()).view_as(args["x"])
+        return numbers < p, 1 / (1 - p)
+
+    def exact(self, args):
+        dtype = args["x"].dtype
+        dropped, factor = self.dropped(args)
+        total = args["x"].double() + args["bias"].double()
+        value, within = activated(self.act, total, dtype, SINGLE * total.abs())
+        value, within = (torch.where(dropped, 0.0, part * factor) for part in (value, within))
+        added = args["residual"].double() if self.residual else torch.zeros_like(value)
+        return [rounded(value + added, within + 3 * SINGLE * (value.abs() + added.abs()), dtype)]
+
+    def traffic(self, args):
+        count = args["x"].numel() * (3 if self.residual else 2) + args["bias"].numel()
+        return count * args["x"].element_size()
+
+    def triton(self, args):
+        rows, cols = args["x"].shape
+        triton_dropout[lambda meta: (triton.cdiv(rows * cols, meta["BLOCK"]),)](
+            args["x"], args["bias"], args["residual"], args["out"], rows * cols, cols, self.p, self.seed,
+            ACT=self.act, ADD=self.residual)
+
+
+class DropoutBackward(Dropout):
+    outputs = ("dx", "dbias")
+
+    def __init__(self, act=GELU):
+        super().__init__(act)
+        self.name = self.name + "_backward"
+        self.inputs = ("dy", "x", "bias", "kept")
+        form = self.form
+
+        def compute(dy, x, bias, kept):
+            with torch.enable_grad():
+                v = (x + bias).detach().requires_grad_()
+                y = F.gelu(v, approximate=form)
+            dx = torch.autograd.grad(y, v, dy * kept * (1 / (1 - Dropout.p)))[0]
+            return dx, dx.sum(0)
+        self.compute = compute
+
+    def make(self, case, shift=0):
+        rows, cols, dtype = case
+        args = super().make(case, shift)
+        args["dy"] = normal(rows * cols, dtype, 4, shift).view(rows, cols)
+        args["kept"] = torch.rand(rows, cols, device="cuda") > self.p
+        args["dx"], args["dbias"] = args.pop("out"), empty(cols, dtype, shift)
+        args["partials"] = empty(self.parts(rows, cols) * cols, F32)
+        return args
+
+    @staticmethod
+    def parts(rows, cols):
+        return min(cdiv(rows, 4), max(1056 // cdiv(cols, 1024), 1))
+
+    def launches(self, case, args):
+        rows, cols, dtype = case
+        parts = self.parts(rows, cols)
+        return [
+            Launch("bias_gelu_dropout_backward", [NAMES[dtype]], lambda act, width: act == self.act,
+                   lambda act, width: (parts, cdiv(cols, width))),
+            Launch("sum_partials", [NAMES[dtype]], lambda width: True, lambda width: (cdiv(cols, width), 1),
+                   dgamma=args["dbias"], dbeta=args["dbias"][:0], programs=parts),
+        ]
+
+    def exact(self, args):
+        dtype, (dropped, factor) = args["x"].dtype, self.dropped(args)
+        v, dy = args["x"].double() + args["bias"].double(), args["dy"].double()
+        if self.act == GELU:
+            slope = 0.5 * torch.special.erfc(-v * math.sqrt(0.5)) + v * (-v * v / 2).exp() / math.sqrt(2 * math.pi)
+        else:
+            c, s = 0.044715, math.sqrt(2 / math.pi)
+            sigmoid = torch.sigmoid(2 * s * (v + c * v**3))
+            slope = sigmoid + v * sigmoid * (1 - sigmoid) * 2 * s * (1 + 3 * c * v * v)
+        value = torch.where(dropped, 0.0, dy * slope * factor)
+        relative = 2.0**-11 if dtype.itemsize == 2 else (32 + 4 * v * v) * SINGLE * (1 + v.abs())
+        inner = torch.where(dropped, 0.0, dy.abs() * factor * (relative + TINY))
+        over_rows = (8 + math.sqrt(v.shape[0])) * SINGLE
+        return [rounded(value, inner, dtype),
+                rounded(value.sum(0), inner.sum(0) + over_rows * value.abs().sum(0), dtype)]
+
+    def traffic(self, args):
+        return (3 * args["x"].numel() + 2 * args["bias"].numel()) * args["x"].element_size()
+
+    triton = Entry.triton
+
+
+# ---- quantisation
+
+
+class Quantize(RowEntry):
+    """A row, its RMSNorm or its LayerNorm to 8 bits."""
+
+    group = "quantize"
+    outputs = ("out", "scales")
+    elements = 1 << 27
+    small_columns = (1, 7, 1000, 1024, 4097, 16384)
+    columns = (4096, 8192)
+    sweep = ()
+
+    def __init__(self, norm, into):
+        self.norm, self.into = norm, into
+        self.kind = {"plain": 0, "rms_norm": 1, "layer_norm": 2}[norm]
+        self.limit = 127.0 if into == torch.int8 else 448.0
+        prefix = "" if norm == "plain" else f"{norm}_"
+        self.name = f"{prefix}quantize_{NAMES[into]}"
+        self.eps = 1e-5 if norm == "layer_norm" else 1e-6
+        self.inputs = ("x", "gamma", "beta")[: self.kind + 1]
+        self.compute = self.in_pytorch
+
+    @property
+    def small(self):
+        return [case for case in super().small if case[2] != F32]
+
+    def make(self, case, shift=0):
+        rows, cols, dtype = case
+        args = {"x": normal(rows * cols, dtype, 1, shift).view(rows, cols)}
+        for seed, name in enumerate(("gamma", "beta"), 2):
+            args[name] = normal(cols, dtype, seed, shift) if name in self.inputs else args["x"].flatten()[:0]
+        return {**args, "out": torch.empty(rows, cols, dtype=self.into, device="cuda"), "scales": empty(rows, F32),
+                "n_cols": cols, "eps": self.eps}
+
+    def launches(self, case, args):
+        rows, cols, dtype = case
+        return [Launch("quantize", [NAMES[dtype], NAMES[self.into]],
+                       lambda integers, norm, block: norm == self.kind and block >= cols, lambda *_: (rows,))]
+
+    def results(self, results):
+        out, scales = results
+        return [out.float().double() * scales.double()[:, None], scales]
+
+    def exact(self, args):
+        x = args["x"].double()
+        if self.kind == 0:
+            value, within = x, torch.zeros_like(x)
+        elif self.kind == 1:
+            value = x / (x.square().mean(1, keepdim=True) + self.eps).sqrt() * args["gamma"].double()
+            within = over(x.shape[1]) * value.abs()
+        else:
+            value, within = layer_norm(args, self.eps)
+        largest, error = value.abs().amax(1, keepdim=True), within.amax(1, keepdim=True)
+        scale = largest / self.limit
+        half = scale / 2 if self.limit == 127 else torch.maximum(value.abs() / 16, scale / 1024)
+        moved = within + error + 8 * SINGLE * largest
+        bound = half * (1 + 8 * SINGLE) + 1.0625 * moved + TINY
+        return [(value, bound), (scale[:, 0], error[:, 0] / self.limit + 4 * SINGLE * scale[:, 0] + TINY)]
+
+    def traffic(self, args):
+        rows, cols = args["x"].shape
+        return rows * (cols * (args["x"].element_size() + 1) + 4)
+
+    def in_pytorch(self, x, *parameters):
+        shape = (x.shape[1],)
+        parameters = [parameter.float() for parameter in parameters]
+        if self.kind == 0:
+            y = x.float()
+        elif self.kind == 1:
+            y = F.rms_norm(x.float(), shape, *parameters, self.eps)
+        else:
+            y = F.layer_norm(x.float(), shape, *parameters, self.eps)
+        scales = y.abs().amax(1) / self.limit
+        q = y * (1 / scales)[:, None]
+        return (q.round().to(torch.int8) if self.limit == 127 else q.to(F8)), scales
+
+    def triton(self, args):
+        rows, cols = args["x"].shape
+        triton_quantize[(rows,)](
+            args["x"], args["gamma"], args["beta"], args["out"], args["scales"], cols, self.eps,
+            BLOCK=triton.next_power_of_2(cols), NORM=self.kind, INTEGERS=self.limit == 127)
+
+
+class DequantizeAdd(Entry):
+    """A case is (rows, columns, element type)."""
+
+    name, group = "dequantize_add", "quantize"
+    inputs = ("q", "scales", "residual")
+    cases = [(16384, 8192, BF16)]
+    small = [(rows, cols, dtype) for rows, cols in ((1, 1), (3, 7), (2, 4096), (3, 5001)) for dtype in (F16, BF16)]
+
+    def label(self, case):
+        return f"{case[0]} x {case[1]} {NAMES[case[2]]}"
+
+    def make(self, case, shift=0):
+        rows, cols, dtype = case
+        q = (normal(rows * cols, F32, 1) * 40).clamp(-127, 127).to(torch.int8).view(rows, cols)
+        return {"q": q, "scales": normal(rows, F32, 2, shift), "n_cols": cols,
+                "residual": normal(rows * cols, dtype, 3, shift).view(rows, cols),
+                "out": empty(rows * cols, dtype, shift).view(rows, cols)}
+
+    def launches(self, case, args):
+        rows, cols, dtype = case
+        return [Launch("dequantize_add", [NAMES[dtype], "i8"], lambda add, block: add,
+                       lambda add, block: (rows, cdiv(cols, block)))]
+
+    def exact(self, args):
+        product = args["q"].double() * args["scales"].double()[:, None]
+        residual = args["residual"].double()
+        return [rounded(product + residual, 2 * SINGLE * (product.abs() + residual.abs()), args["residual"].dtype)]
+
+    def traffic(self, args):
+        return args["q"].numel() * (1 + 2 * args["out"].element_size())
+
+    @staticmethod
+    def compute(q, scales, residual):
+        return (q.float() * scales[:, None] + residual.float()).to(residual.dtype)
+
+    def triton(self, args):
+        rows, cols = args["q"].shape
+        triton_dequantize[lambda meta: (rows, triton.cdiv(cols, meta["BLOCK"]))](
+            args["q"], args["scales"], args["residual"], args["out"], cols)
+
+
+# ---- rotary embedding
+
+
+class Rope(Entry):
+    """A case is (tokens, heads, elements of a head, pairs that turn, element type)."""
+
+    group = "rope"
+    inputs = ("x", "positions", "cos", "sin")
+    cases = [(16384, 32, 128, 64, BF16)]
+    small = [(*shape, dtype) for shape in ((1, 1, 2, 1), (5, 3, 64, 32), (7, 5, 100, 33), (20, 9, 128, 64))
+             for dtype in (F32, F16, BF16)]
+
+    def __init__(self, interleaved=False):
+        self.interleaved = interleaved
+        self.name = "rope_interleaved" if interleaved else "rope"
+        self.compute = lambda x, positions, cos, sin: turn(
+            x.float(), cos[positions.long()][:, None], sin[positions.long()][:, None], interleaved).to(x.dtype)
+
+    def label(self, case):
+        tokens, heads, dim, half, dtype = case
+        return f"{tokens} x {heads} x {dim}, {half} pairs {NAMES[dtype]}"
+
+    @staticmethod
+    def tables(tokens, half):
+        angles = torch.arange(4096, device="cuda")[:, None] * 10000.0 ** (-torch.arange(half, device="cuda") / half)
+        positions = (torch.arange(tokens, device="cuda") % 4096).int()
+        return {"positions": positions, "cos": angles.cos().float(), "sin": angles.sin().float()}
+
+    def make(self, case, shift=0):
+        tokens, heads, dim, half, dtype = case
+        count = tokens * heads * dim
+        return {"x": normal(count, dtype, 1, shift).view(tokens, heads, dim), **self.tables(tokens, half),
+                "out": empty(count, dtype, shift).view(tokens, heads, dim), "n_heads": tokens * heads,
+                "per_token": heads, "dim": dim, "half": half}
+
+    def launches(self, case, args):
+        tokens, heads, _, half, dtype = case
+        return [Launch("rope", [NAMES[dtype]], lambda pairs, width: pairs == self.interleaved and width >= half,
+                       lambda pairs, width: (cdiv(tokens * heads, 2048 // width),))]
+
+    def exact(self, args):
+        x, places = args["x"].double(), args["positions"].long()
+        cos, sin = (args[name].double()[places][:, None] for name in ("cos", "sin"))
+        return [rounded(turn(x, cos, sin, self.interleaved), 3 * SINGLE * sizes(x, args["half"], self.interleaved),
+                        args["x"].dtype)]
+
+    def traffic(self, args):
+        return 2 * args["x"].numel() * args["x"].element_size()
+
+
+def turn(x, cos, sin, interleaved):
+    """The first pairs of each head turned."""
+    half = cos.shape[-1]
+    pairs = x[..., : 2 * half]
+    a, b = (pairs[..., ::2], pairs[..., 1::2]) if interleaved else (pairs[..., :half], pairs[..., half:])
+    y = a * cos - b * sin, b * cos + a * sin
+    turned = torch.stack(y, -1).flatten(-2) if interleaved else torch.cat(y, -1)
+    return torch.cat([turned, x[..., 2 * half:]], -1) if x.shape[-1] > 2 * half else turned
+
+
+def sizes(x, half, interleaved):
+    """For each element the sizes of its pair."""
+    ones = torch.ones(half, dtype=x.dtype, device=x.device)
+    return turn(x.abs(), ones, -ones, interleaved).abs() + turn(x.abs(), ones, ones, interleaved).abs()
+
+
+class QkNormRope(Rope):
+    """A case is (tokens, query heads, key heads, pairs, element type)."""
+
+    inputs = ("original", "positions", "cos", "sin", "gammas")
+    outputs = ("qkv",)
+    eps = 1e-6
+    cases = [(16384, 32, 8, 64, BF16)]
+    small = [(*shape, dtype) for shape in ((1, 1, 1, 1), (5, 8, 2, 64), (7, 3, 1, 33)) for dtype in (F32, F16, BF16)]
+
+    def __init__(self):
+        super().__init__()
+        self.name = "qk_norm_rope"
+        self.compute = None
+
+    def label(self, case):
+        tokens, queries, keys, half, dtype = case
+        return f"{tokens} x ({queries} + 2 x {keys}) x {2 * half} {NAMES[dtype]}"
+
+    def make(self, case, shift=0):
+        tokens, queries, keys, half, dtype = case
+        shape = (tokens, queries + 2 * keys, 2 * half)
+        count = math.prod(shape)
+        def compute(qkv, positions, cos, sin, gammas):
+            return self.normed(qkv.float(), positions, cos, sin, gammas.float(), queries, keys)[0].to(qkv.dtype)
+        self.compute = compute
+        return {"original": normal(count, dtype, 1, shift).view(shape), "qkv": empty(count, dtype, shift).view(shape),
+                "gammas": normal(4 * half, dtype, 2, shift), **self.tables(tokens, half),
+                "n_heads": tokens * (queries + keys), "queries": queries, "keys": keys, "row": math.prod(shape[1:]),
+                "half": half, "eps": self.eps}
+
+    def prepare(self, args):
+        args["qkv"].copy_(args["original"])
+
+    def launches(self, case, args):
+        half = case[3]
+        return [Launch("qk_norm_rope", [NAMES[case[4]]], lambda pairs, width: not pairs and width >= half,
+                       lambda pairs, width: (cdiv(args["n_heads"], 2048 // width),))]
+
+    def normed(self, qkv, positions, cos, sin, gammas, queries, keys):
+        """All heads, and the sizes of the pairs of those that were turned."""
+        dim, places = qkv.shape[2], positions.long()
+        gamma = torch.cat([gammas[:dim].expand(queries, dim), gammas[dim:].expand(keys, dim)])
+        heads = qkv[:, : queries + keys]
+        heads = heads * torch.rsqrt(heads.square().mean(-1, keepdim=True) + self.eps) * gamma
+        turned = turn(heads, cos[places][:, None], sin[places][:, None], False)
+        return torch.cat([turned, qkv[:, queries + keys:]], 1), heads
+
+    def exact(self, args):
+        of = [args[name].double() for name in ("original", "positions", "cos", "sin", "gammas")]
+        value, heads = self.normed(of[0], args["positions"], *of[2:], args["queries"], args["keys"])
+        within = torch.zeros_like(value)
+        bound = (20 + math.sqrt(heads.shape[2])) * SINGLE * sizes(heads, args["half"], False)
+        within[:, : heads.shape[1]] = bound
+        return [rounded(value, within, args["qkv"].dtype)]
+
+    def eager(self, args):
+        return self.compute(*(args[name] for name in self.inputs))
+
+    def traffic(self, args):
+        return 2 * args["n_heads"] * 2 * args["half"] * args["qkv"].element_size()
+
+
+# ---- recurrence, gating, embedding
+
+
+class Recurrence(Entry):
+    """A case is (sequences, steps, channels, element type)."""
+
+    name, group = "recurrence", "recurrence"
+    inputs = ("a", "b", "gate")
+    outputs = ("out", "last")
+    cases = [(8, 4096, 2048, BF16), (4, 4096, 4096, F32)]
+    small = [(*shape, dtype) for shape in ((1, 1, 1), (2, 63, 7), (2, 65, 64), (1, 200, 130))
+             for dtype in (F32, F16, BF16)]
+
+    def label(self, case):
+        return f"{case[0]} x {case[1]} x {case[2]} {NAMES[case[3]]}"
+
+    def make(self, case, shift=0):
+        sequences, steps, channels, dtype = case
+        shape = (sequences, steps, channels)
+        count = math.prod(shape)
+        args = {name: normal(count, dtype, seed, shift).view(shape) for seed, name in enumerate(("b", "gate"), 2)}
+        args["a"] = torch.sigmoid(normal(count, dtype, 1, shift) + 2).view(shape)
+        return {**args, "first": empty(0, F32), "out": empty(count, dtype, shift).view(shape),
+                "last": empty(sequences * channels, F32).view(sequences, channels), "n_steps": steps,
+                "n_channels": channels, "has_first": False}
+
+    def launches(self, case, args):
+        return [Launch("recurrence", [NAMES[case[3]]], lambda width: True,
+                       lambda width: (case[0], cdiv(case[2], width)))]
+
+    def exact(self, args):
+        a, b, gate = (args[name].double() for name in self.inputs)
+        state, size = torch.zeros_like(a[:, 0]), torch.zeros_like(a[:, 0])
+        states, bounds = torch.empty_like(a), torch.empty_like(a)
+        for step in range(a.shape[1]):
+            state, size = a[:, step] * state + b[:, step], a[:, step].abs() * size + b[:, step].abs()
+            states[:, step], bounds[:, step] = state, size
+        arithmetic = (4 * a.shape[1] + 16) * SINGLE
+        silu = F.silu(gate)
+        value = states * silu
+        inner = (arithmetic * bounds + TINY) * (silu.abs() + TINY) + 8 * SINGLE * value.abs() + TINY * states.abs()
+        return [rounded(value, inner, args["a"].dtype), (state, arithmetic * size + TINY)]
+
+    def traffic(self, args):
+        return 4 * args["a"].numel() * args["a"].element_size() + 4 * args["last"].numel()
+
+    @staticmethod
+    def compute(a, b, gate):
+        """What PyTorch offers: steps one by one would be a kernel each, so doubling strides."""
+        decay, state, reach = a.float(), b.float(), 1
+        while reach < a.shape[1]:
+            state = torch.cat([state[:, :reach], state[:, reach:] + decay[:, reach:] * state[:, :-reach]], 1)
+            decay = torch.cat([decay[:, :reach], decay[:, reach:] * decay[:, :-reach]], 1)
+            reach *= 2
+        return (state * F.silu(gate.float())).to(a.dtype), state[:, -1]
+
+    def triton(self, args):
+        sequences, steps, channels = args["a"].shape
+        triton_recurrence[lambda meta: (sequences, triton.cdiv(channels, meta["CHANNELS"]))](
+            args["a"], args["b"], args["gate"], args["out"], args["last"], steps, channels)
+
+
+class TopkGating(Entry):
+    """A case is (tokens, experts, k, element type)."""
+
+    name, group = "topk_gating", "gating"
+    inputs = ("logits",)
+    outputs = ("weights", "experts")
+    cases = [(1 << 20, 64, 8, BF16), (1 << 18, 256, 8, BF16), (1 << 20, 8, 2, BF16)]
+    small = [(*shape, dtype) for shape in ((1, 8, 8), (5, 13, 2), (100, 60, 4), (17, 256, 8))
+             for dtype in (F32, F16, BF16)]
+
+    def label(self, case):
+        return f"{case[0]} tokens, {case[2]} of {case[1]} {NAMES[case[3]]}"
+
+    def make(self, case, shift=0):
+        tokens, experts, k, dtype = case
+        self.k = k
+        # Distinct logits: PyTorch chooses any of equal ones.
+        logits = torch.rand(tokens, experts, device="cuda").argsort(1).to(dtype) / 16
+        return {"logits": logits, "weights": empty(tokens * k, F32).view(tokens, k), "k": k,
+                "experts": torch.empty(tokens, k, dtype=torch.int32, device="cuda"), "n_tokens": tokens,
+                "n_experts": experts, "renormalise": True}
+
+    def launches(self, case, args):
+        tokens, experts, k, dtype = case
+        return [Launch("topk_gating", [NAMES[dtype]], lambda count, width: count == k and width >= experts,
+                       lambda count, width: (cdiv(tokens, 2048 // width),))]
+
+    def exact(self, args):
+        chosen, indices = args["logits"].double().topk(args["k"], 1)
+        weights = F.softmax(chosen, 1)
+        distance = chosen[:, :1] - chosen
+        bound = (16 + math.sqrt(args["n_experts"]) + 2 * distance) * SINGLE * weights + TINY
+        return [(weights, bound), (indices, torch.full_like(weights, 0.5))]
+
+    def traffic(self, args):
+        return args["logits"].numel() * args["logits"].element_size() + 8 * args["weights"].numel()
+
+    def compute(self, logits):
+        chosen, indices = logits.float().topk(self.k, 1)
+        return F.softmax(chosen, 1), indices
+
+
+class Embedding(Entry):
+    """A case is (rows of the table, ids, dim, element type)."""
+
+    name, group = "embedding", "embedding"
+    inputs = ("table", "ids")
+    cases = [(128256, 32768, 4096, BF16)]
+    small = [(*shape, dtype) for shape in ((1, 3, 1), (10, 5, 7), (50, 9, 2048), (9, 4, 5001))
+             for dtype in (F32, F16, BF16)]
+
+    def label(self, case):
+        return f"{case[1]} of {case[0]} x {case[2]} {NAMES[case[3]]}"
+
+    def make(self, case, shift=0):
+        rows, count, dim, dtype = case
+        generator = torch.Generator("cuda").manual_seed(1)
+        ids = torch.randint(rows, (count,), device="cuda", generator=generator)
+        return {"table": normal(rows * dim, dtype, 1, shift).view(rows, dim), "ids": ids,
+                "out": empty(count * dim, dtype, shift).view(count, dim), "n_rows": rows, "dim": dim}
+
+    def launches(self, case, args):
+        _, count, dim, dtype = case
+        return [Launch("embedding", [NAMES[dtype]], lambda block: True, lambda block: (count, cdiv(dim, block)))]
+
+    def exact(self, args):
+        value = args["table"][args["ids"]].double()
+        return [(value, torch.full_like(value, 2.0**-149))]
+
+    def traffic(self, args):
+        return 2 * args["out"].numel() * args["out"].element_size() + 8 * args["ids"].numel()
+
+    @staticmethod
+    def compute(table, ids):
+        return F.embedding(ids, table)
+
+    def triton(self, args):
+        count, dim = args["out"].shape
+        triton_embedding[lambda meta: (count, triton.cdiv(dim, meta["BLOCK"]))](
+            args["table"], args["ids"], args["out"], dim)
+
+
+ENTRIES = [
+    Dropout(), Dropout(GELU_TANH), Dropout(GELU, True), DropoutBackward(),
+    *(Quantize(norm, into) for norm in ("plain", "rms_norm", "layer_norm") for into in (torch.int8, F8)),
+    DequantizeAdd(), Rope(), Rope(True), QkNormRope(), Recurrence(), TopkGating(), Embedding(),
+]
+
+
+# ---- Triton peers
+
+if triton is not None:
+    import triton.language as tl
+
+    from elementwise import act_of
+    from entry import for_elements, for_rows, quick
+
+    @for_elements(key=("n", "ACT", "ADD"), blocks=(512, 1024, 2048, 4096))
+    @triton.jit
+    def triton_dropout(x_ptr, bias_ptr, residual_ptr, out_ptr, n, cols, p, seed, BLOCK: tl.constexpr, ACT: tl.constexpr,
+                       ADD: tl.constexpr):
+        offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        mask = offsets < n
+        v = tl.load(x_ptr + offsets, mask).to(tl.float32) + tl.load(bias_ptr + offsets % cols, mask).to(tl.float32)
+        y = tl.where(tl.rand(seed, offsets) > p, act_of(v, ACT) / (1 - p), 0.0)
+        if ADD:
+            y += tl.load(residual_ptr + offsets, mask).to(tl.float32)
+        tl.store(out_ptr + offsets, y.to(out_ptr.dtype.element_ty), mask)
+
+    @for_rows(key=("cols", "NORM", "INTEGERS"))
+    @triton.jit
+    def triton_quantize(x_ptr, gamma_ptr, beta_ptr, out_ptr, scales_ptr, cols, eps, BLOCK: tl.constexpr,
+                        NORM: tl.constexpr, INTEGERS: tl.constexpr):
+        row = tl.program_id(0).to(tl.int64)
+        column = tl.arange(0, BLOCK)
+        mask = column < cols
+        y = tl.load(x_ptr + row * cols + column, mask, other=0.0).to(tl.float32)
+        if NORM == 2:
+            y = tl.where(mask, y - tl.sum(y, 0) / cols, 0.0)
+        if NORM > 0:
+            y = y * tl.rsqrt(tl.sum(y * y, 0) / cols + eps) * tl.load(gamma_ptr + column, mask).to(tl.float32)
+        if NORM == 2:
+            y += tl.load(beta_ptr + column, mask, other=0.0).to(tl.float32)
+        y = tl.where(mask, y, 0.0)
+        largest = tl.max(tl.abs(y), 0)
+        limit = 127.0 if INTEGERS else 448.0
+        q = y * (limit / largest)
+        if INTEGERS:
+            # Rounds to even, as adding and taking off 1.5 * 2^23 does.
+            q = (q + 12582912.0) - 12582912.0
+        tl.store(out_ptr + row * cols + column, q.to(out_ptr.dtype.element_ty), mask)
+        tl.store(scales_ptr + row, largest / limit)
+
+    @for_elements(key=("cols",), blocks=(1024, 2048, 4096))
+    @triton.jit
+    def triton_dequantize(q_ptr, scales_ptr, residual_ptr, out_ptr, cols, BLOCK: tl.constexpr):
+        row = tl.program_id(0).to(tl.int64)
+        column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+        mask = column < cols
+        y = tl.load(q_ptr + row * cols + column, mask).to(tl.float32) * tl.load(scales_ptr + row)
+        y += tl.load(residual_ptr + row * cols + column, mask).to(tl.float32)
+        tl.store(out_ptr + row * cols + column, y.to(out_ptr.dtype.element_ty), mask)
+
+    @triton.jit
+    def after(a, b, c, d):
+        return a * c, b * c + d
+
+    @triton.autotune([triton.Config({"CHANNELS": channels, "STEPS": steps}, num_warps=warps)
+                      for channels in (32, 64) for steps in (32, 64) for warps in (4, 8)], key=["steps", "channels"],
+                     do_bench=quick)
+    @triton.jit
+    def triton_recurrence(a_ptr, b_ptr, gate_ptr, out_ptr, last_ptr, steps, channels, CHANNELS: tl.constexpr,
+                          STEPS: tl.constexpr):
+        sequence = tl.program_id(0).to(tl.int64)
+        channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
+        step = tl.arange(0, STEPS)
+        state = tl.zeros([CHANNELS], dtype=tl.float32)
+        for start in range(0, steps, STEPS):
+            places = (sequence * steps + start + step)[:, None] * channels + channel[None, :]
+            mask = (start + step < steps)[:, None] & (channel < channels)[None, :]
+            a = tl.load(a_ptr + places, mask, other=1.0).to(tl.float32)
+            b = tl.load(b_ptr + places, mask, other=0.0).to(tl.float32)
+            gate = tl.load(gate_ptr + places, mask, other=0.0).to(tl.float32)
+            decay, total = tl.associative_scan((a, b), 0, after)
+            h = decay * state[None, :] + total
+            tl.store(out_ptr + places, (h * gate * tl.sigmoid(gate)).to(out_ptr.dtype.element_ty), mask)
+            state = tl.sum(tl.where((step == STEPS - 1)[:, None], h, 0.0), 0)
+        tl.store(last_ptr + sequence * channels + channel, state, channel < channels)
+
+    @for_elements(key=("dim",), blocks=(1024, 2048, 4096))
+    @triton.jit
+    def triton_embedding(table_ptr, ids_ptr, out_ptr, dim, BLOCK: tl.constexpr):
+        row = tl.program_id(0).to(tl.int64)
+        column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+        mask = column < dim
+        x = tl.load(table_ptr + tl.load(ids_ptr + row) * dim + column, mask)
+        tl.store(out_ptr + row * dim + column, x, mask)

@@ -1,0 +1,357 @@
+//! `out = dropout(act(x + bias)) + residual`, the activation GELU in its exact or its tanh form, with or without a residual;
+//! and its gradients.
+//!
+//! Element `(r, c)` is dropped where `tl::rand(seed, r * cols + c) < p`, and is divided by `1 - p` otherwise: the mask is a
+//! function of the seed and the element's number, so that backward computes it again and nothing is saved. At `p = 1`
+//! everything is dropped.
+//!
+//! **Traffic.** Forward reads `x` (and the residual) and writes `out` once; backward reads `dy` and `x` and writes `dx` once,
+//! and leaves parts of `dbias` in `scratch`, which a second kernel adds up. `bias` is found in the cache. One Philox block
+//! makes the numbers of four neighbours.
+//!
+//! **Rounding.** In `f32`, rounded to `T` once: before that forward is within 1.13 times the rounding of `x + bias`, the
+//! activation's own bound (see [`crate::activation`]) and three roundings; `dx` within `|dy| / (1 - p)` times `2^-11` for
+//! 16-bit types, and times `(32 + 4 v^2) * 2^-24 * (1 + |v|)` at `v = x + bias` otherwise; `dbias` within the sum of those and
+//! `(8 + sqrt(rows)) * 2^-24 * sum(|dx|)`.
+//!
+//! **Source.** Srivastava and others, *Dropout*, 2014; Salmon and others, *Parallel Random Numbers: As Easy as 1, 2, 3*, 2011,
+//! for Philox; fused as in Megatron-LM's `bias_dropout_add`.
+
+use dsl_runtime::prelude::*;
+use dsl_runtime::{DType, Result};
+
+use crate::activation::{GELU, STEEPEST, exact, normal_below};
+use crate::partials::sum_partials;
+use crate::reference::{Expected, smallest_subnormal, unit_roundoff};
+use crate::shape::Checks;
+use crate::{bias_activation, partials};
+
+/// The rows that a program of backward takes at once.
+const ROWS: usize = 4;
+
+/// The columns of a program of backward.
+const COLS: usize = 1024;
+
+/// A program handles a tile of `COLS` columns and `4096 / COLS` rows; the grid's first axis counts the rows' tiles.
+/// `residual` may be empty where it is not added.
+#[fuse_kernel(
+    T = [f32, f16, bf16], ACT = [2, 3], ADD = [false, true], COLS = n_cols.min(4096) in [128, 1024, 4096],
+)]
+pub fn bias_gelu_dropout<T: Float, const ACT: usize, const ADD: bool, const COLS: usize>(
+    x: &[T],
+    bias: &[T],
+    residual: &[T],
+    out: &mut [T],
+    n_rows: i32,
+    n_cols: i32,
+    p: f32,
+    seed: u64,
+) {
+    let rows = tl::program_id(0) * (4096 / COLS) + tl::arange(0, 4096 / COLS);
+    let cols = tl::program_id(1) * COLS + tl::arange(0, COLS);
+    let mask = (rows < n_rows).col() & (cols < n_cols).row();
+    let places = (rows * n_cols).col() + cols.row();
+    let x = tl::load(x + places, mask).to::<f32>();
+    let v = x + tl::load(bias + cols, cols < n_cols).to::<f32>().row();
+    let y = if ACT == 2 {
+        let t = tl::minimum(tl::abs(v), 14.0);
+        // Half of erfc(t / sqrt 2).
+        let tail = if T::EPSILON > 0.0001 {
+            let p = ((2.2082977e-8 * t - 1.4761011e-6) * t + 4.2375493e-5) * t - 0.00068923878;
+            let p = ((p * t + 0.0071038557) * t - 0.049827304) * t - 0.46424538;
+            tl::exp2((p * t - 1.1482116) * t - 1.0002599)
+        } else {
+            let r = 1.0 / (1.0 + 0.35 * t);
+            let p = (-0.029164834 * r + 0.14406510) * r - 0.25591040;
+            let p = ((p * r + 0.15940221) * r - 0.023269875) * r + 0.10557718;
+            let p = ((p * r + 0.11981495) * r + 0.1398644) * r + 0.13962126;
+            p * r * tl::exp2(t * t * -0.72134752)
+        };
+        tl::maximum(v, 0.0) - t * tail
+    } else {
+        v * tl::sigmoid(v * (1.5957691 + 0.071354816 * v * v))
+    };
+    let numbers = (rows.to::<i64>() * n_cols.to::<i64>()).col() + cols.row().to::<i64>();
+    let y = tl::select(tl::rand(seed, numbers) < p, 0.0, y * (1.0 / (1.0 - p)));
+    let y = if ADD { y + tl::load(residual + places, mask).to::<f32>() } else { y };
+    tl::store(out + places, y.to::<T>(), mask);
+}
+
+/// The gradient of `x`, in tiles of 4 rows: program `(i, j)` takes tiles `i`, `i + programs`, and so on of its columns, and
+/// leaves its part of the gradient of `bias`.
+#[fuse_kernel(T = [f32, f16, bf16], ACT = [2, 3], COLS = [1024])]
+pub fn bias_gelu_dropout_backward<T: Float, const ACT: usize, const COLS: usize>(
+    dy: &[T],
+    x: &[T],
+    bias: &[T],
+    dx: &mut [T],
+    partials: &mut [f32],
+    n_rows: i32,
+    n_cols: i32,
+    p: f32,
+    seed: u64,
+) {
+    let cols = tl::program_id(1) * COLS + tl::arange(0, COLS);
+    let bias = tl::load(bias + cols, cols < n_cols).to::<f32>().row();
+    let mut dbias = tl::zeros::<f32>([4, COLS]);
+    for first in (tl::program_id(0) * 4..n_rows).step_by(tl::num_programs(0) * 4) {
+        let rows = first + tl::arange(0, 4);
+        let mask = (rows < n_rows).col() & (cols < n_cols).row();
+        let places = (rows * n_cols).col() + cols.row();
+        let v = tl::load(x + places, mask).to::<f32>() + bias;
+        let dy = tl::load(dy + places, mask).to::<f32>();
+        let slope = if ACT == 2 {
+            let t = tl::minimum(tl::abs(v), 14.0);
+            let bell = tl::exp2(t * t * -0.72134752);
+            // Half of erfc(t / sqrt 2).
+            let r = 1.0 / (1.0 + 0.35 * t);
+            let p = (-0.029164834 * r + 0.14406510) * r - 0.25591040;
+            let p = ((p * r + 0.15940221) * r - 0.023269875) * r + 0.10557718;
+            let p = ((p * r + 0.11981495) * r + 0.1398644) * r + 0.13962126;
+            let tail = p * r * bell;
+            tl::select(v > 0.0, 1.0 - tail, tail) + v * (bell * 0.3989423)
+        } else {
+            let s = tl::sigmoid(v * (1.5957691 + 0.071354816 * v * v));
+            s + v * s * (1.0 - s) * (1.5957691 + 0.21406445 * v * v)
+        };
+        let numbers = (rows.to::<i64>() * n_cols.to::<i64>()).col() + cols.row().to::<i64>();
+        let y = tl::select(tl::rand(seed, numbers) < p, 0.0, dy * slope * (1.0 / (1.0 - p)));
+        tl::store(dx + places, y.to::<T>(), mask);
+        dbias += tl::select(mask, y, 0.0);
+    }
+    tl::store(partials + tl::program_id(0) * n_cols + cols, tl::sum(dbias, 0), cols < n_cols);
+}
+
+/// Bias, GELU and dropout of each row of a matrix: `BiasGeluDropout::<bf16, GELU>::new(&x, &bias)`. `T` is `f32`, `f16` or
+/// `bf16`; `ACT` is `GELU` or `GELU_TANH` of [`crate::activation`].
+#[derive(Clone, Copy)]
+pub struct BiasGeluDropout<'a, T: Float, const ACT: usize> {
+    x: Slice<'a, T>,
+    bias: Slice<'a, T>,
+    residual: Option<Slice<'a, T>>,
+    p: f32,
+    seed: u64,
+}
+
+/// Where the gradients go.
+pub struct Gradients<'o, T: Float> {
+    /// As long as the matrix.
+    pub dx: SliceMut<'o, T>,
+    /// As long as a row.
+    pub dbias: SliceMut<'o, T>,
+    /// Working memory of [`scratch_len`] numbers.
+    pub scratch: SliceMut<'o, f32>,
+}
+
+/// How many programs of backward share the rows.
+fn parts(rows: usize, cols: usize) -> usize {
+    rows.div_ceil(ROWS).min((1056 / cols.div_ceil(COLS).max(1)).max(1))
+}
+
+/// The length of backward's working memory for a matrix of this shape.
+pub fn scratch_len(rows: usize, cols: usize) -> usize {
+    parts(rows, cols) * cols
+}
+
+impl<'a, T: Float, const ACT: usize> BiasGeluDropout<'a, T, ACT> {
+    /// The rows of `x`, each as long as `bias`; no residual, a probability of 0.1, the seed 0.
+    pub fn new(x: impl Into<Slice<'a, T>>, bias: impl Into<Slice<'a, T>>) -> Self {
+        BiasGeluDropout { x: x.into(), bias: bias.into(), residual: None, p: 0.1, seed: 0 }
+    }
+
+    /// What is added at the end.
+    pub fn residual(self, residual: impl Into<Slice<'a, T>>) -> Self {
+        BiasGeluDropout { residual: Some(residual.into()), ..self }
+    }
+
+    /// The share of elements that are dropped, and the seed of the numbers that choose them.
+    pub fn dropout(self, p: f32, seed: u64) -> Self {
+        BiasGeluDropout { p, seed, ..self }
+    }
+
+    /// Computes into `out`, on a device or stream.
+    ///
+    /// # Errors
+    /// If the lengths do not fit each other or the probability is not one; those of a launch.
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
+    where
+        bias_gelu_dropout::Choice<T, ACT, false>: bias_gelu_dropout::Declared,
+        bias_gelu_dropout::Choice<T, ACT, true>: bias_gelu_dropout::Declared,
+    {
+        let (out, checks) = (out.into(), Checks("bias_gelu_dropout"));
+        checks.same(("x", self.x.len()), ("out", out.len()))?;
+        if let Some(residual) = self.residual {
+            checks.same(("x", self.x.len()), ("residual", residual.len()))?;
+        }
+        let (rows, cols) = self.shape()?;
+        if rows == 0 {
+            return Ok(());
+        }
+        let grid = bias_activation::programs(rows, cols);
+        let (n_rows, n_cols) = (rows as i32, cols as i32);
+        let (x, bias, p, seed) = (self.x, self.bias, self.p, self.seed);
+        match self.residual {
+            Some(residual) => {
+                let call = bias_gelu_dropout::<T, ACT, true>(x, bias, residual, out, n_rows, n_cols, p, seed);
+                call.grid(grid).launch(on)
+            }
+            None => {
+                let nothing = bias.slice(..0);
+                let call = bias_gelu_dropout::<T, ACT, false>(x, bias, nothing, out, n_rows, n_cols, p, seed);
+                call.grid(grid).launch(on)
+            }
+        }
+    }
+
+    /// Computes the gradients of `x` and `bias` from that of the result, `dy`, which is also the residual's.
+    ///
+    /// # Errors
+    /// If the lengths do not fit each other or the probability is not one; those of a launch.
+    pub fn backward<'o>(
+        &self,
+        on: impl LaunchOn,
+        dy: impl Into<Slice<'a, T>>,
+        gradients: Gradients<'o, T>,
+    ) -> Result<()>
+    where
+        bias_gelu_dropout_backward::Choice<T, ACT, COLS>: bias_gelu_dropout_backward::Declared,
+        sum_partials::Choice<T, 32>: sum_partials::Declared,
+    {
+        let (dy, Gradients { dx, dbias, mut scratch }) = (dy.into(), gradients);
+        let checks = Checks("bias_gelu_dropout");
+        checks.same(("x", self.x.len()), ("dy", dy.len()))?;
+        checks.same(("x", self.x.len()), ("dx", dx.len()))?;
+        checks.same(("bias", self.bias.len()), ("dbias", dbias.len()))?;
+        let (rows, cols) = self.shape()?;
+        checks.same(("scratch", scratch.len()), ("what it should be", scratch_len(rows, cols)))?;
+        if cols == 0 {
+            return Ok(());
+        }
+        if rows > 0 {
+            let (n_rows, n_cols) = (rows as i32, cols as i32);
+            let call = bias_gelu_dropout_backward::<T, ACT, COLS>(
+                dy,
+                self.x,
+                self.bias,
+                dx,
+                &mut scratch,
+                n_rows,
+                n_cols,
+                self.p,
+                self.seed,
+            );
+            call.grid((parts(rows, cols), cols.div_ceil(COLS))).launch(on)?;
+        }
+        partials::sum(on, scratch.slice(..), dbias, None)
+    }
+
+    fn shape(&self) -> Result<(usize, usize)> {
+        let checks = Checks("bias_gelu_dropout");
+        if !(0.0..=1.0).contains(&self.p) {
+            return Err(checks.error(format!("{} is not a probability", self.p)));
+        }
+        let cols = self.bias.len();
+        Ok((checks.rows(("x", self.x.len()), cols)?, cols))
+    }
+}
+
+/// The uniform number of an element, as `tl::rand` gives it: Philox-4x32-10.
+pub fn rand(seed: u64, offset: u64) -> f32 {
+    let block = offset / 4;
+    let mut counter = [block as u32, (block >> 32) as u32, 0, 0];
+    let mut key = [seed as u32, (seed >> 32) as u32];
+    for _ in 0..10 {
+        let low = u64::from(counter[0]) * 0xD251_1F53;
+        let high = u64::from(counter[2]) * 0xCD9E_8D57;
+        counter = [
+            (high >> 32) as u32 ^ counter[1] ^ key[0],
+            high as u32,
+            (low >> 32) as u32 ^ counter[3] ^ key[1],
+            low as u32,
+        ];
+        key = [key[0].wrapping_add(0x9E37_79B9), key[1].wrapping_add(0xBB67_AE85)];
+    }
+    (counter[offset as usize % 4] >> 9) as f32 * 2f32.powi(-23)
+}
+
+/// How an element is dropped, for the references.
+#[derive(Clone, Copy, Debug)]
+pub struct Dropout {
+    /// The share of elements that are dropped.
+    pub p: f32,
+    /// The seed of the numbers that choose them.
+    pub seed: u64,
+}
+
+impl Dropout {
+    /// What the element of this number is multiplied by.
+    fn factor(self, number: usize) -> f64 {
+        let dropped = rand(self.seed, number as u64) < self.p;
+        if dropped { 0.0 } else { 1.0 / (1.0 - f64::from(self.p)) }
+    }
+}
+
+/// What forward computes, in `f64`, and the bound that the module's documentation states.
+pub fn reference<T: Float, const ACT: usize>(
+    x: &[T],
+    bias: &[T],
+    residual: Option<&[T]>,
+    dropout: Dropout,
+) -> Vec<Expected> {
+    let single = unit_roundoff(DType::F32);
+    let exact = |(i, (x, bias)): (usize, (&T, &T))| {
+        let v = x.to_f64() + bias.to_f64();
+        let (act, factor) = (exact::<ACT>(v, T::DTYPE), dropout.factor(i));
+        let added = residual.map_or(0.0, |residual| residual[i].to_f64());
+        let dropped = if factor == 0.0 { 0.0 } else { act.value * factor };
+        let inner = (act.within + STEEPEST * single * v.abs()) * factor;
+        rounded::<T>(dropped + added, inner + 3.0 * single * (dropped.abs() + added.abs()))
+    };
+    x.iter().zip(bias.iter().cycle()).enumerate().map(exact).collect()
+}
+
+/// What backward computes, in `f64`, and the bounds that the module's documentation states: `dx`, `dbias`.
+pub fn backward_reference<T: Float, const ACT: usize>(
+    dy: &[T],
+    x: &[T],
+    bias: &[T],
+    dropout: Dropout,
+) -> [Vec<Expected>; 2] {
+    let (cols, single) = (bias.len(), unit_roundoff(DType::F32));
+    let over_rows = (8.0 + (x.len() as f64 / cols.max(1) as f64).sqrt()) * single;
+    let mut dbias = vec![Expected { value: 0.0, within: 0.0 }; cols];
+    let mut all_dx = Vec::with_capacity(x.len());
+    for (i, (dy, x)) in dy.iter().zip(x).enumerate() {
+        let (v, dy) = (x.to_f64() + bias[i % cols].to_f64(), dy.to_f64());
+        let factor = dropout.factor(i);
+        let slope = if ACT == GELU {
+            normal_below(v) + v * (-v * v / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt()
+        } else {
+            let (c, s) = (0.044715, (2.0 / std::f64::consts::PI).sqrt());
+            let sigmoid = 1.0 / (1.0 + (-2.0 * s * (v + c * v * v * v)).exp());
+            sigmoid + v * sigmoid * (1.0 - sigmoid) * 2.0 * s * (1.0 + 3.0 * c * v * v)
+        };
+        let value = if factor == 0.0 { 0.0 } else { dy * slope * factor };
+        let relative = if T::DTYPE.bytes() == 2 {
+            2f64.powi(-11)
+        } else {
+            (32.0 + 4.0 * v * v) * single * (1.0 + v.abs())
+        };
+        let inner = dy.abs() * factor * (relative + f64::from(f32::MIN_POSITIVE));
+        all_dx.push(rounded::<T>(value, inner));
+        dbias[i % cols].value += value;
+        dbias[i % cols].within += inner + over_rows * value.abs();
+    }
+    [all_dx, dbias.into_iter().map(|sum| rounded::<T>(sum.value, sum.within)).collect()]
+}
+
+/// Rounds what is known within `inner` to `T`.
+fn rounded<T: Float>(value: f64, inner: f64) -> Expected {
+    let (unit, subnormal) = (unit_roundoff(T::DTYPE), smallest_subnormal(T::DTYPE));
+    Expected { value, within: inner + unit * (value.abs() + inner) + subnormal }
+}
+
+/// The bytes that forward must move without a residual.
+pub const fn traffic<T>(rows: usize, cols: usize) -> usize {
+    (2 * rows + 1) * cols * size_of::<T>()
+}

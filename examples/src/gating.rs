@@ -1,0 +1,142 @@
+//! Which experts a token goes to, and with which weights: the softmax of its logits, the `K` largest of it, renormalised or not.
+//!
+//! **Traffic.** Reads the logits and writes `K` weights and `K` experts for each token: `tokens * (experts * size_of::<T>() + 8 * K)`
+//! bytes. Softmax rises with the logits, so the largest are chosen by them, and only what is chosen is computed.
+//!
+//! **Rounding.** Weights are `f32`, within `(16 + sqrt(experts) + 2 d) * 2^-24` of the exact ones, relatively, `d` the distance of an
+//! expert's logit from the token's largest. Of equal logits the lower expert comes first.
+//!
+//! **Special rows.** A NaN counts as largest and makes all weights of its token NaN; so does a positive infinity. A token whose
+//! logits are all negative infinity gets weights of 0 for the first experts.
+//!
+//! **Source.** Shazeer and others, 2017, arXiv:1701.06538, section 2.1; renormalised as Mixtral and Qwen do.
+
+use dsl_runtime::prelude::*;
+use dsl_runtime::{DType, Result};
+
+use crate::reference::{Expected, unit_roundoff};
+use crate::shape::Checks;
+
+/// The most experts that the kernel was built for.
+pub const MAX_EXPERTS: usize = 256;
+
+/// A program takes `2048 / EXPERTS` tokens.
+#[fuse_kernel(T = [f32, f16, bf16], K = [1, 2, 4, 8], EXPERTS = n_experts in [16, 64, 256])]
+pub fn topk_gating<T: Float, const K: usize, const EXPERTS: usize>(
+    logits: &[T],
+    weights: &mut [f32],
+    experts: &mut [i32],
+    n_tokens: i32,
+    n_experts: i32,
+    renormalise: bool,
+) {
+    let tokens = tl::program_id(0) * (2048 / EXPERTS) + tl::arange(0, 2048 / EXPERTS);
+    let columns = tl::arange(0, EXPERTS);
+    let mask = (tokens < n_tokens).col() & (columns < n_experts).row();
+    let places = (tokens * n_experts).col() + columns.row();
+    let x = tl::load(logits + places, mask, T::NEG_INFINITY).to::<f32>();
+    let (chosen, indices) = tl::topk(x, K, 1);
+    let peak = tl::max(x, 1, true);
+    let base = tl::select(peak == f32::NEG_INFINITY, 0.0, peak);
+    let shares = tl::exp2((chosen - base) * f32::consts::LOG2_E);
+    let all = tl::sum(tl::exp2((x - base) * f32::consts::LOG2_E), 1, true);
+    let total = tl::select(renormalise, tl::sum(shares, 1, true), all);
+    let share = tl::select(total == 0.0, 0.0, shares / total);
+    let ranks = tl::arange(0, K);
+    let out = (tokens * K).col() + ranks.row();
+    let present = (tokens < n_tokens).col() & (ranks < n_experts).row();
+    tl::store(weights + out, share, present);
+    tl::store(experts + out, indices, present);
+}
+
+/// The experts of each token: `TopkGating::<bf16, 2>::new(&logits, experts)`. `T` is `f32`, `f16` or `bf16`, `K` 1, 2, 4 or 8.
+#[derive(Clone, Copy)]
+pub struct TopkGating<'a, T: Float, const K: usize> {
+    logits: Slice<'a, T>,
+    experts: usize,
+    weights: Weights,
+}
+
+/// What the weights of a token add up to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Weights {
+    /// 1: they are divided by their sum.
+    Renormalised,
+    /// What the softmax over all experts gives them.
+    Softmax,
+}
+
+impl<'a, T: Float, const K: usize> TopkGating<'a, T, K> {
+    /// The logits of each token, as many as there are experts; weights are renormalised.
+    pub fn new(logits: impl Into<Slice<'a, T>>, experts: usize) -> Self {
+        TopkGating { logits: logits.into(), experts, weights: Weights::Renormalised }
+    }
+
+    /// What the weights add up to.
+    pub fn weights(self, weights: Weights) -> Self {
+        TopkGating { weights, ..self }
+    }
+
+    /// Computes `K` weights and as many experts for each token, largest first, on a device or stream.
+    ///
+    /// # Errors
+    /// If the lengths do not fit each other, or there are fewer experts than `K` or more than [`MAX_EXPERTS`]; those of a
+    /// launch.
+    pub fn launch<'o>(
+        &self,
+        on: impl LaunchOn,
+        weights: impl Into<SliceMut<'o, f32>>,
+        experts: impl Into<SliceMut<'o, i32>>,
+    ) -> Result<()>
+    where
+        topk_gating::Choice<T, K>: topk_gating::Declared,
+    {
+        let (weights, experts, checks) = (weights.into(), experts.into(), Checks("topk_gating"));
+        if !(K..=MAX_EXPERTS).contains(&self.experts) {
+            let reason = format!("there are {} experts, from {K} to {MAX_EXPERTS} will do", self.experts);
+            return Err(checks.error(reason));
+        }
+        let tokens = checks.rows(("logits", self.logits.len()), self.experts)?;
+        checks.same(("all choices", tokens * K), ("weights", weights.len()))?;
+        checks.same(("all choices", tokens * K), ("experts", experts.len()))?;
+        if tokens == 0 {
+            return Ok(());
+        }
+        let block = [16, 64, MAX_EXPERTS].into_iter().find(|&block| block >= self.experts);
+        let programs = tokens.div_ceil(2048 / block.unwrap_or(MAX_EXPERTS));
+        let (n_tokens, n_experts) = (tokens as i32, self.experts as i32);
+        let renormalise = self.weights == Weights::Renormalised;
+        let call = topk_gating::<T, K>(self.logits, weights, experts, n_tokens, n_experts, renormalise);
+        call.grid(programs).launch(on)
+    }
+}
+
+/// The experts of one token, in order, and their weights in `f64` with the bound that the module's documentation states.
+pub fn reference<T: Float>(logits: &[T], k: usize, weights: Weights) -> (Vec<i32>, Vec<Expected>) {
+    let values: Vec<f64> = logits.iter().map(|x| x.to_f64()).collect();
+    let mut order: Vec<usize> = (0..values.len()).collect();
+    let key = |i: &usize| if values[*i].is_nan() { f64::INFINITY } else { values[*i] };
+    let nan = |i: &usize| values[*i].is_nan();
+    order.sort_by(|i, j| nan(j).cmp(&nan(i)).then(key(j).total_cmp(&(key(i) + 0.0)).then(i.cmp(j))));
+    order.truncate(k);
+    let peak = if values.iter().any(|x| x.is_nan()) { f64::NAN } else { values[order[0]] };
+    let base = if peak == f64::NEG_INFINITY { 0.0 } else { peak };
+    let share = |i: usize| (values[i] - base).exp();
+    let chosen: f64 = order.iter().map(|&i| share(i)).sum();
+    let all: f64 = (0..values.len()).map(share).sum();
+    let total = if weights == Weights::Renormalised { chosen } else { all };
+    let bound = |i: usize| {
+        let distance = if values[i].is_finite() { base - values[i] } else { 0.0 };
+        (16.0 + (values.len() as f64).sqrt() + 2.0 * distance) * unit_roundoff(DType::F32)
+    };
+    let exact = order.iter().map(|&i| {
+        let value = if total == 0.0 { 0.0 } else { share(i) / total };
+        Expected { value, within: bound(i) * value.abs() + f64::from(f32::MIN_POSITIVE) }
+    });
+    (order.iter().map(|&i| i as i32).collect(), exact.collect())
+}
+
+/// The bytes that `tokens` tokens must move.
+pub const fn traffic<T>(tokens: usize, experts: usize, k: usize) -> usize {
+    tokens * (experts * size_of::<T>() + 8 * k)
+}

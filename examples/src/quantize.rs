@@ -1,0 +1,298 @@
+//! Rows to 8 bits with a scale for each row: `scale = max(|y|) / largest`, `q = y / scale` rounded to the nearest, where `y` is the
+//! row itself, its RMSNorm or its LayerNorm, and `largest` is 127 for `i8` and 448 for `f8e4m3`. And back: `out = q * scale +
+//! residual`.
+//!
+//! **Traffic.** Reads a row once and writes a quarter or half of it, `rows * cols * (size_of::<T>() + 1)` bytes: the norm, the
+//! largest element and the rounding cost no second read. [`DequantizeAdd`] reads `q` and the residual and writes `out` once.
+//!
+//! **Rounding.** The norm is computed in `f32` and not rounded to `T` before it is quantised. With `e` the error of that norm
+//! (see [`crate::rms_norm`], [`crate::layer_norm`]; 0 for the row itself), a scale is within the largest `e` over `largest` and
+//! `4 * 2^-24` of the exact one, relatively; and `q * scale` is within `e` and half a step of `y`: `scale / 2` for `i8`, the larger of
+//! `|y| / 16` and `scale / 1024` for `f8e4m3`, with `8 * 2^-24 * max(|y|)` for the arithmetic. Halves go to the even neighbour.
+//! [`DequantizeAdd`] rounds to `T` once, from within `2^-23 * (|q * scale| + |residual|)`.
+//!
+//! **Special rows.** A row of zeros has the scale 0 and elements 0. A row with a NaN or an infinity has a scale that is NaN or
+//! infinite, and its elements mean nothing.
+//!
+//! **Source.** Dettmers and others, *LLM.int8()*, 2022, arXiv:2208.07339, section 2; Micikevicius and others, *FP8 Formats for Deep
+//! Learning*, 2022, arXiv:2209.05433; per-token scales and fused norms as in vLLM.
+
+use dsl_runtime::prelude::*;
+use dsl_runtime::{DType, Result};
+
+use crate::reference::{Expected, smallest_subnormal, unit_roundoff};
+use crate::shape::Checks;
+
+/// The longest row that the kernels were built for.
+pub const MAX_COLS: usize = 16384;
+
+/// The elements of a row that a program of [`dequantize_add`] handles.
+const BLOCK: usize = 4096;
+
+/// The row itself.
+pub const PLAIN: usize = 0;
+/// `x / sqrt(mean(x^2) + eps) * gamma`
+pub const RMS: usize = 1;
+/// `(x - mean(x)) / sqrt(var(x) + eps) * gamma + beta`
+pub const LAYER: usize = 2;
+
+/// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared. `NORM` says what is
+/// quantised; `ROUND` whether `Q` holds integers. `gamma` and `beta` may be empty where the norm has none.
+#[fuse_kernel(
+    configs = [{ Q: i8, ROUND: true }, { Q: f8e4m3, ROUND: false }],
+    T = [f16, bf16], NORM = [0, 1, 2], BLOCK = n_cols in [1024, 4096, 8192, 16384],
+)]
+pub fn quantize<T: Float, Q: Element, const ROUND: bool, const NORM: usize, const BLOCK: usize>(
+    x: &[T],
+    gamma: &[T],
+    beta: &[T],
+    out: &mut [Q],
+    scales: &mut [f32],
+    n_cols: i32,
+    eps: f32,
+) {
+    let row = tl::program_id(0);
+    let cols = tl::arange(0, BLOCK);
+    let mask = cols < n_cols;
+    let x = tl::load(x + row * n_cols + cols, mask, 0.0).to::<f32>();
+    let y = if NORM == 0 {
+        x
+    } else if NORM == 1 {
+        let scale = tl::rsqrt(tl::sum(x * x, 0) / n_cols as f32 + eps);
+        x * scale * tl::load(gamma + cols, mask).to::<f32>()
+    } else {
+        let mean = tl::sum(x, 0) / n_cols as f32;
+        let centred = tl::select(mask, x - mean, 0.0);
+        let scale = tl::rsqrt(tl::sum(centred * centred, 0) / n_cols as f32 + eps);
+        let gamma = tl::load(gamma + cols, mask).to::<f32>();
+        centred * scale * gamma + tl::load(beta + cols, mask).to::<f32>()
+    };
+    let largest = tl::max(tl::abs(y), 0);
+    let limit = if ROUND { 127.0 } else { 448.0 };
+    let per_step = tl::select(largest == 0.0, 0.0, limit / largest);
+    let q = y * per_step;
+    let q = if ROUND { tl::round_ties_even(q) } else { q };
+    tl::store(out + row * n_cols + cols, q.to::<Q>(), mask);
+    tl::store(scales + row, largest / limit);
+}
+
+/// `out[r, c] = q[r, c] * scales[r] + residual[r, c]`; `residual` may be empty where `ADD` is false.
+#[fuse_kernel(T = [f16, bf16], Q = [i8, f8e4m3], ADD = [false, true], BLOCK = [4096])]
+pub fn dequantize_add<T: Float, Q: Element, const ADD: bool, const BLOCK: usize>(
+    q: &[Q],
+    scales: &[f32],
+    residual: &[T],
+    out: &mut [T],
+    n_cols: i32,
+) {
+    let row = tl::program_id(0);
+    let cols = tl::program_id(1) * BLOCK + tl::arange(0, BLOCK);
+    let mask = cols < n_cols;
+    let y = tl::load(q + row * n_cols + cols, mask).to::<f32>() * tl::load(scales + row);
+    let y = if ADD { y + tl::load(residual + row * n_cols + cols, mask).to::<f32>() } else { y };
+    tl::store(out + row * n_cols + cols, y.to::<T>(), mask);
+}
+
+/// Quantises the rows of a matrix, each with a scale of its own: `Quantize::new(&x, cols)`, `Quantize::rms_norm(&x, &gamma)` or
+/// `Quantize::layer_norm(&x, &gamma, &beta)`. `T` is `f16` or `bf16`.
+#[derive(Clone, Copy)]
+pub struct Quantize<'a, T: Float, const NORM: usize> {
+    x: Slice<'a, T>,
+    gamma: Slice<'a, T>,
+    beta: Slice<'a, T>,
+    cols: usize,
+    eps: f32,
+}
+
+impl<'a, T: Float> Quantize<'a, T, PLAIN> {
+    /// The rows of `x`, each of `cols` elements, as they are.
+    pub fn new(x: impl Into<Slice<'a, T>>, cols: usize) -> Self {
+        let x = x.into();
+        Quantize { x, gamma: x.slice(..0), beta: x.slice(..0), cols, eps: 0.0 }
+    }
+}
+
+impl<'a, T: Float> Quantize<'a, T, RMS> {
+    /// The RMSNorm of the rows of `x`, each as long as `gamma`; `eps` is 1e-6.
+    pub fn rms_norm(x: impl Into<Slice<'a, T>>, gamma: impl Into<Slice<'a, T>>) -> Self {
+        let (x, gamma) = (x.into(), gamma.into());
+        Quantize { x, gamma, beta: x.slice(..0), cols: gamma.len(), eps: 1e-6 }
+    }
+}
+
+impl<'a, T: Float> Quantize<'a, T, LAYER> {
+    /// The LayerNorm of the rows of `x`, each as long as `gamma` and `beta`; `eps` is 1e-5.
+    pub fn layer_norm(
+        x: impl Into<Slice<'a, T>>,
+        gamma: impl Into<Slice<'a, T>>,
+        beta: impl Into<Slice<'a, T>>,
+    ) -> Self {
+        let gamma = gamma.into();
+        Quantize { x: x.into(), gamma, beta: beta.into(), cols: gamma.len(), eps: 1e-5 }
+    }
+}
+
+impl<T: Float, const NORM: usize> Quantize<'_, T, NORM> {
+    /// What the norm adds inside its root.
+    pub fn eps(self, eps: f32) -> Self {
+        Quantize { eps, ..self }
+    }
+
+    /// Computes `i8` into `out` and a scale for each row, on a device or stream.
+    ///
+    /// # Errors
+    /// If the lengths do not fit each other or rows are longer than [`MAX_COLS`]; those of a launch.
+    pub fn to_i8<'o>(
+        &self,
+        on: impl LaunchOn,
+        out: impl Into<SliceMut<'o, i8>>,
+        scales: impl Into<SliceMut<'o, f32>>,
+    ) -> Result<()>
+    where
+        quantize::Choice<T, i8, true, NORM>: quantize::Declared,
+    {
+        let (out, scales) = (out.into(), scales.into());
+        let rows = self.rows(out.len(), scales.len())?;
+        if rows == 0 {
+            return Ok(());
+        }
+        let (x, gamma, beta, n_cols) = (self.x, self.gamma, self.beta, self.cols as i32);
+        let call = quantize::<T, i8, true, NORM>(x, gamma, beta, out, scales, n_cols, self.eps);
+        call.grid(rows).launch(on)
+    }
+
+    /// Computes `f8e4m3` into `out` and a scale for each row, on a device or stream.
+    ///
+    /// # Errors
+    /// If the lengths do not fit each other or rows are longer than [`MAX_COLS`]; those of a launch.
+    pub fn to_f8<'o>(
+        &self,
+        on: impl LaunchOn,
+        out: impl Into<SliceMut<'o, f8e4m3>>,
+        scales: impl Into<SliceMut<'o, f32>>,
+    ) -> Result<()>
+    where
+        quantize::Choice<T, f8e4m3, false, NORM>: quantize::Declared,
+    {
+        let (out, scales) = (out.into(), scales.into());
+        let rows = self.rows(out.len(), scales.len())?;
+        if rows == 0 {
+            return Ok(());
+        }
+        let (x, gamma, beta, n_cols) = (self.x, self.gamma, self.beta, self.cols as i32);
+        let call = quantize::<T, f8e4m3, false, NORM>(x, gamma, beta, out, scales, n_cols, self.eps);
+        call.grid(rows).launch(on)
+    }
+
+    /// The number of rows, if all lengths fit.
+    fn rows(&self, out: usize, scales: usize) -> Result<usize> {
+        let checks = Checks("quantize");
+        checks.same(("x", self.x.len()), ("out", out))?;
+        if NORM == LAYER {
+            checks.same(("gamma", self.gamma.len()), ("beta", self.beta.len()))?;
+        }
+        let rows = checks.rows_up_to(("x", self.x.len()), self.cols, MAX_COLS)?;
+        checks.same(("a column of x", rows), ("scales", scales))?;
+        Ok(rows)
+    }
+}
+
+/// Turns what [`Quantize`] made back into numbers, and adds it to a residual if there is one. `Q` is `i8` or `f8e4m3`.
+#[derive(Clone, Copy)]
+pub struct DequantizeAdd<'a, T: Float, Q: Element> {
+    q: Slice<'a, Q>,
+    scales: Slice<'a, f32>,
+    residual: Option<Slice<'a, T>>,
+}
+
+impl<'a, T: Float, Q: Element> DequantizeAdd<'a, T, Q> {
+    /// As many rows of `q` as there are scales.
+    pub fn new(q: impl Into<Slice<'a, Q>>, scales: impl Into<Slice<'a, f32>>) -> Self {
+        DequantizeAdd { q: q.into(), scales: scales.into(), residual: None }
+    }
+
+    /// What is added.
+    pub fn residual(self, residual: impl Into<Slice<'a, T>>) -> Self {
+        DequantizeAdd { residual: Some(residual.into()), ..self }
+    }
+
+    /// Computes into `out`, on a device or stream.
+    ///
+    /// # Errors
+    /// If the lengths do not fit each other; those of a launch.
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
+    where
+        dequantize_add::Choice<T, Q, false, BLOCK>: dequantize_add::Declared,
+        dequantize_add::Choice<T, Q, true, BLOCK>: dequantize_add::Declared,
+    {
+        let (out, checks, rows) = (out.into(), Checks("dequantize_add"), self.scales.len());
+        checks.same(("q", self.q.len()), ("out", out.len()))?;
+        if let Some(residual) = self.residual {
+            checks.same(("q", self.q.len()), ("residual", residual.len()))?;
+        }
+        if self.q.len().checked_rem(rows).unwrap_or(self.q.len()) != 0 {
+            return Err(checks.error(format!("q has {} elements, which are no {rows} rows", self.q.len())));
+        }
+        if self.q.is_empty() {
+            return Ok(());
+        }
+        let cols = self.q.len() / rows;
+        let (q, scales, grid) = (self.q, self.scales, (rows, cols.div_ceil(BLOCK)));
+        match self.residual {
+            Some(residual) => {
+                let call = dequantize_add::<T, Q, true, BLOCK>(q, scales, residual, out, cols as i32);
+                call.grid(grid).launch(on)
+            }
+            None => {
+                // An empty slice of the right type: `out` starts with it.
+                let mut out = out;
+                let (nothing, out) = out.split_at_mut(0);
+                let call = dequantize_add::<T, Q, false, BLOCK>(q, scales, &nothing, out, cols as i32);
+                call.grid(grid).launch(on)
+            }
+        }
+    }
+}
+
+/// What the scale of a row should be, and the number of which its elements times the scale are at most half a step away.
+///
+/// `normed` is the row or its norm in `f64` with its error, and `integers` whether it becomes `i8`.
+pub fn reference(normed: &[Expected], integers: bool) -> (Expected, Vec<Expected>) {
+    let (single, limit) = (unit_roundoff(DType::F32), if integers { 127.0 } else { 448.0 });
+    let largest = normed.iter().map(|y| y.value.abs()).fold(0.0, f64::max);
+    let error = normed.iter().map(|y| y.within).fold(0.0, f64::max);
+    let scale = largest / limit;
+    let elements = normed.iter().map(|y| {
+        let half = if integers { scale / 2.0 } else { (y.value.abs() / 16.0).max(scale / 1024.0) };
+        let moved = y.within + error + 8.0 * single * largest;
+        Expected {
+            value: y.value,
+            within: half * (1.0 + 8.0 * single) + 1.0625 * moved + f64::from(f32::MIN_POSITIVE),
+        }
+    });
+    (
+        Expected {
+            value: scale,
+            within: error / limit + 4.0 * single * scale + f64::from(f32::MIN_POSITIVE),
+        },
+        elements.collect(),
+    )
+}
+
+/// What [`DequantizeAdd`] computes for elements `q` times their scales, in `f64`, and the bound that the module's documentation
+/// states.
+pub fn dequantized<T: Float>(products: &[f64], residual: Option<&[T]>) -> Vec<Expected> {
+    let (unit, subnormal) = (unit_roundoff(T::DTYPE), smallest_subnormal(T::DTYPE));
+    let exact = |(i, product): (usize, &f64)| {
+        let added = residual.map_or(0.0, |residual| residual[i].to_f64());
+        let value = product + added;
+        let inner = 2.0 * unit_roundoff(DType::F32) * (product.abs() + added.abs());
+        Expected { value, within: inner + unit * (value.abs() + inner) + subnormal }
+    };
+    products.iter().enumerate().map(exact).collect()
+}
+
+/// The bytes that quantising `rows` rows of `cols` elements must move.
+pub const fn traffic<T>(rows: usize, cols: usize) -> usize {
+    rows * (cols * (size_of::<T>() + 1) + size_of::<f32>())
+}

@@ -1,0 +1,173 @@
+//! A gated linear recurrence along time: `h[t] = a[t] * h[t - 1] + b[t]` for each channel of each sequence, and `out[t] = h[t] *
+//! silu(gate[t])`. Matrices of shape `[sequences, time, channels]`, in row-major order.
+//!
+//! **Traffic.** Reads `a`, `b` and `gate` and writes `out` once: `4 * sequences * time * channels * size_of::<T>()` bytes, and a number of
+//! `f32` for each channel in and out: the state before and after, so that a sequence can be continued.
+//!
+//! **How.** A step is the pair `(a, b)`; one after another they are `(a1 * a2, b1 * a2 + b2)`, which is associative: 64 steps are
+//! combined at once, and the state goes on to the next 64.
+//!
+//! **Rounding.** In `f32`, rounded to `T` once. The state is within `(4 * time + 16) * 2^-24` times the sum of `|b|` and the first
+//! state, each decayed by `|a|`; the output within that times the gate, and `8 * 2^-24` relatively. A NaN stays in its
+//! channel, from its step on.
+//!
+//! **Source.** Blelloch, *Prefix sums and their applications*, 1990, section 1.4.1; the recurrences of Gu, Dao, *Mamba*, 2023,
+//! arXiv:2312.00752, and De and others, *Griffin*, 2024, arXiv:2402.19427, equation 4.
+
+use dsl_runtime::prelude::*;
+use dsl_runtime::{DType, Result};
+
+use crate::activation::{SILU, exact};
+use crate::reference::{Expected, smallest_subnormal, unit_roundoff};
+use crate::shape::Checks;
+
+/// The channels of a program.
+const CHANNELS: usize = 64;
+
+/// One program for each `CHANNELS` channels of each sequence, 64 steps at a time. `first` may be empty: a state of 0.
+#[fuse_kernel(T = [f32, f16, bf16], CHANNELS = [64])]
+pub fn recurrence<T: Float, const CHANNELS: usize>(
+    a: &[T],
+    b: &[T],
+    gate: &[T],
+    first: &[f32],
+    out: &mut [T],
+    last: &mut [f32],
+    n_steps: i32,
+    n_channels: i32,
+    has_first: bool,
+) {
+    let sequence = tl::program_id(0);
+    let channels = tl::program_id(1) * CHANNELS + tl::arange(0, CHANNELS);
+    let present = channels < n_channels;
+    let steps = tl::arange(0, 64);
+    let mut state = tl::load(first + sequence * n_channels + channels, present & has_first);
+    for start in (0..n_steps).step_by(64) {
+        let mask = (start + steps < n_steps).col() & present.row();
+        let places = (steps * n_channels).col() + channels.row();
+        let offset = (sequence * n_steps + start) * n_channels;
+        // Steps after the end change nothing.
+        let a = tl::load(a + offset + places, mask, 1.0).to::<f32>();
+        let b = tl::load(b + offset + places, mask, 0.0).to::<f32>();
+        let gate = tl::load(gate + offset + places, mask).to::<f32>();
+        let (decay, sum) = tl::associative_scan((a, b), 0, |(a, b), (c, d)| (a * c, b * c + d));
+        let h = tl::fma(decay, state.row(), sum);
+        let y = h * gate * tl::sigmoid(gate);
+        tl::store(out + offset + places, y.to::<T>(), mask);
+        state = tl::index(h, 0, 63);
+    }
+    tl::store(last + sequence * n_channels + channels, state, present);
+}
+
+/// A gated linear recurrence. `T` is `f32`, `f16` or `bf16`.
+#[derive(Clone, Copy)]
+pub struct Recurrence<'a, T: Float> {
+    a: Slice<'a, T>,
+    b: Slice<'a, T>,
+    gate: Slice<'a, T>,
+    first: Option<Slice<'a, f32>>,
+    channels: usize,
+}
+
+impl<'a, T: Float> Recurrence<'a, T> {
+    /// Sequences of so many channels, whose state is 0 at first; the number of sequences is that of the states after the
+    /// last step.
+    pub fn new(
+        a: impl Into<Slice<'a, T>>,
+        b: impl Into<Slice<'a, T>>,
+        gate: impl Into<Slice<'a, T>>,
+        channels: usize,
+    ) -> Self {
+        Recurrence { a: a.into(), b: b.into(), gate: gate.into(), first: None, channels }
+    }
+
+    /// The state of each channel before the first step.
+    pub fn from(self, first: impl Into<Slice<'a, f32>>) -> Self {
+        Recurrence { first: Some(first.into()), ..self }
+    }
+
+    /// Computes into `out`, and the state after the last step into `last`, on a device or stream.
+    ///
+    /// # Errors
+    /// If the lengths do not fit each other; those of a launch.
+    pub fn launch<'o>(
+        &self,
+        on: impl LaunchOn,
+        out: impl Into<SliceMut<'o, T>>,
+        last: impl Into<SliceMut<'o, f32>>,
+    ) -> Result<()>
+    where
+        recurrence::Choice<T, CHANNELS>: recurrence::Declared,
+    {
+        let (out, mut last, checks) = (out.into(), last.into(), Checks("recurrence"));
+        for (name, len) in [("b", self.b.len()), ("gate", self.gate.len()), ("out", out.len())] {
+            checks.same(("a", self.a.len()), (name, len))?;
+        }
+        if let Some(first) = self.first {
+            checks.same(("first", first.len()), ("last", last.len()))?;
+        }
+        let sequences = checks.rows(("last", last.len()), self.channels)?;
+        if sequences == 0 {
+            return checks.same(("a", self.a.len()), ("last", 0));
+        }
+        let steps = checks.rows(("a", self.a.len()), sequences * self.channels)?;
+        let has_first = self.first.is_some();
+        let (nothing, last) = last.split_at_mut(0);
+        let nothing = Slice::from(&nothing);
+        let first = self.first.unwrap_or(nothing);
+        let (n_steps, n_channels) = (steps as i32, self.channels as i32);
+        let call = recurrence::<T, CHANNELS>(
+            self.a, self.b, self.gate, first, out, last, n_steps, n_channels, has_first,
+        );
+        call.grid((sequences, self.channels.div_ceil(CHANNELS))).launch(on)
+    }
+}
+
+/// The matrices of a recurrence, for [`reference`].
+#[derive(Clone, Copy, Debug)]
+pub struct HostSteps<'a, T> {
+    /// What a state is multiplied by.
+    pub a: &'a [T],
+    /// What is added.
+    pub b: &'a [T],
+    /// What the output is gated by.
+    pub gate: &'a [T],
+    /// The state before the first step.
+    pub first: &'a [f32],
+}
+
+/// What the kernel computes, in `f64`, and the bounds that the module's documentation states: the output, the last states.
+pub fn reference<T: Float>(of: HostSteps<T>, channels: usize) -> [Vec<Expected>; 2] {
+    let (unit, subnormal) = (unit_roundoff(T::DTYPE), smallest_subnormal(T::DTYPE));
+    let single = unit_roundoff(DType::F32);
+    let steps = of.a.len().checked_div(of.first.len()).unwrap_or(0);
+    let arithmetic = (4.0 * steps as f64 + 16.0) * single;
+    let tiny = f64::from(f32::MIN_POSITIVE);
+    let mut states: Vec<f64> = of.first.iter().map(|state| f64::from(*state)).collect();
+    let mut sizes: Vec<f64> = states.iter().map(|state| state.abs()).collect();
+    let mut out = vec![Expected { value: 0.0, within: 0.0 }; of.a.len()];
+    for step in 0..steps {
+        for (i, (state, size)) in states.iter_mut().zip(&mut sizes).enumerate() {
+            let at = (i / channels * steps + step) * channels + i % channels;
+            let (a, b, gate) = (of.a[at].to_f64(), of.b[at].to_f64(), of.gate[at].to_f64());
+            *state = a * *state + b;
+            *size = a.abs() * *size + b.abs();
+            let silu = exact::<SILU>(gate, T::DTYPE).value;
+            let value = *state * silu;
+            let inner = (arithmetic * *size + tiny) * (silu.abs() + tiny)
+                + 8.0 * single * value.abs()
+                + tiny * state.abs();
+            out[at] = Expected { value, within: inner + unit * (value.abs() + inner) + subnormal };
+        }
+    }
+    let last = states
+        .iter()
+        .zip(&sizes)
+        .map(|(state, size)| Expected { value: *state, within: arithmetic * size + tiny });
+    [out, last.collect()]
+}
+
+/// The bytes that `elements` steps of channels must move, states aside.
+pub const fn traffic<T>(elements: usize) -> usize {
+    4 * elements * size_of::<T>()
+}

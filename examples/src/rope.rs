@@ -1,0 +1,336 @@
+//! Rotary position embedding of the heads of each token: pairs of a head's first `2 * half` elements turn by the angle of
+//! the token's position, and the rest stays. And RMSNorm of query and key heads with the same rotation, in place in a
+//! packed matrix of queries, keys and values.
+//!
+//! A pair is `(a, b) -> (a * cos - b * sin, b * cos + a * sin)`. Half-split (NeoX, Llama): elements `j` and `half + j`;
+//! interleaved (GPT-J): elements `2 j` and `2 j + 1`. Row `p` of the tables `cos` and `sin` holds the `half` angles of position `p`;
+//! a position outside the tables reads zeros.
+//!
+//! **Traffic.** [`Rope`] reads `x` and writes `out` once. [`QkNormRope`] reads and writes query and key heads once and leaves the
+//! values alone. The tables are read from memory once and then found in the cache.
+//!
+//! **Rounding.** In `f32`, rounded to `T` once: before that within `3 * 2^-24 * (|a| + |b|)` of the rotation by the tables'
+//! numbers, and for [`QkNormRope`] within `(16 + sqrt(dim)) * 2^-24` times the normed pair's sizes.
+//!
+//! **Source.** Su and others, *RoFormer*, 2021, arXiv:2104.09864, equation 34; norms of queries and keys as in Qwen3.
+
+use dsl_runtime::prelude::*;
+use dsl_runtime::{DType, Result};
+
+use crate::reference::{Expected, smallest_subnormal, unit_roundoff};
+use crate::shape::Checks;
+
+/// The pairs that a program handles: heads times pairs of a head.
+const PAIRS: usize = 2048;
+
+/// Turns heads: `x` has `n_heads` rows of `dim` elements, `per_token` for each token. A program handles `2048 / HALF` heads.
+#[fuse_kernel(T = [f32, f16, bf16], INTERLEAVED = [false, true], HALF = half in [32, 64, 128])]
+pub fn rope<T: Float, const INTERLEAVED: bool, const HALF: usize>(
+    x: &[T],
+    positions: &[i32],
+    cos: &[f32],
+    sin: &[f32],
+    out: &mut [T],
+    n_heads: i32,
+    per_token: i32,
+    dim: i32,
+    half: i32,
+) {
+    let heads = tl::program_id(0) * (2048 / HALF) + tl::arange(0, 2048 / HALF);
+    let pairs = tl::arange(0, HALF);
+    let mask = (heads < n_heads).col() & (pairs < half).row();
+    let position = tl::load(positions + heads / per_token, heads < n_heads);
+    let places = (position * half).col() + pairs.row();
+    let cos = tl::load(cos + places, mask);
+    let sin = tl::load(sin + places, mask);
+    let start = heads * dim;
+    if INTERLEAVED {
+        let both = tl::arange(0, 2 * HALF);
+        let mask = (heads < n_heads).col() & (both < 2 * half).row();
+        let places = start.col() + both.row();
+        let x = tl::load(x + places, mask).to::<f32>();
+        let (a, b) = tl::split(tl::reshape(x, [2048 / HALF, HALF, 2]));
+        let y = tl::interleave(a * cos - b * sin, b * cos + a * sin);
+        tl::store(out + places, y.to::<T>(), mask);
+    } else {
+        let first = start.col() + pairs.row();
+        let a = tl::load(x + first, mask).to::<f32>();
+        let b = tl::load(x + first + half, mask).to::<f32>();
+        tl::store(out + first, (a * cos - b * sin).to::<T>(), mask);
+        tl::store(out + first + half, (b * cos + a * sin).to::<T>(), mask);
+    }
+    for rest in (2 * half..dim).step_by(HALF) {
+        let mask = (heads < n_heads).col() & (rest + pairs < dim).row();
+        let places = start.col() + (rest + pairs).row();
+        tl::store(out + places, tl::load(x + places, mask), mask);
+    }
+}
+
+/// Normalises and turns query and key heads of `2 * half` elements in place: a token's row of `qkv` holds `queries + keys`
+/// of them, then its values, `row` elements in all. `gammas` holds the queries' parameters and then the keys'.
+#[fuse_kernel(T = [f32, f16, bf16], INTERLEAVED = [false, true], HALF = half in [32, 64, 128])]
+pub fn qk_norm_rope<T: Float, const INTERLEAVED: bool, const HALF: usize>(
+    qkv: &mut [T],
+    positions: &[i32],
+    cos: &[f32],
+    sin: &[f32],
+    gammas: &[T],
+    n_heads: i32,
+    queries: i32,
+    keys: i32,
+    row: i32,
+    half: i32,
+    eps: f32,
+) {
+    let heads = tl::program_id(0) * (2048 / HALF) + tl::arange(0, 2048 / HALF);
+    let (token, head) = (heads / (queries + keys), heads % (queries + keys));
+    let pairs = tl::arange(0, HALF);
+    let mask = (heads < n_heads).col() & (pairs < half).row();
+    let position = tl::load(positions + token, heads < n_heads);
+    let places = (position * half).col() + pairs.row();
+    let cos = tl::load(cos + places, mask);
+    let sin = tl::load(sin + places, mask);
+    let start = token.to::<i64>() * row.to::<i64>() + (head * 2 * half).to::<i64>();
+    let gamma_start = tl::select(head < queries, 0, 2 * half);
+    if INTERLEAVED {
+        let both = tl::arange(0, 2 * HALF);
+        let mask = (heads < n_heads).col() & (both < 2 * half).row();
+        let places = start.col() + both.row().to::<i64>();
+        let x = tl::load(qkv + places, mask, 0.0).to::<f32>();
+        let scale = tl::rsqrt(tl::sum(x * x, 1, true) / (2 * half) as f32 + eps);
+        let gamma = tl::load(gammas + gamma_start.col() + both.row(), mask).to::<f32>();
+        let (a, b) = tl::split(tl::reshape(x * scale * gamma, [2048 / HALF, HALF, 2]));
+        let y = tl::interleave(a * cos - b * sin, b * cos + a * sin);
+        tl::store(qkv + places, y.to::<T>(), mask);
+    } else {
+        let first = start.col() + pairs.row().to::<i64>();
+        let second = first + half.to::<i64>();
+        let a = tl::load(qkv + first, mask, 0.0).to::<f32>();
+        let b = tl::load(qkv + second, mask, 0.0).to::<f32>();
+        let scale = tl::rsqrt(tl::sum(a * a + b * b, 1, true) / (2 * half) as f32 + eps);
+        let gamma_first = gamma_start.col() + pairs.row();
+        let a = a * scale * tl::load(gammas + gamma_first, mask).to::<f32>();
+        let b = b * scale * tl::load(gammas + gamma_first + half, mask).to::<f32>();
+        tl::store(qkv + first, (a * cos - b * sin).to::<T>(), mask);
+        tl::store(qkv + second, (b * cos + a * sin).to::<T>(), mask);
+    }
+}
+
+/// Where positions are and what they mean: angles of `half` pairs for each position of the tables.
+#[derive(Clone, Copy)]
+pub struct Angles<'a> {
+    /// The position of each token.
+    pub positions: Slice<'a, i32>,
+    /// Cosines, `half` for each position.
+    pub cos: Slice<'a, f32>,
+    /// Sines, `half` for each position.
+    pub sin: Slice<'a, f32>,
+    /// The number of pairs that turn, at most 128.
+    pub half: usize,
+}
+
+impl Angles<'_> {
+    fn check(&self, checks: Checks) -> Result<()> {
+        checks.same(("cos", self.cos.len()), ("sin", self.sin.len()))?;
+        if self.half == 0 || self.half > 128 {
+            return Err(checks.error(format!("{} pairs turn, from 1 to 128 can", self.half)));
+        }
+        checks.rows(("cos", self.cos.len()), self.half).map(|_| ())
+    }
+}
+
+/// Turns the heads of each token: `Rope::<bf16, false>::new(&x, angles, heads, dim)`. `T` is `f32`, `f16` or `bf16`;
+/// `INTERLEAVED` says which elements are pairs.
+#[derive(Clone, Copy)]
+pub struct Rope<'a, T: Float, const INTERLEAVED: bool> {
+    x: Slice<'a, T>,
+    angles: Angles<'a>,
+    heads: usize,
+    dim: usize,
+}
+
+impl<'a, T: Float, const INTERLEAVED: bool> Rope<'a, T, INTERLEAVED> {
+    /// `heads` heads of `dim` elements for each position.
+    pub fn new(x: impl Into<Slice<'a, T>>, angles: Angles<'a>, heads: usize, dim: usize) -> Self {
+        Rope { x: x.into(), angles, heads, dim }
+    }
+
+    /// Computes into `out`, on a device or stream.
+    ///
+    /// # Errors
+    /// If the lengths do not fit each other; those of a launch.
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
+    where
+        rope::Choice<T, INTERLEAVED>: rope::Declared,
+    {
+        let (out, checks, Angles { positions, cos, sin, half }) = (out.into(), Checks("rope"), self.angles);
+        self.angles.check(checks)?;
+        checks.same(("x", self.x.len()), ("out", out.len()))?;
+        if 2 * half > self.dim {
+            return Err(checks.error(format!("{half} pairs do not fit heads of {}", self.dim)));
+        }
+        checks.same(("x", self.x.len()), ("all heads", positions.len() * self.heads * self.dim))?;
+        let n_heads = positions.len() * self.heads;
+        if n_heads == 0 {
+            return Ok(());
+        }
+        let (heads, dim) = (self.heads as i32, self.dim as i32);
+        let call =
+            rope::<T, INTERLEAVED>(self.x, positions, cos, sin, out, n_heads as i32, heads, dim, half as i32);
+        call.grid(programs(n_heads, half)).launch(on)
+    }
+}
+
+/// The programs that cover so many heads.
+fn programs(heads: usize, half: usize) -> usize {
+    let block = half.next_power_of_two().max(32);
+    heads.div_ceil(PAIRS / block)
+}
+
+/// Heads of a packed row: queries, keys and values, each of `2 * half` elements.
+#[derive(Clone, Copy, Debug)]
+pub struct Heads {
+    /// The number of query heads.
+    pub queries: usize,
+    /// The number of key heads, and of value heads.
+    pub keys: usize,
+}
+
+/// Normalises and turns query and key heads in a packed matrix: `QkNormRope::<bf16, false>::new(angles, heads, &gammas)`. `T` is
+/// `f32`, `f16` or `bf16`; `INTERLEAVED` says which elements are pairs.
+#[derive(Clone, Copy)]
+pub struct QkNormRope<'a, T: Float, const INTERLEAVED: bool> {
+    angles: Angles<'a>,
+    heads: Heads,
+    gammas: Slice<'a, T>,
+    eps: f32,
+}
+
+impl<'a, T: Float, const INTERLEAVED: bool> QkNormRope<'a, T, INTERLEAVED> {
+    /// A row for each position; `gammas` holds the parameters of queries and then those of keys; `eps` is 1e-6.
+    pub fn new(angles: Angles<'a>, heads: Heads, gammas: impl Into<Slice<'a, T>>) -> Self {
+        QkNormRope { angles, heads, gammas: gammas.into(), eps: 1e-6 }
+    }
+
+    /// What is added to the mean of the squares.
+    pub fn eps(self, eps: f32) -> Self {
+        QkNormRope { eps, ..self }
+    }
+
+    /// Computes in place, on a device or stream.
+    ///
+    /// # Errors
+    /// If the lengths do not fit each other; those of a launch.
+    pub fn launch<'o>(&self, on: impl LaunchOn, qkv: impl Into<SliceMut<'o, T>>) -> Result<()>
+    where
+        qk_norm_rope::Choice<T, INTERLEAVED>: qk_norm_rope::Declared,
+    {
+        let (qkv, checks, Angles { positions, cos, sin, half }) =
+            (qkv.into(), Checks("qk_norm_rope"), self.angles);
+        let Heads { queries, keys } = self.heads;
+        self.angles.check(checks)?;
+        let row = (queries + 2 * keys) * 2 * half;
+        checks.same(("gammas", self.gammas.len()), ("two heads", 4 * half))?;
+        checks.same(("qkv", qkv.len()), ("all rows", positions.len() * row))?;
+        let n_heads = positions.len() * (queries + keys);
+        if n_heads == 0 {
+            return Ok(());
+        }
+        let counts = [n_heads, queries, keys, row, half].map(|count| count as i32);
+        let call = qk_norm_rope::<T, INTERLEAVED>(
+            qkv,
+            positions,
+            cos,
+            sin,
+            self.gammas,
+            counts[0],
+            counts[1],
+            counts[2],
+            counts[3],
+            counts[4],
+            self.eps,
+        );
+        call.grid(programs(n_heads, half)).launch(on)
+    }
+}
+
+/// Positions and tables, for the references.
+#[derive(Clone, Copy, Debug)]
+pub struct HostAngles<'a> {
+    /// As in [`Angles`].
+    pub positions: &'a [i32],
+    /// As in [`Angles`].
+    pub cos: &'a [f32],
+    /// As in [`Angles`].
+    pub sin: &'a [f32],
+    /// As in [`Angles`].
+    pub half: usize,
+    /// Which elements are pairs.
+    pub interleaved: bool,
+}
+
+impl HostAngles<'_> {
+    /// One head of a token turned, in `f64`, from elements that are known within a bound, and rounded to `T`.
+    fn turn<T: Float>(&self, token: usize, head: &[Expected]) -> Vec<Expected> {
+        let (single, half) = (unit_roundoff(DType::F32), self.half);
+        let (unit, subnormal) = (unit_roundoff(T::DTYPE), smallest_subnormal(T::DTYPE));
+        let mut out = head.to_vec();
+        for j in 0..half {
+            let (first, second) = if self.interleaved { (2 * j, 2 * j + 1) } else { (j, half + j) };
+            let (a, b) = (head[first], head[second]);
+            let angle = usize::try_from(self.positions[token]).ok().map(|position| position * half + j);
+            let at = |table: &[f32]| f64::from(angle.and_then(|i| table.get(i)).copied().unwrap_or(0.0));
+            let (cos, sin) = (at(self.cos), at(self.sin));
+            let inner = 3.0 * single * (a.value.abs() + b.value.abs()) + a.within + b.within;
+            let rounded =
+                |value: f64| Expected { value, within: inner + unit * (value.abs() + inner) + subnormal };
+            out[first] = rounded(a.value * cos - b.value * sin);
+            out[second] = rounded(b.value * cos + a.value * sin);
+        }
+        out
+    }
+}
+
+/// What [`Rope`] computes for `heads` heads of each token, in `f64`, and the bound that the module's documentation states.
+pub fn reference<T: Float>(x: &[T], angles: HostAngles, heads: usize, dim: usize) -> Vec<Expected> {
+    let exact = |x: &T| Expected { value: x.to_f64(), within: 0.0 };
+    let turned = x.chunks(dim.max(1)).enumerate().flat_map(|(i, head)| {
+        let head: Vec<Expected> = head.iter().map(exact).collect();
+        angles.turn::<T>(i / heads, &head)
+    });
+    turned.collect()
+}
+
+/// What [`QkNormRope`] makes of a packed matrix, in `f64`, and the bound that the module's documentation states.
+pub fn packed_reference<T: Float>(
+    qkv: &[T],
+    angles: HostAngles,
+    Heads { queries, keys }: Heads,
+    (gammas, eps): (&[T], f32),
+) -> Vec<Expected> {
+    let dim = 2 * angles.half;
+    let arithmetic = (16.0 + (dim as f64).sqrt()) * unit_roundoff(DType::F32);
+    let mut expected = Vec::with_capacity(qkv.len());
+    for (i, head) in qkv.chunks(dim).enumerate() {
+        let (token, head_of_row) = (i / (queries + 2 * keys), i % (queries + 2 * keys));
+        let exact = |x: &T| Expected { value: x.to_f64(), within: 0.0 };
+        if head_of_row >= queries + keys {
+            expected.extend(head.iter().map(exact));
+            continue;
+        }
+        let gamma = if head_of_row < queries { &gammas[..dim] } else { &gammas[dim..] };
+        let mean = head.iter().map(|x| x.to_f64().powi(2)).sum::<f64>() / dim as f64;
+        let scale = 1.0 / (mean + f64::from(eps)).sqrt();
+        let normed = head.iter().zip(gamma).map(|(x, gamma)| {
+            let value = x.to_f64() * scale * gamma.to_f64();
+            Expected { value, within: arithmetic * value.abs() }
+        });
+        expected.extend(angles.turn::<T>(token, &normed.collect::<Vec<_>>()));
+    }
+    expected
+}
+
+/// The bytes that [`Rope`] must move, tables aside.
+pub const fn traffic<T>(elements: usize) -> usize {
+    2 * elements * size_of::<T>()
+}

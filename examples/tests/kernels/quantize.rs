@@ -1,0 +1,180 @@
+//! `quantize` and `dequantize_add`.
+
+use dsl_runtime::prelude::*;
+use fused_kernels::quantize::{
+    DequantizeAdd, LAYER, MAX_COLS, PLAIN, Quantize, RMS, dequantize_add, dequantized, quantize, reference,
+};
+use fused_kernels::reference::{Expected, compare};
+use fused_kernels::{layer_norm, rms_norm};
+
+use crate::data::{Guarded, check, devices, normal, shifted};
+
+const WIDTHS: [usize; 7] = [1, 7, 1000, 1024, 1025, 8192, MAX_COLS];
+
+/// Elements as they are, in `f64`.
+fn exactly<T: Float>(x: &[T]) -> Vec<Expected> {
+    x.iter().map(|x| Expected { value: x.to_f64(), within: 0.0 }).collect()
+}
+
+/// What a norm gives, and its error before a rounding to `T`: the reference of `f64` inputs has no other.
+fn normed<T: Float>(x: &[T], gamma: &[T], beta: &[T], norm: usize) -> Vec<Expected> {
+    let wide = |values: &[T]| values.iter().map(|value| value.to_f64()).collect::<Vec<f64>>();
+    let (x64, gamma64, beta64) = (wide(x), wide(gamma), wide(beta));
+    match norm {
+        RMS => rms_norm::reference(&x64, &gamma64, 1e-6),
+        LAYER => layer_norm::reference(&x64, &gamma64, &beta64, 1e-5),
+        _ => exactly(x),
+    }
+}
+
+/// Compares scales, and elements times their scales.
+fn check_rows<T: Float>(what: &str, cols: usize, normed: &[Expected], integers: bool, got: (&[f64], &[f32])) {
+    let (elements, scales) = got;
+    for (row, scale) in scales.iter().enumerate() {
+        let part = row * cols..(row + 1) * cols;
+        let (expected_scale, expected) = reference(&normed[part.clone()], integers);
+        compare(&[*scale], &[expected_scale]).unwrap_or_else(|found| panic!("{what}, scale {row}: {found}"));
+        let products: Vec<f64> = elements[part].iter().map(|q| q * f64::from(*scale)).collect();
+        compare(&products, &expected).unwrap_or_else(|found| panic!("{what}, row {row}: {found}"));
+    }
+}
+
+fn check_norms<T: Float>()
+where
+    quantize::Choice<T, i8, true, PLAIN>: quantize::Declared,
+    quantize::Choice<T, i8, true, RMS>: quantize::Declared,
+    quantize::Choice<T, i8, true, LAYER>: quantize::Declared,
+    quantize::Choice<T, f8e4m3, false, PLAIN>: quantize::Declared,
+    quantize::Choice<T, f8e4m3, false, RMS>: quantize::Declared,
+    quantize::Choice<T, f8e4m3, false, LAYER>: quantize::Declared,
+{
+    for (device, cols) in devices().into_iter().flat_map(|device| WIDTHS.map(|cols| (device, cols))) {
+        for shift in [0, 1] {
+            let rows = 3;
+            let (x, gamma, beta) = (normal::<T>(rows * cols, 1), normal::<T>(cols, 2), normal::<T>(cols, 3));
+            let [bx, bg, bb] = [&x, &gamma, &beta].map(|values| shifted(device, values, shift));
+            let (sx, sg, sb) = (bx.slice(shift..), bg.slice(shift..), bb.slice(shift..));
+            let run = |norm: usize, integers: bool| {
+                let mut scales = Guarded::<f32>::new(device, rows, shift);
+                let elements: Vec<f64> = if integers {
+                    let mut out = device.zeros::<i8>(rows * cols).unwrap();
+                    match norm {
+                        RMS => Quantize::rms_norm(sx, sg).to_i8(&device, &mut out, scales.output()),
+                        LAYER => Quantize::layer_norm(sx, sg, sb).to_i8(&device, &mut out, scales.output()),
+                        _ => Quantize::new(sx, cols).to_i8(&device, &mut out, scales.output()),
+                    }
+                    .unwrap();
+                    out.download().unwrap().into_iter().map(f64::from).collect()
+                } else {
+                    let mut out = device.zeros::<f8e4m3>(rows * cols).unwrap();
+                    match norm {
+                        RMS => Quantize::rms_norm(sx, sg).to_f8(&device, &mut out, scales.output()),
+                        LAYER => Quantize::layer_norm(sx, sg, sb).to_f8(&device, &mut out, scales.output()),
+                        _ => Quantize::new(sx, cols).to_f8(&device, &mut out, scales.output()),
+                    }
+                    .unwrap();
+                    out.download().unwrap().into_iter().map(|q| f64::from(q.to_f32())).collect()
+                };
+                let what =
+                    format!("norm {norm} of {cols} columns of {} on {device}, integers {integers}", T::DTYPE);
+                let normed = normed(&x, &gamma, &beta, norm);
+                check_rows::<T>(&what, cols, &normed, integers, (&elements, &scales.content()));
+            };
+            for norm in [PLAIN, RMS, LAYER] {
+                run(norm, true);
+                run(norm, false);
+            }
+        }
+    }
+}
+
+#[test]
+fn f16_is_as_exact_as_stated() {
+    check_norms::<f16>();
+}
+
+#[test]
+fn bf16_is_as_exact_as_stated() {
+    check_norms::<bf16>();
+}
+
+#[test]
+fn special_rows_are_as_documented() {
+    let cols = 1000;
+    let mut x = normal::<bf16>(5 * cols, 1);
+    x[..cols].fill(bf16::ZERO);
+    x[cols + 3] = bf16::NAN;
+    x[2 * cols + 3] = bf16::INFINITY;
+    x[3 * cols..4 * cols].fill(bf16::NEG_ZERO);
+    x[3 * cols + 9] = bf16::MAX;
+    for device in devices() {
+        let x = device.upload(&x).unwrap();
+        let (mut out, mut scales) = (device.zeros::<i8>(5 * cols).unwrap(), device.zeros::<f32>(5).unwrap());
+        Quantize::new(&x, cols).to_i8(&device, &mut out, &mut scales).unwrap();
+        let (out, scales) = (out.download().unwrap(), scales.download().unwrap());
+        assert_eq!(scales[0], 0.0, "{device}");
+        assert!(out[..cols].iter().all(|q| *q == 0), "{device}");
+        assert!(scales[1].is_nan() && scales[2] == f32::INFINITY, "{device}: {scales:?}");
+        assert_eq!((out[3 * cols], out[3 * cols + 9]), (0, 127), "{device}");
+        assert!(scales[4].is_finite() && out[4 * cols..].iter().any(|q| q.abs() == 127), "{device}");
+    }
+}
+
+fn check_dequantize<T: Float>()
+where
+    dequantize_add::Choice<T, i8, false, 4096>: dequantize_add::Declared,
+    dequantize_add::Choice<T, i8, true, 4096>: dequantize_add::Declared,
+    dequantize_add::Choice<T, f8e4m3, false, 4096>: dequantize_add::Declared,
+    dequantize_add::Choice<T, f8e4m3, true, 4096>: dequantize_add::Declared,
+{
+    for (rows, cols) in [(0, 1), (1, 1), (3, 7), (2, 4096), (3, 5001)] {
+        let residual = normal::<T>(rows * cols, 1);
+        let scales: Vec<f32> = normal::<f32>(rows, 2);
+        let bytes: Vec<i8> = (0..rows * cols).map(|i| (i * 37 % 255) as i8).collect();
+        let floats: Vec<f8e4m3> = bytes.iter().map(|q| f8e4m3::from_f32(f32::from(*q) / 3.0)).collect();
+        let product = |(i, q): (usize, f64)| q * f64::from(scales[i / cols]);
+        let of_bytes: Vec<f64> = bytes.iter().map(|q| f64::from(*q)).enumerate().map(product).collect();
+        let of_floats: Vec<f64> =
+            floats.iter().map(|q| f64::from(q.to_f32())).enumerate().map(product).collect();
+        for added in [None, Some(&residual[..])] {
+            let what = format!("{rows} x {cols}");
+            let expected = [dequantized(&of_bytes, added), dequantized(&of_floats, added)];
+            check(&what, &[&residual], &expected, |on, inputs, outs| {
+                let (bytes, floats, scales) =
+                    (shifted(*on, &bytes, 1), shifted(*on, &floats, 3), on.upload(&scales)?);
+                let first = DequantizeAdd::new(bytes.slice(1..), &scales);
+                let second = DequantizeAdd::new(floats.slice(3..), &scales);
+                if added.is_none() {
+                    first.launch(on, &mut outs[0])?;
+                    return second.launch(on, &mut outs[1]);
+                }
+                first.residual(inputs[0]).launch(on, &mut outs[0])?;
+                second.residual(inputs[0]).launch(on, &mut outs[1])
+            });
+        }
+    }
+}
+
+#[test]
+fn dequantising_is_as_exact_as_stated() {
+    check_dequantize::<f16>();
+    check_dequantize::<bf16>();
+}
+
+#[test]
+fn lengths_that_do_not_fit_are_an_error_in_words() {
+    let device = Device::cpu();
+    let x = [bf16::ONE; 12];
+    let say = |cols: usize, out: usize, scales: usize| {
+        let (mut out, mut scales) = (vec![0i8; out], vec![0.0f32; scales]);
+        Quantize::new(&x, cols).to_i8(&device, &mut out, &mut scales).map_err(|error| error.to_string())
+    };
+    assert_eq!(say(4, 12, 3), Ok(()));
+    assert_eq!(say(5, 12, 3), Err("quantize: x has 12 elements, which are no whole rows of 5".into()));
+    assert_eq!(say(4, 11, 3), Err("quantize: x has 12 elements and out has 11".into()));
+    assert_eq!(say(4, 12, 2), Err("quantize: a column of x has 3 elements and scales has 2".into()));
+    assert_eq!(say(20_000, 12, 2), Err("quantize: rows have 20000 columns, the most is 16384".into()));
+    let mut out = [bf16::ZERO; 12];
+    let launched = DequantizeAdd::new(&[1i8; 12], &[1.0f32; 5]).launch(&device, &mut out);
+    assert_eq!(launched.unwrap_err().to_string(), "dequantize_add: q has 12 elements, which are no 5 rows");
+}

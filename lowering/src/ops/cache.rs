@@ -1,0 +1,120 @@
+//! What an access says about caches: hints that change how fast it is, never what it reads or writes.
+
+use super::{Effect, Function, Generic, Gives, required};
+use crate::check::{Call, Check, Operand};
+
+/// Which caches an access of a GPU goes through.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Level {
+    #[default]
+    All,
+    /// The second level alone.
+    Global,
+    /// What is used once.
+    Streaming,
+    /// Through the second level, into memory.
+    Through,
+    /// None: every access is made, and made as it stands.
+    Volatile,
+}
+
+/// How soon a line gives way to others.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Keep {
+    #[default]
+    Normal,
+    First,
+    Last,
+}
+
+/// The hints of one access.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Cache {
+    pub level: Level,
+    pub keep: Keep,
+    /// Takes no place in the first level.
+    pub no_allocate: bool,
+}
+
+impl Cache {
+    /// As printed IR says it, with a space before.
+    pub(super) fn text(self) -> String {
+        let level = match self.level {
+            Level::All => "",
+            Level::Global => " cache_global",
+            Level::Streaming => " streaming",
+            Level::Through => " write_through",
+            Level::Volatile => " volatile",
+        };
+        let keep = match self.keep {
+            Keep::Normal => "",
+            Keep::First => " evict_first",
+            Keep::Last => " evict_last",
+        };
+        format!("{level}{keep}{}", if self.no_allocate { " no_allocate" } else { "" })
+    }
+}
+
+macro_rules! methods {
+    ($($name:literal, $doc:literal, $change:expr;)*) => {
+        pub(super) const METHODS: &[Function] = &[$(Function {
+            name: $name,
+            gives: Gives::Tile,
+            example: concat!("let offsets = tl::arange(0, BLOCK);\ntl::store(out + offsets, tile).", $name, "();"),
+            generic: Generic::None,
+            params: &[required("self")],
+            doc: concat!($doc, " Written behind the call: `tl::load(..).evict_first()`. It changes no result, and a CPU has nothing like it."),
+            check: |check, call| set(check, call, $change),
+        }),*];
+    };
+}
+
+methods! {
+    "evict_first", "On `tl::load` and `tl::store`: what is touched gives way in the caches of a GPU before anything else: data that nobody reads again.",
+        |cache| cache.keep = Keep::First;
+    "evict_last", "On `tl::load` and `tl::store`: what is touched stays in the caches of a GPU longest: data that other programs read too.",
+        |cache| cache.keep = Keep::Last;
+    "no_allocate", "On `tl::load` and `tl::store`: takes no place in the first-level cache of a GPU.",
+        |cache| cache.no_allocate = true;
+    "cache_global", "On `tl::load` and `tl::store`: goes to the second-level cache of a GPU, past the first.",
+        |cache| cache.level = Level::Global;
+    "streaming", "On `tl::load` and `tl::store`: used once, so that the caches of a GPU may drop it early.",
+        |cache| cache.level = Level::Streaming;
+    "volatile", "On `tl::load` and `tl::store`: the access is made each time the kernel comes by, however often that is, and not merged with others: for memory that another program changes meanwhile.",
+        |cache| cache.level = Level::Volatile;
+}
+
+/// Of a store alone.
+pub(super) const STORE_METHODS: &[Function] = &[Function {
+    name: "write_through",
+    gives: Gives::Tile,
+    example: "tl::store(out, 1.0).write_through();",
+    generic: Generic::None,
+    params: &[required("self")],
+    doc: "On `tl::store`: goes through the second-level cache of a GPU into memory at once. Written behind the call: `tl::store(..).write_through()`. It changes no result, and a CPU has nothing like it.",
+    check: |check, call| {
+        if check.operation_of(&call.args[0]).is_some_and(|op| op.kind.operation().effect() != Effect::Write) {
+            return check
+                .error(call.name_loc, "`.write_through` belongs to `tl::store`: a load writes nothing");
+        }
+        set(check, call, |cache| cache.level = Level::Through)
+    },
+}];
+
+/// Changes the hints of the access that the method is called on.
+fn set(check: &mut Check, call: &Call, change: impl FnOnce(&mut Cache)) -> Operand {
+    let found = check.operation_of(&call.args[0]);
+    match found.and_then(|op| op.kind.operation_mut().cache_mut()) {
+        Some(cache) => {
+            change(cache);
+            // The method is part of the access from here on.
+            check.extend_operation(&call.args[0], call.loc);
+            Operand { loc: call.loc, ..call.args[0].clone() }
+        }
+        None => check.error_help(
+            call.name_loc,
+            format!("{} belongs to `tl::load` or `tl::store`", call.what),
+            format!("write it behind the call: `tl::load(pointer).{}()`", call.name),
+        ),
+    }
+}

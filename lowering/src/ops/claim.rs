@@ -1,0 +1,118 @@
+//! What a user says of offsets that the compiler cannot see.
+//!
+//! Nothing is believed that is not checked: in a kernel whose accesses are checked a claim is dropped, because what follows
+//! from the arguments is found without it and compared at launch. In an `unchecked` kernel, whose launcher is unsafe, the
+//! caller vouches for it, and accesses become as wide as it allows.
+
+use super::{Function, Generic, Gives, Operation, expect_types, required};
+use crate::analysis::axis::{Analysis, Info};
+use crate::analysis::polynomial::{Polynomial, Polynomials};
+use crate::check::{Call, Check, Operand};
+use crate::layout::assign::Spread;
+use crate::tile::{Func, Value};
+
+/// The value, of which something is known; only in `unchecked` kernels.
+#[derive(Clone, Copy, Debug)]
+pub struct Claim {
+    pub value: Value,
+    /// Of a scalar, or of the first of each run of contiguous elements.
+    pub multiple: u64,
+    /// Neighbours along the last axis that rise by one, counted from the first.
+    pub contiguous: u64,
+}
+
+impl Operation for Claim {
+    fn name(&self) -> &'static str {
+        "claim"
+    }
+
+    fn operands(&self) -> Vec<Value> {
+        vec![self.value]
+    }
+
+    fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
+        self.value = change(self.value);
+    }
+
+    fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
+        format!("claim {} multiple {} contiguous {}", name(self.value), self.multiple, self.contiguous)
+    }
+
+    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
+        expect_types("the result", func.ty(results[0]), func.ty(self.value))?;
+        let powers = self.multiple.is_power_of_two() && self.contiguous.is_power_of_two();
+        if powers { Ok(()) } else { Err("claims powers of two".into()) }
+    }
+
+    fn axes(&self, analysis: &mut Analysis, _: &[Value]) -> Vec<Info> {
+        let mut info = analysis.info(self.value);
+        if let Some(last) = info.axes.last_mut() {
+            last.contiguity = last.contiguity.max(self.contiguous);
+            last.divisibility = last.divisibility.max(self.multiple);
+        } else {
+            info.divisor = info.divisor.max(self.multiple);
+        }
+        vec![info]
+    }
+
+    fn polynomial(&self, all: &Polynomials, _: &Func, _: Value) -> Option<Polynomial> {
+        Some(all.get(self.value))
+    }
+
+    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
+        Spread::Lanewise { cheap: true }
+    }
+}
+
+macro_rules! claims {
+    ($doc:literal) => {
+        concat!($doc, " Only an `unchecked` kernel, whose launcher is unsafe, believes it, and makes accesses as wide as it allows; that it is so is the caller's promise. In any other kernel it says nothing new: what follows from the arguments is found without it and checked at each launch, and what does not is not believed.")
+    };
+}
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    Function {
+        name: "multiple_of",
+        gives: Gives::Tile,
+        example: "let start = tl::multiple_of(n * 4, 4);",
+        generic: Generic::None,
+        params: &[required("x"), required("multiple")],
+        doc: claims!(
+            "`x`, an integer, and a claim: a scalar is a multiple of `multiple`, a power of two, and so is the first element of every aligned run of neighbours of a tile (`max_contiguous`)."
+        ),
+        check: |check, call| claim(check, call, |multiple| (multiple, 1)),
+    },
+    Function {
+        name: "max_contiguous",
+        gives: Gives::Tile,
+        example: "let offsets = tl::max_contiguous(tl::arange(0, BLOCK) % n, BLOCK);",
+        generic: Generic::None,
+        params: &[required("x"), required("count")],
+        doc: claims!(
+            "`x`, a tile of integers, and a claim: along its last axis, aligned runs of `count` elements, a power of two, rise by one."
+        ),
+        check: |check, call| claim(check, call, |count| (1, count)),
+    },
+];
+
+fn claim(check: &mut Check, call: &Call, of: impl FnOnce(u64) -> (u64, u64)) -> Operand {
+    let value = check.value(&call.args[0]);
+    let number = check.constant(&call.args[1], "what is claimed");
+    let (Some(value), Some(number)) = (value, number) else { return check.failed(call.loc) };
+    let ty = check.ty(value).clone();
+    if !ty.dtype.is_integer() {
+        return check.error(call.args[0].loc, format!("{} takes integers, found {ty}", call.what));
+    }
+    let power = u64::try_from(number).ok().filter(|number| number.is_power_of_two());
+    let Some(power) = power.filter(|&power| power <= 1 << 30) else {
+        return check.error(call.args[1].loc, format!("{} takes a power of two, found {number}", call.what));
+    };
+    let (multiple, contiguous) = of(power);
+    if contiguous > 1 && ty.is_scalar() {
+        return check.error(call.args[0].loc, format!("{} takes a tile, found a scalar", call.what));
+    }
+    if !check.is_unchecked() {
+        return check.operand(value, call.loc);
+    }
+    check.emit(Claim { value, multiple, contiguous }, ty, call.loc)
+}

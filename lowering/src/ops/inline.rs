@@ -1,0 +1,252 @@
+//! PTX of the user's own on single elements, with what a CPU does instead.
+
+use super::{Function, Generic, Gives, Operation, expect_types, required};
+use crate::check::{Call, Check, Item, Operand};
+use crate::diagnostic::list;
+use crate::dtype::DType;
+use crate::layout::assign::Spread;
+use crate::tile::{Block, Func, Type, Value};
+
+/// Statements that compute an element of the result from one of each operand, all of one shape.
+#[derive(Clone, Debug)]
+pub struct InlinePtx {
+    /// `$0` is the result, `$1` and so on the operands.
+    pub text: String,
+    /// As LLVM's inline assembly has them: `=f,f`.
+    pub constraints: String,
+    pub args: Vec<Value>,
+    /// The same on a CPU: lanewise operations on one element of each operand.
+    pub cpu: Block,
+}
+
+impl Operation for InlinePtx {
+    fn name(&self) -> &'static str {
+        "inline_ptx"
+    }
+
+    fn operands(&self) -> Vec<Value> {
+        self.args.clone()
+    }
+
+    fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
+        self.args.iter_mut().for_each(|arg| *arg = change(*arg));
+    }
+
+    fn blocks(&self) -> Vec<&Block> {
+        vec![&self.cpu]
+    }
+
+    fn blocks_mut(&mut self) -> Vec<&mut Block> {
+        vec![&mut self.cpu]
+    }
+
+    fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
+        let args: Vec<String> = self.args.iter().map(|&arg| name(arg)).collect();
+        format!("inline_ptx {:?} {:?} {}", self.text, self.constraints, args.join(", "))
+    }
+
+    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
+        let result = func.ty(results[0]);
+        for (&arg, &own) in self.args.iter().zip(&self.cpu.args) {
+            let ty = func.ty(arg);
+            expect_types("an operand's shape", &ty.shape, &result.shape)?;
+            expect_types("an argument of the CPU's function", func.ty(own), &Type::scalar(ty.dtype))?;
+        }
+        expect_types("the number of arguments", self.cpu.args.len(), self.args.len())?;
+        match self.cpu.yields[..] {
+            [one] => expect_types("what the CPU's function gives", func.ty(one), &Type::scalar(result.dtype)),
+            _ => Err("the CPU's function gives one value".into()),
+        }
+    }
+
+    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
+        Spread::Lanewise { cheap: false }
+    }
+}
+
+pub(super) const FUNCTIONS: &[Function] = &[Function {
+    name: "inline_ptx",
+    gives: Gives::Tile,
+    example: "let fast = tl::inline_ptx::<f32>(\"tanh.approx.f32 $0, $1;\", \"=f,f\", (tile,), |x| tl::tanh(x));\nlet both = tl::inline_ptx::<f32>(\"copysign.f32 $0, $2, $1;\", \"=f,f,f\", (tile, fast), |x, y| if y < 0.0 { -tl::abs(x) } else { tl::abs(x) });",
+    generic: Generic::RequiredType,
+    params: &[required("text"), required("constraints"), required("operands"), required("cpu")],
+    doc: "PTX statements on single elements, for what the language lacks: `$0` is the result, of the type given, `$1` and so on are the elements of a tuple of operands, which broadcast to one shape. A constraint for each says its register: `f` for `f32`, `d` for `f64`, `r` for 32-bit integers, `l` for 64-bit ones, `h` for 16-bit integers and floats; the result's begins with `=`. `cpu` is what a CPU computes instead; that both mean the same is up to you. The statements compute on registers alone: those that touch memory, jump or wait are refused.",
+    check: inline_ptx,
+}];
+
+/// Opcodes that do more than compute.
+const REFUSED: &[&str] = &[
+    "ld",
+    "ldu",
+    "st",
+    "atom",
+    "red",
+    "prefetch",
+    "prefetchu",
+    "cp",
+    "multimem",
+    "tensormap",
+    "discard",
+    "applypriority",
+    "createpolicy",
+    "bar",
+    "barrier",
+    "mbarrier",
+    "membar",
+    "fence",
+    "griddepcontrol",
+    "elect",
+    "vote",
+    "match",
+    "shfl",
+    "redux",
+    "activemask",
+    "bra",
+    "brx",
+    "call",
+    "ret",
+    "exit",
+    "trap",
+    "brkpt",
+    "nanosleep",
+    "pmevent",
+    "setmaxnreg",
+    "alloca",
+    "stacksave",
+    "stackrestore",
+    "mma",
+    "wmma",
+    "wgmma",
+    "ldmatrix",
+    "stmatrix",
+    "movmatrix",
+    "tcgen05",
+    "tex",
+    "tld4",
+    "txq",
+    "suld",
+    "sust",
+    "sured",
+    "suq",
+    "cvta",
+    "mapa",
+    "getctarank",
+    "clusterlaunchcontrol",
+];
+
+/// The letter of a register that holds an element.
+fn letter(dtype: DType) -> Option<&'static str> {
+    match dtype {
+        DType::F32 => Some("f"),
+        DType::F64 => Some("d"),
+        DType::I32 | DType::U32 => Some("r"),
+        DType::I64 | DType::U64 => Some("l"),
+        DType::I16 | DType::U16 | DType::F16 | DType::BF16 => Some("h"),
+        DType::Bool | DType::I8 | DType::U8 | DType::F8E4M3 | DType::F8E5M2 => None,
+    }
+}
+
+/// What is wrong with the statements, given the number of operands.
+fn problem(text: &str, operands: usize) -> Option<String> {
+    for (at, _) in text.match_indices('$') {
+        let digits: String = text[at + 1..].chars().take_while(char::is_ascii_digit).collect();
+        match digits.parse::<usize>() {
+            Ok(number) if number <= operands => {}
+            Ok(number) => {
+                return Some(format!("`${number}` stands for nothing: there are {operands} operands"));
+            }
+            Err(_) => return Some("`$` is followed by the number of an operand".into()),
+        }
+    }
+    if !text.contains("$0") {
+        return Some("nothing is written to `$0`, the result".into());
+    }
+    for statement in text.split([';', '{', '}', '\n']) {
+        let mut words = statement.split_whitespace();
+        let mut word = words.next().unwrap_or_default();
+        if word.starts_with('@') {
+            word = words.next().unwrap_or_default();
+        }
+        let opcode = word.split('.').next().unwrap_or_default();
+        if REFUSED.contains(&opcode) {
+            return Some(format!("`{opcode}` does more than compute with registers"));
+        }
+        if word.contains(':') || word.starts_with("//") || word.starts_with("/*") {
+            return Some("inline PTX has statements alone, without labels and comments".into());
+        }
+    }
+    None
+}
+
+/// A string known at build.
+fn string(check: &mut Check, operand: &Operand, what: &str) -> Option<String> {
+    match &operand.item {
+        Item::Text(text) => Some(text.clone()),
+        Item::Failed => None,
+        _ => {
+            let found = check.describe(operand);
+            check.error(operand.loc, format!("{what} is a string, found {found}"));
+            None
+        }
+    }
+}
+
+/// The constraints, if they are those of the types, the result's first; what is wrong is reported.
+fn constraints(check: &mut Check, operand: &Operand, types: &[DType]) -> Option<String> {
+    let text = string(check, operand, "the list of constraints")?;
+    let mut wanted = vec![];
+    for (i, &dtype) in types.iter().enumerate() {
+        let Some(letter) = letter(dtype) else {
+            check.error_help(
+                operand.loc,
+                format!("inline PTX has no register for {dtype}"),
+                "convert it: `.to::<i32>()`",
+            );
+            return None;
+        };
+        wanted.push(if i == 0 { format!("={letter}") } else { letter.to_string() });
+    }
+    if text.split(',').map(str::trim).eq(wanted.iter().map(String::as_str)) {
+        return Some(wanted.join(","));
+    }
+    check.error_help(
+        operand.loc,
+        format!("these constraints do not fit a result and operands of {}", list(types)),
+        format!("write `\"{}\"`", wanted.join(",")),
+    );
+    None
+}
+
+fn inline_ptx(check: &mut Check, call: &Call) -> Operand {
+    let [text_operand, constraint_operand, operands, cpu] = &call.args[..] else {
+        return check.failed(call.loc);
+    };
+    let text = string(check, text_operand, "the PTX");
+    let parts = match &operands.item {
+        Item::Tuple(parts) => parts.clone(),
+        _ => vec![operands.clone()],
+    };
+    let values: Option<Vec<Value>> = parts.iter().map(|part| check.value(part)).collect();
+    let result = check.generic_type(call);
+    let (Some(text), Some(mut values), Some(result)) = (text, values, result) else {
+        return check.failed(call.loc);
+    };
+    if values.is_empty() {
+        return check.error(operands.loc, format!("{} takes at least one operand", call.what));
+    }
+    if let Some(problem) = problem(&text, values.len()) {
+        return check.error(text_operand.loc, problem);
+    }
+    let types: Vec<DType> = values.iter().map(|&value| check.ty(value).dtype).collect();
+    let all: Vec<DType> = std::iter::once(result).chain(types.iter().copied()).collect();
+    let Some(constraints) = constraints(check, constraint_operand, &all) else {
+        return check.failed(call.loc);
+    };
+    let Some(shape) = check.common_shape(&call.what, call.loc, &mut values) else {
+        return check.failed(call.loc);
+    };
+    let elements: Vec<Type> = types.into_iter().map(Type::scalar).collect();
+    let Some(cpu) = check.on_elements(cpu, &elements, result) else { return check.failed(call.loc) };
+    let op = InlinePtx { text, constraints, args: values, cpu };
+    check.emit(op, Type::tile(result, shape), call.loc)
+}

@@ -1,0 +1,176 @@
+//! PTX of the user's own, and claims about offsets.
+
+use expect_test::{Expect, expect};
+
+use super::run::{Arg, run};
+use super::site::lowering_beside;
+use super::{first, mistakes, render};
+use crate::body::{Requests, bodies};
+use crate::mlir::Session;
+use crate::target::nvptx::{self, Arch, Stages};
+
+/// The lines of the aligned body's PTX that hold any of these words.
+fn check_ptx(source: &str, words: &[&str], expected: Expect) {
+    let _beside = lowering_beside();
+    let (func, requests) = first(source);
+    let bodies = bodies(&func, Requests { programs: Some(1), ..requests }).expect("bodies that fit");
+    let named = [("entry".into(), &bodies[0])];
+    let texts = nvptx::emit(&Session::new(), &named, &[Arch::SM_80], &mut Stages::default()).expect("PTX");
+    let lines = texts[0].1.lines().map(str::trim);
+    let lines = lines.filter(|line| words.iter().any(|word| line.contains(word)));
+    expected.assert_eq(&lines.map(|line| format!("{line}\n")).collect::<String>());
+}
+
+const INLINE: &str = "#[fuse_kernel(num_warps = 1)]
+    fn k(x: &[f32], h: &[f16], out: &mut [f32], bits: &mut [f16], n: u32) {
+        let i = tl::arange(0, 64);
+        let x = tl::load(x + i);
+        let fast = tl::inline_ptx::<f32>(\"tanh.approx.f32 $0, $1;\", \"=f,f\", (x,), |x| tl::tanh(x));
+        let lower = |x, y, n| tl::minimum(x, y) + n.to::<f32>();
+        let text = \"{ .reg .f32 t; min.f32 t, $1, $2; cvt.rn.f32.u32 $0, $3; add.f32 $0, $0, t; }\";
+        tl::store(out + i, tl::inline_ptx::<f32>(text, \"=f, f, f, r\", (fast, 0.5, n), lower));
+        let twice = tl::inline_ptx::<f16>(\"add.f16 $0, $1, $1;\", \"=h,h\", tl::load(h + i), |x| x + x);
+        tl::store(bits + i, twice);
+    }";
+
+#[test]
+fn statements_stand_where_they_were_written() {
+    check_ptx(
+        INLINE,
+        &["tanh", "add.f", "cvt.rn", "min"],
+        expect![[r#"
+        tanh.approx.f32 %r4, %r1;
+        tanh.approx.f32 %r7, %r2;
+        { .reg .f32 t; min.f32 t, %r4, %r5; cvt.rn.f32.u32 %r3, %r8; add.f32 %r3, %r3, t; }
+        { .reg .f32 t; min.f32 t, %r7, %r5; cvt.rn.f32.u32 %r6, %r8; add.f32 %r6, %r6, t; }
+        add.f16 %rs1, %rs2, %rs2;
+        add.f16 %rs3, %rs4, %rs4;
+    "#]],
+    );
+}
+
+#[test]
+fn the_processor_computes_what_the_function_says() {
+    let mut x: Vec<f32> = (0..64).map(|i| i as f32 / 8.0 - 4.0).collect();
+    let mut h: Vec<u16> = (0..64).map(|i| half::f16::from_f32(i as f32).to_bits()).collect();
+    let (mut out, mut bits) = (vec![0f32; 64], vec![0u16; 64]);
+    let args =
+        vec![Arg::F32(&mut x), Arg::of(&mut h), Arg::F32(&mut out), Arg::of(&mut bits), Arg::Scalar(3)];
+    run(INLINE, [1, 1, 1], args);
+    for i in 0..64 {
+        let wanted = x[i].tanh().min(0.5) + 3.0;
+        assert!((out[i] - wanted).abs() < 1e-6, "{} gives {}, not {wanted}", x[i], out[i]);
+        assert_eq!(half::f16::from_bits(bits[i]).to_f32(), 2.0 * i as f32);
+    }
+}
+
+#[test]
+fn mistakes_of_inline_ptx() {
+    let source = "#[fuse_kernel()]
+        fn k(x: &[f32], b: &[i8], out: &mut [f32], n: i32) {
+            let i = tl::arange(0, 64);
+            let x = tl::load(x + i);
+            let y = tl::inline_ptx::<f32>(\"sin.approx.f32 $0, $2;\", \"=f,f\", (x,), |x| x);
+            let y = tl::inline_ptx::<f32>(\"sin.approx.f32 $1, $1;\", \"=f,f\", (x,), |x| x);
+            let y = tl::inline_ptx::<f32>(\"@p st.global.f32 [$1], $0;\", \"=f,f\", (x,), |x| x);
+            let y = tl::inline_ptx::<f32>(\"again: add.f32 $0, $1, $1; bra again;\", \"=f,f\", (x,), |x| x);
+            let y = tl::inline_ptx::<f32>(\"neg.f32 $0, $1;\", \"=r,f\", (x,), |x| x);
+            let y = tl::inline_ptx::<f32>(\"neg.f32 $0, $1;\", \"=f,f\", (tl::load(b + i),), |x| x);
+            let y = tl::inline_ptx::<f32>(\"neg.f32 $0, $1;\", \"=f,f\", (x,), |x, y| x);
+            let y = tl::inline_ptx::<i32>(\"neg.f32 $0, $1;\", \"=r,f\", (x,), |x| x);
+            let y = tl::inline_ptx::<f32>(\"neg.f32 $0, $1;\", \"=f,f\", (x,), |x| tl::load(out + n));
+            let y = tl::inline_ptx::<f32>(\"neg.f32 $0, $1;\", \"=f,f\", (x,), 3);
+            let y = tl::inline_ptx::<f32>(n, \"=f,f\", (x,), |x| x);
+            let y = tl::inline_ptx::<f32>(\"neg.f32 $0, $1;\", \"=f\", (), |x| x);
+        }";
+    expect![[r#"
+        5: `"sin.approx.f32 $0, $2;"`: `$2` stands for nothing: there are 1 operands
+        6: `"sin.approx.f32 $1, $1;"`: nothing is written to `$0`, the result
+        7: `"@p st.global.f32 [$1], $0;"`: `st` does more than compute with registers
+        8: `"again: add.f32 $0, $1, $1; bra again;"`: inline PTX has statements alone, without labels and comments
+        9: `"=r,f"`: these constraints do not fit a result and operands of f32 and f32
+            help: write `"=f,f"`
+        10: `"=f,f"`: inline PTX has no register for i8
+            help: convert it: `.to::<i32>()`
+        11: `|x, y| x`: this function takes 2 arguments, found 1
+        12: `x`: what this function gives is i32, found f32
+            help: convert it: `.to::<i32>()`
+        13: `out`: a combination cannot use a slice from outside of it
+            help: it works on its own arguments and constants; what else it needs can be one more tile that is folded along
+        13: `n`: a combination cannot use a scalar of type i32 from outside of it
+            help: it works on its own arguments and constants; what else it needs can be one more tile that is folded along
+        14: `3`: this is a function, found the integer 3
+            help: such as `|x| x + 1.0`
+        15: `n`: the PTX is a string, found a scalar of type i32
+        16: `()`: expected a tile or scalar, found nothing
+    "#]].assert_eq(&render(&mistakes(source), source));
+}
+
+/// Offsets through a table: nothing is known of them but what the kernel's author says.
+fn table(options: &str) -> String {
+    format!(
+        "#[fuse_kernel(num_warps = 1{options})]
+        fn k(x: &[f32], starts: &[i32], out: &mut [f32]) {{
+            let i = tl::arange(0, 256);
+            let start = tl::multiple_of(tl::load(starts + tl::program_id(0)), 4);
+            tl::store(out + start + i, tl::load(x + tl::multiple_of(tl::max_contiguous(start + i, 256), 4)));
+        }}"
+    )
+}
+
+#[test]
+fn only_an_unchecked_kernel_believes_a_claim() {
+    check_ptx(
+        &table(""),
+        &["ld.global", "st.global"],
+        expect![[r#"
+        ld.global.nc.b32 	%r19, [%rd23];
+        @%p1 ld.global.nc.b32 %r1, [%rd1];
+        @%p2 ld.global.nc.b32 %r2, [%rd2];
+        @%p3 ld.global.nc.b32 %r3, [%rd3];
+        @%p4 ld.global.nc.b32 %r4, [%rd4];
+        @%p5 ld.global.nc.b32 %r5, [%rd5];
+        @%p6 ld.global.nc.b32 %r6, [%rd6];
+        @%p7 ld.global.nc.b32 %r7, [%rd7];
+        @%p8 ld.global.nc.b32 %r8, [%rd8];
+        @%p9 st.global.b32 [%rd9], %r1;
+        @%p10 st.global.b32 [%rd10], %r2;
+        @%p11 st.global.b32 [%rd11], %r3;
+        @%p12 st.global.b32 [%rd12], %r4;
+        @%p13 st.global.b32 [%rd13], %r5;
+        @%p14 st.global.b32 [%rd14], %r6;
+        @%p15 st.global.b32 [%rd15], %r7;
+        @%p16 st.global.b32 [%rd16], %r8;
+    "#]],
+    );
+    check_ptx(
+        &table(", unchecked"),
+        &["ld.global", "st.global"],
+        expect![[r#"
+        ld.global.nc.b32 	%r13, [%rd8];
+        ld.global.nc.L2::cache_hint.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1], %rd2;
+        ld.global.nc.L2::cache_hint.v4.b32 {%r5, %r6, %r7, %r8}, [%rd3], %rd2;
+        st.global.v4.b32 	[%rd13], {%r1, %r2, %r3, %r4};
+        st.global.v4.b32 	[%rd13+512], {%r5, %r6, %r7, %r8};
+    "#]],
+    );
+}
+
+#[test]
+fn mistakes_of_claims() {
+    let source = "#[fuse_kernel()]
+        fn k(x: &[f32], n: i32) {
+            let y = tl::multiple_of(n, 12);
+            let y = tl::multiple_of(n, n);
+            let y = tl::multiple_of(2.5, 4);
+            let y = tl::max_contiguous(n, 4);
+        }";
+    expect![[r#"
+        3: `12`: `tl::multiple_of` takes a power of two, found 12
+        4: `n`: what is claimed is a constant integer, found a scalar of type i32
+            help: constants are literals and const parameters of the kernel
+        5: `2.5`: `tl::multiple_of` takes integers, found f32
+        6: `n`: `tl::max_contiguous` takes a tile, found a scalar
+    "#]]
+    .assert_eq(&render(&mistakes(source), source));
+}

@@ -1,0 +1,183 @@
+//! The functions written in the language: their errors on the processor, and what they are made of on a GPU.
+
+use std::fmt::Write;
+
+use expect_test::{Expect, expect};
+
+use super::run::{Arg, run};
+use super::{mistakes, render};
+
+/// Runs `tl::name` on every value of `x`.
+fn f32s(name: &str, x: &[f32]) -> Vec<f32> {
+    let mut x = x.to_vec();
+    x.resize(x.len().next_multiple_of(64), 1.0);
+    let mut out = vec![f32::MAX; x.len()];
+    let source = kernel(name, "f32");
+    run(&source, [x.len() as u32 / 64, 1, 1], vec![Arg::F32(&mut x), Arg::F32(&mut out)]);
+    out
+}
+
+fn f64s(name: &str, x: &[f64]) -> Vec<f64> {
+    let mut x = x.to_vec();
+    x.resize(x.len().next_multiple_of(64), 1.0);
+    let mut out = vec![f64::MAX; x.len()];
+    let source = kernel(name, "f64");
+    run(&source, [x.len() as u32 / 64, 1, 1], vec![Arg::F64(&mut x), Arg::F64(&mut out)]);
+    out
+}
+
+fn kernel(name: &str, elem: &str) -> String {
+    format!(
+        "#[fuse_kernel(T = [{elem}])] fn k<T: Float>(x: &[T], out: &mut [T]) {{
+            let p = tl::program_id(0) * 64 + tl::arange(0, 64);
+            tl::store(out + p, tl::{name}(tl::load(x + p)));
+        }}"
+    )
+}
+
+/// `x erfc(-x / sqrt(2)) / 2`
+fn gelu(x: f64) -> f64 {
+    // What rounding x / sqrt(2) takes is put back: erfc falls like exp(-a^2).
+    let a = -x * std::f64::consts::FRAC_1_SQRT_2;
+    let exact = |a: f64| (-x).mul_add(std::f64::consts::FRAC_1_SQRT_2, -a) - x * -4.833646656726457e-17;
+    let rest = exact(a);
+    let slope = if a > 1.0 { 2.0 * a + 1.0 / a } else { 1.1283791670955126 * (-a * a).exp() / libm::erfc(a) };
+    x * 0.5 * libm::erfc(a) * (1.0 - rest * slope)
+}
+
+fn gelu_tanh(x: f64) -> f64 {
+    silu_by(x, 2.0 * 0.7978845608028654 * (x + 0.044715 * x * x * x))
+}
+
+fn silu(x: f64) -> f64 {
+    silu_by(x, x)
+}
+
+fn silu_by(x: f64, z: f64) -> f64 {
+    if z < -700.0 { 0.0 } else { x / (1.0 + (-z).exp()) }
+}
+
+fn softplus(x: f64) -> f64 {
+    x.max(0.0) + (-x.abs()).exp().ln_1p()
+}
+
+/// The largest error over `x`, in units in the last place of `f32`.
+fn worst_f32(name: &str, exact: fn(f64) -> f64, x: impl Iterator<Item = f32>) -> f64 {
+    let x: Vec<f32> = x.collect();
+    let found = f32s(name, &x);
+    let errors = x.iter().zip(found).map(|(&x, found)| {
+        let wanted = exact(f64::from(x));
+        let unit = f64::from((wanted.abs() as f32).max(f32::MIN_POSITIVE));
+        let unit = 2f64.powi(unit.log2().floor() as i32 - 23);
+        (f64::from(found) - wanted).abs() / unit
+    });
+    errors.fold(0.0, f64::max)
+}
+
+fn worst_f64(name: &str, exact: fn(f64) -> f64, x: impl Iterator<Item = f64>) -> f64 {
+    let x: Vec<f64> = x.collect();
+    let found = f64s(name, &x);
+    let errors = x.iter().zip(found).map(|(&x, found)| {
+        let wanted = exact(x);
+        let unit = 2f64.powi(wanted.abs().max(1e-280).log2().floor() as i32 - 52);
+        (found - wanted).abs() / unit
+    });
+    errors.fold(0.0, f64::max)
+}
+
+/// Points from `low` to `high`, denser towards 0.
+fn points(low: f64, high: f64) -> impl Iterator<Item = f64> {
+    (0..20_000).map(move |i| {
+        let part = f64::from(i % 10_000) / 10_000.0;
+        let end = if i < 10_000 { low } else { high };
+        end * if i % 3 == 0 { part.powi(12) } else { part }
+    })
+}
+
+#[test]
+fn errors_stay_within_what_is_documented() {
+    let functions: [(&str, fn(f64) -> f64, [f64; 3]); 4] = [
+        ("gelu", gelu, [-12.9, -35.0, 16.0]),
+        ("gelu_tanh", gelu_tanh, [-1.0, -1.0, 12.0]),
+        ("silu", silu, [-87.0, -700.0, 5.0]),
+        ("softplus", softplus, [-87.0, -700.0, 8.0]),
+    ];
+    for (name, exact, [least_f32, least_f64, bound]) in functions {
+        let single = worst_f32(name, exact, points(least_f32, 90.0).map(|x| x as f32));
+        let double = worst_f64(name, exact, points(least_f64, 700.0));
+        // The reference has an error of its own in f64.
+        assert!(single <= bound && double <= bound + 4.0, "{name}: {single} and {double} ULP");
+    }
+}
+
+#[test]
+fn ends() {
+    let x =
+        [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, -0.0, 100.0, -100.0, 1e30, -1e30, f32::MAX, f32::MIN];
+    let mut text = String::new();
+    for name in ["relu", "gelu", "gelu_tanh", "silu", "softplus"] {
+        let _ = writeln!(text, "{name}: {:?}", &f32s(name, &x)[..x.len()]);
+        let wide: Vec<f64> = x.iter().map(|&x| f64::from(x)).collect();
+        let double: Vec<f32> = f64s(name, &wide)[..x.len()].iter().map(|&y| y as f32).collect();
+        let _ = writeln!(text, "    {double:?}");
+    }
+    expect![[r#"
+        relu: [inf, 0.0, NaN, 0.0, 100.0, 0.0, 1e30, 0.0, 3.4028235e38, 0.0]
+            [inf, 0.0, NaN, 0.0, 100.0, 0.0, 1e30, 0.0, 3.4028235e38, 0.0]
+        gelu: [inf, 0.0, NaN, 0.0, 100.0, 0.0, 1e30, 0.0, 3.4028235e38, 0.0]
+            [inf, 0.0, NaN, 0.0, 100.0, 0.0, 1e30, 0.0, 3.4028235e38, 0.0]
+        gelu_tanh: [inf, -0.0, NaN, -0.0, 100.0, -0.0, 1e30, -0.0, 3.4028235e38, -0.0]
+            [inf, -0.0, NaN, -0.0, 100.0, -0.0, 1e30, -0.0, 3.4028235e38, -0.0]
+        silu: [inf, -0.0, NaN, -0.0, 100.0, -3.784e-42, 1e30, -0.0, 3.4028235e38, -0.0]
+            [inf, -0.0, NaN, -0.0, 100.0, -3.72e-42, 1e30, -0.0, 3.4028235e38, -0.0]
+        softplus: [inf, 0.0, NaN, 0.6931472, 100.0, 3.9e-44, 1e30, 0.0, 3.4028235e38, 0.0]
+            [inf, 0.0, NaN, 0.6931472, 100.0, 3.8e-44, 1e30, 0.0, 3.4028235e38, 0.0]
+    "#]]
+    .assert_eq(&text);
+}
+
+#[test]
+fn softmax_sums_to_one_and_its_logarithm_agrees() {
+    let mut x: Vec<f32> = (0..64).map(|i| ((i * 37) % 64) as f32 - 20.0).collect();
+    x[5] = f32::NEG_INFINITY;
+    let (found, logs) = (f32s("softmax", &x), f32s("log_softmax", &x));
+    let most = x.iter().fold(f64::MIN, |most, &x| most.max(f64::from(x)));
+    let sum: f64 = x.iter().map(|&x| (f64::from(x) - most).exp()).sum();
+    for ((x, found), log) in x.iter().zip(found).zip(logs) {
+        let wanted = (f64::from(*x) - most).exp() / sum;
+        assert!((f64::from(found) - wanted).abs() <= 4e-7 * wanted, "{x}: {found} for {wanted}");
+        assert!(log == wanted.ln() as f32 || (f64::from(log) - wanted.ln()).abs() <= 4e-6, "{x}: {log}");
+    }
+    assert!(f32s("softmax", &[f32::NEG_INFINITY; 64]).iter().all(|y| y.is_nan()));
+}
+
+/// Every mistake of a kernel's body.
+fn check_errors(statements: &str, expected: Expect) {
+    let source = format!("#[fuse_kernel] fn k(x: &[f32], n: i32) {{\n{statements}\n}}");
+    expected.assert_eq(&render(&mistakes(&source), &source));
+}
+
+#[test]
+fn mistakes_stand_on_the_call() {
+    check_errors(
+        "let c = tl::arange(0, 64);
+        tl::gelu(c);
+        tl::gelu(c, c);
+        tl::gelu(x);
+        tl::softmax(1.0);
+        tl::softmax(tl::load(x + c), 1);
+        tl::softmax(tl::load(x + c), n);
+        tl::silu::<f32>(1.0);",
+        expect![[r#"
+            3: `c`: `T` of `tl::gelu` is one of f16, bf16, f32 and f64, found i32
+            4: `c`: `tl::gelu` takes 1 argument (x), found 2
+            5: `gelu`: the type `T` of `tl::gelu` is not known here
+                help: name it: `tl::gelu::<f32>(..)`
+            6: `1.0`: `tl::softmax` takes a tile, found the float 1.0
+            7: `1`: axis 1 is out of range: the axes here are 0
+            8: `n`: an axis is a constant integer, found a scalar of type i32
+                help: constants are literals and const parameters of the kernel
+            9: `silu`: `tl::silu` takes no type arguments
+        "#]],
+    );
+}
