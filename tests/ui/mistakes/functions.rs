@@ -46,6 +46,4 @@ mod kernels {
     }
 }
 
-fn main() {
-    kernels::calls::<f32>;
-}
+fn main() {}
