@@ -275,7 +275,7 @@ def chosen(options):
         cases = entry.sweep if options.sweep else entry.cases
         labels = [(case, entry.label(case)) for case in cases]
         yield entry, [case for case, label in labels if (options.shape or "") in label
-                      and (not options.dtype or label.endswith(options.dtype))]
+                      and (not options.dtype or label.split()[-1] == options.dtype)]
 
 
 def start(options):

@@ -3,7 +3,8 @@
 import elementwise
 import fused
 import norms
+import routing
 import softmax
 
-ENTRIES = [*elementwise.ENTRIES, *norms.ENTRIES, *softmax.ENTRIES, *fused.ENTRIES]
+ENTRIES = [*elementwise.ENTRIES, *norms.ENTRIES, *softmax.ENTRIES, *fused.ENTRIES, *routing.ENTRIES]
 GROUPS = list(dict.fromkeys(entry.group for entry in ENTRIES))
