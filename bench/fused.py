@@ -64,16 +64,16 @@ class Dropout(Entry):
         rows, cols, dtype = case
         shape = (rows, cols)
         args = {"x": normal(rows * cols, dtype, 1, shift).view(shape), "bias": normal(cols, dtype, 2, shift),
-                "out": empty(rows * cols, dtype, shift).view(shape), "n_rows": rows, "n_cols": cols, "p": self.p,
-                "seed": self.seed}
+                "out": empty(rows * cols, dtype, shift).view(shape), "first_row": 0, "n_rows": rows, "n_cols": cols,
+                "p": self.p, "seed": self.seed}
         args["residual"] = normal(rows * cols, dtype, 3, shift).view(shape) if self.residual else args["bias"][:0]
         return args
 
     def launches(self, case, args):
         rows, cols, dtype = case
         return [Launch("bias_gelu_dropout", [NAMES[dtype]],
-                       lambda act, add, width: act == self.act and add == self.residual and width >= min(cols, 4096),
-                       lambda act, add, width: (cdiv(rows, 4096 // width), cdiv(cols, width)))]
+                       lambda act, add, width: act == self.act and add == self.residual and width >= min(cols, 1024),
+                       lambda act, add, width: (cdiv(cols, width), cdiv(rows, 4)))]
 
     def dropped(self, args):
         p = torch.tensor(self.p, dtype=F32).item()

@@ -155,7 +155,7 @@ mod tests {
         file: file!(),
         line: line!(),
         params: &[],
-        consts: &[],
+        consts: &["BLOCK", "CAUSAL"],
         tuned: "",
         variants: &[
             variant("T = f32, BLOCK = 4096, CAUSAL = false", &[DType::F32], &[4096, 0]),
@@ -193,6 +193,15 @@ mod tests {
             error.starts_with("kernel `norm` has no variant with types f32 and constants any, 0; declared"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn constants_go_by_name() {
+        let chosen = Chosen { kernel: &NORM, variant: &NORM.variants[1] };
+        assert_eq!((chosen.constant("BLOCK"), chosen.constant("CAUSAL")), (1024, 1));
+        let missing = std::panic::catch_unwind(|| chosen.constant("ROWS")).unwrap_err();
+        let said = missing.downcast::<String>().unwrap();
+        assert_eq!(*said, "kernel `norm` has no constant `ROWS`: it has BLOCK, CAUSAL");
     }
 
     #[test]

@@ -28,6 +28,65 @@
 //! - **NaN** propagates unless an operation's documentation says otherwise; comparisons with it are false, but for `!=`.
 //! - **Constants** of element types are as in Rust: `f32::INFINITY`, `T::MAX`, `f32::consts::PI`.
 //!
+//! # Functions
+//! A kernel calls the functions of its own module, when that is marked `#[fuse_module]` and they `#[fuse_fn]`; a macro sees no
+//! further than what it stands on. Functions may also be nested in a kernel's body, and closures passed along:
+//!
+//! ```
+//! use dsl_runtime::prelude::*;
+//!
+//! #[fuse_module]
+//! mod bias {
+//!     use dsl_runtime::prelude::*;
+//!
+//!     pub enum Activation {
+//!         Relu,
+//!         Gelu,
+//!     }
+//!
+//!     #[fuse_fn]
+//!     fn activate<T: Float, const ACT: u32>(x: Tile<T>) -> Tile<T> {
+//!         match ACT {
+//!             Activation::Relu => tl::relu(x),
+//!             Activation::Gelu => tl::gelu(x),
+//!             _ => x,
+//!         }
+//!     }
+//!
+//!     #[fuse_kernel(T = [f32], ACT = [Activation::Relu, Activation::Gelu])]
+//!     pub fn add<T: Float, const ACT: u32>(x: &[T], bias: &[T], out: &mut [T], n: i32) {
+//!         let row = tl::program_id(0);
+//!         let columns = tl::arange(0, 64);
+//!         if row >= n {
+//!             return;
+//!         }
+//!         let sum = tl::load(x + row * 64 + columns) + tl::load(bias + columns);
+//!         tl::store(out + row * 64 + columns, activate::<T, ACT>(sum));
+//!     }
+//! }
+//!
+//! let call = bias::add::<f32, { bias::Activation::Gelu as u32 }>;
+//! # let device = Device::cpu();
+//! # let (x, bias) = (device.upload(&[1.0f32; 64])?, device.upload(&[0.0f32; 64])?);
+//! # let mut out = device.zeros::<f32>(64)?;
+//! # call(&x, &bias, &mut out, 1).grid(1).launch(&device)?;
+//! # assert!((out.download()?[0] - 0.8413447).abs() < 1e-6);
+//! # Ok::<(), dsl_runtime::Error>(())
+//! ```
+//!
+//! - **Each call is a copy** of the body, checked with the types and shapes of its arguments: there is no recursion. A
+//!   mistake stands in the function, with a note that names the call.
+//! - **Parameters** are `Tile<T>`, a tile of any shape or a scalar; `Tile`, the same of any element type; `f32` or `T`, a scalar;
+//!   `usize`, an integer known at build; `&[T]` and `&mut [T]`, a slice or pointers into one; `impl Fn(..) -> ..`, a function or
+//!   closure; and tuples of these. Arguments that are constants stay constants.
+//! - **Generics** follow from the arguments or stand in the call, all of them or none: `f::<_, 64>(x)`.
+//! - **Closures** have copies of the variables around them, which they cannot assign.
+//! - **Constants** of the module are known to its kernels, and so are the variants of its enums without fields, as
+//!   integers. `match` compares integers and bools; on a constant only the arm that is taken is checked.
+//! - **`return`**, `break` and `continue` stand as statements, in branches as deep as you like; a function that gives a value
+//!   cannot return it from within a loop. A `for` that was left runs out its turns without doing anything: a `while`
+//!   ends at once.
+//!
 //! # These items
 //! are documentation, and what an editor resolves inside a kernel; a kernel's body is compiled without them, and calling
 //! one anywhere else panics.

@@ -21,43 +21,49 @@ use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
 use crate::activation::{GELU, STEEPEST, exact, normal_below};
+use crate::partials;
 use crate::partials::sum_partials;
 use crate::reference::{Expected, smallest_subnormal, unit_roundoff};
 use crate::shape::Checks;
-use crate::{bias_activation, partials};
 
-/// The rows that a program of backward takes at once.
+/// The rows that a program takes.
 const ROWS: usize = 4;
 
 /// The columns of a program of backward.
 const COLS: usize = 1024;
 
-/// A program handles a tile of `COLS` columns and `4096 / COLS` rows; the grid's first axis counts the rows' tiles.
-/// `residual` may be empty where it is not added.
+/// Program `(i, j)` handles `COLS` columns from `i * COLS` on of the 4 rows from `first_row + 4 * j` on, for which it reads
+/// the bias once. `residual` may be empty where it is not added.
 #[fuse_kernel(
-    T = [f32, f16, bf16], ACT = [2, 3], ADD = [false, true], COLS = n_cols.min(4096) in [128, 1024, 4096],
+    T = [f32, f16, bf16], ACT = [2, 3], ADD = [false, true], COLS = n_cols.min(1024) in [128, 1024], num_warps = 2,
 )]
 pub fn bias_gelu_dropout<T: Float, const ACT: usize, const ADD: bool, const COLS: usize>(
     x: &[T],
     bias: &[T],
     residual: &[T],
     out: &mut [T],
+    first_row: i32,
     n_rows: i32,
     n_cols: i32,
     p: f32,
     seed: u64,
 ) {
-    let rows = tl::program_id(0) * (4096 / COLS) + tl::arange(0, 4096 / COLS);
-    let cols = tl::program_id(1) * COLS + tl::arange(0, COLS);
-    let mask = (rows < n_rows).col() & (cols < n_cols).row();
-    let places = (rows * n_cols).col() + cols.row();
-    let x = tl::load(x + places, mask).to::<f32>();
-    let v = x + tl::load(bias + cols, cols < n_cols).to::<f32>().row();
-    let y = if ACT == 2 { tl::gelu::<T>(v) } else { tl::gelu_tanh(v) };
-    let numbers = (rows.to::<i64>() * n_cols.to::<i64>()).col() + cols.row().to::<i64>();
-    let y = tl::select(tl::rand(seed, numbers) < p, 0.0, y * (1.0 / (1.0 - p)));
-    let y = if ADD { y + tl::load(residual + places, mask).to::<f32>() } else { y };
-    tl::store(out + places, y.to::<T>(), mask);
+    let cols = tl::program_id(0) * COLS + tl::arange(0, COLS);
+    let bias = tl::load(bias + cols, cols < n_cols).to::<f32>();
+    // `tl::rand(seed, number) < p`, asked of the number's bits; where `p` is 1 everything is scaled to 0.
+    let limit = tl::ceil(p * 8388608.0).to::<u32>() * 512;
+    let scale = tl::select(p < 1.0, 1.0 / (1.0 - p), 0.0);
+    for r in tl::static_range(0, 4) {
+        let row = first_row + tl::program_id(1) * 4 + r;
+        let mask = (cols < n_cols) & (row < n_rows);
+        let places = row * n_cols + cols;
+        let v = tl::load(x + places, mask).to::<f32>() + bias;
+        let y = if ACT == 2 { tl::gelu::<T>(v) } else { tl::gelu_tanh(v) };
+        let numbers = row.to::<i64>() * n_cols.to::<i64>() + cols.to::<i64>();
+        let y = tl::select(tl::randint(seed, numbers) < limit, 0.0, y * scale);
+        let y = if ADD { y + tl::load(residual + places, mask).to::<f32>() } else { y };
+        tl::store(out + places, y.to::<T>(), mask);
+    }
 }
 
 /// The gradient of `x`, in tiles of 4 rows: program `(i, j)` takes tiles `i`, `i + programs`, and so on of its columns, and
@@ -170,20 +176,27 @@ impl<'a, T: Float, const ACT: usize> BiasGeluDropout<'a, T, ACT> {
         if rows == 0 {
             return Ok(());
         }
-        let grid = bias_activation::programs(rows, cols);
+        let width = if cols <= 128 { 128 } else { 1024 };
         let (n_rows, n_cols) = (rows as i32, cols as i32);
         let (x, bias, p, seed) = (self.x, self.bias, self.p, self.seed);
-        match self.residual {
-            Some(residual) => {
-                let call = bias_gelu_dropout::<T, ACT, true>(x, bias, residual, out, n_rows, n_cols, p, seed);
-                call.grid(grid).launch(on)
-            }
-            None => {
-                let nothing = bias.slice(..0);
-                let call = bias_gelu_dropout::<T, ACT, false>(x, bias, nothing, out, n_rows, n_cols, p, seed);
-                call.grid(grid).launch(on)
+        let residual = self.residual.unwrap_or(bias.slice(..0));
+        let adds = self.residual.is_some();
+        let mut out = out;
+        // As many rows to a launch as a grid's second axis holds.
+        for first in (0..rows).step_by(ROWS * 65535) {
+            let grid = (cols.div_ceil(width), (rows - first).min(ROWS * 65535).div_ceil(ROWS));
+            let (first, out) = (first as i32, out.slice_mut(..));
+            if adds {
+                bias_gelu_dropout::<T, ACT, true>(x, bias, residual, out, first, n_rows, n_cols, p, seed)
+                    .grid(grid)
+                    .launch(on)?;
+            } else {
+                bias_gelu_dropout::<T, ACT, false>(x, bias, residual, out, first, n_rows, n_cols, p, seed)
+                    .grid(grid)
+                    .launch(on)?;
             }
         }
+        Ok(())
     }
 
     /// Computes the gradients of `x` and `bias` from that of the result, `dy`, which is also the residual's.

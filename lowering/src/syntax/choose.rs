@@ -101,9 +101,12 @@ fn collect(pat: &syn::Pat, parser: &mut Parser, found: &mut Vec<Choice>) -> Opti
             let (kind, loc) = (ExprKind::Path(vec![name.ident.clone()]), Loc::of(name));
             found.push(Choice::Value(Expr { kind, loc }));
         }
-        syn::Pat::Range(syn::PatRange { start: Some(low), end: Some(high), limits, .. })
-            if matches!(limits, syn::RangeLimits::Closed(_)) =>
-        {
+        syn::Pat::Range(syn::PatRange {
+            start: Some(low),
+            end: Some(high),
+            limits: syn::RangeLimits::Closed(_),
+            ..
+        }) => {
             found.push(Choice::Range(parser.expr(low), parser.expr(high)));
         }
         other => {

@@ -476,7 +476,8 @@ impl Lowering<'_> {
                 Some(Expr { kind, loc: expr.loc })
             }
             ExprKind::Block(block) => {
-                if !always(&block) && !(rest.statements.is_empty() && rest.value.is_none()) {
+                let followed = !rest.statements.is_empty() || rest.value.is_some();
+                if followed && !always(&block) {
                     self.errors.push_help(
                         expr.loc,
                         "only some of the ways through this block return",
