@@ -253,7 +253,7 @@ impl<'a> Bound<'a> {
             }
             let (low, high) = self.range(atom)?;
             let extreme = match quotient.as_constant() {
-                Some(factor) if factor < 0 => low,
+                Some(factor) if factor < 0 => low?,
                 Some(_) => high,
                 None => {
                     self.not_negative(&quotient)?;
@@ -286,52 +286,65 @@ impl<'a> Bound<'a> {
         None
     }
 
-    /// The least and greatest value of what varies, as polynomials over what is known at launch.
-    fn range(&mut self, atom: Atom) -> Option<(Polynomial, Polynomial)> {
+    /// The least and greatest value of what varies, as polynomials over what is known at launch; the least one only where
+    /// it is one.
+    fn range(&mut self, atom: Atom) -> Option<(Option<Polynomial>, Polynomial)> {
         let below = |high: Polynomial| high.sub(&Polynomial::constant(1));
         match atom {
             Atom::Ramp { extent, .. } => {
-                Some((Polynomial::default(), Polynomial::constant(i128::from(extent) - 1)))
+                Some((Some(Polynomial::default()), Polynomial::constant(i128::from(extent) - 1)))
             }
             Atom::Program(axis) => {
-                Some((Polynomial::default(), below(Polynomial::atom(Atom::Known(Symbol::Grid(axis))))))
+                Some((Some(Polynomial::default()), below(Polynomial::atom(Atom::Known(Symbol::Grid(axis))))))
             }
             Atom::Loop(variable) => {
                 let ends = self.polynomials.loops.get(&variable)?.clone();
-                let low = ends.low.varying().is_none().then(|| ends.low.clone())?;
+                let low = ends.low.varying().is_none().then(|| ends.low.clone());
                 let high = self.upper(below(ends.high))?;
                 Some((low, high))
             }
             Atom::Opaque(_) => None,
-            Atom::Known(_) => Some((Polynomial::atom(atom), Polynomial::atom(atom))),
+            Atom::Known(_) => Some((Some(Polynomial::atom(atom)), Polynomial::atom(atom))),
         }
     }
 
     /// Shows, with facts about arguments where needed, that `value` is at least 0: every term is a product of things
-    /// that are.
+    /// that are, or what is known at launch makes up for the terms that are taken off.
     pub fn not_negative(&mut self, value: &Polynomial) -> Option<()> {
         let terms: Vec<(Vec<Atom>, i128)> = value.terms().map(|(atoms, c)| (atoms.to_vec(), c)).collect();
+        let is_known = |atoms: &[Atom]| atoms.iter().all(|atom| matches!(atom, Atom::Known(_)));
+        let takes_off = terms.iter().any(|(_, coefficient)| *coefficient < 0);
+        let (mut least, mut most) = (Polynomial::default(), Polynomial::default());
         for (atoms, coefficient) in terms {
+            if takes_off && is_known(&atoms) {
+                let factor = Polynomial::constant(coefficient.abs());
+                let term = atoms.iter().fold(factor, |term, &atom| term.mul(&Polynomial::atom(atom)));
+                let side = if coefficient < 0 { &mut least } else { &mut most };
+                *side = side.add(&term);
+                continue;
+            }
             if coefficient < 0 {
                 return None;
             }
             for atom in atoms {
-                match atom {
-                    Atom::Known(Symbol::Grid(_) | Symbol::Length(_))
-                    | Atom::Program(_)
-                    | Atom::Ramp { .. } => {}
-                    Atom::Known(Symbol::Scalar(_)) => {
-                        self.at_most(&Polynomial::default(), &Polynomial::atom(atom))?
-                    }
-                    Atom::Loop(variable) => {
-                        let low = self.polynomials.loops.get(&variable)?.low.clone();
-                        self.not_negative(&low)?;
-                    }
-                    Atom::Opaque(_) => return None,
-                }
+                self.atom_not_negative(atom)?;
             }
         }
-        Some(())
+        if takes_off { self.at_most(&least, &most) } else { Some(()) }
+    }
+
+    fn atom_not_negative(&mut self, atom: Atom) -> Option<()> {
+        match atom {
+            Atom::Known(Symbol::Grid(_) | Symbol::Length(_)) | Atom::Program(_) | Atom::Ramp { .. } => {
+                Some(())
+            }
+            Atom::Known(Symbol::Scalar(_)) => self.at_most(&Polynomial::default(), &Polynomial::atom(atom)),
+            Atom::Loop(variable) => {
+                let low = self.polynomials.loops.get(&variable)?.low.clone();
+                self.not_negative(&low)
+            }
+            Atom::Opaque(_) => None,
+        }
     }
 
     /// Adds the fact `low <= high`, unless it is plain.

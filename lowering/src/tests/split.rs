@@ -283,3 +283,75 @@ fn what_could_wrap_is_checked_at_launch() {
         "#]],
     );
 }
+
+#[test]
+fn what_is_taken_off_is_compared_with_what_makes_up_for_it() {
+    check_split(
+        "#[fuse_kernel] fn halves(x: &[f32], out: &mut [f32], d: i32, gate: i32) {
+            let cols = tl::arange(0, 64);
+            let y = tl::load(x + tl::program_id(0) * 2 * d + (d - gate) + cols, cols < d);
+            tl::store(out + cols, y);
+        }",
+        Trust::Launch,
+        expect![[r#"
+            kernel halves(x: &[f32], out: &mut [f32], %0 d: i32, %1 gate: i32) {
+              %2 = arange 0 : i32[64]
+              %3 = program_id 0 : i32
+              %4 = splat %0 : i32[64]
+              %5 = lt %2, %4 : bool[64]
+              %6 = cast %3 : i64
+              %7 = constant 2 : i64
+              %8 = mul %6, %7 : i64
+              %9 = cast %0 : i64
+              %10 = mul %8, %9 : i64
+              %11 = cast %1 : i64
+              %12 = sub %9, %11 : i64
+              %13 = add %10, %12 : i64
+              %14 = load x[%13 + %2] mask %5 inside : f32[64]
+              store out[%2] inside = %14
+            }
+            0 <= d
+            gate <= d
+            2 * d * num_programs(0) - gate <= x.len()
+            64 <= out.len()
+        "#]],
+    );
+}
+
+#[test]
+fn rows_that_programs_share_out_are_bounded_by_the_last() {
+    check_split(
+        "#[fuse_kernel] fn rows(x: &[f32], out: &mut [f32], n_rows: i32, n_cols: i32) {
+            let cols = tl::arange(0, 64);
+            let mut sum = tl::zeros::<f32>([64]);
+            for row in (tl::program_id(0)..n_rows).step_by(tl::num_programs(0)) {
+                sum += tl::load(x + row * n_cols + cols, cols < n_cols);
+            }
+            tl::store(out + cols, sum);
+        }",
+        Trust::Launch,
+        expect![[r#"
+            kernel rows(x: &[f32], out: &mut [f32], %0 n_rows: i32, %1 n_cols: i32) {
+              %2 = arange 0 : i32[64]
+              %3 = constant 0.0 : f32
+              %4 = splat %3 : f32[64]
+              %5 = program_id 0 : i32
+              %6 = num_programs 0 : i32
+              %7 = for %5..%0 step %6 carry %4 : f32[64] { |%8, %9|
+                %10 = splat %1 : i32[64]
+                %11 = lt %2, %10 : bool[64]
+                %12 = cast %8 : i64
+                %13 = cast %1 : i64
+                %14 = mul %12, %13 : i64
+                %15 = load x[%14 + %2] mask %11 inside : f32[64]
+                %16 = add %9, %15 : f32[64]
+                yield %16
+              }
+              store out[%2] inside = %7
+            }
+            0 <= n_cols
+            n_rows * n_cols <= x.len()
+            64 <= out.len()
+        "#]],
+    );
+}
