@@ -299,6 +299,9 @@ impl<'a> Bound<'a> {
             }
             Atom::Loop(variable) => {
                 let ends = self.polynomials.loops.get(&variable)?.clone();
+                if ends.if_any {
+                    self.at_most(&ends.low.add(&Polynomial::constant(1)), &ends.high)?;
+                }
                 let low = ends.low.varying().is_none().then(|| ends.low.clone());
                 let high = self.upper(below(ends.high))?;
                 Some((low, high))

@@ -21,7 +21,7 @@ pub enum Atom {
     Program(u8),
     /// A ramp of the given extent from 0 that runs along an axis of the tile.
     Ramp { axis: usize, extent: u32 },
-    /// A loop variable.
+    /// A loop variable, or a scalar remainder: it has ends in [`Polynomials::loops`].
     Loop(Value),
     /// An integer that nothing is known of, the same for every element or not.
     Opaque(Value),
@@ -166,11 +166,14 @@ impl Polynomial {
     }
 }
 
-/// The ends of a loop, for bounding its variable.
+/// What a variable lies between: `low <= variable < high`.
 #[derive(Clone, Debug)]
 pub struct LoopEnds {
     pub low: Polynomial,
     pub high: Polynomial,
+    /// That holds only if there is a number between them: of a remainder, whose divisor may be 0. A loop's body does not
+    /// run otherwise.
+    pub if_any: bool,
 }
 
 /// The polynomial of every integer value of a function.
@@ -202,7 +205,8 @@ impl Polynomials {
         for op in &block.ops {
             // A loop's variable is bounded by its ends before the body is read.
             if let Kind::For(op) = &op.kind {
-                let ends = LoopEnds { low: self.get(op.low), high: self.get(op.high) };
+                let (low, high) = (self.get(op.low), self.get(op.high));
+                let ends = LoopEnds { low, high, if_any: false };
                 self.loops.insert(op.body.args[0], ends);
                 self.known.insert(op.body.args[0], Polynomial::atom(Atom::Loop(op.body.args[0])));
             }
@@ -222,6 +226,26 @@ impl Polynomials {
         {
             self.known.insert(result, polynomial);
         }
+        if let Some(divisor) = self.divisor(func, kind)
+            && func.ty(result).is_scalar()
+        {
+            let ends = LoopEnds { low: Polynomial::default(), high: divisor, if_any: true };
+            self.loops.insert(result, ends);
+            self.known.insert(result, Polynomial::atom(Atom::Loop(result)));
+        }
+    }
+
+    /// What a number that is never negative is divided by, for its remainder.
+    fn divisor(&self, func: &Func, kind: &Kind) -> Option<Polynomial> {
+        let Kind::Scalar(op) = kind else { return None };
+        if op.op.algebra != Algebra::Rem || !matches!(op.dtype(func), DType::I32 | DType::I64) {
+            return None;
+        }
+        let (dividend, divisor) = (self.get(op.args[0]), self.get(op.args[1]));
+        // Sums and products might wrap.
+        let counts = |atom| dividend == Polynomial::atom(atom);
+        let never_negative = (0..3).any(|axis| counts(Atom::Program(axis)));
+        (never_negative && divisor.varying().is_none()).then_some(divisor)
     }
 }
 

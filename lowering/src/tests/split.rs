@@ -355,3 +355,33 @@ fn rows_that_programs_share_out_are_bounded_by_the_last() {
         "#]],
     );
 }
+
+#[test]
+fn a_remainder_is_below_a_divisor_that_is_checked() {
+    check_split(
+        "#[fuse_kernel] fn repeated(x: &[f32], out: &mut [f32], rows: i32, n_cols: i32) {
+            let cols = tl::arange(0, 64);
+            let y = tl::load(x + tl::program_id(0) % rows * n_cols + cols, cols < n_cols);
+            tl::store(out + cols, y);
+        }",
+        Trust::Launch,
+        expect![[r#"
+            kernel repeated(x: &[f32], out: &mut [f32], %0 rows: i32, %1 n_cols: i32) {
+              %2 = arange 0 : i32[64]
+              %3 = program_id 0 : i32
+              %4 = rem %3, %0 : i32
+              %5 = splat %1 : i32[64]
+              %6 = lt %2, %5 : bool[64]
+              %7 = cast %4 : i64
+              %8 = cast %1 : i64
+              %9 = mul %7, %8 : i64
+              %10 = load x[%9 + %2] mask %6 inside : f32[64]
+              store out[%2] inside = %10
+            }
+            0 <= n_cols
+            1 <= rows
+            rows * n_cols <= x.len()
+            64 <= out.len()
+        "#]],
+    );
+}
