@@ -148,18 +148,17 @@ impl Check<'_> {
 fn flatten(ops: Vec<Op>, flat: &mut Vec<Op>) -> Result<(), Box<Op>> {
     let select = scalar::row("select").expect("a row of the table");
     for op in ops {
-        match op.kind {
-            Kind::Scalar(_) | Kind::Cast(_) | Kind::Bitcast(_) | Kind::Constant(_) => flat.push(op),
-            Kind::If(branch) => {
-                flatten(branch.then.ops, flat)?;
-                flatten(branch.otherwise.ops, flat)?;
-                let sides = branch.then.yields.into_iter().zip(branch.otherwise.yields);
-                for (result, (then, otherwise)) in op.results.into_iter().zip(sides) {
-                    let kind = Scalar::new(select, vec![branch.condition, then, otherwise]).into();
-                    flat.push(Op { kind, results: vec![result], loc: op.loc });
-                }
-            }
-            _ => return Err(Box::new(op)),
+        if matches!(op.kind, Kind::Scalar(_) | Kind::Cast(_) | Kind::Bitcast(_) | Kind::Constant(_)) {
+            flat.push(op);
+            continue;
+        }
+        let Kind::If(branch) = op.kind else { return Err(Box::new(op)) };
+        flatten(branch.then.ops, flat)?;
+        flatten(branch.otherwise.ops, flat)?;
+        let sides = branch.then.yields.into_iter().zip(branch.otherwise.yields);
+        for (result, (then, otherwise)) in op.results.into_iter().zip(sides) {
+            let kind = Scalar::new(select, vec![branch.condition, then, otherwise]).into();
+            flat.push(Op { kind, results: vec![result], loc: op.loc });
         }
     }
     Ok(())

@@ -4,6 +4,8 @@
 //! meet. Everything is emitted in the `llvm`, `scf` and `nvvm` dialects. The builder knows machine types only; tiles,
 //! layouts and loops over elements belong to the emitters above it.
 
+mod atomic;
+
 use std::collections::HashMap;
 
 use melior::Context;
@@ -17,6 +19,7 @@ use melior::ir::{Block, BlockLike, Identifier, Location, Region, RegionLike, Typ
 use mlir_sys::{MlirBlock, MlirValue, mlirBlockAppendOwnedOperation, mlirBlockInsertOwnedOperation};
 
 use super::types::{Elem, Space, Ty};
+pub use atomic::AtomicKind;
 
 /// A value of the function being built. Valid until the builder's module is gone.
 #[derive(Clone, Copy)]
@@ -75,24 +78,6 @@ pub enum FloatPredicate {
     Une = 13,
     Uno = 14,
 }
-
-/// What becomes of memory, as the `llvm` dialect counts it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum AtomicKind {
-    Exchange = 0,
-    Add = 1,
-    And = 3,
-    Or = 5,
-    Xor = 6,
-    Max = 7,
-    Min = 8,
-    UnsignedMax = 9,
-    UnsignedMin = 10,
-    FloatAdd = 11,
-}
-
-/// Earlier accesses stay earlier, later ones later.
-const ACQ_REL: i64 = 6;
 
 /// How a load or store meets memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -634,74 +619,6 @@ impl<'c> Builder<'c> {
     pub fn store(&mut self, value: Val, pointer: Val, access: Access) {
         let attributes = [(self.name("alignment"), self.i64_attribute(i64::from(access.align)))];
         self.append("llvm.store", &[value, pointer], &[], &attributes, vec![]);
-    }
-
-    /// Sets a word that is 0 to 1, unless another thread was first; whether this thread did.
-    pub fn claim(&mut self, word: Val) -> Val {
-        const MONOTONIC: i64 = 2;
-        let ordering = self.i64_attribute(MONOTONIC);
-        // A look before the exchange, so that a thousand threads that come late do not queue for it.
-        let attributes = [(self.name("alignment"), self.i64_attribute(4)), (self.name("ordering"), ordering)];
-        let seen = self.one("llvm.load", &[word], Ty::I32, &attributes);
-        let (zero, one) = (self.int(Ty::I32, 0), self.int(Ty::I32, 1));
-        let free = self.icmp(IntPredicate::Eq, seen, zero);
-        let exchange = |b: &mut Self| {
-            let parts = [Ty::I32, Ty::I1];
-            let types = parts.map(|ty| b.mlir_type(ty));
-            let pair = melior::dialect::llvm::r#type::r#struct(b.context, &types, false);
-            let attributes = [(b.name("success_ordering"), ordering), (b.name("failure_ordering"), ordering)];
-            let raw = b.append("llvm.cmpxchg", &[word, zero, one], &[pair], &attributes, vec![])[0];
-            vec![b.fields(raw, &parts)[1]]
-        };
-        self.if_else(free, &[Ty::I1], exchange, |b| vec![b.int(Ty::I1, 0)])[0]
-    }
-
-    /// Stores a word so that whoever reads it also finds what this thread stored before.
-    pub fn publish(&mut self, value: Val, word: Val) {
-        const RELEASE: i64 = 5;
-        let attributes = [
-            (self.name("alignment"), self.i64_attribute(4)),
-            (self.name("ordering"), self.i64_attribute(RELEASE)),
-        ];
-        self.append("llvm.store", &[value, word], &[], &attributes, vec![]);
-    }
-
-    /// Changes memory on the host as one operation; what was there.
-    pub fn atomic(&mut self, kind: AtomicKind, pointer: Val, value: Val) -> Val {
-        let attributes = [
-            (self.name("bin_op"), self.i64_attribute(kind as i64)),
-            (self.name("ordering"), self.i64_attribute(ACQ_REL)),
-            (self.name("alignment"), self.i64_attribute(i64::from(value.ty.elem.bits() / 8))),
-        ];
-        self.one("llvm.atomicrmw", &[pointer, value], value.ty, &attributes)
-    }
-
-    /// Writes an integer where memory holds `compare`, as one operation on the host; what was there.
-    pub fn compare_exchange(&mut self, pointer: Val, compare: Val, value: Val) -> Val {
-        const ACQUIRE: i64 = 4;
-        let parts = [value.ty, Ty::I1];
-        let types = parts.map(|ty| self.mlir_type(ty));
-        let pair = melior::dialect::llvm::r#type::r#struct(self.context, &types, false);
-        let attributes = [
-            (self.name("success_ordering"), self.i64_attribute(ACQ_REL)),
-            (self.name("failure_ordering"), self.i64_attribute(ACQUIRE)),
-            (self.name("alignment"), self.i64_attribute(i64::from(value.ty.elem.bits() / 8))),
-        ];
-        let raw = self.append("llvm.cmpxchg", &[pointer, compare, value], &[pair], &attributes, vec![])[0];
-        self.fields(raw, &parts)[0]
-    }
-
-    /// Calls `exchange` with what it should find until it finds that; `exchange` gives what it found, an integer.
-    pub fn retry(&mut self, first: Val, mut exchange: impl FnMut(&mut Self, Val) -> Val) -> Val {
-        let yes = self.int(Ty::I1, 1);
-        self.while_loop(&[yes, first], |b, part, carried| match part {
-            LoopPart::Test => vec![carried[0]],
-            LoopPart::Body => {
-                let found = exchange(b, carried[1]);
-                let again = b.icmp(IntPredicate::Ne, found, carried[1]);
-                vec![again, found]
-            }
-        })[1]
     }
 
     /// The address of a global of this module.

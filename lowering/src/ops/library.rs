@@ -23,7 +23,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         example: "let y = tl::gelu(tile);\nlet quick = tl::gelu::<bf16>(tile);",
         generic: Generic::OptionalType,
         params: ONE,
-        doc: "`x * P(x)` with `P` the normal distribution function, `(1 + erf(x / sqrt(2))) / 2`, of floats of any shape. Within 16 ULP for `f32` and `f64`, also where `x` is far below zero and `1 + erf` has no digits left; `f16` and `bf16` are computed in `f32` and rounded once, within 0.75 ULP. On a GPU an `f32` result below the smallest normal one may be 0. `gelu` of infinity is infinity, of negative infinity 0, of NaN NaN.\n\nWith a 16-bit float between `::<` and `>`, `tl::gelu::<bf16>(x)` of an `f32` tile is only as exact as a result that will be rounded to that type needs, relative error below 2^-13 (2^-10 below -5.7), at half the instructions; it is `f32` all the same.",
+        doc: "`x * P(x)` with `P` the normal distribution function, `(1 + erf(x / sqrt(2))) / 2`, of floats of any shape. Within 16 ULP for `f32` and `f64`, also where `x` is far below zero and `1 + erf` has no digits left (`f64` within 64 on an x86-64 processor without FMA); `f16` and `bf16` are computed in `f32` and rounded once, within 0.75 ULP. On a GPU an `f32` result below the smallest normal one may be 0. `gelu` of infinity is infinity, of negative infinity 0, of NaN NaN.\n\nWith a 16-bit float between `::<` and `>`, `tl::gelu::<bf16>(x)` of an `f32` tile is only as exact as a result that will be rounded to that type needs, relative error below 2^-13 (2^-10 below -5.7), at half the instructions; it is `f32` all the same.",
         check: |check, call| match check.generic_type(call) {
             Some(dtype) if dtype.is_half() && computes_in_f32(check, call) => {
                 check.call_library("gelu_half", call)
@@ -37,7 +37,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         example: "let y = tl::gelu_tanh(tile);",
         generic: Generic::None,
         params: ONE,
-        doc: "`x * (1 + tanh(z)) / 2` with `z = sqrt(2 / pi) * (x + 0.044715 * x^3)`, the usual approximation of `gelu`, of floats of any shape. It is computed as `x * sigmoid(2 * z)`, which keeps its digits far below zero: within `8 + 4 * abs(z)` ULP for `f32` and `f64`; `f16` and `bf16` are computed in `f32` and rounded once. On a GPU an `f32` result below the smallest normal one may be 0. `gelu_tanh` of infinity is infinity, of negative infinity `-0.0`, of NaN NaN.",
+        doc: "`x * (1 + tanh(z)) / 2` with `z = sqrt(2 / pi) * (x + 0.044715 * x^3)`, the usual approximation of `gelu`, of floats of any shape. It is computed as `x * sigmoid(2 * z)`, which keeps its digits far below zero: within `8 + 5 * abs(z)` ULP for `f32` and `f64`; `f16` and `bf16` are computed in `f32` and rounded once. On a GPU an `f32` result below the smallest normal one may be 0. `gelu_tanh` of infinity is infinity, of negative infinity `-0.0`, of NaN NaN.",
         check: |check, call| check.call_library("gelu_tanh", call),
     },
     Function {
