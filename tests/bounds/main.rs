@@ -2,6 +2,8 @@
 
 mod kernels;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use dsl_runtime::kernel::Variant;
 use dsl_runtime::prelude::*;
 use dsl_runtime::{Error, Result};
@@ -11,6 +13,12 @@ use kernels::{gather, gather_or_zero, row_sums, scatter, shifted};
 /// Whether this build reports.
 fn reports() -> bool {
     gather::KERNEL.variants[0].hosts.iter().any(|host| host.reports)
+}
+
+/// One test at a time. Whoever waits for a device next gets a report, and so would another test's thread.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// This CPU, and a GPU where there is one.
@@ -36,6 +44,7 @@ fn check(found: Result<()>, message: &str) {
 
 #[test]
 fn debug_builds_report_unless_told_otherwise() {
+    let _alone = alone();
     let wanted = match option_env!("FUSE_BOUNDS_REPORT") {
         Some("0") => false,
         Some("1") => true,
@@ -72,6 +81,7 @@ where
 
 #[test]
 fn a_read_outside_names_the_element_and_the_line() {
+    let _alone = alone();
     let one_past = "kernel `gather`: program (2, 0, 0) reads element 100 of `x`, which has 100 (tests/bounds/kernels.rs:10:17)";
     let negative = "kernel `gather`: program (0, 0, 0) reads element -1 of `x`, which has 100 (tests/bounds/kernels.rs:10:17)";
     let far = "kernel `gather`: program (1, 0, 0) reads element -2147483648 of `x`, which has 100 (tests/bounds/kernels.rs:10:17)";
@@ -85,6 +95,7 @@ fn a_read_outside_names_the_element_and_the_line() {
 
 #[test]
 fn a_write_outside_is_reported_as_one() {
+    let _alone = alone();
     let wide = "kernel `scatter`: program (1, 0, 0) writes element 4611686018427387904 of `out`, which has 70 (tests/bounds/kernels.rs:19:5)";
     for device in devices() {
         let x: Vec<f64> = (0..70).map(f64::from).collect();
@@ -114,6 +125,7 @@ fn shift(device: Device, shift: i32, n: i32) -> Result<()> {
 
 #[test]
 fn one_element_past_the_end_is_enough() {
+    let _alone = alone();
     let end = "kernel `shifted`: program (1, 0, 0) reads element 1500 of `x`, which has 1500 (tests/bounds/kernels.rs:27:24)";
     let start = "kernel `shifted`: program (0, 0, 0) reads element -1 of `x`, which has 1500 (tests/bounds/kernels.rs:27:24)";
     for device in devices() {
@@ -127,6 +139,7 @@ fn one_element_past_the_end_is_enough() {
 
 #[test]
 fn many_elements_outside_are_one_report() {
+    let _alone = alone();
     if !reports() {
         return;
     }
@@ -145,6 +158,7 @@ fn many_elements_outside_are_one_report() {
 
 #[test]
 fn a_loop_reports_the_element_it_came_to() {
+    let _alone = alone();
     let short = "kernel `row_sums`: program (1, 2, 0) reads element 599 of `x`, which has 599 (tests/bounds/kernels.rs:37:24)";
     let missing = "kernel `row_sums`: program (1, 2, 0) writes element 5 of `out`, which has 5 (tests/bounds/kernels.rs:39:5)";
     for device in devices() {
@@ -167,6 +181,7 @@ fn a_loop_reports_the_element_it_came_to() {
 
 #[test]
 fn an_unreported_kernel_relies_on_the_mask() {
+    let _alone = alone();
     for device in devices() {
         let (x, index) = (device.upload(&[5.0f32; 4]).unwrap(), device.upload(&[0, -1, 3, 4, 1000]).unwrap());
         let mut out = device.zeros::<f32>(5).unwrap();
@@ -177,6 +192,7 @@ fn an_unreported_kernel_relies_on_the_mask() {
 
 #[test]
 fn whatever_waits_for_a_gpu_gets_the_report_once() {
+    let _alone = alone();
     let Ok(device) = Device::cuda(0) else { return };
     // A launch that waits gets the report itself.
     if !reports() || std::env::var_os("FUSE_LAUNCH_BLOCKING").is_some() {

@@ -1,5 +1,7 @@
 //! Graphs of real kernels, on every device there is.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use dsl_runtime::prelude::*;
 use dsl_runtime::{Error, Result};
 
@@ -21,6 +23,12 @@ pub fn double<const BLOCK: usize>(x: &[f32], out: &mut [f32], n: i32) {
     tl::store(out + offsets, x + x, mask);
 }
 
+/// One test at a time. The driver lets nobody wait for a whole device while a stream of it is captured, and a report goes to whoever waits.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// This CPU, and a GPU where there is one.
 fn devices() -> Vec<Device> {
     let gpu = Device::cuda(0).map_err(|error| eprintln!("no GPU: {error}"));
@@ -38,6 +46,7 @@ fn filled(device: Device, n: usize, value: f32) -> Buffer<f32> {
 
 #[test]
 fn a_graph_runs_again_on_what_its_buffers_hold_then() {
+    let _alone = alone();
     for device in devices() {
         for stream in [device.stream(), device.new_stream().unwrap()] {
             // Aligned and not.
@@ -65,6 +74,7 @@ fn a_graph_runs_again_on_what_its_buffers_hold_then() {
 
 #[test]
 fn other_streams_wait_for_a_graph_and_a_graph_for_them() {
+    let _alone = alone();
     for device in devices() {
         let n = 1 << 20;
         let (one, other) = (device.new_stream().unwrap(), device.new_stream().unwrap());
@@ -87,6 +97,7 @@ fn other_streams_wait_for_a_graph_and_a_graph_for_them() {
 
 #[test]
 fn what_a_graph_does_not_keep_is_an_error_before_anything_is_recorded() {
+    let _alone = alone();
     for device in devices() {
         let mut foreign = filled(device, 100, 0.0);
         let failed = device
@@ -104,6 +115,7 @@ fn what_a_graph_does_not_keep_is_an_error_before_anything_is_recorded() {
 
 #[test]
 fn a_tuned_kernel_is_captured_as_the_first_config_and_measured_later() {
+    let _alone = alone();
     for device in devices() {
         let buffers = (filled(device, 777, 4.0), filled(device, 777, 0.0));
         let mut graph = device
@@ -121,6 +133,7 @@ fn a_tuned_kernel_is_captured_as_the_first_config_and_measured_later() {
 
 #[test]
 fn accesses_outside_a_slice_are_reported_at_every_run() {
+    let _alone = alone();
     let reports = accumulate::KERNEL.variants[0].hosts.iter().any(|host| host.reports);
     for device in devices() {
         let buffers = (filled(device, 100, 1.0), filled(device, 90, 0.0));
@@ -146,6 +159,7 @@ fn accesses_outside_a_slice_are_reported_at_every_run() {
 
 #[test]
 fn buffers_that_go_while_the_graph_runs_are_freed_after_it() {
+    let _alone = alone();
     for device in devices() {
         let n = 1 << 20;
         let mut last = filled(device, n, 0.0);

@@ -77,7 +77,8 @@ impl Stream {
     /// Records what `record` launches on the stream that it is given, for [`Graph::launch`] to run on this one. Nothing runs
     /// yet. `record` gets the buffers back to launch with; every slice that a launch takes must be part of them.
     ///
-    /// The variant of a tuned kernel is the one that was chosen before, or the first: nothing is measured.
+    /// The variant of a tuned kernel is the one that was chosen before, or the first: nothing is measured. While it records, no
+    /// thread can wait for the whole GPU: the driver does not allow it.
     ///
     /// # Errors
     /// Those of `record`; [`Error::Capture`] if a launch uses memory that is not part of `buffers`, or if this stream is
