@@ -65,6 +65,7 @@ pub fn masked_softmax<T: Float, M: Element, const ADD: bool, const BLOCK: usize>
         { T: f16, M: bool, ADD: false }, { T: bf16, M: bf16, ADD: true }, { T: bf16, M: bool, ADD: false },
     ],
     BLOCK = [4096],
+    num_warps = 16,
 )]
 pub fn masked_softmax_long<T: Float, M: Element, const ADD: bool, const BLOCK: usize>(
     x: &[T],
