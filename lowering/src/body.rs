@@ -12,6 +12,7 @@ use crate::check::{Settings, Variant};
 use crate::layout::access::{self, Alignment, MAX_BYTES};
 use crate::layout::assign::{Threads, distribute};
 use crate::layout::hold::hold;
+use crate::layout::unmask::unmask;
 use crate::mlir::gpu::{Plan, TooMuchShared};
 use crate::mlir::report;
 use crate::syntax::Kernel;
@@ -37,6 +38,8 @@ impl Body {
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Requests {
     pub num_warps: Option<u32>,
+    /// Turns of a loop whose loads are in flight at once.
+    pub num_stages: Option<u32>,
     /// The most registers of a thread.
     pub maxnreg: Option<u32>,
     /// Programs that share a block; ours to choose unless it is measured.
@@ -48,8 +51,8 @@ pub struct Requests {
 impl Requests {
     /// What the attribute says of a variant.
     pub fn of(kernel: &Kernel, variant: &Variant) -> Requests {
-        let Settings { num_warps, maxnreg, .. } = variant.settings;
-        Requests { num_warps, maxnreg, unchecked: kernel.options.unchecked, programs: None }
+        let Settings { num_warps, num_stages, maxnreg } = variant.settings;
+        Requests { num_warps, num_stages, maxnreg, unchecked: kernel.options.unchecked, programs: None }
     }
 }
 
@@ -68,8 +71,7 @@ fn general(func: &Func, requests: Requests) -> Result<Body, TooMuchShared> {
     let mut func = func.clone();
     let trust = if requests.unchecked { Trust::Caller } else { Trust::Nothing };
     split(&mut func, trust);
-    let threads = Threads { num_warps: requests.num_warps, alignment: Alignment::Element };
-    let plan = plan(&func, threads, requests, &Assumptions::default())?;
+    let plan = plan(&func, Alignment::Element, requests, &Assumptions::default())?;
     Ok(Body { name: "general", plan, facts: vec![] })
 }
 
@@ -78,8 +80,7 @@ fn aligned(func: &Func, requests: Requests) -> Result<Body, TooMuchShared> {
     let trust = if requests.unchecked { Trust::Caller } else { Trust::Launch };
     let bounds = split(&mut func, trust);
     let assumptions = needed_multiples(&func);
-    let threads = Threads { num_warps: requests.num_warps, alignment: Alignment::Checked };
-    let plan = plan(&func, threads, requests, &assumptions)?;
+    let plan = plan(&func, Alignment::Checked, requests, &assumptions)?;
     let mut facts = alignment_facts(&plan.distributed.func);
     for (position, param) in func.params.iter().enumerate() {
         if let ParamKind::Scalar { value, .. } = param.kind
@@ -94,13 +95,16 @@ fn aligned(func: &Func, requests: Requests) -> Result<Body, TooMuchShared> {
 
 fn plan(
     func: &Func,
-    threads: Threads,
+    alignment: Alignment,
     requests: Requests,
     assumptions: &Assumptions,
 ) -> Result<Plan, TooMuchShared> {
+    let Requests { num_warps, num_stages, .. } = requests;
+    let threads = Threads { num_warps, num_stages, alignment };
     let axes = Axes::analyse(func, assumptions);
     let mut distributed = distribute(func, threads, &axes);
     hold(&mut distributed);
+    unmask(&mut distributed);
     let fitting = if distributed.num_warps == 1 { SMALL_PROGRAMS } else { 1 };
     let programs = requests.programs.unwrap_or(fitting);
     let mut plan = Plan::new(distributed, programs, assumptions)?;

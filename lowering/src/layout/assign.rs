@@ -91,6 +91,8 @@ pub struct Distributed {
     pub func: Func,
     pub layouts: HashMap<Value, Layout>,
     pub num_warps: u32,
+    /// The user's `num_stages`, where a loop has none of its own.
+    pub num_stages: Option<u32>,
 }
 
 /// What the target decides about threads.
@@ -98,6 +100,8 @@ pub struct Distributed {
 pub struct Threads {
     /// The user's `num_warps`.
     pub num_warps: Option<u32>,
+    /// The user's `num_stages`.
+    pub num_stages: Option<u32>,
     pub alignment: Alignment,
 }
 
@@ -116,7 +120,8 @@ pub fn distribute(func: &Func, threads: Threads, axes: &Axes) -> Distributed {
     let num_warps = threads.num_warps.unwrap_or_else(|| choose_warps(func, &accesses));
     let chosen =
         Chooser { func, graph: &graph, accesses: &accesses, num_warps, layouts: HashMap::new() }.run();
-    rebuild(func, &graph, &chosen, num_warps, threads.alignment, axes)
+    let (layouts, func) = rebuild(func, &graph, &chosen, threads.alignment, axes);
+    Distributed { func, layouts, num_warps, num_stages: threads.num_stages }
 }
 
 /// A memory access, for choosing a layout by.
@@ -463,10 +468,9 @@ fn rebuild(
     func: &Func,
     graph: &Graph,
     chosen: &HashMap<usize, Layout>,
-    num_warps: u32,
     alignment: Alignment,
     axes: &Axes,
-) -> Distributed {
+) -> (HashMap<Value, Layout>, Func) {
     let mut demands = Demands { func, graph, chosen, wanted: HashMap::new() };
     demands.block(&func.body);
     let wanted = demands.wanted;
@@ -486,7 +490,7 @@ fn rebuild(
     let mut builder = Builder::new(&mut copy);
     rebuilder.ops(&mut builder, body.ops);
     builder.finish();
-    Distributed { layouts: rebuilder.layouts, func: copy, num_warps }
+    (rebuilder.layouts, copy)
 }
 
 /// The layouts that each cheap value is needed in, found from the last use backwards.

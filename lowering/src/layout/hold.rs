@@ -32,10 +32,20 @@ pub fn hold(distributed: &mut Distributed) {
     distributed.func.body = Block { ops, ..block };
 }
 
+/// How a value can be made again.
+#[derive(Clone)]
+struct Made {
+    op: Op,
+    /// Operations on each element.
+    cost: u32,
+    /// The narrow loads it is made from.
+    loads: HashSet<Value>,
+}
+
 struct Pass<'d> {
     distributed: &'d mut Distributed,
-    /// What can be made again, by its result's name, and how many operations that takes.
-    made: HashMap<Value, (Op, u32)>,
+    /// What can be made again, by its result's name.
+    made: HashMap<Value, Made>,
     /// The name under which a value, or an earlier incarnation of it, can be made again.
     origins: HashMap<Value, Value>,
     /// The youngest incarnation of a value, and how many reductions it has seen.
@@ -59,9 +69,9 @@ impl Pass<'_> {
                 self.light.extend(&op.results);
             }
             if let [result] = op.results[..]
-                && let Some(cost) = self.cost(&op, &spread)
+                && let Some(made) = self.remake(&op, &spread)
             {
-                self.made.insert(result, (op.clone(), cost));
+                self.made.insert(result, made);
                 self.origins.insert(result, result);
                 self.current.insert(result, (result, self.age));
             }
@@ -75,31 +85,34 @@ impl Pass<'_> {
         &self.distributed.func
     }
 
-    /// What making the result again takes, if that is worth it: of a narrow load, or of a cheap operation on what was
-    /// made from such.
-    fn cost(&self, op: &Op, spread: &Spread) -> Option<u32> {
-        let layout = self.distributed.layouts.get(&op.results[0])?;
+    /// How to make the result again, if that is worth it: it is a narrow load, or made by cheap operations from such that
+    /// take fewer registers than it does.
+    fn remake(&self, op: &Op, spread: &Spread) -> Option<Made> {
+        let result = op.results[0];
+        let layout = self.distributed.layouts.get(&result)?;
         if layout.register_count() < MIN_REGISTERS || op.kind.operation().effect() != Effect::Pure {
             return None;
         }
         if is_narrow_load(self.func(), op) {
-            return Some(0);
+            return Some(Made { op: op.clone(), cost: 0, loads: HashSet::from([result]) });
         }
         if !matches!(op.kind, Kind::Cast(_)) && *spread != (Spread::Lanewise { cheap: true }) {
             return None;
         }
-        let (mut cost, mut narrow) = (1u32, false);
+        let mut made = Made { op: op.clone(), cost: 1, loads: HashSet::new() };
         for operand in op.kind.operation().operands() {
             match self.origins.get(&operand) {
                 Some(origin) => {
-                    cost = cost.saturating_add(self.made[origin].1);
-                    narrow = true;
+                    made.cost = made.cost.saturating_add(self.made[origin].cost);
+                    made.loads.extend(&self.made[origin].loads);
                 }
                 None if self.is_light(operand) => {}
                 None => return None,
             }
         }
-        (narrow && cost <= MAX_COST).then_some(cost)
+        let bytes = |value: Value| self.func().ty(value).dtype.bytes();
+        let narrow: u32 = made.loads.iter().map(|&load| bytes(load)).sum();
+        (narrow > 0 && narrow < bytes(result).max(4) && made.cost <= MAX_COST).then_some(made)
     }
 
     fn is_light(&self, value: Value) -> bool {
@@ -124,7 +137,7 @@ impl Pass<'_> {
         if age == self.age {
             return latest;
         }
-        let (made, _) = self.made[&value].clone();
+        let made = self.made[&value].op.clone();
         let renewed = if is_narrow_load(self.func(), &made) {
             self.append(Hold { value: latest }.into(), &made)
         } else {

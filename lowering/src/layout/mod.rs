@@ -5,6 +5,7 @@
 //! - [`assign`]: a layout for every tile value, with conversions where two meet.
 //! - [`hold`]: narrow tiles that wait for a reduction stay narrow.
 //! - `order`: the registers, lanes and warps along one axis.
+//! - [`unmask`]: what only masked-off elements would notice is left out.
 //! - [`plan`]: how a conversion is done: nothing, registers, shuffles, shared memory.
 
 pub mod access;
@@ -13,6 +14,7 @@ pub mod hold;
 pub mod linear;
 mod order;
 pub mod plan;
+pub mod unmask;
 
 pub use assign::{Distributed, distribute};
 pub use linear::{Coord, Layout};

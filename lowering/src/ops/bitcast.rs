@@ -38,6 +38,10 @@ impl Operation for Bitcast {
     fn spread(&self, _: &Func, _: &[Value]) -> Spread {
         Spread::Lanewise { cheap: true }
     }
+
+    fn is_pointwise(&self) -> bool {
+        true
+    }
 }
 
 /// A `bool` is 0 or 1 in memory, and a single bit elsewhere: it has no bits to read.

@@ -42,6 +42,10 @@ impl Operation for Cast {
     fn spread(&self, _: &Func, _: &[Value]) -> Spread {
         Spread::Lanewise { cheap: true }
     }
+
+    fn is_pointwise(&self) -> bool {
+        true
+    }
 }
 
 pub(super) const FUNCTIONS: &[Function] = &[];

@@ -32,6 +32,10 @@ macro_rules! same_tile {
             fn spread(&self, _: &Func, _: &[Value]) -> Spread {
                 $spread
             }
+
+            fn is_pointwise(&self) -> bool {
+                $spread != Spread::Free
+            }
         }
     };
 }

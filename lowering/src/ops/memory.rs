@@ -24,7 +24,7 @@ pub struct Place {
 }
 
 impl Place {
-    pub(super) fn operands(&self) -> Vec<Value> {
+    pub(crate) fn operands(&self) -> Vec<Value> {
         self.base.into_iter().chain([self.offset]).chain(self.mask).collect()
     }
 
@@ -71,6 +71,8 @@ pub struct Load {
     pub other: Option<Value>,
     /// Nothing in the kernel writes this slice.
     pub invariant: bool,
+    /// Nobody looks at the elements that the mask leaves out; set by `layout`.
+    pub other_is_free: bool,
     pub cache: Cache,
 }
 
@@ -104,7 +106,8 @@ impl Operation for Load {
     fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
         let place = self.place.text(func, name);
         let other = self.other.map(|other| format!(" other {}", name(other))).unwrap_or_default();
-        format!("load {place}{other}{}", self.cache.text())
+        let free = if self.other_is_free { " or anything" } else { "" };
+        format!("load {place}{other}{free}{}", self.cache.text())
     }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
@@ -275,7 +278,7 @@ fn load(check: &mut Check, call: &Call) -> Operand {
     let (Ok(mask), Ok(other)) = (mask, other) else { return check.failed(call.loc) };
     let place =
         Place { param: pointer.param, base: None, offset: pointer.offset, mask, bounded: true, vector: 1 };
-    let load = Load { place, other, invariant: !mutable, cache: Cache::default() };
+    let load = Load { place, other, invariant: !mutable, other_is_free: false, cache: Cache::default() };
     check.emit(load, Type::tile(elem, pointer.shape), call.loc)
 }
 

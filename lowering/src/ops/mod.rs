@@ -125,6 +125,11 @@ pub trait Operation: Debug {
         }
     }
 
+    /// Whether an element of its result depends on that element of its operands alone.
+    fn is_pointwise(&self) -> bool {
+        false
+    }
+
     /// How an atomic operation is ordered among other accesses, and for whom.
     fn ordering_mut(&mut self) -> Option<(&mut Order, &mut Scope)> {
         None

@@ -489,4 +489,8 @@ impl Operation for Scalar {
     fn spread(&self, _: &Func, _: &[Value]) -> Spread {
         Spread::Lanewise { cheap: self.op.cheap }
     }
+
+    fn is_pointwise(&self) -> bool {
+        true
+    }
 }

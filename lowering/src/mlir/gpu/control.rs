@@ -1,7 +1,10 @@
 //! Loops and branches. Every thread of a program takes the same way, so barriers may stand inside.
 
+use super::ahead::{Ahead, Turns};
 use super::emit::Emit;
+use super::shared::Ring;
 use super::{Builder, Gpu};
+use crate::layout::Distributed;
 use crate::mlir::builder::{Arm, LoopPart, Val};
 use crate::mlir::shared::{loop_variable, trip_count};
 use crate::mlir::types::Ty;
@@ -28,19 +31,33 @@ impl Gpu<'_> {
 }
 
 impl Emit for For {
+    fn ring(&self, distributed: &Distributed) -> Option<Ring> {
+        Ahead::new(distributed, self).map(|ahead| ahead.ring(distributed))
+    }
+
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let (low, high, step) = (gpu.scalar(self.low), gpu.scalar(self.high), gpu.scalar(self.step));
         let (count, step) = trip_count(b, low, high, step);
-        let inits = gpu.flatten(&self.inits);
+        let mut inits = gpu.flatten(&self.inits);
         let (zero, one) = (b.int(Ty::I64, 0), b.int(Ty::I64, 1));
+        let ahead = gpu.shared.ring(self.body.args[0]).and_then(|_| Ahead::new(&gpu.plan.distributed, self));
+        let turns = Turns { low, step, count };
+        let own = inits.len();
+        let firsts = ahead.as_ref().map(|ahead| gpu.start_ahead(b, self, ahead, turns)).unwrap_or_default();
+        inits.extend(&firsts);
         gpu.shared.enter_loop(&gpu.plan.distributed, &self.body);
         let results = b.for_range([zero, count, one], &inits, |b, index, carried| {
             gpu.scope(|gpu| {
+                let (carried, parts) = carried.split_at(own);
+                let next = ahead
+                    .as_ref()
+                    .map(|ahead| gpu.turn_ahead(b, self, ahead, turns, index, [&firsts, parts]))
+                    .unwrap_or_default();
                 let variable = loop_variable(b, index, low, step);
                 gpu.define(self.body.args[0], vec![variable]);
                 gpu.define_all(&self.body.args[1..], carried);
                 gpu.block(b, &self.body);
-                gpu.flatten(&self.body.yields)
+                gpu.flatten(&self.body.yields).into_iter().chain(next).collect()
             })
         });
         // The body may not have run at all.

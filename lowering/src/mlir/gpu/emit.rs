@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use super::memory::{pack, unpack};
+use super::shared::Ring;
 use super::{Asm, Builder, Gpu, packed};
 use crate::layout::{Coord, Distributed, Layout};
 use crate::mlir::builder::Val;
@@ -30,6 +31,12 @@ pub trait Emit {
     fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
         let _ = (distributed, op);
         0
+    }
+
+    /// Shared memory that each thread would like parts of while its blocks run; it does without where there is none.
+    fn ring(&self, distributed: &Distributed) -> Option<Ring> {
+        let _ = distributed;
+        None
     }
 }
 

@@ -12,14 +12,14 @@ use crate::tile::Op;
 
 /// The words one instruction moves.
 #[derive(Clone, Copy)]
-struct Words {
+pub(super) struct Words {
     count: u16,
     elem: Elem,
     bytes: u32,
 }
 
 impl Words {
-    fn of(bytes: u32) -> Words {
+    pub(super) fn of(bytes: u32) -> Words {
         let (count, elem) = match bytes {
             1 => (1, Elem::I8),
             2 => (1, Elem::I16),
@@ -50,6 +50,23 @@ impl Words {
             _ => ".v4",
         };
         format!("{vector}.b{}", self.elem.bits())
+    }
+
+    /// `$0`, or `{$0, $1}`; and the constraints of as many results.
+    fn results(self) -> (String, Vec<String>) {
+        let (_, letter) = self.register();
+        let names: Vec<String> = (0..self.count).map(|i| format!("${i}")).collect();
+        let text = if self.count == 1 { names[0].clone() } else { format!("{{{}}}", names.join(", ")) };
+        (text, vec![format!("={letter}"); usize::from(self.count)])
+    }
+
+    /// Loads them from an address in shared memory and bytes after it, in order among other statements.
+    pub(super) fn from_shared(self, b: &mut Builder, address: Val, start: u32) -> Vec<Val> {
+        let (ty, _) = self.register();
+        let (target, mut constraints) = self.results();
+        let text = format!("ld.shared{} {target}, [${} + {start}];", self.suffix(), self.count);
+        constraints.extend(["r".into(), "~{memory}".into()]);
+        statement(b, &text, &constraints.join(","), &[address], &vec![ty; usize::from(self.count)])
     }
 }
 
@@ -319,11 +336,19 @@ impl Modifiers {
 impl Emit for Load {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let dtype = gpu.func.ty(op.results[0]).dtype;
-        gpu.order(b, &self.place, false);
-        let addresses = gpu.addresses(b, &self.place, dtype);
         let vector = self.place.vector as usize;
         let words = Words::of(self.place.vector * dtype.bytes());
-        let other = self.other.map(|other| gpu.registers(other));
+        let other = self.other.filter(|_| !self.other_is_free).map(|other| gpu.registers(other));
+        if let Some(arrived) = gpu.arrived.remove(&op.results[0]) {
+            let others = |b: &mut Builder, i: usize| {
+                other.as_ref().map(|other| pack(b, &other[i * vector..(i + 1) * vector], dtype))
+            };
+            let loaded = gpu.take_arrived(b, self, arrived, others);
+            let registers = loaded.iter().flat_map(|words| unpack(b, words, dtype, vector)).collect();
+            return gpu.define(op.results[0], registers);
+        }
+        gpu.order(b, &self.place, false);
+        let addresses = gpu.addresses(b, &self.place, dtype);
         let invariant = self.effect() == Effect::Pure;
         let wide = invariant && words.bytes == WIDEST;
         let once = self.cache.level == Level::Streaming || self.cache.keep == Keep::First;
@@ -342,7 +367,8 @@ impl Emit for Load {
                 mask => {
                     let other =
                         other.as_ref().map(|other| pack(b, &other[i * vector..(i + 1) * vector], dtype));
-                    let statement = LoadStatement { words, mask, other, invariant, modifiers };
+                    let free = self.other_is_free;
+                    let statement = LoadStatement { words, mask, other, free, invariant, modifiers };
                     statement.emit(b, pointer)
                 }
             };
@@ -360,16 +386,18 @@ struct LoadStatement {
     mask: Option<Val>,
     /// The words where the mask does not hold; without them 0.
     other: Option<Vec<Val>>,
+    /// Or anything at all.
+    free: bool,
     invariant: bool,
     modifiers: Modifiers,
 }
 
 impl LoadStatement {
     fn emit(self, b: &mut Builder, pointer: Val) -> Vec<Val> {
-        let (ty, letter) = self.words.register();
+        let (ty, _) = self.words.register();
         let count = usize::from(self.words.count);
+        let (target, mut constraints) = self.words.results();
         let mut operands = vec![pointer];
-        let mut constraints = vec![format!("={letter}"); count];
         constraints.push("l".into());
         let mut next = count + 1;
         let mut operand = |operands: &mut Vec<Val>, value: Val, letter: &str| {
@@ -386,7 +414,7 @@ impl LoadStatement {
             Some(policy) => format!(", {}", operand(&mut operands, policy, "l")),
             None => String::new(),
         };
-        if self.mask.is_some() {
+        if self.mask.is_some() && !self.free {
             for i in 0..count {
                 let initial = match &self.other {
                     Some(other) => b.zext(other[i], ty.elem),
@@ -395,8 +423,6 @@ impl LoadStatement {
                 operand(&mut operands, initial, &i.to_string());
             }
         }
-        let names: Vec<String> = (0..count).map(|i| format!("${i}")).collect();
-        let target = if count == 1 { names[0].clone() } else { format!("{{{}}}", names.join(", ")) };
         let how = self.modifiers.text(self.invariant);
         let text = format!("{predicate}ld{how}{} {target}, [${count}]{policy};", self.words.suffix());
         let results = statement(b, &text, &constraints.join(","), &operands, &vec![ty; count]);

@@ -4,6 +4,7 @@
 //! thread of a program. A block runs one or several programs side by side: consecutive groups of warps, each with its
 //! own barrier and its own part of shared memory.
 
+mod ahead;
 mod atomic;
 mod bound;
 mod control;
@@ -32,6 +33,7 @@ use crate::layout::{Coord, Distributed, Layout};
 use crate::ops::Keep;
 use crate::tile::{Block, Func, Op, ParamKind, Value};
 
+use ahead::Arrived;
 pub use emit::Emit;
 use shared::Shared;
 
@@ -172,6 +174,8 @@ pub struct Gpu<'a> {
     displaced: HashMap<usize, (Val, i64)>,
     shared: Shared,
     base: Option<Val>,
+    /// Loads of the current turn of a loop that were made ahead.
+    arrived: HashMap<Value, Arrived>,
     /// The cache policy of wide loads.
     policy: Val,
     /// That of accesses that ask to give way first, if there are any.
@@ -241,6 +245,7 @@ impl<'a> Gpu<'a> {
             displaced: HashMap::new(),
             shared: plan.shared.clone(),
             base: None,
+            arrived: HashMap::new(),
             policy,
             passing_policy,
         }

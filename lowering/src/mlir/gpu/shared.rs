@@ -35,6 +35,11 @@ pub(super) enum Touch {
         place: Interval,
         writes: bool,
     },
+    /// A loop's copies ahead.
+    Ring {
+        place: Interval,
+        shape: u64,
+    },
     /// Memory of a slice that the kernel writes.
     Slice {
         place: Place,
@@ -49,6 +54,7 @@ impl Touch {
             (Touch::Shared { place: a, writes: x }, Touch::Shared { place: b, writes: y }) => {
                 (*x || *y) && a.meets(b)
             }
+            (Touch::Ring { place: a, shape: x }, Touch::Ring { place: b, shape: y }) => x != y && a.meets(b),
             (
                 Touch::Slice { place: a, writes: x, repeats: r },
                 Touch::Slice { place: b, writes: y, repeats: s },
@@ -63,9 +69,19 @@ impl Touch {
     }
 }
 
+/// Shared memory of which each thread uses parts of its own.
+#[derive(Clone, Copy)]
+pub struct Ring {
+    pub bytes: u32,
+    /// Tells which parts are whose: rings of the same shape may follow each other without a barrier.
+    pub shape: u64,
+}
+
 #[derive(Clone, Debug)]
 pub(super) struct Shared {
     places: HashMap<Value, Interval>,
+    /// By the loop's variable.
+    rings: HashMap<Value, (Interval, u64)>,
     bytes: u32,
     /// What threads may have touched since the last barrier.
     pending: Vec<Touch>,
@@ -110,7 +126,36 @@ impl Shared {
             next += if small { bytes } else { 0 };
             places.insert(value, Interval { start, bytes });
         }
-        Ok(Shared { places, bytes: next, pending: vec![] })
+        let mut shared = Shared { places, rings: HashMap::new(), bytes: next, pending: vec![] };
+        shared.place_rings(distributed, &distributed.func.body, next.next_multiple_of(16));
+        Ok(shared)
+    }
+
+    /// Places the rings of a block's loops, where there is room: those of loops one after the other lie on top of each other.
+    fn place_rings(&mut self, distributed: &Distributed, block: &Block, start: u32) {
+        for op in &block.ops {
+            let ring = op.kind.gpu().ring(distributed);
+            let ring = ring.filter(|ring| start.saturating_add(ring.bytes) <= MAX_SHARED_BYTES);
+            let end = start + ring.map_or(0, |ring| ring.bytes);
+            for nested in op.kind.operation().blocks() {
+                if let Some(Ring { bytes, shape }) = ring {
+                    self.rings.insert(nested.args[0], (Interval { start, bytes }, shape));
+                    self.bytes = self.bytes.max(end);
+                }
+                self.place_rings(distributed, nested, end);
+            }
+        }
+    }
+
+    /// The ring of the loop with this variable, if there was room.
+    pub fn ring(&self, variable: Value) -> Option<Interval> {
+        self.rings.get(&variable).map(|(place, _)| *place)
+    }
+
+    /// Records that a loop uses its ring; true when a barrier must come before it.
+    pub fn use_ring(&mut self, variable: Value) -> bool {
+        let (place, shape) = self.rings[&variable];
+        self.touch(Touch::Ring { place, shape })
     }
 
     /// Shared memory of one program.
@@ -177,6 +222,10 @@ impl Shared {
         body.walk(&mut |op: &Op| {
             if let Some(place) = op.results.first().and_then(|result| self.places.get(result)) {
                 touches.push(Touch::Shared { place: *place, writes: true });
+            }
+            let variables = op.kind.operation().blocks().into_iter().filter_map(|block| block.args.first());
+            for (place, shape) in variables.filter_map(|variable| self.rings.get(variable)) {
+                touches.push(Touch::Ring { place: *place, shape: *shape });
             }
             if let Some(place) = op.kind.operation().place()
                 && distributed.func.slice(place.param).1

@@ -1,0 +1,349 @@
+//! Loads of a loop's later turns, under way before their turn comes.
+//!
+//! Each thread copies what it will need into shared memory of its own (`cp.async`), one turn less ahead than there are
+//! stages, and reads it back when it is due. No thread reads what another one copied, so there is no barrier, and what
+//! is under way takes no registers. The parts of the ring take turns: a copy goes where the turn before last was read.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use super::memory::Words;
+use super::shared::Ring;
+use super::{Builder, Gpu, IntPredicate, statement};
+use crate::layout::Distributed;
+use crate::layout::assign::Spread;
+use crate::mlir::builder::Val;
+use crate::mlir::shared::loop_variable;
+use crate::mlir::types::Ty;
+use crate::ops::{Effect, For, Keep, Kind, Load, Operation};
+use crate::tile::{Func, Op, Value};
+
+/// Turns whose loads are in flight at once where the user does not say.
+const STAGES: u32 = 3;
+/// The largest ring that is ours to choose: several blocks should fit a multiprocessor.
+const CHOSEN_BYTES: u32 = 48 * 1024;
+/// Bytes that one instruction copies, at least.
+const NARROWEST: u32 = 4;
+
+/// What a loop copies ahead.
+pub(super) struct Ahead<'a> {
+    /// What the addresses are computed by, in the body's order.
+    addresses: Vec<&'a Op>,
+    loads: Vec<(&'a Op, &'a Load)>,
+    pub stages: u32,
+    /// Bytes of one turn.
+    turn: u32,
+}
+
+/// Where a thread finds a load's elements: an address in shared memory, and the bytes after it.
+#[derive(Clone, Copy)]
+pub(super) struct Arrived {
+    part: Val,
+    start: u32,
+}
+
+impl Ahead<'_> {
+    pub fn new<'a>(distributed: &Distributed, body: &'a For) -> Option<Ahead<'a>> {
+        let asked = body.hints.num_stages.or(distributed.num_stages);
+        let func = &distributed.func;
+        let slicer = Slicer::new(distributed, body);
+        let mut needed = HashSet::new();
+        let mut loads = vec![];
+        let mut turn = 0;
+        for op in &body.body.ops {
+            if let Kind::Load(load) = &op.kind
+                && copies(func, load)
+                && let Some(slice) = slicer.slice(&load.place().expect("a load has a place").operands())
+            {
+                needed.extend(slice);
+                turn += bytes(distributed, op, load);
+                loads.push((op, load));
+            }
+        }
+        // The widest first, so that each is aligned.
+        loads.sort_by_key(|(_, load)| std::cmp::Reverse(width(func, load)));
+        let fitting = CHOSEN_BYTES.checked_div(turn)?;
+        let stages = asked.unwrap_or(STAGES.min(fitting));
+        let ops = body.body.ops.iter().enumerate();
+        let addresses = ops.filter(|(i, _)| needed.contains(i)).map(|(_, op)| op).collect();
+        (stages > 1).then_some(Ahead { addresses, loads, stages, turn })
+    }
+
+    /// What it needs of shared memory.
+    pub fn ring(&self, distributed: &Distributed) -> Ring {
+        let mut hasher = DefaultHasher::new();
+        for (op, load) in &self.loads {
+            (width(&distributed.func, load), bytes(distributed, op, load)).hash(&mut hasher);
+        }
+        Ring { bytes: self.stages.saturating_mul(self.turn), shape: hasher.finish() }
+    }
+
+    /// The widths of its copies, each once.
+    fn widths(&self, func: &Func) -> Vec<u32> {
+        let mut widths: Vec<u32> = self.loads.iter().map(|(_, load)| width(func, load)).collect();
+        widths.dedup();
+        widths
+    }
+
+    /// Each load with the address of its width, and where its part of a turn starts.
+    fn places(&self, distributed: &Distributed, parts: &[Val]) -> Vec<(&Op, &Load, Arrived)> {
+        let widths = self.widths(&distributed.func);
+        let mut start = 0;
+        let mut places = vec![];
+        for &(op, load) in &self.loads {
+            let which = widths.iter().position(|&known| known == width(&distributed.func, load));
+            let part = parts[which.expect("a width of the list")];
+            places.push((op, load, Arrived { part, start }));
+            start += bytes(distributed, op, load);
+        }
+        places
+    }
+}
+
+fn width(func: &Func, load: &Load) -> u32 {
+    load.place.vector * func.slice(load.place.param).0.bytes()
+}
+
+/// Bytes of a turn that all threads of a program copy for a load.
+fn bytes(distributed: &Distributed, op: &Op, load: &Load) -> u32 {
+    let registers = distributed.layouts[&op.results[0]].register_count() as u32;
+    registers / load.place.vector * width(&distributed.func, load) * distributed.num_warps * 32
+}
+
+/// Whether a load can be made in another turn, by an instruction that copies.
+fn copies(func: &Func, load: &Load) -> bool {
+    load.effect() == Effect::Pure
+        && !load.place.bounded
+        && !func.ty(load.place.offset).is_scalar()
+        && width(func, load) >= NARROWEST
+}
+
+/// Finds which operations of a loop's body give a value from the loop's variable and what is outside the loop alone.
+struct Slicer<'a> {
+    distributed: &'a Distributed,
+    body: &'a For,
+    /// Where each value is defined, among the body's own operations.
+    places: HashMap<Value, usize>,
+}
+
+impl Slicer<'_> {
+    fn new<'a>(distributed: &'a Distributed, body: &'a For) -> Slicer<'a> {
+        let ops = body.body.ops.iter().enumerate();
+        let places = ops.flat_map(|(i, op)| op.results.iter().map(move |&result| (result, i))).collect();
+        Slicer { distributed, body, places }
+    }
+
+    /// The operations that `values` need; `None` if they need more than arithmetic, or nothing of this loop at all.
+    fn slice(&self, values: &[Value]) -> Option<HashSet<usize>> {
+        let args = &self.body.body.args;
+        let mut found = HashSet::new();
+        let mut varies = false;
+        let mut todo = values.to_vec();
+        while let Some(value) = todo.pop() {
+            varies |= value == args[0];
+            if args[1..].contains(&value) {
+                return None;
+            }
+            let Some(&place) = self.places.get(&value) else { continue };
+            let op = &self.body.body.ops[place];
+            if !self.is_arithmetic(op) {
+                return None;
+            }
+            if found.insert(place) {
+                todo.extend(op.kind.operation().operands());
+            }
+        }
+        varies.then_some(found)
+    }
+
+    fn is_arithmetic(&self, op: &Op) -> bool {
+        let operation = op.kind.operation();
+        let func = &self.distributed.func;
+        let scalar = op.results.iter().all(|&result| func.ty(result).is_scalar());
+        let cheap = match operation.spread(func, &op.results) {
+            Spread::Lanewise { cheap } => cheap || scalar,
+            Spread::Source | Spread::View(_) => true,
+            Spread::Fold { .. } | Spread::Carry(_) | Spread::Free => false,
+        };
+        cheap
+            && operation.effect() == Effect::Pure
+            && operation.place().is_none()
+            && operation.blocks().is_empty()
+            && op.kind.gpu().scratch(self.distributed, op) == 0
+    }
+}
+
+/// A loop's first value and step, and how often it runs.
+#[derive(Clone, Copy)]
+pub(super) struct Turns {
+    pub low: Val,
+    pub step: Val,
+    pub count: Val,
+}
+
+impl Gpu<'_> {
+    /// Starts the copies of the turns before the loop begins. Gives, for each width, the address of this thread's elements in
+    /// the ring's first part.
+    pub(super) fn start_ahead(
+        &mut self,
+        b: &mut Builder,
+        body: &For,
+        ahead: &Ahead,
+        turns: Turns,
+    ) -> Vec<Val> {
+        let base = self.base.expect("there is shared memory");
+        let variable = body.body.args[0];
+        let place = self.shared.ring(variable).expect("the ring was planned");
+        if self.shared.use_ring(variable) {
+            self.barrier(b);
+            self.shared.use_ring(variable);
+        }
+        let ring = b.offset_bytes(base, place.start as i32);
+        let five = b.int(Ty::I32, 5);
+        let first = b.shl(self.warp, five);
+        let thread = b.or(first, self.lane);
+        let firsts: Vec<Val> = ahead
+            .widths(self.func)
+            .into_iter()
+            .map(|width| {
+                // Neighbouring threads lie next to each other.
+                let width = b.int(Ty::I32, i64::from(width));
+                let distance = b.mul(thread, width);
+                let own = b.offset(ring, distance, 1);
+                // A shuffle that moves nothing: ptxas must not see that the address is a uniform number and a part of the
+                // thread's own, for a copy with a cache policy to such an address comes out as an illegal instruction.
+                let text = "shfl.sync.idx.b32 $0, $1, $2, 31, -1;";
+                statement(b, text, "=r,r,r", &[own, self.lane], &[Ty::I32])[0]
+            })
+            .collect();
+        for turn in 0..ahead.stages - 1 {
+            let index = b.int(Ty::I64, i64::from(turn));
+            let parts = self.moved(b, &firsts, i64::from(turn * ahead.turn));
+            self.copy_turn(b, body, ahead, turns, index, &parts);
+        }
+        firsts
+    }
+
+    fn moved(&self, b: &mut Builder, parts: &[Val], bytes: i64) -> Vec<Val> {
+        let bytes = b.int(Ty::I32, bytes);
+        parts.iter().map(|&part| b.add(part, bytes)).collect()
+    }
+
+    /// Starts the copies of a later turn, waits for those of this one, and says where its loads find them. `parts` are the
+    /// addresses of this turn's part of the ring; gives those of the next turn.
+    pub(super) fn turn_ahead(
+        &mut self,
+        b: &mut Builder,
+        body: &For,
+        ahead: &Ahead,
+        turns: Turns,
+        index: Val,
+        [firsts, parts]: [&[Val]; 2],
+    ) -> Vec<Val> {
+        let distance = b.int(Ty::I64, i64::from(ahead.stages - 1));
+        let later = b.add(index, distance);
+        let lasts = self.moved(b, firsts, i64::from(ahead.turn * (ahead.stages - 1)));
+        let at_first = b.icmp(IntPredicate::Eq, parts[0], firsts[0]);
+        let before = self.moved(b, parts, -i64::from(ahead.turn));
+        let free: Vec<Val> =
+            lasts.iter().zip(before).map(|(&last, before)| b.select(at_first, last, before)).collect();
+        self.copy_turn(b, body, ahead, turns, later, &free);
+        statement(b, &format!("cp.async.wait_group {};", ahead.stages - 1), "~{memory}", &[], &[]);
+        for (op, _, arrived) in ahead.places(&self.plan.distributed, parts) {
+            self.arrived.insert(op.results[0], arrived);
+        }
+        let at_last = b.icmp(IntPredicate::Eq, parts[0], lasts[0]);
+        let after = self.moved(b, parts, i64::from(ahead.turn));
+        firsts.iter().zip(after).map(|(&first, after)| b.select(at_last, first, after)).collect()
+    }
+
+    /// Starts the copies of turn `index`, if there is one, and counts them as one group.
+    fn copy_turn(
+        &mut self,
+        b: &mut Builder,
+        body: &For,
+        ahead: &Ahead,
+        turns: Turns,
+        index: Val,
+        parts: &[Val],
+    ) {
+        let runs = b.icmp(IntPredicate::Slt, index, turns.count);
+        b.if_then(runs, |b| {
+            self.scope(|gpu| {
+                let variable = loop_variable(b, index, turns.low, turns.step);
+                gpu.define(body.body.args[0], vec![variable]);
+                for op in &ahead.addresses {
+                    gpu.op(b, op);
+                }
+                for (_, load, place) in ahead.places(&gpu.plan.distributed, parts) {
+                    gpu.copy(b, load, place);
+                }
+            });
+        });
+        statement(b, "cp.async.commit_group;", "~{memory}", &[], &[]);
+    }
+
+    /// Bytes between the vectors of a thread.
+    fn pitch(&self, width: u32) -> u32 {
+        self.plan.distributed.num_warps * 32 * width
+    }
+
+    /// Starts the copies of one load.
+    fn copy(&mut self, b: &mut Builder, load: &Load, to: Arrived) {
+        let dtype = self.func.slice(load.place.param).0;
+        let addresses = self.addresses(b, &load.place, dtype);
+        let width = width(self.func, load);
+        let policy = match load.cache.keep {
+            Keep::First => self.passing_policy,
+            Keep::Normal | Keep::Last => Some(self.policy),
+        };
+        for (i, (&pointer, &mask)) in addresses.pointers.iter().zip(&addresses.masks).enumerate() {
+            let mut operands = vec![to.part, pointer];
+            let mut constraints = vec!["r", "l"];
+            // What is masked off is filled with zeros.
+            let mut size = String::new();
+            if let Some(mask) = mask {
+                let (all, none) = (b.int(Ty::I32, i64::from(width)), b.int(Ty::I32, 0));
+                operands.push(b.select(mask, all, none));
+                constraints.push("r");
+                size = ", $2".into();
+            }
+            let mut hint = String::new();
+            if let Some(policy) = policy {
+                hint = format!(", ${}", operands.len());
+                operands.push(policy);
+                constraints.push("l");
+            }
+            let level = if width == 16 { "cg" } else { "ca" };
+            let cached = if policy.is_some() { ".L2::cache_hint" } else { "" };
+            let start = to.start + i as u32 * self.pitch(width);
+            let text =
+                format!("cp.async.{level}.shared.global{cached} [$0 + {start}], [$1], {width}{size}{hint};");
+            constraints.push("~{memory}");
+            statement(b, &text, &constraints.join(","), &operands, &[]);
+        }
+    }
+
+    /// The words of a load that was made ahead, one list for each vector; `others` stand where the mask does not hold.
+    pub(super) fn take_arrived(
+        &mut self,
+        b: &mut Builder,
+        load: &Load,
+        from: Arrived,
+        others: impl Fn(&mut Builder, usize) -> Option<Vec<Val>>,
+    ) -> Vec<Vec<Val>> {
+        let width = width(self.func, load);
+        let vector = load.place.vector as usize;
+        let masks = load.place.mask.map(|mask| self.registers(mask));
+        let count = self.registers(load.place.offset).len() / vector;
+        (0..count)
+            .map(|i| {
+                let start = from.start + i as u32 * self.pitch(width);
+                let words = Words::of(width).from_shared(b, from.part, start);
+                let Some((masks, others)) = masks.as_ref().zip(others(b, i)) else { return words };
+                let mask = masks[i * vector];
+                words.into_iter().zip(others).map(|(word, other)| b.select(mask, word, other)).collect()
+            })
+            .collect()
+    }
+}
