@@ -1,8 +1,8 @@
 //! What the typing rules of operations are written with: values from operands, constants, conversions, broadcasting.
 
-use super::{Callee, Check, Item, Literal, LiteralValue, Operand};
+use super::{Call, Callee, Check, Item, Literal, LiteralValue, Operand};
 use crate::diagnostic::{Diagnostic, Loc};
-use crate::dtype::DType;
+use crate::dtype::{Class, DType};
 use crate::ops::scalar;
 use crate::ops::{Broadcast, Cast, Constant, ExpandDims, Kind, Number, Splat};
 use crate::tile::{Block, Func, Op, ParamId, Shape, Type, Value};
@@ -342,6 +342,21 @@ impl Check<'_> {
             return self.operand(value, loc);
         }
         self.emit(Cast { value }, ty.with(dtype), loc)
+    }
+
+    /// Whether the element type of a call's first argument is one that the function takes; reports it if not.
+    pub fn takes(&mut self, call: &Call, ty: &Type, class: Class) -> bool {
+        if class.contains(ty.dtype) {
+            return true;
+        }
+        let text = format!("{} takes {}, found {ty}", call.what, class.describe());
+        let help = match class {
+            Class::Bool => "compare: `x != 0`",
+            _ if ty.dtype.is_f8() => "convert it: `.to::<f32>()`",
+            _ => "convert it: `.to::<i32>()`",
+        };
+        self.error_help(call.args[0].loc, text, help);
+        false
     }
 
     // ---- words

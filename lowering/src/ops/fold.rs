@@ -148,9 +148,7 @@ fn places(check: &mut Check, call: &Call, combine: &str) -> Option<Vec<Operand>>
         check.error(call.args[0].loc, format!("{} takes a tile, found a scalar of type {ty}", call.what));
         return None;
     }
-    if !Class::Number.contains(ty.dtype) {
-        let text = format!("{} takes {}, found {ty}", call.what, Class::Number.describe());
-        check.error_help(call.args[0].loc, text, "convert it: `.to::<i32>()`");
+    if !check.takes(call, &ty, Class::Number) {
         return None;
     }
     let axes = match call.args.get(1) {

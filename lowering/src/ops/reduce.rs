@@ -208,14 +208,8 @@ fn reduce(check: &mut Check, call: &Call, row: &str, class: Class, result: fn(DT
         return check
             .error(call.args[0].loc, format!("{} takes a tile, found a scalar of type {ty}", call.what));
     }
-    if !class.contains(ty.dtype) {
-        let text = format!("{} takes {}, found {ty}", call.what, class.describe());
-        let help = match class {
-            Class::Bool => "compare: `x != 0`",
-            _ if ty.dtype.is_f8() => "convert it: `.to::<f32>()`",
-            _ => "convert it: `.to::<i32>()`",
-        };
-        return check.error_help(call.args[0].loc, text, help);
+    if !check.takes(call, &ty, class) {
+        return check.failed(call.loc);
     }
     let Some(axes) = reduced_axes(check, call.args.get(1), ty.shape.rank()) else {
         return check.failed(call.loc);

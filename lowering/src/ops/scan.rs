@@ -165,9 +165,8 @@ fn cumulative(
     let value = check.value(&call.args[0]);
     let Some(value) = value else { return check.failed(call.loc) };
     let ty = check.ty(value).clone();
-    if !ty.is_scalar() && !class.contains(ty.dtype) {
-        let text = format!("{} takes {}, found {ty}", call.what, class.describe());
-        return check.error_help(call.args[0].loc, text, "convert it: `.to::<i32>()`");
+    if !ty.is_scalar() && !check.takes(call, &ty, class) {
+        return check.failed(call.loc);
     }
     let Some((axis, reverse)) = scanned_axis(check, call, [call.args.get(1), call.args.get(2)], &ty) else {
         return check.failed(call.loc);

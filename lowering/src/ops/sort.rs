@@ -64,9 +64,7 @@ fn ordered(check: &mut Check, call: &Call, places: bool) -> Option<Vec<Value>> {
 fn keys(check: &mut Check, call: &Call, axis: Option<&Operand>) -> Option<(Value, usize)> {
     let value = tile(check, &call.args[0], &call.what)?;
     let ty = check.ty(value).clone();
-    if !Class::Number.contains(ty.dtype) {
-        let text = format!("{} takes {}, found {ty}", call.what, Class::Number.describe());
-        check.error_help(call.args[0].loc, text, "convert it: `.to::<i32>()`");
+    if !check.takes(call, &ty, Class::Number) {
         return None;
     }
     let axis = match axis {
