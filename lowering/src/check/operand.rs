@@ -180,6 +180,17 @@ impl Check<'_> {
         }
     }
 
+    /// The operand as a tile of at least one axis.
+    pub fn tile(&mut self, operand: &Operand, what: &str) -> Option<Value> {
+        let value = self.value(operand)?;
+        let ty = self.ty(value).clone();
+        if ty.is_scalar() {
+            self.error(operand.loc, format!("{what} takes a tile, found a scalar of type {ty}"));
+            return None;
+        }
+        Some(value)
+    }
+
     /// Reports an operand that is no tile and no scalar.
     fn unexpected(&mut self, operand: &Operand, text: String) {
         match operand.item {
@@ -323,8 +334,7 @@ impl Check<'_> {
                 }
             }
         }
-        let extents: Vec<i128> = shape.iter().map(|&extent| i128::from(extent)).collect();
-        self.legal_shape(&extents, loc)?;
+        let shape = self.legal(shape, loc)?;
         for value in values.iter_mut() {
             *value = self.broadcast(*value, &shape, loc);
         }
@@ -337,11 +347,17 @@ impl Check<'_> {
             return self.wrap(Item::Literal(literal.convert(dtype)), loc);
         }
         let Some(value) = self.value(operand) else { return self.failed(loc) };
+        let value = self.convert(value, dtype, loc);
+        self.operand(value, loc)
+    }
+
+    /// Converts a value that has another element type.
+    pub fn convert(&mut self, value: Value, dtype: DType, loc: Loc) -> Value {
         let ty = self.ty(value).clone();
         if ty.dtype == dtype {
-            return self.operand(value, loc);
+            return value;
         }
-        self.emit(Cast { value }, ty.with(dtype), loc)
+        self.push(Cast { value }, vec![ty.with(dtype)], loc)[0]
     }
 
     /// Whether the element type of a call's first argument is one that the function takes; reports it if not.

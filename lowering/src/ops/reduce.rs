@@ -1,8 +1,7 @@
 //! Reductions: axes of one or several tiles folded away by a function of two elements.
 
-use super::scalar::{self, Scalar};
 use super::{
-    Cast, ExpandDims, Function, Generic, Gives, Kind, Number, Operation, expect_types, optional, required,
+    ExpandDims, Function, Generic, Gives, Kind, Number, Operation, expect_types, optional, required,
 };
 use crate::analysis::axis::{Analysis, Info};
 use crate::check::{Call, Check, Item, Operand};
@@ -200,14 +199,10 @@ pub(super) fn accumulator(dtype: DType) -> DType {
 }
 
 fn reduce(check: &mut Check, call: &Call, row: &str, class: Class, result: fn(DType) -> DType) -> Operand {
-    let value = check.value(&call.args[0]);
-    let keep = call.args.get(2).map_or(Some(false), |operand| check.flag(operand, "`keep_dims`"));
+    let value = check.tile(&call.args[0], &call.what);
+    let keep = keep_dims(check, call, 2);
     let (Some(value), Some(keep)) = (value, keep) else { return check.failed(call.loc) };
     let ty = check.ty(value).clone();
-    if ty.is_scalar() {
-        return check
-            .error(call.args[0].loc, format!("{} takes a tile, found a scalar of type {ty}", call.what));
-    }
     if !check.takes(call, &ty, class) {
         return check.failed(call.loc);
     }
@@ -215,23 +210,14 @@ fn reduce(check: &mut Check, call: &Call, row: &str, class: Class, result: fn(DT
         return check.failed(call.loc);
     };
     let dtype = result(ty.dtype);
-    let input =
-        if dtype == ty.dtype { value } else { check.push(Cast { value }, vec![ty.with(dtype)], call.loc)[0] };
-    let op = scalar::row(row).expect("a row of the table");
-    let args = check.begin_block(vec![Type::scalar(dtype); 2]);
-    let combined = check.push(Scalar::new(op, args), vec![Type::scalar(dtype)], call.loc);
-    let combine = check.end_block(combined);
-    let reduction = Reduce { inputs: vec![input], axes: axes.clone(), combine };
-    let shape = reduction.result_shape(&ty.shape);
-    let mut value = check.push(reduction, vec![Type::tile(dtype, shape.clone())], call.loc)[0];
-    if keep {
-        let mut shape = shape;
-        for &axis in &axes {
-            shape = shape.with(axis, 1);
-            value = expand(check, value, axis, Type::tile(dtype, shape.clone()), call);
-        }
-    }
-    check.operand(value, call.loc)
+    let input = check.convert(value, dtype, call.loc);
+    let combine = check.combination_of(row, dtype, call.loc);
+    Fold { inputs: vec![input], axes, combine, keep }.build(check, call)[0].clone()
+}
+
+/// The optional argument at `place`: whether folded axes stay with extent 1.
+pub(super) fn keep_dims(check: &mut Check, call: &Call, place: usize) -> Option<bool> {
+    call.args.get(place).map_or(Some(false), |operand| check.flag(operand, "`keep_dims`"))
 }
 
 /// The axes to fold in ascending order: one, a list, or all of them.
@@ -255,8 +241,40 @@ pub(super) fn reduced_axes(check: &mut Check, operand: Option<&Operand>, rank: u
     Some(axes)
 }
 
+/// A reduction about to be built.
+pub(super) struct Fold {
+    pub inputs: Vec<Value>,
+    pub axes: Vec<usize>,
+    pub combine: Block,
+    /// Whether folded axes stay with extent 1.
+    pub keep: bool,
+}
+
+impl Fold {
+    /// The results, one for each input.
+    pub fn build(self, check: &mut Check, call: &Call) -> Vec<Operand> {
+        let Fold { inputs, axes, combine, keep } = self;
+        let dtypes: Vec<DType> = inputs.iter().map(|&input| check.ty(input).dtype).collect();
+        let shape = check.ty(inputs[0]).shape.clone();
+        let reduction = Reduce { inputs, axes: axes.clone(), combine };
+        let folded = reduction.result_shape(&shape);
+        let types = dtypes.iter().map(|&dtype| Type::tile(dtype, folded.clone())).collect();
+        let results = check.push(reduction, types, call.loc);
+        let mut parts = vec![];
+        for (mut value, dtype) in results.into_iter().zip(dtypes) {
+            let mut shape = folded.clone();
+            for &axis in axes.iter().filter(|_| keep) {
+                shape = shape.with(axis, 1);
+                value = expand(check, value, axis, Type::tile(dtype, shape.clone()), call);
+            }
+            parts.push(check.operand(value, call.loc));
+        }
+        parts
+    }
+}
+
 /// Puts a folded axis back with extent 1; a scalar becomes a tile of one element.
-pub(super) fn expand(check: &mut Check, value: Value, axis: usize, ty: Type, call: &Call) -> Value {
+fn expand(check: &mut Check, value: Value, axis: usize, ty: Type, call: &Call) -> Value {
     if check.ty(value).is_scalar() {
         return check.splat(value, &ty.shape, call.loc);
     }

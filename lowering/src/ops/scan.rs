@@ -1,9 +1,9 @@
 //! Scans: every element becomes the combination of all elements up to it along an axis.
 
-use super::scalar::{self, Scalar};
-use super::{Cast, Function, Generic, Gives, Operation, expect_types, optional, required};
+use super::fold::{as_given, tiles};
+use super::{Function, Generic, Gives, Operation, expect_types, optional, required};
 use crate::analysis::axis::{Analysis, Info};
-use crate::check::{Call, Check, Item, Operand};
+use crate::check::{Call, Check, Operand};
 use crate::dtype::{Class, DType};
 use crate::layout::assign::Spread;
 use crate::tile::{Block, Func, Type, Value};
@@ -138,21 +138,15 @@ pub(super) const FUNCTIONS: &[Function] = &[
 
 /// `tl::associative_scan`
 fn with_function(check: &mut Check, call: &Call) -> Operand {
-    let Some((inputs, loc)) = super::fold::tiles(check, &call.args[0], call) else {
-        return check.failed(call.loc);
-    };
+    let Some(inputs) = tiles(check, call) else { return check.failed(call.loc) };
     let types: Vec<Type> = inputs.iter().map(|&input| check.ty(input).clone()).collect();
-    let place = scanned_axis(check, call, [Some(&call.args[1]), call.args.get(3)], &types[0]);
+    let place = scanned_axis(check, call, [Some(&call.args[1]), call.args.get(3)], types[0].shape.rank());
     let elements: Vec<Type> = types.iter().map(|ty| Type::scalar(ty.dtype)).collect();
     let combine = check.combination(&call.args[2], &elements);
     let (Some((axis, reverse)), Some(combine)) = (place, combine) else { return check.failed(call.loc) };
     let results = check.push(Scan { inputs, axis, reverse, combine }, types, call.loc);
     let parts: Vec<Operand> = results.into_iter().map(|value| check.operand(value, call.loc)).collect();
-    match (&call.args[0].item, parts.as_slice()) {
-        (Item::Tuple(_), _) => check.wrap(Item::Tuple(parts), loc),
-        (_, [one]) => one.clone(),
-        _ => check.failed(call.loc),
-    }
+    as_given(check, call, parts)
 }
 
 fn cumulative(
@@ -162,46 +156,28 @@ fn cumulative(
     class: Class,
     result: fn(DType) -> DType,
 ) -> Operand {
-    let value = check.value(&call.args[0]);
-    let Some(value) = value else { return check.failed(call.loc) };
+    let Some(value) = check.tile(&call.args[0], &call.what) else { return check.failed(call.loc) };
     let ty = check.ty(value).clone();
-    if !ty.is_scalar() && !check.takes(call, &ty, class) {
+    if !check.takes(call, &ty, class) {
         return check.failed(call.loc);
     }
-    let Some((axis, reverse)) = scanned_axis(check, call, [call.args.get(1), call.args.get(2)], &ty) else {
-        return check.failed(call.loc);
-    };
+    let place = scanned_axis(check, call, [call.args.get(1), call.args.get(2)], ty.shape.rank());
+    let Some((axis, reverse)) = place else { return check.failed(call.loc) };
     let dtype = result(ty.dtype);
-    let input =
-        if dtype == ty.dtype { value } else { check.push(Cast { value }, vec![ty.with(dtype)], call.loc)[0] };
-    let op = scalar::row(row).expect("a row of the table");
-    let args = check.begin_block(vec![Type::scalar(dtype); 2]);
-    let combined = check.push(Scalar::new(op, args), vec![Type::scalar(dtype)], call.loc);
-    let combine = check.end_block(combined);
+    let input = check.convert(value, dtype, call.loc);
+    let combine = check.combination_of(row, dtype, call.loc);
     let scan = Scan { inputs: vec![input], axis, reverse, combine };
     check.emit(scan, ty.with(dtype), call.loc)
 }
 
-/// The axis a scan of tiles of type `ty` runs along and whether backwards, from its two optional arguments.
-pub(super) fn scanned_axis(
+/// The axis a scan of tiles of `rank` axes runs along and whether backwards, from its two optional arguments.
+fn scanned_axis(
     check: &mut Check,
     call: &Call,
     [axis, reverse]: [Option<&Operand>; 2],
-    ty: &Type,
+    rank: usize,
 ) -> Option<(usize, bool)> {
-    if ty.is_scalar() {
-        check.error(call.args[0].loc, format!("{} takes a tile, found a scalar of type {ty}", call.what));
-        return None;
-    }
-    let axis = match axis {
-        Some(operand) => check.axis(operand, ty.shape.rank()),
-        None if ty.shape.rank() == 1 => Some(0),
-        None => {
-            let text = format!("{} of a tile of {} axes needs an axis", call.what, ty.shape.rank());
-            check.error(call.name_loc, text);
-            None
-        }
-    };
+    let axis = check.axis_or_only(call, axis, rank);
     let reverse = reverse.map_or(Some(false), |operand| check.flag(operand, "`reverse`"));
     Some((axis?, reverse?))
 }
