@@ -779,6 +779,14 @@ impl<'c> Builder<'c> {
         self.structured("scf.if", &[condition], &[], vec![yes, Region::new()]);
     }
 
+    /// `body` where the condition holds; without one, always.
+    pub fn guarded(&mut self, condition: Option<Val>, body: impl FnOnce(&mut Self)) {
+        match condition {
+            Some(condition) => self.if_then(condition, body),
+            None => body(self),
+        }
+    }
+
     /// `for i in (low..high).step_by(step)` over signed integers, carrying `inits`.
     pub fn for_range(
         &mut self,

@@ -128,7 +128,7 @@ impl Reduce {
         let warps = folded_warps(layout, folded);
         let partials = 1u32 << warps.count_ones();
         let partial = compress(b, gpu.warp, warps);
-        let base = gpu.base.expect("scratch was planned");
+        let base = gpu.scratch();
         let dtypes: Vec<DType> = self.inputs.iter().map(|&input| gpu.func.ty(input).dtype).collect();
         // Byte offsets of the partial results of each element, for each input.
         let mut offsets = vec![];
@@ -140,11 +140,9 @@ impl Reduce {
             offsets.push((start, elements));
             start += partial_bytes(&gpu.plan.distributed, self, input);
         }
-        if gpu.shared.write(place) {
-            gpu.barrier(b);
-            gpu.shared.write(place);
-        }
-        let writer = fold_writer(gpu, b, layout, folded);
+        gpu.before_write(b, place);
+        // Lanes that were folded hold the same; warps that were folded hold partial results of their own.
+        let writer = gpu.first_of(b, folded.idle_lanes(), layout.idle_warps());
         let write = |b: &mut Builder| {
             for (register, element) in results.iter().enumerate() {
                 for (input, &value) in element.iter().enumerate() {
@@ -158,10 +156,7 @@ impl Reduce {
                 }
             }
         };
-        match writer {
-            Some(writer) => b.if_then(writer, write),
-            None => write(b),
-        }
+        b.guarded(writer, write);
         gpu.barrier(b);
         gpu.shared.read(place);
         (0..results.len())
@@ -182,21 +177,6 @@ impl Reduce {
             })
             .collect()
     }
-}
-
-/// The thread that writes a partial result: lane bits that were folded or idle are 0, and so are idle warp bits.
-fn fold_writer(gpu: &Gpu, b: &mut Builder, layout: &Layout, folded: &Layout) -> Option<Val> {
-    let zero = b.int(Ty::I32, 0);
-    let mut writer: Option<Val> = None;
-    for (source, mask) in [(gpu.lane, folded.idle_lanes()), (gpu.warp, layout.idle_warps())] {
-        if mask != 0 {
-            let mask = b.int(Ty::I32, i64::from(mask));
-            let bits = b.and(source, mask);
-            let first = b.icmp(IntPredicate::Eq, bits, zero);
-            writer = Some(writer.map_or(first, |other| b.and(other, first)));
-        }
-    }
-    writer
 }
 
 /// The bits of `source` under `mask`, moved together.

@@ -291,7 +291,7 @@ impl Scan {
         (warps, exchanged): (&[u32], &Exchanged),
     ) {
         let place = gpu.shared.place(op.results[0]);
-        let base = gpu.base.expect("scratch was planned");
+        let base = gpu.scratch();
         let dtypes: Vec<_> = self.inputs.iter().map(|&input| gpu.func.ty(input).dtype).collect();
         let own = warps.iter().map(|bit| 1 << bit).sum();
         let warp = compress(b, gpu.warp, own);
@@ -312,10 +312,7 @@ impl Scan {
         }
         let further =
             |group: usize, input: usize| (group as u32 * exchanged.slots() * dtypes[input].bytes()) as i32;
-        if gpu.shared.write(place) {
-            gpu.barrier(b);
-            gpu.shared.write(place);
-        }
+        gpu.before_write(b, place);
         let write = |b: &mut Builder| {
             for (g, group) in groups.values().enumerate() {
                 for (input, &value) in group.total.iter().enumerate() {
@@ -327,14 +324,8 @@ impl Scan {
                 }
             }
         };
-        if exchanged.alike == 0 {
-            write(b);
-        } else {
-            let (mask, zero) = (b.int(Ty::I32, i64::from(exchanged.alike)), b.int(Ty::I32, 0));
-            let bits = b.and(gpu.lane, mask);
-            let first = b.icmp(IntPredicate::Eq, bits, zero);
-            b.if_then(first, write);
-        }
+        let writer = gpu.first_of(b, exchanged.alike, 0);
+        b.guarded(writer, write);
         gpu.barrier(b);
         gpu.shared.read(place);
         for (g, group) in groups.values_mut().enumerate() {

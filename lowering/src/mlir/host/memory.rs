@@ -314,11 +314,8 @@ impl Store {
             store_elements(b, element, pointer, dtype);
         };
         if point.lanes == 1 {
-            match host.taken(b, op, found.mask, found.first) {
-                Some(taken) => b.if_then(taken, |b| put(b, elements, found.first)),
-                None => put(b, elements, found.first),
-            }
-            return;
+            let taken = host.taken(b, op, found.mask, found.first);
+            return b.guarded(taken, |b| put(b, elements, found.first));
         }
         let by_element = |host: &mut Host, b: &mut Builder| {
             let (end, mask) = host.partial(b, self.place.mask, point);
@@ -327,10 +324,8 @@ impl Store {
                 let index = found.index(b, lane);
                 let mask = mask.map(|mask| b.extract_at(mask, lane));
                 let element = b.extract_at(elements, lane);
-                match host.taken(b, op, mask, index) {
-                    Some(taken) => b.if_then(taken, |b| put(b, element, index)),
-                    None => put(b, element, index),
-                }
+                let taken = host.taken(b, op, mask, index);
+                b.guarded(taken, |b| put(b, element, index));
                 vec![]
             });
         };
