@@ -191,12 +191,6 @@ impl Host<'_> {
 }
 
 impl Emit for Load {
-    fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
-        let point = Point { coords: vec![], axis: 0, lanes: 1 };
-        let value = self.at(host, b, op, &point);
-        host.define(op.results[0], value);
-    }
-
     fn at(&self, host: &mut Host, b: &mut Builder, op: &Op, point: &Point) -> Val {
         let dtype = host.dtype(op.results[0]);
         let ty = Ty { lanes: point.width(), ..host.elem_type(b, op.results[0]) };
@@ -290,9 +284,7 @@ impl Emit for Store {
     fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
         let shape = host.func.ty(self.place.offset).shape.clone();
         if shape.rank() == 0 {
-            let point = Point { coords: vec![], axis: 0, lanes: 1 };
-            self.store(host, b, op, &point);
-            return;
+            return self.store(host, b, op, &Point::scalar());
         }
         host.each(b, &shape, &mut |host, b, point| self.store(host, b, op, point));
     }

@@ -12,8 +12,7 @@ impl Emit for Scan {
         let shape = host.func.ty(self.inputs[0]).shape.clone();
         let lines = shape.without(self.axis);
         if lines.rank() == 0 {
-            let point = Point { coords: vec![], axis: 0, lanes: 1 };
-            self.line(host, b, op, &point);
+            self.line(host, b, op, &Point::scalar());
         } else {
             host.each(b, &lines, &mut |host, b, point| self.line(host, b, op, point));
         }
