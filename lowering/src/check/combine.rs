@@ -37,13 +37,6 @@ impl Check<'_> {
         self.straight(block)
     }
 
-    /// A row of the lanewise table as the combination of two elements of type `dtype`.
-    pub fn combination_of(&mut self, row: &str, dtype: DType, loc: Loc) -> Block {
-        let args = self.begin_block(vec![Type::scalar(dtype); 2]);
-        let combined = self.row(row, &args, loc);
-        self.end_block(vec![combined])
-    }
-
     /// The function `operand` as lanewise operations on one element of each of `types`, with a single result.
     pub fn on_elements(&mut self, operand: &Operand, types: &[Type], result: DType) -> Option<Block> {
         let Item::Function(callee) = &operand.item else {

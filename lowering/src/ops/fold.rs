@@ -1,7 +1,7 @@
 //! Reductions by a function of the user's, and those of values with their positions.
 
 use super::reduce::{Fold, keep_dims, reduced_axes};
-use super::{Arange, Function, Generic, Gives, optional, rearrange, required};
+use super::{Arange, Combination, Function, Generic, Gives, optional, rearrange, required};
 use crate::check::{Call, Check, Item, Operand};
 use crate::dtype::{Class, DType};
 use crate::tile::{Shape, Type, Value};
@@ -68,10 +68,10 @@ fn with_function(check: &mut Check, call: &Call) -> Operand {
     let axes = reduced_axes(check, Some(&call.args[1]), shape.rank());
     let types: Vec<Type> = inputs.iter().map(|&input| Type::scalar(check.ty(input).dtype)).collect();
     let combine = check.combination(&call.args[2], &types);
-    let (Some(keep), Some(axes), Some(combine)) = (keep, axes, combine) else {
+    let (Some(keep), Some(axes), Some(block)) = (keep, axes, combine) else {
         return check.failed(call.loc);
     };
-    let parts = Fold { inputs, axes, combine, keep }.build(check, call);
+    let parts = Fold { combination: Combination { inputs, block }, axes, keep }.build(check, call);
     as_given(check, call, parts)
 }
 
@@ -125,8 +125,9 @@ fn places(check: &mut Check, call: &Call, combine: &str) -> Option<Vec<Operand>>
     let positions = positions(check, &ty.shape, &axes, call);
     let function = check.library_function(combine, call.loc);
     let types = [Type::scalar(ty.dtype), Type::scalar(DType::I32)];
-    let combine = check.combination(&function, &types)?;
-    Some(Fold { inputs: vec![value, positions], axes, combine, keep }.build(check, call))
+    let block = check.combination(&function, &types)?;
+    let combination = Combination { inputs: vec![value, positions], block };
+    Some(Fold { combination, axes, keep }.build(check, call))
 }
 
 /// The position of each element among those that are folded together.
