@@ -93,7 +93,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     cumulative!(
         "cumsum",
         "add",
-        Class::Any,
+        Class::Computed,
         super::reduce::accumulator,
         "The sum of all elements up to each one along `axis`. `f16` and `bf16` are added in `f32`, which is the result's type; `bool`, `i8` and `i16` give `i32`, `u8` and `u16` give `u32`."
     ),
