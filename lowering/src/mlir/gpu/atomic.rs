@@ -58,10 +58,7 @@ impl Emit for Atomic {
         let used = is_used(gpu.func, op.results[0]);
         let mut before = vec![];
         for (i, (&pointer, &mask)) in addresses.pointers.iter().zip(&addresses.masks).enumerate() {
-            let mask = match (mask, writer) {
-                (Some(mask), Some(writer)) => Some(b.and(mask, writer)),
-                (mask, writer) => mask.or(writer),
-            };
+            let mask = b.both(mask, writer);
             let element = Element {
                 atomic: self,
                 dtype,

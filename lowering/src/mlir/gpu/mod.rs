@@ -388,13 +388,13 @@ impl<'a> Gpu<'a> {
 
     /// Whether this thread is the first of those that differ in these lane and warp bits; `None` when there are no others.
     fn first_of(&self, b: &mut Builder, lanes: u32, warps: u32) -> Option<Val> {
-        let mut all: Option<Val> = None;
+        let mut all = None;
         for (source, mask) in [(self.lane, lanes), (self.warp, warps)] {
             if mask != 0 {
                 let (mask, zero) = (b.int(Ty::I32, i64::from(mask)), b.int(Ty::I32, 0));
                 let bits = b.and(source, mask);
                 let first = b.icmp(IntPredicate::Eq, bits, zero);
-                all = Some(all.map_or(first, |other| b.and(other, first)));
+                all = b.both(all, Some(first));
             }
         }
         all

@@ -106,21 +106,14 @@ impl Host<'_> {
         let inside = self.inside(b, place, index, 1);
         if let (Some(record), Some(inside)) = (self.record, inside) {
             let beyond = b.not(inside);
-            let outside = both(b, mask, Some(beyond)).unwrap_or(beyond);
+            let outside = b.both(mask, Some(beyond)).unwrap_or(beyond);
             b.if_then(outside, |b| {
                 let length = self.slice(place.param).length;
                 let outside = report::Outside { index, length, program: self.program };
                 report::write(b, record, (self.func, op), &outside);
             });
         }
-        both(b, mask, inside)
-    }
-}
-
-fn both(b: &mut Builder, one: Option<Val>, other: Option<Val>) -> Option<Val> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(b.and(one, other)),
-        (one, other) => one.or(other),
+        b.both(mask, inside)
     }
 }
 
@@ -221,7 +214,7 @@ impl Emit for Load {
         };
         let whole = self.place.mask.map(|mask| host.whole(b, mask, point));
         let inside = host.inside(b, &self.place, found.first, point.lanes);
-        let Some(whole) = both(b, whole, inside) else { return at_once(b)[0] };
+        let Some(whole) = b.both(whole, inside) else { return at_once(b)[0] };
         let apart =
             |b: &mut Builder| vec![host.scope(|host| self.by_element(host, b, op, point, &found, other))];
         b.if_else(whole, &[ty], at_once, apart)[0]
@@ -326,7 +319,7 @@ impl Store {
         }
         let whole = self.place.mask.map(|mask| host.whole(b, mask, point));
         let inside = host.inside(b, &self.place, found.first, point.lanes);
-        let Some(whole) = both(b, whole, inside) else { return put(b, elements, found.first) };
+        let Some(whole) = b.both(whole, inside) else { return put(b, elements, found.first) };
         let at_once = |b: &mut Builder| {
             put(b, elements, found.first);
             vec![]
