@@ -18,7 +18,7 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
-use crate::reference::{Expected, smallest_subnormal, unit_roundoff};
+use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 
 /// The longest row that one tile holds; longer ones are read in pieces.
@@ -164,7 +164,6 @@ pub fn reference<T: Float>(x: &[T], cols: usize, scale: f32, form: Form) -> Vec<
 
 /// The softmax of scores that are known within a bound.
 pub(crate) fn of_scores(scores: &[Expected], cols: usize, form: Form, dtype: DType) -> Vec<Expected> {
-    let (unit, subnormal) = (unit_roundoff(dtype), smallest_subnormal(dtype));
     let (single, terms) = (unit_roundoff(DType::F32), (cols as f64).sqrt());
     let mut expected = Vec::with_capacity(scores.len());
     for row in scores.chunks(cols.max(1)) {
@@ -190,7 +189,7 @@ pub(crate) fn of_scores(scores: &[Expected], cols: usize, form: Form, dtype: DTy
                 }
             };
             let inner = if inner.is_finite() { inner } else { f64::from(f32::MIN_POSITIVE) };
-            Expected { value, within: inner + unit * (value.abs() + inner) + subnormal }
+            Expected { value, within: inner }.rounded(dtype)
         }));
     }
     expected
