@@ -41,8 +41,11 @@ pub fn softmax<T: Float, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols: i32
     let base = tl::select(peak == f32::NEG_INFINITY, 0.0, peak);
     let total = tl::sum(tl::exp2((z - base) * f32::consts::LOG2_E), 0);
     let bits = tl::select(total == 0.0, 0.0, tl::log2(total));
-    let nats = bits * f32::consts::LN_2;
-    let y = tl::select(log, z - base - nats, tl::exp2((z - base) * f32::consts::LOG2_E - bits));
+    // Both forms by way of one distance: computed side by side they would spill the widest rows.
+    let factor = tl::select(log, 1.0, f32::consts::LOG2_E);
+    let end = tl::select(log, bits * f32::consts::LN_2, bits);
+    let power = (z - base) * factor - end;
+    let y = tl::select(log, power, tl::exp2(power));
     tl::store(out + row * n_cols + cols, y.to::<T>(), mask);
 }
 
