@@ -6,6 +6,7 @@
 //! - [`hold`]: narrow tiles that wait for a reduction stay narrow.
 //! - `order`: the registers, lanes and warps along one axis.
 //! - [`plan`]: how a conversion is done: nothing, registers, shuffles, shared memory.
+//! - `warps`: how many warps a program has, if the user does not say.
 
 pub mod access;
 pub mod assign;
@@ -13,6 +14,7 @@ pub mod hold;
 pub mod linear;
 mod order;
 pub mod plan;
+mod warps;
 
 pub use assign::{Distributed, distribute};
 pub use linear::{Coord, Layout};
