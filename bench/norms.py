@@ -52,12 +52,6 @@ def layer_norm(args, eps):
 class LayerNorm(Norm):
     name, kernel, long = "layer_norm", "layer_norm", "layer_norm_long"
 
-    def launches(self, case, args):
-        rows, cols, dtype = case
-        if 16384 < cols <= self.tile:
-            return [Launch("layer_norm_wide", [NAMES[dtype]], lambda block: True, lambda block: (rows,))]
-        return super().launches(case, args)
-
     def exact(self, args):
         return [rounded(*layer_norm(args, self.eps), args["x"].dtype)]
 

@@ -151,18 +151,14 @@ mod tests {
 
     static NORM: Kernel = Kernel {
         name: "norm",
-        module: "m",
-        file: file!(),
-        line: line!(),
-        params: &[],
         consts: &["BLOCK", "CAUSAL"],
-        tuned: "",
         variants: &[
             variant("T = f32, BLOCK = 4096, CAUSAL = false", &[DType::F32], &[4096, 0]),
             variant("T = f32, BLOCK = 1024, CAUSAL = true", &[DType::F32], &[1024, 1]),
             variant("T = f32, BLOCK = 1024, CAUSAL = false", &[DType::F32], &[1024, 0]),
             variant("T = f16, BLOCK = 1024, CAUSAL = false", &[DType::F16], &[1024, 0]),
         ],
+        ..Kernel::TEST
     };
 
     #[test]

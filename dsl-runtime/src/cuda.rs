@@ -356,26 +356,8 @@ impl Recent {
 mod tests {
     use super::*;
 
-    static ADD: Kernel = Kernel {
-        name: "add",
-        module: "m",
-        file: "",
-        line: 0,
-        params: &[],
-        consts: &[],
-        tuned: "",
-        variants: &[],
-    };
-    static MUL: Kernel = Kernel {
-        name: "mul",
-        module: "m",
-        file: "",
-        line: 0,
-        params: &[],
-        consts: &[],
-        tuned: "",
-        variants: &[],
-    };
+    static ADD: Kernel = Kernel { name: "add", ..Kernel::TEST };
+    static MUL: Kernel = Kernel { name: "mul", ..Kernel::TEST };
 
     #[test]
     fn recent_kernels_are_named_latest_first() {

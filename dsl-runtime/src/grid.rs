@@ -84,16 +84,7 @@ impl Grid {
 mod tests {
     use super::*;
 
-    static KERNEL: Kernel = Kernel {
-        name: "add",
-        module: "m",
-        file: "",
-        line: 0,
-        params: &[],
-        consts: &[],
-        tuned: "",
-        variants: &[],
-    };
+    static KERNEL: Kernel = Kernel { name: "add", ..Kernel::TEST };
 
     fn check(grid: impl IntoGrid) -> Result<[u32; 3], String> {
         grid.into_grid().check(&KERNEL).map_err(|error| error.to_string())

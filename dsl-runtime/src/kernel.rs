@@ -22,6 +22,21 @@ pub struct Kernel {
     pub variants: &'static [Variant],
 }
 
+#[cfg(test)]
+impl Kernel {
+    /// What a test's kernel has unless it says otherwise.
+    pub(crate) const TEST: Kernel = Kernel {
+        name: "",
+        module: "tests",
+        file: file!(),
+        line: line!(),
+        params: &[],
+        consts: &[],
+        tuned: "",
+        variants: &[],
+    };
+}
+
 /// A parameter as the user wrote it; its element type is the variant's business.
 #[derive(Debug)]
 pub struct Param {

@@ -161,13 +161,10 @@ mod tests {
 
     static GATHER: Kernel = Kernel {
         name: "gather",
-        module: "m",
         file: "src/lib.rs",
         line: 10,
         params: &[Param { name: "x", kind: ParamKind::Slice }],
-        consts: &[],
-        tuned: "",
-        variants: &[],
+        ..Kernel::TEST
     };
 
     #[test]

@@ -15,7 +15,7 @@ use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
 use crate::activation::{SILU, exact};
-use crate::reference::{Expected, smallest_subnormal, unit_roundoff};
+use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 
 /// The elements of a row that one program handles.
@@ -173,12 +173,6 @@ impl<'a, T: Float> SwigluBackward<'a, T> {
     }
 }
 
-/// Rounds what is known within `inner` to `T`.
-fn rounded<T: Float>(value: f64, inner: f64) -> Expected {
-    let (unit, subnormal) = (unit_roundoff(T::DTYPE), smallest_subnormal(T::DTYPE));
-    Expected { value, within: inner + unit * (value.abs() + inner) + subnormal }
-}
-
 /// What [`ActAndMul`] computes, in `f64`, and the bound that the module's documentation states.
 pub fn reference<T: Float, const ACT: usize>(x: &[T], d: usize, gate: Gate) -> Vec<Expected> {
     let mut expected = Vec::with_capacity(x.len() / 2);
@@ -187,7 +181,8 @@ pub fn reference<T: Float, const ACT: usize>(x: &[T], d: usize, gate: Gate) -> V
         expected.extend(gated.iter().zip(factors).map(|(a, b)| {
             let (act, b) = (exact::<ACT>(a.to_f64(), T::DTYPE), b.to_f64());
             let value = act.value * b;
-            rounded::<T>(value, act.within * b.abs() + 2.0 * unit_roundoff(DType::F32) * value.abs())
+            let within = act.within * b.abs() + 2.0 * unit_roundoff(DType::F32) * value.abs();
+            Expected { value, within }.rounded(T::DTYPE)
         }));
     }
     expected
@@ -206,10 +201,12 @@ pub fn backward_reference<T: Float>(dy: &[T], x: &[T], d: usize, gate: Gate) -> 
                 let (s, silu) = (1.0 / (1.0 + (-a).exp()), exact::<SILU>(a, T::DTYPE).value);
                 let slope = s + a * s * (1.0 / (1.0 + a.exp()));
                 let size = (dy * b).abs() * (1.0 + a.abs());
-                let da = rounded::<T>(dy * b * slope, 16.0 * unit * size * s + 4.0 * size * tiny);
+                let da =
+                    Expected { value: dy * b * slope, within: 16.0 * unit * size * s + 4.0 * size * tiny };
                 let db = dy * silu;
                 let flushed = 4.0 * tiny * dy.abs() * (1.0 + a.abs());
-                (da, rounded::<T>(db, 10.0 * unit * db.abs() + flushed))
+                let db = Expected { value: db, within: 10.0 * unit * db.abs() + flushed };
+                (da.rounded(T::DTYPE), db.rounded(T::DTYPE))
             })
             .unzip();
         let (first, second) = if gate == Gate::First { (da, db) } else { (db, da) };

@@ -20,7 +20,7 @@
 
 use dsl_runtime::DType;
 
-use crate::reference::{Expected, smallest_subnormal, unit_roundoff};
+use crate::reference::{Expected, unit_roundoff};
 
 /// `x`
 pub const IDENTITY: usize = 0;
@@ -68,8 +68,5 @@ pub(crate) const STEEPEST: f64 = 1.13;
 pub(crate) fn rounded<const ACT: usize>(argument: Expected, dtype: DType) -> Expected {
     let Expected { value, within } = exact::<ACT>(argument.value, dtype);
     let inner = within + STEEPEST * argument.within;
-    Expected {
-        value,
-        within: inner + unit_roundoff(dtype) * (value.abs() + inner) + smallest_subnormal(dtype),
-    }
+    Expected { value, within: inner }.rounded(dtype)
 }

@@ -11,7 +11,7 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
-use crate::reference::{Expected, smallest_subnormal, unit_roundoff};
+use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 
 /// The longest row that one tile holds; longer ones are read in pieces.
@@ -86,7 +86,6 @@ impl<'a, T: Float> Center<'a, T> {
 
 /// What the kernel computes, in `f64`, and the bound that the module's documentation states.
 pub fn reference<T: Float>(x: &[T], cols: usize) -> Vec<Expected> {
-    let (unit, subnormal) = (unit_roundoff(T::DTYPE), smallest_subnormal(T::DTYPE));
     let arithmetic = (4.0 + (cols as f64).sqrt()) * unit_roundoff(DType::F32);
     let mut expected = Vec::with_capacity(x.len());
     for row in x.chunks(cols.max(1)) {
@@ -95,7 +94,7 @@ pub fn reference<T: Float>(x: &[T], cols: usize) -> Vec<Expected> {
         expected.extend(row.iter().map(|x| {
             let value = x.to_f64() - mean;
             let inner = arithmetic * (magnitude + value.abs());
-            Expected { value, within: inner + unit * (value.abs() + inner) + subnormal }
+            Expected { value, within: inner }.rounded(T::DTYPE)
         }));
     }
     expected

@@ -21,7 +21,7 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
-use crate::reference::{Expected, smallest_subnormal, unit_roundoff};
+use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 
 /// The elements of a quarter of what forward reads at once.
@@ -301,7 +301,6 @@ pub fn reference<T: Float>(row: &[T], label: Label) -> [Expected; 2] {
 /// The gradient of one row in `f64` for an `lse` and a gradient of the loss, and the bound that the module's documentation
 /// states.
 pub fn backward_reference<T: Float>(row: &[T], label: Label, [lse, grad]: [f32; 2]) -> Vec<Expected> {
-    let (unit, subnormal) = (unit_roundoff(T::DTYPE), smallest_subnormal(T::DTYPE));
     let (single, smoothing) = (unit_roundoff(DType::F32), f64::from(label.smoothing));
     let (lse, grad) = (f64::from(lse), f64::from(grad));
     let known = usize::try_from(label.target).is_ok_and(|target| target < row.len());
@@ -318,7 +317,7 @@ pub fn backward_reference<T: Float>(row: &[T], label: Label, [lse, grad]: [f32; 
         let share =
             if away.is_finite() { away.exp() * (16.0 + 2.0 * away.abs() + 4.0 * lse.abs()) } else { 0.0 };
         let inner = grad.abs() * ((share + 2.0) * single + f64::from(f32::MIN_POSITIVE));
-        Expected { value, within: inner + unit * (value.abs() + inner) + subnormal }
+        Expected { value, within: inner }.rounded(T::DTYPE)
     };
     row.iter().enumerate().map(exact).collect()
 }

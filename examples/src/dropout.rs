@@ -23,7 +23,7 @@ use dsl_runtime::{DType, Result};
 use crate::activation::{GELU, STEEPEST, exact, normal_below};
 use crate::partials;
 use crate::partials::sum_partials;
-use crate::reference::{Expected, smallest_subnormal, unit_roundoff};
+use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 
 /// The rows that a program takes.
@@ -301,7 +301,8 @@ pub fn reference<T: Float, const ACT: usize>(
         let added = residual.map_or(0.0, |residual| residual[i].to_f64());
         let dropped = if factor == 0.0 { 0.0 } else { act.value * factor };
         let inner = (act.within + STEEPEST * single * v.abs()) * factor;
-        rounded::<T>(dropped + added, inner + 3.0 * single * (dropped.abs() + added.abs()))
+        let within = inner + 3.0 * single * (dropped.abs() + added.abs());
+        Expected { value: dropped + added, within }.rounded(T::DTYPE)
     };
     x.iter().zip(bias.iter().cycle()).enumerate().map(exact).collect()
 }
@@ -334,17 +335,11 @@ pub fn backward_reference<T: Float, const ACT: usize>(
             (32.0 + 4.0 * v * v) * single * (1.0 + v.abs())
         };
         let inner = dy.abs() * factor * (relative + f64::from(f32::MIN_POSITIVE));
-        all_dx.push(rounded::<T>(value, inner));
+        all_dx.push(Expected { value, within: inner }.rounded(T::DTYPE));
         dbias[i % cols].value += value;
         dbias[i % cols].within += inner + over_rows * value.abs();
     }
-    [all_dx, dbias.into_iter().map(|sum| rounded::<T>(sum.value, sum.within)).collect()]
-}
-
-/// Rounds what is known within `inner` to `T`.
-fn rounded<T: Float>(value: f64, inner: f64) -> Expected {
-    let (unit, subnormal) = (unit_roundoff(T::DTYPE), smallest_subnormal(T::DTYPE));
-    Expected { value, within: inner + unit * (value.abs() + inner) + subnormal }
+    [all_dx, dbias.into_iter().map(|sum| sum.rounded(T::DTYPE)).collect()]
 }
 
 /// The bytes that forward must move without a residual.

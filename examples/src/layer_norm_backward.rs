@@ -19,7 +19,7 @@ use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
 use crate::partials::{self, MAX_COLS, sum_partials};
-use crate::reference::{Expected, smallest_subnormal, unit_roundoff};
+use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 
 /// Each program takes rows `p`, `p + programs`, and so on.
@@ -175,13 +175,8 @@ pub fn reference<T: Float>(dy: &[T], x: &[T], gamma: &[T], eps: f32) -> [Vec<Exp
             dbeta[j].within += over_rows * dy[j].abs();
         }
     }
-    [all_dx, dgamma, dbeta].map(|values| values.into_iter().map(rounded::<T>).collect())
-}
-
-/// Rounded to `T` at the end.
-pub(crate) fn rounded<T: Float>(Expected { value, within }: Expected) -> Expected {
-    let (unit, subnormal) = (unit_roundoff(T::DTYPE), smallest_subnormal(T::DTYPE));
-    Expected { value, within: within + unit * (value.abs() + within) + subnormal }
+    [all_dx, dgamma, dbeta]
+        .map(|values| values.into_iter().map(|expected| expected.rounded(T::DTYPE)).collect())
 }
 
 /// The bytes that a matrix of `rows` rows of `cols` elements must move.

@@ -20,7 +20,7 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
-use crate::reference::{Expected, smallest_subnormal, unit_roundoff};
+use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 
 /// The longest row that the kernels were built for.
@@ -282,12 +282,11 @@ pub fn reference(normed: &[Expected], integers: bool) -> (Expected, Vec<Expected
 /// What [`DequantizeAdd`] computes for elements `q` times their scales, in `f64`, and the bound that the module's documentation
 /// states.
 pub fn dequantized<T: Float>(products: &[f64], residual: Option<&[T]>) -> Vec<Expected> {
-    let (unit, subnormal) = (unit_roundoff(T::DTYPE), smallest_subnormal(T::DTYPE));
     let exact = |(i, product): (usize, &f64)| {
         let added = residual.map_or(0.0, |residual| residual[i].to_f64());
         let value = product + added;
         let inner = 2.0 * unit_roundoff(DType::F32) * (product.abs() + added.abs());
-        Expected { value, within: inner + unit * (value.abs() + inner) + subnormal }
+        Expected { value, within: inner }.rounded(T::DTYPE)
     };
     products.iter().enumerate().map(exact).collect()
 }

@@ -18,7 +18,7 @@ use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
 use crate::activation::{SILU, exact};
-use crate::reference::{Expected, smallest_subnormal, unit_roundoff};
+use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 
 /// The channels of a program.
@@ -138,7 +138,6 @@ pub struct HostSteps<'a, T> {
 
 /// What the kernel computes, in `f64`, and the bounds that the module's documentation states: the output, the last states.
 pub fn reference<T: Float>(of: HostSteps<T>, channels: usize) -> [Vec<Expected>; 2] {
-    let (unit, subnormal) = (unit_roundoff(T::DTYPE), smallest_subnormal(T::DTYPE));
     let single = unit_roundoff(DType::F32);
     let steps = of.a.len().checked_div(of.first.len()).unwrap_or(0);
     let arithmetic = (4.0 * steps as f64 + 16.0) * single;
@@ -157,7 +156,7 @@ pub fn reference<T: Float>(of: HostSteps<T>, channels: usize) -> [Vec<Expected>;
             let inner = (arithmetic * *size + tiny) * (silu.abs() + tiny)
                 + 8.0 * single * value.abs()
                 + tiny * state.abs();
-            out[at] = Expected { value, within: inner + unit * (value.abs() + inner) + subnormal };
+            out[at] = Expected { value, within: inner }.rounded(T::DTYPE);
         }
     }
     let last = states

@@ -12,6 +12,15 @@ pub struct Expected {
     pub within: f64,
 }
 
+impl Expected {
+    /// The same after rounding to a type.
+    pub fn rounded(self, dtype: DType) -> Expected {
+        let Expected { value, within } = self;
+        let (unit, subnormal) = (unit_roundoff(dtype), smallest_subnormal(dtype));
+        Expected { value, within: within + unit * (value.abs() + within) + subnormal }
+    }
+}
+
 /// How far results were from what was expected.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct Deviation {

@@ -17,7 +17,6 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
-use crate::layer_norm_backward::rounded;
 use crate::partials::{self, MAX_COLS, sum_partials};
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
@@ -151,7 +150,7 @@ pub fn reference<T: Float>(dy: &[T], x: &[T], gamma: &[T], eps: f32) -> [Vec<Exp
             dgamma[j].within += (over_rows + a) * part.abs();
         }
     }
-    [all_dx, dgamma].map(|values| values.into_iter().map(rounded::<T>).collect())
+    [all_dx, dgamma].map(|values| values.into_iter().map(|expected| expected.rounded(T::DTYPE)).collect())
 }
 
 /// The bytes that a matrix of `rows` rows of `cols` elements must move.

@@ -17,7 +17,7 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
-use crate::reference::{Expected, smallest_subnormal, unit_roundoff};
+use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 
 /// The pairs that a program handles: heads times pairs of a head.
@@ -277,7 +277,6 @@ impl HostAngles<'_> {
     /// One head of a token turned, in `f64`, from elements that are known within a bound, and rounded to `T`.
     fn turn<T: Float>(&self, token: usize, head: &[Expected]) -> Vec<Expected> {
         let (single, half) = (unit_roundoff(DType::F32), self.half);
-        let (unit, subnormal) = (unit_roundoff(T::DTYPE), smallest_subnormal(T::DTYPE));
         let mut out = head.to_vec();
         for j in 0..half {
             let (first, second) = if self.interleaved { (2 * j, 2 * j + 1) } else { (j, half + j) };
@@ -286,8 +285,7 @@ impl HostAngles<'_> {
             let at = |table: &[f32]| f64::from(angle.and_then(|i| table.get(i)).copied().unwrap_or(0.0));
             let (cos, sin) = (at(self.cos), at(self.sin));
             let inner = 3.0 * single * (a.value.abs() + b.value.abs()) + a.within + b.within;
-            let rounded =
-                |value: f64| Expected { value, within: inner + unit * (value.abs() + inner) + subnormal };
+            let rounded = |value: f64| Expected { value, within: inner }.rounded(T::DTYPE);
             out[first] = rounded(a.value * cos - b.value * sin);
             out[second] = rounded(b.value * cos + a.value * sin);
         }

@@ -10,7 +10,7 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
-use crate::reference::{Expected, smallest_subnormal, unit_roundoff};
+use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 
 /// The elements that one program handles.
@@ -74,13 +74,12 @@ impl<'a, T: Float> ScaleRelu<'a, T> {
 
 /// What the kernel computes, in `f64`, and the bound that the module's documentation states.
 pub fn reference<T: Float>(x: &[T], scale: f32, bias: f32) -> Vec<Expected> {
-    let (unit, subnormal) = (unit_roundoff(T::DTYPE), smallest_subnormal(T::DTYPE));
     let exact = |x: &T| {
         let x = x.to_f64();
         let product = if x.is_nan() { x } else { x.max(0.0) } * f64::from(scale);
         let value = product + f64::from(bias);
         let inner = 2.0 * unit_roundoff(DType::F32) * (product.abs() + f64::from(bias).abs());
-        Expected { value, within: inner + unit * (value.abs() + inner) + subnormal }
+        Expected { value, within: inner }.rounded(T::DTYPE)
     };
     x.iter().map(exact).collect()
 }

@@ -18,7 +18,7 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
-use crate::reference::{Expected, smallest_subnormal, unit_roundoff};
+use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 
 /// The longest row that one tile holds; longer ones are read in pieces.
@@ -41,8 +41,11 @@ pub fn softmax<T: Float, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols: i32
     let base = tl::select(peak == f32::NEG_INFINITY, 0.0, peak);
     let total = tl::sum(tl::exp2((z - base) * f32::consts::LOG2_E), 0);
     let bits = tl::select(total == 0.0, 0.0, tl::log2(total));
-    let nats = bits * f32::consts::LN_2;
-    let y = tl::select(log, z - base - nats, tl::exp2((z - base) * f32::consts::LOG2_E - bits));
+    // Both forms by way of one distance: computed side by side they would spill the widest rows.
+    let factor = tl::select(log, 1.0, f32::consts::LOG2_E);
+    let end = tl::select(log, bits * f32::consts::LN_2, bits);
+    let power = (z - base) * factor - end;
+    let y = tl::select(log, power, tl::exp2(power));
     tl::store(out + row * n_cols + cols, y.to::<T>(), mask);
 }
 
@@ -164,7 +167,6 @@ pub fn reference<T: Float>(x: &[T], cols: usize, scale: f32, form: Form) -> Vec<
 
 /// The softmax of scores that are known within a bound.
 pub(crate) fn of_scores(scores: &[Expected], cols: usize, form: Form, dtype: DType) -> Vec<Expected> {
-    let (unit, subnormal) = (unit_roundoff(dtype), smallest_subnormal(dtype));
     let (single, terms) = (unit_roundoff(DType::F32), (cols as f64).sqrt());
     let mut expected = Vec::with_capacity(scores.len());
     for row in scores.chunks(cols.max(1)) {
@@ -190,7 +192,7 @@ pub(crate) fn of_scores(scores: &[Expected], cols: usize, form: Form, dtype: DTy
                 }
             };
             let inner = if inner.is_finite() { inner } else { f64::from(f32::MIN_POSITIVE) };
-            Expected { value, within: inner + unit * (value.abs() + inner) + subnormal }
+            Expected { value, within: inner }.rounded(dtype)
         }));
     }
     expected

@@ -9,16 +9,12 @@ use crate::kernel::{Arch, Body, Fact, Param, ParamKind, Resources, Symbol, Term}
 static SCALE: Kernel = Kernel {
     name: "scale",
     module: "demo::kernels",
-    file: file!(),
-    line: line!(),
     params: &[
         Param { name: "x", kind: ParamKind::Slice },
         Param { name: "out", kind: ParamKind::SliceMut },
         Param { name: "n", kind: ParamKind::Scalar },
         Param { name: "keep", kind: ParamKind::Scalar },
     ],
-    consts: &[],
-    tuned: "",
     variants: &[Variant {
         label: "T = bf16, BLOCK = 1024",
         types: &[DType::BF16],
@@ -28,6 +24,7 @@ static SCALE: Kernel = Kernel {
         modules: &[module(&[(90, b"image")], ALIGNED), module(&[], GENERAL)],
         hosts: &[],
     }],
+    ..Kernel::TEST
 };
 
 const fn module(cubins: &'static [(u32, &'static [u8])], body: Body) -> Module {

@@ -26,12 +26,7 @@ const SLICE_MUT: Param = Param { name: "out", kind: ParamKind::SliceMut };
 
 static ADD: Kernel = Kernel {
     name: "add",
-    module: "tests",
-    file: file!(),
-    line: line!(),
     params: &[SLICE, SLICE_MUT],
-    consts: &[],
-    tuned: "",
     variants: &[Variant {
         label: "",
         types: &[],
@@ -41,6 +36,7 @@ static ADD: Kernel = Kernel {
         modules: &[],
         hosts: &[Host { level: Level::Baseline, entry: add, scratch_bytes: 0, reports: false }],
     }],
+    ..Kernel::TEST
 };
 
 fn launch_add<'a>(x: &'a Buffer<u32>, out: impl Into<SliceMut<'a, u32>>, on: impl LaunchOn) -> Result<()> {

@@ -46,13 +46,9 @@ unsafe extern "C" fn count(
 
 static COUNT: Kernel = Kernel {
     name: "count",
-    module: "tests",
-    file: file!(),
-    line: line!(),
     params: &[param("out", ParamKind::SliceMut)],
-    consts: &[],
-    tuned: "",
     variants: &[variant(&[DType::U32], &[host(Level::Baseline, count, 0)])],
+    ..Kernel::TEST
 };
 
 fn launch_count(out: &mut [u32]) -> Launch<'_, 1> {
@@ -150,9 +146,6 @@ unsafe extern "C" fn copy_args(
 
 static COPY_ARGS: Kernel = Kernel {
     name: "copy_args",
-    module: "tests",
-    file: file!(),
-    line: line!(),
     params: &[
         param("x", ParamKind::Slice),
         param("n", ParamKind::Scalar),
@@ -162,12 +155,11 @@ static COPY_ARGS: Kernel = Kernel {
         param("narrow", ParamKind::Scalar),
         param("out", ParamKind::SliceMut),
     ],
-    consts: &[],
-    tuned: "",
     variants: &[variant(
         &[DType::F16, DType::I32, DType::F32, DType::Bool, DType::I64, DType::I16, DType::I64],
         &[host(Level::Baseline, copy_args, 0)],
     )],
+    ..Kernel::TEST
 };
 
 #[test]
@@ -217,13 +209,9 @@ unsafe extern "C" fn fill_scratch(
 
 static FILL_SCRATCH: Kernel = Kernel {
     name: "fill_scratch",
-    module: "tests",
-    file: file!(),
-    line: line!(),
     params: &[param("out", ParamKind::SliceMut)],
-    consts: &[],
-    tuned: "",
     variants: &[variant(&[DType::U32], &[host(Level::Baseline, fill_scratch, SCRATCH_BYTES)])],
+    ..Kernel::TEST
 };
 
 #[test]
@@ -259,12 +247,7 @@ level_entry!(at_v4, 4);
 
 static LEVELS: Kernel = Kernel {
     name: "levels",
-    module: "tests",
-    file: file!(),
-    line: line!(),
     params: &[param("out", ParamKind::SliceMut)],
-    consts: &[],
-    tuned: "",
     variants: &[
         variant(
             &[DType::U32],
@@ -272,6 +255,7 @@ static LEVELS: Kernel = Kernel {
         ),
         variant(&[DType::U32], &[]),
     ],
+    ..Kernel::TEST
 };
 
 fn launch_levels(variant: usize, out: &mut [u32]) -> Launch<'_, 1> {

@@ -123,9 +123,6 @@ const OUT_LEN: &[Term] = &[Term { coefficient: 1, factors: &[Symbol::Length(1)] 
 
 static SCALE: Kernel = Kernel {
     name: "scale",
-    module: "tests",
-    file: file!(),
-    line: line!(),
     params: &[
         Param { name: "x", kind: ParamKind::Slice },
         Param { name: "out", kind: ParamKind::SliceMut },
@@ -133,14 +130,13 @@ static SCALE: Kernel = Kernel {
         Param { name: "factor", kind: ParamKind::Scalar },
         Param { name: "flag", kind: ParamKind::Scalar },
     ],
-    consts: &[],
-    tuned: "",
     variants: &[
         variant("good", &[module(SM_80, SCALE_PTX, ALIGNED), module(SM_80, SCALE_PTX, GENERAL)]),
         variant("old", &[module(SM_10A, SCALE_PTX, ALIGNED), module(SM_10A, SCALE_PTX, GENERAL)]),
         variant("bad", &[module(SM_80, ".version 7.0\n.target sm_80\nnonsense", GENERAL)]),
         variant("hungry", &[module(SM_80, SCALE_PTX, HUNGRY)]),
     ],
+    ..Kernel::TEST
 };
 
 const ALIGNED: Body = Body {

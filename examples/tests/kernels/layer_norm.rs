@@ -2,9 +2,7 @@
 
 use crate::data::{Guarded, devices, normal};
 use dsl_runtime::prelude::*;
-use fused_kernels::layer_norm::{
-    LayerNorm, MAX_TILE, layer_norm, layer_norm_long, layer_norm_wide, reference,
-};
+use fused_kernels::layer_norm::{LayerNorm, MAX_TILE, layer_norm, layer_norm_long, reference};
 use fused_kernels::reference::compare;
 
 const EPS: f32 = 1e-5;
@@ -14,7 +12,6 @@ fn check_data<T: Float>(device: Device, [x, gamma, beta]: [&[T]; 3], shift: usiz
 where
     layer_norm::Choice<T>: layer_norm::Declared,
     layer_norm_long::Choice<T, 8192>: layer_norm_long::Declared,
-    layer_norm_wide::Choice<T, MAX_TILE>: layer_norm_wide::Declared,
 {
     let padded: Vec<T> = vec![T::default(); shift].into_iter().chain(x.iter().copied()).collect();
     let x_in = device.upload(&padded).unwrap();
@@ -33,7 +30,6 @@ fn check<T: Float>()
 where
     layer_norm::Choice<T>: layer_norm::Declared,
     layer_norm_long::Choice<T, 8192>: layer_norm_long::Declared,
-    layer_norm_wide::Choice<T, MAX_TILE>: layer_norm_wide::Declared,
 {
     for device in devices() {
         for cols in [1, 2, 7, 1000, 1023, 1024, 1025, 2048, 4097, 8192, 16385, MAX_TILE, MAX_TILE + 1] {

@@ -80,6 +80,12 @@ impl Check<'_> {
         }
     }
 
+    /// The shape, if it is one that a tile may have; reports it otherwise.
+    pub fn legal(&mut self, shape: Shape, loc: Loc) -> Option<Shape> {
+        let extents: Vec<i128> = shape.iter().map(|&extent| i128::from(extent)).collect();
+        self.legal_shape(&extents, loc)
+    }
+
     pub fn legal_shape(&mut self, extents: &[i128], loc: Loc) -> Option<Shape> {
         match shape_problem(extents) {
             Some(problem) => {
@@ -99,6 +105,19 @@ impl Check<'_> {
         let axes = crate::diagnostic::list(0..rank);
         self.error(operand.loc, format!("axis {axis} is out of range: the axes here are {axes}"));
         None
+    }
+
+    /// The axis that a call names, which it may leave out where there is one.
+    pub fn axis_or_only(&mut self, call: &Call, operand: Option<&Operand>, rank: usize) -> Option<usize> {
+        match operand {
+            Some(operand) => self.axis(operand, rank),
+            None if rank == 1 => Some(0),
+            None => {
+                let text = format!("{} of a tile of {rank} axes needs an axis", call.what);
+                self.error(call.name_loc, text);
+                None
+            }
+        }
     }
 
     /// The element type between `::<` and `>`, if one is given.

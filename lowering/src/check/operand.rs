@@ -1,8 +1,8 @@
 //! What the typing rules of operations are written with: values from operands, constants, conversions, broadcasting.
 
-use super::{Callee, Check, Item, Literal, LiteralValue, Operand};
+use super::{Call, Callee, Check, Item, Literal, LiteralValue, Operand};
 use crate::diagnostic::{Diagnostic, Loc};
-use crate::dtype::DType;
+use crate::dtype::{Class, DType};
 use crate::ops::scalar;
 use crate::ops::{Broadcast, Cast, Constant, ExpandDims, Kind, Number, Splat};
 use crate::tile::{Block, Func, Op, ParamId, Shape, Type, Value};
@@ -180,6 +180,17 @@ impl Check<'_> {
         }
     }
 
+    /// The operand as a tile of at least one axis.
+    pub fn tile(&mut self, operand: &Operand, what: &str) -> Option<Value> {
+        let value = self.value(operand)?;
+        let ty = self.ty(value).clone();
+        if ty.is_scalar() {
+            self.error(operand.loc, format!("{what} takes a tile, found a scalar of type {ty}"));
+            return None;
+        }
+        Some(value)
+    }
+
     /// Reports an operand that is no tile and no scalar.
     fn unexpected(&mut self, operand: &Operand, text: String) {
         match operand.item {
@@ -323,8 +334,7 @@ impl Check<'_> {
                 }
             }
         }
-        let extents: Vec<i128> = shape.iter().map(|&extent| i128::from(extent)).collect();
-        self.legal_shape(&extents, loc)?;
+        let shape = self.legal(shape, loc)?;
         for value in values.iter_mut() {
             *value = self.broadcast(*value, &shape, loc);
         }
@@ -337,11 +347,32 @@ impl Check<'_> {
             return self.wrap(Item::Literal(literal.convert(dtype)), loc);
         }
         let Some(value) = self.value(operand) else { return self.failed(loc) };
+        let value = self.convert(value, dtype, loc);
+        self.operand(value, loc)
+    }
+
+    /// Converts a value that has another element type.
+    pub fn convert(&mut self, value: Value, dtype: DType, loc: Loc) -> Value {
         let ty = self.ty(value).clone();
         if ty.dtype == dtype {
-            return self.operand(value, loc);
+            return value;
         }
-        self.emit(Cast { value }, ty.with(dtype), loc)
+        self.push(Cast { value }, vec![ty.with(dtype)], loc)[0]
+    }
+
+    /// Whether the element type of a call's first argument is one that the function takes; reports it if not.
+    pub fn takes(&mut self, call: &Call, ty: &Type, class: Class) -> bool {
+        if class.contains(ty.dtype) {
+            return true;
+        }
+        let text = format!("{} takes {}, found {ty}", call.what, class.describe());
+        let help = match class {
+            Class::Bool => "compare: `x != 0`",
+            _ if ty.dtype.is_f8() => "convert it: `.to::<f32>()`",
+            _ => "convert it: `.to::<i32>()`",
+        };
+        self.error_help(call.args[0].loc, text, help);
+        false
     }
 
     // ---- words

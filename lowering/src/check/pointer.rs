@@ -3,7 +3,6 @@
 use super::{Check, Item, Operand, Pointer};
 use crate::diagnostic::Loc;
 use crate::dtype::DType;
-use crate::ops::Cast;
 use crate::ops::scalar::{self, Scalar};
 use crate::syntax::BinaryOp;
 use crate::tile::{ParamId, Shape, Value};
@@ -104,8 +103,8 @@ impl Check<'_> {
         let own_type = self.ty(offset).dtype;
         let Some(mut by_value) = self.offset(by, own_type) else { return self.failed(loc) };
         if own_type != self.ty(by_value).dtype {
-            offset = self.in_i64(offset, loc);
-            by_value = self.in_i64(by_value, loc);
+            offset = self.convert(offset, DType::I64, loc);
+            by_value = self.convert(by_value, DType::I64, loc);
         }
         let mut values = [offset, by_value];
         let Some(shape) = self.common_shape("pointer arithmetic", loc, &mut values) else {
@@ -115,13 +114,5 @@ impl Check<'_> {
         let ty = self.ty(values[0]).clone();
         let offset = self.push(Scalar::new(row, values.to_vec()), vec![ty], loc)[0];
         self.wrap(Item::Pointer(Pointer { param: pointer.param, offset, shape }), loc)
-    }
-
-    fn in_i64(&mut self, value: Value, loc: Loc) -> Value {
-        let ty = self.ty(value).clone();
-        if ty.dtype == DType::I64 {
-            return value;
-        }
-        self.push(Cast { value }, vec![ty.with(DType::I64)], loc)[0]
     }
 }

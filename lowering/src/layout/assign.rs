@@ -10,6 +10,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::access::{self, Alignment, Width};
 use super::linear::Layout;
+use super::warps::choose_warps;
 use crate::analysis::axis::Axes;
 use crate::ops::{Convert, Effect, Kind};
 use crate::tile::{Block, Builder, Func, Op, Shape, Value};
@@ -105,14 +106,6 @@ pub struct Threads {
     pub alignment: Alignment,
 }
 
-/// Bytes that one thread reads from memory when the number of warps is ours to choose: enough loads in flight to cover
-/// the latency of memory, few enough registers to keep several blocks on a multiprocessor (docs/performance.md).
-const BYTES_PER_THREAD: u64 = 64;
-/// Blocks of more warps wait longer for their last one, and fewer of them fit.
-const MAX_CHOSEN_WARPS: u64 = 8;
-/// From these bytes on, two warps read sooner than one.
-const TWO_WARPS: u64 = 2048;
-
 /// Gives every tile value a layout, inserting conversions.
 pub fn distribute(func: &Func, threads: Threads, axes: &Axes) -> Distributed {
     let graph = Graph::new(func);
@@ -125,19 +118,19 @@ pub fn distribute(func: &Func, threads: Threads, axes: &Axes) -> Distributed {
 }
 
 /// A memory access, for choosing a layout by.
-struct Access {
+pub(super) struct Access {
     /// Values whose class it belongs to: what it reads or writes, its offsets, mask and `other`.
     values: Vec<Value>,
     shape: Shape,
     width: Width,
     elem_bytes: u32,
     /// Whether its addresses differ between programs: it is traffic, not a table that stays in the cache.
-    streams: bool,
-    reads: bool,
+    pub(super) streams: bool,
+    pub(super) reads: bool,
 }
 
 impl Access {
-    fn bytes(&self) -> u64 {
+    pub(super) fn bytes(&self) -> u64 {
         self.shape.elements() * u64::from(self.elem_bytes)
     }
 }
@@ -183,20 +176,6 @@ fn varying_by_program(func: &Func) -> HashSet<Value> {
     }
     visit(&func.body, &mut varying);
     varying
-}
-
-fn choose_warps(func: &Func, accesses: &[Access]) -> u32 {
-    let streamed = || accesses.iter().filter(|access| access.streams);
-    let read: u64 = streamed().filter(|access| access.reads).map(Access::bytes).sum();
-    let moved = streamed().map(Access::bytes).max().unwrap_or(0).max(read);
-    let bytes = if moved > 0 { moved } else { largest_tile(func) };
-    let least = if bytes >= TWO_WARPS { 2 } else { 1 };
-    (bytes / (BYTES_PER_THREAD * 32)).clamp(least, MAX_CHOSEN_WARPS).next_power_of_two() as u32
-}
-
-fn largest_tile(func: &Func) -> u64 {
-    let tiles = (0..func.value_count()).map(|i| func.ty(func.value_at(i)));
-    tiles.map(|ty| ty.shape.elements() * u64::from(ty.dtype.bytes())).max().unwrap_or(0)
 }
 
 // ---- classes

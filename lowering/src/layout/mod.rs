@@ -7,6 +7,7 @@
 //! - `order`: the registers, lanes and warps along one axis.
 //! - [`unmask`]: what only masked-off elements would notice is left out.
 //! - [`plan`]: how a conversion is done: nothing, registers, shuffles, shared memory.
+//! - `warps`: how many warps a program has, if the user does not say.
 
 pub mod access;
 pub mod assign;
@@ -15,6 +16,7 @@ pub mod linear;
 mod order;
 pub mod plan;
 pub mod unmask;
+mod warps;
 
 pub use assign::{Distributed, distribute};
 pub use linear::{Coord, Layout};

@@ -779,6 +779,22 @@ impl<'c> Builder<'c> {
         self.structured("scf.if", &[condition], &[], vec![yes, Region::new()]);
     }
 
+    /// Both conditions; one that is not there holds.
+    pub fn both(&mut self, one: Option<Val>, other: Option<Val>) -> Option<Val> {
+        match (one, other) {
+            (Some(one), Some(other)) => Some(self.and(one, other)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    /// `body` where the condition holds; without one, always.
+    pub fn guarded(&mut self, condition: Option<Val>, body: impl FnOnce(&mut Self)) {
+        match condition {
+            Some(condition) => self.if_then(condition, body),
+            None => body(self),
+        }
+    }
+
     /// `for i in (low..high).step_by(step)` over signed integers, carrying `inits`.
     pub fn for_range(
         &mut self,

@@ -3,7 +3,7 @@
 use super::builder::{Builder, IntPredicate, Val};
 use super::elementwise::inline;
 use super::types::{Elem, Ty};
-use crate::ops::Reduce;
+use crate::ops::Combination;
 use crate::tile::Func;
 
 /// How often a loop runs and its first value and step, in the variable's own type: `ceil((high - low) / step)` without
@@ -29,14 +29,14 @@ pub fn loop_variable(b: &mut Builder, index: Val, low: Val, step: Val) -> Val {
     b.add(low, offset)
 }
 
-/// One element, or one vector of elements, of every input of a reduction.
+/// One element, or one vector of elements, of every input of a combination.
 pub type Element = Vec<Val>;
 
-impl Reduce {
+impl Combination {
     /// Two elements become one.
-    pub fn combined(&self, func: &Func, b: &mut Builder, left: &[Val], right: &[Val]) -> Element {
+    pub fn apply(&self, func: &Func, b: &mut Builder, left: &[Val], right: &[Val]) -> Element {
         let args: Vec<Val> = left.iter().chain(right).copied().collect();
-        inline(b, func, &self.combine, &args)
+        inline(b, func, &self.block, &args)
     }
 
     /// Neighbours first, then pairs of pairs: short chains and small errors.
@@ -45,7 +45,7 @@ impl Reduce {
             elements = elements
                 .chunks(2)
                 .map(|pair| match pair {
-                    [left, right] => self.combined(func, b, left, right),
+                    [left, right] => self.apply(func, b, left, right),
                     _ => pair[0].clone(),
                 })
                 .collect();

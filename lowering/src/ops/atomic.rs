@@ -1,6 +1,6 @@
 //! Reading, changing and writing an element of memory at once, whatever other programs do.
 
-use super::memory::{fit, mask};
+use super::memory::{element, mask, written};
 use super::{Effect, Function, Generic, Gives, Operation, Parameter, expect_types, optional, required};
 use crate::check::{Call, Check, Item, Operand};
 use crate::diagnostic::list;
@@ -292,37 +292,24 @@ fn set(check: &mut Check, call: &Call, change: impl FnOnce(&mut Order, &mut Scop
 }
 
 fn atomic(check: &mut Check, call: &Call, change: Change) -> Operand {
-    let Some(pointer) = check.pointer(&call.args[0], &call.what) else { return check.failed(call.loc) };
-    let (elem, mutable) = check.func().slice(pointer.param);
-    let name = check.func().params[pointer.param.index()].name.clone();
-    if !mutable {
-        return check.error_help(
-            call.args[0].loc,
-            format!("`{name}` is read-only: {} needs a `&mut` slice", call.what),
-            format!("declare it `{name}: &mut [{}]`", check.written_elem(pointer.param)),
-        );
-    }
+    let Some((pointer, name)) = written(check, call) else { return check.failed(call.loc) };
+    let (elem, _) = check.func().slice(pointer.param);
     if !change.takes(elem) {
         let known = list(DType::ALL.into_iter().filter(|&dtype| change.takes(dtype)));
         return check.error(call.args[0].loc, format!("{} takes {known}, found {elem}", call.what));
     }
     let compares = usize::from(change == Change::CompareExchange);
+    let what = format!("a value for `{name}`");
     let mut taken = vec![];
     for operand in &call.args[1..2 + compares] {
-        let fitted = check
-            .value_for(pointer.param, operand, &format!("a value for `{name}`"))
-            .ok_or(())
-            .and_then(|value| fit(check, value, &pointer, operand, "the value"));
-        taken.push(fitted);
+        taken.push(element(check, operand, &pointer, [&what, "the value"]));
     }
     let mask = mask(check, call.args.get(2 + compares), &pointer);
     let taken: Result<Vec<Value>, ()> = taken.into_iter().collect();
     let (Ok(taken), Ok(mask)) = (taken, mask) else { return check.failed(call.loc) };
-    let place =
-        Place { param: pointer.param, base: None, offset: pointer.offset, mask, bounded: true, vector: 1 };
     let op = Atomic {
         change,
-        place,
+        place: pointer.place(mask),
         compare: (compares == 1).then(|| taken[0]),
         value: taken[compares],
         order: Order::AcqRel,

@@ -1,10 +1,10 @@
 //! Reductions by a function of the user's, and those of values with their positions.
 
-use super::reduce::{Reduce, expand, reduced_axes};
-use super::{Arange, Function, Generic, Gives, optional, rearrange, required};
+use super::reduce::{Fold, keep_dims, reduced_axes};
+use super::{Arange, Combination, Function, Generic, Gives, optional, rearrange, required};
 use crate::check::{Call, Check, Item, Operand};
 use crate::dtype::{Class, DType};
-use crate::tile::{Block, Shape, Type, Value};
+use crate::tile::{Shape, Type, Value};
 
 const INDEX_PARAMS: &[super::Parameter] = &[required("x"), optional("axis"), optional("keep_dims")];
 const PAIR_PARAMS: &[super::Parameter] = &[required("x"), required("axis"), optional("keep_dims")];
@@ -62,30 +62,22 @@ let (sum, squares) = tl::reduce((tile, tile * tile), 0, |(s, q), (t, r)| (s + t,
 
 /// `tl::reduce`
 fn with_function(check: &mut Check, call: &Call) -> Operand {
-    let keep = call.args.get(3).map_or(Some(false), |operand| check.flag(operand, "`keep_dims`"));
-    let Some((inputs, loc)) = tiles(check, &call.args[0], call) else { return check.failed(call.loc) };
+    let keep = keep_dims(check, call, 3);
+    let Some(inputs) = tiles(check, call) else { return check.failed(call.loc) };
     let shape = check.ty(inputs[0]).shape.clone();
     let axes = reduced_axes(check, Some(&call.args[1]), shape.rank());
     let types: Vec<Type> = inputs.iter().map(|&input| Type::scalar(check.ty(input).dtype)).collect();
     let combine = check.combination(&call.args[2], &types);
-    let (Some(keep), Some(axes), Some(combine)) = (keep, axes, combine) else {
+    let (Some(keep), Some(axes), Some(block)) = (keep, axes, combine) else {
         return check.failed(call.loc);
     };
-    let fold = Fold { inputs, axes, combine, keep };
-    let parts = fold.build(check, call);
-    match (&call.args[0].item, parts.as_slice()) {
-        (Item::Tuple(_), _) => check.wrap(Item::Tuple(parts), loc),
-        (_, [one]) => one.clone(),
-        _ => check.failed(call.loc),
-    }
+    let parts = Fold { combination: Combination { inputs, block }, axes, keep }.build(check, call);
+    as_given(check, call, parts)
 }
 
-/// The tiles of an operand, broadcast to one shape, and where the result stands.
-pub(super) fn tiles(
-    check: &mut Check,
-    operand: &Operand,
-    call: &Call,
-) -> Option<(Vec<Value>, crate::diagnostic::Loc)> {
+/// The tiles of a call's first argument, a tile or a tuple of tiles, broadcast to one shape.
+pub(super) fn tiles(check: &mut Check, call: &Call) -> Option<Vec<Value>> {
+    let operand = &call.args[0];
     let parts = match &operand.item {
         Item::Tuple(parts) => parts.as_slice(),
         _ => std::slice::from_ref(operand),
@@ -98,36 +90,15 @@ pub(super) fn tiles(
         check.error(operand.loc, format!("{} takes a tile or a tuple of tiles, found {found}", call.what));
         return None;
     }
-    Some((values, call.loc))
+    Some(values)
 }
 
-/// A reduction about to be built.
-struct Fold {
-    inputs: Vec<Value>,
-    axes: Vec<usize>,
-    combine: Block,
-    keep: bool,
-}
-
-impl Fold {
-    fn build(self, check: &mut Check, call: &Call) -> Vec<Operand> {
-        let Fold { inputs, axes, combine, keep } = self;
-        let dtypes: Vec<DType> = inputs.iter().map(|&input| check.ty(input).dtype).collect();
-        let shape = check.ty(inputs[0]).shape.clone();
-        let reduction = Reduce { inputs, axes: axes.clone(), combine };
-        let folded = reduction.result_shape(&shape);
-        let types = dtypes.iter().map(|&dtype| Type::tile(dtype, folded.clone())).collect();
-        let results = check.push(reduction, types, call.loc);
-        let mut parts = vec![];
-        for (mut value, dtype) in results.into_iter().zip(dtypes) {
-            let mut shape = folded.clone();
-            for &axis in axes.iter().filter(|_| keep) {
-                shape = shape.with(axis, 1);
-                value = expand(check, value, axis, Type::tile(dtype, shape.clone()), call);
-            }
-            parts.push(check.operand(value, call.loc));
-        }
-        parts
+/// The results of a call, a tuple if its first argument is one.
+pub(super) fn as_given(check: &Check, call: &Call, parts: Vec<Operand>) -> Operand {
+    match (&call.args[0].item, parts.as_slice()) {
+        (Item::Tuple(_), _) => check.wrap(Item::Tuple(parts), call.loc),
+        (_, [one]) => one.clone(),
+        _ => check.failed(call.loc),
     }
 }
 
@@ -140,17 +111,11 @@ fn pair(check: &mut Check, call: &Call, combine: &str) -> Operand {
 
 /// The element that comes first by a function of the library, and its position.
 fn places(check: &mut Check, call: &Call, combine: &str) -> Option<Vec<Operand>> {
-    let value = check.value(&call.args[0]);
-    let keep = call.args.get(2).map_or(Some(false), |operand| check.flag(operand, "`keep_dims`"));
+    let value = check.tile(&call.args[0], &call.what);
+    let keep = keep_dims(check, call, 2);
     let (value, keep) = (value?, keep?);
     let ty = check.ty(value).clone();
-    if ty.is_scalar() {
-        check.error(call.args[0].loc, format!("{} takes a tile, found a scalar of type {ty}", call.what));
-        return None;
-    }
-    if !Class::Number.contains(ty.dtype) {
-        let text = format!("{} takes {}, found {ty}", call.what, Class::Number.describe());
-        check.error_help(call.args[0].loc, text, "convert it: `.to::<i32>()`");
+    if !check.takes(call, &ty, Class::Number) {
         return None;
     }
     let axes = match call.args.get(1) {
@@ -160,8 +125,9 @@ fn places(check: &mut Check, call: &Call, combine: &str) -> Option<Vec<Operand>>
     let positions = positions(check, &ty.shape, &axes, call);
     let function = check.library_function(combine, call.loc);
     let types = [Type::scalar(ty.dtype), Type::scalar(DType::I32)];
-    let combine = check.combination(&function, &types)?;
-    Some(Fold { inputs: vec![value, positions], axes, combine, keep }.build(check, call))
+    let block = check.combination(&function, &types)?;
+    let combination = Combination { inputs: vec![value, positions], block };
+    Some(Fold { combination, axes, keep }.build(check, call))
 }
 
 /// The position of each element among those that are folded together.

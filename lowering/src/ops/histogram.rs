@@ -1,7 +1,6 @@
 //! How often each number occurs in a tile.
 
-use super::rearrange::tile;
-use super::{Cast, Function, Generic, Gives, Number, Operation, expect_types, optional, required};
+use super::{Function, Generic, Gives, Number, Operation, expect_types, optional, required};
 use crate::check::{Call, Check, Operand};
 use crate::dtype::DType;
 use crate::layout::assign::Spread;
@@ -50,7 +49,7 @@ pub(super) const FUNCTIONS: &[Function] = &[Function {
 }];
 
 fn histogram(check: &mut Check, call: &Call) -> Operand {
-    let value = tile(check, &call.args[0], &call.what);
+    let value = check.tile(&call.args[0], &call.what);
     let bins = check.constant(&call.args[1], "the number of bins");
     let (Some(value), Some(bins)) = (value, bins) else { return check.failed(call.loc) };
     let ty = check.ty(value).clone();
@@ -74,10 +73,7 @@ fn histogram(check: &mut Check, call: &Call) -> Operand {
         let Some(mask) = mask(check, operand, &ty.shape) else { return check.failed(call.loc) };
         counted.push(mask);
     }
-    let mut index = value;
-    if ty.dtype != DType::I32 {
-        index = check.push(Cast { value }, vec![ty.with(DType::I32)], call.loc)[0];
-    }
+    let mut index = check.convert(value, DType::I32, call.loc);
     let all = counted.into_iter().reduce(|one, other| check.row("and", &[one, other], call.loc));
     if let Some(all) = all {
         let none = check.filled(Number::Int(-1), &ty.with(DType::I32), call.loc);

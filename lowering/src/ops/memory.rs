@@ -216,6 +216,27 @@ pub(super) const FUNCTIONS: &[Function] = &[
     },
 ];
 
+impl Pointer {
+    /// An access to where it points, compared with the slice's length.
+    pub(super) fn place(&self, mask: Option<Value>) -> Place {
+        Place { param: self.param, base: None, offset: self.offset, mask, bounded: true, vector: 1 }
+    }
+}
+
+/// The pointer of an access that writes, and the slice's name.
+pub(super) fn written(check: &mut Check, call: &Call) -> Option<(Pointer, String)> {
+    let pointer = check.pointer(&call.args[0], &call.what)?;
+    let (_, mutable) = check.func().slice(pointer.param);
+    let name = check.func().params[pointer.param.index()].name.clone();
+    if !mutable {
+        let help = format!("declare it `{name}: &mut [{}]`", check.written_elem(pointer.param));
+        let text = format!("`{name}` is read-only: {} needs a `&mut` slice", call.what);
+        check.error_help(call.args[0].loc, text, help);
+        return None;
+    }
+    Some((pointer, name))
+}
+
 /// The access's mask, broadcast to the pointer's shape.
 pub(super) fn mask(
     check: &mut Check,
@@ -236,8 +257,19 @@ pub(super) fn mask(
     fit(check, value, pointer, operand, "the mask").map(Some)
 }
 
+/// An operand as an element for each that the pointer points to; `type_of` and `shape_of` name it where it is none.
+pub(super) fn element(
+    check: &mut Check,
+    operand: &Operand,
+    pointer: &Pointer,
+    [type_of, shape_of]: [&str; 2],
+) -> Result<Value, ()> {
+    let value = check.value_for(pointer.param, operand, type_of).ok_or(())?;
+    fit(check, value, pointer, operand, shape_of)
+}
+
 /// Broadcasts `value` to the pointer's shape.
-pub(super) fn fit(
+fn fit(
     check: &mut Check,
     value: Value,
     pointer: &Pointer,
@@ -270,37 +302,21 @@ fn load(check: &mut Check, call: &Call) -> Operand {
     let mask = mask(check, call.args.get(1), &pointer);
     let other = match call.args.get(2) {
         None => Ok(None),
-        Some(operand) => match check.value_for(pointer.param, operand, "`other`") {
-            Some(value) => fit(check, value, &pointer, operand, "`other`").map(Some),
-            None => Err(()),
-        },
+        Some(operand) => element(check, operand, &pointer, ["`other`"; 2]).map(Some),
     };
     let (Ok(mask), Ok(other)) = (mask, other) else { return check.failed(call.loc) };
-    let place =
-        Place { param: pointer.param, base: None, offset: pointer.offset, mask, bounded: true, vector: 1 };
+    let place = pointer.place(mask);
     let load = Load { place, other, invariant: !mutable, other_is_free: false, cache: Cache::default() };
     check.emit(load, Type::tile(elem, pointer.shape), call.loc)
 }
 
 fn store(check: &mut Check, call: &Call) -> Operand {
-    let Some(pointer) = check.pointer(&call.args[0], &call.what) else { return check.failed(call.loc) };
-    let (_, mutable) = check.func().slice(pointer.param);
-    let name = check.func().params[pointer.param.index()].name.clone();
-    if !mutable {
-        return check.error_help(
-            call.args[0].loc,
-            format!("`{name}` is read-only: {} needs a `&mut` slice", call.what),
-            format!("declare it `{name}: &mut [{}]`", check.written_elem(pointer.param)),
-        );
-    }
-    let value = check
-        .value_for(pointer.param, &call.args[1], &format!("a value stored to `{name}`"))
-        .ok_or(())
-        .and_then(|value| fit(check, value, &pointer, &call.args[1], "the value"));
+    let Some((pointer, name)) = written(check, call) else { return check.failed(call.loc) };
+    let what = format!("a value stored to `{name}`");
+    let value = element(check, &call.args[1], &pointer, [&what, "the value"]);
     let mask = mask(check, call.args.get(2), &pointer);
     let (Ok(value), Ok(mask)) = (value, mask) else { return check.failed(call.loc) };
-    let place =
-        Place { param: pointer.param, base: None, offset: pointer.offset, mask, bounded: true, vector: 1 };
-    check.push(Store { place, value, cache: Cache::default() }, vec![], call.loc);
+    let store = Store { place: pointer.place(mask), value, cache: Cache::default() };
+    check.push(store, vec![], call.loc);
     check.unit(call.loc)
 }

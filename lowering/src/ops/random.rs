@@ -4,7 +4,7 @@
 //! The key is the seed; a block of four words belongs to each counter. Element `offset` of the stream of a seed is word
 //! `offset % 4` of the block whose counter is `offset / 4`, so that four neighbours cost one block.
 
-use super::{Cast, Function, Generic, Gives, Number, Operation, expect_types, required};
+use super::{Function, Generic, Gives, Number, Operation, expect_types, required};
 use crate::analysis::axis::{Analysis, Info};
 use crate::check::{Call, Check, Item, Operand};
 use crate::dtype::DType;
@@ -252,15 +252,7 @@ fn seed(check: &mut Check, call: &Call) -> Option<Value> {
         check.error_help(operand.loc, text, "what differs between elements goes into the offset");
         return None;
     }
-    Some(converted(check, value, DType::U64, call))
-}
-
-fn converted(check: &mut Check, value: Value, dtype: DType, call: &Call) -> Value {
-    let ty = check.ty(value).clone();
-    if ty.dtype == dtype {
-        return value;
-    }
-    check.push(Cast { value }, vec![ty.with(dtype)], call.loc)[0]
+    Some(check.convert(value, DType::U64, call.loc))
 }
 
 /// A number in every element of a tile like another.
@@ -271,11 +263,11 @@ fn number(check: &mut Check, call: &Call, value: Number, like: Value) -> Value {
 
 fn block(check: &mut Check, call: &Call, form: Form) -> Operand {
     let Some((seed, offset)) = seed_and_offset(check, call) else { return check.failed(call.loc) };
-    let wide = converted(check, offset, DType::U64, call);
-    let low = converted(check, wide, DType::U32, call);
+    let wide = check.convert(offset, DType::U64, call.loc);
+    let low = check.convert(wide, DType::U32, call.loc);
     let shift = number(check, call, Number::Int(32), wide);
     let high = check.row("shr", &[wide, shift], call.loc);
-    let high = converted(check, high, DType::U32, call);
+    let high = check.convert(high, DType::U32, call.loc);
     let zero = number(check, call, Number::Int(0), low);
     words(check, call, seed, [low, high, zero, zero], form)
 }

@@ -260,16 +260,6 @@ pub(super) const FUNCTIONS: &[Function] = &[
     },
 ];
 
-/// The operand as a tile of at least one axis.
-pub(super) fn tile(check: &mut Check, operand: &Operand, what: &str) -> Option<Value> {
-    let value = check.value(operand)?;
-    if check.ty(value).is_scalar() {
-        check.error(operand.loc, format!("{what} takes a tile, found a scalar"));
-        return None;
-    }
-    Some(value)
-}
-
 /// Two operands of one element type and shape.
 fn pair(check: &mut Check, call: &Call) -> Option<(Value, Value)> {
     let operands: Vec<&Operand> = call.args[..2].iter().collect();
@@ -283,14 +273,8 @@ fn pair(check: &mut Check, call: &Call) -> Option<(Value, Value)> {
 
 fn joined(check: &mut Check, call: &Call, [left, right]: [Value; 2], axis: usize) -> Operand {
     let ty = check.ty(left).clone();
-    let Some(shape) = legal(check, &ty.shape.with(axis, 2), call.loc) else { return check.failed(call.loc) };
+    let Some(shape) = check.legal(ty.shape.with(axis, 2), call.loc) else { return check.failed(call.loc) };
     check.emit(Join { left, right, axis }, Type::tile(ty.dtype, shape), call.loc)
-}
-
-/// The shape, if it is one a tile may have.
-fn legal(check: &mut Check, shape: &Shape, loc: Loc) -> Option<Shape> {
-    let extents: Vec<i128> = shape.iter().map(|&extent| i128::from(extent)).collect();
-    check.legal_shape(&extents, loc)
 }
 
 /// The value of an operand under another shape of as many elements.
@@ -307,7 +291,7 @@ fn merged(shape: &Shape, axis: usize) -> Shape {
 }
 
 fn split(check: &mut Check, call: &Call) -> Operand {
-    let Some(value) = tile(check, &call.args[0], &call.what) else { return check.failed(call.loc) };
+    let Some(value) = check.tile(&call.args[0], &call.what) else { return check.failed(call.loc) };
     let ty = check.ty(value).clone();
     let axis = ty.shape.rank() - 1;
     if ty.shape[axis] != 2 {
@@ -346,7 +330,7 @@ fn cat(check: &mut Check, call: &Call) -> Operand {
 }
 
 fn flip(check: &mut Check, call: &Call) -> Operand {
-    let Some(value) = tile(check, &call.args[0], &call.what) else { return check.failed(call.loc) };
+    let Some(value) = check.tile(&call.args[0], &call.what) else { return check.failed(call.loc) };
     let ty = check.ty(value).clone();
     let Some(axis) = check.axis(&call.args[1], ty.shape.rank()) else { return check.failed(call.loc) };
     let extent = ty.shape[axis];
@@ -389,8 +373,8 @@ pub(super) fn place(check: &mut Check, shape: &Shape, axis: usize, start: i32, l
 }
 
 fn gather(check: &mut Check, call: &Call) -> Operand {
-    let value = tile(check, &call.args[0], &call.what);
-    let index = tile(check, &call.args[1], &call.what);
+    let value = check.tile(&call.args[0], &call.what);
+    let index = check.tile(&call.args[1], &call.what);
     let (Some(value), Some(index)) = (value, index) else { return check.failed(call.loc) };
     let (from, at) = (check.ty(value).clone(), check.ty(index).clone());
     let Some(axis) = check.axis(&call.args[2], from.shape.rank()) else { return check.failed(call.loc) };
@@ -413,7 +397,7 @@ fn gather(check: &mut Check, call: &Call) -> Operand {
 }
 
 fn slice(check: &mut Check, call: &Call) -> Operand {
-    let Some(value) = tile(check, &call.args[0], &call.what) else { return check.failed(call.loc) };
+    let Some(value) = check.tile(&call.args[0], &call.what) else { return check.failed(call.loc) };
     let shape = check.ty(value).shape.clone();
     let axis = check.axis(&call.args[1], shape.rank());
     let start = check.constant(&call.args[2], "the start of a slice");
@@ -425,12 +409,12 @@ fn slice(check: &mut Check, call: &Call) -> Operand {
         return check
             .error(loc, format!("{start}..{end} is not a part of axis {axis}, which has extent {extent}"));
     }
-    let mut extents: Vec<i128> = shape.iter().map(|&extent| i128::from(extent)).collect();
-    extents[axis] = end - start;
-    if check.legal_shape(&extents, call.args[2].loc.to(call.args[3].loc)).is_none() {
+    let (start, end) = (start as u32, end as u32);
+    let part = shape.without(axis).with(axis, end - start);
+    if check.legal(part, call.args[2].loc.to(call.args[3].loc)).is_none() {
         return check.failed(call.loc);
     }
-    sliced(check, value, axis, [start as u32, end as u32], call.loc)
+    sliced(check, value, axis, [start, end], call.loc)
 }
 
 /// The elements from `start` to `end` along an axis: a whole part of it where the axis has such parts, else looked up.
@@ -458,7 +442,7 @@ pub(super) fn sliced(
 }
 
 fn index(check: &mut Check, call: &Call) -> Operand {
-    let Some(value) = tile(check, &call.args[0], &call.what) else { return check.failed(call.loc) };
+    let Some(value) = check.tile(&call.args[0], &call.what) else { return check.failed(call.loc) };
     let shape = check.ty(value).shape.clone();
     let axis = check.axis(&call.args[1], shape.rank());
     let place = check.constant(&call.args[2], "a place along an axis");

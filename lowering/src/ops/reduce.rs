@@ -1,51 +1,25 @@
 //! Reductions: axes of one or several tiles folded away by a function of two elements.
 
-use super::scalar::{self, Scalar};
-use super::{
-    Cast, ExpandDims, Function, Generic, Gives, Kind, Number, Operation, expect_types, optional, required,
-};
+use super::{Combination, ExpandDims, Function, Generic, Gives, Operation, optional, required};
 use crate::analysis::axis::{Analysis, Info};
 use crate::check::{Call, Check, Item, Operand};
 use crate::dtype::{Class, DType};
 use crate::layout::assign::Spread;
-use crate::tile::{Block, Func, Op, Shape, Type, Value};
+use crate::tile::{Block, Func, Shape, Type, Value};
 
-/// Folds `axes` of all inputs together. `combine` takes two elements of every input, left ones first, and yields one of
-/// each; it is associative and commutative, and the order of folding is unspecified but fixed for a variant.
+/// Folds `axes` of all inputs together. The combination is commutative; the order of folding is unspecified but fixed for
+/// a variant.
 #[derive(Clone, Debug)]
 pub struct Reduce {
-    pub inputs: Vec<Value>,
+    pub combination: Combination,
     /// In rising order.
     pub axes: Vec<usize>,
-    pub combine: Block,
 }
 
 impl Reduce {
     /// The operand's shape with the folded axes removed.
     pub fn result_shape(&self, shape: &Shape) -> Shape {
         self.axes.iter().rev().fold(shape.clone(), |shape, &axis| shape.without(axis))
-    }
-
-    /// What a fold of elements of `dtype` can start from, where the combination is one operation that has such a value.
-    pub fn neutral(&self, dtype: DType) -> Option<Number> {
-        match self.combine.ops.as_slice() {
-            [Op { kind: Kind::Scalar(scalar), .. }] if scalar.args == self.combine.args => {
-                scalar.op.neutral.map(|neutral| neutral(dtype))
-            }
-            _ => None,
-        }
-    }
-}
-
-impl Reduce {
-    /// Whether the combination gives the same bits either way round.
-    pub fn symmetric(&self) -> bool {
-        match self.combine.ops.as_slice() {
-            [Op { kind: Kind::Scalar(scalar), .. }] => {
-                scalar.args == self.combine.args && scalar.op.neutral.is_some()
-            }
-            _ => false,
-        }
     }
 }
 
@@ -55,19 +29,19 @@ impl Operation for Reduce {
     }
 
     fn operands(&self) -> Vec<Value> {
-        self.inputs.clone()
+        self.combination.inputs.clone()
     }
 
     fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
-        self.inputs.iter_mut().for_each(|input| *input = change(*input));
+        self.combination.map(change);
     }
 
     fn blocks(&self) -> Vec<&Block> {
-        vec![&self.combine]
+        vec![&self.combination.block]
     }
 
     fn blocks_mut(&mut self) -> Vec<&mut Block> {
-        vec![&mut self.combine]
+        vec![&mut self.combination.block]
     }
 
     fn isolated(&self) -> bool {
@@ -75,36 +49,22 @@ impl Operation for Reduce {
     }
 
     fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        let inputs: Vec<String> = self.inputs.iter().map(|&input| name(input)).collect();
-        format!("reduce {} axes {:?}", inputs.join(", "), self.axes)
+        format!("reduce {} axes {:?}", self.combination.text(name), self.axes)
     }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
-        let count = self.inputs.len();
-        let shape = &func.ty(self.inputs[0]).shape;
+        let shape = self.combination.shape(func);
         if self.axes.is_empty()
             || !self.axes.is_sorted()
             || self.axes.iter().any(|&axis| axis >= shape.rank())
         {
             return Err(format!("axes {:?} of a tile of shape {shape}", self.axes));
         }
-        expect_types("the number of results", results.len(), count)?;
-        expect_types("the combination's arguments", self.combine.args.len(), 2 * count)?;
-        expect_types("the combination's yields", self.combine.yields.len(), count)?;
-        for (i, (&input, &result)) in self.inputs.iter().zip(results).enumerate() {
-            let dtype = func.ty(input).dtype;
-            expect_types("an input's shape", &func.ty(input).shape, shape)?;
-            expect_types("a result", func.ty(result), &Type::tile(dtype, self.result_shape(shape)))?;
-            for value in [self.combine.args[i], self.combine.args[count + i], self.combine.yields[i]] {
-                expect_types("the combination", func.ty(value), &Type::scalar(dtype))?;
-            }
-        }
-        Ok(())
+        self.combination.verify(func, results, &self.result_shape(shape))
     }
 
     fn axes(&self, analysis: &mut Analysis, results: &[Value]) -> Vec<Info> {
-        analysis.block(&self.combine);
-        results.iter().map(|&result| Info::unknown(analysis.func.ty(result))).collect()
+        self.combination.axes(analysis, results)
     }
 
     fn spread(&self, _: &Func, _: &[Value]) -> Spread {
@@ -200,44 +160,25 @@ pub(super) fn accumulator(dtype: DType) -> DType {
 }
 
 fn reduce(check: &mut Check, call: &Call, row: &str, class: Class, result: fn(DType) -> DType) -> Operand {
-    let value = check.value(&call.args[0]);
-    let keep = call.args.get(2).map_or(Some(false), |operand| check.flag(operand, "`keep_dims`"));
+    let value = check.tile(&call.args[0], &call.what);
+    let keep = keep_dims(check, call, 2);
     let (Some(value), Some(keep)) = (value, keep) else { return check.failed(call.loc) };
     let ty = check.ty(value).clone();
-    if ty.is_scalar() {
-        return check
-            .error(call.args[0].loc, format!("{} takes a tile, found a scalar of type {ty}", call.what));
-    }
-    if !class.contains(ty.dtype) {
-        let text = format!("{} takes {}, found {ty}", call.what, class.describe());
-        let help = match class {
-            Class::Bool => "compare: `x != 0`",
-            _ if ty.dtype.is_f8() => "convert it: `.to::<f32>()`",
-            _ => "convert it: `.to::<i32>()`",
-        };
-        return check.error_help(call.args[0].loc, text, help);
+    if !check.takes(call, &ty, class) {
+        return check.failed(call.loc);
     }
     let Some(axes) = reduced_axes(check, call.args.get(1), ty.shape.rank()) else {
         return check.failed(call.loc);
     };
     let dtype = result(ty.dtype);
-    let input =
-        if dtype == ty.dtype { value } else { check.push(Cast { value }, vec![ty.with(dtype)], call.loc)[0] };
-    let op = scalar::row(row).expect("a row of the table");
-    let args = check.begin_block(vec![Type::scalar(dtype); 2]);
-    let combined = check.push(Scalar::new(op, args), vec![Type::scalar(dtype)], call.loc);
-    let combine = check.end_block(combined);
-    let reduction = Reduce { inputs: vec![input], axes: axes.clone(), combine };
-    let shape = reduction.result_shape(&ty.shape);
-    let mut value = check.push(reduction, vec![Type::tile(dtype, shape.clone())], call.loc)[0];
-    if keep {
-        let mut shape = shape;
-        for &axis in &axes {
-            shape = shape.with(axis, 1);
-            value = expand(check, value, axis, Type::tile(dtype, shape.clone()), call);
-        }
-    }
-    check.operand(value, call.loc)
+    let input = check.convert(value, dtype, call.loc);
+    let combination = Combination::by_row(check, row, input, call.loc);
+    Fold { combination, axes, keep }.build(check, call)[0].clone()
+}
+
+/// The optional argument at `place`: whether folded axes stay with extent 1.
+pub(super) fn keep_dims(check: &mut Check, call: &Call, place: usize) -> Option<bool> {
+    call.args.get(place).map_or(Some(false), |operand| check.flag(operand, "`keep_dims`"))
 }
 
 /// The axes to fold in ascending order: one, a list, or all of them.
@@ -261,8 +202,38 @@ pub(super) fn reduced_axes(check: &mut Check, operand: Option<&Operand>, rank: u
     Some(axes)
 }
 
+/// A reduction about to be built.
+pub(super) struct Fold {
+    pub combination: Combination,
+    pub axes: Vec<usize>,
+    /// Whether folded axes stay with extent 1.
+    pub keep: bool,
+}
+
+impl Fold {
+    /// The results, one for each input.
+    pub fn build(self, check: &mut Check, call: &Call) -> Vec<Operand> {
+        let Fold { combination, axes, keep } = self;
+        let dtypes: Vec<DType> = combination.inputs.iter().map(|&input| check.ty(input).dtype).collect();
+        let reduction = Reduce { combination, axes: axes.clone() };
+        let folded = reduction.result_shape(reduction.combination.shape(check.func()));
+        let types = dtypes.iter().map(|&dtype| Type::tile(dtype, folded.clone())).collect();
+        let results = check.push(reduction, types, call.loc);
+        let mut parts = vec![];
+        for (mut value, dtype) in results.into_iter().zip(dtypes) {
+            let mut shape = folded.clone();
+            for &axis in axes.iter().filter(|_| keep) {
+                shape = shape.with(axis, 1);
+                value = expand(check, value, axis, Type::tile(dtype, shape.clone()), call);
+            }
+            parts.push(check.operand(value, call.loc));
+        }
+        parts
+    }
+}
+
 /// Puts a folded axis back with extent 1; a scalar becomes a tile of one element.
-pub(super) fn expand(check: &mut Check, value: Value, axis: usize, ty: Type, call: &Call) -> Value {
+fn expand(check: &mut Check, value: Value, axis: usize, ty: Type, call: &Call) -> Value {
     if check.ty(value).is_scalar() {
         return check.splat(value, &ty.shape, call.loc);
     }

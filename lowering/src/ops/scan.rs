@@ -1,22 +1,20 @@
 //! Scans: every element becomes the combination of all elements up to it along an axis.
 
-use super::scalar::{self, Scalar};
-use super::{Cast, Function, Generic, Gives, Operation, expect_types, optional, required};
+use super::fold::{as_given, tiles};
+use super::{Combination, Function, Generic, Gives, Operation, optional, required};
 use crate::analysis::axis::{Analysis, Info};
-use crate::check::{Call, Check, Item, Operand};
+use crate::check::{Call, Check, Operand};
 use crate::dtype::{Class, DType};
 use crate::layout::assign::Spread;
 use crate::tile::{Block, Func, Type, Value};
 
 /// Combines all inputs along `axis`: an element of a result is the combination of the inputs' elements from the first
-/// (the last, if `reverse`) up to its own. `combine` takes two elements of every input, the one nearer to the start
-/// first, and yields one of each; it is associative and need not commute.
+/// (the last, if `reverse`) up to its own, the one nearer to the start on the left. It need not commute.
 #[derive(Clone, Debug)]
 pub struct Scan {
-    pub inputs: Vec<Value>,
+    pub combination: Combination,
     pub axis: usize,
     pub reverse: bool,
-    pub combine: Block,
 }
 
 impl Operation for Scan {
@@ -25,19 +23,19 @@ impl Operation for Scan {
     }
 
     fn operands(&self) -> Vec<Value> {
-        self.inputs.clone()
+        self.combination.inputs.clone()
     }
 
     fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
-        self.inputs.iter_mut().for_each(|input| *input = change(*input));
+        self.combination.map(change);
     }
 
     fn blocks(&self) -> Vec<&Block> {
-        vec![&self.combine]
+        vec![&self.combination.block]
     }
 
     fn blocks_mut(&mut self) -> Vec<&mut Block> {
-        vec![&mut self.combine]
+        vec![&mut self.combination.block]
     }
 
     fn isolated(&self) -> bool {
@@ -45,34 +43,20 @@ impl Operation for Scan {
     }
 
     fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        let inputs: Vec<String> = self.inputs.iter().map(|&input| name(input)).collect();
         let reverse = if self.reverse { " reverse" } else { "" };
-        format!("scan {} axis {}{reverse}", inputs.join(", "), self.axis)
+        format!("scan {} axis {}{reverse}", self.combination.text(name), self.axis)
     }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
-        let count = self.inputs.len();
-        let shape = &func.ty(self.inputs[0]).shape;
+        let shape = self.combination.shape(func);
         if self.axis >= shape.rank() {
             return Err(format!("axis {} of a tile of shape {shape}", self.axis));
         }
-        expect_types("the number of results", results.len(), count)?;
-        expect_types("the combination's arguments", self.combine.args.len(), 2 * count)?;
-        expect_types("the combination's yields", self.combine.yields.len(), count)?;
-        for (i, (&input, &result)) in self.inputs.iter().zip(results).enumerate() {
-            let dtype = func.ty(input).dtype;
-            expect_types("an input's shape", &func.ty(input).shape, shape)?;
-            expect_types("a result", func.ty(result), func.ty(input))?;
-            for value in [self.combine.args[i], self.combine.args[count + i], self.combine.yields[i]] {
-                expect_types("the combination", func.ty(value), &Type::scalar(dtype))?;
-            }
-        }
-        Ok(())
+        self.combination.verify(func, results, shape)
     }
 
     fn axes(&self, analysis: &mut Analysis, results: &[Value]) -> Vec<Info> {
-        analysis.block(&self.combine);
-        results.iter().map(|&result| Info::unknown(analysis.func.ty(result))).collect()
+        self.combination.axes(analysis, results)
     }
 
     fn spread(&self, _: &Func, _: &[Value]) -> Spread {
@@ -109,7 +93,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
     cumulative!(
         "cumsum",
         "add",
-        Class::Any,
+        Class::Computed,
         super::reduce::accumulator,
         "The sum of all elements up to each one along `axis`. `f16` and `bf16` are added in `f32`, which is the result's type; `bool`, `i8` and `i16` give `i32`, `u8` and `u16` give `u32`."
     ),
@@ -138,21 +122,16 @@ pub(super) const FUNCTIONS: &[Function] = &[
 
 /// `tl::associative_scan`
 fn with_function(check: &mut Check, call: &Call) -> Operand {
-    let Some((inputs, loc)) = super::fold::tiles(check, &call.args[0], call) else {
-        return check.failed(call.loc);
-    };
+    let Some(inputs) = tiles(check, call) else { return check.failed(call.loc) };
     let types: Vec<Type> = inputs.iter().map(|&input| check.ty(input).clone()).collect();
-    let place = scanned_axis(check, call, [Some(&call.args[1]), call.args.get(3)], &types[0]);
+    let place = scanned_axis(check, call, [Some(&call.args[1]), call.args.get(3)], types[0].shape.rank());
     let elements: Vec<Type> = types.iter().map(|ty| Type::scalar(ty.dtype)).collect();
     let combine = check.combination(&call.args[2], &elements);
-    let (Some((axis, reverse)), Some(combine)) = (place, combine) else { return check.failed(call.loc) };
-    let results = check.push(Scan { inputs, axis, reverse, combine }, types, call.loc);
+    let (Some((axis, reverse)), Some(block)) = (place, combine) else { return check.failed(call.loc) };
+    let scan = Scan { combination: Combination { inputs, block }, axis, reverse };
+    let results = check.push(scan, types, call.loc);
     let parts: Vec<Operand> = results.into_iter().map(|value| check.operand(value, call.loc)).collect();
-    match (&call.args[0].item, parts.as_slice()) {
-        (Item::Tuple(_), _) => check.wrap(Item::Tuple(parts), loc),
-        (_, [one]) => one.clone(),
-        _ => check.failed(call.loc),
-    }
+    as_given(check, call, parts)
 }
 
 fn cumulative(
@@ -162,47 +141,27 @@ fn cumulative(
     class: Class,
     result: fn(DType) -> DType,
 ) -> Operand {
-    let value = check.value(&call.args[0]);
-    let Some(value) = value else { return check.failed(call.loc) };
+    let Some(value) = check.tile(&call.args[0], &call.what) else { return check.failed(call.loc) };
     let ty = check.ty(value).clone();
-    if !ty.is_scalar() && !class.contains(ty.dtype) {
-        let text = format!("{} takes {}, found {ty}", call.what, class.describe());
-        return check.error_help(call.args[0].loc, text, "convert it: `.to::<i32>()`");
-    }
-    let Some((axis, reverse)) = scanned_axis(check, call, [call.args.get(1), call.args.get(2)], &ty) else {
+    if !check.takes(call, &ty, class) {
         return check.failed(call.loc);
-    };
+    }
+    let place = scanned_axis(check, call, [call.args.get(1), call.args.get(2)], ty.shape.rank());
+    let Some((axis, reverse)) = place else { return check.failed(call.loc) };
     let dtype = result(ty.dtype);
-    let input =
-        if dtype == ty.dtype { value } else { check.push(Cast { value }, vec![ty.with(dtype)], call.loc)[0] };
-    let op = scalar::row(row).expect("a row of the table");
-    let args = check.begin_block(vec![Type::scalar(dtype); 2]);
-    let combined = check.push(Scalar::new(op, args), vec![Type::scalar(dtype)], call.loc);
-    let combine = check.end_block(combined);
-    let scan = Scan { inputs: vec![input], axis, reverse, combine };
-    check.emit(scan, ty.with(dtype), call.loc)
+    let input = check.convert(value, dtype, call.loc);
+    let combination = Combination::by_row(check, row, input, call.loc);
+    check.emit(Scan { combination, axis, reverse }, ty.with(dtype), call.loc)
 }
 
-/// The axis a scan of tiles of type `ty` runs along and whether backwards, from its two optional arguments.
-pub(super) fn scanned_axis(
+/// The axis a scan of tiles of `rank` axes runs along and whether backwards, from its two optional arguments.
+fn scanned_axis(
     check: &mut Check,
     call: &Call,
     [axis, reverse]: [Option<&Operand>; 2],
-    ty: &Type,
+    rank: usize,
 ) -> Option<(usize, bool)> {
-    if ty.is_scalar() {
-        check.error(call.args[0].loc, format!("{} takes a tile, found a scalar of type {ty}", call.what));
-        return None;
-    }
-    let axis = match axis {
-        Some(operand) => check.axis(operand, ty.shape.rank()),
-        None if ty.shape.rank() == 1 => Some(0),
-        None => {
-            let text = format!("{} of a tile of {} axes needs an axis", call.what, ty.shape.rank());
-            check.error(call.name_loc, text);
-            None
-        }
-    };
+    let axis = check.axis_or_only(call, axis, rank);
     let reverse = reverse.map_or(Some(false), |operand| check.flag(operand, "`reverse`"));
     Some((axis?, reverse?))
 }

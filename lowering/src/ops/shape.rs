@@ -284,18 +284,8 @@ pub(super) const METHODS: &[Function] = &[
     },
 ];
 
-/// The operand as a tile of at least rank 1.
-fn tile(check: &mut Check, operand: &Operand, what: &str) -> Option<Value> {
-    let value = check.value(operand)?;
-    if check.ty(value).is_scalar() {
-        check.error(operand.loc, format!("{what} takes a tile, found a scalar"));
-        return None;
-    }
-    Some(value)
-}
-
 fn expand_dims(check: &mut Check, call: &Call) -> Operand {
-    let Some(value) = tile(check, &call.args[0], &call.what) else { return check.failed(call.loc) };
+    let Some(value) = check.tile(&call.args[0], &call.what) else { return check.failed(call.loc) };
     let rank = check.ty(value).shape.rank();
     let Some(axis) = check.axis(&call.args[1], rank + 1) else { return check.failed(call.loc) };
     expand(check, value, axis, call)
@@ -303,13 +293,12 @@ fn expand_dims(check: &mut Check, call: &Call) -> Operand {
 
 fn expand(check: &mut Check, value: Value, axis: usize, call: &Call) -> Operand {
     let ty = check.ty(value).clone();
-    let extents: Vec<i128> = ty.shape.with(axis, 1).iter().map(|&e| i128::from(e)).collect();
-    let Some(shape) = check.legal_shape(&extents, call.loc) else { return check.failed(call.loc) };
+    let Some(shape) = check.legal(ty.shape.with(axis, 1), call.loc) else { return check.failed(call.loc) };
     check.emit(ExpandDims { value, axis }, Type::tile(ty.dtype, shape), call.loc)
 }
 
 fn as_matrix(check: &mut Check, call: &Call, axis: usize) -> Operand {
-    let Some(value) = tile(check, &call.args[0], &call.what) else { return check.failed(call.loc) };
+    let Some(value) = check.tile(&call.args[0], &call.what) else { return check.failed(call.loc) };
     let shape = check.ty(value).shape.clone();
     if shape.rank() != 1 {
         return check.error_help(
@@ -335,7 +324,7 @@ fn broadcast_to(check: &mut Check, call: &Call) -> Operand {
 }
 
 fn reshape(check: &mut Check, call: &Call) -> Operand {
-    let value = tile(check, &call.args[0], &call.what);
+    let value = check.tile(&call.args[0], &call.what);
     let shape = check.shape(&call.args[1]);
     let (Some(value), Some(shape)) = (value, shape) else { return check.failed(call.loc) };
     let from = check.ty(value).clone();
@@ -355,7 +344,7 @@ fn reshape(check: &mut Check, call: &Call) -> Operand {
 }
 
 fn trans(check: &mut Check, call: &Call) -> Operand {
-    let Some(value) = tile(check, &call.args[0], &call.what) else { return check.failed(call.loc) };
+    let Some(value) = check.tile(&call.args[0], &call.what) else { return check.failed(call.loc) };
     let rank = check.ty(value).shape.rank();
     if rank < 2 {
         return check.error(
@@ -369,7 +358,7 @@ fn trans(check: &mut Check, call: &Call) -> Operand {
 }
 
 fn permute(check: &mut Check, call: &Call) -> Operand {
-    let value = tile(check, &call.args[0], &call.what);
+    let value = check.tile(&call.args[0], &call.what);
     let order = check.constants(&call.args[1], "the order of axes");
     let (Some(value), Some(order)) = (value, order) else { return check.failed(call.loc) };
     let rank = check.ty(value).shape.rank();

@@ -1,7 +1,7 @@
 //! Orderings, by Batcher's bitonic network over exchanges of places: `log2(n) * (log2(n) + 1) / 2` steps. Pairs of an
 //! element and its place are told apart always, so an order with places is stable.
 
-use super::rearrange::{place, sliced, tile};
+use super::rearrange::{place, sliced};
 use super::{Exchange, Function, Generic, Gives, Number, optional, required};
 use crate::check::{Call, Check, Item, Operand};
 use crate::diagnostic::Loc;
@@ -62,24 +62,12 @@ fn ordered(check: &mut Check, call: &Call, places: bool) -> Option<Vec<Value>> {
 
 /// The tile to put in order and the axis.
 fn keys(check: &mut Check, call: &Call, axis: Option<&Operand>) -> Option<(Value, usize)> {
-    let value = tile(check, &call.args[0], &call.what)?;
+    let value = check.tile(&call.args[0], &call.what)?;
     let ty = check.ty(value).clone();
-    if !Class::Number.contains(ty.dtype) {
-        let text = format!("{} takes {}, found {ty}", call.what, Class::Number.describe());
-        check.error_help(call.args[0].loc, text, "convert it: `.to::<i32>()`");
+    if !check.takes(call, &ty, Class::Number) {
         return None;
     }
-    let axis = match axis {
-        Some(operand) => check.axis(operand, ty.shape.rank())?,
-        None if ty.shape.rank() == 1 => 0,
-        None => {
-            check.error(
-                call.name_loc,
-                format!("{} of a tile of {} axes needs an axis", call.what, ty.shape.rank()),
-            );
-            return None;
-        }
-    };
+    let axis = check.axis_or_only(call, axis, ty.shape.rank())?;
     if !ty.shape[axis].is_power_of_two() {
         check.error_help(
             call.args[0].loc,
@@ -101,14 +89,13 @@ fn topk(check: &mut Check, call: &Call) -> Operand {
         return check
             .error(call.args[1].loc, format!("`k` is 1 to {extent}, the extent of axis {axis}, found {k}"));
     }
-    let mut extents: Vec<i128> = shape.iter().map(|&extent| i128::from(extent)).collect();
-    extents[axis] = k;
-    if check.legal_shape(&extents, call.args[1].loc).is_none() {
+    let k = k as u32;
+    if check.legal(shape.without(axis).with(axis, k), call.args[1].loc).is_none() {
         return check.failed(call.loc);
     }
     let order = Order { axis, descending: true, loc: call.loc };
     let sorted = order.sorted(check, value, true);
-    let parts = sorted.into_iter().map(|value| sliced(check, value, axis, [0, k as u32], call.loc)).collect();
+    let parts = sorted.into_iter().map(|value| sliced(check, value, axis, [0, k], call.loc)).collect();
     check.wrap(Item::Tuple(parts), call.loc)
 }
 

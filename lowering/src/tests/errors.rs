@@ -805,6 +805,9 @@ fn eight_bit_floats_are_not_computed_with() {
             let w = v.bitcast::<u16>();
             let top = f8e4m3::INFINITY;
             tl::store(out + i, tl::select(i < n, v, f8e4m3::MAX));
+            let w = tl::cumsum(v);
+            let w = tl::argmax(v);
+            let w = tl::sort(v);
         }",
         expect![[r#"
             5: `v`: `+` takes numbers, found f8e4m3
@@ -825,6 +828,12 @@ fn eight_bit_floats_are_not_computed_with() {
                 help: f8e4m3 can become i8, u8 and f8e5m2; `.to::<u16>()` converts the value
             13: `f8e4m3::INFINITY`: `f8e4m3` has no constant `INFINITY`
                 help: it has NAN, MAX, MIN, MIN_POSITIVE and EPSILON
+            15: `v`: `tl::cumsum` takes numbers or bools, found f8e4m3[64]
+                help: convert it: `.to::<f32>()`
+            16: `v`: `tl::argmax` takes numbers, found f8e4m3[64]
+                help: convert it: `.to::<f32>()`
+            17: `v`: `tl::sort` takes numbers, found f8e4m3[64]
+                help: convert it: `.to::<f32>()`
         "#]],
     );
     check_errors(
@@ -1025,12 +1034,12 @@ fn shapes_that_do_not_fit() {
             12: `[0, 1, 2]`: the order of a tile of 2 axes names each of 0 and 1 once
             13: `t`: `.row` takes a tile of one axis, found shape [64, 32]
                 help: `tl::expand_dims(x, axis)` inserts an axis into any tile
-            14: `a`: `.col` takes a tile, found a scalar
+            14: `a`: `.col` takes a tile, found a scalar of type f32
             15: `a`: `tl::sum` takes a tile, found a scalar of type f32
             16: `t > 0.0`: `tl::max` takes numbers, found bool[64, 32]
                 help: convert it: `.to::<i32>()`
             17: `u`: `tl::full` takes a scalar, found a tile of type f32[64]
-            18: `a`: `tl::reshape` takes a tile, found a scalar
+            18: `a`: `tl::reshape` takes a tile, found a scalar of type f32
         "#]],
     );
 }

@@ -58,10 +58,7 @@ impl Emit for Atomic {
         let used = is_used(gpu.func, op.results[0]);
         let mut before = vec![];
         for (i, (&pointer, &mask)) in addresses.pointers.iter().zip(&addresses.masks).enumerate() {
-            let mask = match (mask, writer) {
-                (Some(mask), Some(writer)) => Some(b.and(mask, writer)),
-                (mask, writer) => mask.or(writer),
-            };
+            let mask = b.both(mask, writer);
             let element = Element {
                 atomic: self,
                 dtype,
@@ -249,7 +246,7 @@ fn tell(gpu: &mut Gpu, b: &mut Builder, op: &Op, mut before: Vec<Val>) -> Vec<Va
         return before;
     }
     let place = gpu.shared.place(result);
-    let base = gpu.base.expect("scratch was planned");
+    let base = gpu.scratch();
     let num_warps = gpu.plan.distributed.num_warps;
     let (five, kept) = (b.int(Ty::I32, 5), b.int(Ty::I32, i64::from((num_warps - 1) & !idle_warps)));
     let warp = b.and(gpu.warp, kept);
@@ -262,10 +259,7 @@ fn tell(gpu: &mut Gpu, b: &mut Builder, op: &Op, mut before: Vec<Val>) -> Vec<Va
             b.offset_bytes(first, offset as i32)
         })
         .collect();
-    if gpu.shared.write(place) {
-        gpu.barrier(b);
-        gpu.shared.write(place);
-    }
+    gpu.before_write(b, place);
     let own = b.icmp(super::IntPredicate::Eq, gpu.warp, warp);
     b.if_then(own, |b| {
         for (&value, &pointer) in before.iter().zip(&pointers) {

@@ -39,6 +39,24 @@ impl Staging {
         }
         Staging { strides, elements: stride }
     }
+
+    /// The address of the element whose coordinate along each axis is `coord(b, axis)`.
+    pub(super) fn pointer(
+        &self,
+        b: &mut Builder,
+        base: Val,
+        dtype: DType,
+        mut coord: impl FnMut(&mut Builder, usize) -> Val,
+    ) -> Val {
+        let mut offset = b.int(Ty::I32, 0);
+        for (axis, &stride) in self.strides.iter().enumerate() {
+            let coord = coord(b, axis);
+            let scale = b.int(Ty::I32, i64::from(stride * dtype.bytes()));
+            let part = b.mul_nsw(coord, scale);
+            offset = b.add_nsw(offset, part);
+        }
+        b.offset(base, offset, 1)
+    }
 }
 
 fn layouts<'a>(distributed: &'a Distributed, operand: Value, op: &Op) -> (&'a Layout, &'a Layout) {
@@ -167,27 +185,21 @@ impl Gpu<'_> {
         let from = self.layout(operand);
         let values = self.registers(operand);
         let place = self.shared.place(op.results[0]);
-        if self.shared.write(place) {
-            self.barrier(b);
-            self.shared.write(place);
-        }
-        let base = self.base.expect("scratch was planned");
+        self.before_write(b, place);
+        let base = self.scratch();
         let base = b.offset_bytes(base, place.start as i32);
         let writer = self.writer(b, Some(from));
         let run = vector(from, dtype);
         let pointers: Vec<Val> = (0..values.len())
             .step_by(run)
-            .map(|r| self.staging_pointer(b, base, from, r, staging, dtype))
+            .map(|r| staging.pointer(b, base, dtype, |b, axis| self.coord(b, from, r, axis)))
             .collect();
         let write = |b: &mut Builder| {
             for (chunk, &pointer) in values.chunks(run).zip(&pointers) {
                 store(b, chunk, dtype, pointer, run as u32 * dtype.bytes());
             }
         };
-        match writer {
-            Some(writer) => b.if_then(writer, write),
-            None => write(b),
-        }
+        b.guarded(writer, write);
         self.barrier(b);
         self.shared.read(place);
         base
@@ -201,29 +213,10 @@ impl Gpu<'_> {
         (0..to.register_count())
             .step_by(run)
             .flat_map(|register| {
-                let pointer = self.staging_pointer(b, base, to, register, staging, dtype);
+                let pointer = staging.pointer(b, base, dtype, |b, axis| self.coord(b, to, register, axis));
                 load(b, pointer, dtype, run)
             })
             .collect()
-    }
-
-    fn staging_pointer(
-        &mut self,
-        b: &mut Builder,
-        base: Val,
-        layout: &Layout,
-        register: usize,
-        staging: &Staging,
-        dtype: DType,
-    ) -> Val {
-        let mut offset = b.int(Ty::I32, 0);
-        for (axis, &stride) in staging.strides.iter().enumerate() {
-            let coord = self.coord(b, layout, register, axis);
-            let scale = b.int(Ty::I32, i64::from(stride * dtype.bytes()));
-            let part = b.mul_nsw(coord, scale);
-            offset = b.add_nsw(offset, part);
-        }
-        b.offset(base, offset, 1)
     }
 }
 

@@ -19,11 +19,8 @@ impl Emit for Histogram {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let counts = gpu.layout(op.results[0]).clone();
         let place = gpu.shared.place(op.results[0]);
-        if gpu.shared.write(place) {
-            gpu.barrier(b);
-            gpu.shared.write(place);
-        }
-        let base = gpu.base.expect("scratch was planned");
+        gpu.before_write(b, place);
+        let base = gpu.scratch();
         let base = b.offset_bytes(base, place.start as i32);
         let zero = b.int(Ty::I32, 0);
         let starts: Vec<Val> = (0..counts.register_count())
@@ -34,10 +31,8 @@ impl Emit for Histogram {
             .collect();
         let clear =
             |b: &mut Builder| starts.iter().for_each(|&start| store(b, &[zero], DType::I32, start, 4));
-        match gpu.writer(b, Some(&counts)) {
-            Some(writer) => b.if_then(writer, clear),
-            None => clear(b),
-        }
+        let writer = gpu.writer(b, Some(&counts));
+        b.guarded(writer, clear);
         gpu.barrier(b);
         gpu.shared.write(place);
         self.count_in_shared(gpu, b, base, counts.shape()[0]);

@@ -441,10 +441,7 @@ impl Emit for Store {
         let words = Words::of(self.place.vector * dtype.bytes());
         for (i, (&pointer, &mask)) in addresses.pointers.iter().zip(&addresses.masks).enumerate() {
             let data = pack(b, &values[i * vector..(i + 1) * vector], dtype);
-            let mask = match (mask, writer) {
-                (Some(mask), Some(writer)) => Some(b.and(mask, writer)),
-                (mask, writer) => mask.or(writer),
-            };
+            let mask = b.both(mask, writer);
             let modifiers = Modifiers::asked(gpu, self.cache);
             match mask {
                 None if modifiers.is_plain() => {

@@ -35,7 +35,7 @@ use crate::tile::{Block, Func, Op, ParamKind, Value};
 
 use ahead::Arrived;
 pub use emit::Emit;
-use shared::Shared;
+use shared::{Interval, Shared};
 
 /// The name of the block's shared memory.
 const SHARED: &str = "shared";
@@ -385,23 +385,24 @@ impl<'a> Gpu<'a> {
 
     /// Whether this thread is the one of its replicas that writes; `None` when there are no others.
     fn writer(&self, b: &mut Builder, layout: Option<&Layout>) -> Option<Val> {
-        let (lanes, warps) = match layout {
-            Some(layout) => (layout.idle_lanes(), layout.idle_warps()),
-            None => (31, self.plan.distributed.num_warps - 1),
-        };
-        let mut writer = None;
-        for (source, idle) in [(self.lane, lanes), (self.warp, warps)] {
-            if idle != 0 {
-                let (mask, zero) = (b.int(Ty::I32, i64::from(idle)), b.int(Ty::I32, 0));
+        match layout {
+            Some(layout) => self.first_of(b, layout.idle_lanes(), layout.idle_warps()),
+            None => self.first_of(b, 31, self.plan.distributed.num_warps - 1),
+        }
+    }
+
+    /// Whether this thread is the first of those that differ in these lane and warp bits; `None` when there are no others.
+    fn first_of(&self, b: &mut Builder, lanes: u32, warps: u32) -> Option<Val> {
+        let mut all = None;
+        for (source, mask) in [(self.lane, lanes), (self.warp, warps)] {
+            if mask != 0 {
+                let (mask, zero) = (b.int(Ty::I32, i64::from(mask)), b.int(Ty::I32, 0));
                 let bits = b.and(source, mask);
                 let first = b.icmp(IntPredicate::Eq, bits, zero);
-                writer = Some(match writer {
-                    Some(other) => b.and(other, first),
-                    None => first,
-                });
+                all = b.both(all, Some(first));
             }
         }
-        writer
+        all
     }
 
     /// Waits for the other warps of this program, and makes what they wrote visible.
@@ -429,6 +430,19 @@ impl<'a> Gpu<'a> {
             }
         }
         self.shared.synchronised();
+    }
+
+    /// Stands before a write to a part of shared memory: waits while others may still need what lies there.
+    fn before_write(&mut self, b: &mut Builder, place: Interval) {
+        if self.shared.write(place) {
+            self.barrier(b);
+            self.shared.write(place);
+        }
+    }
+
+    /// Where this program's part of shared memory starts.
+    fn scratch(&self) -> Val {
+        self.base.expect("scratch was planned")
     }
 
     /// What is known of an integer value.

@@ -177,13 +177,10 @@ impl Exchange {
         let mask = b.int(Ty::I32, i64::from(self.mask));
         let registers = (0..layout.register_count())
             .map(|register| {
-                let coords: Vec<Val> = (0..ty.shape.rank())
-                    .map(|axis| {
-                        let coord = gpu.coord(b, &layout, register, axis);
-                        if axis == self.axis { b.xor(coord, mask) } else { coord }
-                    })
-                    .collect();
-                let pointer = staging.pointer(b, base, &coords, ty.dtype.bytes());
+                let pointer = staging.pointer(b, base, ty.dtype, |b, axis| {
+                    let coord = gpu.coord(b, &layout, register, axis);
+                    if axis == self.axis { b.xor(coord, mask) } else { coord }
+                });
                 load(b, pointer, ty.dtype, 1)[0]
             })
             .collect();
@@ -213,10 +210,9 @@ impl Emit for Gather {
                 let inside = b.icmp(IntPredicate::Ult, index, extent);
                 let index = b.trunc(index, Elem::I32);
                 let index = b.select(inside, index, zero_index);
-                let coords: Vec<Val> = (0..ty.shape.rank())
-                    .map(|axis| if axis == self.axis { index } else { gpu.coord(b, &layout, register, axis) })
-                    .collect();
-                let pointer = staging.pointer(b, base, &coords, ty.dtype.bytes());
+                let pointer = staging.pointer(b, base, ty.dtype, |b, axis| {
+                    if axis == self.axis { index } else { gpu.coord(b, &layout, register, axis) }
+                });
                 let value = load(b, pointer, ty.dtype, 1)[0];
                 let zero = if value.ty.elem.is_float() { b.float(value.ty, 0.0) } else { b.int(value.ty, 0) };
                 b.select(inside, value, zero)
@@ -229,17 +225,4 @@ impl Emit for Gather {
 /// At least 32 bits.
 fn widest(index: Val) -> Elem {
     if index.ty.elem.bits() == 64 { Elem::I64 } else { Elem::I32 }
-}
-
-impl Staging {
-    /// The address of the element at `coords`.
-    fn pointer(&self, b: &mut Builder, base: Val, coords: &[Val], bytes: u32) -> Val {
-        let mut offset = b.int(Ty::I32, 0);
-        for (&coord, &stride) in coords.iter().zip(&self.strides) {
-            let scale = b.int(Ty::I32, i64::from(stride * bytes));
-            let part = b.mul_nsw(coord, scale);
-            offset = b.add_nsw(offset, part);
-        }
-        b.offset(base, offset, 1)
-    }
 }

@@ -21,7 +21,7 @@ fn folded_warps(layout: &Layout, folded: &Layout) -> u32 {
 }
 
 fn layout_of<'a>(distributed: &'a Distributed, reduce: &Reduce) -> &'a Layout {
-    &distributed.layouts[&reduce.inputs[0]]
+    &distributed.layouts[&reduce.combination.inputs[0]]
 }
 
 /// Bytes that the partial results of one input take.
@@ -29,7 +29,7 @@ fn partial_bytes(distributed: &Distributed, reduce: &Reduce, input: usize) -> u3
     let layout = layout_of(distributed, reduce);
     let folded = layout.without(&reduce.axes);
     let partials = 1 << folded_warps(layout, &folded).count_ones();
-    let size = distributed.func.ty(reduce.inputs[input]).dtype.bytes();
+    let size = distributed.func.ty(reduce.combination.inputs[input]).dtype.bytes();
     (folded.shape().elements() as u32 * partials * size).next_multiple_of(16)
 }
 
@@ -39,14 +39,14 @@ impl Emit for Reduce {
         if folded_warps(layout, &layout.without(&self.axes)) == 0 {
             return 0;
         }
-        (0..self.inputs.len()).map(|input| partial_bytes(distributed, self, input)).sum()
+        (0..self.combination.inputs.len()).map(|input| partial_bytes(distributed, self, input)).sum()
     }
 
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
-        let layout = gpu.layout(self.inputs[0]).clone();
+        let layout = gpu.layout(self.combination.inputs[0]).clone();
         let folded = layout.without(&self.axes);
         // What a user wrote is computed as written.
-        b.accumulating = self.symmetric();
+        b.accumulating = self.combination.symmetric();
         let mut results = self.fold_registers(gpu, b, &layout, &folded);
         let lanes = folded.idle_lanes() & !layout.idle_lanes();
         for bit in (0..5).filter(|bit| lanes >> bit & 1 == 1) {
@@ -73,8 +73,8 @@ impl Reduce {
     /// An element of this thread and the one that it exchanged with the lane at `distance`. A combination that does not
     /// give the same bits either way round takes the lower lane's first, so that both lanes hold the same.
     fn exchanged(&self, gpu: &Gpu, b: &mut Builder, distance: i64, own: &[Val], other: &[Val]) -> Element {
-        if self.symmetric() {
-            return self.combined(gpu.func, b, own, other);
+        if self.combination.symmetric() {
+            return self.combination.apply(gpu.func, b, own, other);
         }
         let distance = b.int(Ty::I32, distance);
         let bit = b.and(gpu.lane, distance);
@@ -83,12 +83,12 @@ impl Reduce {
         let left: Element = own.iter().zip(other).map(|(&own, &other)| b.select(lower, own, other)).collect();
         let right: Element =
             own.iter().zip(other).map(|(&own, &other)| b.select(lower, other, own)).collect();
-        self.combined(gpu.func, b, &left, &right)
+        self.combination.apply(gpu.func, b, &left, &right)
     }
 
     /// Each result register folded from the registers of this thread that belong to it.
     fn fold_registers(&self, gpu: &Gpu, b: &mut Builder, layout: &Layout, folded: &Layout) -> Vec<Element> {
-        let inputs: Vec<_> = self.inputs.iter().map(|&input| gpu.registers(input)).collect();
+        let inputs: Vec<_> = self.combination.inputs.iter().map(|&input| gpu.registers(input)).collect();
         let places = folded.registers_by_coord();
         let mut members: Vec<Vec<usize>> = vec![vec![]; folded.register_count()];
         for register in 0..layout.register_count() {
@@ -105,11 +105,11 @@ impl Reduce {
                 for (i, &register) in registers.iter().enumerate() {
                     let next = element(register);
                     match chains.get(i % CHAINS) {
-                        Some(chain) => chains[i % CHAINS] = self.combined(gpu.func, b, chain, &next),
+                        Some(chain) => chains[i % CHAINS] = self.combination.apply(gpu.func, b, chain, &next),
                         None => chains.push(next),
                     }
                 }
-                self.folded(gpu.func, b, chains)
+                self.combination.folded(gpu.func, b, chains)
             })
             .collect()
     }
@@ -128,8 +128,9 @@ impl Reduce {
         let warps = folded_warps(layout, folded);
         let partials = 1u32 << warps.count_ones();
         let partial = compress(b, gpu.warp, warps);
-        let base = gpu.base.expect("scratch was planned");
-        let dtypes: Vec<DType> = self.inputs.iter().map(|&input| gpu.func.ty(input).dtype).collect();
+        let base = gpu.scratch();
+        let dtypes: Vec<DType> =
+            self.combination.inputs.iter().map(|&input| gpu.func.ty(input).dtype).collect();
         // Byte offsets of the partial results of each element, for each input.
         let mut offsets = vec![];
         let mut start = place.start;
@@ -140,11 +141,9 @@ impl Reduce {
             offsets.push((start, elements));
             start += partial_bytes(&gpu.plan.distributed, self, input);
         }
-        if gpu.shared.write(place) {
-            gpu.barrier(b);
-            gpu.shared.write(place);
-        }
-        let writer = fold_writer(gpu, b, layout, folded);
+        gpu.before_write(b, place);
+        // Lanes that were folded hold the same; warps that were folded hold partial results of their own.
+        let writer = gpu.first_of(b, folded.idle_lanes(), layout.idle_warps());
         let write = |b: &mut Builder| {
             for (register, element) in results.iter().enumerate() {
                 for (input, &value) in element.iter().enumerate() {
@@ -158,10 +157,7 @@ impl Reduce {
                 }
             }
         };
-        match writer {
-            Some(writer) => b.if_then(writer, write),
-            None => write(b),
-        }
+        b.guarded(writer, write);
         gpu.barrier(b);
         gpu.shared.read(place);
         (0..results.len())
@@ -178,25 +174,10 @@ impl Reduce {
                 let rows = (0..partials as usize)
                     .map(|i| columns.iter().map(|column| column[i]).collect())
                     .collect();
-                self.folded(gpu.func, b, rows)
+                self.combination.folded(gpu.func, b, rows)
             })
             .collect()
     }
-}
-
-/// The thread that writes a partial result: lane bits that were folded or idle are 0, and so are idle warp bits.
-fn fold_writer(gpu: &Gpu, b: &mut Builder, layout: &Layout, folded: &Layout) -> Option<Val> {
-    let zero = b.int(Ty::I32, 0);
-    let mut writer: Option<Val> = None;
-    for (source, mask) in [(gpu.lane, folded.idle_lanes()), (gpu.warp, layout.idle_warps())] {
-        if mask != 0 {
-            let mask = b.int(Ty::I32, i64::from(mask));
-            let bits = b.and(source, mask);
-            let first = b.icmp(IntPredicate::Eq, bits, zero);
-            writer = Some(writer.map_or(first, |other| b.and(other, first)));
-        }
-    }
-    writer
 }
 
 /// The bits of `source` under `mask`, moved together.

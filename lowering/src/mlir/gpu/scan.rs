@@ -10,7 +10,6 @@ use super::reduce::{compress, load, store};
 use super::{Builder, Exchange, Gpu, IntPredicate};
 use crate::layout::{Coord, Distributed, Layout, Segment};
 use crate::mlir::builder::Val;
-use crate::mlir::elementwise::inline;
 use crate::mlir::shared::Element;
 use crate::mlir::types::Ty;
 use crate::ops::Scan;
@@ -72,14 +71,9 @@ impl Exchanged {
 }
 
 impl Scan {
-    fn combined(&self, gpu: &Gpu, b: &mut Builder, left: &[Val], right: &[Val]) -> Element {
-        let args: Vec<Val> = left.iter().chain(right).copied().collect();
-        inline(b, gpu.func, &self.combine, &args)
-    }
-
     /// `before`, where it holds, then `element`.
     fn after(&self, gpu: &Gpu, b: &mut Builder, before: &Offset, element: &Element) -> Element {
-        let both = self.combined(gpu, b, &before.element, element);
+        let both = self.combination.apply(gpu.func, b, &before.element, element);
         match before.holds {
             None => both,
             Some(holds) => both.iter().zip(element).map(|(&both, &own)| b.select(holds, both, own)).collect(),
@@ -89,7 +83,7 @@ impl Scan {
     /// `before`, then the offset there was.
     fn further(&self, gpu: &Gpu, b: &mut Builder, before: &Offset, offset: Option<&Offset>) -> Offset {
         let Some(offset) = offset else { return before.clone() };
-        let both = self.combined(gpu, b, &before.element, &offset.element);
+        let both = self.combination.apply(gpu.func, b, &before.element, &offset.element);
         // Where only one of the two holds it is that one.
         let with = |b: &mut Builder, holds: Option<Val>, yes: &Element, no: &Element| match holds {
             None => yes.clone(),
@@ -131,19 +125,21 @@ impl Scan {
         groups: u32,
         exchanged: &Exchanged,
     ) -> u32 {
-        let size = distributed.func.ty(self.inputs[input]).dtype.bytes();
+        let size = distributed.func.ty(self.combination.inputs[input]).dtype.bytes();
         (groups * exchanged.slots() * size).next_multiple_of(16)
     }
 }
 
 impl Emit for Scan {
     fn scratch(&self, distributed: &Distributed, _: &Op) -> u32 {
-        let layout = &distributed.layouts[&self.inputs[0]];
+        let layout = &distributed.layouts[&self.combination.inputs[0]];
         let bytes = |segment: &Segment| match segment {
             Segment::Warps { first, warps } => {
                 let exchanged = Exchanged::new(layout, self.axis, warps);
                 let groups = self.group_count(layout, *first);
-                (0..self.inputs.len()).map(|i| self.total_bytes(distributed, i, groups, &exchanged)).sum()
+                (0..self.combination.inputs.len())
+                    .map(|i| self.total_bytes(distributed, i, groups, &exchanged))
+                    .sum()
             }
             Segment::Registers { .. } | Segment::Lanes { .. } | Segment::Blocks { .. } => 0,
         };
@@ -151,8 +147,8 @@ impl Emit for Scan {
     }
 
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
-        let layout = gpu.layout(self.inputs[0]).clone();
-        let inputs: Vec<_> = self.inputs.iter().map(|&input| gpu.registers(input)).collect();
+        let layout = gpu.layout(self.combination.inputs[0]).clone();
+        let inputs: Vec<_> = self.combination.inputs.iter().map(|&input| gpu.registers(input)).collect();
         let mut elements: Vec<Element> = (0..layout.register_count())
             .map(|register| inputs.iter().map(|input| input[register]).collect())
             .collect();
@@ -218,7 +214,7 @@ impl Scan {
     fn chain(&self, gpu: &Gpu, b: &mut Builder, list: Vec<Group>, elements: &mut [Element]) -> Group {
         let registers: Vec<usize> = list.iter().flat_map(|group| group.leaves[0].registers.clone()).collect();
         for pair in registers.windows(2) {
-            elements[pair[1]] = self.combined(gpu, b, &elements[pair[0]], &elements[pair[1]]);
+            elements[pair[1]] = self.combination.apply(gpu.func, b, &elements[pair[0]], &elements[pair[1]]);
         }
         let total = elements[registers[registers.len() - 1]].clone();
         Group { leaves: vec![Leaf { registers, offset: None }], total }
@@ -234,7 +230,7 @@ impl Scan {
                 let offset = self.further(gpu, b, &before, leaf.offset.as_ref());
                 joined.leaves.push(Leaf { offset: Some(offset), ..leaf });
             }
-            joined.total = self.combined(gpu, b, &joined.total, &group.total);
+            joined.total = self.combination.apply(gpu.func, b, &joined.total, &group.total);
         }
         joined
     }
@@ -291,8 +287,8 @@ impl Scan {
         (warps, exchanged): (&[u32], &Exchanged),
     ) {
         let place = gpu.shared.place(op.results[0]);
-        let base = gpu.base.expect("scratch was planned");
-        let dtypes: Vec<_> = self.inputs.iter().map(|&input| gpu.func.ty(input).dtype).collect();
+        let base = gpu.scratch();
+        let dtypes: Vec<_> = self.combination.inputs.iter().map(|&input| gpu.func.ty(input).dtype).collect();
         let own = warps.iter().map(|bit| 1 << bit).sum();
         let warp = compress(b, gpu.warp, own);
         let lane = compress(b, gpu.lane, exchanged.lanes);
@@ -312,10 +308,7 @@ impl Scan {
         }
         let further =
             |group: usize, input: usize| (group as u32 * exchanged.slots() * dtypes[input].bytes()) as i32;
-        if gpu.shared.write(place) {
-            gpu.barrier(b);
-            gpu.shared.write(place);
-        }
+        gpu.before_write(b, place);
         let write = |b: &mut Builder| {
             for (g, group) in groups.values().enumerate() {
                 for (input, &value) in group.total.iter().enumerate() {
@@ -327,14 +320,8 @@ impl Scan {
                 }
             }
         };
-        if exchanged.alike == 0 {
-            write(b);
-        } else {
-            let (mask, zero) = (b.int(Ty::I32, i64::from(exchanged.alike)), b.int(Ty::I32, 0));
-            let bits = b.and(gpu.lane, mask);
-            let first = b.icmp(IntPredicate::Eq, bits, zero);
-            b.if_then(first, write);
-        }
+        let writer = gpu.first_of(b, exchanged.alike, 0);
+        b.guarded(writer, write);
         gpu.barrier(b);
         gpu.shared.read(place);
         for (g, group) in groups.values_mut().enumerate() {
@@ -362,7 +349,7 @@ impl Scan {
                 before =
                     upto.iter().zip(&before).map(|(&upto, &before)| b.select(is_own, upto, before)).collect();
             }
-            upto = self.combined(gpu, b, &upto, &total(w));
+            upto = self.combination.apply(gpu.func, b, &upto, &total(w));
         }
         let first = b.int(Ty::I32, order[0] as i64);
         let holds = Some(b.icmp(IntPredicate::Ne, warp, first));

@@ -13,8 +13,7 @@ impl Emit for Atomic {
         let result = op.results[0];
         let shape = host.func.ty(result).shape.clone();
         if shape.rank() == 0 {
-            let point = Point { coords: vec![], axis: 0, lanes: 1 };
-            let before = self.element(host, b, op, &point);
+            let before = self.element(host, b, op, &Point::scalar());
             host.define(result, before);
             return;
         }

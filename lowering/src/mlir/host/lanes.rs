@@ -64,12 +64,6 @@ impl Emit for Splat {
 }
 
 impl Emit for Scalar {
-    fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
-        let args: Vec<Val> = self.args.iter().map(|&arg| host.scalar(arg)).collect();
-        let value = elementwise::applied(b, self, &args, self.dtype(host.func));
-        host.define(op.results[0], value);
-    }
-
     fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
         let args: Vec<Val> = self.args.iter().map(|&arg| host.at(b, arg, point)).collect();
         elementwise::applied(b, self, &args, self.dtype(host.func))
@@ -81,12 +75,6 @@ impl Emit for Scalar {
 }
 
 impl Emit for Cast {
-    fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
-        let value = host.scalar(self.value);
-        let value = cast::cast(b, value, host.dtype(self.value), host.dtype(op.results[0]));
-        host.define(op.results[0], value);
-    }
-
     fn at(&self, host: &mut Host, b: &mut Builder, op: &Op, point: &Point) -> Val {
         let value = host.at(b, self.value, point);
         cast::cast(b, value, host.dtype(self.value), host.dtype(op.results[0]))
@@ -94,12 +82,6 @@ impl Emit for Cast {
 }
 
 impl Emit for Bitcast {
-    fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
-        let value = host.scalar(self.value);
-        let value = cast::bitcast(b, value, host.dtype(op.results[0]));
-        host.define(op.results[0], value);
-    }
-
     fn at(&self, host: &mut Host, b: &mut Builder, op: &Op, point: &Point) -> Val {
         let value = host.at(b, self.value, point);
         cast::bitcast(b, value, host.dtype(op.results[0]))
@@ -123,11 +105,6 @@ impl Emit for Hold {
 }
 
 impl Emit for Claim {
-    fn run(&self, host: &mut Host, _: &mut Builder, op: &Op) {
-        let value = host.scalar(self.value);
-        host.define(op.results[0], value);
-    }
-
     fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
         host.at(b, self.value, point)
     }
@@ -138,12 +115,6 @@ impl Emit for Claim {
 }
 
 impl Emit for InlinePtx {
-    fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
-        let args: Vec<Val> = self.args.iter().map(|&arg| host.scalar(arg)).collect();
-        let value = elementwise::inline(b, host.func, &self.cpu, &args)[0];
-        host.define(op.results[0], value);
-    }
-
     fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
         let args: Vec<Val> = self.args.iter().map(|&arg| host.at(b, arg, point)).collect();
         elementwise::inline(b, host.func, &self.cpu, &args)[0]

@@ -106,21 +106,14 @@ impl Host<'_> {
         let inside = self.inside(b, place, index, 1);
         if let (Some(record), Some(inside)) = (self.record, inside) {
             let beyond = b.not(inside);
-            let outside = both(b, mask, Some(beyond)).unwrap_or(beyond);
+            let outside = b.both(mask, Some(beyond)).unwrap_or(beyond);
             b.if_then(outside, |b| {
                 let length = self.slice(place.param).length;
                 let outside = report::Outside { index, length, program: self.program };
                 report::write(b, record, (self.func, op), &outside);
             });
         }
-        both(b, mask, inside)
-    }
-}
-
-fn both(b: &mut Builder, one: Option<Val>, other: Option<Val>) -> Option<Val> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(b.and(one, other)),
-        (one, other) => one.or(other),
+        b.both(mask, inside)
     }
 }
 
@@ -191,12 +184,6 @@ impl Host<'_> {
 }
 
 impl Emit for Load {
-    fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
-        let point = Point { coords: vec![], axis: 0, lanes: 1 };
-        let value = self.at(host, b, op, &point);
-        host.define(op.results[0], value);
-    }
-
     fn at(&self, host: &mut Host, b: &mut Builder, op: &Op, point: &Point) -> Val {
         let dtype = host.dtype(op.results[0]);
         let ty = Ty { lanes: point.width(), ..host.elem_type(b, op.results[0]) };
@@ -227,7 +214,7 @@ impl Emit for Load {
         };
         let whole = self.place.mask.map(|mask| host.whole(b, mask, point));
         let inside = host.inside(b, &self.place, found.first, point.lanes);
-        let Some(whole) = both(b, whole, inside) else { return at_once(b)[0] };
+        let Some(whole) = b.both(whole, inside) else { return at_once(b)[0] };
         let apart =
             |b: &mut Builder| vec![host.scope(|host| self.by_element(host, b, op, point, &found, other))];
         b.if_else(whole, &[ty], at_once, apart)[0]
@@ -290,9 +277,7 @@ impl Emit for Store {
     fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
         let shape = host.func.ty(self.place.offset).shape.clone();
         if shape.rank() == 0 {
-            let point = Point { coords: vec![], axis: 0, lanes: 1 };
-            self.store(host, b, op, &point);
-            return;
+            return self.store(host, b, op, &Point::scalar());
         }
         host.each(b, &shape, &mut |host, b, point| self.store(host, b, op, point));
     }
@@ -314,11 +299,8 @@ impl Store {
             store_elements(b, element, pointer, dtype);
         };
         if point.lanes == 1 {
-            match host.taken(b, op, found.mask, found.first) {
-                Some(taken) => b.if_then(taken, |b| put(b, elements, found.first)),
-                None => put(b, elements, found.first),
-            }
-            return;
+            let taken = host.taken(b, op, found.mask, found.first);
+            return b.guarded(taken, |b| put(b, elements, found.first));
         }
         let by_element = |host: &mut Host, b: &mut Builder| {
             let (end, mask) = host.partial(b, self.place.mask, point);
@@ -327,10 +309,8 @@ impl Store {
                 let index = found.index(b, lane);
                 let mask = mask.map(|mask| b.extract_at(mask, lane));
                 let element = b.extract_at(elements, lane);
-                match host.taken(b, op, mask, index) {
-                    Some(taken) => b.if_then(taken, |b| put(b, element, index)),
-                    None => put(b, element, index),
-                }
+                let taken = host.taken(b, op, mask, index);
+                b.guarded(taken, |b| put(b, element, index));
                 vec![]
             });
         };
@@ -339,7 +319,7 @@ impl Store {
         }
         let whole = self.place.mask.map(|mask| host.whole(b, mask, point));
         let inside = host.inside(b, &self.place, found.first, point.lanes);
-        let Some(whole) = both(b, whole, inside) else { return put(b, elements, found.first) };
+        let Some(whole) = b.both(whole, inside) else { return put(b, elements, found.first) };
         let at_once = |b: &mut Builder| {
             put(b, elements, found.first);
             vec![]

@@ -32,12 +32,13 @@ use crate::tile::{Block, Func, Op, ParamKind, Value};
 use nest::Point;
 pub use schedule::Schedule;
 
-/// How an operation becomes code of a host thread. An operation answers to one of the two.
+/// How an operation becomes code of a host thread. An operation answers to one of the two at least.
 pub trait Emit {
-    /// Runs a statement: an operation with an effect, with scalar results, or one that fills buffers itself.
+    /// Runs a statement: an operation with an effect, with scalar results, or one that fills buffers itself. A scalar
+    /// result is its one element, unless the operation says otherwise.
     fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
-        let _ = (host, b);
-        panic!("{} is not a statement", op.kind.operation().name());
+        let value = self.at(host, b, op, &Point::scalar());
+        host.define(op.results[0], value);
     }
 
     /// Elements of the result at a point.

@@ -19,6 +19,20 @@ pub struct Point {
 }
 
 impl Point {
+    /// The one element of a scalar.
+    pub fn scalar() -> Point {
+        Point { coords: vec![], axis: 0, lanes: 1 }
+    }
+
+    /// The point without the coordinate along `axis`; a single element, if the lanes ran along it.
+    pub fn without(&self, axis: usize) -> Point {
+        let mut coords = self.coords.clone();
+        coords.remove(axis);
+        let lanes = if self.axis == axis { 1 } else { self.lanes };
+        let along = if lanes == 1 { 0 } else { self.axis - usize::from(self.axis > axis) };
+        Point { coords, axis: along, lanes }
+    }
+
     /// Machine lanes: 0 for a scalar.
     pub fn width(&self) -> u16 {
         if self.lanes == 1 { 0 } else { self.lanes }

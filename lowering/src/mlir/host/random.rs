@@ -10,12 +10,6 @@ use crate::tile::Op;
 const COST: u32 = 64;
 
 impl Emit for Philox {
-    fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
-        let point = Point { coords: vec![], axis: 0, lanes: 1 };
-        let word = self.at(host, b, op, &point);
-        host.define(op.results[0], word);
-    }
-
     fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
         let key = philox::key(b, host.scalar(self.seed));
         let counter = self.counter.map(|word| host.at(b, word, point));
@@ -29,12 +23,6 @@ impl Emit for Philox {
 }
 
 impl Emit for Random {
-    fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
-        let point = Point { coords: vec![], axis: 0, lanes: 1 };
-        let word = self.at(host, b, op, &point);
-        host.define(op.results[0], word);
-    }
-
     fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
         let key = philox::key(b, host.scalar(self.seed));
         let offset = host.at(b, self.offset, point);

@@ -6,18 +6,9 @@ use crate::mlir::IntPredicate;
 use crate::ops::{Exchange, Gather, Index, Join};
 use crate::tile::{Op, Value};
 
-/// A point without the coordinate along `axis`; single, if the lanes ran along it.
-fn without(point: &Point, axis: usize) -> Point {
-    let mut coords = point.coords.clone();
-    coords.remove(axis);
-    let lanes = if point.axis == axis { 1 } else { point.lanes };
-    let along = if lanes == 1 { 0 } else { point.axis - usize::from(point.axis > axis) };
-    Point { coords, axis: along, lanes }
-}
-
 impl Emit for Join {
     fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
-        let other = without(point, self.axis);
+        let other = point.without(self.axis);
         let [left, right] = [self.left, self.right].map(|operand| host.at(b, operand, &other));
         if point.lanes > 1 && point.axis == self.axis {
             return b.pack(&[left, right]);
@@ -29,17 +20,11 @@ impl Emit for Join {
 }
 
 impl Emit for Index {
-    fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
-        let place = b.int(Ty::I64, i64::from(self.index));
-        let point = Point { coords: vec![place], axis: 0, lanes: 1 };
-        let value = host.at(b, self.value, &point);
-        host.define(op.results[0], value);
-    }
-
     fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
         let mut coords = point.coords.clone();
         coords.insert(self.axis, b.int(Ty::I64, i64::from(self.index)));
-        let axis = point.axis + usize::from(point.axis >= self.axis);
+        // A single element runs along no axis; a scalar's point has none to speak of.
+        let axis = if point.lanes == 1 { 0 } else { point.axis + usize::from(point.axis >= self.axis) };
         host.at(b, self.value, &Point { coords, axis, lanes: point.lanes })
     }
 

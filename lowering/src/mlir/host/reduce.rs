@@ -12,7 +12,7 @@ const CHAINS: u32 = 4;
 
 impl Emit for Reduce {
     fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
-        let shape = host.func.ty(self.inputs[0]).shape.clone();
+        let shape = self.combination.shape(host.func).clone();
         let result = self.result_shape(&shape);
         if result.rank() == 0 {
             let element = self.fold(host, b, &shape, &[], None);
@@ -58,7 +58,7 @@ impl Reduce {
         vector: Option<&Point>,
     ) -> Element {
         // What a user wrote is computed as written.
-        b.accumulating = self.symmetric();
+        b.accumulating = self.combination.symmetric();
         let folded = self.fold_points(host, b, shape, kept, vector);
         b.accumulating = false;
         folded
@@ -88,9 +88,9 @@ impl Reduce {
 
         let read = |host: &mut Host, b: &mut Builder, index: Val| -> Element {
             let point = self.point(b, shape, kept, vector, &steps, lanes, index);
-            self.inputs.iter().map(|&input| host.at(b, input, &point)).collect()
+            self.combination.inputs.iter().map(|&input| host.at(b, input, &point)).collect()
         };
-        let width = self.inputs.len();
+        let width = self.combination.inputs.len();
         let first = match vector {
             Some(point) => point.lanes,
             None => lanes as u16,
@@ -117,14 +117,14 @@ impl Reduce {
                         let chain = b.int(Ty::I64, chain as i64);
                         let index = b.add(index, chain);
                         let element = read(host, b, index);
-                        next.extend(self.combined(host.func, b, carried, &element));
+                        next.extend(self.combination.apply(host.func, b, carried, &element));
                     }
                     next
                 })
             });
             partial = results.chunks(width).map(<[Val]>::to_vec).collect();
         }
-        let mut element = self.folded(host.func, b, partial);
+        let mut element = self.combination.folded(host.func, b, partial);
         if lanes > 1 {
             element = self.fold_lanes(host, b, element);
         }
@@ -134,12 +134,13 @@ impl Reduce {
     /// A vector of `lanes` neutral elements for every input, if there are such.
     fn neutrals(&self, host: &Host, b: &mut Builder, lanes: u16) -> Option<Element> {
         let lanes = if lanes == 1 { 0 } else { lanes };
-        self.inputs
+        self.combination
+            .inputs
             .iter()
             .map(|&input| {
                 let dtype = host.dtype(input);
                 let ty = Ty { lanes, ..host.elem_type(b, input) };
-                Some(constant(b, self.neutral(dtype)?, dtype, ty))
+                Some(constant(b, self.combination.neutral(dtype)?, dtype, ty))
             })
             .collect()
     }
@@ -152,7 +153,7 @@ impl Reduce {
             let high: Vec<i32> = (half..2 * half).collect();
             let lower: Element = element.iter().map(|&v| b.shuffle(v, v, &low)).collect();
             let upper: Element = element.iter().map(|&v| b.shuffle(v, v, &high)).collect();
-            element = self.combined(host.func, b, &lower, &upper);
+            element = self.combination.apply(host.func, b, &lower, &upper);
         }
         element.into_iter().map(|v| if v.ty.is_vector() { b.extract(v, 0) } else { v }).collect()
     }

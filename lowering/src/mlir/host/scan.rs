@@ -2,18 +2,16 @@
 
 use super::nest::Point;
 use super::{Builder, Emit, Host, Ty, Val};
-use crate::mlir::elementwise::inline;
 use crate::mlir::shared::Element;
 use crate::ops::Scan;
 use crate::tile::Op;
 
 impl Emit for Scan {
     fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
-        let shape = host.func.ty(self.inputs[0]).shape.clone();
+        let shape = self.combination.shape(host.func).clone();
         let lines = shape.without(self.axis);
         if lines.rank() == 0 {
-            let point = Point { coords: vec![], axis: 0, lanes: 1 };
-            self.line(host, b, op, &point);
+            self.line(host, b, op, &Point::scalar());
         } else {
             host.each(b, &lines, &mut |host, b, point| self.line(host, b, op, point));
         }
@@ -27,7 +25,7 @@ impl Emit for Scan {
 impl Scan {
     /// Every element at `line`, a point of the tile without the axis.
     fn line(&self, host: &mut Host, b: &mut Builder, op: &Op, line: &Point) {
-        let extent = i64::from(host.func.ty(self.inputs[0]).shape[self.axis]);
+        let extent = i64::from(self.combination.shape(host.func)[self.axis]);
         let zero = b.int(Ty::I64, 0);
         let first = self.step(host, b, op, (line, zero), None);
         let bounds = [1, extent, 1].map(|bound| b.int(Ty::I64, bound));
@@ -46,7 +44,7 @@ impl Scan {
         before: Option<&[Val]>,
     ) -> Element {
         let place = if self.reverse {
-            let last = i64::from(host.func.ty(self.inputs[0]).shape[self.axis]) - 1;
+            let last = i64::from(self.combination.shape(host.func)[self.axis]) - 1;
             let last = b.int(Ty::I64, last);
             b.sub(last, index)
         } else {
@@ -56,12 +54,9 @@ impl Scan {
         coords.insert(self.axis, place);
         let axis = line.axis + usize::from(line.axis >= self.axis && line.lanes > 1);
         let point = Point { coords, axis, lanes: line.lanes };
-        let own: Element = self.inputs.iter().map(|&input| host.at(b, input, &point)).collect();
+        let own: Element = self.combination.inputs.iter().map(|&input| host.at(b, input, &point)).collect();
         let element = match before {
-            Some(before) => {
-                let args: Vec<Val> = before.iter().chain(&own).copied().collect();
-                inline(b, host.func, &self.combine, &args)
-            }
+            Some(before) => self.combination.apply(host.func, b, before, &own),
             None => own,
         };
         for (&result, &element) in op.results.iter().zip(&element) {

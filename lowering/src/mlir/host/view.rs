@@ -30,11 +30,7 @@ impl Emit for Broadcast {
 
 impl Emit for ExpandDims {
     fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
-        let mut coords = point.coords.clone();
-        coords.remove(self.axis);
-        let axis = point.axis - usize::from(point.axis > self.axis);
-        let lanes = if point.axis == self.axis { 1 } else { point.lanes };
-        host.at(b, self.value, &Point { coords, axis, lanes })
+        host.at(b, self.value, &point.without(self.axis))
     }
 
     fn cost(&self) -> u32 {

@@ -1,0 +1,81 @@
+//! How elements of tiles are combined, two at a time: what reductions and scans have in common.
+
+use super::scalar::ScalarOp;
+use super::{Kind, Number, expect_types};
+use crate::analysis::axis::{Analysis, Info};
+use crate::check::Check;
+use crate::diagnostic::Loc;
+use crate::dtype::DType;
+use crate::tile::{Block, Func, Op, Shape, Type, Value};
+
+/// Tiles of one shape whose elements are combined together.
+#[derive(Clone, Debug)]
+pub struct Combination {
+    pub inputs: Vec<Value>,
+    /// Takes two elements of every input, left ones first, and yields one of each; it uses nothing from outside and is
+    /// associative.
+    pub block: Block,
+}
+
+impl Combination {
+    /// The elements of one tile by a row of the lanewise table.
+    pub(super) fn by_row(check: &mut Check, row: &str, input: Value, loc: Loc) -> Combination {
+        let dtype = check.ty(input).dtype;
+        let args = check.begin_block(vec![Type::scalar(dtype); 2]);
+        let combined = check.row(row, &args, loc);
+        Combination { inputs: vec![input], block: check.end_block(vec![combined]) }
+    }
+
+    pub(super) fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
+        self.inputs.iter_mut().for_each(|input| *input = change(*input));
+    }
+
+    pub(super) fn text(&self, name: &mut dyn FnMut(Value) -> String) -> String {
+        let inputs: Vec<String> = self.inputs.iter().map(|&input| name(input)).collect();
+        inputs.join(", ")
+    }
+
+    pub fn shape<'f>(&self, func: &'f Func) -> &'f Shape {
+        &func.ty(self.inputs[0]).shape
+    }
+
+    /// Checks that the block fits the inputs, and that there is one result of `shape` for each of them.
+    pub(super) fn verify(&self, func: &Func, results: &[Value], shape: &Shape) -> Result<(), String> {
+        let count = self.inputs.len();
+        expect_types("the number of results", results.len(), count)?;
+        expect_types("the combination's arguments", self.block.args.len(), 2 * count)?;
+        expect_types("the combination's yields", self.block.yields.len(), count)?;
+        for (i, (&input, &result)) in self.inputs.iter().zip(results).enumerate() {
+            let dtype = func.ty(input).dtype;
+            expect_types("an input's shape", &func.ty(input).shape, self.shape(func))?;
+            expect_types("a result", func.ty(result), &Type::tile(dtype, shape.clone()))?;
+            for value in [self.block.args[i], self.block.args[count + i], self.block.yields[i]] {
+                expect_types("the combination", func.ty(value), &Type::scalar(dtype))?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn axes(&self, analysis: &mut Analysis, results: &[Value]) -> Vec<Info> {
+        analysis.block(&self.block);
+        results.iter().map(|&result| Info::unknown(analysis.func.ty(result))).collect()
+    }
+
+    /// The row of the lanewise table that it is, if it is one.
+    fn row(&self) -> Option<&'static ScalarOp> {
+        match self.block.ops.as_slice() {
+            [Op { kind: Kind::Scalar(scalar), .. }] if scalar.args == self.block.args => Some(scalar.op),
+            _ => None,
+        }
+    }
+
+    /// What combining elements of `dtype` can start from, where it is one operation that has such a value.
+    pub fn neutral(&self, dtype: DType) -> Option<Number> {
+        self.row()?.neutral.map(|neutral| neutral(dtype))
+    }
+
+    /// Whether it gives the same bits either way round.
+    pub fn symmetric(&self) -> bool {
+        self.row().is_some_and(|op| op.neutral.is_some())
+    }
+}
