@@ -24,16 +24,16 @@ use dsl_runtime::{DType, Result};
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 
-/// The elements of a quarter of what forward reads at once.
-const PIECE: usize = 2048;
+/// The lanes of a program of forward.
+const LANES: usize = 256;
 
 /// The elements of a row that a program of backward handles.
 const BLOCK: usize = 4096;
 
-/// One program for each row, which it reads once, `4 * BLOCK` elements at a time. Each of `BLOCK` lanes keeps the largest
-/// of its elements, the sum of their exponentials relative to it, and their sum.
-#[fuse_kernel(T = [f32, f16, bf16], BLOCK = [2048])]
-pub fn cross_entropy<T: Float, const BLOCK: usize>(
+/// One program for each row, which it reads once, `32 * LANES` elements at a time. Each lane keeps the largest of its elements, the
+/// sum of their exponentials relative to it, and their sum.
+#[fuse_kernel(T = [f32, f16, bf16], LANES = [256])]
+pub fn cross_entropy<T: Float, const LANES: usize>(
     x: &[T],
     targets: &[i64],
     loss: &mut [f32],
@@ -44,33 +44,37 @@ pub fn cross_entropy<T: Float, const BLOCK: usize>(
 ) {
     let row = tl::program_id(0);
     let target = tl::load(targets + row);
-    let known = (target >= 0) & (target < classes.to::<i64>());
-    let hit = tl::load(x + row * classes + target, known).to::<f32>();
-    let cols = tl::arange(0, BLOCK);
-    let mut peaks = tl::full([BLOCK], f32::NEG_INFINITY);
-    let mut totals = tl::zeros::<f32>([BLOCK]);
-    let mut sums = tl::zeros::<f32>([BLOCK]);
-    for first in (0..classes).step_by(4 * BLOCK) {
-        let (at_a, at_b) = (first + cols, first + BLOCK + cols);
-        let (at_c, at_d) = (first + 2 * BLOCK + cols, first + 3 * BLOCK + cols);
+    // Neighbours belong to one lane, so that finding its largest element moves nothing.
+    let cols = tl::arange(0, LANES).col() * 8 + tl::arange(0, 8).row();
+    let mut peaks = tl::full([LANES], f32::NEG_INFINITY);
+    let mut totals = tl::zeros::<f32>([LANES]);
+    let mut sums = tl::zeros::<f32>([LANES]);
+    for first in (0..classes).step_by(32 * LANES) {
+        let (at_a, at_b) = (first + cols, first + 8 * LANES + cols);
+        let (at_c, at_d) = (first + 16 * LANES + cols, first + 24 * LANES + cols);
         let a = tl::load(x + row * classes + at_a, at_a < classes, T::NEG_INFINITY).to::<f32>();
         let b = tl::load(x + row * classes + at_b, at_b < classes, T::NEG_INFINITY).to::<f32>();
         let c = tl::load(x + row * classes + at_c, at_c < classes, T::NEG_INFINITY).to::<f32>();
         let d = tl::load(x + row * classes + at_d, at_d < classes, T::NEG_INFINITY).to::<f32>();
-        let higher = tl::maximum(peaks, tl::maximum(tl::maximum(a, b), tl::maximum(c, d)));
+        let highest = tl::max(tl::maximum(tl::maximum(a, b), tl::maximum(c, d)), 1);
+        let higher = tl::maximum(peaks, highest);
         let base = tl::select(higher == f32::NEG_INFINITY, 0.0, higher);
         if smoothing > 0.0 {
             let (a, b) = (tl::select(at_a < classes, a, 0.0), tl::select(at_b < classes, b, 0.0));
             let (c, d) = (tl::select(at_c < classes, c, 0.0), tl::select(at_d < classes, d, 0.0));
-            sums += (a + b) + (c + d);
+            sums += tl::sum((a + b) + (c + d), 1);
         }
-        let a = tl::exp2((a - base) * f32::consts::LOG2_E);
-        let b = tl::exp2((b - base) * f32::consts::LOG2_E);
-        let c = tl::exp2((c - base) * f32::consts::LOG2_E);
-        let d = tl::exp2((d - base) * f32::consts::LOG2_E);
-        totals = totals * tl::exp2((peaks - base) * f32::consts::LOG2_E) + ((a + b) + (c + d));
+        let end = (base * -f32::consts::LOG2_E).col();
+        let a = tl::exp2(tl::fma(a, f32::consts::LOG2_E, end));
+        let b = tl::exp2(tl::fma(b, f32::consts::LOG2_E, end));
+        let c = tl::exp2(tl::fma(c, f32::consts::LOG2_E, end));
+        let d = tl::exp2(tl::fma(d, f32::consts::LOG2_E, end));
+        let kept = totals * tl::exp2((peaks - base) * f32::consts::LOG2_E);
+        totals = kept + tl::sum((a + b) + (c + d), 1);
         peaks = higher;
     }
+    let known = (target >= 0) & (target < classes.to::<i64>());
+    let hit = tl::load(x + row * classes + target, known).to::<f32>();
     let peak = tl::max(peaks, 0);
     let base = tl::select(peak == f32::NEG_INFINITY, 0.0, peak);
     let total = tl::sum(totals * tl::exp2((peaks - base) * f32::consts::LOG2_E), 0);
@@ -172,7 +176,7 @@ impl<'a> CrossEntropy<'a> {
         lse: impl Into<SliceMut<'o, f32>>,
     ) -> Result<()>
     where
-        cross_entropy::Choice<T, PIECE>: cross_entropy::Declared,
+        cross_entropy::Choice<T, LANES>: cross_entropy::Declared,
     {
         let (logits, loss, lse) = (logits.into(), loss.into(), lse.into());
         let rows = self.rows(logits.len(), &[("loss", loss.len()), ("lse", lse.len())])?;
@@ -181,7 +185,7 @@ impl<'a> CrossEntropy<'a> {
         }
         let (targets, classes) = (self.targets, self.classes as i32);
         let call =
-            cross_entropy::<T, PIECE>(logits, targets, loss, lse, classes, self.ignored, self.smoothing);
+            cross_entropy::<T, LANES>(logits, targets, loss, lse, classes, self.ignored, self.smoothing);
         call.grid(rows).launch(on)
     }
 

@@ -52,8 +52,11 @@ pub fn masked_softmax<T: Float, M: Element, const ADD: bool, const BLOCK: usize>
     let base = tl::select(peak == f32::NEG_INFINITY, 0.0, peak);
     let total = tl::sum(tl::exp2((z - base) * f32::consts::LOG2_E), 0);
     let bits = tl::select(total == 0.0, 0.0, tl::log2(total));
-    let nats = bits * f32::consts::LN_2;
-    let y = tl::select(log, z - base - nats, tl::exp2((z - base) * f32::consts::LOG2_E - bits));
+    let y = if log {
+        z - base - bits * f32::consts::LN_2
+    } else {
+        tl::exp2((z - base) * f32::consts::LOG2_E - bits)
+    };
     tl::store(out + row * n_cols + cols, y.to::<T>(), mask);
 }
 

@@ -24,8 +24,8 @@ use crate::shape::Checks;
 /// The longest row that one tile holds; longer ones are read in pieces.
 pub const MAX_TILE: usize = 32768;
 
-/// The elements of a quarter of what is read of a long row at once.
-const PIECE: usize = 2048;
+/// The lanes of a program for a long row.
+const LANES: usize = 512;
 
 /// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared.
 ///
@@ -49,10 +49,10 @@ pub fn softmax<T: Float, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols: i32
     tl::store(out + row * n_cols + cols, y.to::<T>(), mask);
 }
 
-/// One program for each row, which it reads twice, `4 * BLOCK` elements at a time. Each of `BLOCK` lanes keeps the largest
-/// of its elements and the sum of their exponentials relative to it.
-#[fuse_kernel(T = [f32, f16, bf16], BLOCK = [2048])]
-pub fn softmax_long<T: Float, const BLOCK: usize>(
+/// One program for each row, which it reads twice, `16 * LANES` elements at a time. Each lane keeps the largest of its elements
+/// and the sum of their exponentials relative to it.
+#[fuse_kernel(T = [f32, f16, bf16], LANES = [512], num_warps = 16)]
+pub fn softmax_long<T: Float, const LANES: usize>(
     x: &[T],
     out: &mut [T],
     n_cols: i32,
@@ -60,40 +60,38 @@ pub fn softmax_long<T: Float, const BLOCK: usize>(
     log: bool,
 ) {
     let row = tl::program_id(0);
-    let cols = tl::arange(0, BLOCK);
-    let mut peaks = tl::full([BLOCK], f32::NEG_INFINITY);
-    let mut totals = tl::zeros::<f32>([BLOCK]);
-    for first in (0..n_cols).step_by(4 * BLOCK) {
-        let (at_a, at_b) = (first + cols, first + BLOCK + cols);
-        let (at_c, at_d) = (first + 2 * BLOCK + cols, first + 3 * BLOCK + cols);
+    // Neighbours belong to one lane, so that finding its largest element moves nothing.
+    let cols = tl::arange(0, LANES).col() * 8 + tl::arange(0, 8).row();
+    let mut peaks = tl::full([LANES], f32::NEG_INFINITY);
+    let mut totals = tl::zeros::<f32>([LANES]);
+    for first in (0..n_cols).step_by(16 * LANES) {
+        let (at_a, at_b) = (first + cols, first + 8 * LANES + cols);
         let a = tl::load(x + row * n_cols + at_a, at_a < n_cols).to::<f32>();
         let b = tl::load(x + row * n_cols + at_b, at_b < n_cols).to::<f32>();
-        let c = tl::load(x + row * n_cols + at_c, at_c < n_cols).to::<f32>();
-        let d = tl::load(x + row * n_cols + at_d, at_d < n_cols).to::<f32>();
         let a = tl::select(at_a < n_cols, a * scale, f32::NEG_INFINITY);
         let b = tl::select(at_b < n_cols, b * scale, f32::NEG_INFINITY);
-        let c = tl::select(at_c < n_cols, c * scale, f32::NEG_INFINITY);
-        let d = tl::select(at_d < n_cols, d * scale, f32::NEG_INFINITY);
-        let higher = tl::maximum(peaks, tl::maximum(tl::maximum(a, b), tl::maximum(c, d)));
+        let higher = tl::maximum(peaks, tl::max(tl::maximum(a, b), 1));
         let base = tl::select(higher == f32::NEG_INFINITY, 0.0, higher);
-        let a = tl::exp2((a - base) * f32::consts::LOG2_E);
-        let b = tl::exp2((b - base) * f32::consts::LOG2_E);
-        let c = tl::exp2((c - base) * f32::consts::LOG2_E);
-        let d = tl::exp2((d - base) * f32::consts::LOG2_E);
-        totals = totals * tl::exp2((peaks - base) * f32::consts::LOG2_E) + ((a + b) + (c + d));
+        let end = (base * -f32::consts::LOG2_E).col();
+        let a = tl::exp2(tl::fma(a, f32::consts::LOG2_E, end));
+        let b = tl::exp2(tl::fma(b, f32::consts::LOG2_E, end));
+        totals = totals * tl::exp2((peaks - base) * f32::consts::LOG2_E) + tl::sum(a + b, 1);
         peaks = higher;
     }
     let peak = tl::max(peaks, 0);
     let base = tl::select(peak == f32::NEG_INFINITY, 0.0, peak);
     let total = tl::sum(totals * tl::exp2((peaks - base) * f32::consts::LOG2_E), 0);
     let bits = tl::select(total == 0.0, 0.0, tl::log2(total));
-    let nats = bits * f32::consts::LN_2;
-    let wide = tl::arange(0, 4 * BLOCK);
-    for first in (0..n_cols).step_by(4 * BLOCK) {
-        let mask = first + wide < n_cols;
-        let z = tl::load(x + row * n_cols + first + wide, mask).to::<f32>() * scale;
-        let y = tl::select(log, z - base - nats, tl::exp2((z - base) * f32::consts::LOG2_E - bits));
-        tl::store(out + row * n_cols + first + wide, y.to::<T>(), mask);
+    let factor = tl::select(log, 1.0, f32::consts::LOG2_E);
+    let end = tl::select(log, bits * f32::consts::LN_2, bits);
+    for first in (0..n_cols).step_by(16 * LANES) {
+        let (at_a, at_b) = (first + cols, first + 8 * LANES + cols);
+        let a = tl::load(x + row * n_cols + at_a, at_a < n_cols).to::<f32>();
+        let b = tl::load(x + row * n_cols + at_b, at_b < n_cols).to::<f32>();
+        let (a, b) = ((a * scale - base) * factor - end, (b * scale - base) * factor - end);
+        let (a, b) = (tl::select(log, a, tl::exp2(a)), tl::select(log, b, tl::exp2(b)));
+        tl::store(out + row * n_cols + at_a, a.to::<T>(), at_a < n_cols);
+        tl::store(out + row * n_cols + at_b, b.to::<T>(), at_b < n_cols);
     }
 }
 
@@ -138,7 +136,7 @@ impl<'a, T: Float> Softmax<'a, T> {
     pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
     where
         softmax::Choice<T>: softmax::Declared,
-        softmax_long::Choice<T, PIECE>: softmax_long::Declared,
+        softmax_long::Choice<T, LANES>: softmax_long::Declared,
     {
         let (out, checks) = (out.into(), Checks("softmax"));
         checks.same(("x", self.x.len()), ("out", out.len()))?;
@@ -148,7 +146,7 @@ impl<'a, T: Float> Softmax<'a, T> {
         }
         let (n_cols, log) = (self.cols as i32, self.form == Form::Logarithm);
         if self.cols > MAX_TILE {
-            let call = softmax_long::<T, PIECE>(self.x, out, n_cols, self.scale, log);
+            let call = softmax_long::<T, LANES>(self.x, out, n_cols, self.scale, log);
             return call.grid(rows).launch(on);
         }
         softmax::<T>(self.x, out, n_cols, self.scale, log).grid(rows).launch(on)

@@ -28,6 +28,40 @@ pub enum Fact {
     AtMost { low: Sum, high: Sum },
 }
 
+impl Sum {
+    /// The part that is a number, and the rest.
+    fn parts(&self) -> (i64, Vec<&(i64, Vec<Symbol>)>) {
+        let (numbers, rest): (Vec<_>, Vec<_>) =
+            self.terms.iter().partition(|(_, factors)| factors.is_empty());
+        (numbers.iter().map(|(number, _)| number).sum(), rest)
+    }
+}
+
+impl Fact {
+    /// Whether another fact says as much, or more by a number alone.
+    fn follows_from(&self, other: &Fact) -> bool {
+        match (self, other) {
+            (Fact::AtMost { low, high }, Fact::AtMost { low: more, high: same }) if high == same => {
+                let ((a, low), (b, more)) = (low.parts(), more.parts());
+                low == more && a <= b
+            }
+            _ => self == other,
+        }
+    }
+}
+
+/// The facts without those that follow from another one.
+pub fn strongest(facts: Vec<Fact>) -> Vec<Fact> {
+    let mut kept: Vec<Fact> = vec![];
+    for fact in facts {
+        if !kept.iter().any(|other| fact.follows_from(other)) {
+            kept.retain(|other| !other.follows_from(&fact));
+            kept.push(fact);
+        }
+    }
+    kept
+}
+
 /// Prints with parameter names.
 pub struct Named<'a, T>(pub &'a T, pub &'a [String]);
 

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 
 use super::axis::{Assumptions, Axes};
 use super::bounds::{Bound, Decision, Decisions, definitions};
-use super::fact::Fact;
+use super::fact::{self, Fact};
 use super::polynomial::{Polynomial, Polynomials};
 use crate::dtype::DType;
 use crate::ops::scalar::{self, Algebra, Scalar};
@@ -48,7 +48,7 @@ pub fn split(func: &mut Func, trust: Trust) -> Vec<Fact> {
     };
     Rewriter::default().run(func, &mut |rewriter, builder, op| splitter.op(rewriter, builder, op));
     tile::eliminate(func);
-    splitter.facts
+    fact::strongest(splitter.facts)
 }
 
 struct Splitter {
@@ -374,8 +374,16 @@ impl Splitter {
         if ty.dtype != DType::I32 || !self.is_index(lhs) || !self.is_index(rhs) {
             return None;
         }
-        let fits = |splitter: &Splitter, value| within(splitter.exact_range(builder.func, value), I32);
-        if fits(self, lhs) && fits(self, rhs) {
+        let fits = |splitter: &Splitter, value| {
+            if within(splitter.exact_range(builder.func, value), I32) {
+                return Some(vec![]);
+            }
+            let checked = splitter.trust == Trust::Launch;
+            checked.then(|| splitter.fits_if(builder.func, value)).flatten()
+        };
+        if let (Some(left), Some(right)) = (fits(self, lhs), fits(self, rhs)) {
+            self.rely_on(left);
+            self.rely_on(right);
             return None;
         }
         let (a, b) = (self.parts(builder, lhs), self.parts(builder, rhs));

@@ -12,7 +12,9 @@ use crate::tile::{Block, Func, Op, Value};
 
 /// Registers of one thread below which a tile may as well wait wide.
 const MIN_REGISTERS: usize = 16;
-/// Operations on each element beyond which a tile waits as it is.
+/// Operations on each element beyond which a tile waits as it is: one for so many registers of a thread, and at most
+/// [`MAX_COST`].
+const REGISTERS_PER_COST: u32 = 4;
 const MAX_COST: u32 = 8;
 
 /// Rebuilds the function's outermost block; a loop's body is short of registers for other reasons.
@@ -60,10 +62,10 @@ struct Pass<'d> {
 impl Pass<'_> {
     fn ops(&mut self, ops: Vec<Op>) {
         for mut op in ops {
-            let operands = op.kind.operation().operands();
+            let used = used_by(&op);
             let fresh: HashMap<Value, Value> =
-                operands.into_iter().map(|operand| (operand, self.fresh(operand))).collect();
-            op.kind.operation_mut().map(&mut |operand| fresh[&operand]);
+                used.into_iter().map(|value| (value, self.fresh(value))).collect();
+            replace(&mut op, &fresh);
             let spread = op.kind.operation().spread(self.func(), &op.results);
             if self.is_light_result(&op, &spread) {
                 self.light.extend(&op.results);
@@ -112,7 +114,8 @@ impl Pass<'_> {
         }
         let bytes = |value: Value| self.func().ty(value).dtype.bytes();
         let narrow: u32 = made.loads.iter().map(|&load| bytes(load)).sum();
-        (narrow > 0 && narrow < bytes(result).max(4) && made.cost <= MAX_COST).then_some(made)
+        let limit = (layout.register_count() as u32 / REGISTERS_PER_COST).min(MAX_COST);
+        (narrow > 0 && narrow < bytes(result).max(4) && made.cost <= limit).then_some(made)
     }
 
     fn is_light(&self, value: Value) -> bool {
@@ -165,6 +168,26 @@ impl Pass<'_> {
         self.distributed.layouts.insert(value, layout);
         self.ops.push(Op { kind, results: vec![value], loc: like.loc });
         value
+    }
+}
+
+/// What an operation and those in its blocks use.
+fn used_by(op: &Op) -> Vec<Value> {
+    let operation = op.kind.operation();
+    let mut used = operation.operands();
+    for block in operation.blocks() {
+        used.extend(&block.yields);
+        used.extend(block.ops.iter().flat_map(used_by));
+    }
+    used
+}
+
+fn replace(op: &mut Op, fresh: &HashMap<Value, Value>) {
+    let mut change = |value: Value| fresh.get(&value).copied().unwrap_or(value);
+    op.kind.operation_mut().map(&mut change);
+    for block in op.kind.operation_mut().blocks_mut() {
+        block.yields.iter_mut().for_each(|value| *value = change(*value));
+        block.ops.iter_mut().for_each(|inner| replace(inner, fresh));
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! A row that is shorter than its tile has its tail selected away before it is summed, and once more where it is computed
 //! again for the result. Where a value reaches nothing but stores under one mask, a selection by that mask is its first
-//! choice, and a load under that mask may leave anything in place of what it does not read.
+//! choice.
 
 use std::collections::HashMap;
 
@@ -75,12 +75,11 @@ fn simplify(block: &mut Block, looks: &Looks, chosen: &mut HashMap<Value, Value>
         }
         let [result] = op.results[..] else { continue };
         let Some(&Seen::Under(mask)) = looks.get(&result) else { continue };
-        match &mut op.kind {
-            Kind::Scalar(select) if select.op.algebra == Algebra::Select && select.args[0] == mask => {
-                chosen.insert(result, select.args[1]);
-            }
-            Kind::Load(load) if load.place.mask == Some(mask) => load.other_is_free = true,
-            _ => {}
+        if let Kind::Scalar(select) = &op.kind
+            && select.op.algebra == Algebra::Select
+            && select.args[0] == mask
+        {
+            chosen.insert(result, select.args[1]);
         }
     }
     for value in &mut block.yields {

@@ -71,8 +71,6 @@ pub struct Load {
     pub other: Option<Value>,
     /// Nothing in the kernel writes this slice.
     pub invariant: bool,
-    /// Nobody looks at the elements that the mask leaves out; set by `layout`.
-    pub other_is_free: bool,
     pub cache: Cache,
 }
 
@@ -106,8 +104,7 @@ impl Operation for Load {
     fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
         let place = self.place.text(func, name);
         let other = self.other.map(|other| format!(" other {}", name(other))).unwrap_or_default();
-        let free = if self.other_is_free { " or anything" } else { "" };
-        format!("load {place}{other}{free}{}", self.cache.text())
+        format!("load {place}{other}{}", self.cache.text())
     }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
@@ -306,7 +303,7 @@ fn load(check: &mut Check, call: &Call) -> Operand {
     };
     let (Ok(mask), Ok(other)) = (mask, other) else { return check.failed(call.loc) };
     let place = pointer.place(mask);
-    let load = Load { place, other, invariant: !mutable, other_is_free: false, cache: Cache::default() };
+    let load = Load { place, other, invariant: !mutable, cache: Cache::default() };
     check.emit(load, Type::tile(elem, pointer.shape), call.loc)
 }
 

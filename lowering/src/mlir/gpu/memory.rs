@@ -338,7 +338,7 @@ impl Emit for Load {
         let dtype = gpu.func.ty(op.results[0]).dtype;
         let vector = self.place.vector as usize;
         let words = Words::of(self.place.vector * dtype.bytes());
-        let other = self.other.filter(|_| !self.other_is_free).map(|other| gpu.registers(other));
+        let other = self.other.map(|other| gpu.registers(other));
         if let Some(arrived) = gpu.arrived.remove(&op.results[0]) {
             let others = |b: &mut Builder, i: usize| {
                 other.as_ref().map(|other| pack(b, &other[i * vector..(i + 1) * vector], dtype))
@@ -367,8 +367,7 @@ impl Emit for Load {
                 mask => {
                     let other =
                         other.as_ref().map(|other| pack(b, &other[i * vector..(i + 1) * vector], dtype));
-                    let free = self.other_is_free;
-                    let statement = LoadStatement { words, mask, other, free, invariant, modifiers };
+                    let statement = LoadStatement { words, mask, other, invariant, modifiers };
                     statement.emit(b, pointer)
                 }
             };
@@ -386,8 +385,6 @@ struct LoadStatement {
     mask: Option<Val>,
     /// The words where the mask does not hold; without them 0.
     other: Option<Vec<Val>>,
-    /// Or anything at all.
-    free: bool,
     invariant: bool,
     modifiers: Modifiers,
 }
@@ -414,7 +411,7 @@ impl LoadStatement {
             Some(policy) => format!(", {}", operand(&mut operands, policy, "l")),
             None => String::new(),
         };
-        if self.mask.is_some() && !self.free {
+        if self.mask.is_some() {
             for i in 0..count {
                 let initial = match &self.other {
                     Some(other) => b.zext(other[i], ty.elem),
