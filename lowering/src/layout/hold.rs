@@ -2,7 +2,8 @@
 //!
 //! A row of `bf16` that is widened, reduced, and used again after the reduction would wait for the result in twice the
 //! registers, and fewer blocks would fit on a multiprocessor. After every reduction this pass widens anew: what was made
-//! from a narrow load by cheap lanewise operations is made again where it is next used, from the narrow registers.
+//! from narrow tiles by cheap lanewise operations is made again where it is next used, from the narrow registers, if those
+//! are fewer: a sum of two rows waits as the sum.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,6 +13,8 @@ use crate::tile::{Block, Func, Op, Value};
 
 /// Registers of one thread below which a tile may as well wait wide.
 const MIN_REGISTERS: usize = 16;
+/// Bytes of an element that takes a register of its own.
+const WIDE: u32 = 4;
 /// Operations on each element beyond which a tile waits as it is.
 const MAX_COST: u32 = 8;
 
@@ -34,8 +37,8 @@ pub fn hold(distributed: &mut Distributed) {
 
 struct Pass<'d> {
     distributed: &'d mut Distributed,
-    /// What can be made again, by its result's name, and how many operations that takes.
-    made: HashMap<Value, (Op, u32)>,
+    /// What can be made again, by its result's name.
+    made: HashMap<Value, Made>,
     /// The name under which a value, or an earlier incarnation of it, can be made again.
     origins: HashMap<Value, Value>,
     /// The youngest incarnation of a value, and how many reductions it has seen.
@@ -45,6 +48,22 @@ struct Pass<'d> {
     /// Reductions so far.
     age: u32,
     ops: Vec<Op>,
+}
+
+/// How a value is made again.
+#[derive(Clone)]
+struct Made {
+    op: Op,
+    /// How many operations that takes.
+    cost: u32,
+    /// The narrow tiles that wait for it; itself, if it is one.
+    sources: HashSet<Value>,
+}
+
+impl Made {
+    fn is_source(&self) -> bool {
+        self.sources.contains(&self.op.results[0])
+    }
 }
 
 impl Pass<'_> {
@@ -59,9 +78,9 @@ impl Pass<'_> {
                 self.light.extend(&op.results);
             }
             if let [result] = op.results[..]
-                && let Some(cost) = self.cost(&op, &spread)
+                && let Some(made) = self.made(&op, &spread)
             {
-                self.made.insert(result, (op.clone(), cost));
+                self.made.insert(result, made);
                 self.origins.insert(result, result);
                 self.current.insert(result, (result, self.age));
             }
@@ -75,31 +94,38 @@ impl Pass<'_> {
         &self.distributed.func
     }
 
-    /// What making the result again takes, if that is worth it: of a narrow load, or of a cheap operation on what was
-    /// made from such.
-    fn cost(&self, op: &Op, spread: &Spread) -> Option<u32> {
-        let layout = self.distributed.layouts.get(&op.results[0])?;
+    /// How to make the result again, if that is worth it: a narrow load, a cheap operation on what was made from such, or
+    /// what is narrower than all that it was made from.
+    fn made(&self, op: &Op, spread: &Spread) -> Option<Made> {
+        let result = op.results[0];
+        let layout = self.distributed.layouts.get(&result)?;
         if layout.register_count() < MIN_REGISTERS || op.kind.operation().effect() != Effect::Pure {
             return None;
         }
+        let itself = || Made { op: op.clone(), cost: 0, sources: HashSet::from([result]) };
         if is_narrow_load(self.func(), op) {
-            return Some(0);
+            return Some(itself());
         }
         if !matches!(op.kind, Kind::Cast(_)) && *spread != (Spread::Lanewise { cheap: true }) {
             return None;
         }
-        let (mut cost, mut narrow) = (1u32, false);
+        let (mut cost, mut sources) = (1u32, HashSet::new());
         for operand in op.kind.operation().operands() {
-            match self.origins.get(&operand) {
-                Some(origin) => {
-                    cost = cost.saturating_add(self.made[origin].1);
-                    narrow = true;
+            match self.origins.get(&operand).map(|origin| &self.made[origin]) {
+                Some(made) => {
+                    cost = cost.saturating_add(made.cost);
+                    sources.extend(&made.sources);
                 }
                 None if self.is_light(operand) => {}
                 None => return None,
             }
         }
-        (narrow && cost <= MAX_COST).then_some(cost)
+        let bytes = |value: Value| self.func().ty(value).dtype.bytes();
+        let waiting: u32 = sources.iter().map(|&source| bytes(source)).sum();
+        if waiting >= bytes(result) {
+            return (bytes(result) < WIDE).then(itself);
+        }
+        (waiting > 0 && cost <= MAX_COST).then(|| Made { op: op.clone(), cost, sources })
     }
 
     fn is_light(&self, value: Value) -> bool {
@@ -124,11 +150,11 @@ impl Pass<'_> {
         if age == self.age {
             return latest;
         }
-        let (made, _) = self.made[&value].clone();
-        let renewed = if is_narrow_load(self.func(), &made) {
-            self.append(Hold { value: latest }.into(), &made)
+        let made = self.made[&value].clone();
+        let renewed = if made.is_source() {
+            self.append(Hold { value: latest }.into(), &made.op)
         } else {
-            let mut kind = made.kind.clone();
+            let mut kind = made.op.kind.clone();
             let operands = kind.operation().operands();
             let fresh: HashMap<Value, Value> = operands
                 .into_iter()
@@ -138,7 +164,7 @@ impl Pass<'_> {
                 })
                 .collect();
             kind.operation_mut().map(&mut |operand| fresh[&operand]);
-            self.append(kind, &made)
+            self.append(kind, &made.op)
         };
         self.current.insert(value, (renewed, self.age));
         self.origins.insert(renewed, value);
@@ -156,5 +182,5 @@ impl Pass<'_> {
 }
 
 fn is_narrow_load(func: &Func, op: &Op) -> bool {
-    op.kind.operation().place().is_some() && func.ty(op.results[0]).dtype.bytes() < 4
+    op.kind.operation().place().is_some() && func.ty(op.results[0]).dtype.bytes() < WIDE
 }
