@@ -4,8 +4,8 @@
 //! **Traffic.** Reads `a`, `b` and `gate` and writes `out` once: `4 * sequences * time * channels * size_of::<T>()` bytes, and a number of
 //! `f32` for each channel in and out: the state before and after, so that a sequence can be continued.
 //!
-//! **How.** A step is the pair `(a, b)`; one after another they are `(a1 * a2, b1 * a2 + b2)`, which is associative: 64 steps are
-//! combined at once, and the state goes on to the next 64.
+//! **How.** A step is the pair `(a, b)`; one after another they are `(a1 * a2, b1 * a2 + b2)`, which is associative: 32 steps are
+//! combined at once, and the state goes on to the next 32.
 //!
 //! **Rounding.** In `f32`, rounded to `T` once. The state is within `(4 * time + 16) * 2^-24` times the sum of `|b|` and the first
 //! state, each decayed by `|a|`; the output within that times the gate's SiLU, whose own bound (see [`crate::activation`]) and
@@ -23,11 +23,11 @@ use crate::reference::{Expected, smallest_subnormal, unit_roundoff};
 use crate::shape::Checks;
 
 /// The channels of a program.
-const CHANNELS: usize = 64;
+const CHANNELS: usize = 32;
 
-/// One program for each `CHANNELS` channels of each sequence, 64 steps at a time. `first` may be empty where `FIRST` is false: a
+/// One program for each `CHANNELS` channels of each sequence, 32 steps at a time. `first` may be empty where `FIRST` is false: a
 /// state of 0.
-#[fuse_kernel(T = [f32, f16, bf16], FIRST = [false, true], CHANNELS = [64])]
+#[fuse_kernel(T = [f32, f16, bf16], FIRST = [false, true], CHANNELS = [32])]
 pub fn recurrence<T: Float, const FIRST: bool, const CHANNELS: usize>(
     a: &[T],
     b: &[T],
@@ -41,12 +41,12 @@ pub fn recurrence<T: Float, const FIRST: bool, const CHANNELS: usize>(
     let sequence = tl::program_id(0);
     let channels = tl::program_id(1) * CHANNELS + tl::arange(0, CHANNELS);
     let present = channels < n_channels;
-    let steps = tl::arange(0, 64);
+    let steps = tl::arange(0, 32);
     let mut state = tl::zeros::<f32>([CHANNELS]);
     if FIRST {
         state = tl::load(first + sequence * n_channels + channels, present);
     }
-    for start in (0..n_steps).step_by(64) {
+    for start in (0..n_steps).step_by(32) {
         let mask = (start + steps < n_steps).col() & present.row();
         let places = (steps * n_channels).col() + channels.row();
         let offset = (sequence * n_steps + start) * n_channels;
@@ -58,7 +58,7 @@ pub fn recurrence<T: Float, const FIRST: bool, const CHANNELS: usize>(
         let h = tl::fma(decay, state.row(), sum);
         let y = h * tl::silu::<T>(gate);
         tl::store(out + offset + places, y.to::<T>(), mask);
-        state = tl::index(h, 0, 63);
+        state = tl::index(h, 0, 31);
     }
     tl::store(last + sequence * n_channels + channels, state, present);
 }
