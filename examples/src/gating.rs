@@ -40,7 +40,8 @@ pub fn topk_gating<T: Float, const K: usize, const EXPERTS: usize>(
     let bits = (x + 0.0).bitcast::<i32>();
     let order = tl::select(x != x, 0x7fff_ffff, bits ^ ((bits >> 31) & 0x7fff_ffff));
     // Of equal ones the first is largest. The low 13 bits of a 16-bit float are free.
-    let keys = if T::EPSILON > 0.0005 {
+    let short = T::EPSILON > 0.0005;
+    let keys = if short {
         (order & -8192) | (8191 - columns).row()
     } else {
         order.to::<i64>() * 8192 + (8191 - columns).row().to::<i64>()
@@ -76,9 +77,8 @@ pub fn topk_gating<T: Float, const K: usize, const EXPERTS: usize>(
     let chosen =
         if K > 4 { tl::cat(tl::cat(tl::cat(b0, b1, 1), tl::cat(b2, b3, 1), 1), chosen, 1) } else { chosen };
     let logit = |key| {
-        let order = if T::EPSILON > 0.0005 { key & -8192 } else { (key >> 13).to::<i32>() };
-        let bits = order ^ ((order >> 31) & if T::EPSILON > 0.0005 { 0x7fff_e000 } else { 0x7fff_ffff });
-        bits.bitcast::<f32>()
+        let order = if short { key & -8192 } else { (key >> 13).to::<i32>() };
+        (order ^ ((order >> 31) & if short { 0x7fff_e000 } else { 0x7fff_ffff })).bitcast::<f32>()
     };
     let values = logit(chosen);
     let peak = logit(first);
