@@ -74,6 +74,7 @@ class LayerNorm(Norm):
 class LayerNormGelu(Norm):
     name, kernel, long = "layer_norm_gelu", "layer_norm_gelu", "layer_norm_gelu_wide"
     tile = 16384
+    small_columns = (*Norm.small_columns, 20_000)
 
     def exact(self, args):
         value, inner = layer_norm(args, self.eps)
