@@ -99,7 +99,7 @@ pub fn bias_gelu_dropout_backward<T: Float, const ACT: usize, const COLS: usize>
                 let square = v * v;
                 let root = tl::rsqrt(1.0 + tl::exp2(v * (square * -0.10294324 - 2.3022082)));
                 let s = root * root;
-                scale * (s + v * s * (1.0 - s) * (1.5957691 + 0.21406445 * square))
+                scale * s * (1.0 + v * (1.0 - s) * (1.5957691 + 0.21406445 * square))
             } else {
                 let t = tl::minimum(tl::abs(v), 14.0);
                 let bell = tl::exp2(tl::fma(t * t, -0.72134752, weight));

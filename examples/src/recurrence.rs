@@ -26,8 +26,10 @@ use crate::shape::Checks;
 const CHANNELS: usize = 32;
 
 /// One program for each `CHANNELS` channels of each sequence, 32 steps at a time. `first` may be empty where `FIRST` is false: a
-/// state of 0.
-#[fuse_kernel(T = [f32, f16, bf16], FIRST = [false, true], CHANNELS = [32])]
+/// state of 0. Four programs share a multiprocessor, so that some compute while others wait for their loads.
+#[fuse_kernel(
+    configs = [{ T: f32 }, { T: f16 }, { T: bf16, maxnreg: 128 }], FIRST = [false, true], CHANNELS = [32],
+)]
 pub fn recurrence<T: Float, const FIRST: bool, const CHANNELS: usize>(
     a: &[T],
     b: &[T],
@@ -56,9 +58,9 @@ pub fn recurrence<T: Float, const FIRST: bool, const CHANNELS: usize>(
         let gate = tl::load(gate + offset + places, mask).to::<f32>();
         let (decay, sum) = tl::associative_scan((a, b), 0, |(a, b), (c, d)| (a * c, b * c + d));
         let h = tl::fma(decay, state.row(), sum);
+        state = tl::index(h, 0, 31);
         let y = h * tl::silu::<T>(gate);
         tl::store(out + offset + places, y.to::<T>(), mask);
-        state = tl::index(h, 0, 31);
     }
     tl::store(last + sequence * n_channels + channels, state, present);
 }
