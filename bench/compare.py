@@ -4,19 +4,23 @@
     cargo run --release --example export -- kernels
     python3 bench/compare.py --kernels kernels --out results.json
     python3 bench/compare.py --only softmax --only layer_norm --limit 300 --no-compile
+    python3 bench/compare.py --limit 500 --resume --out results.json    # again and again, until nothing is left
     python3 bench/compare.py --group norms --sweep --dtype bf16 --out sweep.json
 
 Needs an NVIDIA GPU, PyTorch, Triton and cuda-python (cuda.bindings). Each result is first compared with float64, in
 outputs that held NaN. Then the contenders take turns, round after round, so that a drift of clocks meets all of them
 alike; the L2 cache is overwritten before each run, and each run is timed by itself with device events. Times are medians.
-torch.compile runs as `max-autotune-no-cudagraphs`: a graph would copy its inputs in each run. With --limit no case is
-begun after so many seconds, and what was measured by then is reported.
+torch.compile runs as `max-autotune-no-cudagraphs`: a graph would copy its inputs in each run; it is left out of a case for
+which it takes longer than --compile-limit. With --limit no case is begun after so many seconds, and what was measured by
+then is reported; with --resume the cases that --out already has are not measured again.
 """
 
 import argparse
+import contextlib
 import datetime
 import json
 import pathlib
+import signal
 import sys
 import time
 
@@ -122,6 +126,36 @@ def check_small(entry, options):
 # ---- time
 
 
+@contextlib.contextmanager
+def within(seconds):
+    """Raises TimeoutError in what runs longer, wherever it is."""
+    def stop(*_):
+        raise TimeoutError(f"longer than {seconds:.0f} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def compile_in_time(entry, args, options):
+    """The operation as torch.compile has it, compiled; None where that takes too long or fails."""
+    inputs = [args[name] for name in entry.inputs]
+    fast = torch.compile(entry.compute, mode="max-autotune-no-cudagraphs", dynamic=False)
+    try:
+        with within(options.compile_limit):
+            fast(*inputs)
+    except Exception as error:  # A peer that cannot is no reason to stop.
+        first = (str(error).splitlines() or [""])[0]
+        print(f"  note: torch.compile is left out: {type(error).__name__}: {first}", flush=True)
+        torch._dynamo.reset()
+        return None
+    return lambda: fast(*inputs)
+
+
 def contenders(entry, case, args, options):
     """By name: what to run, and what gives its results (None for a copy)."""
     run, names, image = prepare(entry, case, args, options)
@@ -131,10 +165,8 @@ def contenders(entry, case, args, options):
         def by_triton():
             entry.triton(args)
         found["Triton"] = by_triton, into_outputs(entry, args, by_triton)
-    inputs = [args[name] for name in entry.inputs]
-    if not options.no_compile:
-        fast = torch.compile(entry.compute, mode="max-autotune-no-cudagraphs", dynamic=False)
-        found["torch.compile"] = (lambda: fast(*inputs),) * 2
+    if not options.no_compile and (compiled := compile_in_time(entry, args, options)):
+        found["torch.compile"] = (compiled,) * 2
     found["PyTorch"] = (lambda: entry.eager(args),) * 2
     if entry.random:
         found = {name: (run, results if name == OURS else None) for name, (run, results) in found.items()}
@@ -244,6 +276,13 @@ def write(options, machine, rows):
     options.out.write_text(json.dumps(report, indent=1) + "\n")
 
 
+def measured_before(options):
+    """The rows of a report that is gone on with."""
+    if not options.resume or not options.out.exists():
+        return []
+    return json.loads(options.out.read_text())["rows"]
+
+
 def parse_options():
     beside = pathlib.Path(__file__).resolve().parent.parent / "kernels"
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -261,9 +300,14 @@ def parse_options():
     parser.add_argument("--ptx", action="store_true", help="load PTX where there is a cubin")
     parser.add_argument("--check", action="store_true", help="check small shapes and measure nothing")
     parser.add_argument("--no-check", action="store_true", help="measure, and check no small shapes")
+    parser.add_argument("--resume", action="store_true", help="keep what --out holds and measure the other cases")
+    parser.add_argument("--compile-limit", type=float, default=120, help="seconds for torch.compile of a case")
     parser.add_argument("--no-compile", action="store_true", help="leave out torch.compile, which takes a while")
     parser.add_argument("--list", action="store_true", help="name the operations and cases, and do nothing")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.resume and not options.out:
+        parser.error("--resume needs --out")
+    return options
 
 
 def chosen(options):
@@ -300,8 +344,12 @@ def main():
     begin = time.monotonic()
     machine = start(options)
     print(", ".join(f"{key} {value}" for key, value in machine.items()), flush=True)
-    rows, failed, left = [], False, []
+    rows, failed, left = measured_before(options), False, []
+    done = {(row["kernel"], row["shape"]) for row in rows}
     for entry, cases in chosen(options):
+        cases = [case for case in cases if (entry.name, entry.label(case)) not in done]
+        if not cases and done and not options.check:
+            continue
         try:
             if not options.no_check:
                 count, names = check_small(entry, options)

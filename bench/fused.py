@@ -128,7 +128,7 @@ class DropoutBackward(Dropout):
 
     @staticmethod
     def parts(rows, cols):
-        return min(cdiv(rows, 4), max(1056 // cdiv(cols, 1024), 1))
+        return min(cdiv(rows, 4), max(7 * 132 // cdiv(cols, 1024), 1))
 
     def launches(self, case, args):
         rows, cols, dtype = case
@@ -136,7 +136,8 @@ class DropoutBackward(Dropout):
         return [
             Launch("bias_gelu_dropout_backward", [NAMES[dtype]], lambda act, width: act == self.act,
                    lambda act, width: (parts, cdiv(cols, width))),
-            Launch("sum_partials", [NAMES[dtype]], lambda width: True, lambda width: (cdiv(cols, width), 1),
+            Launch("sum_partials", [NAMES[dtype]], lambda kinds, width: kinds == 1,
+                   lambda kinds, width: (cdiv(cols, width), 1),
                    dgamma=args["dbias"], dbeta=args["dbias"][:0], programs=parts),
         ]
 
@@ -159,7 +160,14 @@ class DropoutBackward(Dropout):
     def traffic(self, args):
         return (3 * args["x"].numel() + 2 * args["bias"].numel()) * args["x"].element_size()
 
-    triton = Entry.triton
+    def triton(self, args):
+        rows, cols = args["x"].shape
+        parts = self.parts(rows, cols)
+        triton_dropout_backward[lambda meta: (parts, triton.cdiv(cols, meta["COLS"]))](
+            args["dy"], args["x"], args["bias"], args["dx"], args["partials"], rows, cols, self.p, self.seed,
+            ACT=self.act)
+        triton_sum_partials[(triton.cdiv(cols, 32), 1)](
+            args["partials"], args["dbias"], args["dbias"], parts, cols, KINDS=1, COLS=32)
 
 
 # ---- quantisation
@@ -171,8 +179,8 @@ class Quantize(RowEntry):
     group = "quantize"
     outputs = ("out", "scales")
     elements = 1 << 27
-    small_columns = (1, 7, 1000, 1024, 4097, 16384)
-    columns = (4096, 8192)
+    small_columns = (1, 7, 1000, 1024, 4097, 16384, 32768)
+    columns = (4096, 8192, 32768)
     sweep = ()
 
     def __init__(self, norm, into):
@@ -199,7 +207,8 @@ class Quantize(RowEntry):
 
     def launches(self, case, args):
         rows, cols, dtype = case
-        return [Launch("quantize", [NAMES[dtype], NAMES[self.into]],
+        kernel = "quantize" if cols <= 16384 else "quantize_wide"
+        return [Launch(kernel, [NAMES[dtype], NAMES[self.into]],
                        lambda integers, norm, block: norm == self.kind and block >= cols, lambda *_: (rows,))]
 
     def results(self, results):
@@ -288,7 +297,7 @@ class DequantizeAdd(Entry):
 
 
 ENTRIES = [
-    Dropout(), Dropout(GELU_TANH), Dropout(GELU, True), DropoutBackward(),
+    Dropout(), Dropout(GELU_TANH), Dropout(GELU, True), DropoutBackward(), DropoutBackward(GELU_TANH),
     *(Quantize(norm, into) for norm in ("plain", "rms_norm", "layer_norm") for into in (torch.int8, F8)),
     DequantizeAdd(),
 ]
@@ -300,7 +309,8 @@ if triton is not None:
     import triton.language as tl
 
     from elementwise import act_of
-    from entry import for_elements, for_rows
+    from entry import for_elements, for_rows, quick
+    from norms import triton_sum_partials
 
     @for_elements(key=("n", "ACT", "ADD"), blocks=(512, 1024, 2048, 4096))
     @triton.jit
@@ -313,6 +323,30 @@ if triton is not None:
         if ADD:
             y += tl.load(residual_ptr + offsets, mask).to(tl.float32)
         tl.store(out_ptr + offsets, y.to(out_ptr.dtype.element_ty), mask)
+
+    @triton.autotune([triton.Config({"ROWS": rows, "COLS": cols}, num_warps=warps) for rows in (1, 2, 4)
+                      for cols in (256, 512, 1024) for warps in (2, 4, 8)], key=["cols", "ACT"], do_bench=quick)
+    @triton.jit
+    def triton_dropout_backward(dy_ptr, x_ptr, bias_ptr, dx_ptr, partials_ptr, rows, cols, p, seed, ACT: tl.constexpr,
+                                ROWS: tl.constexpr, COLS: tl.constexpr):
+        column = tl.program_id(1) * COLS + tl.arange(0, COLS)
+        bias = tl.load(bias_ptr + column, column < cols, other=0.0).to(tl.float32)[None, :]
+        dbias = tl.zeros([ROWS, COLS], dtype=tl.float32)
+        for first in range(tl.program_id(0) * ROWS, rows, tl.num_programs(0) * ROWS):
+            row = first + tl.arange(0, ROWS)
+            mask = (row < rows)[:, None] & (column < cols)[None, :]
+            offsets = row[:, None] * cols + column[None, :]
+            v = tl.load(x_ptr + offsets, mask, other=0.0).to(tl.float32) + bias
+            dy = tl.load(dy_ptr + offsets, mask, other=0.0).to(tl.float32)
+            if ACT == 2:
+                slope = 0.5 + 0.5 * tl.math.erf(v * 0.7071067811865476) + v * tl.exp(-0.5 * v * v) * 0.3989422804014327
+            else:
+                s = tl.sigmoid(v * (1.5957691216057308 + 0.07135481627260025 * v * v))
+                slope = s + v * s * (1.0 - s) * (1.5957691216057308 + 0.21406444881780077 * v * v)
+            dx = tl.where((tl.rand(seed, offsets) > p) & mask, dy * slope / (1 - p), 0.0)
+            tl.store(dx_ptr + offsets, dx.to(dx_ptr.dtype.element_ty), mask)
+            dbias += dx
+        tl.store(partials_ptr + tl.program_id(0) * cols + column, tl.sum(dbias, 0), column < cols)
 
     @for_rows(key=("cols", "NORM", "INTEGERS"))
     @triton.jit

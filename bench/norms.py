@@ -66,9 +66,9 @@ class LayerNorm(Norm):
 
 
 class LayerNormGelu(Norm):
-    name, kernel = "layer_norm_gelu", "layer_norm_gelu"
+    name, kernel, long = "layer_norm_gelu", "layer_norm_gelu", "layer_norm_gelu_wide"
     tile = 16384
-    columns = (1024, 4096, 8192, 16384)
+    small_columns = (*Norm.small_columns, 20_000)
 
     def exact(self, args):
         value, inner = layer_norm(args, self.eps)
@@ -206,7 +206,8 @@ class GroupNorm(Entry):
     inputs = ("x", "gamma", "beta")
     eps = 1e-5
     cases = [(256, 320, 32, 1024, BF16), (64, 640, 32, 4096, BF16), (512, 512, 32, 256, BF16)]
-    small = [(*shape, dtype) for shape in ((2, 6, 3, 7), (3, 32, 8, 64), (1, 6, 2, 12_000))
+    small = [(*shape, dtype) for shape in ((2, 6, 3, 7), (3, 32, 8, 64), (2, 20, 2, 1024), (1, 10, 2, 4097),
+                                           (1, 6, 2, 12_000))
              for dtype in (F32, F16, BF16)]
 
     def label(self, case):
@@ -223,10 +224,11 @@ class GroupNorm(Entry):
 
     def launches(self, case, args):
         images, size = case[0], args["size"]
-        kernel, fits = ("group_norm", lambda block: block >= size)
-        if size > 16384:
-            kernel, fits = ("group_norm_large", lambda block: True)
-        return [Launch(kernel, [NAMES[case[4]]], fits, lambda block: (images * case[2],))]
+        in_runs = 1 if case[3] % 8 else 8
+        kernel, fits = ("group_norm", lambda run, block: run == in_runs and block >= size)
+        if size > 20480:
+            kernel, fits = ("group_norm_large", lambda run, rows: run == in_runs)
+        return [Launch(kernel, [NAMES[case[4]]], fits, lambda *_: (images * case[2],))]
 
     def exact(self, args):
         x, groups = args["x"], args["groups"]
@@ -262,35 +264,52 @@ class Backward(RowEntry):
 
     group = "norms_backward"
     elements = 1 << 26
-    columns = (1024, 2048, 4096, 8192)
-    small_columns = (1, 7, 1000, 1024, 4097)
+    columns = (1024, 2048, 4096, 8192, 16384, 32768)
+    small_columns = (1, 7, 1000, 1024, 4097, 8200, 20_000)
     kinds = None
+    #: Longer rows are read again for the gradients of the parameters.
+    tile = 8192
 
     @property
     def small(self):
         return super().small + [(5000, 33, F32)]
 
+    @classmethod
+    def programs(cls, rows, cols):
+        if cols > cls.tile:
+            return min(-(-rows // 4), max(7 * 132 // -(-cols // 1024), 1))
+        return cls.resident(rows, cols)
+
     @staticmethod
-    def programs(rows, cols):
+    def resident(rows, cols):
+        """Programs that keep their share of the sums in registers."""
         block = max(1024, 1 << (cols - 1).bit_length())
-        return min(rows, 132 * 2 * 8192 // block)
+        return min(rows, max(132, 132 * 2 * 8192 // block))
 
     def make(self, case, shift=0):
         rows, cols, dtype = case
         args = {name: normal(rows * cols, dtype, seed, shift).view(rows, cols) for seed, name in enumerate(("dy", "x"))}
         args |= {"gamma": normal(cols, dtype, 2, shift), "dx": empty(rows * cols, dtype, shift).view(rows, cols)}
         args |= {name: empty(cols, dtype, shift) for name in ("dgamma", "dbeta")}
-        partials = empty(self.kinds * self.programs(rows, cols) * cols, F32)
-        return {**args, "partials": partials, "n_rows": rows, "n_cols": cols, "eps": self.eps}
+        partials, resident = (empty(self.kinds * programs(rows, cols) * cols, F32)
+                              for programs in (self.programs, self.resident))
+        return {**args, "partials": partials, "resident": resident, "stats": empty(self.kinds * rows, F32),
+                "n_rows": rows, "n_cols": cols, "eps": self.eps}
 
     def launches(self, case, args):
         rows, cols, dtype = case
-        programs = self.programs(rows, cols)
+        programs, types = self.programs(rows, cols), [NAMES[dtype]]
+        first = [Launch(self.name, types, lambda block: block >= cols, lambda block: (programs,))]
+        if cols > self.tile:
+            first = [
+                Launch(f"{self.name}_long", types, lambda block: True, lambda block: (rows,)),
+                Launch("column_partials", types, lambda kinds, width: kinds == self.kinds,
+                       lambda kinds, width: (programs, -(-cols // width))),
+            ]
         nothing = {"dbeta": args["dbeta"][:0]} if self.kinds == 1 else {}
-        return [
-            Launch(self.name, [NAMES[dtype]], lambda block: block >= cols, lambda block: (programs,)),
-            Launch("sum_partials", [NAMES[dtype]], lambda width: True, lambda width: (-(-cols // width), self.kinds),
-                   programs=programs, **nothing),
+        return first + [
+            Launch("sum_partials", types, lambda kinds, width: kinds == self.kinds,
+                   lambda kinds, width: (-(-cols // width), kinds), programs=programs, **nothing),
         ]
 
     def traffic(self, args):
@@ -514,9 +533,9 @@ if triton is not None:
 
     def triton_backward(args, kinds, eps):
         rows, cols = args["n_rows"], args["n_cols"]
-        programs = Backward.programs(rows, cols)
+        programs = Backward.resident(rows, cols)
         triton_norm_backward[(programs,)](
-            args["dy"], args["x"], args["gamma"], args["dx"], args["partials"], rows, cols, eps,
+            args["dy"], args["x"], args["gamma"], args["dx"], args["resident"], rows, cols, eps,
             BLOCK=triton.next_power_of_2(cols), KINDS=kinds)
         triton_sum_partials[(triton.cdiv(cols, 32), kinds)](
-            args["partials"], args["dgamma"], args["dbeta"], programs, cols, KINDS=kinds, COLS=32)
+            args["resident"], args["dgamma"], args["dbeta"], programs, cols, KINDS=kinds, COLS=32)

@@ -54,6 +54,12 @@ class Rope(Entry):
     def traffic(self, args):
         return 2 * args["x"].numel() * args["x"].element_size()
 
+    def triton(self, args):
+        tokens, heads, dim = args["x"].shape
+        triton_rope[lambda meta: (tokens, triton.cdiv(heads, meta["HEADS"]))](
+            args["x"], args["positions"], args["cos"], args["sin"], args["out"], heads, dim, args["half"],
+            HALF=triton.next_power_of_2(args["half"]), INTERLEAVED=self.interleaved)
+
 
 def turn(x, cos, sin, interleaved):
     """The first pairs of each head turned."""
@@ -132,6 +138,12 @@ class QkNormRope(Rope):
     def traffic(self, args):
         return 2 * args["n_heads"] * 2 * args["half"] * args["qkv"].element_size()
 
+    def triton(self, args):
+        tokens, heads = args["qkv"].shape[0], args["queries"] + args["keys"]
+        triton_qk_norm_rope[lambda meta: (tokens, triton.cdiv(heads, meta["HEADS"]))](
+            args["qkv"], args["positions"], args["cos"], args["sin"], args["gammas"], args["queries"], heads,
+            args["row"], args["half"], self.eps, HALF=triton.next_power_of_2(args["half"]))
+
 
 # ---- recurrence, gating, embedding
 
@@ -157,11 +169,11 @@ class Recurrence(Entry):
         args["a"] = torch.sigmoid(normal(count, dtype, 1, shift) + 2).view(shape)
         return {**args, "first": empty(0, F32), "out": empty(count, dtype, shift).view(shape),
                 "last": empty(sequences * channels, F32).view(sequences, channels), "n_steps": steps,
-                "n_channels": channels, "has_first": False}
+                "n_channels": channels}
 
     def launches(self, case, args):
-        return [Launch("recurrence", [NAMES[case[3]]], lambda width: True,
-                       lambda width: (case[0], cdiv(case[2], width)))]
+        return [Launch("recurrence", [NAMES[case[3]]], lambda first, width: not first,
+                       lambda first, width: (case[0], cdiv(case[2], width)))]
 
     def exact(self, args):
         a, b, gate = (args[name].double() for name in self.inputs)
@@ -202,7 +214,7 @@ class TopkGating(Entry):
     inputs = ("logits",)
     outputs = ("weights", "experts")
     cases = [(1 << 20, 64, 8, BF16), (1 << 18, 256, 8, BF16), (1 << 20, 8, 2, BF16)]
-    small = [(*shape, dtype) for shape in ((1, 8, 8), (5, 13, 2), (100, 60, 4), (17, 256, 8))
+    small = [(*shape, dtype) for shape in ((1, 8, 8), (300, 8, 2), (5, 13, 2), (100, 60, 4), (50, 64, 8), (17, 256, 8))
              for dtype in (F32, F16, BF16)]
 
     def label(self, case):
@@ -220,7 +232,7 @@ class TopkGating(Entry):
     def launches(self, case, args):
         tokens, experts, k, dtype = case
         return [Launch("topk_gating", [NAMES[dtype]], lambda count, width: count == k and width >= experts,
-                       lambda count, width: (cdiv(tokens, 2048 // width),))]
+                       lambda count, width: (cdiv(tokens, 1024 // width),))]
 
     def exact(self, args):
         chosen, indices = args["logits"].double().topk(args["k"], 1)
@@ -235,6 +247,12 @@ class TopkGating(Entry):
     def compute(self, logits):
         chosen, indices = logits.float().topk(self.k, 1)
         return F.softmax(chosen, 1), indices
+
+    def triton(self, args):
+        tokens, experts = args["logits"].shape
+        triton_topk_gating[lambda meta: (triton.cdiv(tokens, meta["TOKENS"]),)](
+            args["logits"], args["weights"], args["experts"], tokens, experts, K=args["k"],
+            EXPERTS=triton.next_power_of_2(experts))
 
 
 class Embedding(Entry):
@@ -286,6 +304,90 @@ if triton is not None:
     import triton.language as tl
 
     from entry import for_elements, quick
+
+    of_heads = [triton.Config({"HEADS": heads}, num_warps=warps) for heads in (4, 8, 16, 32) for warps in (1, 2, 4, 8)]
+
+    @triton.autotune(of_heads, key=["heads", "dim", "half", "INTERLEAVED"], do_bench=quick)
+    @triton.jit
+    def triton_rope(x_ptr, positions_ptr, cos_ptr, sin_ptr, out_ptr, heads, dim, half, HALF: tl.constexpr,
+                    INTERLEAVED: tl.constexpr, HEADS: tl.constexpr):
+        token = tl.program_id(0).to(tl.int64)
+        head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
+        pair = tl.arange(0, HALF)
+        angle = tl.load(positions_ptr + token) * half + pair
+        cos = tl.load(cos_ptr + angle, pair < half, other=0.0)[None, :]
+        sin = tl.load(sin_ptr + angle, pair < half, other=0.0)[None, :]
+        start = (token * heads + head)[:, None] * dim
+        present = (head < heads)[:, None]
+        dtype = out_ptr.dtype.element_ty
+        if INTERLEAVED:
+            both = tl.arange(0, 2 * HALF)[None, :]
+            mask = present & (both < 2 * half)
+            x = tl.load(x_ptr + start + both, mask, other=0.0).to(tl.float32)
+            a, b = tl.split(tl.reshape(x, [HEADS, HALF, 2]))
+            y = tl.interleave(a * cos - b * sin, b * cos + a * sin)
+            tl.store(out_ptr + start + both, y.to(dtype), mask)
+        else:
+            mask = present & (pair < half)[None, :]
+            first = start + pair[None, :]
+            a = tl.load(x_ptr + first, mask, other=0.0).to(tl.float32)
+            b = tl.load(x_ptr + first + half, mask, other=0.0).to(tl.float32)
+            tl.store(out_ptr + first, (a * cos - b * sin).to(dtype), mask)
+            tl.store(out_ptr + first + half, (b * cos + a * sin).to(dtype), mask)
+        for rest in range(2 * half, dim, HALF):
+            column = rest + pair[None, :]
+            mask = present & (column < dim)
+            tl.store(out_ptr + start + column, tl.load(x_ptr + start + column, mask), mask)
+
+    @triton.autotune(of_heads, key=["heads", "half"], restore_value=["qkv_ptr"], do_bench=quick)
+    @triton.jit
+    def triton_qk_norm_rope(qkv_ptr, positions_ptr, cos_ptr, sin_ptr, gammas_ptr, queries, heads, row, half, eps,
+                            HALF: tl.constexpr, HEADS: tl.constexpr):
+        token = tl.program_id(0).to(tl.int64)
+        head = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
+        pair = tl.arange(0, HALF)
+        inside = pair < half
+        angle = tl.load(positions_ptr + token) * half + pair
+        cos = tl.load(cos_ptr + angle, inside, other=0.0)[None, :]
+        sin = tl.load(sin_ptr + angle, inside, other=0.0)[None, :]
+        first = token * row + head[:, None] * (2 * half) + pair[None, :]
+        mask = (head < heads)[:, None] & inside[None, :]
+        a = tl.load(qkv_ptr + first, mask, other=0.0).to(tl.float32)
+        b = tl.load(qkv_ptr + first + half, mask, other=0.0).to(tl.float32)
+        scale = tl.rsqrt((tl.sum(a * a, 1) + tl.sum(b * b, 1)) / (2 * half) + eps)[:, None]
+        # Two rows of parameters, and each head has one of them.
+        is_key = (head >= queries)[:, None]
+        of_queries = tl.load(gammas_ptr + pair, inside, other=0.0).to(tl.float32)[None, :]
+        of_keys = tl.load(gammas_ptr + 2 * half + pair, inside, other=0.0).to(tl.float32)[None, :]
+        a = a * scale * tl.where(is_key, of_keys, of_queries)
+        of_queries = tl.load(gammas_ptr + half + pair, inside, other=0.0).to(tl.float32)[None, :]
+        of_keys = tl.load(gammas_ptr + 3 * half + pair, inside, other=0.0).to(tl.float32)[None, :]
+        b = b * scale * tl.where(is_key, of_keys, of_queries)
+        dtype = qkv_ptr.dtype.element_ty
+        tl.store(qkv_ptr + first, (a * cos - b * sin).to(dtype), mask)
+        tl.store(qkv_ptr + first + half, (b * cos + a * sin).to(dtype), mask)
+
+    @triton.autotune([triton.Config({"TOKENS": tokens}, num_warps=warps) for tokens in (4, 8, 16, 32, 64, 128)
+                      for warps in (1, 2, 4)], key=["n_experts", "K"], do_bench=quick)
+    @triton.jit
+    def triton_topk_gating(logits_ptr, weights_ptr, experts_ptr, tokens, n_experts, K: tl.constexpr,
+                           EXPERTS: tl.constexpr, TOKENS: tl.constexpr):
+        token = tl.program_id(0) * TOKENS + tl.arange(0, TOKENS)
+        expert = tl.arange(0, EXPERTS)
+        present = (token < tokens)[:, None]
+        places = token[:, None] * n_experts + expert[None, :]
+        x = tl.load(logits_ptr + places, present & (expert < n_experts)[None, :], other=float("-inf")).to(tl.float32)
+        # Integers in the order of 16-bit floats, an expert in the low bits: `topk` gives no places.
+        bits = x.to(tl.int32, bitcast=True)
+        order = bits ^ ((bits >> 31) & 0x7FFFFFFF)
+        top = tl.topk((order & -8192) | (8191 - expert)[None, :], K, dim=1)
+        order = top & -8192
+        chosen = (order ^ ((order >> 31) & 0x7FFFE000)).to(tl.float32, bitcast=True)
+        share = tl.exp(chosen - tl.max(chosen, 1)[:, None])
+        share = share / tl.sum(share, 1)[:, None]
+        out = token[:, None] * K + tl.arange(0, K)[None, :]
+        tl.store(weights_ptr + out, share, present)
+        tl.store(experts_ptr + out, 8191 - (top & 8191), present)
 
     @triton.jit
     def after(a, b, c, d):

@@ -39,9 +39,9 @@ pub fn act_and_mul<T: Float, const ACT: usize, const BLOCK: usize>(
     } else if ACT == 2 {
         tl::gelu::<T>(v)
     } else if ACT == 3 {
-        tl::gelu_tanh(v)
+        tl::gelu_tanh::<T>(v)
     } else if ACT == 4 {
-        tl::silu(v)
+        tl::silu::<T>(v)
     } else {
         v
     };

@@ -12,8 +12,8 @@
 //! 2))` has none left below -5, and negative infinity gives 0.
 //!
 //! **Rounding.** In `f32`, relative to the exact function: GELU within `32 * 2^-24`, for 16-bit types within `2^-13` above
-//! -5.7 and `2^-10` below; GELU-tanh within `(16 + 8 |z|) * 2^-24` with `z` the argument of `tanh`; SiLU within `10 * 2^-24`. Below
-//! the smallest normal `f32` a GPU may give 0 instead.
+//! -5.7 and `2^-10` below; GELU-tanh within `(16 + 8 |z|) * 2^-24` with `z` the argument of `tanh`; SiLU within `10 * 2^-24`, both
+//! for 16-bit types within `2^-15`. Below the smallest normal `f32` a GPU may give 0 instead.
 //!
 //! **Source.** Hendrycks, Gimpel, *Gaussian Error Linear Units*, 2016, arXiv:1606.08415; Elfwing, Uchibe, Doya, 2017,
 //! arXiv:1702.03118, for SiLU.
@@ -48,8 +48,11 @@ pub fn exact<const ACT: usize>(x: f64, dtype: DType) -> Expected {
             let halved = if x < -5.7 { 2f64.powi(14) } else { 2f64.powi(11) };
             (x * normal_below(x), if dtype.bytes() == 2 { halved } else { 32.0 })
         }
-        GELU_TANH => (x / (1.0 + (-2.0 * u).exp()), 16.0 + 8.0 * u.abs()),
-        SILU => (x / (1.0 + (-x).exp()), 10.0),
+        GELU_TANH => {
+            let roundings = if dtype.bytes() == 2 { 2f64.powi(9) } else { 16.0 + 8.0 * u.abs() };
+            (x / (1.0 + (-2.0 * u).exp()), roundings)
+        }
+        SILU => (x / (1.0 + (-x).exp()), if dtype.bytes() == 2 { 2f64.powi(9) } else { 10.0 }),
         _ => panic!("there is no activation {ACT}"),
     };
     let flushed = if roundings == 0.0 { 0.0 } else { (1.0 + x.abs()) * f64::from(f32::MIN_POSITIVE) };

@@ -40,9 +40,9 @@ pub fn bias_activation<T: Float, const ACT: usize, const COLS: usize>(
     } else if ACT == 2 {
         tl::gelu::<T>(v)
     } else if ACT == 3 {
-        tl::gelu_tanh(v)
+        tl::gelu_tanh::<T>(v)
     } else if ACT == 4 {
-        tl::silu(v)
+        tl::silu::<T>(v)
     } else {
         v
     };

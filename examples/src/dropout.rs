@@ -58,7 +58,7 @@ pub fn bias_gelu_dropout<T: Float, const ACT: usize, const ADD: bool, const COLS
         let mask = (cols < n_cols) & (row < n_rows);
         let places = row * n_cols + cols;
         let v = tl::load(x + places, mask).to::<f32>() + bias;
-        let y = if ACT == 2 { tl::gelu::<T>(v) } else { tl::gelu_tanh(v) };
+        let y = if ACT == 2 { tl::gelu::<T>(v) } else { tl::gelu_tanh::<T>(v) };
         let numbers = row.to::<i64>() * n_cols.to::<i64>() + cols.to::<i64>();
         let y = tl::select(tl::randint(seed, numbers) < limit, 0.0, y * scale);
         let y = if ADD { y + tl::load(residual + places, mask).to::<f32>() } else { y };
@@ -66,9 +66,9 @@ pub fn bias_gelu_dropout<T: Float, const ACT: usize, const ADD: bool, const COLS
     }
 }
 
-/// The gradient of `x`, in tiles of 4 rows: program `(i, j)` takes tiles `i`, `i + programs`, and so on of its columns, and
-/// leaves its part of the gradient of `bias`.
-#[fuse_kernel(T = [f32, f16, bf16], ACT = [2, 3], COLS = [1024])]
+/// The gradient of `x`, 4 rows at a time: program `(i, j)` takes fours `i`, `i + programs`, and so on of its columns, and
+/// leaves its part of the gradient of `bias`, which it reads once.
+#[fuse_kernel(T = [f32, f16, bf16], ACT = [2, 3], COLS = [1024], num_warps = 4)]
 pub fn bias_gelu_dropout_backward<T: Float, const ACT: usize, const COLS: usize>(
     dy: &[T],
     x: &[T],
@@ -81,34 +81,50 @@ pub fn bias_gelu_dropout_backward<T: Float, const ACT: usize, const COLS: usize>
     seed: u64,
 ) {
     let cols = tl::program_id(1) * COLS + tl::arange(0, COLS);
-    let bias = tl::load(bias + cols, cols < n_cols).to::<f32>().row();
-    let mut dbias = tl::zeros::<f32>([4, COLS]);
+    let bias = tl::load(bias + cols, cols < n_cols).to::<f32>();
+    let limit = tl::ceil(p * 8388608.0).to::<u32>() * 512;
+    let scale = tl::select(p < 1.0, 1.0 / (1.0 - p), 0.0);
+    let weight = tl::log2(scale);
+    let mut dbias = tl::zeros::<f32>([COLS]);
     for first in (tl::program_id(0) * 4..n_rows).step_by(tl::num_programs(0) * 4) {
-        let rows = first + tl::arange(0, 4);
-        let mask = (rows < n_rows).col() & (cols < n_cols).row();
-        let places = (rows * n_cols).col() + cols.row();
-        let v = tl::load(x + places, mask).to::<f32>() + bias;
-        let dy = tl::load(dy + places, mask).to::<f32>();
-        let slope = if ACT == 2 {
-            let t = tl::minimum(tl::abs(v), 14.0);
-            let bell = tl::exp2(t * t * -0.72134752);
-            // Half of erfc(t / sqrt 2).
-            let r = 1.0 / (1.0 + 0.35 * t);
-            let p = (-0.029164834 * r + 0.14406510) * r - 0.25591040;
-            let p = ((p * r + 0.15940221) * r - 0.023269875) * r + 0.10557718;
-            let p = ((p * r + 0.11981495) * r + 0.1398644) * r + 0.13962126;
-            let tail = p * r * bell;
-            tl::select(v > 0.0, 1.0 - tail, tail) + v * (bell * 0.3989423)
-        } else {
-            let s = tl::sigmoid(v * (1.5957691 + 0.071354816 * v * v));
-            s + v * s * (1.0 - s) * (1.5957691 + 0.21406445 * v * v)
-        };
-        let numbers = (rows.to::<i64>() * n_cols.to::<i64>()).col() + cols.row().to::<i64>();
-        let y = tl::select(tl::rand(seed, numbers) < p, 0.0, dy * slope * (1.0 / (1.0 - p)));
-        tl::store(dx + places, y.to::<T>(), mask);
-        dbias += tl::select(mask, y, 0.0);
+        for r in tl::static_range(0, 4) {
+            let row = first + r;
+            let mask = (cols < n_cols) & (row < n_rows);
+            let places = row * n_cols + cols;
+            let v = tl::load(x + places, mask).to::<f32>() + bias;
+            let dy = tl::load(dy + places, mask).to::<f32>();
+            // `scale` times the slope.
+            let slope = if ACT == 3 {
+                let v = tl::minimum(tl::maximum(v, -10.0), 10.0);
+                let square = v * v;
+                let root = tl::rsqrt(1.0 + tl::exp2(v * (square * -0.10294324 - 2.3022082)));
+                let s = root * root;
+                scale * s * (1.0 + v * (1.0 - s) * (1.5957691 + 0.21406445 * square))
+            } else {
+                let t = tl::minimum(tl::abs(v), 14.0);
+                let bell = tl::exp2(tl::fma(t * t, -0.72134752, weight));
+                // The slope at -t: half of erfc(t / sqrt 2), less t times the normal density.
+                let below = if T::EPSILON > 0.0005 {
+                    let p = (-0.0027395732 * t + 0.025279991) * t - 0.099661180;
+                    let p = ((p * t + 0.23543251) * t - 0.79550956) * t + 0.49993726;
+                    p * bell
+                } else {
+                    let r = 1.0 / (1.0 + 0.35 * t);
+                    let p = (-0.029164834 * r + 0.14406510) * r - 0.25591040;
+                    let p = ((p * r + 0.15940221) * r - 0.023269875) * r + 0.10557718;
+                    let p = ((p * r + 0.11981495) * r + 0.1398644) * r + 0.13962126;
+                    p * r * bell - t * (bell * 0.3989423)
+                };
+                tl::select(v > 0.0, scale - below, below)
+            };
+            let numbers = row.to::<i64>() * n_cols.to::<i64>() + cols.to::<i64>();
+            let keep = (tl::randint(seed, numbers) >= limit) & mask;
+            let y = tl::select(keep, dy * slope, 0.0);
+            tl::store(dx + places, y.to::<T>(), mask);
+            dbias += y;
+        }
     }
-    tl::store(partials + tl::program_id(0) * n_cols + cols, tl::sum(dbias, 0), cols < n_cols);
+    tl::store(partials + tl::program_id(0) * n_cols + cols, dbias, cols < n_cols);
 }
 
 /// Bias, GELU and dropout of each row of a matrix: `BiasGeluDropout::<bf16, GELU>::new(&x, &bias)`. `T` is `f32`, `f16` or
@@ -132,9 +148,10 @@ pub struct Gradients<'o, T: Float> {
     pub scratch: SliceMut<'o, f32>,
 }
 
-/// How many programs of backward share the rows.
+/// How many programs of backward share the rows: together with those of other columns, 7 for each of an H200's 132
+/// multiprocessors, which holds as many at once.
 fn parts(rows: usize, cols: usize) -> usize {
-    rows.div_ceil(ROWS).min((1056 / cols.div_ceil(COLS).max(1)).max(1))
+    rows.div_ceil(ROWS).min((7 * 132 / cols.div_ceil(COLS).max(1)).max(1))
 }
 
 /// The length of backward's working memory for a matrix of this shape.
@@ -211,7 +228,7 @@ impl<'a, T: Float, const ACT: usize> BiasGeluDropout<'a, T, ACT> {
     ) -> Result<()>
     where
         bias_gelu_dropout_backward::Choice<T, ACT, COLS>: bias_gelu_dropout_backward::Declared,
-        sum_partials::Choice<T, 32>: sum_partials::Declared,
+        sum_partials::Choice<T, 1, 32>: sum_partials::Declared,
     {
         let (dy, Gradients { dx, dbias, mut scratch }) = (dy.into(), gradients);
         let checks = Checks("bias_gelu_dropout");
@@ -238,7 +255,7 @@ impl<'a, T: Float, const ACT: usize> BiasGeluDropout<'a, T, ACT> {
             );
             call.grid((parts(rows, cols), cols.div_ceil(COLS))).launch(on)?;
         }
-        partials::sum(on, scratch.slice(..), dbias, None)
+        partials::sum(on, scratch.slice(..), [dbias])
     }
 
     fn shape(&self) -> Result<(usize, usize)> {

@@ -20,8 +20,9 @@ use crate::shape::Checks;
 /// The most experts that the kernel was built for.
 pub const MAX_EXPERTS: usize = 256;
 
-/// A program takes `2048 / EXPERTS` tokens.
-#[fuse_kernel(T = [f32, f16, bf16], K = [1, 2, 4, 8], EXPERTS = n_experts in [16, 64, 256])]
+/// A program takes `1024 / EXPERTS` tokens. Logits become integer keys that hold an expert's order and, below it, its place.
+/// Every 8 neighbours are sorted; then the largest head of such a list is taken, `K` times, and its list moves on.
+#[fuse_kernel(T = [f32, f16, bf16], K = [1, 2, 4, 8], EXPERTS = n_experts in [8, 16, 64, 256])]
 pub fn topk_gating<T: Float, const K: usize, const EXPERTS: usize>(
     logits: &[T],
     weights: &mut [f32],
@@ -30,34 +31,70 @@ pub fn topk_gating<T: Float, const K: usize, const EXPERTS: usize>(
     n_experts: i32,
     renormalise: bool,
 ) {
-    let tokens = tl::program_id(0) * (2048 / EXPERTS) + tl::arange(0, 2048 / EXPERTS);
+    let tokens = tl::program_id(0) * (1024 / EXPERTS) + tl::arange(0, 1024 / EXPERTS);
     let columns = tl::arange(0, EXPERTS);
     let mask = (tokens < n_tokens).col() & (columns < n_experts).row();
     let places = (tokens * n_experts).col() + columns.row();
     let x = tl::load(logits + places, mask, T::NEG_INFINITY).to::<f32>();
-    // Integers in the order of the numbers: NaN on top, both zeros alike, and what is taken below negative infinity.
+    // Integers in the order of the numbers: NaN on top, both zeros alike.
     let bits = (x + 0.0).bitcast::<i32>();
-    let mut left = tl::select(x != x, 0x7fff_ffff, bits ^ ((bits >> 31) & 0x7fff_ffff));
-    let ranks = tl::arange(0, K);
-    let mut chosen = tl::zeros::<i32>([2048 / EXPERTS, K]);
-    let mut indices = tl::zeros::<i32>([2048 / EXPERTS, K]);
-    for rank in 0..K {
-        let (key, place) = tl::max_index(left, 1, true);
-        chosen = tl::select((ranks == rank).row(), key, chosen);
-        indices = tl::select((ranks == rank).row(), place, indices);
-        left = tl::select(columns.row() == place, i32::MIN, left);
+    let order = tl::select(x != x, 0x7fff_ffff, bits ^ ((bits >> 31) & 0x7fff_ffff));
+    // Of equal ones the first is largest. The low 13 bits of a 16-bit float are free.
+    let short = T::EPSILON > 0.0005;
+    let keys = if short {
+        (order & -8192) | (8191 - columns).row()
+    } else {
+        order.to::<i64>() * 8192 + (8191 - columns).row().to::<i64>()
+    };
+    let lists = tl::sort(tl::reshape(keys, [1024 / EXPERTS, EXPERTS / 8, 8]), 2, true);
+    let (mut a0, mut a1) = (tl::index(lists, 2, 0), tl::index(lists, 2, 1));
+    let (mut a2, mut a3) = (tl::index(lists, 2, 2), tl::index(lists, 2, 3));
+    let (mut a4, mut a5) = (tl::index(lists, 2, 4), tl::index(lists, 2, 5));
+    let (mut a6, a7) = (tl::index(lists, 2, 6), tl::index(lists, 2, 7));
+    let first = tl::max(a0, 1, true);
+    let (mut b0, mut b1, mut b2, mut b3) = (first, first, first, first);
+    let (mut b4, mut b5, mut b6, mut b7) = (first, first, first, first);
+    for _ in tl::static_range(0, K) {
+        b0 = b1;
+        b1 = b2;
+        b2 = b3;
+        b3 = b4;
+        b4 = b5;
+        b5 = b6;
+        b6 = b7;
+        b7 = tl::max(a0, 1, true);
+        let taken = a0 == b7;
+        a0 = tl::select(taken, a1, a0);
+        a1 = tl::select(taken, a2, a1);
+        a2 = tl::select(taken, a3, a2);
+        a3 = tl::select(taken, a4, a3);
+        a4 = tl::select(taken, a5, a4);
+        a5 = tl::select(taken, a6, a5);
+        a6 = tl::select(taken, a7, a6);
     }
-    let values = (chosen ^ ((chosen >> 31) & 0x7fff_ffff)).bitcast::<f32>();
-    let peak = tl::max(x, 1, true);
+    let chosen = if K > 1 { tl::cat(b6, b7, 1) } else { b7 };
+    let chosen = if K > 2 { tl::cat(tl::cat(b4, b5, 1), chosen, 1) } else { chosen };
+    let chosen =
+        if K > 4 { tl::cat(tl::cat(tl::cat(b0, b1, 1), tl::cat(b2, b3, 1), 1), chosen, 1) } else { chosen };
+    let logit = |key| {
+        let order = if short { key & -8192 } else { (key >> 13).to::<i32>() };
+        (order ^ ((order >> 31) & if short { 0x7fff_e000 } else { 0x7fff_ffff })).bitcast::<f32>()
+    };
+    let values = logit(chosen);
+    let peak = logit(first);
     let base = tl::select(peak == f32::NEG_INFINITY, 0.0, peak);
+    let ranks = tl::arange(0, K);
     let shares = tl::exp2((values - base) * f32::consts::LOG2_E);
-    let all = tl::sum(tl::exp2((x - base) * f32::consts::LOG2_E), 1, true);
-    let total = tl::select(renormalise, tl::sum(shares, 1, true), all);
+    let total = if renormalise {
+        tl::sum(shares, 1, true)
+    } else {
+        tl::sum(tl::exp2((x - base) * f32::consts::LOG2_E), 1, true)
+    };
     let share = tl::select(total == 0.0, 0.0, shares / total);
     let out = (tokens * K).col() + ranks.row();
     let present = (tokens < n_tokens).col() & (ranks < n_experts).row();
     tl::store(weights + out, share, present);
-    tl::store(experts + out, indices, present);
+    tl::store(experts + out, 8191 - (chosen & 8191).to::<i32>(), present);
 }
 
 /// The experts of each token: `TopkGating::<bf16, 2>::new(&logits, experts)`. `T` is `f32`, `f16` or `bf16`, `K` 1, 2, 4 or 8.
@@ -113,8 +150,8 @@ impl<'a, T: Float, const K: usize> TopkGating<'a, T, K> {
         if tokens == 0 {
             return Ok(());
         }
-        let block = [16, 64, MAX_EXPERTS].into_iter().find(|&block| block >= self.experts);
-        let programs = tokens.div_ceil(2048 / block.unwrap_or(MAX_EXPERTS));
+        let block = [8, 16, 64, MAX_EXPERTS].into_iter().find(|&block| block >= self.experts);
+        let programs = tokens.div_ceil(1024 / block.unwrap_or(MAX_EXPERTS));
         let (n_tokens, n_experts) = (tokens as i32, self.experts as i32);
         let renormalise = self.weights == Weights::Renormalised;
         let call = topk_gating::<T, K>(self.logits, weights, experts, n_tokens, n_experts, renormalise);

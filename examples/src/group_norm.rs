@@ -17,14 +17,12 @@ use crate::reference::Expected;
 use crate::shape::Checks;
 
 /// The largest group that one tile holds; larger ones are read in pieces.
-pub const MAX_TILE: usize = 16384;
+pub const MAX_TILE: usize = 20480;
 
-/// The elements of a piece of a large group.
-const PIECE: usize = 4096;
-
-/// One program for each group of each image: `size` elements, `pixels` for each of its channels.
-#[fuse_kernel(T = [f32, f16, bf16], BLOCK = size in [1024, 4096, 16384])]
-pub fn group_norm<T: Float, const BLOCK: usize>(
+/// One program for each group of each image: `size` elements, `pixels` for each of its channels, in rows of `RUN` elements.
+/// `RUN` divides `pixels`: a row lies in one channel, which is found and whose scale is read once for it.
+#[fuse_kernel(T = [f32, f16, bf16], RUN = [1, 8], BLOCK = size in [1024, 4096, 10240, 20480])]
+pub fn group_norm<T: Float, const RUN: usize, const BLOCK: usize>(
     x: &[T],
     gamma: &[T],
     beta: &[T],
@@ -35,22 +33,26 @@ pub fn group_norm<T: Float, const BLOCK: usize>(
     eps: f32,
 ) {
     let group = tl::program_id(0);
-    let places = tl::arange(0, BLOCK);
+    let rows = tl::arange(0, BLOCK / RUN) * RUN;
+    let places = rows.col() + tl::arange(0, RUN).row();
     let mask = places < size;
     let x = tl::load(x + group * size + places, mask, 0.0).to::<f32>();
-    let mean = tl::sum(x, 0) / size as f32;
+    let mean = tl::sum(tl::sum(x, 1), 0) / size as f32;
     let centred = tl::select(mask, x - mean, 0.0);
-    let var = tl::sum(centred * centred, 0) / size as f32;
-    let channels = group % groups * (size / pixels) + places / pixels;
-    let gamma = tl::load(gamma + channels, mask).to::<f32>();
-    let beta = tl::load(beta + channels, mask).to::<f32>();
-    let y = centred * tl::rsqrt(var + eps) * gamma + beta;
+    let var = tl::sum(tl::sum(centred * centred, 1), 0) / size as f32;
+    // Division in `f32` is exact here: a half is further from the next integer than the quotient's rounding.
+    let channel = ((rows.to::<f32>() + 0.5) * (1.0 / pixels as f32)).to::<i32>();
+    let channel = (group % groups * (size / pixels) + channel).col();
+    let scale = tl::load(gamma + channel, rows.col() < size).to::<f32>() * tl::rsqrt(var + eps);
+    let beta = tl::load(beta + channel, rows.col() < size).to::<f32>();
+    let y = centred * scale + beta;
     tl::store(out + group * size + places, y.to::<T>(), mask);
 }
 
-/// One program for each group, which it reads twice, `BLOCK` elements at a time: the second time channel by channel.
-#[fuse_kernel(T = [f32, f16, bf16], BLOCK = [4096])]
-pub fn group_norm_large<T: Float, const BLOCK: usize>(
+/// One program for each group, which it reads twice, `ROWS` rows of `RUN` elements at a time. Each of `ROWS` lanes keeps the
+/// mean of its elements and the sum of their squared deviations from it.
+#[fuse_kernel(T = [f32, f16, bf16], configs = [{ RUN: 1, ROWS: 4096 }, { RUN: 8, ROWS: 2048 }])]
+pub fn group_norm_large<T: Float, const RUN: usize, const ROWS: usize>(
     x: &[T],
     gamma: &[T],
     beta: &[T],
@@ -61,32 +63,36 @@ pub fn group_norm_large<T: Float, const BLOCK: usize>(
     eps: f32,
 ) {
     let group = tl::program_id(0);
-    let places = tl::arange(0, BLOCK);
-    let mut means = tl::zeros::<f32>([BLOCK]);
-    let mut squares = tl::zeros::<f32>([BLOCK]);
+    let rows = tl::arange(0, ROWS) * RUN;
+    let within = rows.col() + tl::arange(0, RUN).row();
+    let mut means = tl::zeros::<f32>([ROWS]);
+    let mut squares = tl::zeros::<f32>([ROWS]);
     let mut seen = 0.0;
-    for first in (0..size).step_by(BLOCK) {
+    for first in (0..size).step_by(ROWS * RUN) {
+        let places = first + within;
+        let x = tl::load(x + group * size + places, places < size).to::<f32>();
+        let mean = tl::sum(x, 1) * (1.0 / RUN as f32);
+        let centred = x - mean.col();
+        let off = tl::select(first + rows < size, mean - means, 0.0);
+        let before = seen;
         seen += 1.0;
-        let mask = first + places < size;
-        let x = tl::load(x + group * size + first + places, mask).to::<f32>();
-        let off = tl::select(mask, x - means, 0.0);
         means += off * (1.0 / seen);
-        squares += off * (x - means);
+        squares += tl::sum(centred * centred, 1) + off * off * (RUN as f32 * before / seen);
     }
-    let counts = tl::cdiv(size - places, BLOCK).to::<f32>();
+    let counts = tl::cdiv(size - rows, ROWS * RUN).to::<f32>() * RUN as f32;
     let mean = tl::sum(means * counts, 0) / size as f32;
     let between = tl::select(counts > 0.0, means - mean, 0.0);
     let var = (tl::sum(squares, 0) + tl::sum(between * between * counts, 0)) / size as f32;
-    let scale = tl::rsqrt(var + eps);
+    let deviations = tl::rsqrt(var + eps);
     let first_channel = group % groups * (size / pixels);
-    for first in (0..size).step_by(BLOCK) {
-        let mask = first + places < size;
-        let x = tl::load(x + group * size + first + places, mask).to::<f32>();
-        let channels = first_channel + (first + places) / pixels;
-        let gamma = tl::load(gamma + channels, mask).to::<f32>();
-        let beta = tl::load(beta + channels, mask).to::<f32>();
-        let y = (x - mean) * scale * gamma + beta;
-        tl::store(out + group * size + first + places, y.to::<T>(), mask);
+    for first in (0..size).step_by(ROWS * RUN) {
+        let places = first + within;
+        let x = tl::load(x + group * size + places, places < size).to::<f32>();
+        let channel = (first_channel + (first + rows) / pixels).col();
+        let scale = tl::load(gamma + channel, (first + rows < size).col()).to::<f32>() * deviations;
+        let beta = tl::load(beta + channel, (first + rows < size).col()).to::<f32>();
+        let y = (x - mean) * scale + beta;
+        tl::store(out + group * size + places, y.to::<T>(), places < size);
     }
 }
 
@@ -133,8 +139,10 @@ impl<'a, T: Float> GroupNorm<'a, T> {
     /// If the lengths do not fit each other or the channels are not divided evenly; those of a launch.
     pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
     where
-        group_norm::Choice<T>: group_norm::Declared,
-        group_norm_large::Choice<T, PIECE>: group_norm_large::Declared,
+        group_norm::Choice<T, 1>: group_norm::Declared,
+        group_norm::Choice<T, 8>: group_norm::Declared,
+        group_norm_large::Choice<T, 1, 4096>: group_norm_large::Declared,
+        group_norm_large::Choice<T, 8, 2048>: group_norm_large::Declared,
     {
         let (out, checks, channels) = (out.into(), Checks("group_norm"), self.gamma.len());
         checks.same(("x", self.x.len()), ("out", out.len()))?;
@@ -147,23 +155,28 @@ impl<'a, T: Float> GroupNorm<'a, T> {
             return Ok(());
         }
         let size = channels / self.groups * self.pixels;
-        let (x, programs) = (self.x, images * self.groups);
-        let (groups, pixels) = (self.groups as i32, self.pixels as i32);
-        if size > MAX_TILE {
-            let call = group_norm_large::<T, PIECE>(
-                x,
-                self.gamma,
-                self.beta,
-                out,
-                groups,
-                size as i32,
-                pixels,
-                self.eps,
-            );
-            return call.grid(programs).launch(on);
+        let (x, gamma, beta, programs) = (self.x, self.gamma, self.beta, images * self.groups);
+        let (groups, pixels, eps) = (self.groups as i32, self.pixels as i32, self.eps);
+        let (fits, in_runs) = (size <= MAX_TILE, self.pixels.is_multiple_of(8));
+        let size = size as i32;
+        match (fits, in_runs) {
+            (true, true) => {
+                let call = group_norm::<T, 8>(x, gamma, beta, out, groups, size, pixels, eps);
+                call.grid(programs).launch(on)
+            }
+            (true, false) => {
+                let call = group_norm::<T, 1>(x, gamma, beta, out, groups, size, pixels, eps);
+                call.grid(programs).launch(on)
+            }
+            (false, true) => {
+                let call = group_norm_large::<T, 8, 2048>(x, gamma, beta, out, groups, size, pixels, eps);
+                call.grid(programs).launch(on)
+            }
+            (false, false) => {
+                let call = group_norm_large::<T, 1, 4096>(x, gamma, beta, out, groups, size, pixels, eps);
+                call.grid(programs).launch(on)
+            }
         }
-        let call = group_norm::<T>(x, self.gamma, self.beta, out, groups, size as i32, pixels, self.eps);
-        call.grid(programs).launch(on)
     }
 }
 

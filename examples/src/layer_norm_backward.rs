@@ -6,7 +6,8 @@
 //!
 //! **Traffic.** Reads `dy` and `x` and writes `dx` once: `3 * rows * cols * size_of::<T>()` bytes; mean and variance are
 //! computed again from the row, which is there anyway. Each program keeps its share of `dgamma` and `dbeta` in registers
-//! over its rows and leaves it in `scratch`, which a second kernel adds up: a few percent more.
+//! over its rows and leaves it in `scratch`, which a second kernel adds up: a few percent more. Rows of more than [`MAX_COLS`]
+//! elements are read a second time from the cache for `dx`, and once more from memory for `dgamma` and `dbeta`.
 //!
 //! **Rounding.** In `f32`, rounded to `T` once. With `a = (8 + sqrt(n_cols)) * 2^-24` and `e = a * (|x_hat| + mean(|x|) /
 //! sqrt(var + eps))`, the error of `x_hat`, before the last rounding `dx` is within `2 / sqrt(var + eps)` times
@@ -18,9 +19,17 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
+<<<<<<< HEAD
 use crate::partials::{self, MAX_COLS, sum_partials};
 use crate::reference::{Expected, unit_roundoff};
+=======
+use crate::partials::{self, MAX_COLS, WIDE_COLS, column_partials, sum_partials};
+use crate::reference::{Expected, smallest_subnormal, unit_roundoff};
+>>>>>>> h2
 use crate::shape::Checks;
+
+/// The elements of a piece of a long row.
+pub const PIECE: usize = 4096;
 
 /// Each program takes rows `p`, `p + programs`, and so on.
 #[fuse_kernel(T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 4096, 8192])]
@@ -60,6 +69,58 @@ pub fn layer_norm_backward<T: Float, const BLOCK: usize>(
     tl::store(partials + (2 * program + 1) * n_cols + cols, dbeta, mask);
 }
 
+/// The gradient of `x` alone, for rows of any length: one program for each, which it reads twice, `BLOCK` elements at a time.
+/// Leaves the row's scale in `stats`, and its mean behind all the scales.
+#[fuse_kernel(T = [f32, f16, bf16], BLOCK = [4096])]
+pub fn layer_norm_backward_long<T: Float, const BLOCK: usize>(
+    dy: &[T],
+    x: &[T],
+    gamma: &[T],
+    dx: &mut [T],
+    stats: &mut [f32],
+    n_rows: i32,
+    n_cols: i32,
+    eps: f32,
+) {
+    let row = tl::program_id(0);
+    let cols = tl::arange(0, BLOCK);
+    let mut means = tl::zeros::<f32>([BLOCK]);
+    let mut squares = tl::zeros::<f32>([BLOCK]);
+    let mut sums = tl::zeros::<f32>([BLOCK]);
+    let mut products = tl::zeros::<f32>([BLOCK]);
+    let mut seen = 0.0;
+    for first in (0..n_cols).step_by(BLOCK) {
+        seen += 1.0;
+        let mask = first + cols < n_cols;
+        let x = tl::load(x + row * n_cols + first + cols, mask).to::<f32>();
+        let dy = tl::load(dy + row * n_cols + first + cols, mask).to::<f32>();
+        let g = dy * tl::load(gamma + first + cols, mask).to::<f32>();
+        let off = tl::select(mask, x - means, 0.0);
+        means += off * (1.0 / seen);
+        squares += off * (x - means);
+        sums += g;
+        products += g * x;
+    }
+    let counts = tl::cdiv(n_cols - cols, BLOCK).to::<f32>();
+    let mean = tl::sum(means * counts, 0) / n_cols as f32;
+    let between = tl::select(counts > 0.0, means - mean, 0.0);
+    let var = (tl::sum(squares, 0) + tl::sum(between * between * counts, 0)) / n_cols as f32;
+    let mean_g = tl::sum(sums, 0) / n_cols as f32;
+    // Of each lane the mean is taken off before lanes are added.
+    let along = tl::sum(products - mean * sums, 0) / n_cols as f32;
+    let scale = tl::rsqrt(var + eps);
+    tl::store(stats + row, scale);
+    tl::store(stats + n_rows + row, mean);
+    for first in (0..n_cols).step_by(BLOCK) {
+        let mask = first + cols < n_cols;
+        let x = tl::load(x + row * n_cols + first + cols, mask).to::<f32>();
+        let dy = tl::load(dy + row * n_cols + first + cols, mask).to::<f32>();
+        let g = dy * tl::load(gamma + first + cols, mask).to::<f32>();
+        let y = (g - mean_g - (x - mean) * scale * (along * scale)) * scale;
+        tl::store(dx + row * n_cols + first + cols, y.to::<T>(), mask);
+    }
+}
+
 /// The gradients of a LayerNorm. `T` is `f32`, `f16` or `bf16`.
 #[derive(Clone, Copy)]
 pub struct LayerNormBackward<'a, T: Float> {
@@ -81,7 +142,7 @@ pub struct Gradients<'o, T: Float> {
 
 /// The length of the working memory for a matrix of this shape.
 pub fn scratch_len(rows: usize, cols: usize) -> usize {
-    2 * partials::programs(rows, cols) * cols
+    2 * partials::programs(rows, cols) * cols + if cols > MAX_COLS { 2 * rows } else { 0 }
 }
 
 impl<'a, T: Float> LayerNormBackward<'a, T> {
@@ -102,7 +163,7 @@ impl<'a, T: Float> LayerNormBackward<'a, T> {
     /// Computes the gradient of `x` into `dx` and those of the parameters, on a device or stream.
     ///
     /// # Errors
-    /// If the lengths do not fit each other or rows are longer than [`MAX_COLS`]; those of a launch.
+    /// If the lengths do not fit each other; those of a launch.
     pub fn launch<'o>(
         &self,
         on: impl LaunchOn,
@@ -111,7 +172,9 @@ impl<'a, T: Float> LayerNormBackward<'a, T> {
     ) -> Result<()>
     where
         layer_norm_backward::Choice<T>: layer_norm_backward::Declared,
-        sum_partials::Choice<T, 32>: sum_partials::Declared,
+        layer_norm_backward_long::Choice<T, PIECE>: layer_norm_backward_long::Declared,
+        column_partials::Choice<T, 2, WIDE_COLS>: column_partials::Declared,
+        sum_partials::Choice<T, 2, 32>: sum_partials::Declared,
     {
         let (dx, Gradients { dgamma, dbeta, mut scratch }) = (dx.into(), gradients);
         let (checks, cols) = (Checks("layer_norm_backward"), self.gamma.len());
@@ -119,26 +182,28 @@ impl<'a, T: Float> LayerNormBackward<'a, T> {
         checks.same(("x", self.x.len()), ("dx", dx.len()))?;
         checks.same(("gamma", cols), ("dgamma", dgamma.len()))?;
         checks.same(("gamma", cols), ("dbeta", dbeta.len()))?;
-        let rows = checks.rows_up_to(("x", self.x.len()), cols, MAX_COLS)?;
+        let rows = checks.rows(("x", self.x.len()), cols)?;
         checks.same(("scratch", scratch.len()), ("what it should be", scratch_len(rows, cols)))?;
         if cols == 0 {
             return Ok(());
         }
-        if rows > 0 {
-            let (n_rows, n_cols) = (rows as i32, cols as i32);
-            let call = layer_norm_backward::<T>(
-                self.dy,
-                self.x,
-                self.gamma,
-                dx,
-                &mut scratch,
-                n_rows,
-                n_cols,
-                self.eps,
-            );
-            call.grid(partials::programs(rows, cols)).launch(on)?;
+        let programs = partials::programs(rows, cols);
+        let (mut parts, mut stats) = scratch.split_at_mut(2 * programs * cols);
+        let (dy, x, gamma, eps) = (self.dy, self.x, self.gamma, self.eps);
+        let (n_rows, n_cols) = (rows as i32, cols as i32);
+        if rows > 0 && cols <= MAX_COLS {
+            layer_norm_backward::<T>(dy, x, gamma, dx, &mut parts, n_rows, n_cols, eps)
+                .grid(programs)
+                .launch(on)?;
+        } else if rows > 0 {
+            layer_norm_backward_long::<T, PIECE>(dy, x, gamma, dx, &mut stats, n_rows, n_cols, eps)
+                .grid(rows)
+                .launch(on)?;
+            column_partials::<T, 2, WIDE_COLS>(dy, x, &stats, &mut parts, n_rows, n_cols)
+                .grid((programs, cols.div_ceil(WIDE_COLS)))
+                .launch(on)?;
         }
-        partials::sum(on, scratch.slice(..), dgamma, Some(dbeta))
+        partials::sum(on, parts.slice(..), [dgamma, dbeta])
     }
 }
 

@@ -17,12 +17,42 @@ use crate::layer_norm;
 use crate::reference::Expected;
 use crate::shape::Checks;
 
-/// The longest row that the kernel was built for.
-pub const MAX_COLS: usize = 16384;
+/// The longest row that the kernels were built for.
+pub const MAX_COLS: usize = 32768;
+
+/// The longest row of [`layer_norm_gelu`]; [`layer_norm_gelu_wide`] takes longer ones.
+const NARROW: usize = 16384;
 
 /// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared.
 #[fuse_kernel(T = [f32, f16, bf16], BLOCK = n_cols in [1024, 4096, 8192, 16384])]
 pub fn layer_norm_gelu<T: Float, const BLOCK: usize>(
+    x: &[T],
+    gamma: &[T],
+    beta: &[T],
+    out: &mut [T],
+    n_cols: i32,
+    eps: f32,
+) {
+    let row = tl::program_id(0);
+    let cols = tl::arange(0, BLOCK);
+    let mask = cols < n_cols;
+    let x = tl::load(x + row * n_cols + cols, mask, 0.0).to::<f32>();
+    let mean = tl::sum(x, 0) / n_cols as f32;
+    let centred = tl::select(mask, x - mean, 0.0);
+    let var = tl::sum(centred * centred, 0) / n_cols as f32;
+    let gamma = tl::load(gamma + cols, mask).to::<f32>();
+    let beta = tl::load(beta + cols, mask).to::<f32>();
+    let v = centred * tl::rsqrt(var + eps) * gamma + beta;
+    tl::store(out + row * n_cols + cols, tl::gelu::<T>(v).to::<T>(), mask);
+}
+
+/// As [`layer_norm_gelu`], for rows that take half of the registers of a multiprocessor.
+#[fuse_kernel(configs = [
+    { T: f32, BLOCK: 32768, num_warps: 16 },
+    { T: f16, BLOCK: 32768, num_warps: 8 },
+    { T: bf16, BLOCK: 32768, num_warps: 8 },
+])]
+pub fn layer_norm_gelu_wide<T: Float, const BLOCK: usize>(
     x: &[T],
     gamma: &[T],
     beta: &[T],
@@ -74,6 +104,7 @@ impl<'a, T: Float> LayerNormGelu<'a, T> {
     pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
     where
         layer_norm_gelu::Choice<T>: layer_norm_gelu::Declared,
+        layer_norm_gelu_wide::Choice<T, MAX_COLS>: layer_norm_gelu_wide::Declared,
     {
         let (out, checks, cols) = (out.into(), Checks("layer_norm_gelu"), self.gamma.len());
         checks.same(("x", self.x.len()), ("out", out.len()))?;
@@ -82,8 +113,12 @@ impl<'a, T: Float> LayerNormGelu<'a, T> {
         if rows == 0 {
             return Ok(());
         }
-        let call = layer_norm_gelu::<T>(self.x, self.gamma, self.beta, out, cols as i32, self.eps);
-        call.grid(rows).launch(on)
+        let (x, gamma, beta, n_cols, eps) = (self.x, self.gamma, self.beta, cols as i32, self.eps);
+        if cols > NARROW {
+            let call = layer_norm_gelu_wide::<T, MAX_COLS>(x, gamma, beta, out, n_cols, eps);
+            return call.grid(rows).launch(on);
+        }
+        layer_norm_gelu::<T>(x, gamma, beta, out, n_cols, eps).grid(rows).launch(on)
     }
 }
 

@@ -1,4 +1,5 @@
-//! The second half of the norms' backward passes: sums over rows, of which each program of the first half left a part.
+//! The second half of the norms' backward passes: sums over rows, of which each program of the first half left a part. Rows
+//! too long to be kept in registers beside such sums are read once more for them, a block of columns at a time.
 //!
 //! The number of parts depends on the shape alone, not on the device, and parts are added in one order: the same
 //! gradient to the bit, run after run.
@@ -6,61 +7,105 @@
 use dsl_runtime::Result;
 use dsl_runtime::prelude::*;
 
-/// What the first half's programs handle at most, in columns.
+/// The longest row beside which the first half's programs keep their share of the sums; longer ones are read again for it.
 pub const MAX_COLS: usize = 8192;
 
 /// The columns that a program of [`sum_partials`] handles.
 const COLS: usize = 32;
 
+/// The columns that a program of [`column_partials`] handles.
+pub const WIDE_COLS: usize = 1024;
+
 /// How many programs share the rows: enough to fill an H200, whose 132 multiprocessors hold 8192 columns each twice, few
 /// enough that their parts are a small share of the traffic.
 pub(crate) fn programs(rows: usize, cols: usize) -> usize {
+    if cols > MAX_COLS {
+        return rows.div_ceil(4).min((7 * 132 / cols.div_ceil(WIDE_COLS)).max(1));
+    }
     let block = cols.next_power_of_two().clamp(1024, MAX_COLS);
     rows.min(132 * 2 * MAX_COLS / block)
 }
 
 /// Adds the parts of `COLS` columns: of `dgamma`, or of `dbeta` where the grid's second index is 1. Program `p` of the
-/// first half left row `p * kinds` for `dgamma` and the row after it for `dbeta`.
-#[fuse_kernel(T = [f32, f16, bf16], COLS = [32])]
-pub fn sum_partials<T: Float, const COLS: usize>(
+/// first half left row `p * KINDS` for `dgamma` and the row after it for `dbeta`, which may be empty where `KINDS` is 1.
+#[fuse_kernel(T = [f32, f16, bf16], KINDS = [1, 2], COLS = [32])]
+pub fn sum_partials<T: Float, const KINDS: usize, const COLS: usize>(
     partials: &[f32],
     dgamma: &mut [T],
     dbeta: &mut [T],
     programs: i32,
     n_cols: i32,
 ) {
-    let (kind, kinds) = (tl::program_id(1), tl::num_programs(1));
+    let kind = tl::program_id(1);
     let cols = tl::program_id(0) * COLS + tl::arange(0, COLS);
     let parts = tl::arange(0, 64);
     let mut sums = tl::zeros::<f32>([64, COLS]);
     for first in (0..programs).step_by(64) {
         let mask = (first + parts < programs).col() & (cols < n_cols).row();
-        let places = (((first + parts) * kinds + kind) * n_cols).col() + cols.row();
+        let places = (((first + parts) * KINDS + kind) * n_cols).col() + cols.row();
         sums += tl::load(partials + places, mask);
     }
     let total = tl::sum(sums, 0).to::<T>();
-    if kind == 0 {
+    if KINDS == 1 || kind == 0 {
         tl::store(dgamma + cols, total, cols < n_cols);
     } else {
         tl::store(dbeta + cols, total, cols < n_cols);
     }
 }
 
-/// Launches [`sum_partials`] for one or both gradients, each of `cols` elements.
-pub(crate) fn sum<T: Float>(
+/// The parts of `dgamma`, and of `dbeta` where `KINDS` is 2, for [`sum_partials`]: program `(i, j)` takes fours of rows `i`, `i +
+/// programs`, and so on of its columns. `stats` holds what each row is scaled by, and behind that the means of the rows
+/// where `KINDS` is 2.
+#[fuse_kernel(T = [f32, f16, bf16], KINDS = [1, 2], COLS = [1024], num_warps = 4)]
+pub fn column_partials<T: Float, const KINDS: usize, const COLS: usize>(
+    dy: &[T],
+    x: &[T],
+    stats: &[f32],
+    partials: &mut [f32],
+    n_rows: i32,
+    n_cols: i32,
+) {
+    let cols = tl::program_id(1) * COLS + tl::arange(0, COLS);
+    let mut dgamma = tl::zeros::<f32>([COLS]);
+    let mut dbeta = tl::zeros::<f32>([COLS]);
+    for first in (tl::program_id(0) * 4..n_rows).step_by(tl::num_programs(0) * 4) {
+        for r in tl::static_range(0, 4) {
+            let row = first + r;
+            let mask = (cols < n_cols) & (row < n_rows);
+            let x = tl::load(x + row * n_cols + cols, mask).to::<f32>();
+            let dy = tl::load(dy + row * n_cols + cols, mask).to::<f32>();
+            let scale = tl::load(stats + row, row < n_rows);
+            if KINDS == 2 {
+                let mean = tl::load(stats + n_rows + row, row < n_rows);
+                dgamma += dy * ((x - mean) * scale);
+                dbeta += dy;
+            } else {
+                dgamma += dy * (x * scale);
+            }
+        }
+    }
+    let part = tl::program_id(0) * KINDS;
+    tl::store(partials + part * n_cols + cols, dgamma, cols < n_cols);
+    if KINDS == 2 {
+        tl::store(partials + (part + 1) * n_cols + cols, dbeta, cols < n_cols);
+    }
+}
+
+/// Launches [`sum_partials`] for `dgamma` alone, or for it and `dbeta`, of as many elements.
+pub(crate) fn sum<T: Float, const KINDS: usize>(
     on: impl LaunchOn,
     partials: Slice<f32>,
-    dgamma: SliceMut<T>,
-    dbeta: Option<SliceMut<T>>,
+    gradients: [SliceMut<T>; KINDS],
 ) -> Result<()>
 where
-    sum_partials::Choice<T, COLS>: sum_partials::Declared,
+    sum_partials::Choice<T, KINDS, COLS>: sum_partials::Declared,
 {
-    let (cols, kinds) = (dgamma.len(), 1 + usize::from(dbeta.is_some()));
-    let programs = (partials.len() / (kinds * cols)) as i32;
-    let mut dgamma = dgamma;
+    let mut gradients = gradients.into_iter();
+    let Some(mut dgamma) = gradients.next() else { return Ok(()) };
+    let cols = dgamma.len();
+    let programs = (partials.len() / (KINDS * cols)) as i32;
     let (dgamma, nothing) = dgamma.split_at_mut(cols);
-    let dbeta = dbeta.unwrap_or(nothing);
-    let call = sum_partials::<T, COLS>(partials, dgamma, dbeta, programs, cols as i32);
-    call.grid((cols.div_ceil(COLS), kinds)).launch(on)
+    let dbeta = gradients.next().unwrap_or(nothing);
+    let call = sum_partials::<T, KINDS, COLS>(partials, dgamma, dbeta, programs, cols as i32);
+    call.grid((cols.div_ceil(COLS), KINDS)).launch(on)
 }

@@ -6,7 +6,8 @@
 //!
 //! **Traffic.** Reads `dy` and `x` and writes `dx` once: `3 * rows * cols * size_of::<T>()` bytes; the scale is computed again
 //! from the row, which is there anyway. Each program keeps its share of `dgamma` in registers over its rows and leaves
-//! it in `scratch`, which a second kernel adds up.
+//! it in `scratch`, which a second kernel adds up. Rows of more than [`MAX_COLS`] elements are read a second time from the cache
+//! for `dx`, and once more from memory for `dgamma`.
 //!
 //! **Rounding.** In `f32`, rounded to `T` once. With `a = (8 + sqrt(n_cols)) * 2^-24`, before the last rounding `dx` is within
 //! `4 * a / sqrt(mean(x^2) + eps) * (|g| + |x_hat| * mean(|g * x_hat|))` and `dgamma` within
@@ -17,7 +18,8 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
-use crate::partials::{self, MAX_COLS, sum_partials};
+use crate::layer_norm_backward::PIECE;
+use crate::partials::{self, MAX_COLS, WIDE_COLS, column_partials, sum_partials};
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 
@@ -53,6 +55,42 @@ pub fn rms_norm_backward<T: Float, const BLOCK: usize>(
     tl::store(partials + program * n_cols + cols, dgamma, mask);
 }
 
+/// The gradient of `x` alone, for rows of any length: one program for each, which it reads twice, `BLOCK` elements at a time.
+/// Leaves the row's scale in `stats`.
+#[fuse_kernel(T = [f32, f16, bf16], BLOCK = [4096])]
+pub fn rms_norm_backward_long<T: Float, const BLOCK: usize>(
+    dy: &[T],
+    x: &[T],
+    gamma: &[T],
+    dx: &mut [T],
+    stats: &mut [f32],
+    n_cols: i32,
+    eps: f32,
+) {
+    let row = tl::program_id(0);
+    let cols = tl::arange(0, BLOCK);
+    let mut squares = tl::zeros::<f32>([BLOCK]);
+    let mut products = tl::zeros::<f32>([BLOCK]);
+    for first in (0..n_cols).step_by(BLOCK) {
+        let mask = first + cols < n_cols;
+        let x = tl::load(x + row * n_cols + first + cols, mask).to::<f32>();
+        let dy = tl::load(dy + row * n_cols + first + cols, mask).to::<f32>();
+        squares += x * x;
+        products += dy * tl::load(gamma + first + cols, mask).to::<f32>() * x;
+    }
+    let scale = tl::rsqrt(tl::sum(squares, 0) / n_cols as f32 + eps);
+    let along = tl::sum(products, 0) / n_cols as f32;
+    tl::store(stats + row, scale);
+    for first in (0..n_cols).step_by(BLOCK) {
+        let mask = first + cols < n_cols;
+        let x = tl::load(x + row * n_cols + first + cols, mask).to::<f32>();
+        let dy = tl::load(dy + row * n_cols + first + cols, mask).to::<f32>();
+        let g = dy * tl::load(gamma + first + cols, mask).to::<f32>();
+        let y = (g - x * scale * (along * scale)) * scale;
+        tl::store(dx + row * n_cols + first + cols, y.to::<T>(), mask);
+    }
+}
+
 /// The gradients of an RMSNorm. `T` is `f32`, `f16` or `bf16`.
 #[derive(Clone, Copy)]
 pub struct RmsNormBackward<'a, T: Float> {
@@ -64,7 +102,7 @@ pub struct RmsNormBackward<'a, T: Float> {
 
 /// The length of the working memory for a matrix of this shape.
 pub fn scratch_len(rows: usize, cols: usize) -> usize {
-    partials::programs(rows, cols) * cols
+    partials::programs(rows, cols) * cols + if cols > MAX_COLS { rows } else { 0 }
 }
 
 impl<'a, T: Float> RmsNormBackward<'a, T> {
@@ -86,7 +124,7 @@ impl<'a, T: Float> RmsNormBackward<'a, T> {
     /// numbers, on a device or stream.
     ///
     /// # Errors
-    /// If the lengths do not fit each other or rows are longer than [`MAX_COLS`]; those of a launch.
+    /// If the lengths do not fit each other; those of a launch.
     pub fn launch<'o>(
         &self,
         on: impl LaunchOn,
@@ -96,33 +134,37 @@ impl<'a, T: Float> RmsNormBackward<'a, T> {
     ) -> Result<()>
     where
         rms_norm_backward::Choice<T>: rms_norm_backward::Declared,
-        sum_partials::Choice<T, 32>: sum_partials::Declared,
+        rms_norm_backward_long::Choice<T, PIECE>: rms_norm_backward_long::Declared,
+        column_partials::Choice<T, 1, WIDE_COLS>: column_partials::Declared,
+        sum_partials::Choice<T, 1, 32>: sum_partials::Declared,
     {
         let (dx, dgamma, mut scratch) = (dx.into(), dgamma.into(), scratch.into());
         let (checks, cols) = (Checks("rms_norm_backward"), self.gamma.len());
         checks.same(("x", self.x.len()), ("dy", self.dy.len()))?;
         checks.same(("x", self.x.len()), ("dx", dx.len()))?;
         checks.same(("gamma", cols), ("dgamma", dgamma.len()))?;
-        let rows = checks.rows_up_to(("x", self.x.len()), cols, MAX_COLS)?;
+        let rows = checks.rows(("x", self.x.len()), cols)?;
         checks.same(("scratch", scratch.len()), ("what it should be", scratch_len(rows, cols)))?;
         if cols == 0 {
             return Ok(());
         }
-        if rows > 0 {
-            let (n_rows, n_cols) = (rows as i32, cols as i32);
-            let call = rms_norm_backward::<T>(
-                self.dy,
-                self.x,
-                self.gamma,
-                dx,
-                &mut scratch,
-                n_rows,
-                n_cols,
-                self.eps,
-            );
-            call.grid(partials::programs(rows, cols)).launch(on)?;
+        let programs = partials::programs(rows, cols);
+        let (mut parts, mut stats) = scratch.split_at_mut(programs * cols);
+        let (dy, x, gamma, eps) = (self.dy, self.x, self.gamma, self.eps);
+        let (n_rows, n_cols) = (rows as i32, cols as i32);
+        if rows > 0 && cols <= MAX_COLS {
+            rms_norm_backward::<T>(dy, x, gamma, dx, &mut parts, n_rows, n_cols, eps)
+                .grid(programs)
+                .launch(on)?;
+        } else if rows > 0 {
+            rms_norm_backward_long::<T, PIECE>(dy, x, gamma, dx, &mut stats, n_cols, eps)
+                .grid(rows)
+                .launch(on)?;
+            column_partials::<T, 1, WIDE_COLS>(dy, x, &stats, &mut parts, n_rows, n_cols)
+                .grid((programs, cols.div_ceil(WIDE_COLS)))
+                .launch(on)?;
         }
-        partials::sum(on, scratch.slice(..), dgamma, None)
+        partials::sum(on, parts.slice(..), [dgamma])
     }
 }
 

@@ -104,8 +104,9 @@ impl Law {
 
     fn allowed(self, units: f64) -> f64 {
         match self.run.dtype {
-            // Beside the rounding to 16 bits, and what gelu's short polynomial costs.
+            // Beside the rounding to 16 bits, and what the short forms cost.
             DType::F16 | DType::BF16 if NAMES[self.index] == "gelu" => 0.75,
+            DType::F16 | DType::BF16 if ["gelu_tanh", "silu"].contains(&NAMES[self.index]) => 0.57,
             DType::F16 => 0.5 + units / 8192.0,
             DType::BF16 => 0.5 + units / 65536.0,
             // The reference is a unit or two off itself, and gelu's some more.

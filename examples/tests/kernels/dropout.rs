@@ -19,7 +19,7 @@ where
     bias_gelu_dropout::Choice<T, ACT, false>: bias_gelu_dropout::Declared,
     bias_gelu_dropout::Choice<T, ACT, true>: bias_gelu_dropout::Declared,
     bias_gelu_dropout_backward::Choice<T, ACT, 1024>: bias_gelu_dropout_backward::Declared,
-    sum_partials::Choice<T, 32>: sum_partials::Declared,
+    sum_partials::Choice<T, 1, 32>: sum_partials::Declared,
 {
     for (rows, cols) in SHAPES {
         let what = format!("activation {ACT} of {rows} x {cols}");

@@ -2,21 +2,41 @@
 
 use dsl_runtime::prelude::*;
 use fused_kernels::layer_norm_backward::{self, Gradients, LayerNormBackward, scratch_len};
-use fused_kernels::partials::{MAX_COLS, sum_partials};
+use fused_kernels::partials::{MAX_COLS, WIDE_COLS, column_partials, sum_partials};
 use fused_kernels::rms_norm_backward::{self, RmsNormBackward};
 use fused_kernels::{layer_norm, rms_norm};
 
 use crate::data::{check, devices, normal};
 
-/// Few rows and many: more than there are programs.
-const SHAPES: [(usize, usize); 9] =
-    [(0, 5), (1, 1), (5, 7), (3, 1000), (2, 1024), (3000, 33), (3, 2048), (2, 4097), (300, MAX_COLS)];
+/// Few rows and many: more than there are programs. Rows that registers hold, and longer ones.
+const SHAPES: [(usize, usize); 13] = [
+    (0, 5),
+    (1, 1),
+    (5, 7),
+    (3, 1000),
+    (2, 1024),
+    (3000, 33),
+    (3, 2048),
+    (2, 4097),
+    (300, MAX_COLS),
+    (0, MAX_COLS + 1),
+    (500, MAX_COLS + 8),
+    (7, 16_385),
+    (2, 40_000),
+];
 
 fn check_both<T: Float>()
 where
     layer_norm_backward::layer_norm_backward::Choice<T>: layer_norm_backward::layer_norm_backward::Declared,
+    layer_norm_backward::layer_norm_backward_long::Choice<T, 4096>:
+        layer_norm_backward::layer_norm_backward_long::Declared,
     rms_norm_backward::rms_norm_backward::Choice<T>: rms_norm_backward::rms_norm_backward::Declared,
-    sum_partials::Choice<T, 32>: sum_partials::Declared,
+    rms_norm_backward::rms_norm_backward_long::Choice<T, 4096>:
+        rms_norm_backward::rms_norm_backward_long::Declared,
+    column_partials::Choice<T, 1, WIDE_COLS>: column_partials::Declared,
+    column_partials::Choice<T, 2, WIDE_COLS>: column_partials::Declared,
+    sum_partials::Choice<T, 1, 32>: sum_partials::Declared,
+    sum_partials::Choice<T, 2, 32>: sum_partials::Declared,
 {
     for (rows, cols) in SHAPES {
         let what = format!("{rows} rows of {cols}");
@@ -146,5 +166,8 @@ fn lengths_that_do_not_fit_are_an_error_in_words() {
     assert_eq!(launch(12, 8, 4, 12), error("x has 12 elements and dy has 8"));
     assert_eq!(launch(12, 12, 5, 10), error("x has 12 elements, which are no whole rows of 5"));
     assert_eq!(launch(12, 12, 4, 8), error("scratch has 8 elements and what it should be has 12"));
-    assert_eq!(launch(9000, 9000, 9000, 9000), error("rows have 9000 columns, the most is 8192"));
+    // A part for every four rows, and a number for each row.
+    assert_eq!(launch(9000, 9000, 9000, 9001), Ok(()));
+    let text = "scratch has 9000 elements and what it should be has 9001";
+    assert_eq!(launch(9000, 9000, 9000, 9000), error(text));
 }

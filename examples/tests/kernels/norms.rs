@@ -8,7 +8,7 @@ use fused_kernels::layer_norm_gelu::{self, LayerNormGelu};
 
 use crate::data::{check, check_on, devices, normal};
 
-const WIDTHS: [usize; 9] = [1, 7, 1000, 1024, 1025, 4097, 16384, 16385, 40_000];
+const WIDTHS: [usize; 10] = [1, 7, 1000, 1024, 1025, 4097, 16384, 16385, 32768, 40_000];
 
 fn check_rows<T: Float>()
 where
@@ -17,6 +17,7 @@ where
     l2_norm::l2_norm::Choice<T>: l2_norm::l2_norm::Declared,
     l2_norm::l2_norm_long::Choice<T, 8192>: l2_norm::l2_norm_long::Declared,
     layer_norm_gelu::layer_norm_gelu::Choice<T>: layer_norm_gelu::layer_norm_gelu::Declared,
+    layer_norm_gelu::layer_norm_gelu_wide::Choice<T, 32768>: layer_norm_gelu::layer_norm_gelu_wide::Declared,
 {
     for cols in WIDTHS {
         for rows in [0, 1, 3] {
@@ -83,11 +84,23 @@ fn extremes_stay_in_their_row() {
 
 fn check_groups<T: Float>()
 where
-    group_norm::group_norm::Choice<T>: group_norm::group_norm::Declared,
-    group_norm::group_norm_large::Choice<T, 4096>: group_norm::group_norm_large::Declared,
+    group_norm::group_norm::Choice<T, 1>: group_norm::group_norm::Declared,
+    group_norm::group_norm::Choice<T, 8>: group_norm::group_norm::Declared,
+    group_norm::group_norm_large::Choice<T, 1, 4096>: group_norm::group_norm_large::Declared,
+    group_norm::group_norm_large::Choice<T, 8, 2048>: group_norm::group_norm_large::Declared,
 {
-    let shapes =
-        [[0, 4, 2, 9], [1, 1, 1, 1], [2, 6, 3, 7], [3, 32, 8, 64], [2, 8, 2, 1000], [1, 6, 2, 12_000]];
+    let shapes = [
+        [0, 4, 2, 9],
+        [1, 1, 1, 1],
+        [2, 6, 3, 7],
+        [1, 200, 2, 1],
+        [3, 32, 8, 64],
+        [2, 8, 2, 1000],
+        [1, 10, 2, 4095],
+        [2, 20, 2, 1024],
+        [1, 10, 2, 4097],
+        [1, 6, 2, 12_000],
+    ];
     for [images, channels, groups, pixels] in shapes {
         let x = normal::<T>(images * channels * pixels, 1);
         let (gamma, beta) = (normal::<T>(channels, 2), normal::<T>(channels, 3));
@@ -120,11 +133,11 @@ fn lengths_that_do_not_fit_are_an_error_in_words() {
         say(L2Norm::new(&x, 4).launch(&device, &mut out[..8])),
         "l2_norm: x has 12 elements and out has 8"
     );
-    let gamma = vec![1.0f32; 20_000];
+    let gamma = vec![1.0f32; 40_000];
     let mut wide = gamma.clone();
     assert_eq!(
         say(LayerNormGelu::new(&gamma, &gamma, &gamma).launch(&device, &mut wide)),
-        "layer_norm_gelu: rows have 20000 columns, the most is 16384"
+        "layer_norm_gelu: rows have 40000 columns, the most is 32768"
     );
     let (gamma, beta) = ([1.0f32; 6], [1.0f32; 6]);
     let norm = GroupNorm::new(&x, &gamma, &beta).pixels(2);

@@ -2,14 +2,15 @@
 
 use dsl_runtime::prelude::*;
 use fused_kernels::quantize::{
-    DequantizeAdd, LAYER, MAX_COLS, PLAIN, Quantize, RMS, dequantize_add, dequantized, quantize, reference,
+    DequantizeAdd, LAYER, MAX_COLS, PLAIN, Quantize, RMS, dequantize_add, dequantized, quantize,
+    quantize_wide, reference,
 };
 use fused_kernels::reference::{Expected, compare};
 use fused_kernels::{layer_norm, rms_norm};
 
 use crate::data::{Guarded, check, devices, normal, shifted};
 
-const WIDTHS: [usize; 7] = [1, 7, 1000, 1024, 1025, 8192, MAX_COLS];
+const WIDTHS: [usize; 8] = [1, 7, 1000, 1024, 1025, 8192, 16_385, MAX_COLS];
 
 /// Elements as they are, in `f64`.
 fn exactly<T: Float>(x: &[T]) -> Vec<Expected> {
@@ -47,6 +48,12 @@ where
     quantize::Choice<T, f8e4m3, false, PLAIN>: quantize::Declared,
     quantize::Choice<T, f8e4m3, false, RMS>: quantize::Declared,
     quantize::Choice<T, f8e4m3, false, LAYER>: quantize::Declared,
+    quantize_wide::Choice<T, i8, true, PLAIN, MAX_COLS>: quantize_wide::Declared,
+    quantize_wide::Choice<T, i8, true, RMS, MAX_COLS>: quantize_wide::Declared,
+    quantize_wide::Choice<T, i8, true, LAYER, MAX_COLS>: quantize_wide::Declared,
+    quantize_wide::Choice<T, f8e4m3, false, PLAIN, MAX_COLS>: quantize_wide::Declared,
+    quantize_wide::Choice<T, f8e4m3, false, RMS, MAX_COLS>: quantize_wide::Declared,
+    quantize_wide::Choice<T, f8e4m3, false, LAYER, MAX_COLS>: quantize_wide::Declared,
 {
     for (device, cols) in devices().into_iter().flat_map(|device| WIDTHS.map(|cols| (device, cols))) {
         for shift in [0, 1] {
@@ -173,7 +180,7 @@ fn lengths_that_do_not_fit_are_an_error_in_words() {
     assert_eq!(say(5, 12, 3), Err("quantize: x has 12 elements, which are no whole rows of 5".into()));
     assert_eq!(say(4, 11, 3), Err("quantize: x has 12 elements and out has 11".into()));
     assert_eq!(say(4, 12, 2), Err("quantize: a column of x has 3 elements and scales has 2".into()));
-    assert_eq!(say(20_000, 12, 2), Err("quantize: rows have 20000 columns, the most is 16384".into()));
+    assert_eq!(say(40_000, 12, 2), Err("quantize: rows have 40000 columns, the most is 32768".into()));
     let mut out = [bf16::ZERO; 12];
     let launched = DequantizeAdd::new(&[1i8; 12], &[1.0f32; 5]).launch(&device, &mut out);
     assert_eq!(launched.unwrap_err().to_string(), "dequantize_add: q has 12 elements, which are no 5 rows");

@@ -10,10 +10,11 @@ use crate::data::{Guarded, check, devices, normal, shifted};
 
 fn check_recurrence<T: Float>()
 where
-    recurrence::recurrence::Choice<T, 64>: recurrence::recurrence::Declared,
+    recurrence::recurrence::Choice<T, false, 32>: recurrence::recurrence::Declared,
+    recurrence::recurrence::Choice<T, true, 32>: recurrence::recurrence::Declared,
 {
     for [sequences, steps, channels] in
-        [[0, 3, 2], [1, 0, 3], [1, 1, 1], [2, 63, 7], [2, 65, 64], [1, 200, 130]]
+        [[0, 3, 2], [1, 0, 3], [1, 1, 1], [2, 31, 7], [2, 65, 64], [1, 200, 130]]
     {
         let n = sequences * steps * channels;
         // Decays between 0 and 1, and some that turn the sign.

@@ -12,7 +12,7 @@ use super::access::{self, Alignment, Width};
 use super::linear::Layout;
 use super::warps::choose_warps;
 use crate::analysis::axis::Axes;
-use crate::ops::{Convert, Effect, Kind};
+use crate::ops::{Convert, Effect, Kind, Place};
 use crate::tile::{Block, Builder, Func, Op, Shape, Value};
 
 /// How an operation's tile operands and results lie relative to each other.
@@ -127,6 +127,8 @@ pub(super) struct Access {
     /// Whether its addresses differ between programs: it is traffic, not a table that stays in the cache.
     pub(super) streams: bool,
     pub(super) reads: bool,
+    /// Whether it stands in a loop: it happens more often than those that do not.
+    repeats: bool,
 }
 
 impl Access {
@@ -138,6 +140,7 @@ impl Access {
 fn accesses(func: &Func, alignment: Alignment, axes: &Axes) -> Vec<Access> {
     let varying = varying_by_program(func);
     let mut found = vec![];
+    let repeated = repeated(func);
     func.body.walk(&mut |op| {
         let operation = op.kind.operation();
         let Some(place) = operation.place() else { return };
@@ -151,9 +154,23 @@ fn accesses(func: &Func, alignment: Alignment, axes: &Axes) -> Vec<Access> {
         let width = access::width(func, axes, place, alignment);
         let elem_bytes = func.slice(place.param).0.bytes();
         let reads = operation.effect() != Effect::Write;
-        found.push(Access { values, shape, width, elem_bytes, streams, reads });
+        let repeats = repeated.contains(place);
+        found.push(Access { values, shape, width, elem_bytes, streams, reads, repeats });
     });
     found
+}
+
+/// The places of accesses that stand in loops.
+fn repeated(func: &Func) -> HashSet<Place> {
+    let mut places = HashSet::new();
+    func.body.walk(&mut |op| {
+        if matches!(op.kind, Kind::For(_) | Kind::While(_)) {
+            for block in op.kind.operation().blocks() {
+                block.walk(&mut |op| places.extend(op.kind.operation().place().copied()));
+            }
+        }
+    });
+    places
 }
 
 /// Values that depend on the program's place in the grid, or on a loop.
@@ -417,11 +434,13 @@ impl Chooser<'_> {
         let rank = shape.rank();
         let threads = u64::from(self.num_warps) * 32;
         let share = (shape.elements() / threads).max(1).next_power_of_two();
-        let streams: Vec<&Access> = {
-            let all: Vec<&Access> = self.accesses_of(class).collect();
-            let streams: Vec<&Access> = all.iter().copied().filter(|access| access.streams).collect();
-            if streams.is_empty() { all } else { streams }
-        };
+        // Those that are traffic, and of them those that happen most often.
+        let mut streams: Vec<&Access> = self.accesses_of(class).collect();
+        for more in [|access: &Access| access.streams, |access: &Access| access.repeats] {
+            if streams.iter().any(|access| more(access)) {
+                streams.retain(|access| more(access));
+            }
+        }
         let leader = streams.iter().max_by_key(|access| (access.width.elements, access.bytes()));
         let fast = leader.map_or(rank - 1, |access| access.width.axis);
         // As many neighbours to a thread as the widest element type lets one instruction move.

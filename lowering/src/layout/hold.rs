@@ -2,7 +2,8 @@
 //!
 //! A row of `bf16` that is widened, reduced, and used again after the reduction would wait for the result in twice the
 //! registers, and fewer blocks would fit on a multiprocessor. After every reduction this pass widens anew: what was made
-//! from a narrow load by cheap lanewise operations is made again where it is next used, from the narrow registers.
+//! from narrow tiles by cheap lanewise operations is made again where it is next used, from the narrow registers, if those
+//! are fewer: a sum of two rows waits as the sum.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,6 +13,8 @@ use crate::tile::{Block, Func, Op, Value};
 
 /// Registers of one thread below which a tile may as well wait wide.
 const MIN_REGISTERS: usize = 16;
+/// Bytes of an element that takes a register of its own.
+const WIDE: u32 = 4;
 /// Operations on each element beyond which a tile waits as it is: one for so many registers of a thread, and at most
 /// [`MAX_COST`].
 const REGISTERS_PER_COST: u32 = 4;
@@ -34,16 +37,6 @@ pub fn hold(distributed: &mut Distributed) {
     distributed.func.body = Block { ops, ..block };
 }
 
-/// How a value can be made again.
-#[derive(Clone)]
-struct Made {
-    op: Op,
-    /// Operations on each element.
-    cost: u32,
-    /// The narrow loads it is made from.
-    loads: HashSet<Value>,
-}
-
 struct Pass<'d> {
     distributed: &'d mut Distributed,
     /// What can be made again, by its result's name.
@@ -59,19 +52,34 @@ struct Pass<'d> {
     ops: Vec<Op>,
 }
 
+/// How a value is made again.
+#[derive(Clone)]
+struct Made {
+    op: Op,
+    /// How many operations that takes.
+    cost: u32,
+    /// The narrow tiles that wait for it; itself, if it is one.
+    sources: HashSet<Value>,
+}
+
+impl Made {
+    fn is_source(&self) -> bool {
+        self.sources.contains(&self.op.results[0])
+    }
+}
+
 impl Pass<'_> {
     fn ops(&mut self, ops: Vec<Op>) {
         for mut op in ops {
-            let used = used_by(&op);
             let fresh: HashMap<Value, Value> =
-                used.into_iter().map(|value| (value, self.fresh(value))).collect();
+                used_by(&op).into_iter().map(|value| (value, self.fresh(value))).collect();
             replace(&mut op, &fresh);
             let spread = op.kind.operation().spread(self.func(), &op.results);
             if self.is_light_result(&op, &spread) {
                 self.light.extend(&op.results);
             }
             if let [result] = op.results[..]
-                && let Some(made) = self.remake(&op, &spread)
+                && let Some(made) = self.made(&op, &spread)
             {
                 self.made.insert(result, made);
                 self.origins.insert(result, result);
@@ -87,35 +95,39 @@ impl Pass<'_> {
         &self.distributed.func
     }
 
-    /// How to make the result again, if that is worth it: it is a narrow load, or made by cheap operations from such that
-    /// take fewer registers than it does.
-    fn remake(&self, op: &Op, spread: &Spread) -> Option<Made> {
+    /// How to make the result again, if that is worth it: a narrow load, a cheap operation on what was made from such, or
+    /// what is narrower than all that it was made from.
+    fn made(&self, op: &Op, spread: &Spread) -> Option<Made> {
         let result = op.results[0];
         let layout = self.distributed.layouts.get(&result)?;
         if layout.register_count() < MIN_REGISTERS || op.kind.operation().effect() != Effect::Pure {
             return None;
         }
+        let itself = || Made { op: op.clone(), cost: 0, sources: HashSet::from([result]) };
         if is_narrow_load(self.func(), op) {
-            return Some(Made { op: op.clone(), cost: 0, loads: HashSet::from([result]) });
+            return Some(itself());
         }
         if !matches!(op.kind, Kind::Cast(_)) && *spread != (Spread::Lanewise { cheap: true }) {
             return None;
         }
-        let mut made = Made { op: op.clone(), cost: 1, loads: HashSet::new() };
+        let (mut cost, mut sources) = (1u32, HashSet::new());
         for operand in op.kind.operation().operands() {
-            match self.origins.get(&operand) {
-                Some(origin) => {
-                    made.cost = made.cost.saturating_add(self.made[origin].cost);
-                    made.loads.extend(&self.made[origin].loads);
+            match self.origins.get(&operand).map(|origin| &self.made[origin]) {
+                Some(made) => {
+                    cost = cost.saturating_add(made.cost);
+                    sources.extend(&made.sources);
                 }
                 None if self.is_light(operand) => {}
                 None => return None,
             }
         }
         let bytes = |value: Value| self.func().ty(value).dtype.bytes();
-        let narrow: u32 = made.loads.iter().map(|&load| bytes(load)).sum();
+        let waiting: u32 = sources.iter().map(|&source| bytes(source)).sum();
+        if waiting >= bytes(result) {
+            return (bytes(result) < WIDE).then(itself);
+        }
         let limit = (layout.register_count() as u32 / REGISTERS_PER_COST).min(MAX_COST);
-        (narrow > 0 && narrow < bytes(result).max(4) && made.cost <= limit).then_some(made)
+        (waiting > 0 && cost <= limit).then(|| Made { op: op.clone(), cost, sources })
     }
 
     fn is_light(&self, value: Value) -> bool {
@@ -140,11 +152,11 @@ impl Pass<'_> {
         if age == self.age {
             return latest;
         }
-        let made = self.made[&value].op.clone();
-        let renewed = if is_narrow_load(self.func(), &made) {
-            self.append(Hold { value: latest }.into(), &made)
+        let made = self.made[&value].clone();
+        let renewed = if made.is_source() {
+            self.append(Hold { value: latest }.into(), &made.op)
         } else {
-            let mut kind = made.kind.clone();
+            let mut kind = made.op.kind.clone();
             let operands = kind.operation().operands();
             let fresh: HashMap<Value, Value> = operands
                 .into_iter()
@@ -154,7 +166,7 @@ impl Pass<'_> {
                 })
                 .collect();
             kind.operation_mut().map(&mut |operand| fresh[&operand]);
-            self.append(kind, &made)
+            self.append(kind, &made.op)
         };
         self.current.insert(value, (renewed, self.age));
         self.origins.insert(renewed, value);
@@ -192,5 +204,5 @@ fn replace(op: &mut Op, fresh: &HashMap<Value, Value>) {
 }
 
 fn is_narrow_load(func: &Func, op: &Op) -> bool {
-    op.kind.operation().place().is_some() && func.ty(op.results[0]).dtype.bytes() < 4
+    op.kind.operation().place().is_some() && func.ty(op.results[0]).dtype.bytes() < WIDE
 }

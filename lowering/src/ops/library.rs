@@ -1,7 +1,7 @@
 //! Functions of `tl::` that are written in the language itself, checked at each call like a `#[fuse_fn]`.
 
 use super::{Function, Generic, Gives, optional, required};
-use crate::check::{Call, Check, Item};
+use crate::check::{Call, Check, Item, Operand};
 use crate::dtype::DType;
 
 const ONE: &[super::Parameter] = &[required("x")];
@@ -24,30 +24,25 @@ pub(super) const FUNCTIONS: &[Function] = &[
         generic: Generic::OptionalType,
         params: ONE,
         doc: "`x * P(x)` with `P` the normal distribution function, `(1 + erf(x / sqrt(2))) / 2`, of floats of any shape. Within 16 ULP for `f32` and `f64`, also where `x` is far below zero and `1 + erf` has no digits left (`f64` within `16 + x * x` on an x86-64 processor without FMA); `f16` and `bf16` are computed in `f32` and rounded once, within 0.75 ULP. On a GPU an `f32` result below the smallest normal one may be 0. `gelu` of infinity is infinity, of negative infinity 0, of NaN NaN.\n\nWith a 16-bit float between `::<` and `>`, `tl::gelu::<bf16>(x)` of an `f32` tile is only as exact as a result that will be rounded to that type needs, relative error below 2^-13 (2^-10 below -5.7), at half the instructions; it is `f32` all the same.",
-        check: |check, call| match check.generic_type(call) {
-            Some(dtype) if dtype.is_half() && computes_in_f32(check, call) => {
-                check.call_library("gelu_half", call)
-            }
-            Some(_) | None => check.call_library("gelu", call),
-        },
+        check: |check, call| as_exact_as(check, call, ["gelu", "gelu_half"]),
     },
     Function {
         name: "gelu_tanh",
         gives: Gives::Tile,
-        example: "let y = tl::gelu_tanh(tile);",
-        generic: Generic::None,
+        example: "let y = tl::gelu_tanh(tile);\nlet quick = tl::gelu_tanh::<bf16>(tile);",
+        generic: Generic::OptionalType,
         params: ONE,
-        doc: "`x * (1 + tanh(z)) / 2` with `z = sqrt(2 / pi) * (x + 0.044715 * x^3)`, the usual approximation of `gelu`, of floats of any shape. It is computed as `x * sigmoid(2 * z)`, which keeps its digits far below zero: within `8 + 5 * abs(z)` ULP for `f32` and `f64`; `f16` and `bf16` are computed in `f32` and rounded once. On a GPU an `f32` result below the smallest normal one may be 0. `gelu_tanh` of infinity is infinity, of negative infinity `-0.0`, of NaN NaN.",
-        check: |check, call| check.call_library("gelu_tanh", call),
+        doc: "`x * (1 + tanh(z)) / 2` with `z = sqrt(2 / pi) * (x + 0.044715 * x^3)`, the usual approximation of `gelu`, of floats of any shape. It is computed as `x * sigmoid(2 * z)`, which keeps its digits far below zero: within `8 + 5 * abs(z)` ULP for `f32` and `f64`; `f16` and `bf16` are computed in `f32` and rounded once, within 0.57 ULP. On a GPU an `f32` result below the smallest normal one may be 0. `gelu_tanh` of infinity is infinity, of negative infinity `-0.0`, of NaN NaN.\n\nWith a 16-bit float between `::<` and `>`, `tl::gelu_tanh::<bf16>(x)` of an `f32` tile is only as exact as a result that will be rounded to that type needs, relative error below 2^-15, at less than half the instructions; it is `f32` all the same.",
+        check: |check, call| as_exact_as(check, call, ["gelu_tanh", "gelu_tanh_half"]),
     },
     Function {
         name: "silu",
         gives: Gives::Tile,
-        example: "let y = tl::silu(tile);",
-        generic: Generic::None,
+        example: "let y = tl::silu(tile);\nlet quick = tl::silu::<bf16>(tile);",
+        generic: Generic::OptionalType,
         params: ONE,
-        doc: "`x * sigmoid(x)`, also called swish, of floats of any shape. Within 5 ULP for `f32` and `f64`; `f16` and `bf16` are computed in `f32` and rounded once. Where `sigmoid` is below the smallest normal `f32` the result has as few digits, and is 0 on a GPU. `silu` of infinity is infinity, of negative infinity `-0.0`, of NaN NaN.",
-        check: |check, call| check.call_library("silu", call),
+        doc: "`x * sigmoid(x)`, also called swish, of floats of any shape. Within 5 ULP for `f32` and `f64`; `f16` and `bf16` are computed in `f32` and rounded once, within 0.57 ULP. Where `sigmoid` is below the smallest normal `f32` the result has as few digits, and is 0 on a GPU. `silu` of infinity is infinity, of negative infinity `-0.0`, of NaN NaN.\n\nWith a 16-bit float between `::<` and `>`, `tl::silu::<bf16>(x)` of an `f32` tile is only as exact as a result that will be rounded to that type needs, relative error below 2^-15, at half the instructions; it is `f32` all the same.",
+        check: |check, call| as_exact_as(check, call, ["silu", "silu_half"]),
     },
     Function {
         name: "softplus",
@@ -182,16 +177,40 @@ fn below_f64(x: Tile<f64>) -> Tile<f64> {
 }
 
 fn gelu_tanh<T: Float>(x: Tile<T>) -> Tile<T> {
-    // Below -30 the result is 0, and infinity times 0 is avoided.
-    let x = tl::maximum(x.to::<Wide>(), -30.0);
-    let z = x * (1.5957691216057308 + 0.07135481627260025 * x * x);
-    (x * tl::sigmoid(z)).to::<T>()
+    if HALF {
+        gelu_tanh_half(x.to::<f32>()).to::<T>()
+    } else {
+        // Below -30 the result is 0, and infinity times 0 is avoided.
+        let x = tl::maximum(x, -30.0);
+        let z = x * (1.5957691216057308 + 0.07135481627260025 * x * x);
+        x * tl::sigmoid(z)
+    }
+}
+
+fn gelu_tanh_half(x: Tile<f32>) -> Tile<f32> {
+    let x = tl::maximum(x, -30.0);
+    x * sigmoid_half(x * (-0.102943236 * (x * x) + -2.3022082))
 }
 
 fn silu<T: Float>(x: Tile<T>) -> Tile<T> {
-    let least = if DOUBLE { -800.0 } else { -110.0 };
-    let x = tl::maximum(x.to::<Wide>(), least);
-    (x * tl::sigmoid(x)).to::<T>()
+    if HALF {
+        silu_half(x.to::<f32>()).to::<T>()
+    } else {
+        let least = if DOUBLE { -800.0 } else { -110.0 };
+        let x = tl::maximum(x, least);
+        x * tl::sigmoid(x)
+    }
+}
+
+fn silu_half(x: Tile<f32>) -> Tile<f32> {
+    let x = tl::maximum(x, -110.0);
+    x * sigmoid_half(x * -1.442695)
+}
+
+/// `1 / (1 + 2^x)`: the root's square is 0 only where the power is infinite.
+fn sigmoid_half(x: Tile<f32>) -> Tile<f32> {
+    let root = tl::rsqrt(1.0 + tl::exp2(x));
+    root * root
 }
 
 fn softplus<T: Float>(x: Tile<T>) -> Tile<T> {
@@ -251,6 +270,15 @@ fn smaller_first<T: Number>(a: (T, i32), b: (T, i32)) -> (T, i32) {
     (tl::select(first, x, y), tl::select(first, i, j))
 }
 "#;
+
+/// Calls the first function; of an `f32` argument with a 16-bit type between `::<` and `>` the second one, which is only as
+/// exact as that type.
+fn as_exact_as(check: &mut Check, call: &Call, [exact, quick]: [&str; 2]) -> Operand {
+    match check.generic_type(call) {
+        Some(dtype) if dtype.is_half() && computes_in_f32(check, call) => check.call_library(quick, call),
+        Some(_) | None => check.call_library(exact, call),
+    }
+}
 
 /// Whether the argument is `f32`.
 fn computes_in_f32(check: &mut Check, call: &Call) -> bool {

@@ -115,11 +115,36 @@ fn errors_stay_within_what_is_documented() {
     }
 }
 
+/// What is as exact as `bf16` alone: the largest relative error.
+#[test]
+fn short_forms_stay_within_what_is_documented() {
+    type Exact = fn(f64) -> f64;
+    let functions: [(&str, Exact, [f64; 2]); 4] = [
+        ("gelu::<bf16>", gelu, [-5.7, 13.0]),
+        ("gelu::<bf16>", gelu, [-12.9, 10.0]),
+        ("gelu_tanh::<bf16>", gelu_tanh, [-9.5, 15.0]),
+        ("silu::<bf16>", silu, [-85.0, 15.0]),
+    ];
+    for (name, exact, [least, digits]) in functions {
+        let x: Vec<f32> = points(least, 90.0).map(|x| x as f32).filter(|x| x.abs() > 1e-30).collect();
+        let found = f32s(name, &x);
+        let worst = x.iter().zip(found).map(|(&x, found)| {
+            let wanted = exact(f64::from(x));
+            (f64::from(found) - wanted).abs() / wanted.abs()
+        });
+        let worst = worst.fold(0.0, f64::max);
+        assert!(worst <= 2f64.powf(-digits), "{name} from {least}: 2^{}", worst.log2());
+    }
+}
+
 #[test]
 fn ends() {
     let x =
         [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, -0.0, 100.0, -100.0, 1e30, -1e30, f32::MAX, f32::MIN];
     let mut text = String::new();
+    for name in ["gelu::<bf16>", "gelu_tanh::<bf16>", "silu::<f16>"] {
+        let _ = writeln!(text, "{name}: {:?}", &f32s(name, &x)[..x.len()]);
+    }
     for name in ["relu", "gelu", "gelu_tanh", "silu", "softplus"] {
         let _ = writeln!(text, "{name}: {:?}", &f32s(name, &x)[..x.len()]);
         let wide: Vec<f64> = x.iter().map(|&x| f64::from(x)).collect();
@@ -127,6 +152,9 @@ fn ends() {
         let _ = writeln!(text, "    {double:?}");
     }
     expect![[r#"
+        gelu::<bf16>: [inf, -1.18e-43, NaN, 0.0, 100.0, -1.18e-43, 1e30, -1.18e-43, 3.4028235e38, -1.18e-43]
+        gelu_tanh::<bf16>: [inf, -0.0, NaN, -0.0, 100.0, -0.0, 1e30, -0.0, 3.4028235e38, -0.0]
+        silu::<f16>: [inf, -0.0, NaN, -0.0, 100.0, -0.0, 1e30, -0.0, 3.4028235e38, -0.0]
         relu: [inf, 0.0, NaN, 0.0, 100.0, 0.0, 1e30, 0.0, 3.4028235e38, 0.0]
             [inf, 0.0, NaN, 0.0, 100.0, 0.0, 1e30, 0.0, 3.4028235e38, 0.0]
         gelu: [inf, 0.0, NaN, 0.0, 100.0, 0.0, 1e30, 0.0, 3.4028235e38, 0.0]
@@ -172,7 +200,7 @@ fn mistakes_stand_on_the_call() {
         tl::softmax(1.0);
         tl::softmax(tl::load(x + c), 1);
         tl::softmax(tl::load(x + c), n);
-        tl::silu::<f32>(1.0);",
+        tl::softplus::<f32>(1.0);",
         expect![[r#"
             3: `c`: `T` of `tl::gelu` is one of f16, bf16, f32 and f64, found i32
             4: `c`: `tl::gelu` takes 1 argument (x), found 2
@@ -182,7 +210,7 @@ fn mistakes_stand_on_the_call() {
             7: `1`: axis 1 is out of range: the axes here are 0
             8: `n`: an axis is a constant integer, found a scalar of type i32
                 help: constants are literals and const parameters of the kernel
-            9: `silu`: `tl::silu` takes no type arguments
+            9: `softplus`: `tl::softplus` takes no type arguments
         "#]],
     );
 }
