@@ -47,6 +47,53 @@ impl From<Span> for Loc {
     }
 }
 
+/// Tokens as they were written, with one space wherever there was any.
+pub fn source_text(tokens: TokenStream) -> String {
+    let mut source = SourceText::default();
+    source.tokens(tokens);
+    source.text
+}
+
+#[derive(Default)]
+struct SourceText {
+    text: String,
+    /// Line and column.
+    end: Option<(usize, usize)>,
+}
+
+impl SourceText {
+    fn piece(&mut self, piece: &str, span: Span) {
+        let [start, end] = Loc::from(span).extent();
+        if self.end.is_some_and(|last| last != start) {
+            self.text.push(' ');
+        }
+        self.text += piece;
+        self.end = Some(end);
+    }
+
+    fn tokens(&mut self, tokens: TokenStream) {
+        for token in tokens {
+            let TokenTree::Group(group) = token else {
+                self.piece(&token.to_string(), token.span());
+                continue;
+            };
+            let delimiters = match group.delimiter() {
+                Delimiter::Parenthesis => Some(("(", ")")),
+                Delimiter::Brace => Some(("{", "}")),
+                Delimiter::Bracket => Some(("[", "]")),
+                Delimiter::None => None,
+            };
+            if let Some((open, _)) = delimiters {
+                self.piece(open, group.span_open());
+            }
+            self.tokens(group.stream());
+            if let Some((_, close)) = delimiters {
+                self.piece(close, group.span_close());
+            }
+        }
+    }
+}
+
 /// One mistake.
 #[derive(Clone, Debug)]
 pub struct Diagnostic {
