@@ -9,7 +9,7 @@ use super::bounds::definitions;
 use super::fact::{Fact, Sum, Symbol};
 use super::polynomial::{Atom, Polynomial, Polynomials};
 use crate::ops::scalar::Algebra;
-use crate::ops::{Kind, Site};
+use crate::ops::{Constant, Kind, Number, Site};
 use crate::syntax::BinaryOp;
 use crate::tile::{Func, Value};
 
@@ -80,7 +80,7 @@ impl Reader {
     }
 
     fn comparison(&self, op: BinaryOp, lhs: Value, rhs: Value, found: &mut Vec<Promise>) {
-        let (small, big) = (self.polynomials.get(lhs), self.polynomials.get(rhs));
+        let (small, big) = (self.polynomial(lhs), self.polynomial(rhs));
         let below = |small: &Polynomial, big: &Polynomial, gap: i128| {
             single(&big.sub(small).sub(&Polynomial::constant(gap)))
         };
@@ -98,15 +98,23 @@ impl Reader {
         }
     }
 
+    /// An integer of any width: a comparison computes nothing that could wrap.
+    fn polynomial(&self, value: Value) -> Polynomial {
+        match self.definitions.get(&value) {
+            Some(Kind::Constant(Constant { value: Number::Int(number) })) => Polynomial::constant(*number),
+            Some(_) | None => self.polynomials.get(value),
+        }
+    }
+
     /// `n % 16 == 0`
     fn divisible(&self, remainder: Value, other: &Polynomial) -> Option<Promise> {
         let Some(Kind::Scalar(scalar)) = self.definitions.get(&remainder) else { return None };
         if scalar.op.algebra != Algebra::Rem || other.as_constant() != Some(0) {
             return None;
         }
-        let divisor = self.polynomials.get(scalar.args[1]).as_constant().filter(|&divisor| divisor != 0)?;
+        let divisor = self.polynomial(scalar.args[1]).as_constant().filter(|&divisor| divisor != 0)?;
         let by = 1u32 << divisor.trailing_zeros().min(30);
-        let dividend = self.polynomials.get(scalar.args[0]);
+        let dividend = self.polynomial(scalar.args[0]);
         let mut terms = dividend.terms();
         match (terms.next()?, terms.next()) {
             (([Atom::Known(Symbol::Scalar(scalar))], 1), None) if by > 1 => {

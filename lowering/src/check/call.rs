@@ -216,6 +216,8 @@ fn instead_of(name: &str) -> Option<String> {
         "permute_dims" => "permute",
         "broadcast" | "expand" => "broadcast_to",
         "ones" | "ones_like" => "full",
+        "assert" | "trap" => "device_assert",
+        "print" | "printf" => "device_print",
         "cast" => return Some("convert with `.to::<f32>()` or `as f32`".into()),
         "mean" => return Some("divide the sum: `tl::sum(x, axis) / n as f32`".into()),
         "pow" | "powf" => return Some("for positive `x`: `tl::exp2(y * tl::log2(x))`".into()),

@@ -64,7 +64,7 @@ fn found(func: &Func, site: u32) -> Result<&Site, String> {
 
 impl Operation for Assert {
     fn name(&self) -> &'static str {
-        "assert"
+        "device_assert"
     }
 
     fn operands(&self) -> Vec<Value> {
@@ -81,9 +81,9 @@ impl Operation for Assert {
 
     fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
         let words = match found(func, self.site) {
-            Ok(Site::Assert { condition, message, .. }) => format!("assert {condition:?} {message:?}"),
+            Ok(Site::Assert { condition, message, .. }) => format!("device_assert {condition:?} {message:?}"),
             Ok(Site::Assume { condition }) => format!("assume {condition:?}"),
-            Ok(Site::Print { .. }) | Err(_) => "assert".into(),
+            Ok(Site::Print { .. }) | Err(_) => self.name().into(),
         };
         format!("{words} {}", name(self.holds))
     }
@@ -108,7 +108,7 @@ impl Operation for Assert {
 
 impl Operation for Print {
     fn name(&self) -> &'static str {
-        "print"
+        "device_print"
     }
 
     fn operands(&self) -> Vec<Value> {
@@ -131,7 +131,8 @@ impl Operation for Print {
         };
         let values: Vec<String> = self.values.iter().map(|&value| name(value)).collect();
         let mask = self.mask.map(|mask| format!(" mask {}", name(mask))).unwrap_or_default();
-        format!("print {label:?} {}{mask}", values.join(", "))
+        let space = if values.is_empty() { "" } else { " " };
+        format!("device_print {label:?}{space}{}{mask}", values.join(", "))
     }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {

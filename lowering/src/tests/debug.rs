@@ -39,11 +39,11 @@ fn operations_quote_what_was_written() {
           %8 = ge %5, %7 : bool[32]
           %9 = not %4 : bool[32]
           %10 = or %8, %9 : bool[32]
-          assert "v >=0.0" "below 0" %10
+          device_assert "v >=0.0" "below 0" %10
           %11 = constant 3 : i32
           %12 = ne %0, %11 : bool
           %13 = or %1, %12 : bool
-          assert "flag || n != 3" "" %13
+          device_assert "flag || n != 3" "" %13
           %14 = constant 0 : i32
           %15 = constant 1 : i32
           for %14..%0 step %15 { |%16|
@@ -55,8 +55,8 @@ fn operations_quote_what_was_written() {
           %20 = cast %0 : i64
           %21 = splat %20 : i64[32]
           %22 = splat %1 : bool[32]
-          print "100% \"x\"" %5, %19, %21, %22 mask %4
-          print "here" 
+          device_print "100% \"x\"" %5, %19, %21, %22 mask %4
+          device_print "here"
           store out[%2] mask %4 = %5
         }
     "#]]
@@ -148,85 +148,34 @@ fn a_line_of_a_gpu_is_a_call_of_vprintf() {
 
 #[test]
 fn a_failure_is_looked_for_once_a_thread() {
-    check_ptx(ALL, &["fuse_report", "atom", "vprintf, ("], expect![[r#"
-        .visible .global .align 8 .b8 fuse_report[48];
-        ld.relaxed.sys.global.b32 	%r10, [fuse_report];
-        atom.relaxed.sys.global.cas.b32 	%r11, [fuse_report], 0, 1;
-        st.global.b32 	[fuse_report+4], 0;
-        st.global.b64 	[fuse_report+8], 73014444034;
-        st.global.b32 	[fuse_report+16], 0;
-        st.global.b32 	[fuse_report+20], %r2;
-        st.global.b32 	[fuse_report+24], %r3;
-        st.global.b32 	[fuse_report+28], %r4;
-        st.global.b64 	[fuse_report+32], %rd4;
-        st.global.b64 	[fuse_report+40], %rd7;
-        st.release.sys.global.b32 	[fuse_report], 2;
-        ld.relaxed.sys.global.b32 	%r12, [fuse_report];
-        atom.relaxed.sys.global.cas.b32 	%r13, [fuse_report], 0, 1;
-        st.global.b32 	[fuse_report+4], 2;
-        st.global.b64 	[fuse_report+8], 38654705667;
-        st.global.b32 	[fuse_report+16], 0;
-        st.global.b32 	[fuse_report+20], %r2;
-        st.global.b32 	[fuse_report+24], %r3;
-        st.global.b32 	[fuse_report+28], %r4;
-        st.global.b64 	[fuse_report+32], %rd3;
-        st.global.b64 	[fuse_report+40], 32;
-        st.release.sys.global.b32 	[fuse_report], 2;
-        ld.relaxed.sys.global.b32 	%r14, [fuse_report];
-        atom.relaxed.sys.global.cas.b32 	%r15, [fuse_report], 0, 1;
-        st.global.b32 	[fuse_report+4], 2;
-        st.global.b64 	[fuse_report+8], 38654705668;
-        st.global.b32 	[fuse_report+16], 1;
-        st.global.b32 	[fuse_report+20], %r2;
-        st.global.b32 	[fuse_report+24], %r3;
-        st.global.b32 	[fuse_report+28], %r4;
-        st.global.b64 	[fuse_report+32], 0;
-        st.global.b64 	[fuse_report+40], 1;
-        st.release.sys.global.b32 	[fuse_report], 2;
-        ld.relaxed.sys.global.b32 	%r18, [fuse_report];
-        atom.relaxed.sys.global.cas.b32 	%r19, [fuse_report], 0, 1;
-        st.global.b32 	[fuse_report+4], 2;
-        st.global.b64 	[fuse_report+8], 55834574854;
-        st.global.b32 	[fuse_report+16], 2;
-        st.global.b32 	[fuse_report+20], %r2;
-        st.global.b32 	[fuse_report+24], %r3;
-        st.global.b32 	[fuse_report+28], %r4;
-        st.global.b64 	[fuse_report+32], 0;
-        st.global.b64 	[fuse_report+40], 1;
-        st.release.sys.global.b32 	[fuse_report], 2;
-        ld.relaxed.sys.global.b32 	%r21, [fuse_report];
-        atom.relaxed.sys.global.cas.b32 	%r22, [fuse_report], 0, 1;
-        st.global.b32 	[fuse_report+4], 0;
-        st.global.b64 	[fuse_report+8], 188978561032;
-        st.global.b32 	[fuse_report+16], 1;
-        st.global.b32 	[fuse_report+20], %r2;
-        st.global.b32 	[fuse_report+24], %r3;
-        st.global.b32 	[fuse_report+28], %r4;
-        st.global.b64 	[fuse_report+32], %rd3;
-        st.global.b64 	[fuse_report+40], %rd9;
-        st.release.sys.global.b32 	[fuse_report], 2;
-        call.uni (retval0), vprintf, (param0, param1);
-        call.uni (retval0), vprintf, (param0, param1);
-        ld.relaxed.sys.global.b32 	%r28, [fuse_report];
-        atom.relaxed.sys.global.cas.b32 	%r29, [fuse_report], 0, 1;
-        st.global.b32 	[fuse_report+4], 1;
-        st.global.b64 	[fuse_report+8], 38654705674;
-        st.global.b32 	[fuse_report+16], 2;
-        st.global.b32 	[fuse_report+20], %r2;
-        st.global.b32 	[fuse_report+24], %r3;
-        st.global.b32 	[fuse_report+28], %r4;
-        st.global.b64 	[fuse_report+32], %rd6;
-        st.global.b64 	[fuse_report+40], %rd11;
-        st.release.sys.global.b32 	[fuse_report], 2;
-    "#]]);
+    check_ptx(
+        ALL,
+        &["atom", "[fuse_report+4]", "vprintf, ("],
+        expect![[r#"
+            atom.relaxed.sys.global.cas.b32 	%r11, [fuse_report], 0, 1;
+            st.global.b32 	[fuse_report+4], 0;
+            atom.relaxed.sys.global.cas.b32 	%r13, [fuse_report], 0, 1;
+            st.global.b32 	[fuse_report+4], 2;
+            atom.relaxed.sys.global.cas.b32 	%r15, [fuse_report], 0, 1;
+            st.global.b32 	[fuse_report+4], 2;
+            atom.relaxed.sys.global.cas.b32 	%r19, [fuse_report], 0, 1;
+            st.global.b32 	[fuse_report+4], 2;
+            atom.relaxed.sys.global.cas.b32 	%r22, [fuse_report], 0, 1;
+            st.global.b32 	[fuse_report+4], 0;
+            call.uni (retval0), vprintf, (param0, param1);
+            call.uni (retval0), vprintf, (param0, param1);
+            atom.relaxed.sys.global.cas.b32 	%r29, [fuse_report], 0, 1;
+            st.global.b32 	[fuse_report+4], 1;
+        "#]],
+    );
 }
 
 /// The lines with accesses of the aligned body, and its facts.
 fn check_facts(source: &str, expected: Expect) {
-    let mut func = func(source);
+    let (mut func, requests) = first(source);
     tile::release(&mut func);
     let params: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
-    let bodies = bodies(&func, Requests::default()).expect("bodies that fit");
+    let bodies = bodies(&func, requests).expect("bodies that fit");
     let text = print(&bodies[0], &params);
     let shown = |line: &&str| line.contains("load") || line.contains("store") || line.starts_with("kernel");
     let (code, facts) = text.split_once("\n}\n").expect("a body and its facts");
@@ -245,31 +194,44 @@ const PERIODIC: &str = "#[fuse_kernel]
 
 #[test]
 fn a_promised_range_makes_remainders_run() {
-    check_facts(&PERIODIC.replace("PROMISE", ""), expect![[r#"
-        kernel k(x: &[f32], out: &mut [f32], %0 period: i32) {
-        %4 = load x[%3] : f32[256]
-        store out[%1] inside vector 4 = %4
-        out is 16-byte aligned
-        256 <= out.len()
-    "#]]);
-    check_facts(&PERIODIC.replace("PROMISE", "tl::assume(period > 0);"), expect![[r#"
-        kernel k(x: &[f32], out: &mut [f32], %0 period: i32) promised 1 <= period {
-        %4 = load x[%3] : f32[256]
-        store out[%1] inside vector 4 = %4
-        out is 16-byte aligned
-        256 <= out.len()
-        1 <= period
-    "#]]);
+    check_facts(
+        &PERIODIC.replace("PROMISE", ""),
+        expect![[r#"
+            kernel k(x: &[f32], out: &mut [f32], %0 period: i32) {
+            %4 = load x[%3] inside : f32[256]
+            store out[%1] inside vector 4 = %4
+            out is 16-byte aligned
+            1 <= period
+            period <= x.len()
+            256 <= out.len()
+        "#]],
+    );
+    check_facts(
+        &PERIODIC.replace("PROMISE", "tl::assume(period > 0);"),
+        expect![[r#"
+            kernel k(x: &[f32], out: &mut [f32], %0 period: i32) promised 1 <= period {
+            %4 = load x[%3] inside vector 4 : f32[256]
+            store out[%1] inside vector 4 = %4
+            x is 16-byte aligned
+            out is 16-byte aligned
+            4 divides period
+            1 <= period
+            period <= x.len()
+            256 <= out.len()
+        "#]],
+    );
     check_facts(
         &PERIODIC.replace("PROMISE", "tl::assume(period >= 1 && period % 64 == 0 && 4096 >= period);"),
         expect![[r#"
             kernel k(x: &[f32], out: &mut [f32], %0 period: i32) promised 1 <= period and 64 divides period and period <= 4096 {
-            %4 = load x[%3] : f32[256]
+            %4 = load x[%3] inside vector 4 : f32[256]
             store out[%1] inside vector 4 = %4
+            x is 16-byte aligned
             out is 16-byte aligned
             64 divides period
-            256 <= out.len()
             1 <= period
+            period <= x.len()
+            256 <= out.len()
             period <= 4096
         "#]],
     );
@@ -277,21 +239,36 @@ fn a_promised_range_makes_remainders_run() {
 
 #[test]
 fn a_promised_grid_bounds_program_ids() {
-    let kernel = "#[fuse_kernel]
+    let kernel = "#[fuse_kernel(unchecked)]
         fn k(x: &[f32], out: &mut [f32], n: u32) {
             tl::assume(tl::num_programs(0) <= 65535);
-            tl::assume(n * 2 < 1001);
+            tl::assume(n <= 1000);
             let i = tl::program_id(0) * 256 + tl::arange(0, 256);
-            tl::store(out + i, tl::load(x + i / 8));
+            tl::store(out + i, tl::load(x + i % 64));
         }";
-    check_facts(kernel, expect![[r#"
-        kernel k(x: &[f32], out: &mut [f32], %0 n: u32) promised num_programs(0) <= 65535 {
-        %10 = load x[%9] : f32[256]
+    check_facts(
+        kernel,
+        expect![[r#"
+        kernel k(x: &[f32], out: &mut [f32], %0 n: u32) promised num_programs(0) <= 65535 and n <= 1000 {
+        %10 = load x[%9] inside vector 4 : f32[256]
+        store out[%13 + %4] inside vector 4 = %10
+        x is 16-byte aligned
+        out is 16-byte aligned
+        num_programs(0) <= 65535
+        n <= 1000
+    "#]],
+    );
+    check_facts(
+        &kernel.replace("(0) <=", "(1) <="),
+        expect![[r#"
+        kernel k(x: &[f32], out: &mut [f32], %0 n: u32) promised num_programs(1) <= 65535 and n <= 1000 {
+        %10 = load x[%9] inside : f32[256]
         store out[%13 + %4] inside vector 4 = %10
         out is 16-byte aligned
-        256 * num_programs(0) <= out.len()
-        num_programs(0) <= 65535
-    "#]]);
+        num_programs(1) <= 65535
+        n <= 1000
+    "#]],
+    );
 }
 
 #[test]
@@ -307,7 +284,9 @@ fn what_no_launcher_can_check_says_nothing() {
             let i = tl::arange(0, 64);
             tl::store(out + i, tl::load(x + i));
         }";
-    check_facts(kernel, expect![[r#"
+    check_facts(
+        kernel,
+        expect![[r#"
         kernel k(x: &[f32], at: &[i32], out: &mut [f32], %0 n: i32, %1 m: i32, %2 a: f32) {
         %4 = load x[%3] inside vector 2 : f32[64]
         store out[%3] inside vector 2 = %4
@@ -315,7 +294,8 @@ fn what_no_launcher_can_check_says_nothing() {
         out is 8-byte aligned
         64 <= x.len()
         64 <= out.len()
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
@@ -326,11 +306,16 @@ fn promises_that_contradict_each_other_are_never_relied_on() {
             let i = tl::arange(0, 64);
             tl::store(out + i % n, 1.0);
         }";
-    check_facts(kernel, expect![[r#"
-        kernel k(out: &mut [f32], %0 n: i32) promised 9 <= n and n <= 2 and num_programs(1) <= 0 {
-        store out[%3] = %5
-        9 <= n
-        n <= 2
-        num_programs(1) <= 0
-    "#]]);
+    check_facts(
+        kernel,
+        expect![[r#"
+            kernel k(out: &mut [f32], %0 n: i32) promised 9 <= n and n <= 2 and num_programs(1) <= 0 {
+            store out[%3] inside = %5
+            1 <= n
+            n <= out.len()
+            9 <= n
+            n <= 2
+            num_programs(1) <= 0
+        "#]],
+    );
 }

@@ -1531,7 +1531,7 @@ fn what_debug_builds_do() {
             12: `tl::device_print("shapes", (v, tl::arange(0, 32)))`: `tl::device_print` needs shapes that broadcast, found [64] and [32]
             13: `"a\0b"`: the label of `tl::device_print` ends at its zero byte
             14: `(n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, n)`: `tl::device_print` takes up to 16 values, found 17
-            15: `tl::device_assert(p > q)`: a combination works on single elements: `assert` has no place in it
+            15: `tl::device_assert(p > q)`: a combination works on single elements: `device_assert` has no place in it
                 help: it may use operators, `if`, casts and the lanewise functions of `tl::`
             16: `tl::device_print("n", n)`: `+` takes tiles and scalars, found nothing
         "#]],
@@ -1552,7 +1552,9 @@ fn what_debug_builds_do() {
                 help: compare: `x != 0`
             6: `"message"`: `tl::assume` takes 1 argument (condition), found 2
             7: `assert`: `tl::assert` does not exist
+                help: it is `tl::device_assert` here
             8: `print`: `tl::print` does not exist
+                help: it is `tl::device_print` here
             9: `assert`: the macro `assert!` cannot be used in a kernel
                 help: `tl::static_assert(condition, "message")` checks constants at build, `tl::device_assert` what a debug build computes
             10: `println`: the macro `println!` cannot be used in a kernel
