@@ -89,7 +89,7 @@ fn aligned(func: &Func, requests: Requests) -> Result<Body, TooMuchShared> {
             facts.push(Fact::Divisible { scalar: position as u32, by: by as u32 });
         }
     }
-    let promised = func.promises.iter().filter(|promise| !matches!(promise, Promise::Divisible { .. }));
+    let promised = func.promises.iter().filter(|promise| !matches!(promise, Promise::Multiple(..)));
     for fact in bounds.into_iter().chain(promised.map(Promise::fact)) {
         if !facts.contains(&fact) {
             facts.push(fact);

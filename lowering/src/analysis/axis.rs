@@ -9,7 +9,6 @@
 
 use std::collections::HashMap;
 
-use super::fact::Symbol;
 use super::promise::Promise;
 use crate::dtype::DType;
 use crate::ops::scalar::Algebra;
@@ -99,27 +98,22 @@ impl Assumptions {
         let mut all = Assumptions::default();
         for promise in &func.promises {
             match *promise {
-                Promise::Divisible { scalar, by } => {
+                Promise::Multiple(scalar, by) => {
                     if let Some((value, _)) = integer(func, scalar) {
                         let known = all.multiples.entry(value).or_insert(1);
                         *known = u64::from(by).max(*known);
                     }
                 }
-                Promise::AtLeast { symbol: Symbol::Scalar(scalar), low } => {
-                    all.narrow(func, scalar, (low.into(), i128::MAX));
+                Promise::AtLeast(scalar, low) => all.narrow(func, scalar, (low.into(), i128::MAX)),
+                Promise::AtMost(scalar, high) => all.narrow(func, scalar, (i128::MIN, high.into())),
+                Promise::Programs(axis, most) => {
+                    let known = &mut all.grid[usize::from(axis)];
+                    *known = Some(known.map_or(most.into(), |known| known.min(most.into())));
                 }
-                Promise::AtMost { symbol: Symbol::Scalar(scalar), high } => {
-                    all.narrow(func, scalar, (i128::MIN, high.into()));
-                }
-                Promise::AtMost { symbol: Symbol::Grid(axis), high } => {
-                    let most =
-                        all.grid[usize::from(axis)].map_or(i128::from(high), |most| most.min(high.into()));
-                    all.grid[usize::from(axis)] = Some(most).filter(|&most| most > 0);
-                }
-                Promise::AtLeast { .. } | Promise::AtMost { symbol: Symbol::Length(_), .. } => {}
             }
         }
         all.ranges.retain(|_, (low, high)| low <= high);
+        all.grid = all.grid.map(|most| most.filter(|&most| most > 0));
         all
     }
 

@@ -1,6 +1,6 @@
 //! What the user promises of a launch's arguments with `tl::assume`, as far as bodies can use it.
 //!
-//! Takes conditions; gives what they say of single arguments and of the grid. A promise is a fact of the body that relies
+//! Takes conditions; gives what they say of single integer arguments and of the grid's extents. A promise is a fact of the body that relies
 //! on it, so that the launcher checks it whatever the kernel's own arithmetic makes of the condition.
 
 use std::collections::HashMap;
@@ -13,21 +13,15 @@ use crate::ops::{Constant, Kind, Number, Site};
 use crate::syntax::BinaryOp;
 use crate::tile::{Func, Value};
 
+/// What is promised of an integer argument, by its position, or of the grid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Promise {
-    /// The scalar is a multiple of a power of two.
-    Divisible {
-        scalar: u32,
-        by: u32,
-    },
-    AtLeast {
-        symbol: Symbol,
-        low: i64,
-    },
-    AtMost {
-        symbol: Symbol,
-        high: i64,
-    },
+    /// It is a multiple of a power of two.
+    Multiple(u32, u32),
+    AtLeast(u32, i64),
+    AtMost(u32, i64),
+    /// The most programs along an axis of the grid.
+    Programs(u8, i64),
 }
 
 impl Promise {
@@ -35,10 +29,12 @@ impl Promise {
     pub fn fact(&self) -> Fact {
         let constant = |value: i64| Sum { terms: if value == 0 { vec![] } else { vec![(value, vec![])] } };
         let symbol = |symbol: Symbol| Sum { terms: vec![(1, vec![symbol])] };
+        let at_most = |low, high| Fact::AtMost { low, high };
         match *self {
-            Promise::Divisible { scalar, by } => Fact::Divisible { scalar, by },
-            Promise::AtLeast { symbol: own, low } => Fact::AtMost { low: constant(low), high: symbol(own) },
-            Promise::AtMost { symbol: own, high } => Fact::AtMost { low: symbol(own), high: constant(high) },
+            Promise::Multiple(scalar, by) => Fact::Divisible { scalar, by },
+            Promise::AtLeast(scalar, low) => at_most(constant(low), symbol(Symbol::Scalar(scalar))),
+            Promise::AtMost(scalar, high) => at_most(symbol(Symbol::Scalar(scalar)), constant(high)),
+            Promise::Programs(axis, most) => at_most(symbol(Symbol::Grid(axis)), constant(most)),
         }
     }
 }
@@ -118,7 +114,7 @@ impl Reader {
         let mut terms = dividend.terms();
         match (terms.next()?, terms.next()) {
             (([Atom::Known(Symbol::Scalar(scalar))], 1), None) if by > 1 => {
-                Some(Promise::Divisible { scalar: *scalar, by })
+                Some(Promise::Multiple(*scalar, by))
             }
             _ => None,
         }
@@ -138,11 +134,14 @@ fn single(value: &Polynomial) -> Option<Promise> {
     }
     let (symbol, coefficient) = known?;
     // coefficient * symbol >= -constant
-    if coefficient > 0 {
-        let low = -constant.div_euclid(coefficient);
-        Some(Promise::AtLeast { symbol, low: i64::try_from(low).ok()? })
-    } else {
-        let high = constant.div_euclid(-coefficient);
-        Some(Promise::AtMost { symbol, high: i64::try_from(high).ok()? })
+    let limit =
+        if coefficient > 0 { -constant.div_euclid(coefficient) } else { constant.div_euclid(-coefficient) };
+    let limit = i64::try_from(limit).ok()?;
+    match symbol {
+        Symbol::Scalar(scalar) if coefficient > 0 => Some(Promise::AtLeast(scalar, limit)),
+        Symbol::Scalar(scalar) => Some(Promise::AtMost(scalar, limit)),
+        Symbol::Grid(axis) if coefficient < 0 => Some(Promise::Programs(axis, limit)),
+        // What bodies need of these is found without being promised.
+        Symbol::Grid(_) | Symbol::Length(_) => None,
     }
 }
