@@ -62,8 +62,7 @@ struct SourceText {
 }
 
 impl SourceText {
-    fn piece(&mut self, piece: &str, span: Span) {
-        let [start, end] = Loc::from(span).extent();
+    fn piece(&mut self, piece: &str, [start, end]: [(usize, usize); 2]) {
         if self.end.is_some_and(|last| last != start) {
             self.text.push(' ');
         }
@@ -73,8 +72,9 @@ impl SourceText {
 
     fn tokens(&mut self, tokens: TokenStream) {
         for token in tokens {
+            let [start, end] = Loc::from(token.span()).extent();
             let TokenTree::Group(group) = token else {
-                self.piece(&token.to_string(), token.span());
+                self.piece(&token.to_string(), [start, end]);
                 continue;
             };
             let delimiters = match group.delimiter() {
@@ -83,12 +83,13 @@ impl SourceText {
                 Delimiter::Bracket => Some(("[", "]")),
                 Delimiter::None => None,
             };
+            // A group that was parsed and written again knows where it is, and not its delimiters.
             if let Some((open, _)) = delimiters {
-                self.piece(open, group.span_open());
+                self.piece(open, [start, (start.0, start.1 + 1)]);
             }
             self.tokens(group.stream());
             if let Some((_, close)) = delimiters {
-                self.piece(close, group.span_close());
+                self.piece(close, [(end.0, end.1.saturating_sub(1)), end]);
             }
         }
     }
