@@ -3,7 +3,8 @@
 //! Bounds mask such an access off: a read gives 0, or what the kernel says instead, and a write does nothing. The code of
 //! a debug build also fills a [`Record`] with the first failure of a launch, as `lowering::mlir::report` lays it out, and
 //! the launcher makes an [`Error::OutOfBounds`] or [`Error::Assertion`] of it. On the CPU the record is the launch's own,
-//! part of a [`HostRecord`]. On a GPU each loaded module has one; [`Pending`] remembers the modules that were launched, and whoever waits for the device asks it.
+//! part of a [`HostRecord`]. On a GPU each loaded module has one; [`Pending`] remembers the modules that were launched,
+//! and whoever waits for the device asks it.
 
 use std::ffi::CStr;
 use std::mem::size_of;
