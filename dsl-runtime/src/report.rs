@@ -52,16 +52,14 @@ impl Record {
         }
         let line = kernel.line.wrapping_add_signed(self.line);
         if self.kind == FAILURE {
-            let (call, condition, message, shape) = match variant.sites.get(self.subject as usize) {
-                Some(&Site::Assert { condition, message, shape }) => {
-                    ("tl::device_assert", condition, message, shape)
-                }
-                Some(&Site::Assume { condition }) => ("tl::assume", condition, "", [].as_slice()),
-                Some(Site::Print { .. }) | None => ("?", "?", "", [].as_slice()),
+            let (assumed, condition, message, shape) = match variant.sites.get(self.subject as usize) {
+                Some(&Site::Assert { condition, message, shape }) => (false, condition, message, shape),
+                Some(&Site::Assume { condition }) => (true, condition, "", [].as_slice()),
+                Some(Site::Print { .. }) | None => (false, "?", "", [].as_slice()),
             };
             return Some(Error::Assertion {
                 kernel: kernel.name,
-                call,
+                assumed,
                 condition,
                 message,
                 element: element(shape, self.index),

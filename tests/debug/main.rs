@@ -241,12 +241,12 @@ fn a_false_promise_leaves_the_results_right() {
             let found = with_bias(&device, period, 5000).map_err(|error| match error {
                 // Every program finds it.
                 Error::Assertion {
-                    kernel, call, condition, message, element, file, line, column, ..
+                    kernel, assumed, condition, message, element, file, line, column, ..
                 } => {
                     let program = [0; 3];
                     Error::Assertion {
                         kernel,
-                        call,
+                        assumed,
                         condition,
                         message,
                         element,

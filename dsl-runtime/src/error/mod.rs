@@ -151,14 +151,14 @@ pub enum Error {
     /// A `tl::device_assert` or `tl::assume` of a kernel did not hold. The kernel went on to its end. Only the code of a
     /// debug build reports this; see [the crate](crate#safety).
     #[error(
-        "kernel `{kernel}`: program {}: `{call}({condition})` fails{} ({file}:{line}:{column})",
-        tuple(.program), where_and_why(.element, .message)
+        "kernel `{kernel}`: program {}: `{}({condition})` fails{} ({file}:{line}:{column})",
+        tuple(.program), called(*.assumed), where_and_why(.element, .message)
     )]
     Assertion {
         /// The kernel's name.
         kernel: &'static str,
-        /// The function that was called.
-        call: &'static str,
+        /// Whether it was assumed, not asserted.
+        assumed: bool,
         /// The condition as written.
         condition: &'static str,
         /// The message, possibly nothing.
@@ -355,6 +355,10 @@ pub(crate) fn amount(bytes: u128) -> String {
         None => format!("{bytes} B"),
         Some(unit) => format!("{value:.1} {unit}"),
     }
+}
+
+fn called(assumed: bool) -> &'static str {
+    if assumed { "tl::assume" } else { "tl::device_assert" }
 }
 
 /// ` for element (3): x is negative`, or as much of it as there is.
