@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     const fn variant(label: &'static str, types: &'static [DType], consts: &'static [i128]) -> Variant {
-        Variant { label, types, consts, dtypes: &[], source: 0, modules: &[], hosts: &[] }
+        Variant { label, types, consts, dtypes: &[], source: 0, modules: &[], hosts: &[], sites: &[] }
     }
 
     static NORM: Kernel = Kernel {

@@ -72,6 +72,20 @@ pub struct Variant {
     pub modules: &'static [Module],
     /// Host code, least demanding level first; empty when none was built for this target.
     pub hosts: &'static [Host],
+    /// What the operations of a debug build say; the code knows them by position.
+    pub sites: &'static [Site],
+}
+
+/// A call in the kernel that only a debug build makes, and what it says besides what the kernel knows when it runs. A
+/// tile's extents are its `shape`, none a scalar's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Site {
+    /// `tl::device_assert`, with its condition as written and its message, or nothing.
+    Assert { condition: &'static str, message: &'static str, shape: &'static [u32] },
+    /// `tl::assume`, with its condition as written.
+    Assume { condition: &'static str },
+    /// `tl::device_print`, with the type of each value.
+    Print { label: &'static str, shape: &'static [u32], dtypes: &'static [DType] },
 }
 
 /// GPU code of one body for one architecture: what the driver loads when the body is first launched.
@@ -83,8 +97,8 @@ pub struct Module {
     /// image runs on devices of the same major version and at least that minor one.
     pub cubins: &'static [(u32, &'static [u8])],
     pub body: Body,
-    /// Whether the entry may report an access outside its slice, in the module's global `fuse_report`. A caller that does
-    /// not read the global loses nothing else.
+    /// Whether the entry may report an access outside its slice or an assertion that fails, in the module's global
+    /// `fuse_report`. A caller that does not read the global loses nothing else.
     pub reports: bool,
 }
 
@@ -169,15 +183,15 @@ pub struct Host {
     pub entry: HostEntry,
     /// Scratch memory that one call of `entry` may use, 64-byte aligned.
     pub scratch_bytes: usize,
-    /// Whether `entry` may report an access outside its slice.
+    /// Whether `entry` takes a record: it may report an access outside its slice or an assertion that fails, or print.
     pub reports: bool,
 }
 
 /// Runs the programs `(x, y, z)` for `x` in `first..last`.
 ///
 /// `args` holds eight bytes for each of a body's arguments, grid extents left out: an address, a length, or a scalar's
-/// bits in its low bytes; then, if the code reports accesses outside a slice, the address of a zeroed record of 48 bytes
-/// for the first of them. `grid` is the three extents. `scratch` is [`Host::scratch_bytes`] long and private to the call.
+/// bits in its low bytes; then, if [`Host::reports`], the address of a zeroed record of 48 bytes for the first failure,
+/// followed by the address of the function that prints lines. `grid` is the three extents. `scratch` is [`Host::scratch_bytes`] long and private to the call.
 pub type HostEntry = unsafe extern "C" fn(
     args: *const u64,
     first: u32,

@@ -59,6 +59,10 @@
 //! without reports, and `FUSE_BOUNDS_REPORT=1` a release build with them. `#[fuse_kernel(.., unchecked)]` neither compares
 //! nor reports, and makes the launcher `unsafe`.
 //!
+//! In the same builds, and in kernels of any kind, [`tl::device_assert`] checks what the kernel computes, [`tl::assume`] what
+//! it was promised, and [`tl::device_print`] prints: a failed check is an [`Error::Assertion`], on the way of an access
+//! outside a slice.
+//!
 //! # Beyond launching
 //! [`Stream::capture`] records launches that run again in one go, [`mod@bench`] measures kernels, [`mod@tune`] chooses among configs by measured time, [`kernel::Kernel::write`] writes them to files that any CUDA program can load, and
 //! [`kernel::Kernel::smallest`] chooses among declared variants at run time.
@@ -98,6 +102,7 @@ mod graph;
 mod grid;
 mod host;
 mod launch;
+mod line;
 mod module;
 mod report;
 mod slice;

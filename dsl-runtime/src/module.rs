@@ -36,7 +36,7 @@ pub(crate) struct Loaded {
     /// What was loaded, such as `cubin for sm_90a`.
     pub(crate) image: String,
     function: Result<sys::CUfunction, String>,
-    /// Where the entry reports an access outside its slice, if it does.
+    /// Where the entry reports a failure, if it does.
     pub(crate) record: Option<CUdeviceptr>,
 }
 
@@ -407,6 +407,7 @@ mod tests {
             module(SM_90A, &[(90, b"90a")]),
         ],
         hosts: &[],
+        sites: &[],
     };
 
     fn archs(capability: u32) -> Vec<String> {
@@ -468,6 +469,7 @@ mod tests {
                     source: 0,
                     modules: &[],
                     hosts: &[],
+                    sites: &[],
                 })
                 .collect(),
         );

@@ -1,9 +1,10 @@
-//! Accesses outside their slice.
+//! Accesses outside their slice, and assertions that fail.
 //!
 //! Bounds mask such an access off: a read gives 0, or what the kernel says instead, and a write does nothing. The code of
-//! a debug build also fills a [`Record`] with the first one of a launch, as `lowering::mlir::report` lays it out, and the
-//! launcher makes an [`Error::OutOfBounds`] of it. On the CPU the record is the launch's own. On a GPU each loaded module
-//! has one; [`Pending`] remembers the modules that were launched, and whoever waits for the device asks it.
+//! a debug build also fills a [`Record`] with the first failure of a launch, as `lowering::mlir::report` lays it out, and
+//! the launcher makes an [`Error::OutOfBounds`] or [`Error::Assertion`] of it. On the CPU the record is the launch's own,
+//! part of a [`HostRecord`]. On a GPU each loaded module has one; [`Pending`] remembers the modules that were launched,
+//! and whoever waits for the device asks it.
 
 use std::ffi::CStr;
 use std::mem::size_of;
@@ -13,7 +14,8 @@ use cudarc::driver::sys::{CUdeviceptr, CUstream};
 use cudarc::driver::{CudaStream, DriverError, result};
 
 use crate::error::{Error, Result};
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, Site, Variant};
+use crate::line::{Line, element};
 
 /// The name of a GPU module's record.
 pub(crate) const GLOBAL: &CStr = c"fuse_report";
@@ -21,35 +23,61 @@ pub(crate) const GLOBAL: &CStr = c"fuse_report";
 /// The state of a record that is complete.
 const WRITTEN: u32 = 2;
 
-/// The first access of a launch that lay outside its slice.
+/// The `kind` of a record: a read or a write outside its slice, or an assertion that fails.
+const WRITE: u32 = 1;
+const FAILURE: u32 = 2;
+
+/// The first failure of a launch.
 #[repr(C)]
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Record {
     /// 0 for none, [`WRITTEN`] once the rest is valid.
     state: u32,
-    /// 1 for a write, 0 for a read.
-    writes: u32,
+    kind: u32,
     /// Relative to the kernel's own line.
     line: i32,
     column: u32,
-    param: u32,
+    /// The slice's parameter, or the assertion's site.
+    subject: u32,
     program: [u32; 3],
     index: i64,
     length: i64,
 }
 
 impl Record {
-    /// What it says about a launch of `kernel`.
-    pub(crate) fn error(&self, kernel: &'static Kernel) -> Option<Error> {
-        (self.state == WRITTEN).then(|| Error::OutOfBounds {
+    /// What it says about a launch of a kernel's variant.
+    pub(crate) fn error(&self, kernel: &'static Kernel, variant: &'static Variant) -> Option<Error> {
+        if self.state != WRITTEN {
+            return None;
+        }
+        let line = kernel.line.wrapping_add_signed(self.line);
+        if self.kind == FAILURE {
+            let (assumed, condition, message, shape) = match variant.sites.get(self.subject as usize) {
+                Some(&Site::Assert { condition, message, shape }) => (false, condition, message, shape),
+                Some(&Site::Assume { condition }) => (true, condition, "", [].as_slice()),
+                Some(Site::Print { .. }) | None => (false, "?", "", [].as_slice()),
+            };
+            return Some(Error::Assertion {
+                kernel: kernel.name,
+                assumed,
+                condition,
+                message,
+                element: element(shape, self.index),
+                program: self.program,
+                file: kernel.file,
+                line,
+                column: self.column,
+            });
+        }
+        Some(Error::OutOfBounds {
             kernel: kernel.name,
-            param: kernel.params.get(self.param as usize).map_or("?", |param| param.name),
-            writes: self.writes != 0,
+            param: kernel.params.get(self.subject as usize).map_or("?", |param| param.name),
+            writes: self.kind == WRITE,
             index: self.index,
             len: self.length,
             program: self.program,
             file: kernel.file,
-            line: kernel.line.wrapping_add_signed(self.line),
+            line,
             column: self.column,
         })
     }
@@ -68,13 +96,47 @@ impl Record {
     }
 }
 
+/// What host code gets the address of.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct HostRecord {
+    record: Record,
+    /// Called by host code that prints.
+    print: unsafe extern "C" fn(*const HostRecord, *const Line),
+    variant: &'static Variant,
+}
+
+const _: () = assert!(std::mem::offset_of!(HostRecord, print) == 48);
+
+impl HostRecord {
+    pub(crate) fn new(variant: &'static Variant) -> HostRecord {
+        HostRecord { record: Record::default(), print, variant }
+    }
+
+    /// What it says about a launch of `kernel`.
+    pub(crate) fn error(&self, kernel: &'static Kernel) -> Option<Error> {
+        self.record.error(kernel, self.variant)
+    }
+}
+
+/// Prints a line of a launch.
+unsafe extern "C" fn print(record: *const HostRecord, line: *const Line) {
+    // SAFETY: host code has both from the launch that it runs for. Others may be writing the first field of the record;
+    // the variant is behind it and stays.
+    unsafe { crate::line::print((*record).variant.sites, line) };
+}
+
 /// A GPU module with a record that was launched on a stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Launched {
     kernel: *const Kernel,
+    variant: *const Variant,
     record: CUdeviceptr,
     stream: CUstream,
 }
+
+/// What was launched.
+pub(crate) type Code = (&'static Kernel, &'static Variant);
 
 /// The launches of a device whose records nobody has read since they ended.
 #[derive(Default)]
@@ -87,8 +149,8 @@ unsafe impl Sync for Pending {}
 
 impl Pending {
     /// A launch of code that has a record.
-    pub(crate) fn note(&self, kernel: &'static Kernel, record: CUdeviceptr, stream: &CudaStream) {
-        let launched = Launched { kernel, record, stream: stream.cu_stream() };
+    pub(crate) fn note(&self, (kernel, variant): Code, record: CUdeviceptr, stream: &CudaStream) {
+        let launched = Launched { kernel, variant, record, stream: stream.cu_stream() };
         let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !list.contains(&launched) {
             list.push(launched);
@@ -149,21 +211,35 @@ impl Launched {
         // SAFETY: as above; the record is as long as said.
         unsafe { result::memset_d8_async(self.record, 0, size_of::<Record>(), stream.cu_stream()) }?;
         stream.synchronize()?;
-        // SAFETY: `note` got it as a reference that never ends.
-        Ok(record.error(unsafe { &*self.kernel }))
+        // SAFETY: `note` got both as references that never end.
+        Ok(unsafe { record.error(&*self.kernel, &*self.variant) })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::{Param, ParamKind};
+    use crate::kernel::{Param, ParamKind, Variant};
 
     static GATHER: Kernel = Kernel {
         name: "gather",
         file: "src/lib.rs",
         line: 10,
         params: &[Param { name: "x", kind: ParamKind::Slice }],
+        variants: &[Variant {
+            label: "",
+            types: &[],
+            consts: &[],
+            dtypes: &[],
+            source: 0,
+            modules: &[],
+            hosts: &[],
+            sites: &[
+                Site::Assert { condition: "x >= 0.0", message: "", shape: &[] },
+                Site::Assert { condition: "at < n", message: "no such row", shape: &[4, 8] },
+                Site::Assume { condition: "n % 8 == 0" },
+            ],
+        }],
         ..Kernel::TEST
     };
 
@@ -178,15 +254,28 @@ mod tests {
             length: 1000,
             ..Record::default()
         };
-        let said = |record: Record| record.error(&GATHER).map(|error| error.to_string());
+        let said = |record: Record| record.error(&GATHER, &GATHER.variants[0]).map(|error| error.to_string());
         assert_eq!(
             said(record).unwrap(),
             "kernel `gather`: program (3, 0, 0) reads element 1000 of `x`, which has 1000 (src/lib.rs:12:20)"
         );
         assert_eq!(
-            said(Record { writes: 1, index: -1, line: -1, ..record }).unwrap(),
+            said(Record { kind: WRITE, index: -1, line: -1, ..record }).unwrap(),
             "kernel `gather`: program (3, 0, 0) writes element -1 of `x`, which has 1000 (src/lib.rs:9:20)"
         );
         assert_eq!([0, 1].map(|state| said(Record { state, ..record })), [None, None]);
+        let failure = |subject, index| said(Record { kind: FAILURE, subject, index, ..record }).unwrap();
+        assert_eq!(
+            failure(0, 0),
+            "kernel `gather`: program (3, 0, 0): `tl::device_assert(x >= 0.0)` fails (src/lib.rs:12:20)"
+        );
+        assert_eq!(
+            failure(1, 13),
+            "kernel `gather`: program (3, 0, 0): `tl::device_assert(at < n)` fails for element (1, 5): no such row (src/lib.rs:12:20)"
+        );
+        assert_eq!(
+            failure(2, 0),
+            "kernel `gather`: program (3, 0, 0): `tl::assume(n % 8 == 0)` fails (src/lib.rs:12:20)"
+        );
     }
 }

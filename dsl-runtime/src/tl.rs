@@ -26,6 +26,8 @@
 //! - **Control flow** decides on scalars: `for` over ranges, `while`, `if`; on an element, [`select`] decides. A variable
 //!   that a loop or branch changes keeps its type and shape. An `if` on a constant leaves the other branch out.
 //! - **NaN** propagates unless an operation's documentation says otherwise; comparisons with it are false, but for `!=`.
+//! - **Checks** of what a kernel computes and lines of output, [`device_assert`] and [`device_print`], are for debug builds;
+//!   what is true of every launch's arguments, [`assume`] says, and the launcher checks it. [`static_assert`] is for the build.
 //! - **Constants** of element types are as in Rust: `f32::INFINITY`, `T::MAX`, `f32::consts::PI`.
 //!
 //! # Functions

@@ -291,5 +291,6 @@ fn without_cubins(variant: &'static Variant) -> &'static Variant {
         source: variant.source,
         modules: modules.collect::<Vec<_>>().leak(),
         hosts: &[],
+        sites: variant.sites,
     }))
 }

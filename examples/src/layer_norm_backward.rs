@@ -19,13 +19,8 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
-<<<<<<< HEAD
-use crate::partials::{self, MAX_COLS, sum_partials};
-use crate::reference::{Expected, unit_roundoff};
-=======
 use crate::partials::{self, MAX_COLS, WIDE_COLS, column_partials, sum_partials};
-use crate::reference::{Expected, smallest_subnormal, unit_roundoff};
->>>>>>> h2
+use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 
 /// The elements of a piece of a long row.

@@ -53,7 +53,7 @@ fn lower(session: &Session, source: &str) -> Vec<(&'static str, Duration)> {
     let bodies = bodies(&checked.func, Requests::default()).expect("bodies");
     lap("analysis and layout");
     let mut module = session.module(Machine::Nvptx);
-    gpu::declare(&mut module, false);
+    gpu::declare(&mut module, bodies.iter().map(|body| &body.plan));
     for body in &bodies {
         body.plan.emit(&mut module, body.name);
     }

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use crate::analysis::axis::{Assumptions, Axes};
 use crate::analysis::fact::Fact;
+use crate::analysis::promise::Promise;
 use crate::analysis::split::{Trust, split};
 use crate::check::{Settings, Variant};
 use crate::layout::access::{self, Alignment, MAX_BYTES};
@@ -28,7 +29,7 @@ pub struct Body {
 }
 
 impl Body {
-    /// Whether an access outside its slice is reported.
+    /// Whether the code has a record for a failure.
     pub fn reports(&self) -> bool {
         report::reports(&self.plan.distributed.func)
     }
@@ -79,7 +80,7 @@ fn aligned(func: &Func, requests: Requests) -> Result<Body, TooMuchShared> {
     let mut func = func.clone();
     let trust = if requests.unchecked { Trust::Caller } else { Trust::Launch };
     let bounds = split(&mut func, trust);
-    let assumptions = needed_multiples(&func);
+    let assumptions = needed_multiples(&func, Assumptions::promised(&func));
     let plan = plan(&func, Alignment::Checked, requests, &assumptions)?;
     let mut facts = alignment_facts(&plan.distributed.func);
     for (position, param) in func.params.iter().enumerate() {
@@ -89,7 +90,12 @@ fn aligned(func: &Func, requests: Requests) -> Result<Body, TooMuchShared> {
             facts.push(Fact::Divisible { scalar: position as u32, by: by as u32 });
         }
     }
-    facts.extend(bounds);
+    let promised = func.promises.iter().filter(|promise| !matches!(promise, Promise::Multiple(..)));
+    for fact in bounds.into_iter().chain(promised.map(Promise::fact)) {
+        if !facts.contains(&fact) {
+            facts.push(fact);
+        }
+    }
     Ok(Body { name: "aligned", plan, facts })
 }
 
@@ -116,8 +122,8 @@ fn plan(
 /// multiprocessor take the next one as soon as its threads are free (docs/performance.md).
 const SMALL_PROGRAMS: u32 = 4;
 
-/// The integer arguments whose divisibility widens an access, and by what they must divide.
-fn needed_multiples(func: &Func) -> Assumptions {
+/// What is promised, with the integer arguments whose divisibility widens an access, and by what they must divide.
+fn needed_multiples(func: &Func, promised: Assumptions) -> Assumptions {
     let smallest = func
         .params
         .iter()
@@ -136,18 +142,18 @@ fn needed_multiples(func: &Func) -> Assumptions {
             ParamKind::Scalar { .. } | ParamKind::Slice { .. } => None,
         })
         .collect();
-    let mut needed: HashMap<Value, u64> = scalars.iter().map(|&value| (value, by)).collect();
-    if by == 1 {
-        needed.clear();
-    }
-    let best = widths(func, &Assumptions { multiples: needed.clone() });
+    let least = |value: &Value| promised.multiples.get(value).copied().unwrap_or(1);
+    let with = |multiples| Assumptions { multiples, ..promised.clone() };
+    let mut needed: HashMap<Value, u64> =
+        scalars.iter().map(|&value| (value, by.max(least(&value)))).collect();
+    let best = widths(func, &with(needed.clone()));
     for value in scalars {
         // The smallest divisor that serves as well as the largest.
         let mut divisor = needed.remove(&value).unwrap_or(1);
-        while divisor > 1 {
+        while divisor > least(&value) {
             let mut fewer = needed.clone();
             fewer.insert(value, divisor / 2);
-            if widths(func, &Assumptions { multiples: fewer }) != best {
+            if widths(func, &with(fewer)) != best {
                 break;
             }
             divisor /= 2;
@@ -156,7 +162,7 @@ fn needed_multiples(func: &Func) -> Assumptions {
             needed.insert(value, divisor);
         }
     }
-    Assumptions { multiples: needed }
+    with(needed)
 }
 
 fn widths(func: &Func, assumptions: &Assumptions) -> Vec<u32> {

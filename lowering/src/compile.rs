@@ -13,6 +13,7 @@ use crate::check::{self, Variant};
 use crate::diagnostic::{Diagnostic, Errors, Loc, count};
 use crate::expand::{self, Expansion};
 use crate::mlir::{Session, host, report};
+use crate::ops::Site;
 use crate::options::{Effort, Options, Stage};
 use crate::syntax::{self, Items, Kernel};
 use crate::target::cache::{Cache, Key};
@@ -143,8 +144,10 @@ fn kernel_tokens(
 pub struct LoweredVariant {
     pub bodies: Vec<Body>,
     pub scratch_bytes: u64,
-    /// Whether the host code reports accesses outside a slice.
+    /// Whether the host code has a record.
     pub host_reports: bool,
+    /// What its operations of a debug build say.
+    pub sites: Vec<Site>,
     /// Tells what was compiled from what an edit makes of it: the tile IR and how it is lowered.
     pub source: u64,
     pub code: Code,
@@ -212,6 +215,7 @@ pub fn lower_variants(
         scratch_bytes: prepared.host.as_ref().map_or(0, host::Plan::scratch_bytes),
         host_reports: prepared.host.as_ref().is_some_and(host::Plan::reports),
         source: prepared.source,
+        sites: prepared.func.sites,
         bodies: prepared.bodies,
         code,
     });
@@ -235,6 +239,9 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &Options) -> Result<Prep
         errors.add(internal_error(kernel, variant, stage, &what));
         errors
     };
+    if !options.report {
+        tile::release(&mut func);
+    }
     tile::verify(&func).map_err(|what| internal("check", what))?;
     let requests = Requests::of(kernel, variant);
     let bodies = bodies(&func, requests).map_err(|error| {
@@ -255,7 +262,7 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &Options) -> Result<Prep
         split(&mut copy, if kernel.options.unchecked { Trust::Caller } else { Trust::Nothing });
         host::Plan::new(copy)
     });
-    let sites = if func.reports { report::sites(&func) } else { String::new() };
+    let sites = report::sites(&func);
     // Variants may have the same body: what the entries are called counts too.
     let assembler = options.ptxas.as_deref().map(ptxas::identity);
     let targets = format!("{:?} {:?} {assembler:?} {requests:?}", options.archs, options.family);

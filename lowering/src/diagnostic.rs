@@ -47,6 +47,54 @@ impl From<Span> for Loc {
     }
 }
 
+/// Tokens as they were written, with one space wherever there was any.
+pub fn source_text(tokens: TokenStream) -> String {
+    let mut source = SourceText::default();
+    source.tokens(tokens);
+    source.text
+}
+
+#[derive(Default)]
+struct SourceText {
+    text: String,
+    /// Line and column.
+    end: Option<(usize, usize)>,
+}
+
+impl SourceText {
+    fn piece(&mut self, piece: &str, [start, end]: [(usize, usize); 2]) {
+        if self.end.is_some_and(|last| last != start) {
+            self.text.push(' ');
+        }
+        self.text += piece;
+        self.end = Some(end);
+    }
+
+    fn tokens(&mut self, tokens: TokenStream) {
+        for token in tokens {
+            let [start, end] = Loc::from(token.span()).extent();
+            let TokenTree::Group(group) = token else {
+                self.piece(&token.to_string(), [start, end]);
+                continue;
+            };
+            let delimiters = match group.delimiter() {
+                Delimiter::Parenthesis => Some(("(", ")")),
+                Delimiter::Brace => Some(("{", "}")),
+                Delimiter::Bracket => Some(("[", "]")),
+                Delimiter::None => None,
+            };
+            // A group that was parsed and written again knows where it is, and not its delimiters.
+            if let Some((open, _)) = delimiters {
+                self.piece(open, [start, (start.0, start.1 + 1)]);
+            }
+            self.tokens(group.stream());
+            if let Some((_, close)) = delimiters {
+                self.piece(close, [(end.0, end.1.saturating_sub(1)), end]);
+            }
+        }
+    }
+}
+
 /// One mistake.
 #[derive(Clone, Debug)]
 pub struct Diagnostic {

@@ -23,6 +23,7 @@ static SCALE: Kernel = Kernel {
         source: 0,
         modules: &[module(&[(90, b"image")], ALIGNED), module(&[], GENERAL)],
         hosts: &[],
+        sites: &[],
     }],
     ..Kernel::TEST
 };

@@ -6,6 +6,7 @@ use cudarc::driver::DriverError;
 
 use crate::dtype::DType;
 use crate::kernel::ParamKind;
+use crate::line::tuple;
 
 /// The result of everything here that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -124,7 +125,7 @@ pub enum Error {
     /// place, or wrote nothing. Only the code of a debug build reports this; see [the crate](crate#safety).
     #[error(
         "kernel `{kernel}`: program {} {} element {index} of `{param}`, which has {len} ({file}:{line}:{column})",
-        tuple(*.program), verb(*.writes)
+        tuple(.program), verb(*.writes)
     )]
     OutOfBounds {
         /// The kernel's name.
@@ -140,6 +141,33 @@ pub enum Error {
         /// The program's number along each axis of the grid; the first that was seen to leave the slice.
         program: [u32; 3],
         /// The source file of the access.
+        file: &'static str,
+        /// Its line.
+        line: u32,
+        /// Its column.
+        column: u32,
+    },
+
+    /// A `tl::device_assert` or `tl::assume` of a kernel did not hold. The kernel went on to its end. Only the code of a
+    /// debug build reports this; see [the crate](crate#safety).
+    #[error(
+        "kernel `{kernel}`: program {}: `{}({condition})` fails{} ({file}:{line}:{column})",
+        tuple(.program), called(*.assumed), where_and_why(.element, .message)
+    )]
+    Assertion {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// Whether it was assumed, not asserted.
+        assumed: bool,
+        /// The condition as written.
+        condition: &'static str,
+        /// The message, possibly nothing.
+        message: &'static str,
+        /// An element for which it does not hold, by its place along each axis of the tile; empty for a scalar.
+        element: Vec<u32>,
+        /// The program's number along each axis of the grid; the first that was seen to fail.
+        program: [u32; 3],
+        /// The source file of the call.
         file: &'static str,
         /// Its line.
         line: u32,
@@ -329,9 +357,14 @@ pub(crate) fn amount(bytes: u128) -> String {
     }
 }
 
-/// `(3, 0, 0)`
-fn tuple([x, y, z]: [u32; 3]) -> String {
-    format!("({x}, {y}, {z})")
+fn called(assumed: bool) -> &'static str {
+    if assumed { "tl::assume" } else { "tl::device_assert" }
+}
+
+/// ` for element (3): x is negative`, or as much of it as there is.
+fn where_and_why(element: &[u32], message: &str) -> String {
+    let place = if element.is_empty() { String::new() } else { format!(" for element {}", tuple(element)) };
+    if message.is_empty() { place } else { format!("{place}: {message}") }
 }
 
 fn verb(writes: bool) -> &'static str {

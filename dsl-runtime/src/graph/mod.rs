@@ -141,7 +141,7 @@ impl<H: Held> Graph<H> {
                 for launch in recorded.iter_mut() {
                     if let Work::Host(replay) = &mut launch.work {
                         // SAFETY: the memory it uses is part of what the graph keeps, and is borrowed mutably with it.
-                        unsafe { replay.run(launch.kernel) }?;
+                        unsafe { replay.run() }?;
                     }
                 }
                 Ok(())
@@ -163,7 +163,7 @@ impl<H: Held> Graph<H> {
                 for launch in recorded {
                     device.recent.note(launch.kernel);
                     if let Work::Cuda(Some(record)) = launch.work {
-                        device.pending.note(launch.kernel, record, stream);
+                        device.pending.note((launch.kernel, launch.variant), record, stream);
                     }
                 }
                 if crate::launch::blocking() { device.synchronize_stream(stream) } else { Ok(()) }

@@ -5,7 +5,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use cudarc::driver::sys::CUdeviceptr;
 
 use crate::error::{Error, Result};
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, Variant};
 
 /// Addresses that a launch uses, or that a graph keeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,6 +26,7 @@ impl Range {
 /// A launch that was recorded.
 pub(crate) struct Recorded {
     pub(crate) kernel: &'static Kernel,
+    pub(crate) variant: &'static Variant,
     /// With the name of the parameter.
     pub(crate) used: Vec<(&'static str, Range)>,
     pub(crate) work: Work,
@@ -35,8 +36,7 @@ pub(crate) struct Recorded {
 pub(crate) enum Work {
     /// On the CPU, all of it.
     Host(crate::launch::cpu::Replay),
-    /// On a GPU the graph's node does it; the address of the record of accesses outside a slice stays to be asked, if the
-    /// code has one.
+    /// On a GPU the graph's node does it; the address of its record of failures stays to be asked, if the code has one.
     Cuda(Option<CUdeviceptr>),
 }
 

@@ -35,6 +35,7 @@ static ADD: Kernel = Kernel {
         source: 0,
         modules: &[],
         hosts: &[Host { level: Level::Baseline, entry: add, scratch_bytes: 0, reports: false }],
+        sites: &[],
     }],
     ..Kernel::TEST
 };

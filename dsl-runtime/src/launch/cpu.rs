@@ -17,8 +17,8 @@ use super::trace::{Trace, print};
 use super::{Call, tracing};
 use crate::error::{Error, Result};
 use crate::host::HostMemory;
-use crate::kernel::{Host, Kernel, Level, Variant};
-use crate::report::Record;
+use crate::kernel::{Host, Level, Variant};
+use crate::report::HostRecord;
 use crate::slice::{SharedBytes, UniqueBytes};
 
 /// Pieces per thread: enough that a slow piece does not leave the other threads idle at the end, and that threads work
@@ -119,7 +119,7 @@ pub(super) fn launch(call: Call, args: &mut [Arg<'_>], values: &mut [u64]) -> Re
     let grid = call.grid;
     // SAFETY: the arguments are as many as the entry takes, in its order and of its types (`arg::check`); their memory is
     // borrowed for the call, and what the entry writes is borrowed by nobody else.
-    unsafe { run(call.kernel, Programs { host, args: &mut values[..used + 1], grid }) }
+    unsafe { run(call, Programs { host, args: &mut values[..used + 1], grid }) }
 }
 
 /// A launch that can be made again.
@@ -127,22 +127,22 @@ pub(crate) struct Replay {
     host: &'static Host,
     /// With room for one more.
     args: Box<[u64]>,
-    grid: [u32; 3],
+    call: Call,
 }
 
 impl Replay {
     pub(super) fn new(call: Call, args: &mut [Arg<'_>], values: &mut [u64]) -> Result<Replay> {
         let host = choose(call)?;
         let used = lay_out(args, values);
-        Ok(Replay { host, args: values[..used + 1].into(), grid: call.grid })
+        Ok(Replay { host, args: values[..used + 1].into(), call })
     }
 
     /// # Safety
     /// The memory of the launch's arguments must still be there, that of its outputs used by nobody else.
-    pub(crate) unsafe fn run(&mut self, kernel: &'static Kernel) -> Result<()> {
-        let Replay { host, args, grid } = self;
+    pub(crate) unsafe fn run(&mut self) -> Result<()> {
+        let Replay { host, args, call } = self;
         // SAFETY: passed on to the caller.
-        unsafe { run(kernel, Programs { host, args, grid: *grid }) }
+        unsafe { run(*call, Programs { host, args, grid: call.grid }) }
     }
 }
 
@@ -175,18 +175,18 @@ fn lay_out(args: &mut [Arg<'_>], values: &mut [u64]) -> usize {
 ///
 /// # Safety
 /// `programs` must be what the host code takes.
-unsafe fn run(kernel: &'static Kernel, programs: Programs<'_>) -> Result<()> {
+unsafe fn run(call: Call, programs: Programs<'_>) -> Result<()> {
     if !programs.host.reports {
         // SAFETY: passed on to the caller.
         return unsafe { programs.run() };
     }
-    let mut record = Record::default();
+    let mut record = HostRecord::new(call.variant);
     if let Some(last) = programs.args.last_mut() {
         *last = (&raw mut record).expose_provenance() as u64;
     }
-    // SAFETY: passed on to the caller; the last argument is the address of a zeroed record that nobody else uses meanwhile.
+    // SAFETY: passed on to the caller; the last argument is the address of a record that nobody else uses meanwhile.
     unsafe { programs.run() }?;
-    record.error(kernel).map_or(Ok(()), Err)
+    record.error(call.kernel).map_or(Ok(()), Err)
 }
 
 /// All programs of a launch.

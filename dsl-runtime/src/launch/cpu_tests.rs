@@ -14,7 +14,7 @@ const fn param(name: &'static str, kind: ParamKind) -> Param {
 }
 
 const fn variant(dtypes: &'static [DType], hosts: &'static [Host]) -> Variant {
-    Variant { label: "T = f32", types: &[], consts: &[], dtypes, source: 0, modules: &[], hosts }
+    Variant { label: "T = f32", types: &[], consts: &[], dtypes, source: 0, modules: &[], hosts, sites: &[] }
 }
 
 const fn host(level: Level, entry: HostEntry, scratch_bytes: usize) -> Host {

@@ -61,7 +61,7 @@ pub(super) fn launch<'g>(
     let record = launched?;
     device.recent.note(call.kernel);
     if let Some(record) = record {
-        device.pending.note(call.kernel, record, stream);
+        device.pending.note((call.kernel, call.variant), record, stream);
     }
     if blocking() {
         stream

@@ -170,7 +170,7 @@ const fn module(arch: Arch, ptx: &'static str, body: Body) -> Module {
 
 const fn variant(label: &'static str, modules: &'static [Module]) -> Variant {
     let dtypes = &[DType::F32, DType::F32, DType::I32, DType::F32, DType::Bool];
-    Variant { label, types: &[], consts: &[], dtypes, source: 0, modules, hosts: &[] }
+    Variant { label, types: &[], consts: &[], dtypes, source: 0, modules, hosts: &[], sites: &[] }
 }
 
 /// With as many programs as `n` elements need.

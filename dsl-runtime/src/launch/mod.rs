@@ -246,7 +246,7 @@ fn run<'g, const N: usize>(call: Call, target: Target<'g>, args: &'g mut [Arg<'_
         }
     };
     if let Some(recorder) = recorder {
-        recorder.keep(Recorded { kernel: call.kernel, used, work });
+        recorder.keep(Recorded { kernel: call.kernel, variant: call.variant, used, work });
     }
     Ok(())
 }

@@ -14,7 +14,7 @@ use crate::kernel::{Kernel, Variant};
 use crate::stream::On;
 
 const fn variant(label: &'static str, source: u64) -> Variant {
-    Variant { label, types: &[], consts: &[], dtypes: &[], source, modules: &[], hosts: &[] }
+    Variant { label, types: &[], consts: &[], dtypes: &[], source, modules: &[], hosts: &[], sites: &[] }
 }
 
 const fn kernel(tuned: &'static str, variants: &'static [Variant]) -> Kernel {

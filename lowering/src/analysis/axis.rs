@@ -9,6 +9,7 @@
 
 use std::collections::HashMap;
 
+use super::promise::Promise;
 use crate::dtype::DType;
 use crate::ops::scalar::Algebra;
 use crate::syntax::BinaryOp;
@@ -85,6 +86,51 @@ fn power_in(value: i128) -> u64 {
 pub struct Assumptions {
     /// Scalar parameters that are multiples of a power of two.
     pub multiples: HashMap<Value, u64>,
+    /// What scalar parameters lie between.
+    pub ranges: HashMap<Value, (i128, i128)>,
+    /// The most programs along each axis of the grid, where it is less than the type allows.
+    pub grid: [Option<i128>; 3],
+}
+
+impl Assumptions {
+    /// What a function's promises come to; those that contradict each other say nothing.
+    pub fn promised(func: &Func) -> Assumptions {
+        let mut all = Assumptions::default();
+        for promise in &func.promises {
+            match *promise {
+                Promise::Multiple(scalar, by) => {
+                    if let Some((value, _)) = integer(func, scalar) {
+                        let known = all.multiples.entry(value).or_insert(1);
+                        *known = u64::from(by).max(*known);
+                    }
+                }
+                Promise::AtLeast(scalar, low) => all.narrow(func, scalar, (low.into(), i128::MAX)),
+                Promise::AtMost(scalar, high) => all.narrow(func, scalar, (i128::MIN, high.into())),
+                Promise::Programs(axis, most) => {
+                    let known = &mut all.grid[usize::from(axis)];
+                    *known = Some(known.map_or(most.into(), |known| known.min(most.into())));
+                }
+            }
+        }
+        all.ranges.retain(|_, (low, high)| low <= high);
+        all.grid = all.grid.map(|most| most.filter(|&most| most > 0));
+        all
+    }
+
+    fn narrow(&mut self, func: &Func, scalar: u32, (low, high): (i128, i128)) {
+        if let Some((value, dtype)) = integer(func, scalar) {
+            let known = self.ranges.entry(value).or_insert(dtype.range());
+            *known = (known.0.max(low), known.1.min(high));
+        }
+    }
+}
+
+/// The integer parameter at a position.
+fn integer(func: &Func, position: u32) -> Option<(Value, DType)> {
+    match func.params[position as usize].kind {
+        ParamKind::Scalar { value, dtype } => Some((value, dtype)),
+        ParamKind::Slice { .. } => None,
+    }
 }
 
 /// The facts of every value of a function.
@@ -95,11 +141,13 @@ pub struct Axes {
 
 impl Axes {
     pub fn analyse(func: &Func, assumptions: &Assumptions) -> Axes {
-        let mut analysis = Analysis { func, infos: vec![None; func.value_count()] };
+        let infos = vec![None; func.value_count()];
+        let mut analysis = Analysis { func, infos, grid: assumptions.grid };
         for param in &func.params {
             if let ParamKind::Scalar { value, .. } = param.kind {
                 let mut info = Info::unknown(func.ty(value));
                 info.divisor = assumptions.multiples.get(&value).copied().unwrap_or(1);
+                info.range = assumptions.ranges.get(&value).copied().unwrap_or(info.range);
                 analysis.infos[value.index()] = Some(info);
             }
         }
@@ -116,11 +164,17 @@ impl Axes {
 pub struct Analysis<'f> {
     pub func: &'f Func,
     infos: Vec<Option<Info>>,
+    grid: [Option<i128>; 3],
 }
 
 impl Analysis<'_> {
     pub fn info(&self, value: Value) -> Info {
         self.infos[value.index()].clone().unwrap_or_else(|| Info::unknown(self.func.ty(value)))
+    }
+
+    /// The most programs along an axis of the grid, where that is known.
+    pub fn most_programs(&self, axis: u8) -> Option<i128> {
+        self.grid[usize::from(axis)]
     }
 
     pub fn set(&mut self, value: Value, info: Info) {

@@ -3,10 +3,12 @@
 //! - [`axis`]: contiguity, divisibility, constancy and range of every integer value: decides vector widths.
 //! - [`polynomial`]: index arithmetic as polynomials over program ids, ramps and arguments: decides bounds.
 //! - [`bounds`]: which accesses cannot leave their slice, given conditions that the launcher checks once.
+//! - [`promise`]: what the user says of arguments, for the launcher to check.
 //! - [`split`]: offsets and comparisons rewritten so that nothing overflows and the uniform part is scalar.
 
 pub mod axis;
 pub mod bounds;
 pub mod fact;
 pub mod polynomial;
+pub mod promise;
 pub mod split;

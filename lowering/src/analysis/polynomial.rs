@@ -21,7 +21,7 @@ pub enum Atom {
     Program(u8),
     /// A ramp of the given extent from 0 that runs along an axis of the tile.
     Ramp { axis: usize, extent: u32 },
-    /// A loop variable, or a scalar remainder: it has ends in [`Polynomials::loops`].
+    /// A loop variable, or a remainder, of a tile or not: it has ends in [`Polynomials::loops`].
     Loop(Value),
     /// An integer that nothing is known of, the same for every element or not.
     Opaque(Value),
@@ -155,7 +155,7 @@ impl Polynomial {
         for (atoms, &coefficient) in &self.terms {
             let place = |atom: &Atom| match *atom {
                 Atom::Ramp { axis: old, extent } => axis(old).map(|axis| Atom::Ramp { axis, extent }),
-                Atom::Opaque(opaque) if !func.ty(opaque).is_scalar() => None,
+                Atom::Opaque(value) | Atom::Loop(value) if !func.ty(value).is_scalar() => None,
                 other => Some(other),
             };
             let mut atoms: Vec<Atom> = atoms.iter().map(place).collect::<Option<_>>()?;
@@ -226,9 +226,7 @@ impl Polynomials {
         {
             self.known.insert(result, polynomial);
         }
-        if let Some(divisor) = self.divisor(func, kind)
-            && func.ty(result).is_scalar()
-        {
+        if let Some(divisor) = self.divisor(func, kind) {
             let ends = LoopEnds { low: Polynomial::default(), high: divisor, if_any: true };
             self.loops.insert(result, ends);
             self.known.insert(result, Polynomial::atom(Atom::Loop(result)));
@@ -243,8 +241,9 @@ impl Polynomials {
         }
         let (dividend, divisor) = (self.get(op.args[0]), self.get(op.args[1]));
         // Sums and products might wrap.
-        let counts = |atom| dividend == Polynomial::atom(atom);
-        let never_negative = (0..3).any(|axis| counts(Atom::Program(axis)));
+        let atom = dividend.varying()?;
+        let counts = matches!(atom, Atom::Program(_) | Atom::Ramp { .. });
+        let never_negative = counts && dividend == Polynomial::atom(atom);
         (never_negative && divisor.varying().is_none()).then_some(divisor)
     }
 }

@@ -34,7 +34,9 @@ pub enum Trust {
 pub fn split(func: &mut Func, trust: Trust) -> Vec<Fact> {
     let polynomials = Polynomials::analyse(func);
     let decisions = Decisions::analyse(func, &polynomials);
-    let ranges = Axes::analyse(func, &Assumptions::default());
+    let assumptions =
+        if trust == Trust::Launch { Assumptions::promised(func) } else { Assumptions::default() };
+    let ranges = Axes::analyse(func, &assumptions);
     let ranges: HashMap<Value, (i128, i128)> =
         definitions(func).keys().map(|&value| (value, ranges.get(func, value).range)).collect();
     let mut splitter = Splitter {

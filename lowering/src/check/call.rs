@@ -13,18 +13,19 @@ impl Check<'_> {
         &mut self,
         path: &[Ident],
         generics: &[GenericArg],
-        args: &[Expr],
+        (args, first): (&[Expr], &str),
         loc: Loc,
     ) -> Operand {
         let (Some(name), prefix) = (path.last(), &path[..path.len() - 1]) else { return self.failed(loc) };
         let text = name.to_string();
         let name_loc = Loc::of(name);
         let args: Vec<Operand> = args.iter().map(|arg| self.expr(arg)).collect();
+        let generics = generics.to_vec();
         if prefix.last().is_none_or(|module| module != "tl") {
             return match self.callee(path) {
                 Some(Some(callee)) => {
                     let what = format!("`{text}`");
-                    let call = Call { name: text, what, name_loc, loc, generics: generics.to_vec(), args };
+                    let call = Call { name: text, what, name_loc, loc, generics, args, text: first.into() };
                     Operand { loc, ..self.invoke(&callee, call) }
                 }
                 Some(None) => self.failed(loc),
@@ -32,13 +33,13 @@ impl Check<'_> {
             };
         }
         let what = format!("`tl::{text}`");
-        let call = Call { name: text, what, name_loc, loc, generics: generics.to_vec(), args };
+        let call = Call { name: text, what, name_loc, loc, generics, args, text: first.into() };
         self.language(call)
     }
 
     /// A call of a function of `tl::`.
     pub(super) fn language(&mut self, call: Call) -> Operand {
-        let Call { name, what, name_loc, loc, generics, args } = &call;
+        let Call { name, what, name_loc, loc, generics, args, .. } = &call;
         if let Some(op) = scalar::function(name) {
             if !generics.is_empty() {
                 return self.error(*name_loc, format!("{what} takes no type arguments"));
@@ -150,7 +151,8 @@ impl Check<'_> {
         {
             return self.failed(loc);
         }
-        let call = Call { name: text, what, name_loc, loc, generics: generics.to_vec(), args: all };
+        let generics = generics.to_vec();
+        let call = Call { name: text, what, name_loc, loc, generics, args: all, text: String::new() };
         (method.check)(self, &call)
     }
 
@@ -214,6 +216,8 @@ fn instead_of(name: &str) -> Option<String> {
         "permute_dims" => "permute",
         "broadcast" | "expand" => "broadcast_to",
         "ones" | "ones_like" => "full",
+        "assert" | "trap" => "device_assert",
+        "print" | "printf" => "device_print",
         "cast" => return Some("convert with `.to::<f32>()` or `as f32`".into()),
         "mean" => return Some("divide the sum: `tl::sum(x, axis) / n as f32`".into()),
         "pow" | "powf" => return Some("for positive `x`: `tl::exp2(y * tl::log2(x))`".into()),

@@ -63,6 +63,7 @@ impl Check<'_> {
             loc: operand.loc,
             generics: vec![],
             args: operands,
+            text: String::new(),
         };
         let given = self.invoke(&callee, call);
         let value = match given.item {
@@ -93,7 +94,8 @@ impl Check<'_> {
             Callee::Closure { .. } => "this combination".to_string(),
             Callee::Language(name) => format!("`tl::{name}`"),
         };
-        let call = Call { name: String::new(), what, name_loc: loc, loc, generics: vec![], args };
+        let (name, text) = (String::new(), String::new());
+        let call = Call { name, what, name_loc: loc, loc, generics: vec![], args, text };
         let result = self.invoke(callee, call);
         let parts = match (&result.item, types) {
             (Item::Failed, _) => return None,

@@ -43,7 +43,7 @@ impl Check<'_> {
                     None => self.failed(loc),
                 }
             }
-            ExprKind::Call { path, generics, args } => self.call(path, generics, args, loc),
+            ExprKind::Call { path, generics, args, text } => self.call(path, generics, (args, text), loc),
             ExprKind::Method { receiver, name, generics, args } => {
                 self.method(receiver, name, generics, args, loc)
             }

@@ -25,7 +25,8 @@ impl Check<'_> {
         };
         let outer = self.site.replace(call.loc);
         let (name, what) = (call.name.clone(), call.what.clone());
-        let call = Call { name, what, name_loc: call.name_loc, loc: call.loc, generics: vec![], args };
+        let Call { name_loc, loc, .. } = *call;
+        let call = Call { name, what, name_loc, loc, generics: vec![], args, text: String::new() };
         let result = self.invoke(&callee, call);
         self.site = outer;
         result

@@ -24,6 +24,7 @@ mod settings;
 mod stmt;
 mod variants;
 
+use crate::analysis::promise::promises;
 use crate::diagnostic::{Errors, Loc};
 use crate::dtype::DType;
 use crate::ops::{LoopHints, Number};
@@ -111,6 +112,8 @@ pub struct Call {
     pub loc: Loc,
     pub generics: Vec<GenericArg>,
     pub args: Vec<Operand>,
+    /// The first argument as written, for a function that says it.
+    pub text: String,
 }
 
 /// What one variant checked to.
@@ -172,6 +175,7 @@ pub fn check(kernel: &Kernel, variant: &Variant) -> Result<Checked, Errors> {
         return Err(errors);
     }
     tile::eliminate(&mut func);
+    func.promises = promises(&func);
     Ok(Checked { func, prints })
 }
 

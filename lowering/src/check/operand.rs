@@ -4,7 +4,7 @@ use super::{Call, Callee, Check, Item, Literal, LiteralValue, Operand};
 use crate::diagnostic::{Diagnostic, Loc};
 use crate::dtype::{Class, DType};
 use crate::ops::scalar;
-use crate::ops::{Broadcast, Cast, Constant, ExpandDims, Kind, Number, Splat};
+use crate::ops::{Broadcast, Cast, Constant, ExpandDims, Kind, Number, Site, Splat};
 use crate::tile::{Block, Func, Op, ParamId, Shape, Type, Value};
 
 /// Where a mistake that two operands make together is reported.
@@ -102,6 +102,16 @@ impl Check<'_> {
         if let Some(op) = self.operation_of(operand) {
             op.loc.end = loc.end;
         }
+    }
+
+    /// Adds what is to be said of an operation that only a debug build has; its number.
+    pub fn site(&mut self, site: Site) -> u32 {
+        let sites = &mut self.builder.func.sites;
+        let known = sites.iter().position(|other| *other == site);
+        known.unwrap_or_else(|| {
+            sites.push(site);
+            sites.len() - 1
+        }) as u32
     }
 
     pub fn begin_block(&mut self, args: Vec<Type>) -> Vec<Value> {

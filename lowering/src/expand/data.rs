@@ -10,6 +10,7 @@ use crate::check::{ConstValue, Variant};
 use crate::compile::{HOST_ENTRY, Module, entry_name};
 use crate::diagnostic::Loc;
 use crate::dtype::DType;
+use crate::ops::Site;
 use crate::syntax::{Kernel, ParamType, TypeName};
 use crate::target::host::Family;
 
@@ -29,8 +30,13 @@ pub(super) fn variant(expansion: &Expansion, index: usize) -> TokenStream {
         let level = level_name(level);
         quote! { Host { level: Level::#level, entry: #symbol, scratch_bytes: #scratch, reports: #reports } }
     });
-    let compiled =
-        Compiled { source: lowered.source, modules: quote! { #(#modules),* }, hosts: quote! { #(#hosts),* } };
+    let sites = lowered.sites.iter().map(site);
+    let compiled = Compiled {
+        source: lowered.source,
+        modules: quote! { #(#modules),* },
+        hosts: quote! { #(#hosts),* },
+        sites: quote! { #(#sites),* },
+    };
     variant_data(expansion.kernel, &expansion.variants[index], &compiled)
 }
 
@@ -40,10 +46,11 @@ struct Compiled {
     source: u64,
     modules: TokenStream,
     hosts: TokenStream,
+    sites: TokenStream,
 }
 
 fn variant_data(kernel: &Kernel, variant: &Variant, compiled: &Compiled) -> TokenStream {
-    let Compiled { source, modules, hosts } = compiled;
+    let Compiled { source, modules, hosts, sites } = compiled;
     let source = Literal::u64_unsuffixed(*source);
     let label = variant.to_string();
     let types = variant.types.iter().map(|(_, ty)| dtype(*ty));
@@ -65,6 +72,7 @@ fn variant_data(kernel: &Kernel, variant: &Variant, compiled: &Compiled) -> Toke
             source: #source,
             modules: &[#modules],
             hosts: &[#hosts],
+            sites: &[#sites],
         }
     }
 }
@@ -84,6 +92,22 @@ fn dtype(dtype: DType) -> TokenStream {
     };
     let name = Ident::new(&name, Span::call_site());
     quote! { DType::#name }
+}
+
+fn site(site: &Site) -> TokenStream {
+    let shape = site.shape();
+    let shape = shape.iter().map(|&extent| Literal::u32_unsuffixed(extent));
+    let shape = quote! { &[#(#shape),*] };
+    match site {
+        Site::Assert { condition, message, .. } => {
+            quote! { Site::Assert { condition: #condition, message: #message, shape: #shape } }
+        }
+        Site::Assume { condition } => quote! { Site::Assume { condition: #condition } },
+        Site::Print { label, dtypes, .. } => {
+            let dtypes = dtypes.iter().map(|&ty| dtype(ty));
+            quote! { Site::Print { label: #label, shape: #shape, dtypes: &[#(#dtypes),*] } }
+        }
+    }
 }
 
 // ---- GPU code

@@ -5,6 +5,7 @@
 //! layouts and loops over elements belong to the emitters above it.
 
 mod atomic;
+mod outside;
 
 use std::collections::HashMap;
 
@@ -645,13 +646,9 @@ impl<'c> Builder<'c> {
 
     /// Calls a function of this module that returns nothing.
     pub fn call_function(&mut self, name: &str, operands: &[Val]) {
-        let count = operands.len() as i32;
         let callee = Attribute::parse(self.context, &format!("@{name}")).expect("a symbol");
-        let attributes = [
-            (self.name("callee"), callee),
-            (self.name("op_bundle_sizes"), DenseI32ArrayAttribute::new(self.context, &[]).into()),
-            (self.name("operandSegmentSizes"), DenseI32ArrayAttribute::new(self.context, &[count, 0]).into()),
-        ];
+        let mut attributes = self.call_attributes(operands.len());
+        attributes.push((self.name("callee"), callee));
         self.append("llvm.call", operands, &[], &attributes, vec![]);
     }
 

@@ -1,10 +1,11 @@
-//! What an access that bounds mask off leaves behind, in a build that reports them.
+//! What an access that bounds mask off leaves behind, in a build that reports them, and an assertion that fails.
 //!
 //! A launch has one record, [`BYTES`] long and zeroed: host code gets its address, GPU code finds it in the module's
-//! global [`GLOBAL`]. The first element outside its slice is written there; all later ones find it taken. The record's
-//! fields are those of `dsl_runtime::report::Record`, at the same places.
+//! global [`GLOBAL`]. The first of all failures is written there; all later ones find it taken. The record's fields are
+//! those of `dsl_runtime::report::Record`, at the same places. Behind the record that host code gets stands, at
+//! [`PRINT`], the address of the function that prints a [`LINE_WORDS`] and the values that follow.
 //!
-//! Code says where an access stands by its line relative to the kernel's name, so that moving a kernel in its file
+//! Code says where an operation stands by its line relative to the kernel's name, so that moving a kernel in its file
 //! changes nothing in its code.
 
 use super::builder::{Access, Builder, Val};
@@ -18,28 +19,48 @@ pub const GLOBAL: &str = "fuse_report";
 /// The size of a record.
 pub const BYTES: u32 = 48;
 
+/// Where the address of the host's function is that prints.
+pub const PRINT: i32 = 48;
+
+/// What a line says besides its values, one of these words each: its site and the program, then the element.
+pub const LINE_WORDS: u32 = 3;
+pub const LINE_SITE: i32 = 0;
+pub const LINE_PROGRAM: i32 = 4;
+pub const LINE_INDEX: i32 = 16;
+pub const LINE_VALUES: i32 = 24;
+
 /// Byte offsets of a record's fields. The state is 0, then 1 for the thread that writes the rest, and 2 once it has.
 const STATE: i32 = 0;
-const WRITES: i32 = 4;
+const KIND: i32 = 4;
 const LINE: i32 = 8;
 const COLUMN: i32 = 12;
-const PARAM: i32 = 16;
+const SUBJECT: i32 = 16;
 const PROGRAM: i32 = 20;
 const INDEX: i32 = 32;
 const LENGTH: i32 = 40;
 
-/// Whether the code of a function can report anything.
+/// What is reported.
+const READ: i64 = 0;
+const WRITE: i64 = 1;
+const FAILURE: i64 = 2;
+
+/// Whether the code of a function has a record.
 pub fn reports(func: &Func) -> bool {
     let mut found = false;
-    func.body.walk(&mut |op| found |= op.kind.operation().place().is_some_and(|place| place.bounded));
-    func.reports && found
+    func.body.walk(&mut |op| {
+        let operation = op.kind.operation();
+        let outside = func.reports && operation.place().is_some_and(|place| place.bounded);
+        found |= outside || operation.site().is_some();
+    });
+    found
 }
 
-/// Where the accesses of a function stand: what its code depends on besides the function's text.
+/// Where what a function reports stands: what its code depends on besides the function's text.
 pub fn sites(func: &Func) -> String {
     let mut text = String::new();
     func.body.walk(&mut |op| {
-        if op.kind.operation().place().is_some() {
+        let operation = op.kind.operation();
+        if func.reports && operation.place().is_some() || operation.site().is_some() {
             let (line, column) = site(func, op);
             text += &format!("{line}:{column} ");
         }
@@ -53,30 +74,34 @@ fn site(func: &Func, op: &Op) -> (i64, i64) {
     (start.line as i64 - func.loc.line() as i64, start.column as i64 + 1)
 }
 
-/// An element outside its slice, and who touched it.
-pub struct Outside {
-    /// An `i64`.
+/// An element, and which program it is of.
+pub struct Element {
+    /// An `i64`: of its slice, or in row-major order of a tile that fails an assertion.
     pub index: Val,
-    /// The slice's length, an `i64`.
+    /// The slice's length, or how many elements the tile has; an `i64`.
     pub length: Val,
     /// The program's number along each axis, an `i32` each.
     pub program: [Val; 3],
 }
 
-/// Writes the record of an access of `op`, unless there is one.
-pub fn write(b: &mut Builder, record: Val, (func, op): (&Func, &Op), outside: &Outside) {
+/// Writes the record of an access of `op` outside its slice, or of an assertion that fails, unless there is one.
+pub fn write(b: &mut Builder, record: Val, (func, op): (&Func, &Op), element: &Element) {
     let operation = op.kind.operation();
-    let Some(place) = operation.place() else { return };
+    let (kind, subject) = match (operation.place(), operation.site()) {
+        (Some(place), _) if operation.effect() == Effect::Write => (WRITE, place.param.0),
+        (Some(place), _) => (READ, place.param.0),
+        (None, Some(site)) => (FAILURE, site),
+        (None, None) => return,
+    };
     let (line, column) = site(func, op);
-    let writes = i64::from(operation.effect() == Effect::Write);
     let state = b.offset_bytes(record, STATE);
     let first = b.claim(state);
     b.if_then(first, |b| {
-        let constants = [(WRITES, writes), (LINE, line), (COLUMN, column), (PARAM, i64::from(place.param.0))];
+        let constants = [(KIND, kind), (LINE, line), (COLUMN, column), (SUBJECT, i64::from(subject))];
         let mut fields: Vec<(i32, Val)> =
             constants.iter().map(|&(at, value)| (at, b.int(Ty::I32, value))).collect();
-        fields.extend((PROGRAM..).step_by(4).zip(outside.program));
-        fields.extend([(INDEX, outside.index), (LENGTH, outside.length)]);
+        fields.extend((PROGRAM..).step_by(4).zip(element.program));
+        fields.extend([(INDEX, element.index), (LENGTH, element.length)]);
         for (at, value) in fields {
             let pointer = b.offset_bytes(record, at);
             let align = if value.ty.elem == Elem::I64 { 8 } else { 4 };

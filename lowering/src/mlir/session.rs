@@ -122,6 +122,21 @@ impl<'s> ModuleBuilder<'s> {
         );
     }
 
+    /// Text that ends in a zero byte, in the global memory of a GPU.
+    pub fn global_text(&mut self, name: &str, text: &str) {
+        let bytes: String = text.bytes().chain([0]).map(|byte| format!("\\{byte:02X}")).collect();
+        self.text += &format!(
+            "llvm.mlir.global internal constant @{name}(\"{bytes}\") {{addr_space = 1 : i32}} : !llvm.array<{} x i8>\n",
+            text.len() + 1
+        );
+    }
+
+    /// A function that is defined elsewhere.
+    pub fn declare(&mut self, name: &str, arguments: &[Ty], result: Ty) {
+        let types: Vec<String> = arguments.iter().map(Ty::to_string).collect();
+        self.text += &format!("llvm.func @{name}({}) -> {result}\n", types.join(", "));
+    }
+
     /// A function; `body` builds it and need not end it.
     pub fn function(
         &mut self,
@@ -165,9 +180,11 @@ impl<'s> ModuleBuilder<'s> {
             if operation.name().as_string_ref().as_str() != Ok("llvm.func") {
                 continue;
             }
+            // A declaration has no block.
+            let Some(entry) = operation.region(0).ok().and_then(|region| region.first_block()) else {
+                continue;
+            };
             let (types, body) = bodies.next().ok_or("more functions than bodies")?;
-            let entry =
-                operation.region(0).ok().and_then(|region| region.first_block()).ok_or("no entry block")?;
             // SAFETY: the skeleton ends its entry block with `llvm.return`, which the builder appends again at the end.
             unsafe {
                 let terminator = mlirBlockGetTerminator(entry.to_raw());

@@ -13,6 +13,7 @@ mod claim;
 mod combine;
 mod control;
 mod convert;
+mod debug;
 mod fold;
 mod histogram;
 mod inline;
@@ -43,6 +44,7 @@ pub use claim::Claim;
 pub use combine::Combination;
 pub use control::{For, If, LoopHints, While};
 pub use convert::{Convert, Hold};
+pub use debug::{Assert, Print, Site, quotes};
 pub use histogram::Histogram;
 pub use inline::InlinePtx;
 pub use memory::{Load, Place, Store};
@@ -146,6 +148,11 @@ pub trait Operation: Debug {
         None
     }
 
+    /// The number of what is to be said of an operation that only a debug build has, in [`Func::sites`].
+    fn site(&self) -> Option<u32> {
+        None
+    }
+
     /// For an operation that only moves the elements of its one operand: the result's axis that each of the operand's
     /// becomes, `None` for an axis that does not stay one.
     fn moves(&self, func: &Func) -> Option<Vec<Option<usize>>> {
@@ -237,6 +244,8 @@ operations!(
     Exchange,
     Gather,
     Histogram,
+    Assert,
+    Print,
 );
 
 /// A function of `tl::` that is more than a row of the lanewise table.
@@ -300,6 +309,7 @@ pub fn functions() -> impl Iterator<Item = &'static Function> {
         atomic::FUNCTIONS,
         inline::FUNCTIONS,
         claim::FUNCTIONS,
+        debug::FUNCTIONS,
         reduce::FUNCTIONS,
         random::FUNCTIONS,
         scan::FUNCTIONS,

@@ -98,7 +98,7 @@ pub struct Length {
 }
 
 macro_rules! nullary {
-    ($ty:ident, $name:literal, $dtype:expr, |$self:ident, $func:ident| $text:expr, $low:expr, $atom:expr) => {
+    ($ty:ident, $name:literal, $dtype:expr, |$self:ident, $func:ident| $text:expr, $low:expr, |$analysis:ident| $high:expr, $atom:expr) => {
         impl Operation for $ty {
             fn name(&self) -> &'static str {
                 $name
@@ -118,9 +118,9 @@ macro_rules! nullary {
                 expect_types("the result", func.ty(results[0]), &Type::scalar($dtype))
             }
 
-            fn axes(&self, analysis: &mut Analysis, results: &[Value]) -> Vec<Info> {
-                let info = Info::unknown(analysis.func.ty(results[0]));
-                vec![Info { range: ($low, info.range.1), ..info }]
+            fn axes(&$self, $analysis: &mut Analysis, results: &[Value]) -> Vec<Info> {
+                let info = Info::unknown($analysis.func.ty(results[0]));
+                vec![Info { range: ($low, $high), ..info }]
             }
 
             fn polynomial(&$self, _: &Polynomials, _: &Func, _: Value) -> Option<Polynomial> {
@@ -140,6 +140,7 @@ nullary!(
     DType::I32,
     |self, _func| format!("program_id {}", self.axis),
     0,
+    |analysis| analysis.most_programs(self.axis).map_or(i32::MAX.into(), |most| most - 1),
     Atom::Program(self.axis)
 );
 nullary!(
@@ -148,6 +149,7 @@ nullary!(
     DType::I32,
     |self, _func| format!("num_programs {}", self.axis),
     1,
+    |analysis| analysis.most_programs(self.axis).unwrap_or(i32::MAX.into()),
     Atom::Known(Symbol::Grid(self.axis))
 );
 nullary!(
@@ -156,6 +158,7 @@ nullary!(
     DType::I64,
     |self, func| format!("length {}", func.params[self.param.index()].name),
     0,
+    |_analysis| i64::MAX.into(),
     Atom::Known(Symbol::Length(self.param.0))
 );
 

@@ -320,6 +320,8 @@ pub enum ExprKind {
         path: Vec<Ident>,
         generics: Vec<GenericArg>,
         args: Vec<Expr>,
+        /// The first argument as written, for a function of `tl::` that says it.
+        text: String,
     },
     Method {
         receiver: Box<Expr>,

@@ -2,13 +2,15 @@
 
 use std::rc::Rc;
 
+use proc_macro2::Ident;
 use quote::ToTokens;
 
 use super::ast::*;
 use super::item::type_name;
 use super::{choose, function};
-use crate::diagnostic::{Errors, Loc};
+use crate::diagnostic::{Errors, Loc, source_text};
 use crate::dtype::DType;
+use crate::ops::quotes;
 
 pub(super) struct Parser<'e> {
     pub errors: &'e mut Errors,
@@ -93,9 +95,11 @@ impl Parser<'_> {
         let name = mac.path.segments.last().map(|segment| segment.ident.to_string()).unwrap_or_default();
         let help = match name.as_str() {
             "assert" | "debug_assert" | "static_assert" => {
-                "`tl::static_assert(condition, \"message\")` checks constants at build"
+                "`tl::static_assert(condition, \"message\")` checks constants at build, `tl::device_assert` what a debug build computes"
             }
-            "println" | "print" | "eprintln" | "dbg" => "`tl::static_print(value)` prints at build",
+            "println" | "print" | "eprintln" | "dbg" => {
+                "`tl::device_print(\"label\", value)` prints in debug builds, `tl::static_print(value)` at build"
+            }
             _ => "kernels call `tl::` functions",
         };
         self.unsupported_help(&mac.path, &format!("the macro `{name}!`"), help)
@@ -405,8 +409,11 @@ impl Parser<'_> {
             _ => Some(vec![]),
         };
         let Some(generics) = generics else { return Expr { kind: ExprKind::Error, loc } };
-        let path = segments.iter().map(|segment| segment.ident.clone()).collect();
-        Expr { kind: ExprKind::Call { path, generics, args }, loc }
+        let path: Vec<Ident> = segments.iter().map(|segment| segment.ident.clone()).collect();
+        let quoted = path.last().is_some_and(|name| quotes(&name.to_string()));
+        let text = call.args.first().filter(|_| quoted).map(|arg| source_text(arg.to_token_stream()));
+        let text = text.unwrap_or_default();
+        Expr { kind: ExprKind::Call { path, generics, args, text }, loc }
     }
 
     /// `None` when one of them was reported.

@@ -91,7 +91,7 @@ fn together(
 ) -> Result<Vec<(Arch, String)>, String> {
     let mut module = session.module(Machine::Nvptx);
     module.capability = archs.iter().map(|arch| arch.capability).min().unwrap_or_default();
-    gpu::declare(&mut module, bodies.iter().any(|(_, body)| body.reports()));
+    gpu::declare(&mut module, bodies.iter().map(|(_, body)| &body.plan));
     for (entry, body) in bodies {
         body.plan.emit(&mut module, entry);
     }

@@ -490,9 +490,9 @@ fn statements_that_do_not_exist() {
             7: `P`: a type definition cannot be used in a kernel
             8: `mod m {}`: an item cannot be used in a kernel
             9: `println`: the macro `println!` cannot be used in a kernel
-                help: `tl::static_print(value)` prints at build
+                help: `tl::device_print("label", value)` prints in debug builds, `tl::static_print(value)` at build
             10: `assert`: the macro `assert!` cannot be used in a kernel
-                help: `tl::static_assert(condition, "message")` checks constants at build
+                help: `tl::static_assert(condition, "message")` checks constants at build, `tl::device_assert` what a debug build computes
             11: `vec`: the macro `vec!` cannot be used in a kernel
                 help: kernels call `tl::` functions
             12: `Some(y)`: this pattern cannot be used in a kernel
@@ -1501,6 +1501,73 @@ fn assertions() {
             5: `5`: the message of `tl::static_assert` is a string literal
             6: `N`: the condition of `tl::static_assert` is a constant bool, found the integer 64
             7: `missing`: `missing` is not defined
+        "#]],
+    );
+}
+
+#[test]
+fn what_debug_builds_do() {
+    check_body(
+        "let v = tl::load(x + tl::arange(0, N));
+        tl::device_assert(v);
+        tl::device_assert(v > 0.0, v > 1.0);
+        tl::device_assert(v > 0.0, \"rows\", tl::arange(0, 32) < n);
+        tl::device_assert(v > 0.0, \"mask\", n);
+        tl::device_assert();
+        tl::device_print(n);
+        tl::device_print(\"x\", v, a);
+        tl::device_print(\"x\", x);
+        tl::device_print(\"shapes\", (v, tl::arange(0, 32)));
+        tl::device_print(\"a\\0b\", n);
+        tl::device_print(\"many\", (n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, n));
+        let largest = tl::reduce(v, 0, |p, q| { tl::device_assert(p > q); p });
+        let y = tl::device_print(\"n\", n) + 1;",
+        expect![[r#"
+            4: `v`: the condition of `tl::device_assert` is bool, found f16
+                help: compare: `x != 0`
+            5: `v > 1.0`: the message of `tl::device_assert` is a string literal, found a tile of type bool[64]
+                help: the mask comes after it
+            6: `tl::device_assert(v > 0.0, "rows", tl::arange(0, 32) < n)`: `tl::device_assert` needs shapes that broadcast, found [64] and [32]
+            7: `n`: a mask is bool, found i32
+                help: compare: `x != 0`
+            8: `device_assert`: `tl::device_assert` takes 1 to 3 arguments (condition, message?, mask?), found 0
+            9: `n`: the label of `tl::device_print` is a string literal, found a scalar of type i32
+                help: the values come after it
+            10: `a`: a mask is made of bools, found f32
+                help: several values are a tuple: `(x, y)`
+            11: `x`: expected a tile or scalar, found a slice
+                help: read it first: `tl::load(slice + offsets, mask)`
+            12: `tl::device_print("shapes", (v, tl::arange(0, 32)))`: `tl::device_print` needs shapes that broadcast, found [64] and [32]
+            13: `"a\0b"`: the label of `tl::device_print` ends at its zero byte
+            14: `(n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, n, n)`: `tl::device_print` takes up to 16 values, found 17
+            15: `tl::device_assert(p > q)`: a combination works on single elements: `device_assert` has no place in it
+                help: it may use operators, `if`, casts and the lanewise functions of `tl::`
+            16: `tl::device_print("n", n)`: `+` takes tiles and scalars, found nothing
+        "#]],
+    );
+    check_body(
+        "let v = tl::load(x + tl::arange(0, N));
+        tl::assume(v > 0.0);
+        tl::assume(n);
+        tl::assume(n > 0, \"message\");
+        tl::assert(n > 0);
+        tl::print(n);
+        assert!(n > 0);
+        println!(\"{n}\");",
+        expect![[r#"
+            4: `v > 0.0`: `tl::assume` takes a scalar, found a tile of type bool[64]
+                help: a promise is about the arguments of a launch; `tl::device_assert` checks elements
+            5: `n`: the condition of `tl::assume` is bool, found i32
+                help: compare: `x != 0`
+            6: `"message"`: `tl::assume` takes 1 argument (condition), found 2
+            7: `assert`: `tl::assert` does not exist
+                help: it is `tl::device_assert` here
+            8: `print`: `tl::print` does not exist
+                help: it is `tl::device_print` here
+            9: `assert`: the macro `assert!` cannot be used in a kernel
+                help: `tl::static_assert(condition, "message")` checks constants at build, `tl::device_assert` what a debug build computes
+            10: `println`: the macro `println!` cannot be used in a kernel
+                help: `tl::device_print("label", value)` prints in debug builds, `tl::static_print(value)` at build
         "#]],
     );
 }

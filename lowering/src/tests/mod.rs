@@ -7,6 +7,7 @@ mod body;
 mod cache;
 mod check;
 mod conversion;
+mod debug;
 mod effort;
 mod emit;
 mod errors;

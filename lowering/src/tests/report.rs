@@ -495,8 +495,15 @@ fn a_host_thread_that_does_not_report() {
 
 #[test]
 fn code_depends_on_where_an_access_stands_in_its_kernel() {
-    let sites = |source: &str| report::sites(&first(source).0);
+    let sites = |source: &str| {
+        let (mut func, _) = first(source);
+        func.reports = true;
+        report::sites(&func)
+    };
     assert_eq!(sites(SHIFTED), "2:28 2:9 ");
     assert_eq!(sites(&format!("\n\n{SHIFTED}")), sites(SHIFTED));
     assert_eq!(sites(&SHIFTED.replace("let i", "\nlet i")), "3:28 3:9 ");
+    // An assertion is reported whether or not accesses are.
+    let (checked, _) = first(&SHIFTED.replace("let i", "tl::device_assert(n > 0); let i"));
+    assert_eq!(report::sites(&checked), "1:9 ");
 }

@@ -52,6 +52,15 @@ const SEEDS: &[(&str, &str)] = &[
             tl::static_assert(M * N == 32, \"extents\");
         }",
     ),
+    (
+        "N = [8], unreported",
+        "fn k<const N: usize>(x: &[u8], n: u32, f: f32) {
+            let v = tl::load(x + tl::arange(0, N));
+            tl::assume(n > 0 && n % 16 == 0 && f < 2.0 && tl::num_programs(0) <= 9);
+            tl::device_assert(v.row() < v.col(), \"shape\", tl::arange(0, N) < 3);
+            tl::device_print(\"v\", (v, n, f), v > 1);
+        }",
+    ),
 ];
 
 /// One change of a token list.
@@ -87,9 +96,40 @@ impl Word {
 
 fn word() -> impl Strategy<Value = Word> {
     const NAMES: &[&str] = &[
-        "tl", "load", "store", "sum", "x", "out", "n", "T", "N", "M", "f32", "bool", "u8", "i64", "true",
-        "if", "for", "while", "let", "mut", "in", "to", "arange", "zeros", "reshape", "select", "MAX", "_",
-        "größe", "as", "fn",
+        "tl",
+        "load",
+        "store",
+        "sum",
+        "x",
+        "out",
+        "n",
+        "T",
+        "N",
+        "M",
+        "f32",
+        "bool",
+        "u8",
+        "i64",
+        "true",
+        "if",
+        "for",
+        "while",
+        "let",
+        "mut",
+        "in",
+        "to",
+        "arange",
+        "zeros",
+        "reshape",
+        "select",
+        "MAX",
+        "_",
+        "größe",
+        "as",
+        "fn",
+        "assume",
+        "device_assert",
+        "device_print",
     ];
     prop_oneof![
         prop::sample::select(NAMES).prop_map(Word::Name),

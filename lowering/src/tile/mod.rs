@@ -17,12 +17,13 @@ mod verify;
 
 use std::fmt;
 
+use crate::analysis::promise::Promise;
 use crate::diagnostic::Loc;
 use crate::dtype::DType;
-use crate::ops::Kind;
+use crate::ops::{Kind, Site};
 
 pub use print::print;
-pub use rewrite::{Builder, Rewriter, eliminate};
+pub use rewrite::{Builder, Rewriter, eliminate, release};
 pub use verify::verify;
 
 /// The largest odd factor of an extent.
@@ -245,12 +246,25 @@ pub struct Func {
     pub loc: Loc,
     /// Whether an access that bounds mask off is reported to the launcher.
     pub reports: bool,
+    /// What is to be said of the operations that only a debug build has.
+    pub sites: Vec<Site>,
+    /// What the user promised of the arguments.
+    pub promises: Vec<Promise>,
     types: Vec<Type>,
 }
 
 impl Func {
     pub fn new(name: impl Into<String>, loc: Loc) -> Func {
-        Func { name: name.into(), params: vec![], body: Block::default(), loc, reports: false, types: vec![] }
+        Func {
+            name: name.into(),
+            params: vec![],
+            body: Block::default(),
+            loc,
+            reports: false,
+            sites: vec![],
+            promises: vec![],
+            types: vec![],
+        }
     }
 
     /// A fresh value.

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 use super::{Block, Func, Op, ParamKind, Value};
+use crate::analysis::fact::Named;
 
 /// Prints a function; `note` may add text after an operation's line (a layout, a fact).
 pub fn print(func: &Func, note: &dyn Fn(&Op) -> Option<String>) -> String {
@@ -43,7 +44,13 @@ impl Printer<'_> {
             })
             .collect();
         let reports = if func.reports { " reports" } else { "" };
-        let _ = writeln!(self.out, "kernel {}({}){reports} {{", func.name, params.join(", "));
+        let names: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
+        let promises: Vec<String> =
+            func.promises.iter().map(|promise| Named(&promise.fact(), &names).to_string()).collect();
+        let promised = if promises.is_empty() { "" } else { " promised " };
+        let promises = promises.join(" and ");
+        let _ =
+            writeln!(self.out, "kernel {}({}){reports}{promised}{promises} {{", func.name, params.join(", "));
         self.block(&func.body, 1);
         self.out += "}\n";
     }

@@ -139,6 +139,19 @@ pub fn eliminate(func: &mut Func) {
     remove_unused(func);
 }
 
+/// Removes what only a debug build does.
+pub fn release(func: &mut Func) {
+    fn strip(block: &mut Block) {
+        block.ops.retain(|op| op.kind.operation().site().is_none());
+        for op in &mut block.ops {
+            op.kind.operation_mut().blocks_mut().into_iter().for_each(strip);
+        }
+    }
+    strip(&mut func.body);
+    func.sites.clear();
+    remove_unused(func);
+}
+
 fn merge_equal(func: &mut Func) {
     let body = std::mem::take(&mut func.body);
     let mut merger = Merger { func, rewriter: Rewriter::default(), seen: vec![] };

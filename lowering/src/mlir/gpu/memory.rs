@@ -229,8 +229,8 @@ impl Gpu<'_> {
             let index = bound.index(b, farthest.distance);
             let length = self.slice(place.param).length;
             let record = b.address_of(report::GLOBAL, Space::Global);
-            let outside = report::Outside { index, length, program: self.program };
-            report::write(b, record, (self.func, op), &outside);
+            let element = report::Element { index, length, program: self.program };
+            report::write(b, record, (self.func, op), &element);
         });
     }
 

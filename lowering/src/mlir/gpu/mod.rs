@@ -9,6 +9,7 @@ mod atomic;
 mod bound;
 mod control;
 pub(crate) mod convert;
+mod debug;
 mod emit;
 mod histogram;
 mod memory;
@@ -105,18 +106,25 @@ impl Plan {
         let func = &self.distributed.func;
         let arguments = arguments(func);
         let kind = Entry::Kernel { threads: self.threads(), registers: self.maxnreg };
+        debug::declare_formats(module, func, entry);
+        let entry_name = entry.to_string();
         module.function(entry, &arguments, &kind, move |b, args| {
             let mut gpu = Gpu::new(self, b, args);
+            gpu.entry = entry_name;
             gpu.run(b);
         });
     }
 }
 
 /// Declares what the kernels of a module share.
-pub fn declare(module: &mut ModuleBuilder, reports: bool) {
+pub fn declare<'p>(module: &mut ModuleBuilder, plans: impl Iterator<Item = &'p Plan> + Clone) {
     module.dynamic_shared(SHARED);
-    if reports {
+    let mut funcs = plans.map(|plan| &plan.distributed.func);
+    if funcs.clone().any(report::reports) {
         module.global(report::GLOBAL, report::BYTES);
+    }
+    if funcs.any(debug::prints) {
+        debug::declare_printf(module);
     }
 }
 
@@ -157,6 +165,8 @@ struct Built {
 /// The state of emitting one kernel.
 pub struct Gpu<'a> {
     plan: &'a Plan,
+    /// The kernel's name in its module.
+    entry: String,
     func: &'a Func,
     values: HashMap<Value, Registers>,
     slices: Vec<Option<Slice>>,
@@ -233,6 +243,7 @@ impl<'a> Gpu<'a> {
         let passing_policy = passes.then(|| memory::passing_policy(b));
         Gpu {
             plan,
+            entry: String::new(),
             func,
             values,
             slices,

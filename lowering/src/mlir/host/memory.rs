@@ -104,13 +104,13 @@ impl Host<'_> {
     pub(super) fn taken(&self, b: &mut Builder, op: &Op, mask: Option<Val>, index: Val) -> Option<Val> {
         let place = op.kind.operation().place()?;
         let inside = self.inside(b, place, index, 1);
-        if let (Some(record), Some(inside)) = (self.record, inside) {
+        if let (Some(record), Some(inside), true) = (self.record, inside, self.func.reports) {
             let beyond = b.not(inside);
             let outside = b.both(mask, Some(beyond)).unwrap_or(beyond);
             b.if_then(outside, |b| {
                 let length = self.slice(place.param).length;
-                let outside = report::Outside { index, length, program: self.program };
-                report::write(b, record, (self.func, op), &outside);
+                let element = report::Element { index, length, program: self.program };
+                report::write(b, record, (self.func, op), &element);
             });
         }
         b.both(mask, inside)

@@ -8,6 +8,7 @@
 
 mod atomic;
 mod control;
+mod debug;
 mod histogram;
 mod lanes;
 mod memory;
@@ -83,7 +84,7 @@ impl Plan {
         self.schedule.bytes()
     }
 
-    /// Whether an access outside its slice is reported.
+    /// Whether the code has a record.
     pub fn reports(&self) -> bool {
         report::reports(&self.func)
     }
@@ -187,7 +188,7 @@ pub struct Host<'a> {
     program: [Val; 3],
     grid: [Val; 3],
     scratch: Val,
-    /// Where an access outside its slice is reported, if it is.
+    /// Where a failure is reported, if it is.
     record: Option<Val>,
     /// Elements computed already, one table for each open region.
     known: Vec<HashMap<nest::Key, Val>>,

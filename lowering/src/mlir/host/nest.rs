@@ -90,6 +90,18 @@ impl<'a> Host<'a> {
         self.loops(b, shape, 0, 1, &mut vec![], body);
     }
 
+    /// Runs `body` for vectors along the last axis, in row-major order.
+    pub(super) fn each_in_order(
+        &mut self,
+        b: &mut Builder,
+        shape: &Shape,
+        body: &mut dyn FnMut(&mut Self, &mut Builder, &Point),
+    ) {
+        let last = shape.rank() - 1;
+        let lanes = (1u32 << shape[last].trailing_zeros()).min(LANES) as u16;
+        self.loops(b, shape, last, lanes, &mut vec![], body);
+    }
+
     fn loops(
         &mut self,
         b: &mut Builder,

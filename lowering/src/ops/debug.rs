@@ -1,0 +1,308 @@
+//! What a kernel says about itself while it runs: assertions and lines of output, in debug builds alone.
+//!
+//! Such an operation has a [`Site`], by which the launcher finds the words; everything else about it is in its operands.
+//! A release build checks it and drops it.
+
+use super::{Effect, Function, Generic, Gives, Operation, expect_types, optional, required, scalar};
+use crate::check::{Call, Check, Item, Operand};
+use crate::dtype::DType;
+use crate::layout::assign::Spread;
+use crate::syntax::UnaryOp;
+use crate::tile::{Func, Shape, Type, Value};
+
+/// What the launcher says of an operation besides what the kernel knows when it runs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Site {
+    Assert {
+        /// As written.
+        condition: String,
+        /// Empty for none.
+        message: String,
+        shape: Shape,
+    },
+    /// An assertion that bodies may rely on where the launcher can check it.
+    Assume {
+        condition: String,
+    },
+    Print {
+        label: String,
+        shape: Shape,
+        dtypes: Vec<DType>,
+    },
+}
+
+impl Site {
+    pub fn shape(&self) -> Shape {
+        match self {
+            Site::Assert { shape, .. } | Site::Print { shape, .. } => shape.clone(),
+            Site::Assume { .. } => Shape::scalar(),
+        }
+    }
+}
+
+/// Reports the launch in which an element does not hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Assert {
+    pub holds: Value,
+    /// Of [`Func::sites`].
+    pub site: u32,
+}
+
+/// Prints a line for each element.
+#[derive(Clone, Debug)]
+pub struct Print {
+    /// Scalars, or tiles of the site's shape.
+    pub values: Vec<Value>,
+    pub mask: Option<Value>,
+    /// Of [`Func::sites`].
+    pub site: u32,
+}
+
+fn found(func: &Func, site: u32) -> Result<&Site, String> {
+    func.sites.get(site as usize).ok_or_else(|| format!("there is no site {site}"))
+}
+
+impl Operation for Assert {
+    fn name(&self) -> &'static str {
+        "device_assert"
+    }
+
+    fn operands(&self) -> Vec<Value> {
+        vec![self.holds]
+    }
+
+    fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
+        self.holds = change(self.holds);
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Write
+    }
+
+    fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
+        let words = match found(func, self.site) {
+            Ok(Site::Assert { condition, message, .. }) => format!("device_assert {condition:?} {message:?}"),
+            Ok(Site::Assume { condition }) => format!("assume {condition:?}"),
+            Ok(Site::Print { .. }) | Err(_) => self.name().into(),
+        };
+        format!("{words} {}", name(self.holds))
+    }
+
+    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
+        expect_types("the number of results", results.len(), 0)?;
+        let site = found(func, self.site)?;
+        if matches!(site, Site::Print { .. }) {
+            return Err(format!("site {} is of a print", self.site));
+        }
+        expect_types("the condition", func.ty(self.holds), &Type::tile(DType::Bool, site.shape()))
+    }
+
+    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
+        Spread::Lanewise { cheap: false }
+    }
+
+    fn site(&self) -> Option<u32> {
+        Some(self.site)
+    }
+}
+
+impl Operation for Print {
+    fn name(&self) -> &'static str {
+        "device_print"
+    }
+
+    fn operands(&self) -> Vec<Value> {
+        self.values.iter().copied().chain(self.mask).collect()
+    }
+
+    fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
+        self.values.iter_mut().for_each(|value| *value = change(*value));
+        self.mask = self.mask.map(change);
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Write
+    }
+
+    fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
+        let label = match found(func, self.site) {
+            Ok(Site::Print { label, .. }) => label.as_str(),
+            Ok(Site::Assert { .. } | Site::Assume { .. }) | Err(_) => "",
+        };
+        let values: Vec<String> = self.values.iter().map(|&value| name(value)).collect();
+        let mask = self.mask.map(|mask| format!(" mask {}", name(mask))).unwrap_or_default();
+        let space = if values.is_empty() { "" } else { " " };
+        format!("device_print {label:?}{space}{}{mask}", values.join(", "))
+    }
+
+    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
+        expect_types("the number of results", results.len(), 0)?;
+        let Site::Print { shape, dtypes, .. } = found(func, self.site)? else {
+            return Err(format!("site {} is of an assertion", self.site));
+        };
+        expect_types("the number of values", self.values.len(), dtypes.len())?;
+        for (&value, &dtype) in self.values.iter().zip(dtypes) {
+            expect_types("a value", func.ty(value), &Type::tile(dtype, shape.clone()))?;
+        }
+        match self.mask {
+            Some(mask) => expect_types("the mask", func.ty(mask), &Type::tile(DType::Bool, shape.clone())),
+            None => Ok(()),
+        }
+    }
+
+    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
+        Spread::Lanewise { cheap: false }
+    }
+
+    fn site(&self) -> Option<u32> {
+        Some(self.site)
+    }
+}
+
+/// Values that one line shows: CUDA's `printf` takes 32 arguments, of which the program and the element are up to eight.
+const MOST_VALUES: usize = 16;
+
+macro_rules! debug_builds {
+    ($doc:literal) => {
+        concat!($doc, " Only a debug build does it, one that reports accesses outside a slice, whatever the kernel's attribute says of those; in any other build the arguments are checked and nothing is left of the call.")
+    };
+}
+
+pub(super) const FUNCTIONS: &[Function] = &[
+    Function {
+        name: "device_assert",
+        gives: Gives::Nothing,
+        example: "tl::device_assert(n > 0);\ntl::device_assert(tile >= 0.0, \"x is negative\", tl::arange(0, BLOCK) < n);",
+        generic: Generic::None,
+        params: &[required("condition"), optional("message"), optional("mask")],
+        doc: debug_builds!(
+            "Makes the launch an `Error::Assertion` where `condition`, of `bool`, is false: a scalar, or any element of a tile that `mask` lets through; the two broadcast to one shape. The error names the kernel, the program, the element, the condition as written, the `message`, a string literal, and the source line. The kernel runs to its end, and of several failures one is reported: on a CPU the first element of a program in row-major order, on a GPU any. On the CPU the launch returns the error, on a GPU whatever waits for the kernel, as for an access outside a slice."
+        ),
+        check: device_assert,
+    },
+    Function {
+        name: "device_print",
+        gives: Gives::Nothing,
+        example: "tl::device_print(\"n\", n);\ntl::device_print(\"x and its square\", (tile, tile * tile), tl::arange(0, BLOCK) < n);",
+        generic: Generic::None,
+        params: &[required("label"), optional("values"), optional("mask")],
+        doc: debug_builds!(
+            "Prints a line for each element: `x: program (1, 0, 0), element (7): 0.5`, or without an element for scalars. `label` is a string literal; `values` is a scalar or tile of any element type, or a tuple of up to 16, which broadcast to one shape together with `mask`. Elements that `mask` leaves out are not printed, and every other one is once. A float is written with as many digits as tell it from every other of its type (`%.9g` in C for `f32`, `%.17g` for `f64`), a bool as 1 or 0. A CPU prints to the standard error, the elements of a program in row-major order; a GPU to the standard output when something waits for the kernel, in any order, and no more than its buffer holds (1 MB unless the CUDA limit is set)."
+        ),
+        check: device_print,
+    },
+    Function {
+        name: "assume",
+        gives: Gives::Nothing,
+        example: "tl::assume(n > 0);\ntl::assume(n % 64 == 0 && n <= 1 << 20);\ntl::assume(tl::num_programs(0) <= 65535);",
+        generic: Generic::None,
+        params: &[required("condition")],
+        doc: "A promise about the arguments of a launch: `condition` is a scalar of `bool`. What the launcher can check is a fact of the body that relies on it, so that a false promise is never undefined behaviour: such a launch takes the general body, and its results are right. These are a bound of an integer argument (`n > 0`, `n <= 4096`), a power of two that divides one (`n % 64 == 0`), the most programs along an axis of the grid (`tl::num_programs(0) <= 65535`), and several of them joined by `&&`; constants may be computed. A range lets `offsets % n` run as its offsets do and `offsets / n` stay what it is; a divisor keeps such runs wide. Any other condition is no promise that anything relies on. In a debug build a false one is an error of the launch, as of `tl::device_assert`. For what a launcher cannot see, such as offsets read from memory, an `unchecked` kernel has `tl::multiple_of` and `tl::max_contiguous`.",
+        check: assume,
+    },
+];
+
+/// Functions that say their first argument as it was written.
+pub fn quotes(name: &str) -> bool {
+    matches!(name, "device_assert" | "assume")
+}
+
+fn device_assert(check: &mut Check, call: &Call) -> Operand {
+    let condition = condition(check, call);
+    let message = call.args.get(1).map_or(Some(String::new()), |operand| {
+        text(check, operand, "the message of `tl::device_assert`", "the mask comes after it")
+    });
+    let mask = call.args.get(2).map(|operand| mask(check, operand)).transpose();
+    let (Some(condition), Some(message), Ok(mask)) = (condition, message, mask) else {
+        return check.failed(call.loc);
+    };
+    let mut values: Vec<Value> = [condition].into_iter().chain(mask).collect();
+    let Some(shape) = check.common_shape(&call.what, call.loc, &mut values) else {
+        return check.failed(call.loc);
+    };
+    let holds = match values[..] {
+        [condition, mask] => {
+            let out = scalar::unary(UnaryOp::Not).name;
+            let out = check.row(out, &[mask], call.loc);
+            check.row("or", &[condition, out], call.loc)
+        }
+        _ => values[0],
+    };
+    let site = check.site(Site::Assert { condition: call.text.clone(), message, shape });
+    check.push(Assert { holds, site }, vec![], call.loc);
+    check.unit(call.loc)
+}
+
+fn assume(check: &mut Check, call: &Call) -> Operand {
+    let Some(holds) = condition(check, call) else { return check.failed(call.loc) };
+    let ty = check.ty(holds);
+    if !ty.is_scalar() {
+        let problem = format!("{} takes a scalar, found a tile of type {ty}", call.what);
+        let help = "a promise is about the arguments of a launch; `tl::device_assert` checks elements";
+        return check.error_help(call.args[0].loc, problem, help);
+    }
+    let site = check.site(Site::Assume { condition: call.text.clone() });
+    check.push(Assert { holds, site }, vec![], call.loc);
+    check.unit(call.loc)
+}
+
+fn device_print(check: &mut Check, call: &Call) -> Operand {
+    let label = text(check, &call.args[0], "the label of `tl::device_print`", "the values come after it");
+    if label.as_ref().is_some_and(|label| label.contains('\0')) {
+        return check.error(call.args[0].loc, format!("the label of {} ends at its zero byte", call.what));
+    }
+    let parts = match call.args.get(1).map(|operand| (&operand.item, operand)) {
+        None => vec![],
+        Some((Item::Tuple(parts), _)) => parts.clone(),
+        Some((_, operand)) => vec![operand.clone()],
+    };
+    let count = parts.len();
+    if count > MOST_VALUES {
+        let loc = call.args[1].loc;
+        return check.error(loc, format!("{} takes up to {MOST_VALUES} values, found {count}", call.what));
+    }
+    let values: Vec<Option<Value>> = parts.iter().map(|part| check.value(part)).collect();
+    let values: Option<Vec<Value>> = values.into_iter().collect();
+    let mask = call.args.get(2).map(|operand| match operand.item {
+        Item::Value(value) if check.ty(value).dtype != DType::Bool => {
+            let problem = format!("a mask is made of bools, found {}", check.ty(value));
+            check.error_help(operand.loc, problem, "several values are a tuple: `(x, y)`");
+            Err(())
+        }
+        _ => mask(check, operand),
+    });
+    let (Some(label), Some(mut values), Ok(mask)) = (label, values, mask.transpose()) else {
+        return check.failed(call.loc);
+    };
+    values.extend(mask);
+    let Some(shape) = check.common_shape(&call.what, call.loc, &mut values) else {
+        return check.failed(call.loc);
+    };
+    let mask = if mask.is_some() { values.pop() } else { None };
+    let dtypes = values.iter().map(|&value| check.ty(value).dtype).collect();
+    let site = check.site(Site::Print { label, shape, dtypes });
+    check.push(Print { values, mask, site }, vec![], call.loc);
+    check.unit(call.loc)
+}
+
+/// The first argument, of `bool`.
+fn condition(check: &mut Check, call: &Call) -> Option<Value> {
+    check.value_as(&call.args[0], DType::Bool, &format!("the condition of {}", call.what))
+}
+
+fn mask(check: &mut Check, operand: &Operand) -> Result<Value, ()> {
+    check.value_as(operand, DType::Bool, "a mask").ok_or(())
+}
+
+fn text(check: &mut Check, operand: &Operand, what: &str, otherwise: &str) -> Option<String> {
+    match &operand.item {
+        Item::Text(text) => return Some(text.clone()),
+        Item::Failed => {}
+        _ => {
+            let found = check.describe(operand);
+            let problem = format!("{what} is a string literal, found {found}");
+            check.error_help(operand.loc, problem, otherwise);
+        }
+    }
+    None
+}
