@@ -43,9 +43,11 @@ pub fn cross_entropy<T: Float, const LANES: usize>(
     smoothing: f32,
 ) {
     let row = tl::program_id(0);
-    let target = tl::load(targets + row);
     // Neighbours belong to one lane, so that finding its largest element moves nothing.
     let cols = tl::arange(0, LANES).col() * 8 + tl::arange(0, 8).row();
+    let target = tl::load(targets + row);
+    let known = (target >= 0) & (target < classes.to::<i64>());
+    let hit = tl::load(x + row * classes + target, known).to::<f32>();
     let mut peaks = tl::full([LANES], f32::NEG_INFINITY);
     let mut totals = tl::zeros::<f32>([LANES]);
     let mut sums = tl::zeros::<f32>([LANES]);
@@ -73,8 +75,6 @@ pub fn cross_entropy<T: Float, const LANES: usize>(
         totals = kept + tl::sum((a + b) + (c + d), 1);
         peaks = higher;
     }
-    let known = (target >= 0) & (target < classes.to::<i64>());
-    let hit = tl::load(x + row * classes + target, known).to::<f32>();
     let peak = tl::max(peaks, 0);
     let base = tl::select(peak == f32::NEG_INFINITY, 0.0, peak);
     let total = tl::sum(totals * tl::exp2((peaks - base) * f32::consts::LOG2_E), 0);

@@ -39,27 +39,32 @@ pub fn rope<T: Float, const INTERLEAVED: bool, const HALF: usize>(
     let heads = tl::program_id(0) * (2048 / HALF) + tl::arange(0, 2048 / HALF);
     let pairs = tl::arange(0, HALF);
     let mask = (heads < n_heads).col() & (pairs < half).row();
-    let position = tl::load(positions + heads / per_token, heads < n_heads);
-    let places = (position * half).col() + pairs.row();
-    let cos = tl::load(cos + places, mask);
-    let sin = tl::load(sin + places, mask);
     let start = heads * dim;
+    // Angles take two loads one after the other: everything else is on its way before.
     if INTERLEAVED {
         let both = tl::arange(0, 2 * HALF);
-        let mask = (heads < n_heads).col() & (both < 2 * half).row();
+        let wide = (heads < n_heads).col() & (both < 2 * half).row();
         let places = start.col() + both.row();
-        let x = tl::load(x + places, mask).to::<f32>();
+        let x = tl::load(x + places, wide).to::<f32>();
+        let position = tl::load(positions + heads / per_token, heads < n_heads);
+        let angles = (position * half).col() + pairs.row();
+        let cos = tl::load(cos + angles, mask);
+        let sin = tl::load(sin + angles, mask);
         let (a, b) = tl::split(tl::reshape(x, [2048 / HALF, HALF, 2]));
         let y = tl::interleave(a * cos - b * sin, b * cos + a * sin);
-        tl::store(out + places, y.to::<T>(), mask);
+        tl::store(out + places, y.to::<T>(), wide);
     } else {
         let first = start.col() + pairs.row();
         let a = tl::load(x + first, mask).to::<f32>();
         let b = tl::load(x + first + half, mask).to::<f32>();
+        let position = tl::load(positions + heads / per_token, heads < n_heads);
+        let angles = (position * half).col() + pairs.row();
+        let cos = tl::load(cos + angles, mask);
+        let sin = tl::load(sin + angles, mask);
         tl::store(out + first, (a * cos - b * sin).to::<T>(), mask);
         tl::store(out + first + half, (b * cos + a * sin).to::<T>(), mask);
     }
-    for rest in (2 * half..dim).step_by(HALF) {
+    for rest in tl::range(2 * half, dim, HALF).num_stages(1) {
         let mask = (heads < n_heads).col() & (rest + pairs < dim).row();
         let places = start.col() + (rest + pairs).row();
         tl::store(out + places, tl::load(x + places, mask), mask);
@@ -87,9 +92,6 @@ pub fn qk_norm_rope<T: Float, const INTERLEAVED: bool, const HALF: usize>(
     let pairs = tl::arange(0, HALF);
     let present = (heads < queries + keys).col();
     let mask = present & (pairs < half).row();
-    let angles = tl::load(positions + token) * half + pairs;
-    let cos = tl::load(cos + angles, pairs < half).row();
-    let sin = tl::load(sin + angles, pairs < half).row();
     let start = (heads * (2 * half)).col();
     let is_key = (heads >= queries).col();
     if INTERLEAVED {
@@ -97,9 +99,12 @@ pub fn qk_norm_rope<T: Float, const INTERLEAVED: bool, const HALF: usize>(
         let mask = present & (both < 2 * half).row();
         let places = token * row + start + both.row();
         let x = tl::load(qkv + places, mask, 0.0).to::<f32>();
-        let scale = tl::rsqrt(tl::sum(x * x, 1, true) / (2 * half) as f32 + eps);
         let of_queries = tl::load(gammas + both, both < 2 * half).to::<f32>().row();
         let of_keys = tl::load(gammas + 2 * half + both, both < 2 * half).to::<f32>().row();
+        let angles = tl::load(positions + token) * half + pairs;
+        let cos = tl::load(cos + angles, pairs < half).row();
+        let sin = tl::load(sin + angles, pairs < half).row();
+        let scale = tl::rsqrt(tl::sum(x * x, 1, true) / (2 * half) as f32 + eps);
         let normed = x * scale * tl::select(is_key, of_keys, of_queries);
         let (a, b) = tl::split(tl::reshape(normed, [1024 / HALF, HALF, 2]));
         let y = tl::interleave(a * cos - b * sin, b * cos + a * sin);
@@ -108,11 +113,14 @@ pub fn qk_norm_rope<T: Float, const INTERLEAVED: bool, const HALF: usize>(
         let first = token * row + start + pairs.row();
         let a = tl::load(qkv + first, mask, 0.0).to::<f32>();
         let b = tl::load(qkv + first + half, mask, 0.0).to::<f32>();
-        let scale = tl::rsqrt(tl::sum(a * a + b * b, 1, true) / (2 * half) as f32 + eps);
         let query_a = tl::load(gammas + pairs, pairs < half).to::<f32>().row();
         let query_b = tl::load(gammas + half + pairs, pairs < half).to::<f32>().row();
         let key_a = tl::load(gammas + 2 * half + pairs, pairs < half).to::<f32>().row();
         let key_b = tl::load(gammas + 3 * half + pairs, pairs < half).to::<f32>().row();
+        let angles = tl::load(positions + token) * half + pairs;
+        let cos = tl::load(cos + angles, pairs < half).row();
+        let sin = tl::load(sin + angles, pairs < half).row();
+        let scale = tl::rsqrt(tl::sum(a * a + b * b, 1, true) / (2 * half) as f32 + eps);
         let a = a * scale * tl::select(is_key, key_a, query_a);
         let b = b * scale * tl::select(is_key, key_b, query_b);
         tl::store(qkv + first, (a * cos - b * sin).to::<T>(), mask);

@@ -8,6 +8,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::assign::{Distributed, Spread};
+use crate::dtype::DType;
 use crate::ops::{Effect, Hold, Kind};
 use crate::tile::{Block, Func, Op, Value};
 
@@ -15,10 +16,8 @@ use crate::tile::{Block, Func, Op, Value};
 const MIN_REGISTERS: usize = 16;
 /// Bytes of an element that takes a register of its own.
 const WIDE: u32 = 4;
-/// Operations on each element beyond which a tile waits as it is: one for so many registers of a thread, and at most
-/// [`MAX_COST`].
-const REGISTERS_PER_COST: u32 = 4;
-const MAX_COST: u32 = 8;
+/// Operations on each element beyond which a tile waits as it is: instructions are short too.
+const MAX_COST: u32 = 4;
 
 /// Rebuilds the function's outermost block; a loop's body is short of registers for other reasons.
 pub fn hold(distributed: &mut Distributed) {
@@ -124,10 +123,11 @@ impl Pass<'_> {
         let bytes = |value: Value| self.func().ty(value).dtype.bytes();
         let waiting: u32 = sources.iter().map(|&source| bytes(source)).sum();
         if waiting >= bytes(result) {
-            return (bytes(result) < WIDE).then(itself);
+            // A condition is a predicate, of which there are few.
+            let narrow = bytes(result) < WIDE && self.func().ty(result).dtype != DType::Bool;
+            return narrow.then(itself);
         }
-        let limit = (layout.register_count() as u32 / REGISTERS_PER_COST).min(MAX_COST);
-        (waiting > 0 && cost <= limit).then(|| Made { op: op.clone(), cost, sources })
+        (waiting > 0 && cost <= MAX_COST).then(|| Made { op: op.clone(), cost, sources })
     }
 
     fn is_light(&self, value: Value) -> bool {

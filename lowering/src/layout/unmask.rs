@@ -82,6 +82,7 @@ fn simplify(block: &mut Block, looks: &Looks, chosen: &mut HashMap<Value, Value>
             chosen.insert(result, select.args[1]);
         }
     }
+    block.ops.retain(|op| !op.results.iter().any(|result| chosen.contains_key(result)));
     for value in &mut block.yields {
         *value = chosen.get(value).copied().unwrap_or(*value);
     }

@@ -38,66 +38,65 @@ fn a_narrow_row_waits_narrow_for_its_reductions() {
     check_aligned(
         include_str!("layer_norm.txt"),
         expect![[r#"
-        aligned: 4 warps, 1 programs a block, 32 bytes shared
-        kernel layer_norm(x: &[bf16], gamma: &[bf16], beta: &[bf16], out: &mut [bf16], %0 n_cols: i32, %1 eps: f32) {
-          %2 = program_id 0 : i32
-          %3 = arange 0 : i32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-          %4 = splat %0 : i32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-          %5 = lt %3, %4 : bool[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-          %6 = constant 0.0 : bf16
-          %7 = splat %6 : bf16[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-          %8 = cast %2 : i64
-          %9 = cast %0 : i64
-          %10 = mul %8, %9 : i64
-          %11 = load x[%10 + %3] mask %5 inside vector 8 other %7 : bf16[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-          %12 = cast %11 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-          %13 = reduce %12 axes [0] : f32 { |%14, %15|
-            %16 = add %14, %15 : f32
-            yield %16
-          }
-          %17 = cast %0 : f32
-          %18 = div %13, %17 : f32
-          %19 = splat %18 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-          %20 = hold %11 : bf16[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-          %21 = cast %20 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-          %22 = sub %21, %19 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-          %23 = constant 0.0 : f32
-          %24 = splat %23 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-          %25 = select %5, %22, %24 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-          %26 = mul %25, %25 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-          %27 = reduce %26 axes [0] : f32 { |%28, %29|
-            %30 = add %28, %29 : f32
-            yield %30
-          }
-          %31 = div %27, %17 : f32
-          %32 = load gamma[%3] mask %5 inside vector 8 : bf16[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-          %33 = cast %32 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-          %34 = load beta[%3] mask %5 inside vector 8 : bf16[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-          %35 = cast %34 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-          %36 = add %31, %1 : f32
-          %37 = rsqrt %36 : f32
-          %38 = splat %37 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-          %39 = hold %20 : bf16[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-          %40 = cast %39 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-          %41 = sub %40, %19 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-          %42 = select %5, %41, %24 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-          %43 = mul %42, %38 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-          %44 = mul %43, %33 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-          %45 = add %44, %35 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-          %46 = cast %45 : bf16[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
-          store out[%10 + %3] mask %5 inside vector 8 = %46
-        }
-        x is 16-byte aligned
-        gamma is 16-byte aligned
-        beta is 16-byte aligned
-        out is 16-byte aligned
-        8 divides n_cols
-        0 <= n_cols
-        n_cols * num_programs(0) <= x.len()
-        n_cols <= gamma.len()
-        n_cols <= beta.len()
-        n_cols * num_programs(0) <= out.len()
-    "#]],
+            aligned: 4 warps, 1 programs a block, 32 bytes shared
+            kernel layer_norm(x: &[bf16], gamma: &[bf16], beta: &[bf16], out: &mut [bf16], %0 n_cols: i32, %1 eps: f32) {
+              %2 = program_id 0 : i32
+              %3 = arange 0 : i32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %4 = splat %0 : i32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %5 = lt %3, %4 : bool[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %6 = constant 0.0 : bf16
+              %7 = splat %6 : bf16[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %8 = cast %2 : i64
+              %9 = cast %0 : i64
+              %10 = mul %8, %9 : i64
+              %11 = load x[%10 + %3] mask %5 inside vector 8 other %7 : bf16[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %12 = cast %11 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %13 = reduce %12 axes [0] : f32 { |%14, %15|
+                %16 = add %14, %15 : f32
+                yield %16
+              }
+              %17 = cast %0 : f32
+              %18 = div %13, %17 : f32
+              %19 = splat %18 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %20 = hold %11 : bf16[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %21 = cast %20 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %22 = sub %21, %19 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %23 = constant 0.0 : f32
+              %24 = splat %23 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %25 = select %5, %22, %24 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %26 = mul %25, %25 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %27 = reduce %26 axes [0] : f32 { |%28, %29|
+                %30 = add %28, %29 : f32
+                yield %30
+              }
+              %31 = div %27, %17 : f32
+              %32 = load gamma[%3] mask %5 inside vector 8 : bf16[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %33 = cast %32 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %34 = load beta[%3] mask %5 inside vector 8 : bf16[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %35 = cast %34 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %36 = add %31, %1 : f32
+              %37 = rsqrt %36 : f32
+              %38 = splat %37 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %39 = hold %20 : bf16[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %40 = cast %39 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %41 = sub %40, %19 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %42 = mul %41, %38 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %43 = mul %42, %33 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %44 = add %43, %35 : f32[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              %45 = cast %44 : bf16[4096]  // reg(1 2 4 1024 2048) lane(8 16 32 64 128) warp(256 512)
+              store out[%10 + %3] mask %5 inside vector 8 = %45
+            }
+            x is 16-byte aligned
+            gamma is 16-byte aligned
+            beta is 16-byte aligned
+            out is 16-byte aligned
+            8 divides n_cols
+            0 <= n_cols
+            n_cols * num_programs(0) <= x.len()
+            n_cols <= gamma.len()
+            n_cols <= beta.len()
+            n_cols * num_programs(0) <= out.len()
+        "#]],
     );
 }
 
@@ -178,23 +177,23 @@ fn warps_follow_what_a_program_reads() {
     check_blocks(
         &add.replace("SIZE", "128"),
         expect![[r#"
-        aligned: 128 threads, 4 programs: x is 16-byte aligned, y is 16-byte aligned, out is 16-byte aligned, 4 divides n, n <= x.len(), n <= y.len(), n <= out.len()
-        general: 128 threads, 4 programs: 
-    "#]],
+            aligned: 128 threads, 4 programs: x is 16-byte aligned, y is 16-byte aligned, out is 16-byte aligned, 4 divides n, -1 + 128 * num_programs(0) <= 2147483647, n <= x.len(), n <= y.len(), n <= out.len()
+            general: 128 threads, 4 programs: 
+        "#]],
     );
     check_blocks(
         &add.replace("SIZE", "4096"),
         expect![[r#"
-        aligned: 256 threads, 1 programs: x is 16-byte aligned, y is 16-byte aligned, out is 16-byte aligned, 4 divides n, n <= x.len(), n <= y.len(), n <= out.len()
-        general: 256 threads, 1 programs: 
-    "#]],
+            aligned: 256 threads, 1 programs: x is 16-byte aligned, y is 16-byte aligned, out is 16-byte aligned, 4 divides n, -1 + 4096 * num_programs(0) <= 2147483647, n <= x.len(), n <= y.len(), n <= out.len()
+            general: 256 threads, 1 programs: 
+        "#]],
     );
     check_blocks(
         &add.replace("SIZE", "96"),
         expect![[r#"
-        aligned: 128 threads, 4 programs: x is 16-byte aligned, y is 16-byte aligned, out is 16-byte aligned, 4 divides n, n <= x.len(), n <= y.len(), n <= out.len()
-        general: 128 threads, 4 programs: 
-    "#]],
+            aligned: 128 threads, 4 programs: x is 16-byte aligned, y is 16-byte aligned, out is 16-byte aligned, 4 divides n, -1 + 96 * num_programs(0) <= 2147483647, n <= x.len(), n <= y.len(), n <= out.len()
+            general: 128 threads, 4 programs: 
+        "#]],
     );
 }
 

@@ -74,87 +74,82 @@ fn a_masked_copy_on_the_gpu() {
         COPY,
         [
             expect![[r#"
-        module {
-          llvm.mlir.global external @shared() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
-          llvm.func @entry(%arg0: !llvm.ptr<1> {llvm.noalias, llvm.readonly}, %arg1: i64, %arg2: !llvm.ptr<1> {llvm.noalias}, %arg3: i64, %arg4: i32, %arg5: i32, %arg6: i32, %arg7: i32) attributes {nvvm.kernel, nvvm.reqntid = array<i32: 32>} {
-            %0 = llvm.mlir.constant(-64 : i64) : i64
-            %1 = llvm.mlir.constant(64 : i64) : i64
-            %2 = llvm.mlir.constant(1 : i32) : i32
-            %3 = llvm.mlir.constant(0 : i32) : i32
-            %4 = llvm.mlir.constant(5 : i32) : i32
-            %5 = llvm.mlir.constant(31 : i32) : i32
-            %6 = nvvm.read.ptx.sreg.tid.x : i32
-            %7 = llvm.and %6, %5 : i32
-            %8 = llvm.lshr %6, %4 : i32
-            %9 = nvvm.read.ptx.sreg.ctaid.x : i32
-            %10 = nvvm.read.ptx.sreg.ctaid.y : i32
-            %11 = nvvm.read.ptx.sreg.ctaid.z : i32
-            %12 = llvm.inline_asm asm_dialect = att "createpolicy.fractional.L2::evict_last.b64 $0;", "=l"  : () -> i64
-            %13 = llvm.and %7, %5 : i32
-            %14 = llvm.shl %13, %2 : i32
-            %15 = llvm.add %3, %14 {overflowFlags = #llvm.overflow<nsw>} : i32
-            %16 = llvm.add %15, %2 {overflowFlags = #llvm.overflow<nsw>} : i32
-            %17 = llvm.add %15, %2 {overflowFlags = #llvm.overflow<nsw>} : i32
-            %18 = llvm.sext %9 : i32 to i64
-            %19 = llvm.mul %18, %1 : i64
-            %20 = llvm.sext %arg4 : i32 to i64
-            %21 = llvm.sub %20, %19 : i64
-            %22 = llvm.intr.smax(%21, %0) : (i64, i64) -> i64
-            %23 = llvm.intr.smin(%22, %1) : (i64, i64) -> i64
-            %24 = llvm.trunc %23 : i64 to i32
-            %25 = llvm.icmp "slt" %15, %24 : i32
-            %26 = llvm.getelementptr %arg0[%19] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i32
-            %27 = llvm.sext %15 : i32 to i64
-            %28 = llvm.getelementptr %26[%27] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i32
-            %29 = llvm.inline_asm has_side_effects asm_dialect = att "@$3 ld.global.nc.v2.b32 {$0, $1}, [$2];", "=r,=r,l,b,0,1" %28, %25, %3, %3 : (!llvm.ptr<1>, i1, i32, i32) -> !llvm.struct<(i32, i32)>
-            %30 = llvm.extractvalue %29[0] : !llvm.struct<(i32, i32)> 
-            %31 = llvm.extractvalue %29[1] : !llvm.struct<(i32, i32)> 
-            %32 = llvm.bitcast %30 : i32 to f32
-            %33 = llvm.bitcast %31 : i32 to f32
-            %34 = llvm.getelementptr %arg2[%19] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i32
-            %35 = llvm.sext %15 : i32 to i64
-            %36 = llvm.getelementptr %34[%35] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i32
-            %37 = llvm.bitcast %32 : f32 to i32
-            %38 = llvm.bitcast %33 : f32 to i32
-            llvm.inline_asm has_side_effects asm_dialect = att "@$1 st.global.v2.b32 [$0], {$2, $3};", "l,b,r,r" %36, %25, %37, %38 : (!llvm.ptr<1>, i1, i32, i32) -> ()
-            llvm.return
-          }
-        }
-    "#]],
+                module {
+                  llvm.mlir.global external @shared() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
+                  llvm.func @entry(%arg0: !llvm.ptr<1> {llvm.noalias, llvm.readonly}, %arg1: i64, %arg2: !llvm.ptr<1> {llvm.noalias}, %arg3: i64, %arg4: i32, %arg5: i32, %arg6: i32, %arg7: i32) attributes {nvvm.kernel, nvvm.reqntid = array<i32: 32>} {
+                    %0 = llvm.mlir.constant(64 : i64) : i64
+                    %1 = llvm.mlir.constant(1 : i32) : i32
+                    %2 = llvm.mlir.constant(64 : i32) : i32
+                    %3 = llvm.mlir.constant(0 : i32) : i32
+                    %4 = llvm.mlir.constant(5 : i32) : i32
+                    %5 = llvm.mlir.constant(31 : i32) : i32
+                    %6 = nvvm.read.ptx.sreg.tid.x : i32
+                    %7 = llvm.and %6, %5 : i32
+                    %8 = llvm.lshr %6, %4 : i32
+                    %9 = nvvm.read.ptx.sreg.ctaid.x : i32
+                    %10 = nvvm.read.ptx.sreg.ctaid.y : i32
+                    %11 = nvvm.read.ptx.sreg.ctaid.z : i32
+                    %12 = llvm.inline_asm asm_dialect = att "createpolicy.fractional.L2::evict_last.b64 $0;", "=l"  : () -> i64
+                    %13 = llvm.mul %9, %2 : i32
+                    %14 = llvm.and %7, %5 : i32
+                    %15 = llvm.shl %14, %1 : i32
+                    %16 = llvm.add %3, %15 {overflowFlags = #llvm.overflow<nsw>} : i32
+                    %17 = llvm.add %16, %1 {overflowFlags = #llvm.overflow<nsw>} : i32
+                    %18 = llvm.add %16, %1 {overflowFlags = #llvm.overflow<nsw>} : i32
+                    %19 = llvm.add %13, %16 : i32
+                    %20 = llvm.add %13, %18 : i32
+                    %21 = llvm.icmp "slt" %19, %arg4 : i32
+                    %22 = llvm.sext %9 : i32 to i64
+                    %23 = llvm.mul %22, %0 : i64
+                    %24 = llvm.getelementptr %arg0[%23] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i32
+                    %25 = llvm.sext %16 : i32 to i64
+                    %26 = llvm.getelementptr %24[%25] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i32
+                    %27 = llvm.inline_asm has_side_effects asm_dialect = att "@$3 ld.global.nc.v2.b32 {$0, $1}, [$2];", "=r,=r,l,b,0,1" %26, %21, %3, %3 : (!llvm.ptr<1>, i1, i32, i32) -> !llvm.struct<(i32, i32)>
+                    %28 = llvm.extractvalue %27[0] : !llvm.struct<(i32, i32)> 
+                    %29 = llvm.extractvalue %27[1] : !llvm.struct<(i32, i32)> 
+                    %30 = llvm.bitcast %28 : i32 to f32
+                    %31 = llvm.bitcast %29 : i32 to f32
+                    %32 = llvm.getelementptr %arg2[%23] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i32
+                    %33 = llvm.sext %16 : i32 to i64
+                    %34 = llvm.getelementptr %32[%33] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i32
+                    %35 = llvm.bitcast %30 : f32 to i32
+                    %36 = llvm.bitcast %31 : f32 to i32
+                    llvm.inline_asm has_side_effects asm_dialect = att "@$1 st.global.v2.b32 [$0], {$2, $3};", "l,b,r,r" %34, %21, %35, %36 : (!llvm.ptr<1>, i1, i32, i32) -> ()
+                    llvm.return
+                  }
+                }
+            "#]],
             expect![[r#"
-        .version 7.0
-        .target sm_80
-        .address_size 64
-        .visible .entry entry(
-        )
-        .reqntid 32
-        {
-        	ld.param.b64 	%rd3, [entry_param_0];
-        	mov.u32 	%r3, %tid.x;
-        	ld.param.b64 	%rd4, [entry_param_2];
-        	mov.u32 	%r4, %ctaid.x;
-        	shl.b32 	%r5, %r3, 1;
-        	ld.param.s32 	%rd5, [entry_param_4];
-        	and.b32 	%r6, %r5, 62;
-        	mul.wide.u32 	%rd6, %r4, 64;
-        	sub.s64 	%rd7, %rd5, %rd6;
-        	max.s64 	%rd8, %rd7, -64;
-        	min.s64 	%rd9, %rd8, 64;
-        	cvt.u32.u64 	%r7, %rd9;
-        	setp.lt.s32 	%p1, %r6, %r7;
-        	mul.wide.u32 	%rd10, %r4, 256;
-        	add.s64 	%rd11, %rd3, %rd10;
-        	mul.wide.u32 	%rd12, %r6, 4;
-        	add.s64 	%rd1, %rd11, %rd12;
-        	mov.b32 	%r1, 0;
-        	mov.b32 	%r2, %r1;
-        	@%p1 ld.global.nc.v2.b32 {%r1, %r2}, [%rd1];
-        	add.s64 	%rd13, %rd4, %rd10;
-        	add.s64 	%rd2, %rd13, %rd12;
-        	@%p1 st.global.v2.b32 [%rd2], {%r1, %r2};
-        	ret;
-        }
-    "#]],
+                .version 7.0
+                .target sm_80
+                .address_size 64
+                .visible .entry entry(
+                )
+                .reqntid 32
+                {
+                	ld.param.b64 	%rd3, [entry_param_0];
+                	mov.u32 	%r3, %tid.x;
+                	ld.param.b64 	%rd4, [entry_param_2];
+                	mov.u32 	%r4, %ctaid.x;
+                	shl.b32 	%r5, %r4, 6;
+                	ld.param.b32 	%r6, [entry_param_4];
+                	shl.b32 	%r7, %r3, 1;
+                	and.b32 	%r8, %r7, 62;
+                	or.b32 	%r9, %r5, %r8;
+                	setp.lt.s32 	%p1, %r9, %r6;
+                	mul.wide.u32 	%rd5, %r4, 256;
+                	add.s64 	%rd6, %rd3, %rd5;
+                	mul.wide.u32 	%rd7, %r8, 4;
+                	add.s64 	%rd1, %rd6, %rd7;
+                	mov.b32 	%r1, 0;
+                	mov.b32 	%r2, %r1;
+                	@%p1 ld.global.nc.v2.b32 {%r1, %r2}, [%rd1];
+                	add.s64 	%rd8, %rd4, %rd5;
+                	add.s64 	%rd2, %rd8, %rd7;
+                	@%p1 st.global.v2.b32 [%rd2], {%r1, %r2};
+                	ret;
+                }
+            "#]],
         ],
     );
 }

@@ -29,26 +29,25 @@ fn one_comparison_at_launch_bounds_every_access() {
         COPY,
         Trust::Launch,
         expect![[r#"
-        kernel copy(x: &[f32], out: &mut [f32], %0 n: i32) {
-          %1 = program_id 0 : i32
-          %2 = arange 0 : i32[1024]
-          %3 = cast %1 : i64
-          %4 = constant 1024 : i64
-          %5 = mul %3, %4 : i64
-          %6 = cast %0 : i64
-          %7 = sub %6, %5 : i64
-          %8 = constant -64 : i64
-          %9 = maximum %7, %8 : i64
-          %10 = minimum %9, %4 : i64
-          %11 = cast %10 : i32
-          %12 = splat %11 : i32[1024]
-          %13 = lt %2, %12 : bool[1024]
-          %14 = load x[%5 + %2] mask %13 inside : f32[1024]
-          store out[%5 + %2] mask %13 inside = %14
-        }
-        n <= x.len()
-        n <= out.len()
-    "#]],
+            kernel copy(x: &[f32], out: &mut [f32], %0 n: i32) {
+              %1 = program_id 0 : i32
+              %2 = constant 1024 : i32
+              %3 = mul %1, %2 : i32
+              %4 = arange 0 : i32[1024]
+              %5 = splat %3 : i32[1024]
+              %6 = add %5, %4 : i32[1024]
+              %7 = splat %0 : i32[1024]
+              %8 = lt %6, %7 : bool[1024]
+              %9 = cast %1 : i64
+              %10 = constant 1024 : i64
+              %11 = mul %9, %10 : i64
+              %12 = load x[%11 + %4] mask %8 inside : f32[1024]
+              store out[%11 + %4] mask %8 inside = %12
+            }
+            -1 + 1024 * num_programs(0) <= 2147483647
+            n <= x.len()
+            n <= out.len()
+        "#]],
     );
 }
 
@@ -96,51 +95,50 @@ fn a_matrix_is_bounded_by_its_last_element() {
         expect![[r#"
             kernel scale(x: &[f32], out: &mut [f32], %0 rows: i32, %1 cols: i32, %2 stride: i32) {
               %3 = program_id 0 : i32
-              %4 = arange 0 : i32[64]
-              %5 = program_id 1 : i32
-              %6 = arange 0 : i32[128]
-              %7 = cast %3 : i64
-              %8 = constant 64 : i64
-              %9 = mul %7, %8 : i64
-              %10 = cast %0 : i64
-              %11 = sub %10, %9 : i64
-              %12 = constant -64 : i64
-              %13 = maximum %11, %12 : i64
-              %14 = minimum %13, %8 : i64
-              %15 = cast %14 : i32
-              %16 = splat %15 : i32[64]
-              %17 = lt %4, %16 : bool[64]
-              %18 = expand_dims %17 axis 1 : bool[64, 1]
-              %19 = cast %5 : i64
-              %20 = constant 128 : i64
-              %21 = mul %19, %20 : i64
-              %22 = cast %1 : i64
-              %23 = sub %22, %21 : i64
-              %24 = maximum %23, %12 : i64
-              %25 = minimum %24, %20 : i64
-              %26 = cast %25 : i32
-              %27 = splat %26 : i32[128]
-              %28 = lt %6, %27 : bool[128]
-              %29 = expand_dims %28 axis 0 : bool[1, 128]
-              %30 = broadcast %18 : bool[64, 128]
-              %31 = broadcast %29 : bool[64, 128]
-              %32 = and %30, %31 : bool[64, 128]
-              %33 = splat %2 : i32[64, 1]
-              %34 = expand_dims %4 axis 1 : i32[64, 1]
-              %35 = cast %2 : i64
-              %36 = mul %9, %35 : i64
-              %37 = mul exact %34, %33 : i32[64, 1]
-              %38 = broadcast %37 : i32[64, 128]
-              %39 = expand_dims %6 axis 0 : i32[1, 128]
-              %40 = broadcast %39 : i32[64, 128]
-              %41 = add %36, %21 : i64
-              %42 = add exact %38, %40 : i32[64, 128]
-              %43 = load x[%41 + %42] mask %32 inside : f32[64, 128]
-              %44 = constant 2.0 : f32
-              %45 = splat %44 : f32[64, 128]
-              %46 = mul %43, %45 : f32[64, 128]
-              store out[%41 + %42] mask %32 inside = %46
+              %4 = constant 64 : i32
+              %5 = mul %3, %4 : i32
+              %6 = arange 0 : i32[64]
+              %7 = splat %5 : i32[64]
+              %8 = add %7, %6 : i32[64]
+              %9 = program_id 1 : i32
+              %10 = constant 128 : i32
+              %11 = mul %9, %10 : i32
+              %12 = arange 0 : i32[128]
+              %13 = splat %11 : i32[128]
+              %14 = add %13, %12 : i32[128]
+              %15 = splat %0 : i32[64]
+              %16 = lt %8, %15 : bool[64]
+              %17 = expand_dims %16 axis 1 : bool[64, 1]
+              %18 = splat %1 : i32[128]
+              %19 = lt %14, %18 : bool[128]
+              %20 = expand_dims %19 axis 0 : bool[1, 128]
+              %21 = broadcast %17 : bool[64, 128]
+              %22 = broadcast %20 : bool[64, 128]
+              %23 = and %21, %22 : bool[64, 128]
+              %24 = splat %2 : i32[64, 1]
+              %25 = cast %3 : i64
+              %26 = constant 64 : i64
+              %27 = mul %25, %26 : i64
+              %28 = expand_dims %6 axis 1 : i32[64, 1]
+              %29 = cast %2 : i64
+              %30 = mul %27, %29 : i64
+              %31 = mul exact %28, %24 : i32[64, 1]
+              %32 = broadcast %31 : i32[64, 128]
+              %33 = cast %9 : i64
+              %34 = constant 128 : i64
+              %35 = mul %33, %34 : i64
+              %36 = expand_dims %12 axis 0 : i32[1, 128]
+              %37 = broadcast %36 : i32[64, 128]
+              %38 = add %30, %35 : i64
+              %39 = add exact %32, %37 : i32[64, 128]
+              %40 = load x[%38 + %39] mask %23 inside : f32[64, 128]
+              %41 = constant 2.0 : f32
+              %42 = splat %41 : f32[64, 128]
+              %43 = mul %40, %42 : f32[64, 128]
+              store out[%38 + %39] mask %23 inside = %43
             }
+            -1 + 64 * num_programs(0) <= 2147483647
+            -1 + 128 * num_programs(1) <= 2147483647
             0 <= stride
             rows * stride + cols - stride <= x.len()
             127 + 63 * stride <= 2147483647
@@ -228,24 +226,21 @@ fn a_loop_over_chunks_and_a_gather() {
               %3 = constant 256 : i32
               for %2..%0 step %3 { |%4|
                 %5 = arange 0 : i32[256]
-                %6 = cast %4 : i64
-                %7 = cast %0 : i64
-                %8 = sub %7, %6 : i64
-                %9 = constant -64 : i64
-                %10 = constant 256 : i64
-                %11 = maximum %8, %9 : i64
-                %12 = minimum %11, %10 : i64
-                %13 = cast %12 : i32
-                %14 = splat %13 : i32[256]
-                %15 = lt %5, %14 : bool[256]
-                %16 = load index[%6 + %5] mask %15 inside : i32[256]
-                %17 = load x[%16] : f32[256]
-                %18 = cast %1 : i64
-                %19 = mul %18, %7 : i64
-                %20 = add %19, %6 : i64
-                store out[%20 + %5] mask %15 inside = %17
+                %6 = splat %4 : i32[256]
+                %7 = add %6, %5 : i32[256]
+                %8 = splat %0 : i32[256]
+                %9 = lt %7, %8 : bool[256]
+                %10 = cast %4 : i64
+                %11 = load index[%10 + %5] mask %9 inside : i32[256]
+                %12 = load x[%11] : f32[256]
+                %13 = cast %1 : i64
+                %14 = cast %0 : i64
+                %15 = mul %13, %14 : i64
+                %16 = add %15, %10 : i64
+                store out[%16 + %5] mask %9 inside = %12
               }
             }
+            254 + n <= 2147483647
             n <= index.len()
             0 <= n
             n * num_programs(0) <= out.len()

@@ -13,14 +13,15 @@ use super::{Builder, Gpu, IntPredicate, statement};
 use crate::layout::Distributed;
 use crate::layout::assign::Spread;
 use crate::mlir::builder::Val;
-use crate::mlir::shared::loop_variable;
+use crate::mlir::shared::{loop_variable, trip_count};
 use crate::mlir::types::Ty;
 use crate::ops::{Effect, For, Keep, Kind, Load, Operation};
-use crate::tile::{Func, Op, Value};
+use crate::tile::{Block, Func, Op, Value};
 
 /// Turns whose loads are in flight at once where the user does not say.
-const STAGES: u32 = 3;
-/// The largest ring that is ours to choose: several blocks should fit a multiprocessor.
+const STAGES: u32 = 4;
+/// The largest ring that is ours to choose, for each thread and in all: enough threads should fit a multiprocessor.
+const BYTES_PER_THREAD: u32 = 256;
 const CHOSEN_BYTES: u32 = 64 * 1024;
 /// Bytes that one instruction copies, at least.
 const NARROWEST: u32 = 4;
@@ -60,9 +61,19 @@ impl Ahead<'_> {
                 loads.push((op, load));
             }
         }
+        // What cannot be copied waits in the first-level cache, whose memory the ring would take.
+        let others = body
+            .body
+            .ops
+            .iter()
+            .any(|op| matches!(&op.kind, Kind::Load(load) if load.effect() == Effect::Read));
+        if others && asked.is_none() {
+            return None;
+        }
         // The widest first, so that each is aligned.
         loads.sort_by_key(|(_, load)| std::cmp::Reverse(width(func, load)));
-        let fitting = CHOSEN_BYTES.checked_div(turn)?;
+        let chosen = CHOSEN_BYTES.min(BYTES_PER_THREAD * 32 * distributed.num_warps);
+        let fitting = chosen.checked_div(turn)?;
         let stages = asked.unwrap_or(STAGES.min(fitting));
         let ops = body.body.ops.iter().enumerate();
         let addresses = ops.filter(|(i, _)| needed.contains(i)).map(|(_, op)| op).collect();
@@ -181,16 +192,45 @@ pub(super) struct Turns {
     pub count: Val,
 }
 
+/// A loop whose first turns are under way.
+pub(super) struct Started {
+    pub turns: Turns,
+    /// For each width of the ring, the address of this thread's elements in the first part.
+    pub firsts: Vec<Val>,
+}
+
+/// Where in a block the first loop that copies ahead can start to: after the operation with this number, and the loop's
+/// own.
+pub(super) fn earliest<'b>(gpu: &Gpu, block: &'b Block) -> Option<(usize, &'b For)> {
+    let has_blocks = |op: &&Op| !op.kind.operation().blocks().is_empty() && !op.kind.operation().isolated();
+    let Kind::For(body) = &block.ops.iter().find(has_blocks)?.kind else { return None };
+    let ahead = gpu.ahead(body)?;
+    let mut used = vec![body.low, body.high, body.step];
+    used.extend(ahead.addresses.iter().flat_map(|op| op.kind.operation().operands()));
+    used.extend(ahead.loads.iter().flat_map(|(_, load)| load.place.operands()));
+    let last = block.ops.iter().rposition(|op| op.results.iter().any(|result| used.contains(result)))?;
+    Some((last, body))
+}
+
 impl Gpu<'_> {
-    /// Starts the copies of the turns before the loop begins. Gives, for each width, the address of this thread's elements in
-    /// the ring's first part.
-    pub(super) fn start_ahead(
-        &mut self,
-        b: &mut Builder,
-        body: &For,
-        ahead: &Ahead,
-        turns: Turns,
-    ) -> Vec<Val> {
+    /// What a loop copies ahead, if there is shared memory for it.
+    pub(super) fn ahead<'b>(&self, body: &'b For) -> Option<Ahead<'b>> {
+        self.shared.ring(body.body.args[0]).and_then(|_| Ahead::new(&self.plan.distributed, body))
+    }
+
+    /// Counts a loop's turns and starts the copies of the first ones.
+    pub(super) fn start(&mut self, b: &mut Builder, body: &For) -> Started {
+        let (low, high, step) = (self.scalar(body.low), self.scalar(body.high), self.scalar(body.step));
+        let (count, step) = trip_count(b, low, high, step);
+        let turns = Turns { low, step, count };
+        let firsts = match self.ahead(body) {
+            Some(ahead) => self.start_ahead(b, body, &ahead, turns),
+            None => vec![],
+        };
+        Started { turns, firsts }
+    }
+
+    fn start_ahead(&mut self, b: &mut Builder, body: &For, ahead: &Ahead, turns: Turns) -> Vec<Val> {
         let base = self.base.expect("there is shared memory");
         let variable = body.body.args[0];
         let place = self.shared.ring(variable).expect("the ring was planned");
@@ -236,10 +276,11 @@ impl Gpu<'_> {
         b: &mut Builder,
         body: &For,
         ahead: &Ahead,
-        turns: Turns,
+        started: &Started,
         index: Val,
-        [firsts, parts]: [&[Val]; 2],
+        parts: &[Val],
     ) -> Vec<Val> {
+        let Started { turns, firsts } = started;
         let distance = b.int(Ty::I64, i64::from(ahead.stages - 1));
         let later = b.add(index, distance);
         let lasts = self.moved(b, firsts, i64::from(ahead.turn * (ahead.stages - 1)));
@@ -247,7 +288,7 @@ impl Gpu<'_> {
         let before = self.moved(b, parts, -i64::from(ahead.turn));
         let free: Vec<Val> =
             lasts.iter().zip(before).map(|(&last, before)| b.select(at_first, last, before)).collect();
-        self.copy_turn(b, body, ahead, turns, later, &free);
+        self.copy_turn(b, body, ahead, *turns, later, &free);
         statement(b, &format!("cp.async.wait_group {};", ahead.stages - 1), "~{memory}", &[], &[]);
         for (op, _, arrived) in ahead.places(&self.plan.distributed, parts) {
             self.arrived.insert(op.results[0], arrived);
@@ -295,7 +336,6 @@ impl Gpu<'_> {
         let width = width(self.func, load);
         let policy = match load.cache.keep {
             Keep::First => self.passing_policy,
-            Keep::Normal if std::env::var_os("FUSE_NOPOL").is_some() => None, // HACK
             Keep::Normal | Keep::Last => Some(self.policy),
         };
         for (i, (&pointer, &mask)) in addresses.pointers.iter().zip(&addresses.masks).enumerate() {

@@ -1,12 +1,12 @@
 //! Loops and branches. Every thread of a program takes the same way, so barriers may stand inside.
 
-use super::ahead::{Ahead, Turns};
+use super::ahead::{Ahead, Started, Turns};
 use super::emit::Emit;
 use super::shared::Ring;
 use super::{Builder, Gpu};
 use crate::layout::Distributed;
 use crate::mlir::builder::{Arm, LoopPart, Val};
-use crate::mlir::shared::{loop_variable, trip_count};
+use crate::mlir::shared::loop_variable;
 use crate::mlir::types::Ty;
 use crate::ops::{For, If, While};
 use crate::tile::{Op, Value};
@@ -36,24 +36,22 @@ impl Emit for For {
     }
 
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
-        let (low, high, step) = (gpu.scalar(self.low), gpu.scalar(self.high), gpu.scalar(self.step));
-        let (count, step) = trip_count(b, low, high, step);
+        let started = gpu.started.remove(&self.body.args[0]).unwrap_or_else(|| gpu.start(b, self));
+        let Started { turns: Turns { low, step, count }, firsts } = &started;
+        let ahead = gpu.ahead(self);
         let mut inits = gpu.flatten(&self.inits);
         let (zero, one) = (b.int(Ty::I64, 0), b.int(Ty::I64, 1));
-        let ahead = gpu.shared.ring(self.body.args[0]).and_then(|_| Ahead::new(&gpu.plan.distributed, self));
-        let turns = Turns { low, step, count };
         let own = inits.len();
-        let firsts = ahead.as_ref().map(|ahead| gpu.start_ahead(b, self, ahead, turns)).unwrap_or_default();
-        inits.extend(&firsts);
+        inits.extend(firsts);
         gpu.shared.enter_loop(&gpu.plan.distributed, &self.body);
-        let results = b.for_range([zero, count, one], &inits, |b, index, carried| {
+        let results = b.for_range([zero, *count, one], &inits, |b, index, carried| {
             gpu.scope(|gpu| {
                 let (carried, parts) = carried.split_at(own);
                 let next = ahead
                     .as_ref()
-                    .map(|ahead| gpu.turn_ahead(b, self, ahead, turns, index, [&firsts, parts]))
+                    .map(|ahead| gpu.turn_ahead(b, self, ahead, &started, index, parts))
                     .unwrap_or_default();
-                let variable = loop_variable(b, index, low, step);
+                let variable = loop_variable(b, index, *low, *step);
                 gpu.define(self.body.args[0], vec![variable]);
                 gpu.define_all(&self.body.args[1..], carried);
                 gpu.block(b, &self.body);

@@ -34,7 +34,7 @@ use crate::layout::{Coord, Distributed, Layout};
 use crate::ops::Keep;
 use crate::tile::{Block, Func, Op, ParamKind, Value};
 
-use ahead::Arrived;
+use ahead::{Arrived, Started};
 pub use emit::Emit;
 use shared::{Interval, Shared};
 
@@ -186,6 +186,8 @@ pub struct Gpu<'a> {
     base: Option<Val>,
     /// Loads of the current turn of a loop that were made ahead.
     arrived: HashMap<Value, Arrived>,
+    /// Loops that were started ahead of what stands before them, by their variable.
+    started: HashMap<Value, Started>,
     /// The cache policy of wide loads.
     policy: Val,
     /// That of accesses that ask to give way first, if there are any.
@@ -257,6 +259,7 @@ impl<'a> Gpu<'a> {
             shared: plan.shared.clone(),
             base: None,
             arrived: HashMap::new(),
+            started: HashMap::new(),
             policy,
             passing_policy,
         }
@@ -280,8 +283,16 @@ impl<'a> Gpu<'a> {
     }
 
     fn block(&mut self, b: &mut Builder, block: &Block) {
-        for op in &block.ops {
+        // The first loop's copies are under way while what stands before it is waited for.
+        let early = ahead::earliest(self, block);
+        for (i, op) in block.ops.iter().enumerate() {
             self.op(b, op);
+            if let Some((last, body)) = early
+                && last == i
+            {
+                let started = self.start(b, body);
+                self.started.insert(body.body.args[0], started);
+            }
         }
     }
 
