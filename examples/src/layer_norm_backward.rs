@@ -27,7 +27,7 @@ use crate::shape::Checks;
 pub const PIECE: usize = 4096;
 
 /// Each program takes rows `p`, `p + programs`, and so on.
-#[fuse_kernel(T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 4096, 8192])]
+#[fuse_kernel(T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 4096, 8192], num_stages = 2)]
 pub fn layer_norm_backward<T: Float, const BLOCK: usize>(
     dy: &[T],
     x: &[T],
