@@ -72,7 +72,7 @@ fn general(func: &Func, requests: Requests) -> Result<Body, TooMuchShared> {
     let mut func = func.clone();
     let trust = if requests.unchecked { Trust::Caller } else { Trust::Nothing };
     split(&mut func, trust);
-    let plan = plan(&func, Alignment::Element, requests, &Assumptions::default())?;
+    let plan = plan(&func, Alignment::Element, requests, &Assumptions::default(), &[])?;
     Ok(Body { name: "general", plan, facts: vec![] })
 }
 
@@ -81,7 +81,7 @@ fn aligned(func: &Func, requests: Requests) -> Result<Body, TooMuchShared> {
     let trust = if requests.unchecked { Trust::Caller } else { Trust::Launch };
     let bounds = split(&mut func, trust);
     let assumptions = needed_multiples(&func, Assumptions::promised(&func));
-    let plan = plan(&func, Alignment::Checked, requests, &assumptions)?;
+    let plan = plan(&func, Alignment::Checked, requests, &assumptions, &bounds)?;
     let mut facts = alignment_facts(&plan.distributed.func);
     for (position, param) in func.params.iter().enumerate() {
         if let ParamKind::Scalar { value, .. } = param.kind
@@ -104,6 +104,7 @@ fn plan(
     alignment: Alignment,
     requests: Requests,
     assumptions: &Assumptions,
+    facts: &[Fact],
 ) -> Result<Plan, TooMuchShared> {
     let Requests { num_warps, num_stages, .. } = requests;
     let threads = Threads { num_warps, num_stages, alignment };
@@ -113,7 +114,7 @@ fn plan(
     unmask(&mut distributed);
     let fitting = if distributed.num_warps == 1 { SMALL_PROGRAMS } else { 1 };
     let programs = requests.programs.unwrap_or(fitting);
-    let mut plan = Plan::new(distributed, programs, assumptions)?;
+    let mut plan = Plan::new(distributed, programs, assumptions, facts)?;
     plan.maxnreg = requests.maxnreg;
     Ok(plan)
 }

@@ -39,7 +39,7 @@ impl<T: Float> Rows<T> {
     /// Computes forward on every device; gives what the first one computed.
     fn forward(&self) -> (Vec<f32>, Vec<f32>)
     where
-        cross_entropy::cross_entropy::Choice<T, 2048>: cross_entropy::cross_entropy::Declared,
+        cross_entropy::cross_entropy::Choice<T, 256>: cross_entropy::cross_entropy::Declared,
     {
         let expected: Vec<[Expected; 2]> =
             self.rows().map(|(i, row)| reference(row, self.label(i))).collect();
@@ -68,7 +68,7 @@ impl<T: Float> Rows<T> {
 
 fn check_both<T: Float>()
 where
-    cross_entropy::cross_entropy::Choice<T, 2048>: cross_entropy::cross_entropy::Declared,
+    cross_entropy::cross_entropy::Choice<T, 256>: cross_entropy::cross_entropy::Declared,
     cross_entropy_backward::Choice<T, 4096>: cross_entropy_backward::Declared,
     cross_entropy_backward_in_place::Choice<T, 4096>: cross_entropy_backward_in_place::Declared,
 {

@@ -11,7 +11,7 @@ const WIDTHS: [usize; 9] = [1, 7, 1000, 1024, 1025, 4097, 16385, MAX_TILE, MAX_T
 fn check_plain<T: Float>(form: Form)
 where
     softmax::softmax::Choice<T>: softmax::softmax::Declared,
-    softmax_long::Choice<T, 2048>: softmax_long::Declared,
+    softmax_long::Choice<T, 512>: softmax_long::Declared,
 {
     for cols in WIDTHS {
         for (rows, scale) in [(0, 1.0), (1, 1.0), (3, 3.5), (2, -0.7)] {

@@ -55,6 +55,29 @@ impl Decisions {
     }
 }
 
+/// Whether two accesses of one slice never meet, whichever elements of theirs are taken, given `facts`: the first element of
+/// one comes after the last of the other. Both happen in the same turn of the loops around them.
+pub fn apart(func: &Func, polynomials: &Polynomials, [a, b]: [&Place; 2], facts: &[Fact]) -> bool {
+    let walker =
+        Walker { func, polynomials, definitions: definitions(func), path: vec![], decided: HashMap::new() };
+    let follows = |first: &Place, second: &Place| {
+        let mut bound = Bound::unmasked(func, polynomials);
+        let masks = first.mask.map(|mask| walker.inequalities(mask)).unwrap_or_default();
+        let last = bound.last(polynomials.of_place(first), &masks)?;
+        let next = polynomials.of_place(second).without_ramps(|_| Polynomial::default())?;
+        bound.not_negative(&next.sub(&last).sub(&Polynomial::constant(1)))?;
+        bound.facts.iter().all(|fact| facts.contains(fact)).then_some(())
+    };
+    let uniform = |place| {
+        let atoms = polynomials.of_place(place).all_varying();
+        atoms.into_iter().all(|atom| match atom {
+            Atom::Loop(value) | Atom::Opaque(value) => func.ty(value).is_scalar(),
+            Atom::Known(_) | Atom::Program(_) | Atom::Ramp { .. } => true,
+        })
+    };
+    uniform(a) && uniform(b) && (follows(a, b).is_some() || follows(b, a).is_some())
+}
+
 /// The operation that defines each value; block arguments and parameters have none.
 pub fn definitions(func: &Func) -> HashMap<Value, Kind> {
     let mut map = HashMap::new();
@@ -263,6 +286,21 @@ impl<'a> Bound<'a> {
             value = quotient.mul(&extreme).add(&rest);
         }
         Some(value)
+    }
+
+    /// `value` at the last of its elements that a mask lets through: over what is the same for every element.
+    fn last(&mut self, value: Polynomial, masks: &[Inequality]) -> Option<Polynomial> {
+        let mut value = value;
+        for inequality in masks {
+            let atoms = || inequality.small.all_varying().into_iter().chain(inequality.big.all_varying());
+            let known = |atom| matches!(atom, Atom::Ramp { .. } | Atom::Program(_));
+            let ramps =
+                inequality.small.all_varying().into_iter().any(|atom| matches!(atom, Atom::Ramp { .. }));
+            if ramps && atoms().all(known) {
+                value = self.apply(&value, inequality).unwrap_or(value);
+            }
+        }
+        value.without_ramps(|extent| Polynomial::constant(i128::from(extent) - 1))
     }
 
     /// `value` with what `inequality` bounds replaced by its bound, where that removes something that varies.

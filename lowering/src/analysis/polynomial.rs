@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::fact::{Sum, Symbol};
 use crate::dtype::DType;
-use crate::ops::Kind;
 use crate::ops::scalar::Algebra;
+use crate::ops::{Kind, Place};
 use crate::tile::{Block, Func, ParamKind, Value};
 
 /// What a polynomial is made of.
@@ -124,6 +124,20 @@ impl Polynomial {
         atoms
     }
 
+    /// The polynomial with every ramp, of which there is a positive number, at the place that `at` gives for its extent.
+    pub fn without_ramps(&self, at: impl Fn(u32) -> Polynomial) -> Option<Polynomial> {
+        let mut value = self.clone();
+        for atom in self.all_varying() {
+            let Atom::Ramp { extent, .. } = atom else { continue };
+            let (factor, rest) = value.split(atom);
+            if factor.as_constant()? < 0 {
+                return None;
+            }
+            value = factor.mul(&at(extent)).add(&rest);
+        }
+        Some(value)
+    }
+
     /// The same with every coefficient positive.
     pub fn magnitudes(&self) -> Polynomial {
         let terms = self.terms.iter().map(|(atoms, c)| (atoms.clone(), c.saturating_abs())).collect();
@@ -195,6 +209,12 @@ impl Polynomials {
         }
         all.block(func, &func.body);
         all
+    }
+
+    /// Where an access goes, from the start of its slice.
+    pub fn of_place(&self, place: &Place) -> Polynomial {
+        let offset = self.get(place.offset);
+        place.base.map_or(offset.clone(), |base| self.get(base).add(&offset))
     }
 
     pub fn get(&self, value: Value) -> Polynomial {

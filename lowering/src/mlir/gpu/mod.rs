@@ -29,6 +29,7 @@ use super::session::{Argument, ArgumentKind, Entry, ModuleBuilder};
 use super::types::{Elem, Space, Ty};
 use super::{Asm, Machine, report};
 use crate::analysis::axis::{Assumptions, Axes, Info};
+use crate::analysis::fact::Fact;
 use crate::diagnostic::Loc;
 use crate::layout::{Coord, Distributed, Layout};
 use crate::ops::Keep;
@@ -74,8 +75,9 @@ impl Plan {
         distributed: Distributed,
         programs: u32,
         assumptions: &Assumptions,
+        facts: &[Fact],
     ) -> Result<Plan, TooMuchShared> {
-        let shared = Shared::plan(&distributed)?;
+        let shared = Shared::plan(&distributed, facts)?;
         let axes = Axes::analyse(&distributed.func, assumptions);
         // Programs that share a block share its memory and its sixteen barriers.
         let fitting = MAX_SHARED_BYTES.checked_div(shared.bytes()).unwrap_or(programs).max(1);

@@ -4,17 +4,23 @@
 //! their own while there is room, which saves the barrier between two uses. A barrier is placed where an access could
 //! meet one of another thread since the last barrier, in shared memory or in a slice that the kernel writes.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
 use super::{MAX_SHARED_BYTES, TooMuchShared};
+use crate::analysis::bounds;
+use crate::analysis::fact::Fact;
+use crate::analysis::polynomial::Polynomials;
 use crate::layout::Distributed;
 use crate::ops::{Effect, Place};
-use crate::tile::{Block, Op, Value};
+use crate::tile::{Block, Func, Op, Value};
 
 /// Scratch up to this size gets a place of its own.
 const SMALL: u32 = 1024;
 /// Places of their own take at most this much together.
 const SMALL_TOTAL: u32 = 8192;
+/// Accesses to slices that are written, beyond which nobody asks which of them meet.
+const MAX_COMPARED: usize = 32;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Interval {
@@ -85,10 +91,12 @@ pub(super) struct Shared {
     bytes: u32,
     /// What threads may have touched since the last barrier.
     pending: Vec<Touch>,
+    /// Accesses of one slice that never meet.
+    apart: Rc<HashSet<(Place, Place)>>,
 }
 
 impl Shared {
-    pub fn plan(distributed: &Distributed) -> Result<Shared, TooMuchShared> {
+    pub fn plan(distributed: &Distributed, facts: &[Fact]) -> Result<Shared, TooMuchShared> {
         let mut needs: Vec<(Value, u32)> = vec![];
         let mut error = None;
         distributed.func.body.walk(&mut |op| {
@@ -126,7 +134,8 @@ impl Shared {
             next += if small { bytes } else { 0 };
             places.insert(value, Interval { start, bytes });
         }
-        let mut shared = Shared { places, rings: HashMap::new(), bytes: next, pending: vec![] };
+        let apart = Rc::new(apart(&distributed.func, facts));
+        let mut shared = Shared { places, rings: HashMap::new(), bytes: next, pending: vec![], apart };
         shared.place_rings(distributed, &distributed.func.body, next.next_multiple_of(16));
         Ok(shared)
     }
@@ -175,7 +184,8 @@ impl Shared {
 
     /// Records an access; true when a barrier must come before it.
     fn touch(&mut self, touch: Touch) -> bool {
-        let conflict = self.pending.iter().any(|other| other.conflicts(&touch));
+        let conflict =
+            self.pending.iter().any(|other| other.conflicts(&touch) && !self.are_apart(other, &touch));
         if conflict {
             self.pending.clear();
         }
@@ -183,6 +193,15 @@ impl Shared {
             self.pending.push(touch);
         }
         conflict
+    }
+
+    fn are_apart(&self, a: &Touch, b: &Touch) -> bool {
+        let (Touch::Slice { place: a, repeats: false, .. }, Touch::Slice { place: b, repeats: false, .. }) =
+            (a, b)
+        else {
+            return false;
+        };
+        self.apart.contains(&(*a, *b)) || self.apart.contains(&(*b, *a))
     }
 
     pub fn write(&mut self, place: Interval) -> bool {
@@ -236,4 +255,29 @@ impl Shared {
         });
         self.join(touches);
     }
+}
+
+/// Pairs of accesses to one slice that never meet, where one of them writes.
+fn apart(func: &Func, facts: &[Fact]) -> HashSet<(Place, Place)> {
+    let mut places: Vec<(Place, bool)> = vec![];
+    func.body.walk(&mut |op| {
+        if let Some(place) = op.kind.operation().place()
+            && func.slice(place.param).1
+        {
+            places.push((*place, op.kind.operation().effect() == Effect::Write));
+        }
+    });
+    let mut apart = HashSet::new();
+    if !(2..=MAX_COMPARED).contains(&places.len()) {
+        return apart;
+    }
+    let polynomials = Polynomials::analyse(func);
+    for (i, (a, writes)) in places.iter().enumerate() {
+        for (b, also) in &places[..i] {
+            if a.param == b.param && (*writes || *also) && bounds::apart(func, &polynomials, [a, b], facts) {
+                apart.insert((*a, *b));
+            }
+        }
+    }
+    apart
 }
