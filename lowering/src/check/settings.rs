@@ -10,8 +10,8 @@ use crate::syntax::{Config, Generic, Kernel, SETTINGS, Setting, VariantKind};
 pub struct Settings {
     /// Warps of a program.
     pub num_warps: Option<u32>,
-    /// Iterations of a loop whose loads are in flight at once. Accepted, so that configs can be those of Triton's, and
-    /// without effect yet: no load is issued ahead of its iteration, and two configs that differ in it alone are one.
+    /// Iterations of a loop whose loads are in flight at once on a GPU, for loops that do not say themselves; 1 loads
+    /// nothing ahead.
     pub num_stages: Option<u32>,
     /// The most registers of a thread: `.maxnreg`.
     pub maxnreg: Option<u32>,

@@ -48,10 +48,9 @@ impl fmt::Display for Variant {
 impl Variant {
     /// Whether no call could mean this one and not the other. Without `tune` calls know generics alone.
     fn cannot_be_told_from(&self, other: &Variant, kernel: &Kernel) -> bool {
-        let code = |variant: &Variant| (variant.settings.num_warps, variant.settings.maxnreg);
         self.types == other.types
             && self.consts == other.consts
-            && (kernel.options.tune.is_none() || code(self) == code(other))
+            && (kernel.options.tune.is_none() || self.settings == other.settings)
     }
 }
 
@@ -92,19 +91,13 @@ pub fn variants(kernel: &Kernel, errors: &mut Errors) -> Vec<Variant> {
             match (twice, config) {
                 (true, Some(config)) => {
                     let text = format!("the variant {variant} is declared twice");
-                    match (kernel.options.tune.is_some(), variant.settings.num_stages) {
-                        (true, Some(_)) => {
-                            errors.push_help(config.loc, text, "`num_stages` changes nothing of the code yet")
-                        }
-                        (true, None) => errors.push(config.loc, text),
-                        (false, _) => match twin_differs(&all, &variant) {
-                            true => errors.push_help(
-                                config.loc,
-                                text,
-                                "a call cannot tell the two apart; `tune(key = [..])` measures which is faster",
-                            ),
-                            false => errors.push(config.loc, text),
-                        },
+                    match twin_differs(&all, &variant) && kernel.options.tune.is_none() {
+                        true => errors.push_help(
+                            config.loc,
+                            text,
+                            "a call cannot tell the two apart; `tune(key = [..])` measures which is faster",
+                        ),
+                        false => errors.push(config.loc, text),
                     }
                 }
                 (true, None) | (false, _) => all.push(variant),

@@ -218,10 +218,10 @@ pub(super) const FUNCTIONS: &[Function] = &[
     Function {
         name: "range",
         gives: Gives::Range,
-        example: "for start in tl::range(0, n, BLOCK).num_stages(3) {\n    tl::store(out + start + tl::arange(0, BLOCK), tile);\n}",
+        example: "for start in tl::range(0, n, BLOCK) {\n    tl::store(out + start + tl::arange(0, BLOCK), tile);\n}",
         generic: Generic::None,
         params: &[required("start"), required("end"), optional("step")],
-        doc: "A range for `for`: `start, start + step, ..` below `end`. Ends and step are scalars of one type, `i32` or `i64`; a step below 1 counts as 1. `.num_stages(n)` overlaps the loads of `n` iterations, `.unroll(n)` repeats the body.",
+        doc: "A range for `for`: `start, start + step, ..` below `end`. Ends and step are scalars of one type, `i32` or `i64`; a step below 1 counts as 1. `.num_stages(n)` keeps the loads of `n` iterations in flight, `.unroll(n)` repeats the body.",
         check: |check, call| range(check, call, false),
     },
     Function {
@@ -266,10 +266,10 @@ pub(super) const METHODS: &[Function] = &[
     Function {
         name: "num_stages",
         gives: Gives::Range,
-        example: "for start in tl::range(0, n, BLOCK).num_stages(3) {\n    tl::store(out + start, 0.0);\n}",
+        example: "let mut sum = tile;\nfor start in tl::range(0, n, BLOCK).num_stages(3) {\n    sum += tl::load(x + start + tl::arange(0, BLOCK));\n}",
         generic: Generic::None,
         params: &[required("self"), required("stages")],
-        doc: "Overlaps the loads of that many iterations of the loop; at least 1.",
+        doc: "Keeps the loads of that many iterations in flight on a GPU: while one is computed, those of the next ones are copied into shared memory. It helps where iterations wait for memory, and takes shared memory from other programs. Without it the compiler chooses, up to 4, or 1 for a loop that reads a slice the kernel writes; 1 copies nothing ahead. What is copied is tiles whose places follow from the loop variable, not from loaded or carried values. It changes no result, and on a CPU nothing at all. `num_stages = n` in the attribute or a config is for the loops that do not say.",
         check: |check, call| hint(check, call, |hints, n| hints.num_stages = Some(n)),
     },
     Function {

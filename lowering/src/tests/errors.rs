@@ -262,7 +262,7 @@ fn num_stages_and_maxnreg() {
 fn tune() {
     // Right: with configs that differ in their settings alone, and with lists left open.
     check_attribute(
-        "T = [f32], configs = [{ N: 64 }, { N: 64, num_warps: 8 }, { N: 64, maxnreg: 32 }], tune(key = [x.len()])",
+        "T = [f32], configs = [{ N: 64 }, { N: 64, num_warps: 8 }, { N: 64, maxnreg: 32 }, { N: 64, num_stages: 1 }], tune(key = [x.len()])",
         expect![[""]],
     );
     check_attribute(
@@ -271,11 +271,18 @@ fn tune() {
     );
     // What tells two configs apart must make a difference.
     check_attribute(
-        "T = [f32], configs = [{ N: 64 }, { N: 64, num_stages: 3 }, { N: 64 }], tune(key = [])",
+        "T = [f32], configs = [{ N: 64 }, { N: 64, num_stages: 3 }, { num_stages: 3, N: 64 }, { N: 64 }], tune(key = [])",
         expect![[r#"
-            1: `{ N: 64, num_stages: 3 }`: the variant T = f32, N = 64, num_stages = 3 is declared twice
-                help: `num_stages` changes nothing of the code yet
+            1: `{ num_stages: 3, N: 64 }`: the variant T = f32, N = 64, num_stages = 3 is declared twice
             1: `{ N: 64 }`: the variant T = f32, N = 64 is declared twice
+        "#]],
+    );
+    // Without `tune`, a call could not say which it means.
+    check_attribute(
+        "T = [f32], configs = [{ N: 64, num_stages: 2 }, { N: 64, num_stages: 3 }]",
+        expect![[r#"
+            1: `{ N: 64, num_stages: 3 }`: the variant T = f32, N = 64 is declared twice
+                help: a call cannot tell the two apart; `tune(key = [..])` measures which is faster
         "#]],
     );
     check_attribute(

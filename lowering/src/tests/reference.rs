@@ -159,14 +159,15 @@ fn functions_and_methods_say_how_they_are_written() {
     check_item(
         "num_stages",
         expect![[r#"
-        Overlaps the loads of that many iterations of the loop; at least 1.
+            Keeps the loads of that many iterations in flight on a GPU: while one is computed, those of the next ones are copied into shared memory. It helps where iterations wait for memory, and takes shared memory from other programs. Without it the compiler chooses, up to 4, or 1 for a loop that reads a slice the kernel writes; 1 copies nothing ahead. What is copied is tiles whose places follow from the loop variable, not from loaded or carried values. It changes no result, and on a CPU nothing at all. `num_stages = n` in the attribute or a config is for the loops that do not say.
 
-        ```ignore
-        for start in tl::range(0, n, BLOCK).num_stages(3) {
-            tl::store(out + start, 0.0);
-        }
-        ```
-        fn num_stages (self , stages : impl Operand) -> Range
-    "#]],
+            ```ignore
+            let mut sum = tile;
+            for start in tl::range(0, n, BLOCK).num_stages(3) {
+                sum += tl::load(x + start + tl::arange(0, BLOCK));
+            }
+            ```
+            fn num_stages (self , stages : impl Operand) -> Range
+        "#]],
     );
 }
