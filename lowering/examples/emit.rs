@@ -16,7 +16,6 @@ fn main() {
     };
     let source = std::fs::read_to_string(source).expect("a kernel's source");
     let number = |i: usize| rest.get(i).and_then(|text| text.parse().ok());
-    let requests = Requests { num_warps: number(0), programs: number(1), ..Requests::default() };
     let item: syn::ItemFn = syn::parse_str(&source).expect("a function");
     let syn::Meta::List(attribute) = &item.attrs[0].meta else { panic!("#[fuse_kernel(..)]") };
     let function = syn::ItemFn { attrs: vec![], ..item.clone() };
@@ -25,6 +24,8 @@ fn main() {
     let kernel = syntax::parse(attribute.tokens.clone(), tokens, &mut errors).expect("a kernel");
     let variants = check::variants(&kernel, &mut errors);
     let checked = check::check(&kernel, &variants[0]).unwrap_or_else(|errors| panic!("{errors:?}"));
+    let asked = Requests::of(&kernel, &variants[0]);
+    let requests = Requests { num_warps: number(0).or(asked.num_warps), programs: number(1), ..asked };
     let bodies = bodies(&checked.func, requests).expect("bodies that fit");
     let named: Vec<(String, &Body)> = bodies.iter().map(|body| (body.name.to_string(), body)).collect();
     let session = Session::new();

@@ -4,6 +4,7 @@
 //! on this CPU, at each level of processor that kernels are built for, and on a GPU where there is one.
 //! `NUMERICS_REPORT=1` prints the largest error of every operation that is not exact.
 
+mod ahead;
 mod arrange;
 mod atomic;
 mod cast;
@@ -38,6 +39,7 @@ fn main() {
         memory::trials(),
         atomic::trials(),
         control::trials(),
+        ahead::trials(),
         functions::trials(),
         programs::trials(),
         levels::trials(),

@@ -1,6 +1,7 @@
 //! Kernels of the tests, and what the harness in `numerics/` runs them with. Free of the compiler, so that a test binary
 //! runs on a machine that has neither Rust nor LLVM.
 
+pub mod ahead;
 pub mod arrange;
 pub mod atomic;
 pub mod case;

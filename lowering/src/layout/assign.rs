@@ -96,12 +96,10 @@ pub struct Distributed {
     pub num_stages: Option<u32>,
 }
 
-/// What the target decides about threads.
+/// What the target decides about threads, and what the user asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct Threads {
-    /// The user's `num_warps`.
     pub num_warps: Option<u32>,
-    /// The user's `num_stages`.
     pub num_stages: Option<u32>,
     pub alignment: Alignment,
 }

@@ -109,8 +109,9 @@ impl Operation for For {
     fn axes(&self, analysis: &mut Analysis, _: &[Value]) -> Vec<Info> {
         let (low, high, step) = (analysis.info(self.low), analysis.info(self.high), analysis.info(self.step));
         let last = high.range.1.saturating_sub(1).max(low.range.0);
-        let variable =
-            Info { axes: vec![], divisor: low.divisor.min(step.divisor), range: (low.range.0, last) };
+        // One that may be below 1 may stand for 1.
+        let step = if step.range.0 >= 1 { step.divisor } else { 1 };
+        let variable = Info { axes: vec![], divisor: low.divisor.min(step), range: (low.range.0, last) };
         analysis.set(self.body.args[0], variable);
         analysis.carry(&self.inits, &self.body.args[1..], &self.body)
     }

@@ -215,3 +215,77 @@ fn a_long_chain_waits_as_it_is() {
     assert_eq!(names.iter().filter(|name| **name == "add").count(), 12 + 1, "{names:?}");
     assert!(!names.contains(&"hold"), "{names:?}");
 }
+
+const STEPS: &str = "#[fuse_kernel(num_warps = 1)] fn k(x: &[f32], out: &mut [f32], n: i32, step: i32) {
+        PROMISE
+        let lanes = tl::arange(0, 128);
+        let mut total = tl::zeros::<f32>([128]);
+        for start in tl::range(0, n, step) {
+            total += tl::load(x + start + lanes, start + lanes < n);
+        }
+        tl::store(out + lanes, total);
+    }";
+
+/// 0 and -4 are multiples of 4 too, and step by 1.
+#[test]
+fn a_step_that_may_be_below_1_says_nothing_of_alignment() {
+    check_aligned(
+        &STEPS.replace("PROMISE", ""),
+        expect![[r#"
+        aligned: 1 warps, 4 programs a block, 8192 bytes shared
+        kernel k(x: &[f32], out: &mut [f32], %0 n: i32, %1 step: i32) {
+          %2 = arange 0 : i32[128]  // reg(32 64) lane(1 2 4 8 16) warp()
+          %3 = constant 0.0 : f32
+          %4 = splat %3 : f32[128]  // reg(32 64) lane(1 2 4 8 16) warp()
+          %5 = constant 0 : i32
+          %6 = for %5..%0 step %1 carry %4 : f32[128]  // reg(32 64) lane(1 2 4 8 16) warp() { |%7, %8|
+            %9 = splat %7 : i32[128]  // reg(32 64) lane(1 2 4 8 16) warp()
+            %10 = add %9, %2 : i32[128]  // reg(32 64) lane(1 2 4 8 16) warp()
+            %11 = splat %0 : i32[128]  // reg(32 64) lane(1 2 4 8 16) warp()
+            %12 = lt %10, %11 : bool[128]  // reg(32 64) lane(1 2 4 8 16) warp()
+            %13 = cast %7 : i64
+            %14 = load x[%13 + %2] mask %12 inside : f32[128]  // reg(32 64) lane(1 2 4 8 16) warp()
+            %15 = add %8, %14 : f32[128]  // reg(32 64) lane(1 2 4 8 16) warp()
+            yield %15
+          }
+          store out[%2] inside = %6
+        }
+        126 + n <= 2147483647
+        n <= x.len()
+        128 <= out.len()
+    "#]],
+    );
+    check_aligned(
+        &STEPS.replace("PROMISE", "tl::assume(step > 0);"),
+        expect![[r#"
+        aligned: 1 warps, 4 programs a block, 8192 bytes shared
+        kernel k(x: &[f32], out: &mut [f32], %0 n: i32, %1 step: i32) promised 1 <= step {
+          %2 = constant 0 : i32
+          %3 = gt %1, %2 : bool
+          assume "step > 0" %3
+          %4 = arange 0 : i32[128]  // reg(1 2) lane(4 8 16 32 64) warp()
+          %5 = constant 0.0 : f32
+          %6 = splat %5 : f32[128]  // reg(1 2) lane(4 8 16 32 64) warp()
+          %7 = for %2..%0 step %1 carry %6 : f32[128]  // reg(1 2) lane(4 8 16 32 64) warp() { |%8, %9|
+            %10 = splat %8 : i32[128]  // reg(1 2) lane(4 8 16 32 64) warp()
+            %11 = add %10, %4 : i32[128]  // reg(1 2) lane(4 8 16 32 64) warp()
+            %12 = splat %0 : i32[128]  // reg(1 2) lane(4 8 16 32 64) warp()
+            %13 = lt %11, %12 : bool[128]  // reg(1 2) lane(4 8 16 32 64) warp()
+            %14 = cast %8 : i64
+            %15 = load x[%14 + %4] mask %13 inside vector 4 : f32[128]  // reg(1 2) lane(4 8 16 32 64) warp()
+            %16 = add %9, %15 : f32[128]  // reg(1 2) lane(4 8 16 32 64) warp()
+            yield %16
+          }
+          store out[%4] inside vector 4 = %7
+        }
+        x is 16-byte aligned
+        out is 16-byte aligned
+        4 divides n
+        4 divides step
+        126 + n <= 2147483647
+        n <= x.len()
+        128 <= out.len()
+        1 <= step
+    "#]],
+    );
+}

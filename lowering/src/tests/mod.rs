@@ -1,5 +1,6 @@
 //! Tests of every stage on text: a small kernel in, the whole output out. `UPDATE_EXPECT=1 cargo test` blesses.
 
+mod ahead;
 mod assemble;
 mod atomic;
 mod axis;
@@ -32,6 +33,7 @@ mod run;
 mod scan;
 mod site;
 mod split;
+mod unmask;
 
 use proc_macro2::{TokenStream, TokenTree};
 

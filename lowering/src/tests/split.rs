@@ -3,7 +3,7 @@
 use expect_test::{Expect, expect};
 
 use super::func;
-use crate::analysis::fact::Named;
+use crate::analysis::fact::{Fact, Named, Sum, Symbol, strongest};
 use crate::analysis::split::{Trust, split};
 use crate::tile;
 
@@ -379,4 +379,89 @@ fn a_remainder_is_below_a_divisor_that_is_checked() {
             64 <= out.len()
         "#]],
     );
+}
+
+/// Taken the wrong way round from a limit, an index could be below zero by any amount: no fact keeps it in 32 bits.
+#[test]
+fn a_comparison_that_no_fact_bounds_is_made_in_64_bits() {
+    check_split(
+        "#[fuse_kernel] fn tail(x: &[f32], out: &mut [f32], n: i32) {
+            let i = n - tl::program_id(0) * 64 - tl::arange(0, 64);
+            tl::store(out + tl::arange(0, 64), tl::load(x + i, (i >= 0) & (i < n)));
+        }",
+        Trust::Launch,
+        expect![[r#"
+            kernel tail(x: &[f32], out: &mut [f32], %0 n: i32) {
+              %1 = program_id 0 : i32
+              %2 = arange 0 : i32[64]
+              %3 = cast %0 : i64
+              %4 = cast %1 : i64
+              %5 = constant 64 : i64
+              %6 = mul %4, %5 : i64
+              %7 = sub %3, %6 : i64
+              %8 = neg exact %2 : i32[64]
+              %9 = constant 0 : i64
+              %10 = sub %9, %7 : i64
+              %11 = constant -64 : i64
+              %12 = maximum %10, %11 : i64
+              %13 = minimum %12, %5 : i64
+              %14 = cast %13 : i32
+              %15 = splat %14 : i32[64]
+              %16 = ge %8, %15 : bool[64]
+              %17 = sub %3, %7 : i64
+              %18 = maximum %17, %11 : i64
+              %19 = minimum %18, %5 : i64
+              %20 = cast %19 : i32
+              %21 = splat %20 : i32[64]
+              %22 = lt %8, %21 : bool[64]
+              %23 = and %16, %22 : bool[64]
+              %24 = load x[%7 + %8] mask %23 : f32[64]
+              store out[%2] inside = %24
+            }
+            64 <= out.len()
+        "#]],
+    );
+}
+
+fn at_most(low: &[(i64, &[Symbol])], high: i64) -> Fact {
+    let terms = low.iter().map(|(coefficient, factors)| (*coefficient, factors.to_vec())).collect();
+    Fact::AtMost { low: Sum { terms }, high: Sum { terms: vec![(high, vec![])] } }
+}
+
+#[test]
+fn a_fact_that_follows_from_another_is_left_out() {
+    let (n, grid): (&[Symbol], &[Symbol]) = (&[Symbol::Scalar(0)], &[Symbol::Grid(0)]);
+    let both: &[Symbol] = &[Symbol::Scalar(0), Symbol::Grid(0)];
+    let facts = vec![
+        at_most(&[(7, &[]), (64, grid)], 100),
+        at_most(&[(64, grid)], 100),
+        at_most(&[(-1, &[]), (64, grid)], 100),
+        at_most(&[(64, grid), (9, &[])], 100),
+        // Another end, another factor, another coefficient.
+        at_most(&[(-1, &[]), (64, grid)], 99),
+        at_most(&[(1, both)], 100),
+        at_most(&[(1, n)], 100),
+        at_most(&[(2, n)], 100),
+        at_most(&[(5, &[])], 100),
+        at_most(&[(-5, &[])], 100),
+        Fact::Aligned { param: 1, bytes: 8 },
+        Fact::Aligned { param: 1, bytes: 16 },
+        Fact::Aligned { param: 1, bytes: 8 },
+        Fact::Divisible { scalar: 0, by: 8 },
+        Fact::Divisible { scalar: 0, by: 8 },
+    ];
+    let names = ["n".to_string(), "x".to_string()];
+    let text: String = strongest(facts).iter().map(|fact| format!("{}\n", Named(fact, &names))).collect();
+    expect![[r#"
+        64 * num_programs(0) + 9 <= 100
+        -1 + 64 * num_programs(0) <= 99
+        n * num_programs(0) <= 100
+        n <= 100
+        2 * n <= 100
+        5 <= 100
+        x is 8-byte aligned
+        x is 16-byte aligned
+        8 divides n
+    "#]]
+    .assert_eq(&text);
 }

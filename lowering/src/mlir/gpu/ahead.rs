@@ -380,7 +380,7 @@ impl Gpu<'_> {
         (0..count)
             .map(|i| {
                 let start = from.start + i as u32 * self.pitch(width);
-                let words = Words::of(width).from_shared(b, from.part, start);
+                let words = Words::of(width).load_shared(b, from.part, start);
                 let Some((masks, others)) = masks.as_ref().zip(others(b, i)) else { return words };
                 let mask = masks[i * vector];
                 words.into_iter().zip(others).map(|(word, other)| b.select(mask, word, other)).collect()

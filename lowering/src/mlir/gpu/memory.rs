@@ -61,7 +61,7 @@ impl Words {
     }
 
     /// Loads them from an address in shared memory and bytes after it, in order among other statements.
-    pub(super) fn from_shared(self, b: &mut Builder, address: Val, start: u32) -> Vec<Val> {
+    pub(super) fn load_shared(self, b: &mut Builder, address: Val, start: u32) -> Vec<Val> {
         let (ty, _) = self.register();
         let (target, mut constraints) = self.results();
         let text = format!("ld.shared{} {target}, [${} + {start}];", self.suffix(), self.count);

@@ -235,9 +235,11 @@ impl Shared {
         }
     }
 
-    /// Everything a loop's body touches is pending when it starts over.
+    /// Everything a loop's body touches is pending when it starts over, its own ring in spite of the body's barriers.
     pub fn enter_loop(&mut self, distributed: &Distributed, body: &Block) {
-        let mut touches = vec![];
+        let own = body.args.first().and_then(|variable| self.rings.get(variable));
+        let mut touches: Vec<Touch> =
+            own.map(|&(place, shape)| Touch::Ring { place, shape }).into_iter().collect();
         body.walk(&mut |op: &Op| {
             if let Some(place) = op.results.first().and_then(|result| self.places.get(result)) {
                 touches.push(Touch::Shared { place: *place, writes: true });

@@ -1,0 +1,263 @@
+//! What loops copy ahead: the copies, the waits and the barriers of a GPU body.
+
+use std::collections::HashSet;
+
+use expect_test::{Expect, expect};
+
+use super::first;
+use super::site::lowering_beside;
+use crate::body::{Requests, bodies};
+use crate::mlir::Session;
+use crate::target::nvptx::{self, Arch, Stages};
+
+/// The PTX of a kernel's first body.
+fn ptx(source: &str) -> String {
+    let _beside = lowering_beside();
+    let (func, requests) = first(source);
+    let bodies = bodies(&func, Requests { programs: Some(1), ..requests }).expect("bodies that fit");
+    let named = [("entry".into(), &bodies[0])];
+    let texts = nvptx::emit(&Session::new(), &named, &[Arch::SM_80], &mut Stages::default()).expect("PTX");
+    texts.into_iter().next().expect("one architecture").1
+}
+
+/// What a kernel does with memory, and where its threads meet.
+fn check_memory(source: &str, expected: Expect) {
+    let ptx = ptx(source);
+    let kept = ["cp.async", "ld.shared", "st.shared", "ld.global", "st.global", "bar."];
+    let lines = ptx.lines().map(str::trim).filter(|line| kept.iter().any(|part| line.contains(part)));
+    expected.assert_eq(&lines.map(|line| format!("{line}\n")).collect::<String>());
+}
+
+const SUM: &str = "#[fuse_kernel(num_warps = 1)]
+    fn sum(x: &[f32], out: &mut [f32], n: i32) {
+        let lanes = tl::arange(0, 128);
+        let mut total = tl::zeros::<f32>([128]);
+        for i in tl::range(0, n)STAGES {
+            total += tl::load(x + i * 128 + lanes);
+        }
+        tl::store(out + lanes, total);
+    }";
+
+/// Each turn is a group, an empty one too, so that all but the latest two are those of this turn and before.
+#[test]
+fn a_loop_copies_what_its_next_turns_load() {
+    check_memory(
+        &SUM.replace("STAGES", ".num_stages(3)"),
+        expect![[r#"
+        cp.async.cg.shared.global.L2::cache_hint [%r10 + 0], [%rd11], 16, %rd13;
+        cp.async.commit_group;
+        cp.async.cg.shared.global.L2::cache_hint [%r11 + 0], [%rd12], 16, %rd13;
+        cp.async.commit_group;
+        cp.async.commit_group;
+        cp.async.wait_group 2;
+        ld.shared.v4.b32 {%r14, %r15, %r16, %r17}, [%r19 + 0];
+        cp.async.cg.shared.global.L2::cache_hint [%r13 + 0], [%rd16], 16, %rd13;
+        st.global.v4.b32 	[%rd18], {%r20, %r21, %r22, %r23};
+    "#]],
+    );
+}
+
+#[test]
+fn one_stage_copies_nothing() {
+    check_memory(
+        &SUM.replace("STAGES", ".num_stages(1)"),
+        expect![[r#"
+        ld.global.nc.L2::cache_hint.v4.b32 {%r6, %r7, %r8, %r9}, [%rd9], %rd5;
+        st.global.v4.b32 	[%rd12], {%r10, %r11, %r12, %r13};
+    "#]],
+    );
+    let attribute = SUM.replace("num_warps = 1", "num_warps = 1, num_stages = 1").replace("STAGES", "");
+    assert_eq!(ptx(&attribute), ptx(&SUM.replace("STAGES", ".num_stages(1)")));
+}
+
+#[test]
+fn four_stages_where_nothing_is_said() {
+    assert_eq!(ptx(&SUM.replace("STAGES", "")), ptx(&SUM.replace("STAGES", ".num_stages(4)")));
+}
+
+/// The loop's own word counts, not the attribute's.
+#[test]
+fn a_loop_may_say_otherwise_than_its_kernel() {
+    let both =
+        SUM.replace("num_warps = 1", "num_warps = 1, num_stages = 6").replace("STAGES", ".num_stages(2)");
+    assert_eq!(ptx(&both), ptx(&SUM.replace("STAGES", ".num_stages(2)")));
+}
+
+/// A place that was loaded or carried is known in its own turn only; an element of two bytes is too little to copy.
+#[test]
+fn what_is_not_known_ahead_is_loaded_in_its_turn() {
+    check_memory(
+        "#[fuse_kernel(num_warps = 1, unchecked)]
+        fn k(x: &[i32], index: &[i32], narrow: &[i16], out: &mut [i32], n: i32) {
+            let lanes = tl::arange(0, 32);
+            let (mut at, mut total) = (lanes, tl::zeros::<i32>([32]));
+            for i in 0..n {
+                let hop = tl::load(index + i * 32 + lanes);
+                total += tl::load(x + hop) + tl::load(narrow + i * 32 + lanes).to::<i32>();
+                at = tl::load(index + at);
+            }
+            tl::store(out + at, total);
+        }",
+        expect![[r#"
+            cp.async.ca.shared.global.L2::cache_hint [%r8 + 0], [%rd14], 4, %rd17;
+            cp.async.commit_group;
+            cp.async.ca.shared.global.L2::cache_hint [%r9 + 0], [%rd15], 4, %rd17;
+            cp.async.commit_group;
+            cp.async.ca.shared.global.L2::cache_hint [%r10 + 0], [%rd16], 4, %rd17;
+            cp.async.commit_group;
+            cp.async.commit_group;
+            cp.async.wait_group 3;
+            ld.shared.b32 %r13, [%r18 + 0];
+            ld.global.nc.b32 	%r15, [%rd24];
+            ld.global.nc.s16 	%r16, [%rd26];
+            ld.global.nc.b32 	%r20, [%rd28];
+            cp.async.ca.shared.global.L2::cache_hint [%r12 + 0], [%rd22], 4, %rd17;
+            st.global.b32 	[%rd30], %r19;
+        "#]],
+    );
+}
+
+const REREAD: &str = "#[fuse_kernel(num_warps = 1STAGES)]
+    fn k(x: &[f32], out: &mut [f32], n: i32) {
+        let lanes = tl::arange(0, 32);
+        for i in 0..n {
+            let before = tl::load(out + i * 32 + lanes);
+            tl::store(out + i * 32 + 32 + lanes, before + tl::load(x + i * 32 + lanes));
+        }
+    }";
+
+/// What the kernel writes is never read early, and waits better without copies beside it unless they are asked for.
+#[test]
+fn a_slice_that_is_written_is_read_in_its_turn() {
+    check_memory(
+        &REREAD.replace("STAGES", ""),
+        expect![[r#"
+        bar.warp.sync 	-1;
+        ld.global.b32 	%r5, [%rd11];
+        ld.global.nc.b32 	%r6, [%rd12];
+        bar.warp.sync 	-1;
+        st.global.b32 	[%rd15+128], %r7;
+    "#]],
+    );
+    check_memory(
+        &REREAD.replace("STAGES", ", num_stages = 2"),
+        expect![[r#"
+        cp.async.ca.shared.global.L2::cache_hint [%r9 + 0], [%rd12], 4, %rd13;
+        cp.async.commit_group;
+        cp.async.commit_group;
+        cp.async.wait_group 1;
+        bar.warp.sync 	-1;
+        ld.global.b32 	%r14, [%rd18];
+        ld.shared.b32 %r12, [%r16 + 0];
+        bar.warp.sync 	-1;
+        st.global.b32 	[%rd21+128], %r15;
+        cp.async.ca.shared.global.L2::cache_hint [%r11 + 0], [%rd16], 4, %rd13;
+        cp.async.commit_group;
+    "#]],
+    );
+}
+
+/// The second loop's copies lie where the first one's did, for other threads: some read those after the reduction's last
+/// barrier.
+#[test]
+fn a_barrier_parts_loops_whose_copies_share_memory() {
+    check_memory(
+        "#[fuse_kernel(num_warps = 2, num_stages = 2)]
+        fn k(x: &[i32], y: &[i32], out: &mut [i32], n: i32) {
+            let (lanes, wide) = (tl::arange(0, 64), tl::arange(0, 256));
+            let (mut total, mut other) = (tl::zeros::<i32>([64]), tl::zeros::<i32>([256]));
+            for i in 0..n {
+                let largest = tl::max(tl::load(x + i * 64 + lanes), 0);
+                total += tl::load(y + i * 64 + lanes) * largest;
+            }
+            for i in 0..n { other += tl::load(y + i * 256 + wide); }
+            tl::store(out + lanes, total);
+            tl::store(out + 64 + wide, other);
+        }",
+        expect![[r#"
+            cp.async.ca.shared.global.L2::cache_hint [%r17 + 0], [%rd12], 4, %rd6;
+            cp.async.ca.shared.global.L2::cache_hint [%r17 + 256], [%rd13], 4, %rd6;
+            cp.async.commit_group;
+            cp.async.commit_group;
+            cp.async.wait_group 1;
+            ld.shared.b32 %r20, [%r47 + 0];
+            bar.sync 	0;
+            bar.sync 	0;
+            ld.shared.v2.b32 	{%r32, %r33}, [shared];
+            ld.shared.b32 %r31, [%r47 + 256];
+            cp.async.ca.shared.global.L2::cache_hint [%r19 + 0], [%rd16], 4, %rd6;
+            cp.async.ca.shared.global.L2::cache_hint [%r19 + 256], [%rd17], 4, %rd6;
+            st.shared.b32 	[%rd2], %r7;
+            cp.async.commit_group;
+            bar.sync 	0;
+            cp.async.cg.shared.global.L2::cache_hint [%r35 + 0], [%rd20], 16, %rd6;
+            cp.async.commit_group;
+            cp.async.commit_group;
+            cp.async.wait_group 1;
+            ld.shared.v4.b32 {%r42, %r43, %r44, %r45}, [%r49 + 0];
+            cp.async.cg.shared.global.L2::cache_hint [%r41 + 0], [%rd23], 16, %rd6;
+            cp.async.commit_group;
+            st.global.b32 	[%rd24], %r48;
+            bar.sync 	0;
+            st.global.v4.b32 	[%rd26+256], {%r50, %r51, %r52, %r53};
+        "#]],
+    );
+}
+
+/// `add.s32 %r1, %r2, 4;` as `%r1` and the rest; what starts no value has none.
+fn definition(line: &str) -> Option<(&str, &str)> {
+    let (_, operands) = line.trim().split_once(|c: char| c.is_whitespace())?;
+    let (result, rest) = operands.trim().split_once(',')?;
+    result.trim().starts_with('%').then_some((result.trim(), rest))
+}
+
+fn registers(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric() && c != '%').filter(|word| word.starts_with('%'))
+}
+
+/// What the addresses that copies go to are computed by, back to the instructions that hide them from ptxas; the number of
+/// those.
+fn check_hidden(ptx: &str) -> usize {
+    let lines: Vec<&str> = ptx.lines().map(str::trim).collect();
+    let mut todo: Vec<&str> = vec![];
+    for line in lines.iter().filter(|line| line.contains("cp.async") && line.contains(".shared.global")) {
+        let (_, operands) = line.split_once('[').expect("an address");
+        todo.extend(registers(operands.split(']').next().unwrap_or_default()));
+    }
+    assert!(!todo.is_empty(), "nothing is copied:\n{ptx}");
+    let (mut seen, mut hidden) = (HashSet::new(), HashSet::new());
+    while let Some(register) = todo.pop() {
+        if !seen.insert(register) {
+            continue;
+        }
+        for (number, line) in lines.iter().enumerate() {
+            let Some((_, rest)) = definition(line).filter(|(result, _)| *result == register) else {
+                continue;
+            };
+            if line.starts_with("shfl.sync.idx.b32") {
+                hidden.insert(number);
+                continue;
+            }
+            assert!(!rest.contains("shared"), "a copy's address comes from `{line}` in plain sight:\n{ptx}");
+            todo.extend(registers(rest));
+        }
+    }
+    hidden.len()
+}
+
+/// `start_ahead` says what ptxas makes of an address it sees through. One address for each width.
+#[test]
+fn where_copies_go_is_hidden_from_the_assembler() {
+    assert_eq!(check_hidden(&ptx(&SUM.replace("STAGES", ""))), 1);
+    let two_widths = "#[fuse_kernel(num_warps = 4)]
+        fn k(x: &[f32], y: &[f16], out: &mut [f32], n: i32) {
+            let lanes = tl::arange(0, 512);
+            let mut total = tl::zeros::<f32>([512]);
+            for i in 0..n {
+                let scale = tl::load(y + i * 512 + lanes).to::<f32>();
+                total += tl::load(x + i * 512 + lanes).evict_first() * scale;
+            }
+            tl::store(out + lanes, total);
+        }";
+    assert_eq!(check_hidden(&ptx(two_widths)), 2);
+}

@@ -1,0 +1,204 @@
+//! Loops whose loads are copied ahead, against Rust's own.
+
+use dsl_runtime::{Device, f16};
+use fuse_tests::ahead;
+use fuse_tests::case::{Failure, Operand, Output, untyped};
+use libtest_mimic::Trial;
+
+use crate::devices::{Place, places};
+use crate::values::Random;
+
+type Check = fn(&Device) -> Result<(), Failure>;
+
+pub fn trials() -> Vec<Trial> {
+    let checks: [(&'static str, Check); 13] = [
+        ("chunks::default", chunks::<0>),
+        ("chunks::1_stage", chunks::<1>),
+        ("chunks::2_stages", chunks::<2>),
+        ("chunks::3_stages", chunks::<3>),
+        ("chunks::4_stages", chunks::<4>),
+        ("chunks::5_stages", chunks::<5>),
+        ("nested::default", nested::<0>),
+        ("nested::1_stage", nested::<1>),
+        ("nested::3_stages", nested::<3>),
+        ("nested::8_stages", nested::<8>),
+        ("chased::default", chased::<0>),
+        ("chased::2_stages", chased::<2>),
+        ("chased::5_stages", chased::<5>),
+    ];
+    let trial = |place: Place, (name, check): (&'static str, Check)| {
+        Trial::test(format!("ahead::{name}::{place}"), move || Ok(check(&place.device()?)?))
+    };
+    places().into_iter().flat_map(|place| checks.into_iter().map(move |check| trial(place, check))).collect()
+}
+
+// ---- material
+
+/// Whole numbers of either sign.
+fn numbers(seed: u64, len: usize, limit: usize) -> Vec<i64> {
+    let mut random = Random(seed);
+    (0..len).map(|_| random.below(2 * limit) as i64 - limit as i64).collect()
+}
+
+fn same(what: &str, found: &[u64], wanted: &[u64]) -> Result<(), Failure> {
+    match (0..found.len().max(wanted.len())).find(|&i| found.get(i) != wanted.get(i)) {
+        Some(i) => {
+            Err(format!("{what}: element {i} is {:x?}, not {:x?}", found.get(i), wanted.get(i)).into())
+        }
+        None => Ok(()),
+    }
+}
+
+// ---- chunks
+
+/// Lengths of a row: no turn, one, as many as are in flight, one fewer and many more, with rows that are a multiple of
+/// every vector and rows that are not.
+const LENGTHS: [usize; 15] = [0, 1, 8, 255, 256, 257, 512, 600, 760, 1001, 1024, 1280, 1296, 4099, 4352];
+
+/// Programs of one warp share blocks: the last one is not full.
+const ROWS: usize = 5;
+
+fn chunks<const STAGES: usize>(device: &Device) -> Result<(), Failure>
+where
+    ahead::chunks::Choice<STAGES>: ahead::chunks::Declared,
+{
+    for n in LENGTHS {
+        let x: Vec<f32> = numbers(1, ROWS * n, 50).iter().map(|&v| v as f32).collect();
+        let y: Vec<f16> = numbers(2, ROWS * n, 50).iter().map(|&v| f16::from_f64(v as f64)).collect();
+        let z = numbers(3, n, 1 << 40);
+        for shift in [0, 1] {
+            let operands = (
+                Operand::new(device, &x, shift)?,
+                Operand::new(device, &y, shift)?,
+                Operand::new(device, &z, shift)?,
+            );
+            let mut products = Output::<f32>::new(device, vec![256; ROWS], shift)?;
+            let mut powers = Output::<i64>::new(device, vec![256; ROWS], shift)?;
+            let mut last = Output::<f32>::new(device, vec![256; ROWS], shift)?;
+            let (x_in, y_in, z_in) = (&operands.0, &operands.1, &operands.2);
+            ahead::chunks::<STAGES>(x_in, y_in, z_in, &mut products, &mut powers, &mut last, n as i32)
+                .grid(ROWS)
+                .launch(device)?;
+            let (products, powers, last) = (products.finish()?, powers.finish()?, last.finish()?);
+            for row in 0..ROWS {
+                let what = format!("row {row} of {n}, {shift} off");
+                let wanted = chunk_row(&x[row * n..][..n], &y[row * n..][..n], &z);
+                same(&format!("products, {what}"), &products[row], &untyped(&wanted.0))?;
+                same(&format!("powers, {what}"), &powers[row], &untyped(&wanted.1))?;
+                same(&format!("the last but one, {what}"), &last[row], &untyped(&wanted.2))?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn chunk_row(x: &[f32], y: &[f16], z: &[i64]) -> (Vec<f32>, Vec<i64>, Vec<f32>) {
+    let mut products = vec![0f32; 256];
+    let mut powers = vec![0i64; 256];
+    let (mut newer, mut older) = (vec![-1f32; 256], vec![-2f32; 256]);
+    for start in (0..x.len()).step_by(256) {
+        older.clone_from(&newer);
+        for lane in 0..256 {
+            let i = start + lane;
+            newer[lane] = x.get(i).copied().unwrap_or(3.0);
+            products[lane] += newer[lane] * (y.get(i).copied().map_or(0.0, f16::to_f32) + 1.0);
+            powers[lane] = powers[lane].wrapping_mul(3).wrapping_add(z.get(i).copied().unwrap_or(-7));
+        }
+    }
+    (products, powers, older)
+}
+
+// ---- nested
+
+fn nested<const STAGES: usize>(device: &Device) -> Result<(), Failure>
+where
+    ahead::nested::Choice<STAGES>: ahead::nested::Declared,
+{
+    for (rows, choice) in [(0, 3), (1, 0), (1, 3), (2, 1), (3, -4), (4, 0), (5, 5), (7, 2), (8, 4), (19, 3)] {
+        let x: Vec<i32> = numbers(4, rows * 256, 1 << 20).iter().map(|&v| v as i32).collect();
+        let y: Vec<i16> = numbers(5, rows * 1024, 1 << 15).iter().map(|&v| v as i16).collect();
+        for shift in [0, 1] {
+            let operands = (Operand::new(device, &x, shift)?, Operand::new(device, &y, shift)?);
+            let mut out = Output::<i32>::new(device, vec![256, 1024, 1], shift)?;
+            ahead::nested::<STAGES>(&operands.0, &operands.1, &mut out, rows as i32, choice)
+                .grid(1)
+                .launch(device)?;
+            let results = out.finish()?;
+            let (total, weighted, largest) = nested_results(&x, &y, rows, choice);
+            let what = format!("{rows} rows, choice {choice}, {shift} off");
+            same(&format!("total, {what}"), &results[0], &untyped(&total))?;
+            same(&format!("weighted, {what}"), &results[1], &untyped(&weighted))?;
+            same(&format!("largest, {what}"), &results[2], &untyped(&[largest]))?;
+        }
+    }
+    Ok(())
+}
+
+fn nested_results(x: &[i32], y: &[i16], rows: usize, choice: i32) -> (Vec<i32>, Vec<i32>, i32) {
+    let (first, x) = (x, |i: usize, lane: usize| x[i * 256 + lane]);
+    let wide = |i: usize, lane: usize| i32::from(y[i * 1024 + lane]);
+    let y = |i: usize, lane: usize| i32::from(y[i * 256 + lane]);
+    let (mut total, mut weighted, mut largest) = (vec![0i32; 256], vec![0i32; 1024], 0i32);
+    let mut each = |f: &dyn Fn(i32, usize) -> i32| {
+        total.iter_mut().enumerate().for_each(|(lane, v)| *v = f(*v, lane));
+    };
+    for i in 0..rows {
+        each(&|v, lane| v.wrapping_add(x(i, lane)));
+        for j in 0..i {
+            each(&|v, lane| v.wrapping_mul(3).wrapping_add(x(j, lane)));
+        }
+    }
+    for i in 0..rows {
+        let most = (0..256).map(|lane| x(i, lane)).max().unwrap_or(0);
+        largest = largest.wrapping_mul(5).wrapping_add(most);
+        each(&|v, lane| v.wrapping_add(y(i, lane).wrapping_mul(largest)));
+    }
+    for i in (0..rows).step_by(choice.max(1) as usize) {
+        let lanes = weighted.iter_mut().enumerate();
+        lanes.for_each(|(lane, v)| *v = v.wrapping_mul(3).wrapping_add(wide(i, lane)));
+        each(&|v, lane| v.wrapping_mul(3).wrapping_add(first[i + lane]));
+    }
+    for i in (0..rows).filter(|_| choice > 0) {
+        each(&|v, lane| v.wrapping_mul(choice).wrapping_sub(x(i, lane)));
+    }
+    for i in (0..choice.max(0)).step_by(2).flat_map(|_| 0..rows) {
+        each(&|v, lane| v.wrapping_mul(5).wrapping_add(x(i, lane).wrapping_mul(y(i, lane))));
+    }
+    (total, weighted, largest)
+}
+
+// ---- chased
+
+fn chased<const STAGES: usize>(device: &Device) -> Result<(), Failure>
+where
+    ahead::chased::Choice<STAGES>: ahead::chased::Declared,
+{
+    for n in [0, 1, 2, 4, 5, 6, 17] {
+        let len = (n + 1) * 128;
+        let x: Vec<i32> = numbers(6, len, 1 << 20).iter().map(|&v| v as i32).collect();
+        let mut random = Random(7);
+        let index: Vec<i32> = (0..len).map(|_| random.below(len) as i32).collect();
+        let mut written = x.clone();
+        let mut out = Output::holding(device, &written, 0)?;
+        let mut totals = Output::<i32>::new(device, vec![128], 0)?;
+        let operands = (Operand::new(device, &x, 0)?, Operand::new(device, &index, 0)?);
+        // SAFETY: `n + 1` tiles of 128 elements, and every index is below their number.
+        let launch =
+            unsafe { ahead::chased::<STAGES>(&operands.0, &operands.1, &mut out, &mut totals, n as i32) };
+        launch.grid(1).launch(device)?;
+        let mut wanted = vec![0i32; 128];
+        for (lane, total) in wanted.iter_mut().enumerate() {
+            let mut at = lane;
+            for i in 0..n {
+                let hop = index[i * 128 + lane] as usize;
+                *total = total.wrapping_mul(3).wrapping_add(x[hop]).wrapping_sub(x[at]);
+                at = index[at] as usize;
+                let before = written[i * 128 + lane];
+                written[(i + 1) * 128 + lane] = before.wrapping_mul(7).wrapping_add(*total);
+            }
+        }
+        same(&format!("totals of {n} turns"), &totals.finish()?.concat(), &untyped(&wanted))?;
+        same(&format!("what {n} turns wrote"), &out.finish()?.concat(), &untyped(&written))?;
+    }
+    Ok(())
+}
