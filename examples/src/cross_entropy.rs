@@ -66,11 +66,11 @@ pub fn cross_entropy<T: Float, const LANES: usize>(
             let (c, d) = (tl::select(at_c < classes, c, 0.0), tl::select(at_d < classes, d, 0.0));
             sums += tl::sum((a + b) + (c + d), 1);
         }
-        let end = (base * -f32::consts::LOG2_E).col();
-        let a = tl::exp2(tl::fma(a, f32::consts::LOG2_E, end));
-        let b = tl::exp2(tl::fma(b, f32::consts::LOG2_E, end));
-        let c = tl::exp2(tl::fma(c, f32::consts::LOG2_E, end));
-        let d = tl::exp2(tl::fma(d, f32::consts::LOG2_E, end));
+        let base_of = base.col();
+        let a = tl::exp2((a - base_of) * f32::consts::LOG2_E);
+        let b = tl::exp2((b - base_of) * f32::consts::LOG2_E);
+        let c = tl::exp2((c - base_of) * f32::consts::LOG2_E);
+        let d = tl::exp2((d - base_of) * f32::consts::LOG2_E);
         let kept = totals * tl::exp2((peaks - base) * f32::consts::LOG2_E);
         totals = kept + tl::sum((a + b) + (c + d), 1);
         peaks = higher;

@@ -50,13 +50,12 @@ pub fn masked_softmax<T: Float, M: Element, const ADD: bool, const BLOCK: usize>
     let z = tl::select(mask, z, f32::NEG_INFINITY);
     let peak = tl::max(z, 0);
     let base = tl::select(peak == f32::NEG_INFINITY, 0.0, peak);
-    let end = base * -f32::consts::LOG2_E;
-    let total = tl::sum(tl::exp2(tl::fma(z, f32::consts::LOG2_E, end)), 0);
+    let total = tl::sum(tl::exp2((z - base) * f32::consts::LOG2_E), 0);
     let bits = tl::select(total == 0.0, 0.0, tl::log2(total));
     let y = if log {
         z - base - bits * f32::consts::LN_2
     } else {
-        tl::exp2(tl::fma(z, f32::consts::LOG2_E, end - bits))
+        tl::exp2((z - base) * f32::consts::LOG2_E - bits)
     };
     tl::store(out + row * n_cols + cols, y.to::<T>(), mask);
 }

@@ -72,9 +72,9 @@ pub fn softmax_long<T: Float, const LANES: usize>(
         let b = tl::select(at_b < n_cols, b * scale, f32::NEG_INFINITY);
         let higher = tl::maximum(peaks, tl::max(tl::maximum(a, b), 1));
         let base = tl::select(higher == f32::NEG_INFINITY, 0.0, higher);
-        let end = (base * -f32::consts::LOG2_E).col();
-        let a = tl::exp2(tl::fma(a, f32::consts::LOG2_E, end));
-        let b = tl::exp2(tl::fma(b, f32::consts::LOG2_E, end));
+        let base_of = base.col();
+        let a = tl::exp2((a - base_of) * f32::consts::LOG2_E);
+        let b = tl::exp2((b - base_of) * f32::consts::LOG2_E);
         totals = totals * tl::exp2((peaks - base) * f32::consts::LOG2_E) + tl::sum(a + b, 1);
         peaks = higher;
     }
