@@ -106,7 +106,7 @@ impl Law {
         match self.run.dtype {
             // Beside the rounding to 16 bits, and what the short forms cost.
             DType::F16 | DType::BF16 if NAMES[self.index] == "gelu" => 0.75,
-            DType::F16 | DType::BF16 if ["gelu_tanh", "silu"].contains(&NAMES[self.index]) => 0.57,
+            DType::F16 | DType::BF16 if self.has_short_form() => 0.57,
             DType::F16 => 0.5 + units / 8192.0,
             DType::BF16 => 0.5 + units / 65536.0,
             // The reference is a unit or two off itself, and gelu's some more.
@@ -115,8 +115,13 @@ impl Law {
         }
     }
 
+    /// Whether 16-bit floats go by a form whose power overflows where `sigmoid` is below the smallest normal `f32`.
+    fn has_short_form(self) -> bool {
+        matches!(NAMES[self.index], "gelu_tanh" | "silu")
+    }
+
     /// Whether a result is so small that a factor of it is below the smallest normal `f32`, or `f64`: it has few digits
-    /// then, and none on a GPU.
+    /// then, and none on a GPU or by a short form.
     fn tiny(self, x: f64, wanted: f64, found: f64) -> bool {
         if self.run.dtype == DType::F64 {
             return wanted.abs() < f64::MIN_POSITIVE * x.abs() && (found - wanted).abs() <= x.abs() * 1e-323;
@@ -124,7 +129,10 @@ impl Law {
         let least = f64::from(f32::MIN_POSITIVE) * x.abs().max(1.0);
         let unit = 2f64.powi(-149) * x.abs().max(1.0);
         let few = wanted.abs() < least && (found - wanted).abs() <= 2.0 * unit;
-        few || self.place == Place::Cuda && wanted.abs() < 2.0 * least && found.abs() <= 2.0 * least
+        let is_short = matches!(self.run.dtype, DType::F16 | DType::BF16) && self.has_short_form();
+        few || (is_short || self.place == Place::Cuda)
+            && wanted.abs() < 2.0 * least
+            && found.abs() <= 2.0 * least
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         example: "let y = tl::gelu_tanh(tile);\nlet quick = tl::gelu_tanh::<bf16>(tile);",
         generic: Generic::OptionalType,
         params: ONE,
-        doc: "`x * (1 + tanh(z)) / 2` with `z = sqrt(2 / pi) * (x + 0.044715 * x^3)`, the usual approximation of `gelu`, of floats of any shape. It is computed as `x * sigmoid(2 * z)`, which keeps its digits far below zero: within `8 + 5 * abs(z)` ULP for `f32` and `f64`; `f16` and `bf16` are computed in `f32` and rounded once, within 0.57 ULP. On a GPU an `f32` result below the smallest normal one may be 0. `gelu_tanh` of infinity is infinity, of negative infinity `-0.0`, of NaN NaN.\n\nWith a 16-bit float between `::<` and `>`, `tl::gelu_tanh::<bf16>(x)` of an `f32` tile is only as exact as a result that will be rounded to that type needs, relative error below 2^-15, at less than half the instructions; it is `f32` all the same.",
+        doc: "`x * (1 + tanh(z)) / 2` with `z = sqrt(2 / pi) * (x + 0.044715 * x^3)`, the usual approximation of `gelu`, of floats of any shape. It is computed as `x * sigmoid(2 * z)`, which keeps its digits far below zero: within `8 + 5 * abs(z)` ULP for `f32` and `f64`; `f16` and `bf16` are computed in `f32` and rounded once, within 0.57 ULP. Where `sigmoid` is below the smallest normal `f32` the result may be 0 on a GPU, and of 16-bit floats anywhere. `gelu_tanh` of infinity is infinity, of negative infinity `-0.0`, of NaN NaN.\n\nWith a 16-bit float between `::<` and `>`, `tl::gelu_tanh::<bf16>(x)` of an `f32` tile is only as exact as a result that will be rounded to that type needs, relative error below 2^-15, at less than half the instructions; it is `f32` all the same.",
         check: |check, call| as_exact_as(check, call, ["gelu_tanh", "gelu_tanh_half"]),
     },
     Function {
@@ -41,7 +41,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         example: "let y = tl::silu(tile);\nlet quick = tl::silu::<bf16>(tile);",
         generic: Generic::OptionalType,
         params: ONE,
-        doc: "`x * sigmoid(x)`, also called swish, of floats of any shape. Within 5 ULP for `f32` and `f64`; `f16` and `bf16` are computed in `f32` and rounded once, within 0.57 ULP. Where `sigmoid` is below the smallest normal `f32` the result has as few digits, and is 0 on a GPU. `silu` of infinity is infinity, of negative infinity `-0.0`, of NaN NaN.\n\nWith a 16-bit float between `::<` and `>`, `tl::silu::<bf16>(x)` of an `f32` tile is only as exact as a result that will be rounded to that type needs, relative error below 2^-15, at half the instructions; it is `f32` all the same.",
+        doc: "`x * sigmoid(x)`, also called swish, of floats of any shape. Within 5 ULP for `f32` and `f64`; `f16` and `bf16` are computed in `f32` and rounded once, within 0.57 ULP. Where `sigmoid` is below the smallest normal `f32` the result has as few digits; it is 0 on a GPU, and may be of 16-bit floats anywhere. `silu` of infinity is infinity, of negative infinity `-0.0`, of NaN NaN.\n\nWith a 16-bit float between `::<` and `>`, `tl::silu::<bf16>(x)` of an `f32` tile is only as exact as a result that will be rounded to that type needs, relative error below 2^-15, at half the instructions; it is `f32` all the same.",
         check: |check, call| as_exact_as(check, call, ["silu", "silu_half"]),
     },
     Function {
