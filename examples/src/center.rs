@@ -32,7 +32,7 @@ pub fn center<T: Float, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols: i32)
 }
 
 /// One program for each row, which it reads twice, `BLOCK` elements at a time.
-#[fuse_kernel(T = [f32, f16, bf16], BLOCK = [8192])]
+#[fuse_kernel(T = [f32, f16, bf16], BLOCK = [8192], num_stages = 1)]
 pub fn center_long<T: Float, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols: i32) {
     let row = tl::program_id(0);
     let cols = tl::arange(0, BLOCK);

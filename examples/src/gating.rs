@@ -22,7 +22,10 @@ pub const MAX_EXPERTS: usize = 256;
 
 /// A program takes `1024 / EXPERTS` tokens. Logits become integer keys that hold an expert's order and, below it, its place.
 /// Every 8 neighbours are sorted; then the largest head of such a list is taken, `K` times, and its list moves on.
-#[fuse_kernel(T = [f32, f16, bf16], K = [1, 2, 4, 8], EXPERTS = n_experts in [8, 16, 64, 256])]
+#[fuse_kernel(
+    configs = [{ T: f32, num_warps: 4 }, { T: f16 }, { T: bf16 }],
+    K = [1, 2, 4, 8], EXPERTS = n_experts in [8, 16, 64, 256],
+)]
 pub fn topk_gating<T: Float, const K: usize, const EXPERTS: usize>(
     logits: &[T],
     weights: &mut [f32],
