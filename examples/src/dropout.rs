@@ -69,7 +69,7 @@ pub fn bias_gelu_dropout<T: Float, const ACT: usize, const ADD: bool, const COLS
 /// The gradient of `x`, 4 rows at a time: program `(i, j)` takes fours `i`, `i + programs`, and so on of its columns, and
 /// leaves its part of the gradient of `bias`, which it reads once.
 #[fuse_kernel(
-    configs = [{ T: f32, num_stages: 1 }, { T: f16 }, { T: bf16 }], ACT = [2, 3], COLS = [1024], num_warps = 4,
+    configs = [{ T: f32, num_warps: 8 }, { T: f16 }, { T: bf16 }], ACT = [2, 3], COLS = [1024], num_warps = 4,
 )]
 pub fn bias_gelu_dropout_backward<T: Float, const ACT: usize, const COLS: usize>(
     dy: &[T],

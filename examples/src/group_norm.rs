@@ -22,7 +22,7 @@ pub const MAX_TILE: usize = 20480;
 /// One program for each group of each image: `size` elements, `pixels` for each of its channels, in rows of `RUN` elements.
 /// `RUN` divides `pixels`: a row lies in one channel, which is found and whose scale is read once for it.
 #[fuse_kernel(
-    configs = [{ T: f32, num_warps: 16 }, { T: f16 }, { T: bf16 }],
+    configs = [{ T: f32, num_warps: 8 }, { T: f16 }, { T: bf16 }],
     RUN = [1, 8], BLOCK = size in [1024, 4096, 10240, 20480],
 )]
 pub fn group_norm<T: Float, const RUN: usize, const BLOCK: usize>(
