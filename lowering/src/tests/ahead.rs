@@ -132,28 +132,26 @@ fn a_slice_that_is_written_is_read_in_its_turn() {
     check_memory(
         &REREAD.replace("STAGES", ""),
         expect![[r#"
-        bar.warp.sync 	-1;
-        ld.global.b32 	%r5, [%rd11];
-        ld.global.nc.b32 	%r6, [%rd12];
-        bar.warp.sync 	-1;
-        st.global.b32 	[%rd15+128], %r7;
-    "#]],
+            bar.warp.sync 	-1;
+            ld.global.b32 	%r5, [%rd11];
+            ld.global.nc.b32 	%r6, [%rd12];
+            st.global.b32 	[%rd15+128], %r7;
+        "#]],
     );
     check_memory(
         &REREAD.replace("STAGES", ", num_stages = 2"),
         expect![[r#"
-        cp.async.ca.shared.global.L2::cache_hint [%r9 + 0], [%rd12], 4, %rd13;
-        cp.async.commit_group;
-        cp.async.commit_group;
-        cp.async.wait_group 1;
-        bar.warp.sync 	-1;
-        ld.global.b32 	%r14, [%rd18];
-        ld.shared.b32 %r12, [%r16 + 0];
-        bar.warp.sync 	-1;
-        st.global.b32 	[%rd21+128], %r15;
-        cp.async.ca.shared.global.L2::cache_hint [%r11 + 0], [%rd16], 4, %rd13;
-        cp.async.commit_group;
-    "#]],
+            cp.async.ca.shared.global.L2::cache_hint [%r9 + 0], [%rd12], 4, %rd13;
+            cp.async.commit_group;
+            cp.async.commit_group;
+            cp.async.wait_group 1;
+            bar.warp.sync 	-1;
+            ld.global.b32 	%r14, [%rd18];
+            ld.shared.b32 %r12, [%r16 + 0];
+            st.global.b32 	[%rd21+128], %r15;
+            cp.async.ca.shared.global.L2::cache_hint [%r11 + 0], [%rd16], 4, %rd13;
+            cp.async.commit_group;
+        "#]],
     );
 }
 
@@ -198,7 +196,6 @@ fn a_barrier_parts_loops_whose_copies_share_memory() {
             cp.async.cg.shared.global.L2::cache_hint [%r41 + 0], [%rd23], 16, %rd6;
             cp.async.commit_group;
             st.global.b32 	[%rd24], %r48;
-            bar.sync 	0;
             st.global.v4.b32 	[%rd26+256], {%r50, %r51, %r52, %r53};
         "#]],
     );
