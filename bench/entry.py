@@ -22,6 +22,11 @@ TINY = 2.0**-126
 BF16, F16, F32 = torch.bfloat16, torch.float16, torch.float32
 
 
+def processors():
+    """Multiprocessors of the GPU."""
+    return torch.cuda.get_device_properties(0).multi_processor_count
+
+
 class Launch:
     """One launch of an exported kernel: its name and element types, which constants will do (the smallest are taken), the
     number of programs for those constants, and the arguments by name where they differ from the entry's."""

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 from elementwise import GELU, GELU_TANH, activated
 from entry import (BF16, F16, F32, NAMES, SINGLE, TINY, Entry, Launch, RowEntry, cdiv, empty, normal, over,
-                   rounded, triton)
+                   processors, rounded, triton)
 from norms import layer_norm
 
 F8 = torch.float8_e4m3fn
@@ -203,13 +203,13 @@ class Quantize(RowEntry):
         for seed, name in enumerate(("gamma", "beta"), 2):
             args[name] = normal(cols, dtype, seed, shift) if name in self.inputs else args["x"].flatten()[:0]
         return {**args, "out": torch.empty(rows, cols, dtype=self.into, device="cuda"), "scales": empty(rows, F32),
-                "n_cols": cols, "eps": self.eps}
+                "n_rows": rows, "n_cols": cols, "eps": self.eps}
 
     def launches(self, case, args):
         rows, cols, dtype = case
-        kernel = "quantize" if cols <= 16384 else "quantize_wide"
+        kernel, programs = ("quantize", rows) if cols <= 16384 else ("quantize_wide", min(rows, processors()))
         return [Launch(kernel, [NAMES[dtype], NAMES[self.into]],
-                       lambda integers, norm, block: norm == self.kind and block >= cols, lambda *_: (rows,))]
+                       lambda integers, norm, block: norm == self.kind and block >= cols, lambda *_: (programs,))]
 
     def results(self, results):
         out, scales = results

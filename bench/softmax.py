@@ -5,7 +5,8 @@ import math
 import torch
 import torch.nn.functional as F
 
-from entry import (BF16, F16, F32, NAMES, SINGLE, TINY, Entry, Launch, RowEntry, cdiv, empty, normal, rounded, triton)
+from entry import (BF16, F16, F32, NAMES, SINGLE, TINY, Entry, Launch, RowEntry, cdiv, empty, normal, processors,
+                   rounded, triton)
 
 
 def softmax(scores, within, log, dtype):
@@ -45,13 +46,16 @@ class Softmax(RowEntry):
     def make(self, case, shift=0):
         rows, cols, dtype = case
         return {"x": normal(rows * cols, dtype, 1, shift, 3.0).view(rows, cols),
-                "out": empty(rows * cols, dtype, shift).view(rows, cols), "n_cols": cols, "scale": 1.0,
-                "log": self.log}
+                "out": empty(rows * cols, dtype, shift).view(rows, cols), "n_rows": rows, "n_cols": cols,
+                "scale": 1.0, "log": self.log}
 
     def launches(self, case, args):
         rows, cols, dtype = case
         if cols > self.tile:
             return [Launch(self.long, [NAMES[dtype]], lambda block: True, lambda block: (rows,))]
+        if cols > 16384:
+            programs = min(rows, processors())
+            return [Launch("softmax_wide", [NAMES[dtype]], lambda block: True, lambda block: (programs,))]
         return [Launch(self.kernel, [NAMES[dtype]], lambda block: block >= cols, lambda block: (rows,))]
 
     def exact(self, args):
@@ -90,7 +94,8 @@ class MaskedSoftmax(RowEntry):
         types = [NAMES[dtype], "bool"]
         if cols > 16384:
             return [Launch("masked_softmax_long", types, lambda add, block: not add, lambda add, block: (rows,))]
-        return [Launch("masked_softmax", types, lambda add, block: not add and block >= cols, lambda add, block: (rows,))]
+        grid = (args["mask_rows"], rows // args["mask_rows"])
+        return [Launch("masked_softmax", types, lambda add, block: not add and block >= cols, lambda add, block: grid)]
 
     def exact(self, args):
         rows, cols = args["x"].shape

@@ -30,6 +30,7 @@ impl Choice {
 pub struct Chosen {
     pub(crate) kernel: &'static Kernel,
     pub(crate) variant: &'static Variant,
+    pub(crate) processors: usize,
 }
 
 impl Chosen {
@@ -50,6 +51,12 @@ impl Chosen {
         };
         usize::try_from(value)
             .unwrap_or_else(|_| panic!("`{name}` is {value}, which is no number of elements"))
+    }
+
+    /// What runs programs side by side on the device of the launch: see [`Device::processors`](crate::Device::processors).
+    /// For a kernel whose programs take one row after the other, `|chosen| rows.min(chosen.processors())`.
+    pub fn processors(&self) -> usize {
+        self.processors
     }
 
     /// The variant: its label, types and constants.
@@ -193,8 +200,9 @@ mod tests {
 
     #[test]
     fn constants_go_by_name() {
-        let chosen = Chosen { kernel: &NORM, variant: &NORM.variants[1] };
+        let chosen = Chosen { kernel: &NORM, variant: &NORM.variants[1], processors: 132 };
         assert_eq!((chosen.constant("BLOCK"), chosen.constant("CAUSAL")), (1024, 1));
+        assert_eq!(chosen.processors(), 132);
         let missing = std::panic::catch_unwind(|| chosen.constant("ROWS")).unwrap_err();
         let said = missing.downcast::<String>().unwrap();
         assert_eq!(*said, "kernel `norm` has no constant `ROWS`: it has BLOCK, CAUSAL");

@@ -29,6 +29,7 @@ pub(crate) struct CudaDevice {
     pub(crate) capability: u32,
     /// The most shared memory a block can have, static and dynamic, in bytes.
     pub(crate) shared_limit: u32,
+    pub(crate) multiprocessors: usize,
     pub(crate) modules: Table,
     pub(crate) recent: Recent,
     pub(crate) pending: Pending,
@@ -91,11 +92,15 @@ fn register(
     let shared_limit = context
         .attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
         .map_err(Error::cuda("cuDeviceGetAttribute(shared memory)"))?;
+    let multiprocessors = context
+        .attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)
+        .map_err(Error::cuda("cuDeviceGetAttribute(multiprocessors)"))?;
     let device: &'static CudaDevice = Box::leak(Box::new(CudaDevice {
         stream: context.default_stream(),
         name: context.name().map_err(Error::cuda("cuDeviceGetName"))?,
         capability: (major * 10 + minor) as u32,
         shared_limit: shared_limit as u32,
+        multiprocessors: multiprocessors as usize,
         modules: Table::default(),
         recent: Recent::default(),
         pending: Pending::default(),

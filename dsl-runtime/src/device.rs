@@ -10,7 +10,7 @@ use crate::cuda::{self, CudaDevice};
 use crate::dtype::Element;
 use crate::error::{Error, Result};
 use crate::launch::cpu;
-use crate::stream::Stream;
+use crate::stream::{LaunchOn, Stream};
 
 /// A CUDA GPU, or this CPU.
 ///
@@ -88,6 +88,11 @@ impl Device {
             Place::Cpu => None,
             Place::Cuda(cuda) => Some(cuda.capability),
         }
+    }
+
+    /// A GPU's multiprocessors; the threads that kernels run on on this CPU.
+    pub fn processors(&self) -> usize {
+        self.target().on.processors()
     }
 
     /// A GPU's context, for everything that the `cudarc` crate can do with it.

@@ -122,6 +122,15 @@ pub(crate) enum On<'s> {
     Cuda(&'static CudaDevice, &'s Arc<CudaStream>),
 }
 
+impl On<'_> {
+    pub fn processors(self) -> usize {
+        match self {
+            On::Cpu => rayon::current_num_threads(),
+            On::Cuda(device, _) => device.multiprocessors,
+        }
+    }
+}
+
 mod sealed {
     pub trait Sealed {}
     impl Sealed for &crate::Device {}

@@ -20,42 +20,52 @@ use crate::softmax::{Form, of_scores};
 /// The longest row that one tile holds; longer ones are read in pieces.
 pub const MAX_TILE: usize = 16384;
 
+/// The most matrices of scores that one launch takes a mask for.
+const MAX_MATRICES: usize = 65_535;
+
 /// The elements of a piece of a long row.
 const PIECE: usize = 4096;
 
-/// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared. `ADD`
-/// says what the mask does.
+/// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared. The grid has a
+/// column for each row of the mask, so that a program knows its own without a division. `ADD` says what the mask does.
+///
+/// The exponentials wait for their sum, so that a probability is one product more; for a logarithm the scores are made
+/// again, from the cache.
 #[fuse_kernel(
     configs = [
         { T: f32, M: f32, ADD: true }, { T: f32, M: bool, ADD: false }, { T: f16, M: f16, ADD: true },
         { T: f16, M: bool, ADD: false }, { T: bf16, M: bf16, ADD: true }, { T: bf16, M: bool, ADD: false },
     ],
-    BLOCK = n_cols in [1024, 4096, 16384],
+    BLOCK = n_cols in [1024, 4096, 16384], num_warps = BLOCK / 1024,
 )]
 pub fn masked_softmax<T: Float, M: Element, const ADD: bool, const BLOCK: usize>(
     x: &[T],
     allowed: &[M],
     out: &mut [T],
-    mask_rows: i32,
     n_cols: i32,
     scale: f32,
     log: bool,
 ) {
-    let row = tl::program_id(0);
+    let mask_row = tl::program_id(0);
+    let row = tl::program_id(1) * tl::num_programs(0) + mask_row;
     let cols = tl::arange(0, BLOCK);
     let mask = cols < n_cols;
-    let x = tl::load(x + row * n_cols + cols, mask).to::<f32>();
-    let allowed = tl::load(allowed + row % mask_rows * n_cols + cols, mask).to::<f32>();
-    let z = if ADD { x * scale + allowed } else { tl::select(allowed != 0.0, x * scale, f32::NEG_INFINITY) };
-    let z = tl::select(mask, z, f32::NEG_INFINITY);
+    let (x, allowed) = (x + row * n_cols + cols, allowed + mask_row * n_cols + cols);
+    let scores = |x, allowed| {
+        let (z, allowed) = (x.to::<f32>() * scale, allowed.to::<f32>());
+        let z = if ADD { z + allowed } else { tl::select(allowed != 0.0, z, f32::NEG_INFINITY) };
+        tl::select(mask, z, f32::NEG_INFINITY)
+    };
+    let z = scores(tl::load(x, mask), tl::load(allowed, mask).evict_last());
     let peak = tl::max(z, 0);
     let base = tl::select(peak == f32::NEG_INFINITY, 0.0, peak);
-    let total = tl::sum(tl::exp2((z - base) * f32::consts::LOG2_E), 0);
-    let bits = tl::select(total == 0.0, 0.0, tl::log2(total));
+    let power = tl::exp2((z - base) * f32::consts::LOG2_E);
+    let total = tl::sum(power, 0);
     let y = if log {
-        z - base - bits * f32::consts::LN_2
+        let z = scores(tl::load(x, mask).evict_first(), tl::load(allowed, mask));
+        z - base - tl::select(total == 0.0, 0.0, tl::log2(total)) * f32::consts::LN_2
     } else {
-        tl::exp2((z - base) * f32::consts::LOG2_E - bits)
+        power * tl::select(total == 0.0, 0.0, 1.0 / total)
     };
     tl::store(out + row * n_cols + cols, y.to::<T>(), mask);
 }
@@ -157,32 +167,41 @@ impl<'a, T: Float> MaskedSoftmax<'a, T> {
         masked_softmax_long::Choice<T, T, true, PIECE>: masked_softmax_long::Declared,
         masked_softmax_long::Choice<T, bool, false, PIECE>: masked_softmax_long::Declared,
     {
-        let (out, cols) = (out.into(), self.cols as i32);
+        let (mut out, cols) = (out.into(), self.cols as i32);
         let (rows, mask_rows) = self.rows(out.len())?;
         if rows == 0 {
             return Ok(());
         }
-        let (scale, log, mask_rows) = (self.scale, self.form == Form::Logarithm, mask_rows as i32);
-        match (self.mask, self.cols > MAX_TILE) {
-            (Mask::Add(mask), false) => {
-                let call = masked_softmax::<T, T, true>(self.x, mask, out, mask_rows, cols, scale, log);
-                call.grid(rows).launch(on)
-            }
-            (Mask::Keep(mask), false) => {
-                let call = masked_softmax::<T, bool, false>(self.x, mask, out, mask_rows, cols, scale, log);
-                call.grid(rows).launch(on)
-            }
-            (Mask::Add(mask), true) => {
-                masked_softmax_long::<T, T, true, PIECE>(self.x, mask, out, mask_rows, cols, scale, log)
-                    .grid(rows)
-                    .launch(on)
-            }
-            (Mask::Keep(mask), true) => {
-                masked_softmax_long::<T, bool, false, PIECE>(self.x, mask, out, mask_rows, cols, scale, log)
-                    .grid(rows)
-                    .launch(on)
+        let (scale, log) = (self.scale, self.form == Form::Logarithm);
+        if self.cols > MAX_TILE {
+            let rows_of_mask = mask_rows as i32;
+            return match self.mask {
+                Mask::Add(mask) => {
+                    let call = masked_softmax_long::<T, T, true, PIECE>;
+                    call(self.x, mask, out, rows_of_mask, cols, scale, log).grid(rows).launch(on)
+                }
+                Mask::Keep(mask) => {
+                    let call = masked_softmax_long::<T, bool, false, PIECE>;
+                    call(self.x, mask, out, rows_of_mask, cols, scale, log).grid(rows).launch(on)
+                }
+            };
+        }
+        // Row after row of a mask's matrices: as many as a grid has rows.
+        let matrix = mask_rows * self.cols;
+        for first in (0..self.x.len()).step_by(matrix * MAX_MATRICES) {
+            let range = first..self.x.len().min(first + matrix * MAX_MATRICES);
+            let grid = (mask_rows, range.len() / matrix);
+            let (x, out) = (self.x.slice(range.clone()), out.slice_mut(range));
+            match self.mask {
+                Mask::Add(mask) => {
+                    masked_softmax::<T, T, true>(x, mask, out, cols, scale, log).grid(grid).launch(on)?;
+                }
+                Mask::Keep(mask) => {
+                    masked_softmax::<T, bool, false>(x, mask, out, cols, scale, log).grid(grid).launch(on)?;
+                }
             }
         }
+        Ok(())
     }
 
     /// The rows of the scores and of the mask, if all lengths fit.

@@ -79,10 +79,11 @@ pub fn quantize<T: Float, Q: Element, const ROUND: bool, const NORM: usize, cons
     tl::store(scales + row, largest / limit);
 }
 
-/// As [`quantize`], for rows that take the registers of a whole multiprocessor.
+/// As [`quantize`], for rows that take a multiprocessor each: every program takes one row after the other, the next one's
+/// elements under way.
 #[fuse_kernel(
     configs = [{ Q: i8, ROUND: true }, { Q: f8e4m3, ROUND: false }],
-    T = [f16, bf16], NORM = [0, 1, 2], BLOCK = [32768], num_warps = 16,
+    T = [f16, bf16], NORM = [0, 1, 2], BLOCK = [32768], num_warps = 32, num_stages = 2,
 )]
 pub fn quantize_wide<T: Float, Q: Element, const ROUND: bool, const NORM: usize, const BLOCK: usize>(
     x: &[T],
@@ -90,32 +91,34 @@ pub fn quantize_wide<T: Float, Q: Element, const ROUND: bool, const NORM: usize,
     beta: &[T],
     out: &mut [Q],
     scales: &mut [f32],
+    n_rows: i32,
     n_cols: i32,
     eps: f32,
 ) {
-    let row = tl::program_id(0);
     let cols = tl::arange(0, BLOCK);
     let mask = cols < n_cols;
-    let x = tl::load(x + row * n_cols + cols, mask, 0.0).to::<f32>();
-    let y = if NORM == 0 {
-        x
-    } else if NORM == 1 {
-        let scale = tl::rsqrt(tl::sum(x * x, 0) / n_cols as f32 + eps);
-        x * scale * tl::load(gamma + cols, mask).to::<f32>()
-    } else {
-        let mean = tl::sum(x, 0) / n_cols as f32;
-        let centred = tl::select(mask, x - mean, 0.0);
-        let scale = tl::rsqrt(tl::sum(centred * centred, 0) / n_cols as f32 + eps);
-        let gamma = tl::load(gamma + cols, mask).to::<f32>();
-        (x - mean) * scale * gamma + tl::load(beta + cols, mask).to::<f32>()
-    };
-    let largest = tl::max(tl::abs(y), 0);
-    let limit = if ROUND { 127.0 } else { 448.0 };
-    let per_step = tl::select(largest == 0.0, 0.0, limit / largest);
-    let q = y * per_step;
-    let q = if ROUND { tl::round_ties_even(q) } else { q };
-    tl::store(out + row * n_cols + cols, q.to::<Q>(), mask);
-    tl::store(scales + row, largest / limit);
+    for row in (tl::program_id(0)..n_rows).step_by(tl::num_programs(0)) {
+        let x = tl::load(x + row * n_cols + cols, mask, 0.0).to::<f32>();
+        let y = if NORM == 0 {
+            x
+        } else if NORM == 1 {
+            let scale = tl::rsqrt(tl::sum(x * x, 0) / n_cols as f32 + eps);
+            x * scale * tl::load(gamma + cols, mask).to::<f32>()
+        } else {
+            let mean = tl::sum(x, 0) / n_cols as f32;
+            let centred = tl::select(mask, x - mean, 0.0);
+            let scale = tl::rsqrt(tl::sum(centred * centred, 0) / n_cols as f32 + eps);
+            let gamma = tl::load(gamma + cols, mask).to::<f32>();
+            (x - mean) * scale * gamma + tl::load(beta + cols, mask).to::<f32>()
+        };
+        let largest = tl::max(tl::abs(y), 0);
+        let limit = if ROUND { 127.0 } else { 448.0 };
+        let per_step = tl::select(largest == 0.0, 0.0, limit / largest);
+        let q = y * per_step;
+        let q = if ROUND { tl::round_ties_even(q) } else { q };
+        tl::store(out + row * n_cols + cols, q.to::<Q>(), mask);
+        tl::store(scales + row, largest / limit);
+    }
 }
 
 /// `out[r, c] = q[r, c] * scales[r] + residual[r, c]`; `residual` may be empty where `ADD` is false.
@@ -201,8 +204,11 @@ impl<T: Float, const NORM: usize> Quantize<'_, T, NORM> {
         }
         let (x, gamma, beta, n_cols, eps) = (self.x, self.gamma, self.beta, self.cols as i32, self.eps);
         if self.cols > NARROW {
-            let call = quantize_wide::<T, i8, true, NORM, MAX_COLS>(x, gamma, beta, out, scales, n_cols, eps);
-            return call.grid(rows).launch(on);
+            let n_rows = rows as i32;
+            let call = quantize_wide::<T, i8, true, NORM, MAX_COLS>(
+                x, gamma, beta, out, scales, n_rows, n_cols, eps,
+            );
+            return call.grid_by(|chosen| rows.min(chosen.processors())).launch(on);
         }
         let call = quantize::<T, i8, true, NORM>(x, gamma, beta, out, scales, n_cols, eps);
         call.grid(rows).launch(on)
@@ -229,9 +235,11 @@ impl<T: Float, const NORM: usize> Quantize<'_, T, NORM> {
         }
         let (x, gamma, beta, n_cols, eps) = (self.x, self.gamma, self.beta, self.cols as i32, self.eps);
         if self.cols > NARROW {
-            let call =
-                quantize_wide::<T, f8e4m3, false, NORM, MAX_COLS>(x, gamma, beta, out, scales, n_cols, eps);
-            return call.grid(rows).launch(on);
+            let n_rows = rows as i32;
+            let call = quantize_wide::<T, f8e4m3, false, NORM, MAX_COLS>(
+                x, gamma, beta, out, scales, n_rows, n_cols, eps,
+            );
+            return call.grid_by(|chosen| rows.min(chosen.processors())).launch(on);
         }
         let call = quantize::<T, f8e4m3, false, NORM>(x, gamma, beta, out, scales, n_cols, eps);
         call.grid(rows).launch(on)

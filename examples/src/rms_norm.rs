@@ -22,8 +22,8 @@ use crate::shape::Checks;
 /// The longest row that one tile holds; longer ones are read in pieces.
 pub const MAX_TILE: usize = 32768;
 
-/// The same for [`AddRmsNorm`], of any type.
-pub const MAX_ADD_TILE: usize = 16384;
+/// The longest row of [`add_rms_norm`]; [`add_rms_norm_wide`] takes those up to [`MAX_TILE`].
+const MAX_ADD_NARROW: usize = 16384;
 
 /// The elements of a piece of a long row.
 const PIECE: usize = 8192;
@@ -85,6 +85,32 @@ pub fn add_rms_norm<T: Float, const BLOCK: usize>(
     tl::store(residual + row * n_cols + cols, sum, mask);
     let sum = sum.to::<f32>();
     let scale = tl::rsqrt(tl::sum(sum * sum, 0) / n_cols as f32 + eps);
+    tl::store(out + row * n_cols + cols, (sum * scale * gamma).to::<T>(), mask);
+}
+
+/// As [`add_rms_norm`], for rows that take a multiprocessor each.
+#[fuse_kernel(configs = [
+    { T: f32, BLOCK: 32768, num_warps: 16 },
+    { T: f16, BLOCK: 32768, num_warps: 32 },
+    { T: bf16, BLOCK: 32768, num_warps: 32 },
+])]
+pub fn add_rms_norm_wide<T: Float, const BLOCK: usize>(
+    x: &[T],
+    residual: &mut [T],
+    gamma: &[T],
+    out: &mut [T],
+    n_cols: i32,
+    eps: f32,
+) {
+    let row = tl::program_id(0);
+    let cols = tl::arange(0, BLOCK);
+    let mask = cols < n_cols;
+    let x = tl::load(x + row * n_cols + cols, mask, 0.0);
+    let sum = x + tl::load(residual + row * n_cols + cols, mask, 0.0);
+    tl::store(residual + row * n_cols + cols, sum, mask);
+    let sum = sum.to::<f32>();
+    let scale = tl::rsqrt(tl::sum(sum * sum, 0) / n_cols as f32 + eps);
+    let gamma = tl::load(gamma + cols, mask).to::<f32>();
     tl::store(out + row * n_cols + cols, (sum * scale * gamma).to::<T>(), mask);
 }
 
@@ -191,6 +217,7 @@ impl<'a, T: Float> AddRmsNorm<'a, T> {
     ) -> Result<()>
     where
         add_rms_norm::Choice<T>: add_rms_norm::Declared,
+        add_rms_norm_wide::Choice<T, MAX_TILE>: add_rms_norm_wide::Declared,
         add_rms_norm_long::Choice<T, PIECE>: add_rms_norm_long::Declared,
     {
         let (residual, out) = (residual.into(), out.into());
@@ -202,8 +229,12 @@ impl<'a, T: Float> AddRmsNorm<'a, T> {
             return Ok(());
         }
         let n_cols = cols as i32;
-        if cols > MAX_ADD_TILE {
+        if cols > MAX_TILE {
             let call = add_rms_norm_long::<T, PIECE>(self.x, residual, self.gamma, out, n_cols, self.eps);
+            return call.grid(rows).launch(on);
+        }
+        if cols > MAX_ADD_NARROW {
+            let call = add_rms_norm_wide::<T, MAX_TILE>(self.x, residual, self.gamma, out, n_cols, self.eps);
             return call.grid(rows).launch(on);
         }
         add_rms_norm::<T>(self.x, residual, self.gamma, out, n_cols, self.eps).grid(rows).launch(on)

@@ -24,13 +24,16 @@ use crate::shape::Checks;
 /// The longest row that one tile holds; longer ones are read in pieces.
 pub const MAX_TILE: usize = 32768;
 
+/// The longest row of [`softmax`]; [`softmax_wide`] takes longer ones.
+const MAX_NARROW: usize = 16384;
+
 /// The lanes of a program for a long row.
 const LANES: usize = 512;
 
 /// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared.
 ///
 /// After the sum an element is made again from `x`, so that a row of a narrow type waits in its own registers.
-#[fuse_kernel(T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 4096, 8192, 16384, 32768])]
+#[fuse_kernel(T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 4096, 8192, 16384])]
 pub fn softmax<T: Float, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols: i32, scale: f32, log: bool) {
     let row = tl::program_id(0);
     let cols = tl::arange(0, BLOCK);
@@ -47,6 +50,34 @@ pub fn softmax<T: Float, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols: i32
     let power = (z - base) * factor - end;
     let y = tl::select(log, power, tl::exp2(power));
     tl::store(out + row * n_cols + cols, y.to::<T>(), mask);
+}
+
+/// As [`softmax`], for rows that take a multiprocessor each: every program takes one row after the other, the next one's
+/// elements under way.
+#[fuse_kernel(T = [f32, f16, bf16], BLOCK = [32768], num_warps = 32, num_stages = 2)]
+pub fn softmax_wide<T: Float, const BLOCK: usize>(
+    x: &[T],
+    out: &mut [T],
+    n_rows: i32,
+    n_cols: i32,
+    scale: f32,
+    log: bool,
+) {
+    let cols = tl::arange(0, BLOCK);
+    let mask = cols < n_cols;
+    for row in (tl::program_id(0)..n_rows).step_by(tl::num_programs(0)) {
+        let x = tl::load(x + row * n_cols + cols, mask).to::<f32>();
+        let z = tl::select(mask, x * scale, f32::NEG_INFINITY);
+        let peak = tl::max(z, 0);
+        let base = tl::select(peak == f32::NEG_INFINITY, 0.0, peak);
+        let total = tl::sum(tl::exp2((z - base) * f32::consts::LOG2_E), 0);
+        let bits = tl::select(total == 0.0, 0.0, tl::log2(total));
+        let factor = tl::select(log, 1.0, f32::consts::LOG2_E);
+        let end = tl::select(log, bits * f32::consts::LN_2, bits);
+        let power = (z - base) * factor - end;
+        let y = tl::select(log, power, tl::exp2(power));
+        tl::store(out + row * n_cols + cols, y.to::<T>(), mask);
+    }
 }
 
 /// One program for each row, which it reads twice, `16 * LANES` elements at a time. Each lane keeps the largest of its elements
@@ -136,6 +167,7 @@ impl<'a, T: Float> Softmax<'a, T> {
     pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
     where
         softmax::Choice<T>: softmax::Declared,
+        softmax_wide::Choice<T, MAX_TILE>: softmax_wide::Declared,
         softmax_long::Choice<T, LANES>: softmax_long::Declared,
     {
         let (out, checks) = (out.into(), Checks("softmax"));
@@ -145,6 +177,10 @@ impl<'a, T: Float> Softmax<'a, T> {
             return Ok(());
         }
         let (n_cols, log) = (self.cols as i32, self.form == Form::Logarithm);
+        if (MAX_NARROW + 1..=MAX_TILE).contains(&self.cols) {
+            let call = softmax_wide::<T, MAX_TILE>(self.x, out, rows as i32, n_cols, self.scale, log);
+            return call.grid_by(|chosen| rows.min(chosen.processors())).launch(on);
+        }
         if self.cols > MAX_TILE {
             let call = softmax_long::<T, LANES>(self.x, out, n_cols, self.scale, log);
             return call.grid(rows).launch(on);

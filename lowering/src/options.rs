@@ -2,7 +2,7 @@
 //! expansion mentions so that cargo expands again when one changes.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::target::host::Family;
@@ -53,7 +53,7 @@ impl Stage {
 pub enum Effort {
     /// Everything: the code will be linked.
     Full,
-    /// Every error a user can make, and no code: `cargo check`.
+    /// Every error a user can make, and no code: `cargo check`, `cargo doc`, the search for doctests.
     Check,
     /// Nothing but the signature: a language server expands on every keystroke.
     Signature,
@@ -104,11 +104,13 @@ impl Options {
         };
         let out_dir = value_of("--out-dir").map(PathBuf::from);
         let target_dir = out_dir.as_ref().and_then(|dir| Some(dir.parent()?.to_path_buf()));
+        let documents =
+            args.first().is_some_and(|name| Path::new(name).file_stem() == Some("rustdoc".as_ref()));
         let links =
             value_of("--emit").is_none_or(|kinds| kinds.split(',').any(|kind| kind.starts_with("link")));
         let effort = if variable("RUST_ANALYZER_INTERNALS_DO_NOT_USE").is_some() {
             Effort::Signature
-        } else if links {
+        } else if links && !documents {
             Effort::Full
         } else {
             Effort::Check

@@ -11,7 +11,7 @@ use crate::values::Random;
 type Check = fn(&Device) -> Result<(), Failure>;
 
 pub fn trials() -> Vec<Trial> {
-    let checks: [(&'static str, Check); 13] = [
+    let checks: [(&'static str, Check); 17] = [
         ("chunks::default", chunks::<0>),
         ("chunks::1_stage", chunks::<1>),
         ("chunks::2_stages", chunks::<2>),
@@ -25,6 +25,10 @@ pub fn trials() -> Vec<Trial> {
         ("chased::default", chased::<0>),
         ("chased::2_stages", chased::<2>),
         ("chased::5_stages", chased::<5>),
+        ("long_rows::1_stage", long_rows::<1>),
+        ("long_rows::2_stages", long_rows::<2>),
+        ("long_rows::4_stages", long_rows::<4>),
+        ("long_rows::5_stages", long_rows::<5>),
     ];
     let trial = |place: Place, (name, check): (&'static str, Check)| {
         Trial::test(format!("ahead::{name}::{place}"), move || Ok(check(&place.device()?)?))
@@ -201,4 +205,45 @@ where
         same(&format!("what {n} turns wrote"), &out.finish()?.concat(), &untyped(&written))?;
     }
     Ok(())
+}
+
+// ---- long rows
+
+fn long_rows<const STAGES: usize>(device: &Device) -> Result<(), Failure>
+where
+    ahead::long_rows::Choice<STAGES>: ahead::long_rows::Declared,
+{
+    for (rows, n, programs) in [(0, 8, 2), (1, 8192, 3), (3, 8192, 3), (13, 8192, 3), (9, 4099, 2), (7, 1, 1)]
+    {
+        let x: Vec<i32> = numbers(8, rows * n, 1 << 20).iter().map(|&v| v as i32).collect();
+        let y: Vec<i16> = numbers(9, rows * n, 1 << 15).iter().map(|&v| v as i16).collect();
+        for shift in [0, 1] {
+            let operands = (Operand::new(device, &x, shift)?, Operand::new(device, &y, shift)?);
+            let mut out = Output::<i32>::new(device, vec![n; rows], shift)?;
+            let mut rest = Output::<i32>::new(device, vec![rows], shift)?;
+            let (n_rows, n_cols) = (rows as i32, n as i32);
+            ahead::long_rows::<STAGES>(&operands.0, &operands.1, &mut out, &mut rest, n_rows, n_cols)
+                .grid(programs)
+                .launch(device)?;
+            let (out, rest) = (out.finish()?.concat(), rest.finish()?.concat());
+            let wanted: Vec<(Vec<i32>, i32)> =
+                (0..rows).map(|row| long_row(&x[row * n..][..n], &y[row * n..][..n], n < 8192)).collect();
+            let what = format!("{rows} rows of {n} in {programs} programs, {shift} off");
+            let products: Vec<i32> = wanted.iter().flat_map(|(row, _)| row.clone()).collect();
+            let rests: Vec<i32> = wanted.iter().map(|(_, rest)| *rest).collect();
+            same(&format!("products, {what}"), &out, &untyped(&products))?;
+            same(&format!("rest, {what}"), &rest, &untyped(&rests))?;
+        }
+    }
+    Ok(())
+}
+
+/// The products of a row, and what is left of its sum; zeros stand beside a row that is shorter than its tile.
+fn long_row(x: &[i32], y: &[i16], padded: bool) -> (Vec<i32>, i32) {
+    let total = x.iter().fold(0i32, |total, &v| total.wrapping_add(v));
+    let sums = x.iter().zip(y).map(|(&x, &y)| x.wrapping_mul(3).wrapping_add(i32::from(y)));
+    let most = sums.chain(padded.then_some(0)).max().unwrap_or(0);
+    let product =
+        |(&x, &y): (&i32, &i16)| x.wrapping_mul(total).wrapping_add(i32::from(y).wrapping_mul(most));
+    (x.iter().zip(y).map(product).collect(), total.wrapping_sub(most))
 }

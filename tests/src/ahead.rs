@@ -111,3 +111,26 @@ pub fn chased<const STAGES: usize>(x: &[i32], index: &[i32], out: &mut [i32], to
     }
     tl::store(totals + lanes, total);
 }
+
+/// One long row after the other: what is copied ahead takes more shared memory than a ring may have to spare, so that a
+/// turn's part is filled anew when the turn has read it, which is after a reduction here.
+#[fuse_kernel(STAGES = [1, 2, 4, 5], num_stages = STAGES, num_warps = 8)]
+pub fn long_rows<const STAGES: usize>(
+    x: &[i32],
+    y: &[i16],
+    out: &mut [i32],
+    rest: &mut [i32],
+    n_rows: i32,
+    n: i32,
+) {
+    let lanes = tl::arange(0, 8192);
+    for row in (tl::program_id(0)..n_rows).step_by(tl::num_programs(0)) {
+        let mask = lanes < n;
+        let x = tl::load(x + row * n + lanes, mask, 0);
+        let total = tl::sum(x, 0);
+        let y = tl::load(y + row * n + lanes, mask, 0).to::<i32>();
+        let most = tl::max(x * 3 + y, 0);
+        tl::store(out + row * n + lanes, x * total + y * most, mask);
+        tl::store(rest + row, total - most);
+    }
+}

@@ -141,7 +141,7 @@ pub fn whiles(out: &mut [i64], start: i64, limit: i64) {
 }
 
 /// Programs that go different ways, each with reductions on its way: whoever shares a block must not wait for another.
-#[fuse_kernel(configs = [{ WARPS: 1, num_warps: 1 }, { WARPS: 2, num_warps: 2 }, { WARPS: 8, num_warps: 8 }])]
+#[fuse_kernel(WARPS = [1, 2, 8], num_warps = WARPS)]
 pub fn uneven<const WARPS: usize>(x: &[i32], out: &mut [i32]) {
     let program = tl::program_id(0);
     let lanes = tl::arange(0, 256);
@@ -161,7 +161,7 @@ pub fn uneven<const WARPS: usize>(x: &[i32], out: &mut [i32]) {
 }
 
 /// Two reductions in each turn of a loop, and a tile that moves between layouts: their scratch memory is used again.
-#[fuse_kernel(configs = [{ WARPS: 1, num_warps: 1 }, { WARPS: 4, num_warps: 4 }, { WARPS: 16, num_warps: 16 }])]
+#[fuse_kernel(WARPS = [1, 4, 16], num_warps = WARPS)]
 pub fn reused<const WARPS: usize>(x: &[i32], out: &mut [i32], n: i32) {
     let by_row = tl::arange(0, 32).col() * 32 + tl::arange(0, 32).row();
     let mut tile = tl::load(x + by_row);

@@ -67,11 +67,11 @@ enum Extents<'a> {
 }
 
 impl Extents<'_> {
-    fn of(&self, kernel: &'static Kernel, variant: &'static Variant) -> Result<[u32; 3]> {
+    fn of(&self, kernel: &'static Kernel, variant: &'static Variant, on: On<'_>) -> Result<[u32; 3]> {
         match self {
             Extents::Missing => Err(Error::NoGrid { kernel: kernel.name }),
             Extents::Same(grid) => grid.check(kernel),
-            Extents::By(grid) => grid(Chosen { kernel, variant }).check(kernel),
+            Extents::By(grid) => grid(Chosen { kernel, variant, processors: on.processors() }).check(kernel),
         }
     }
 }
@@ -170,7 +170,7 @@ impl<'a, const N: usize> Launch<'a, N> {
                 clock: None,
             };
             let variant = tune::tuner()?.choose(Question { kernel: self.kernel, open, on }, &mut calls)?;
-            call = Call { variant, grid: self.extents.of(self.kernel, variant)?, ..call };
+            call = Call { variant, grid: self.extents.of(self.kernel, variant, on)?, ..call };
         }
         run(call, target, &mut self.args)
     }
@@ -187,7 +187,7 @@ impl<'a, const N: usize> Launch<'a, N> {
             && open.candidates.len() > 1
         {
             let variant = tune::tuner()?.foresee(Question { kernel: self.kernel, open, on })?;
-            call = Call { variant, grid: self.extents.of(self.kernel, variant)?, ..call };
+            call = Call { variant, grid: self.extents.of(self.kernel, variant, on)?, ..call };
         }
         match on {
             On::Cpu => cpu::trace(call),
@@ -211,7 +211,7 @@ impl<'a, const N: usize> Launch<'a, N> {
             Which::Failed(error) => return Err(Error::clone(error)),
         };
         arg::check(self.kernel, variant, &self.args, on)?;
-        Ok(Call { kernel: self.kernel, variant, grid: self.extents.of(self.kernel, variant)? })
+        Ok(Call { kernel: self.kernel, variant, grid: self.extents.of(self.kernel, variant, on)? })
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) enum Timer<'c> {
 impl<const N: usize> Calls<'_, '_, N> {
     fn launch(&mut self, candidate: usize) -> Result<()> {
         let variant = self.candidates[candidate];
-        let grid = self.extents.of(self.kernel, variant)?;
+        let grid = self.extents.of(self.kernel, variant, self.target.on)?;
         run(Call { kernel: self.kernel, variant, grid }, self.target, self.args)
     }
 

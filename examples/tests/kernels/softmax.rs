@@ -2,7 +2,7 @@
 
 use dsl_runtime::prelude::*;
 use fused_kernels::masked_softmax::{self, HostMask, Mask, MaskedSoftmax, masked_softmax_long};
-use fused_kernels::softmax::{self, Form, MAX_TILE, Softmax, reference, softmax_long};
+use fused_kernels::softmax::{self, Form, MAX_TILE, Softmax, reference, softmax_long, softmax_wide};
 
 use crate::data::{check, check_on, devices, normal, shifted};
 
@@ -11,6 +11,7 @@ const WIDTHS: [usize; 9] = [1, 7, 1000, 1024, 1025, 4097, 16385, MAX_TILE, MAX_T
 fn check_plain<T: Float>(form: Form)
 where
     softmax::softmax::Choice<T>: softmax::softmax::Declared,
+    softmax_wide::Choice<T, MAX_TILE>: softmax_wide::Declared,
     softmax_long::Choice<T, 512>: softmax_long::Declared,
 {
     for cols in WIDTHS {
@@ -121,6 +122,30 @@ where
             });
         }
     }
+}
+
+/// More rows for each of the mask than a grid has.
+#[test]
+fn one_row_of_a_mask_serves_any_number() {
+    let (rows, cols) = (65_535 + 3, 2);
+    let x = normal::<f32>(rows * cols, 1);
+    let kept = [true, false];
+    let expected = [masked_softmax::reference(&x, HostMask::Keep(&kept), (cols, Form::Probability), 1.0)];
+    check("one row of a mask", &[&x], &expected, |on, inputs, outs| {
+        let kept = shifted(*on, &kept, 1);
+        MaskedSoftmax::new(inputs[0], Mask::Keep(kept.slice(1..)), cols).launch(on, &mut outs[0])
+    });
+}
+
+/// A program takes several rows where there are more than processors.
+#[test]
+fn rows_after_rows_are_as_exact_as_stated() {
+    let (rows, cols) = (300, MAX_TILE - 7);
+    let x = normal::<bf16>(rows * cols, 1);
+    let expected = [reference(&x, cols, 1.0, Form::Probability)];
+    check("rows after rows", &[&x], &expected, |on, inputs, outs| {
+        Softmax::new(inputs[0], cols).launch(on, &mut outs[0])
+    });
 }
 
 #[test]

@@ -2,8 +2,11 @@
 
 use proc_macro2::Ident;
 
+use quote::ToTokens;
+
+use super::variants::ConstValue;
 use crate::diagnostic::{Errors, Loc};
-use crate::syntax::{Config, Generic, Kernel, SETTINGS, Setting, VariantKind};
+use crate::syntax::{Config, Generic, Kernel, SETTINGS, VariantKind};
 
 /// How one variant is compiled; what is not said is the compiler's to choose.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -49,31 +52,96 @@ pub(super) fn is_setting(name: &Ident) -> bool {
     SETTINGS.iter().any(|setting| name == setting)
 }
 
-/// The settings of a config, or of the whole kernel where it says nothing.
-pub(super) fn settings(kernel: &Kernel, config: Option<&Config>, errors: &mut Errors) -> Settings {
+/// The constants of a variant.
+type Consts = [(String, ConstValue)];
+
+/// The settings of a config, or of the whole kernel where it says nothing, for a variant with these constants.
+pub(super) fn settings(
+    kernel: &Kernel,
+    config: Option<&Config>,
+    consts: &Consts,
+    errors: &mut Errors,
+) -> Settings {
     let mut settings = Settings::default();
     for (name, rule) in SETTINGS.iter().zip(&RULES) {
-        let own = own(name, config, errors);
-        let shared = kernel.options.settings.iter().find(|(shared, _)| shared == name);
-        let Some(setting) = own.or(shared.map(|(_, setting)| *setting)) else { continue };
-        if (rule.allowed)(setting.value) {
-            *(rule.place)(&mut settings) = Some(setting.value as u32);
-        } else {
-            let text = format!("`{name}` is {}, found {}", rule.words, setting.value);
-            errors.push(setting.loc, text);
+        let found = match own(name, config) {
+            Some(found) => Some(found),
+            None => shared(name, kernel, consts),
+        };
+        match found {
+            None => {}
+            Some(Ok((value, _))) if (rule.allowed)(value) => {
+                *(rule.place)(&mut settings) = Some(value as u32);
+            }
+            Some(Ok((value, loc))) => {
+                errors.push(loc, format!("`{name}` is {}, found {value}", rule.words));
+            }
+            Some(Err((loc, text))) => errors.push(loc, text),
         }
     }
     settings
 }
 
-fn own(name: &str, config: Option<&Config>, errors: &mut Errors) -> Option<Setting> {
+/// A number, or what is wrong with it.
+type Found = Result<(i128, Loc), (Loc, String)>;
+
+fn own(name: &str, config: Option<&Config>) -> Option<Found> {
     let (_, value) = config?.entries.iter().find(|(entry, _)| entry == name)?;
-    match value.kind {
-        VariantKind::Int(number) => Some(Setting { value: number, loc: value.loc }),
-        VariantKind::Type(_) | VariantKind::Bool(_) => {
-            errors.push(value.loc, format!("`{name}` is an integer"));
-            None
+    Some(match value.kind {
+        VariantKind::Int(number) => Ok((number, value.loc)),
+        VariantKind::Type(_) | VariantKind::Bool(_) => Err((value.loc, format!("`{name}` is an integer"))),
+    })
+}
+
+fn shared(name: &str, kernel: &Kernel, consts: &Consts) -> Option<Found> {
+    let (_, expr) = kernel.options.settings.iter().find(|(shared, _)| shared == name)?;
+    Some(evaluate(expr, consts).map(|value| (value, Loc::of(expr))))
+}
+
+/// The value of an expression over a variant's constants.
+fn evaluate(expr: &syn::Expr, consts: &Consts) -> Result<i128, (Loc, String)> {
+    let wrong = |text: String| Err((Loc::of(expr), text));
+    let unknown = || {
+        let integers = consts.iter().filter(|(_, value)| matches!(value, ConstValue::Int(_)));
+        let known: String = integers.map(|(name, _)| format!(", `{name}`")).collect();
+        format!("expected an integer{known}, or what `+`, `-`, `*`, `/`, `%`, `min` and `max` make of such")
+    };
+    let result = match expr {
+        syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Int(int), .. }) => int.base10_parse().ok(),
+        syn::Expr::Paren(inner) => return evaluate(&inner.expr, consts),
+        syn::Expr::Path(path) => {
+            let named = path.path.get_ident().and_then(|name| consts.iter().find(|(own, _)| name == own));
+            match named {
+                Some((_, ConstValue::Int(value))) => Some(*value),
+                Some((_, ConstValue::Bool(_))) | None => return wrong(unknown()),
+            }
         }
+        syn::Expr::Binary(binary) => {
+            let (left, right) = (evaluate(&binary.left, consts)?, evaluate(&binary.right, consts)?);
+            match binary.op {
+                syn::BinOp::Add(_) => left.checked_add(right),
+                syn::BinOp::Sub(_) => left.checked_sub(right),
+                syn::BinOp::Mul(_) => left.checked_mul(right),
+                syn::BinOp::Div(_) => left.checked_div(right),
+                syn::BinOp::Rem(_) => left.checked_rem(right),
+                _ => return wrong(unknown()),
+            }
+        }
+        syn::Expr::MethodCall(call) => {
+            let mut args = call.args.iter();
+            let (Some(arg), None) = (args.next(), args.next()) else { return wrong(unknown()) };
+            let (receiver, arg) = (evaluate(&call.receiver, consts)?, evaluate(arg, consts)?);
+            match call.method.to_string().as_str() {
+                "min" => Some(receiver.min(arg)),
+                "max" => Some(receiver.max(arg)),
+                _ => return wrong(unknown()),
+            }
+        }
+        _ => return wrong(unknown()),
+    };
+    match result {
+        Some(value) => Ok(value),
+        None => wrong(format!("`{}` has no value", expr.to_token_stream())),
     }
 }
 

@@ -69,11 +69,7 @@ pub fn variants(kernel: &Kernel, errors: &mut Errors) -> Vec<Variant> {
     };
     let mut all: Vec<Variant> = vec![];
     for config in configs {
-        let start = Variant {
-            settings: settings(kernel, config, errors),
-            named: named(kernel, config),
-            ..Variant::default()
-        };
+        let start = Variant { named: named(kernel, config), ..Variant::default() };
         let values: Vec<Vec<VariantKind>> =
             kernel.generics.iter().map(|generic| values_of(kernel, config, generic, errors)).collect();
         let count = values.iter().fold(1usize, |count, values| count.saturating_mul(values.len().max(1)));
@@ -86,7 +82,13 @@ pub fn variants(kernel: &Kernel, errors: &mut Errors) -> Vec<Variant> {
             all.truncate(1);
             return all;
         }
-        for variant in product(kernel, &values, start) {
+        let mut understood = true;
+        for mut variant in product(kernel, &values, start) {
+            if understood {
+                let before = errors.len();
+                variant.settings = settings(kernel, config, &variant.consts, errors);
+                understood = errors.len() == before;
+            }
             let twice = all.iter().any(|other| other.cannot_be_told_from(&variant, kernel));
             match (twice, config) {
                 (true, Some(config)) => {

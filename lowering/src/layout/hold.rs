@@ -19,9 +19,21 @@ const WIDE: u32 = 4;
 /// Operations on each element beyond which a tile waits as it is: instructions are short too.
 const MAX_COST: u32 = 4;
 
-/// Rebuilds the function's outermost block; a loop's body is short of registers for other reasons.
+/// Rebuilds the function's outermost block and the bodies of loops in which a tile waits for a number that all threads
+/// make together; the body of another loop is short of registers for other reasons.
 pub fn hold(distributed: &mut Distributed) {
     let block = std::mem::take(&mut distributed.func.body);
+    distributed.func.body = rebuilt(distributed, block);
+}
+
+fn rebuilt(distributed: &mut Distributed, mut block: Block) -> Block {
+    for op in &mut block.ops {
+        if let Kind::For(inner) = &mut op.kind
+            && inner.body.ops.iter().any(|op| makes_a_number(&distributed.func, op))
+        {
+            inner.body = rebuilt(distributed, std::mem::take(&mut inner.body));
+        }
+    }
     let mut pass = Pass {
         distributed,
         made: HashMap::new(),
@@ -33,7 +45,13 @@ pub fn hold(distributed: &mut Distributed) {
     };
     pass.ops(block.ops);
     let ops = pass.ops;
-    distributed.func.body = Block { ops, ..block };
+    Block { ops, ..block }
+}
+
+/// Whether an operation reduces a whole tile.
+fn makes_a_number(func: &Func, op: &Op) -> bool {
+    matches!(op.kind.operation().spread(func, &op.results), Spread::Fold { .. })
+        && op.results.iter().all(|&result| func.ty(result).is_scalar())
 }
 
 struct Pass<'d> {

@@ -185,8 +185,8 @@ pub struct Options {
     pub lists: Vec<VariantList>,
     /// `configs = [{ .. }, ..]`
     pub configs: Vec<Config>,
-    /// `num_warps = 4` and its like, for every variant that no config says otherwise of.
-    pub settings: Vec<(Ident, Setting)>,
+    /// `num_warps = 4`, `num_warps = BLOCK / 1024` and their like, for every variant that no config says otherwise of.
+    pub settings: Vec<(Ident, syn::Expr)>,
     /// `tune(key = [..])`: what the configs give is chosen by measured time.
     pub tune: Option<Tune>,
     /// `tuned = "file"`: choices that ship with the crate.
@@ -240,12 +240,6 @@ pub enum VariantKind {
 #[derive(Debug)]
 pub struct Config {
     pub entries: Vec<(Ident, VariantValue)>,
-    pub loc: Loc,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub struct Setting {
-    pub value: i128,
     pub loc: Loc,
 }
 

@@ -6,7 +6,7 @@ use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::{Token, bracketed, parenthesized};
 
-use super::ast::{Config, Options, Setting, Tune, VariantKind, VariantList, VariantValue};
+use super::ast::{Config, Options, Tune, VariantKind, VariantList, VariantValue};
 use crate::diagnostic::{Errors, Loc, list};
 use crate::dtype::DType;
 
@@ -162,9 +162,7 @@ fn add_entry(options: &mut Options, entry: Entry, errors: &mut Errors) {
             }
         }
         (setting, Value::Single(expr)) if SETTINGS.contains(&setting) => {
-            if let Some(value) = integer(&expr, errors) {
-                options.settings.push((name, Setting { value, loc: Loc::of(&expr) }));
-            }
+            options.settings.push((name, expr));
         }
         (setting, Value::List { loc, .. }) if SETTINGS.contains(&setting) => errors.push_help(
             loc,
@@ -278,16 +276,6 @@ pub(crate) fn describe(kind: &VariantKind) -> String {
         VariantKind::Type(dtype) => dtype.to_string(),
         VariantKind::Int(value) => value.to_string(),
         VariantKind::Bool(value) => value.to_string(),
-    }
-}
-
-fn integer(expr: &syn::Expr, errors: &mut Errors) -> Option<i128> {
-    match variant_value(expr, errors)?.kind {
-        VariantKind::Int(value) => Some(value),
-        VariantKind::Type(_) | VariantKind::Bool(_) => {
-            errors.push(Loc::of(expr), "expected an integer");
-            None
-        }
     }
 }
 

@@ -201,6 +201,45 @@ fn a_barrier_parts_loops_whose_copies_share_memory() {
     );
 }
 
+/// Copies of a turn that would take too much beside another's go where this turn has read its own; what they are
+/// computed by is not what this turn stores by.
+#[test]
+fn a_large_turn_is_filled_anew_where_it_was_read() {
+    check_memory(
+        "#[fuse_kernel(num_warps = 32, num_stages = 2, unchecked)]
+        fn k(x: &[f32], out: &mut [f32], n: i32) {
+            let lanes = tl::arange(0, 16384);
+            for i in (tl::program_id(0)..n).step_by(tl::num_programs(0)) {
+                tl::store(out + i * 16384 + lanes, tl::load(x + i * 16384 + lanes) + 1.0);
+            }
+        }",
+        expect![[r#"
+            cp.async.cg.shared.global.L2::cache_hint [%r13 + 0], [%rd12], 16, %rd13;
+            cp.async.cg.shared.global.L2::cache_hint [%r13 + 16384], [%rd14], 16, %rd13;
+            cp.async.cg.shared.global.L2::cache_hint [%r13 + 32768], [%rd15], 16, %rd13;
+            cp.async.cg.shared.global.L2::cache_hint [%r13 + 49152], [%rd16], 16, %rd13;
+            cp.async.commit_group;
+            cp.async.commit_group;
+            bar.sync 	0;
+            st.global.v4.b32 	[%rd25], {%r30, %r31, %r32, %r33};
+            st.global.v4.b32 	[%rd25+16384], {%r34, %r35, %r36, %r37};
+            st.global.v4.b32 	[%rd25+32768], {%r38, %r39, %r40, %r41};
+            st.global.v4.b32 	[%rd25+49152], {%r42, %r43, %r44, %r45};
+            cp.async.wait_group 0;
+            ld.shared.v4.b32 {%r14, %r15, %r16, %r17}, [%r13 + 0];
+            ld.shared.v4.b32 {%r18, %r19, %r20, %r21}, [%r13 + 16384];
+            ld.shared.v4.b32 {%r22, %r23, %r24, %r25}, [%r13 + 32768];
+            ld.shared.v4.b32 {%r26, %r27, %r28, %r29}, [%r13 + 49152];
+            bar.warp.sync -1;
+            cp.async.cg.shared.global.L2::cache_hint [%r13 + 0], [%rd20], 16, %rd13;
+            cp.async.cg.shared.global.L2::cache_hint [%r13 + 16384], [%rd21], 16, %rd13;
+            cp.async.cg.shared.global.L2::cache_hint [%r13 + 32768], [%rd22], 16, %rd13;
+            cp.async.cg.shared.global.L2::cache_hint [%r13 + 49152], [%rd23], 16, %rd13;
+            cp.async.commit_group;
+        "#]],
+    );
+}
+
 /// `add.s32 %r1, %r2, 4;` as `%r1` and the rest; what starts no value has none.
 fn definition(line: &str) -> Option<(&str, &str)> {
     let (_, operands) = line.trim().split_once(|c: char| c.is_whitespace())?;

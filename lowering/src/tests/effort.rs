@@ -1,5 +1,5 @@
-//! How much is done, by who asks: a build everything, `cargo check` every error and no code, a language server nothing
-//! but the signature. Nothing is lowered where an injected failure does not strike.
+//! How much is done, by who asks: a build everything, `cargo check` and rustdoc every error and no code, a language
+//! server nothing but the signature. Nothing is lowered where an injected failure does not strike.
 
 use expect_test::{Expect, expect};
 
@@ -12,15 +12,12 @@ fn fill<const N: usize>(out: &mut [f32]) {
     tl::store(out + tl::arange(0, N), tl::zeros::<i32>([N]));
 }";
 
-/// A command line of rustc and the variables set; what the build then does.
-fn check_effort(emit: &str, variables: &[&str], expected: (Effort, Expect)) {
+/// A command line and the variables set; what the build then does.
+fn check_effort(line: &str, variables: &[&str], expected: (Effort, Expect)) {
     let _alone = lowering_alone();
     let site = Site::new();
-    let line: Vec<String> = site
-        .command_line()
-        .into_iter()
-        .map(|arg| if arg.starts_with("--emit") { emit.to_string() } else { arg })
-        .collect();
+    let out = site.path("deps").display().to_string();
+    let line: Vec<String> = line.split(' ').chain(["--out-dir", &out]).map(str::to_string).collect();
     let set = |name: &str| variables.contains(&name).then(|| "1".into());
     let options = Options::read(&line, &set).expect("options");
     assert_eq!(options.effort, expected.0);
@@ -40,7 +37,7 @@ fn check_effort(emit: &str, variables: &[&str], expected: (Effort, Expect)) {
 #[test]
 fn a_build_lowers() {
     check_effort(
-        "--emit=dep-info,metadata,link",
+        "rustc --crate-name site --emit=dep-info,metadata,link -O",
         &[],
         (
             Effort::Full,
@@ -58,7 +55,24 @@ fn a_build_lowers() {
 #[test]
 fn a_check_finds_mistakes_and_lowers_nothing() {
     check_effort(
-        "--emit=dep-info,metadata",
+        "rustc --crate-name site --emit=dep-info,metadata",
+        &[],
+        (
+            Effort::Check,
+            expect![[r#"
+        3: `tl::zeros::<i32>([N])`: a value stored to `out` is f32, found i32
+            help: convert it: `.to::<f32>()`
+        nothing
+    "#]],
+        ),
+    );
+}
+
+/// A search for doctests, which has no word of what it emits.
+#[test]
+fn documentation_finds_mistakes_and_lowers_nothing() {
+    check_effort(
+        "/usr/bin/rustdoc --crate-name site --test",
         &[],
         (
             Effort::Check,
@@ -75,7 +89,7 @@ fn a_check_finds_mistakes_and_lowers_nothing() {
 fn a_language_server_gets_the_signature() {
     let server = &["RUST_ANALYZER_INTERNALS_DO_NOT_USE"];
     check_effort(
-        "--emit=dep-info,metadata,link",
+        "rustc --crate-name site --emit=dep-info,metadata,link -O",
         server,
         (
             Effort::Signature,

@@ -212,8 +212,22 @@ fn num_warps() {
     check_attribute(
         "T = [f32], N = [64], num_warps = f32",
         expect![[r#"
-        1: `f32`: expected an integer
-    "#]],
+            1: `f32`: expected an integer, `N`, or what `+`, `-`, `*`, `/`, `%`, `min` and `max` make of such
+        "#]],
+    );
+    check_attribute(
+        "T = [f32], N = [64, 256], num_warps = N / 64, num_stages = (N + 64).max(2) % 7, maxnreg = N - 64 * 2",
+        expect![[r#"
+            1: `N - 64 * 2`: `maxnreg` is 24 to 255, found -64
+        "#]],
+    );
+    check_attribute(
+        "T = [f32], N = [64], num_warps = T, num_stages = N / 0, maxnreg = N.clamp(1, 2)",
+        expect![[r#"
+            1: `T`: expected an integer, `N`, or what `+`, `-`, `*`, `/`, `%`, `min` and `max` make of such
+            1: `N / 0`: `N / 0` has no value
+            1: `N.clamp(1, 2)`: expected an integer, `N`, or what `+`, `-`, `*`, `/`, `%`, `min` and `max` make of such
+        "#]],
     );
     check_attribute(
         "T = [f32], N = [64], num_warps = [4, 8]",
@@ -252,7 +266,7 @@ fn num_stages_and_maxnreg() {
         expect![[r#"
             1: `[32, 64]`: `maxnreg` is one number
                 help: declare several with `configs = [{ maxnreg: .., .. }, { maxnreg: .., .. }]`
-            1: `f32`: expected an integer
+            1: `f32`: expected an integer, `N`, or what `+`, `-`, `*`, `/`, `%`, `min` and `max` make of such
         "#]],
     );
     check_attribute("T = [f32], N = [64], num_stages = 3, maxnreg = 255", expect![[""]]);

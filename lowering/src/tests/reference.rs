@@ -159,7 +159,7 @@ fn functions_and_methods_say_how_they_are_written() {
     check_item(
         "num_stages",
         expect![[r#"
-            Keeps the loads of that many iterations in flight on a GPU: while one is computed, those of the next ones are copied into shared memory. It helps where iterations wait for memory, and takes shared memory from other programs. Without it the compiler chooses, up to 4, or 1 for a loop that reads a slice the kernel writes; 1 copies nothing ahead. What is copied is tiles whose places follow from the loop variable, not from loaded or carried values. It changes no result, and on a CPU nothing at all. `num_stages = n` in the attribute or a config is for the loops that do not say.
+            Keeps the loads of that many iterations in flight on a GPU: while one is computed, those of the next ones are copied into shared memory. It helps where iterations wait for memory, and takes shared memory from other programs. Without it the compiler chooses, up to 4, or 1 for a loop that reads a slice the kernel writes; 1 copies nothing ahead. What is copied is tiles whose places follow from the loop variable, not from loaded or carried values. Where the copies take more than 64 KB, those of a later iteration start when this one has read its own, and take the memory of one iteration less; where that is still more than a multiprocessor has, nothing is copied. It changes no result, and on a CPU nothing at all. `num_stages = n` in the attribute or a config is for the loops that do not say.
 
             ```ignore
             let mut sum = tile;

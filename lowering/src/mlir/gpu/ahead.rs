@@ -3,6 +3,8 @@
 //! Each thread copies what it will need into shared memory of its own (`cp.async`), one turn less ahead than there are
 //! stages, and reads it back when it is due. No thread reads what another one copied, so there is no barrier, and what
 //! is under way takes no registers. The parts of the ring take turns: a copy goes where the turn before last was read.
+//! Where that takes more memory than there is, the ring has one part less, and a turn's own part is filled anew as soon as
+//! the turn has read it: a program that takes one long row after the other has the next one under way so.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -34,6 +36,8 @@ pub(super) struct Ahead<'a> {
     pub stages: u32,
     /// Bytes of one turn.
     turn: u32,
+    /// Parts of the ring: as many as stages, or one less.
+    parts: u32,
 }
 
 /// Where a thread finds a load's elements: an address in shared memory, and the bytes after it.
@@ -77,7 +81,18 @@ impl Ahead<'_> {
         let stages = asked.unwrap_or(STAGES.min(fitting));
         let ops = body.body.ops.iter().enumerate();
         let addresses = ops.filter(|(i, _)| needed.contains(i)).map(|(_, op)| op).collect();
-        (stages > 1).then_some(Ahead { addresses, loads, stages, turn })
+        (stages > 1).then_some(Ahead { addresses, loads, stages, turn, parts: stages })
+    }
+
+    /// Whether a turn's copies go where it has read its own elements.
+    fn late(&self) -> bool {
+        self.parts < self.stages
+    }
+
+    /// The last operation of the body that reads what was copied.
+    fn last(&self, body: &For) -> usize {
+        let reads = |op: &Op| self.loads.iter().any(|(load, _)| load.results == op.results);
+        body.body.ops.iter().rposition(reads).expect("what is copied ahead is read")
     }
 
     /// What it needs of shared memory.
@@ -86,7 +101,8 @@ impl Ahead<'_> {
         for (op, load) in &self.loads {
             (width(&distributed.func, load), bytes(distributed, op, load)).hash(&mut hasher);
         }
-        Ring { bytes: self.stages.saturating_mul(self.turn), shape: hasher.finish() }
+        let bytes = [self.stages, self.stages - 1].map(|parts| parts.saturating_mul(self.turn));
+        Ring { bytes, shape: hasher.finish() }
     }
 
     /// The widths of its copies, each once.
@@ -215,7 +231,9 @@ pub(super) fn earliest<'b>(gpu: &Gpu, block: &'b Block) -> Option<(usize, &'b Fo
 impl Gpu<'_> {
     /// What a loop copies ahead, if there is shared memory for it.
     pub(super) fn ahead<'b>(&self, body: &'b For) -> Option<Ahead<'b>> {
-        self.shared.ring(body.body.args[0]).and_then(|_| Ahead::new(&self.plan.distributed, body))
+        let place = self.shared.ring(body.body.args[0])?;
+        let ahead = Ahead::new(&self.plan.distributed, body)?;
+        Some(Ahead { parts: place.bytes / ahead.turn, ..ahead })
     }
 
     /// Counts a loop's turns and starts the copies of the first ones.
@@ -269,8 +287,8 @@ impl Gpu<'_> {
         parts.iter().map(|&part| b.add(part, bytes)).collect()
     }
 
-    /// Starts the copies of a later turn, waits for those of this one, and says where its loads find them. `parts` are the
-    /// addresses of this turn's part of the ring; gives those of the next turn.
+    /// Starts the copies of a later turn if there is a part of the ring for them, waits for those of this one, and says where
+    /// its loads find them. `parts` are the addresses of this turn's part of the ring; gives those of the next turn.
     pub(super) fn turn_ahead(
         &mut self,
         b: &mut Builder,
@@ -281,21 +299,62 @@ impl Gpu<'_> {
         parts: &[Val],
     ) -> Vec<Val> {
         let Started { turns, firsts } = started;
-        let distance = b.int(Ty::I64, i64::from(ahead.stages - 1));
-        let later = b.add(index, distance);
-        let lasts = self.moved(b, firsts, i64::from(ahead.turn * (ahead.stages - 1)));
-        let at_first = b.icmp(IntPredicate::Eq, parts[0], firsts[0]);
-        let before = self.moved(b, parts, -i64::from(ahead.turn));
-        let free: Vec<Val> =
-            lasts.iter().zip(before).map(|(&last, before)| b.select(at_first, last, before)).collect();
-        self.copy_turn(b, body, ahead, *turns, later, &free);
-        statement(b, &format!("cp.async.wait_group {};", ahead.stages - 1), "~{memory}", &[], &[]);
+        let lasts = self.moved(b, firsts, i64::from(ahead.turn * (ahead.parts - 1)));
+        if !ahead.late() {
+            let at_first = b.icmp(IntPredicate::Eq, parts[0], firsts[0]);
+            let before = self.moved(b, parts, -i64::from(ahead.turn));
+            let free: Vec<Val> =
+                lasts.iter().zip(before).map(|(&last, before)| b.select(at_first, last, before)).collect();
+            self.copy_later_turn(b, body, ahead, *turns, index, &free);
+        }
+        statement(b, &format!("cp.async.wait_group {};", ahead.parts - 1), "~{memory}", &[], &[]);
         for (op, _, arrived) in ahead.places(&self.plan.distributed, parts) {
             self.arrived.insert(op.results[0], arrived);
+        }
+        if ahead.parts == 1 {
+            return parts.to_vec();
         }
         let at_last = b.icmp(IntPredicate::Eq, parts[0], lasts[0]);
         let after = self.moved(b, parts, i64::from(ahead.turn));
         firsts.iter().zip(after).map(|(&first, after)| b.select(at_last, first, after)).collect()
+    }
+
+    /// The operations of a turn. `parts` are the addresses of its part of the ring, which is filled anew after the last
+    /// operation that reads it, if no other part is free for what is copied in this turn.
+    pub(super) fn turn(
+        &mut self,
+        b: &mut Builder,
+        body: &For,
+        ahead: Option<&Ahead>,
+        turns: Turns,
+        index: Val,
+        parts: &[Val],
+    ) {
+        let late = ahead.filter(|ahead| ahead.late()).map(|ahead| (ahead.last(body), ahead));
+        self.block_with(b, &body.body, |gpu, b, position| {
+            if let Some((last, ahead)) = late
+                && last == position
+            {
+                // A copy is not ordered behind what its own thread has read, but for a barrier.
+                statement(b, "bar.warp.sync -1;", "~{memory}", &[], &[]);
+                gpu.copy_later_turn(b, body, ahead, turns, index, parts);
+            }
+        });
+    }
+
+    /// Starts the copies that are due in turn `index`.
+    fn copy_later_turn(
+        &mut self,
+        b: &mut Builder,
+        body: &For,
+        ahead: &Ahead,
+        turns: Turns,
+        index: Val,
+        parts: &[Val],
+    ) {
+        let distance = b.int(Ty::I64, i64::from(ahead.stages - 1));
+        let later = b.add(index, distance);
+        self.copy_turn(b, body, ahead, turns, later, parts);
     }
 
     /// Starts the copies of turn `index`, if there is one, and counts them as one group.
@@ -308,11 +367,14 @@ impl Gpu<'_> {
         index: Val,
         parts: &[Val],
     ) {
+        let variable = body.body.args[0];
+        let of_turn = ahead.addresses.iter().flat_map(|op| op.results.iter().copied()).chain([variable]);
+        // What is defined of the turn that is under way holds again afterwards.
+        let own: Vec<_> = of_turn.filter_map(|value| self.values.remove_entry(&value)).collect();
         let runs = b.icmp(IntPredicate::Slt, index, turns.count);
         b.if_then(runs, |b| {
             self.scope(|gpu| {
-                let variable = loop_variable(b, index, turns.low, turns.step);
-                gpu.define(body.body.args[0], vec![variable]);
+                gpu.define(variable, vec![loop_variable(b, index, turns.low, turns.step)]);
                 for op in &ahead.addresses {
                     gpu.op(b, op);
                 }
@@ -321,6 +383,7 @@ impl Gpu<'_> {
                 }
             });
         });
+        self.values.extend(own);
         statement(b, "cp.async.commit_group;", "~{memory}", &[], &[]);
     }
 

@@ -54,7 +54,7 @@ impl Emit for For {
                 let variable = loop_variable(b, index, *low, *step);
                 gpu.define(self.body.args[0], vec![variable]);
                 gpu.define_all(&self.body.args[1..], carried);
-                gpu.block(b, &self.body);
+                gpu.turn(b, self, ahead.as_ref(), started.turns, index, parts);
                 gpu.flatten(&self.body.yields).into_iter().chain(next).collect()
             })
         });

@@ -285,6 +285,16 @@ impl<'a> Gpu<'a> {
     }
 
     fn block(&mut self, b: &mut Builder, block: &Block) {
+        self.block_with(b, block, |_, _, _| ());
+    }
+
+    /// `after` is called behind each operation with its number.
+    fn block_with(
+        &mut self,
+        b: &mut Builder,
+        block: &Block,
+        mut after: impl FnMut(&mut Self, &mut Builder, usize),
+    ) {
         // The first loop's copies are under way while what stands before it is waited for.
         let early = ahead::earliest(self, block);
         for (i, op) in block.ops.iter().enumerate() {
@@ -295,6 +305,7 @@ impl<'a> Gpu<'a> {
                 let started = self.start(b, body);
                 self.started.insert(body.body.args[0], started);
             }
+            after(self, b, i);
         }
     }
 

@@ -19,6 +19,9 @@ use crate::tile::{Block, Func, Op, Value};
 const SMALL: u32 = 1024;
 /// Places of their own take at most this much together.
 const SMALL_TOTAL: u32 = 8192;
+/// Up to this size a ring has a part to spare. Beyond, its memory serves better as a first-level cache, and the third of
+/// three long rows that would be under way only waits for the others (docs/performance.md).
+const SPARE: u32 = 64 * 1024;
 /// Accesses to slices that are written, beyond which nobody asks which of them meet.
 const MAX_COMPARED: usize = 32;
 
@@ -78,7 +81,8 @@ impl Touch {
 /// Shared memory of which each thread uses parts of its own.
 #[derive(Clone, Copy)]
 pub struct Ring {
-    pub bytes: u32,
+    /// As it should be, and the least that will do.
+    pub bytes: [u32; 2],
     /// Tells which parts are whose: rings of the same shape may follow each other without a barrier.
     pub shape: u64,
 }
@@ -143,11 +147,14 @@ impl Shared {
     /// Places the rings of a block's loops, where there is room: those of loops one after the other lie on top of each other.
     fn place_rings(&mut self, distributed: &Distributed, block: &Block, start: u32) {
         for op in &block.ops {
-            let ring = op.kind.gpu().ring(distributed);
-            let ring = ring.filter(|ring| start.saturating_add(ring.bytes) <= MAX_SHARED_BYTES);
-            let end = start + ring.map_or(0, |ring| ring.bytes);
+            let ring = op.kind.gpu().ring(distributed).and_then(|Ring { bytes, shape }| {
+                let [full, least] = bytes;
+                let bytes = if full <= SPARE { full } else { least };
+                (start.saturating_add(bytes) <= MAX_SHARED_BYTES).then_some((bytes, shape))
+            });
+            let end = start + ring.map_or(0, |(bytes, _)| bytes);
             for nested in op.kind.operation().blocks() {
-                if let Some(Ring { bytes, shape }) = ring {
+                if let Some((bytes, shape)) = ring {
                     self.rings.insert(nested.args[0], (Interval { start, bytes }, shape));
                     self.bytes = self.bytes.max(end);
                 }
