@@ -39,66 +39,24 @@ pub const RMS: usize = 1;
 /// `(x - mean(x)) / sqrt(var(x) + eps) * gamma + beta`
 pub const LAYER: usize = 2;
 
-/// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared. `NORM` says what is
-/// quantised; `ROUND` whether `Q` holds integers. `gamma` and `beta` may be empty where the norm has none.
-#[fuse_kernel(
-    configs = [{ Q: i8, ROUND: true }, { Q: f8e4m3, ROUND: false }],
-    T = [f16, bf16], NORM = [0, 1, 2], BLOCK = n_cols in [1024, 4096, 8192, 16384],
-)]
-pub fn quantize<T: Float, Q: Element, const ROUND: bool, const NORM: usize, const BLOCK: usize>(
-    x: &[T],
-    gamma: &[T],
-    beta: &[T],
-    out: &mut [Q],
-    scales: &mut [f32],
-    n_cols: i32,
-    eps: f32,
-) {
-    let row = tl::program_id(0);
-    let cols = tl::arange(0, BLOCK);
-    let mask = cols < n_cols;
-    let x = tl::load(x + row * n_cols + cols, mask, 0.0).to::<f32>();
-    let y = if NORM == 0 {
-        x
-    } else if NORM == 1 {
-        let scale = tl::rsqrt(tl::sum(x * x, 0) / n_cols as f32 + eps);
-        x * scale * tl::load(gamma + cols, mask).to::<f32>()
-    } else {
-        let mean = tl::sum(x, 0) / n_cols as f32;
-        let centred = tl::select(mask, x - mean, 0.0);
-        let scale = tl::rsqrt(tl::sum(centred * centred, 0) / n_cols as f32 + eps);
-        let gamma = tl::load(gamma + cols, mask).to::<f32>();
-        (x - mean) * scale * gamma + tl::load(beta + cols, mask).to::<f32>()
-    };
-    let largest = tl::max(tl::abs(y), 0);
-    let limit = if ROUND { 127.0 } else { 448.0 };
-    let per_step = tl::select(largest == 0.0, 0.0, limit / largest);
-    let q = y * per_step;
-    let q = if ROUND { tl::round_ties_even(q) } else { q };
-    tl::store(out + row * n_cols + cols, q.to::<Q>(), mask);
-    tl::store(scales + row, largest / limit);
-}
+#[fuse_module]
+mod kernels {
+    use dsl_runtime::prelude::*;
 
-/// As [`quantize`], for rows that take a multiprocessor each: every program takes one row after the other, the next one's
-/// elements under way.
-#[fuse_kernel(
-    configs = [{ Q: i8, ROUND: true }, { Q: f8e4m3, ROUND: false }],
-    T = [f16, bf16], NORM = [0, 1, 2], BLOCK = [32768], num_warps = 32, num_stages = 2,
-)]
-pub fn quantize_wide<T: Float, Q: Element, const ROUND: bool, const NORM: usize, const BLOCK: usize>(
-    x: &[T],
-    gamma: &[T],
-    beta: &[T],
-    out: &mut [Q],
-    scales: &mut [f32],
-    n_rows: i32,
-    n_cols: i32,
-    eps: f32,
-) {
-    let cols = tl::arange(0, BLOCK);
-    let mask = cols < n_cols;
-    for row in (tl::program_id(0)..n_rows).step_by(tl::num_programs(0)) {
-        let x = tl::load(x + row * n_cols + cols, mask, 0.0).to::<f32>();
+    /// Quantises a row, or what a norm makes of it, and gives its scale. `NORM` says which norm; `ROUND` whether `Q` holds
+    /// integers.
+    #[fuse_fn]
+    fn quantize_row<T: Float, Q: Element, const ROUND: bool, const NORM: usize>(
+        x: &[T],
+        gamma: &[T],
+        beta: &[T],
+        out: &mut [Q],
+        cols: Tile<i32>,
+        n_cols: i32,
+        eps: f32,
+    ) -> f32 {
+        let mask = cols < n_cols;
+        let x = tl::load(x + cols, mask, 0.0).to::<f32>();
         let y = if NORM == 0 {
             x
         } else if NORM == 1 {
@@ -116,10 +74,58 @@ pub fn quantize_wide<T: Float, Q: Element, const ROUND: bool, const NORM: usize,
         let per_step = tl::select(largest == 0.0, 0.0, limit / largest);
         let q = y * per_step;
         let q = if ROUND { tl::round_ties_even(q) } else { q };
-        tl::store(out + row * n_cols + cols, q.to::<Q>(), mask);
-        tl::store(scales + row, largest / limit);
+        tl::store(out + cols, q.to::<Q>(), mask);
+        largest / limit
+    }
+
+    /// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared. `NORM` says what
+    /// is quantised; `ROUND` whether `Q` holds integers. `gamma` and `beta` may be empty where the norm has none.
+    #[fuse_kernel(
+        configs = [{ Q: i8, ROUND: true }, { Q: f8e4m3, ROUND: false }],
+        T = [f16, bf16], NORM = [0, 1, 2], BLOCK = n_cols in [1024, 4096, 8192, 16384],
+    )]
+    pub fn quantize<T: Float, Q: Element, const ROUND: bool, const NORM: usize, const BLOCK: usize>(
+        x: &[T],
+        gamma: &[T],
+        beta: &[T],
+        out: &mut [Q],
+        scales: &mut [f32],
+        n_cols: i32,
+        eps: f32,
+    ) {
+        let (row, cols) = (tl::program_id(0), tl::arange(0, BLOCK));
+        let (x, out) = (x + row * n_cols, out + row * n_cols);
+        tl::store(scales + row, quantize_row::<T, Q, ROUND, NORM>(x, gamma, beta, out, cols, n_cols, eps));
+    }
+
+    /// As [`quantize()`], for rows that take a multiprocessor each: every program takes one row after the other, the next one's
+    /// elements under way.
+    #[fuse_kernel(
+        configs = [{ Q: i8, ROUND: true }, { Q: f8e4m3, ROUND: false }],
+        T = [f16, bf16], NORM = [0, 1, 2], BLOCK = [32768], num_warps = 32, num_stages = 2,
+    )]
+    pub fn quantize_wide<T: Float, Q: Element, const ROUND: bool, const NORM: usize, const BLOCK: usize>(
+        x: &[T],
+        gamma: &[T],
+        beta: &[T],
+        out: &mut [Q],
+        scales: &mut [f32],
+        n_rows: i32,
+        n_cols: i32,
+        eps: f32,
+    ) {
+        let cols = tl::arange(0, BLOCK);
+        for row in (tl::program_id(0)..n_rows).step_by(tl::num_programs(0)) {
+            let (x, out) = (x + row * n_cols, out + row * n_cols);
+            tl::store(
+                scales + row,
+                quantize_row::<T, Q, ROUND, NORM>(x, gamma, beta, out, cols, n_cols, eps),
+            );
+        }
     }
 }
+
+pub use kernels::{quantize, quantize_wide};
 
 /// `out[r, c] = q[r, c] * scales[r] + residual[r, c]`; `residual` may be empty where `ADD` is false.
 #[fuse_kernel(T = [f16, bf16], Q = [i8, f8e4m3], ADD = [false, true], BLOCK = [4096])]

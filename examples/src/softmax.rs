@@ -30,55 +30,60 @@ const MAX_NARROW: usize = 16384;
 /// The lanes of a program for a long row.
 const LANES: usize = 512;
 
-/// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared.
-///
-/// After the sum an element is made again from `x`, so that a row of a narrow type waits in its own registers.
-#[fuse_kernel(T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 4096, 8192, 16384])]
-pub fn softmax<T: Float, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols: i32, scale: f32, log: bool) {
-    let row = tl::program_id(0);
-    let cols = tl::arange(0, BLOCK);
-    let mask = cols < n_cols;
-    let x = tl::load(x + row * n_cols + cols, mask).to::<f32>();
-    let z = tl::select(mask, x * scale, f32::NEG_INFINITY);
-    let peak = tl::max(z, 0);
-    let base = tl::select(peak == f32::NEG_INFINITY, 0.0, peak);
-    let total = tl::sum(tl::exp2((z - base) * f32::consts::LOG2_E), 0);
-    let bits = tl::select(total == 0.0, 0.0, tl::log2(total));
-    // Both forms by way of one distance: computed side by side they would spill the widest rows.
-    let factor = tl::select(log, 1.0, f32::consts::LOG2_E);
-    let end = tl::select(log, bits * f32::consts::LN_2, bits);
-    let power = (z - base) * factor - end;
-    let y = tl::select(log, power, tl::exp2(power));
-    tl::store(out + row * n_cols + cols, y.to::<T>(), mask);
-}
+#[fuse_module]
+mod kernels {
+    use dsl_runtime::prelude::*;
 
-/// As [`softmax`], for rows that take a multiprocessor each: every program takes one row after the other, the next one's
-/// elements under way.
-#[fuse_kernel(T = [f32, f16, bf16], BLOCK = [32768], num_warps = 32, num_stages = 2)]
-pub fn softmax_wide<T: Float, const BLOCK: usize>(
-    x: &[T],
-    out: &mut [T],
-    n_rows: i32,
-    n_cols: i32,
-    scale: f32,
-    log: bool,
-) {
-    let cols = tl::arange(0, BLOCK);
-    let mask = cols < n_cols;
-    for row in (tl::program_id(0)..n_rows).step_by(tl::num_programs(0)) {
-        let x = tl::load(x + row * n_cols + cols, mask).to::<f32>();
+    /// The softmax of a row, or its logarithm. After the sum an element is made again from `x`, so that a row of a narrow type
+    /// waits in its own registers.
+    #[fuse_fn]
+    fn row_softmax<T: Float>(
+        x: &[T],
+        out: &mut [T],
+        cols: Tile<i32>,
+        mask: Tile<bool>,
+        scale: f32,
+        log: bool,
+    ) {
+        let x = tl::load(x + cols, mask).to::<f32>();
         let z = tl::select(mask, x * scale, f32::NEG_INFINITY);
         let peak = tl::max(z, 0);
         let base = tl::select(peak == f32::NEG_INFINITY, 0.0, peak);
         let total = tl::sum(tl::exp2((z - base) * f32::consts::LOG2_E), 0);
         let bits = tl::select(total == 0.0, 0.0, tl::log2(total));
+        // Both forms by way of one distance: computed side by side they would spill the widest rows.
         let factor = tl::select(log, 1.0, f32::consts::LOG2_E);
         let end = tl::select(log, bits * f32::consts::LN_2, bits);
         let power = (z - base) * factor - end;
-        let y = tl::select(log, power, tl::exp2(power));
-        tl::store(out + row * n_cols + cols, y.to::<T>(), mask);
+        tl::store(out + cols, tl::select(log, power, tl::exp2(power)).to::<T>(), mask);
+    }
+
+    /// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared.
+    #[fuse_kernel(T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 4096, 8192, 16384])]
+    pub fn softmax<T: Float, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols: i32, scale: f32, log: bool) {
+        let (row, cols) = (tl::program_id(0), tl::arange(0, BLOCK));
+        row_softmax(x + row * n_cols, out + row * n_cols, cols, cols < n_cols, scale, log);
+    }
+
+    /// As [`softmax()`], for rows that take a multiprocessor each: every program takes one row after the other, the next one's
+    /// elements under way.
+    #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [32768], num_warps = 32, num_stages = 2)]
+    pub fn softmax_wide<T: Float, const BLOCK: usize>(
+        x: &[T],
+        out: &mut [T],
+        n_rows: i32,
+        n_cols: i32,
+        scale: f32,
+        log: bool,
+    ) {
+        let cols = tl::arange(0, BLOCK);
+        for row in (tl::program_id(0)..n_rows).step_by(tl::num_programs(0)) {
+            row_softmax(x + row * n_cols, out + row * n_cols, cols, cols < n_cols, scale, log);
+        }
     }
 }
+
+pub use kernels::{softmax, softmax_wide};
 
 /// One program for each row, which it reads twice, `16 * LANES` elements at a time. Each lane keeps the largest of its elements
 /// and the sum of their exponentials relative to it.

@@ -90,37 +90,57 @@ fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{line}");
 }
 
-/// The functions marked `#[fuse_kernel]` in a source file.
-fn kernels(source: &str) -> Vec<syn::ItemFn> {
+/// The kernels of a source file and of its modules marked `#[fuse_module]`, as the macros get them.
+fn kernels(source: &str) -> Vec<Kernel> {
     let file = syn::parse_file(source).expect("a source file");
-    let marked =
-        |function: &syn::ItemFn| function.attrs.iter().any(|attr| attr.path().is_ident("fuse_kernel"));
-    let functions = file.items.into_iter().filter_map(|item| match item {
-        syn::Item::Fn(function) => Some(function),
-        _ => None,
-    });
-    functions.filter(marked).collect()
+    let mut errors = Errors::new();
+    let mut kernels = vec![];
+    for item in file.items {
+        match item {
+            syn::Item::Fn(mut function) => {
+                if let Some(attribute) = taken(&mut function.attrs, "fuse_kernel") {
+                    let arguments = match attribute.meta {
+                        syn::Meta::List(list) => list.tokens,
+                        _ => Default::default(),
+                    };
+                    kernels.extend(syntax::parse(arguments, function.to_token_stream(), &mut errors));
+                }
+            }
+            syn::Item::Mod(mut module) => {
+                if taken(&mut module.attrs, "fuse_module").is_some() {
+                    let tokens = module.to_token_stream();
+                    let module = syntax::parse_module(Default::default(), tokens, &mut errors);
+                    kernels.extend(module.into_iter().flat_map(|module| of_module(module, &mut errors)));
+                }
+            }
+            _ => {}
+        }
+    }
+    assert!(errors.is_empty(), "{errors:?}");
+    kernels
 }
 
-/// A kernel as the macro gets it.
-fn parse(function: &syn::ItemFn) -> Kernel {
-    let mut function = function.clone();
-    let position = function.attrs.iter().position(|attr| attr.path().is_ident("fuse_kernel"));
-    let attribute = function.attrs.remove(position.expect("a marked function"));
-    let arguments = match attribute.meta {
-        syn::Meta::List(list) => list.tokens,
-        _ => Default::default(),
-    };
-    let mut errors = Errors::new();
-    let kernel = syntax::parse(arguments, function.to_token_stream(), &mut errors);
-    kernel.filter(|_| errors.is_empty()).unwrap_or_else(|| panic!("{}: {errors:?}", function.sig.ident))
+/// The attribute of this name, which is the macro's own and not part of what it gets.
+fn taken(attributes: &mut Vec<syn::Attribute>, name: &str) -> Option<syn::Attribute> {
+    let position = attributes.iter().position(|attribute| attribute.path().is_ident(name))?;
+    Some(attributes.remove(position))
+}
+
+fn of_module(module: syntax::Module, errors: &mut Errors) -> Vec<Kernel> {
+    let mut kernels = vec![];
+    for part in module.parts {
+        if let syntax::Part::Kernel { attribute, item, .. } = part {
+            let kernel = syntax::parse(attribute, item, errors);
+            kernels.extend(kernel.map(|kernel| Kernel { items: module.items.clone(), ..kernel }));
+        }
+    }
+    kernels
 }
 
 /// Lowers and assembles every variant of the kernels in `source`; gives what each entry takes, and those that spill.
 fn assemble(source: &str, options: &Options) -> (Table, Vec<String>) {
     let (mut table, mut spills) = (Table::new(), vec![]);
-    for function in kernels(source) {
-        let kernel = parse(&function);
+    for kernel in kernels(source) {
         let mut errors = Errors::new();
         let variants = check::variants(&kernel, &mut errors);
         let lowered = lower_variants(&kernel, &variants, options, &mut errors);

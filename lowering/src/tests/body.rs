@@ -33,6 +33,26 @@ fn check_aligned(source: &str, expected: Expect) {
     expected.assert_eq(&print(&bodies[0], &params));
 }
 
+/// In a loop a row waits in its own registers for a number that all threads make, and wide for one of its own lanes'.
+#[test]
+fn narrow_rows_in_loops_wait_narrow_for_numbers() {
+    let holds = |sum: &str| {
+        let source = "#[fuse_kernel(num_warps = 4)]
+            fn k(x: &[bf16], out: &mut [bf16], n: i32) {
+                let places = tl::arange(0, 256).col() * 32 + tl::arange(0, 32).row();
+                for i in 0..n {
+                    let x = tl::load(x + i * 8192 + places).to::<f32>();
+                    tl::store(out + i * 8192 + places, (x - SUM).to::<bf16>());
+                }
+            }";
+        let func = func(&source.replace("SUM", sum));
+        let bodies = bodies(&func, Requests::default()).expect("bodies that fit");
+        tile::print(&bodies[0].plan.distributed.func, &|_| None).matches("= hold").count()
+    };
+    assert_eq!(holds("tl::sum(x)"), 1);
+    assert_eq!(holds("tl::sum(x, 1).col()"), 0);
+}
+
 #[test]
 fn a_narrow_row_waits_narrow_for_its_reductions() {
     check_aligned(
