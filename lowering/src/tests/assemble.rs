@@ -107,10 +107,11 @@ fn kernels(source: &str) -> Vec<Kernel> {
                 }
             }
             syn::Item::Mod(mut module) => {
-                if taken(&mut module.attrs, "fuse_module").is_some() {
-                    let tokens = module.to_token_stream();
-                    let module = syntax::parse_module(Default::default(), tokens, &mut errors);
-                    kernels.extend(module.into_iter().flat_map(|module| of_module(module, &mut errors)));
+                let mark = taken(&mut module.attrs, "fuse_module");
+                let parse =
+                    |_| syntax::parse_module(Default::default(), module.to_token_stream(), &mut errors);
+                if let Some(module) = mark.and_then(parse) {
+                    kernels.extend(of_module(module, &mut errors));
                 }
             }
             _ => {}
