@@ -28,7 +28,7 @@
 //! | `BLOCK = n_cols in [512, 1024]` | the same, and a call takes the smallest value that is at least the expression |
 //! | `configs = [{ BLOCK: 512, num_warps: 4 }, ..]` | combinations one by one, with settings of their own |
 //! | `num_warps = 4` | warps of a program on a GPU; chosen by what it reads where nothing is said |
-//! | `num_stages = 3` | iterations whose loads are in flight, for loops that do not say ([`tl::num_stages`]) |
+//! | `num_stages = 3` | iterations whose loads are in flight, for loops that do not say ([`tl::Range::num_stages`]) |
 //! | `maxnreg = 64` | the most registers of a thread |
 //! | `tune(key = [..])`, `tuned = "file"` | configs, or the values of `BLOCK = _ in [..]`, by measured time: [`mod@tune`] |
 //! | `unchecked`, `unreported` | see *Safety* below |

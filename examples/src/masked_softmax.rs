@@ -221,7 +221,7 @@ impl<'a, T: Float> MaskedSoftmax<'a, T> {
     }
 }
 
-/// What the mask makes of each score, for [`reference`].
+/// What the mask makes of each score, for [`reference()`].
 #[derive(Clone, Copy, Debug)]
 pub enum HostMask<'a, T> {
     /// As [`Mask::Add`].

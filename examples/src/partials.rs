@@ -13,7 +13,7 @@ pub const MAX_COLS: usize = 8192;
 /// The columns that a program of [`sum_partials`] handles.
 const COLS: usize = 32;
 
-/// The columns that a program of [`column_partials`] handles.
+/// The columns that a program of [`column_partials()`] handles.
 pub const WIDE_COLS: usize = 1024;
 
 /// How many programs share the rows: enough to fill an H200, whose 132 multiprocessors hold 8192 columns each twice, few
@@ -53,7 +53,7 @@ pub fn sum_partials<T: Float, const KINDS: usize, const COLS: usize>(
     }
 }
 
-/// The parts of `dgamma`, and of `dbeta` where `KINDS` is 2, for [`sum_partials`]: program `(i, j)` takes fours of rows `i`, `i +
+/// The parts of `dgamma`, and of `dbeta` where `KINDS` is 2, for [`sum_partials()`]: program `(i, j)` takes fours of rows `i`, `i +
 /// programs`, and so on of its columns. `stats` holds what each row is scaled by, and behind that the means of the rows
 /// where `KINDS` is 2.
 #[fuse_kernel(T = [f32, f16, bf16], KINDS = [1, 2], COLS = [1024], num_warps = 4)]

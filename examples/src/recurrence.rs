@@ -137,7 +137,7 @@ impl<'a, T: Float> Recurrence<'a, T> {
     }
 }
 
-/// The matrices of a recurrence, for [`reference`].
+/// The matrices of a recurrence, for [`reference()`].
 #[derive(Clone, Copy, Debug)]
 pub struct HostSteps<'a, T> {
     /// What a state is multiplied by.

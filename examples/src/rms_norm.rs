@@ -124,7 +124,7 @@ mod kernels {
 
 pub use kernels::{add_rms_norm, add_rms_norm_wide};
 
-/// As [`rms_norm_long`], of `x + residual`, which `residual` holds afterwards.
+/// As [`rms_norm_long()`], of `x + residual`, which `residual` holds afterwards.
 #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [8192])]
 pub fn add_rms_norm_long<T: Float, const BLOCK: usize>(
     x: &[T],

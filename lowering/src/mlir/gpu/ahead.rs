@@ -3,8 +3,8 @@
 //! Each thread copies what it will need into shared memory of its own (`cp.async`), one turn less ahead than there are
 //! stages, and reads it back when it is due. No thread reads what another one copied, so there is no barrier, and what
 //! is under way takes no registers. The parts of the ring take turns: a copy goes where the turn before last was read.
-//! Where that takes more memory than there is, the ring has one part less, and a turn's own part is filled anew as soon as
-//! the turn has read it: a program that takes one long row after the other has the next one under way so.
+//! A large ring has one part less, and a turn's own part is filled anew as soon as the turn has read it: a program that takes
+//! one long row after the other has the next one under way so.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
