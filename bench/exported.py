@@ -160,7 +160,7 @@ class Loaded:
         pointers = (ctypes.c_void_p * len(values))(*[ctypes.addressof(value) for value in values])
         address = ctypes.addressof(pointers)
         function = self.functions[body["entry"]]
-        blocks = (-(-grid[0] // body["programs_per_block"]), grid[1], grid[2])
+        blocks = (-(-grid[0] // body["programs_per_block"]) * body["blocks_per_program"], grid[1], grid[2])
         queue = driver.CUstream(stream)
 
         def launch(keep=(values, pointers)):

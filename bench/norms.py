@@ -123,12 +123,6 @@ class AddRmsNorm(Norm):
         residual = empty(args["x"].numel(), case[2], shift).view_as(args["x"])
         return {**args, "original": original, "residual": residual}
 
-    def launches(self, case, args):
-        rows, cols, dtype = case
-        if 16384 < cols <= self.tile:
-            return [Launch("add_rms_norm_wide", [NAMES[dtype]], lambda block: True, lambda block: (rows,))]
-        return super().launches(case, args)
-
     def prepare(self, args):
         args["residual"].copy_(args["original"])
 
@@ -157,15 +151,11 @@ class Plain(Norm):
     """Without parameters."""
 
     parameters = ()
-    tile = 16384
-
-    def make(self, case, shift=0):
-        return super().make(case, shift)
 
 
 class Center(Plain):
     name, kernel, long = "center", "center", "center_long"
-    columns = (1024, 4096, 16384)
+    columns = (1024, 4096, 16384, 32768)
 
     def exact(self, args):
         x = args["x"].double()
@@ -186,7 +176,7 @@ class Center(Plain):
 
 class L2Norm(Plain):
     name, kernel, long = "l2_norm", "l2_norm", "l2_norm_long"
-    columns = (1024, 4096, 16384)
+    columns = (1024, 4096, 16384, 32768)
     eps = 1e-12
 
     def exact(self, args):
@@ -231,7 +221,7 @@ class GroupNorm(Entry):
         images, size = case[0], args["size"]
         in_runs = 1 if case[3] % 8 else 8
         kernel, fits = ("group_norm", lambda run, block: run == in_runs and block >= size)
-        if size > 20480:
+        if size > 81920:
             kernel, fits = ("group_norm_large", lambda run, rows: run == in_runs)
         return [Launch(kernel, [NAMES[case[4]]], fits, lambda *_: (images * case[2],))]
 
@@ -273,7 +263,7 @@ class Backward(RowEntry):
     small_columns = (1, 7, 1000, 1024, 4097, 8200, 20_000)
     kinds = None
     #: Longer rows are read again for the gradients of the parameters.
-    tile = 8192
+    tile = 32768
 
     @property
     def small(self):
@@ -283,13 +273,17 @@ class Backward(RowEntry):
     def programs(cls, rows, cols):
         if cols > cls.tile:
             return min(-(-rows // 4), max(7 * 132 // -(-cols // 1024), 1))
-        return cls.resident(rows, cols)
+        block = cls.block(cols)
+        return min(rows, 66 if block == cls.tile else 132 * 8192 // block)
+
+    @classmethod
+    def resident(cls, rows, cols):
+        """Triton's programs, which keep their share of the sums in registers."""
+        return min(rows, max(132, 132 * 2 * 8192 // cls.block(cols)))
 
     @staticmethod
-    def resident(rows, cols):
-        """Programs that keep their share of the sums in registers."""
-        block = max(1024, 1 << (cols - 1).bit_length())
-        return min(rows, max(132, 132 * 2 * 8192 // block))
+    def block(cols):
+        return max(1024, 1 << (cols - 1).bit_length())
 
     def make(self, case, shift=0):
         rows, cols, dtype = case

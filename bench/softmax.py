@@ -5,7 +5,7 @@ import math
 import torch
 import torch.nn.functional as F
 
-from entry import (BF16, F16, F32, NAMES, SINGLE, TINY, Entry, Launch, RowEntry, cdiv, empty, normal, processors,
+from entry import (BF16, F16, F32, NAMES, SINGLE, TINY, Entry, Launch, RowEntry, cdiv, empty, normal,
                    rounded, triton)
 
 
@@ -30,7 +30,7 @@ def softmax(scores, within, log, dtype):
 class Softmax(RowEntry):
     group = "softmax"
     inputs = ("x",)
-    kernel, long, tile = "softmax", "softmax_long", 32768
+    kernel, long, tile = "softmax", "softmax_long", 65536
 
     def __init__(self, log=False):
         self.log = log
@@ -46,16 +46,12 @@ class Softmax(RowEntry):
     def make(self, case, shift=0):
         rows, cols, dtype = case
         return {"x": normal(rows * cols, dtype, 1, shift, 3.0).view(rows, cols),
-                "out": empty(rows * cols, dtype, shift).view(rows, cols), "n_rows": rows, "n_cols": cols,
-                "scale": 1.0, "log": self.log}
+                "out": empty(rows * cols, dtype, shift).view(rows, cols), "n_cols": cols, "scale": 1.0, "log": self.log}
 
     def launches(self, case, args):
         rows, cols, dtype = case
         if cols > self.tile:
             return [Launch(self.long, [NAMES[dtype]], lambda block: True, lambda block: (rows,))]
-        if cols > 16384:
-            programs = min(rows, processors())
-            return [Launch("softmax_wide", [NAMES[dtype]], lambda block: True, lambda block: (programs,))]
         return [Launch(self.kernel, [NAMES[dtype]], lambda block: block >= cols, lambda block: (rows,))]
 
     def exact(self, args):
@@ -151,7 +147,8 @@ class CrossEntropy(Entry):
                 "smoothing": self.smoothing}
 
     def launches(self, case, args):
-        return [Launch("cross_entropy", [NAMES[case[2]]], lambda block: True, lambda block: (case[0],))]
+        lanes = 1024 if case[1] >= 1 << 17 else 256
+        return [Launch("cross_entropy", [NAMES[case[2]]], lambda found: found == lanes, lambda found: (case[0],))]
 
     def exact(self, args):
         """Row by row: all of it in float64 at once would be large."""

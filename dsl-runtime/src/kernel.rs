@@ -123,6 +123,9 @@ pub struct Body {
     /// Programs that a block runs: the first extent of the CUDA grid is that of the kernel's grid divided by this,
     /// rounded up.
     pub programs: u32,
+    /// Blocks of a cluster that run one program together, where it is more than one: the first extent of the CUDA grid
+    /// is that of the kernel's grid times this.
+    pub blocks: u32,
     /// Dynamic shared memory of a block, in bytes.
     pub shared_bytes: u32,
     /// What must hold for the arguments; all are checked at launch.

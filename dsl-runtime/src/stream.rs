@@ -106,6 +106,15 @@ impl fmt::Debug for Stream {
 pub trait LaunchOn: sealed::Sealed + Copy {
     #[doc(hidden)]
     fn target(&self) -> Target<'_>;
+
+    /// Whether blocks that share a program (`num_ctas`) run as a cluster here: on GPUs of compute capability 9.0. Elsewhere
+    /// one block does all of it, for which very long tiles have too few registers.
+    fn has_clusters(&self) -> bool {
+        match self.target().on {
+            On::Cpu => false,
+            On::Cuda(device, _) => device.capability == 90,
+        }
+    }
 }
 
 /// A device and one of its streams.

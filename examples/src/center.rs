@@ -12,16 +12,22 @@ use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
 use crate::reference::{Expected, unit_roundoff};
-use crate::shape::Checks;
+use crate::shape::{Checks, longest};
 
-/// The longest row that one tile holds; longer ones are read in pieces.
-pub const MAX_TILE: usize = 16384;
+/// The longest row that the tile of a cluster holds; longer ones are read in pieces.
+pub const MAX_TILE: usize = 32768;
+
+/// The longest row that the tile of a block holds.
+pub const BLOCK_TILE: usize = 16384;
 
 /// The elements of a piece of a long row.
 const PIECE: usize = 8192;
 
-/// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared.
-#[fuse_kernel(T = [f32, f16, bf16], BLOCK = n_cols in [1024, 4096, 16384])]
+/// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared; a cluster of blocks
+/// shares the longest.
+#[fuse_kernel(
+    T = [f32, f16, bf16], BLOCK = n_cols in [1024, 4096, 16384, 32768], num_ctas = (BLOCK / 32768 * 4).max(1),
+)]
 pub fn center<T: Float, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols: i32) {
     let row = tl::program_id(0);
     let cols = tl::arange(0, BLOCK);
@@ -77,7 +83,7 @@ impl<'a, T: Float> Center<'a, T> {
             return Ok(());
         }
         let n_cols = self.cols as i32;
-        if self.cols > MAX_TILE {
+        if self.cols > longest(on, MAX_TILE, BLOCK_TILE) {
             return center_long::<T, PIECE>(self.x, out, n_cols).grid(rows).launch(on);
         }
         center::<T>(self.x, out, n_cols).grid(rows).launch(on)

@@ -24,15 +24,20 @@ use dsl_runtime::{DType, Result};
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 
-/// The lanes of a program of forward.
+/// The lanes of a program of forward, and of one for very many classes.
 const LANES: usize = 256;
+const CLUSTER_LANES: usize = 1024;
+
+/// From so many classes on a cluster reads a row.
+const CLUSTER_CLASSES: usize = 1 << 17;
 
 /// The elements of a row that a program of backward handles.
 const BLOCK: usize = 4096;
 
-/// One program for each row, which it reads once, `32 * LANES` elements at a time. Each lane keeps the largest of its elements, the
+/// One program for each row, which it reads once, `32 * LANES` elements at a time; clusters of blocks read fewer rows at once,
+/// which memory likes better where rows are very long. Each lane keeps the largest of its elements, the
 /// sum of their exponentials relative to it, and their sum.
-#[fuse_kernel(T = [f32, f16, bf16], LANES = [256])]
+#[fuse_kernel(T = [f32, f16, bf16], LANES = [256, 1024], num_ctas = LANES / 256, num_warps = 8)]
 pub fn cross_entropy<T: Float, const LANES: usize>(
     x: &[T],
     targets: &[i64],
@@ -177,6 +182,7 @@ impl<'a> CrossEntropy<'a> {
     ) -> Result<()>
     where
         cross_entropy::Choice<T, LANES>: cross_entropy::Declared,
+        cross_entropy::Choice<T, CLUSTER_LANES>: cross_entropy::Declared,
     {
         let (logits, loss, lse) = (logits.into(), loss.into(), lse.into());
         let rows = self.rows(logits.len(), &[("loss", loss.len()), ("lse", lse.len())])?;
@@ -184,8 +190,13 @@ impl<'a> CrossEntropy<'a> {
             return Ok(());
         }
         let (targets, classes) = (self.targets, self.classes as i32);
-        let call =
-            cross_entropy::<T, LANES>(logits, targets, loss, lse, classes, self.ignored, self.smoothing);
+        let (ignored, smoothing) = (self.ignored, self.smoothing);
+        if on.has_clusters() && self.classes >= CLUSTER_CLASSES {
+            let call =
+                cross_entropy::<T, CLUSTER_LANES>(logits, targets, loss, lse, classes, ignored, smoothing);
+            return call.grid(rows).launch(on);
+        }
+        let call = cross_entropy::<T, LANES>(logits, targets, loss, lse, classes, ignored, smoothing);
         call.grid(rows).launch(on)
     }
 

@@ -14,16 +14,20 @@ use dsl_runtime::prelude::*;
 
 use crate::layer_norm;
 use crate::reference::Expected;
-use crate::shape::Checks;
+use crate::shape::{Checks, longest};
 
-/// The largest group that one tile holds; larger ones are read in pieces.
-pub const MAX_TILE: usize = 20480;
+/// The largest group that the tile of a cluster holds; larger ones are read in pieces.
+pub const MAX_TILE: usize = 81920;
+
+/// The largest group that the tile of a block holds.
+pub const BLOCK_TILE: usize = 20480;
 
 /// One program for each group of each image: `size` elements, `pixels` for each of its channels, in rows of `RUN` elements.
-/// `RUN` divides `pixels`: a row lies in one channel, which is found and whose scale is read once for it.
+/// `RUN` divides `pixels`: a row lies in one channel, which is found and whose scale is read once for it. A cluster of blocks
+/// shares the largest groups.
 #[fuse_kernel(
     configs = [{ T: f32, num_warps: 8 }, { T: f16 }, { T: bf16 }],
-    RUN = [1, 8], BLOCK = size in [1024, 4096, 10240, 20480],
+    RUN = [1, 8], BLOCK = size in [1024, 4096, 10240, 20480, 40960, 81920], num_ctas = (BLOCK / 20480).max(1),
 )]
 pub fn group_norm<T: Float, const RUN: usize, const BLOCK: usize>(
     x: &[T],
@@ -160,7 +164,7 @@ impl<'a, T: Float> GroupNorm<'a, T> {
         let size = channels / self.groups * self.pixels;
         let (x, gamma, beta, programs) = (self.x, self.gamma, self.beta, images * self.groups);
         let (groups, pixels, eps) = (self.groups as i32, self.pixels as i32, self.eps);
-        let (fits, in_runs) = (size <= MAX_TILE, self.pixels.is_multiple_of(8));
+        let (fits, in_runs) = (size <= longest(on, MAX_TILE, BLOCK_TILE), self.pixels.is_multiple_of(8));
         let size = size as i32;
         match (fits, in_runs) {
             (true, true) => {

@@ -7,7 +7,7 @@
 //! **Traffic.** Reads `dy` and `x` and writes `dx` once: `3 * rows * cols * size_of::<T>()` bytes; mean and variance are
 //! computed again from the row, which is there anyway. Each program keeps its share of `dgamma` and `dbeta` in registers
 //! over its rows and leaves it in `scratch`, which a second kernel adds up: a few percent more. Rows of more than [`MAX_COLS`]
-//! elements are read a second time from the cache for `dx`, and once more from memory for `dgamma` and `dbeta`.
+//! elements, or [`BLOCK_COLS`] where there are no clusters, are read a second time from the cache for `dx`, and once more from memory for `dgamma` and `dbeta`.
 //!
 //! **Rounding.** In `f32`, rounded to `T` once. With `a = (8 + sqrt(n_cols)) * 2^-24` and `e = a * (|x_hat| + mean(|x|) /
 //! sqrt(var + eps))`, the error of `x_hat`, before the last rounding `dx` is within `2 / sqrt(var + eps)` times
@@ -19,15 +19,17 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
-use crate::partials::{self, MAX_COLS, WIDE_COLS, column_partials, sum_partials};
+use crate::partials::{self, BLOCK_COLS, WIDE_COLS, column_partials, sum_partials};
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 
 /// The elements of a piece of a long row.
 pub const PIECE: usize = 4096;
 
-/// Each program takes rows `p`, `p + programs`, and so on.
-#[fuse_kernel(T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 4096, 8192], num_stages = 2)]
+/// Each program takes rows `p`, `p + programs`, and so on; a cluster of blocks shares the longest.
+#[fuse_kernel(
+    T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 4096, 8192, 16384, 32768], num_ctas = (BLOCK / 8192 * (1 + BLOCK / 32768)).max(1), num_stages = 2,
+)]
 pub fn layer_norm_backward<T: Float, const BLOCK: usize>(
     dy: &[T],
     x: &[T],
@@ -137,7 +139,7 @@ pub struct Gradients<'o, T: Float> {
 
 /// The length of the working memory for a matrix of this shape.
 pub fn scratch_len(rows: usize, cols: usize) -> usize {
-    2 * partials::programs(rows, cols) * cols + if cols > MAX_COLS { 2 * rows } else { 0 }
+    2 * partials::most_programs(rows, cols) * cols + if cols > BLOCK_COLS { 2 * rows } else { 0 }
 }
 
 impl<'a, T: Float> LayerNormBackward<'a, T> {
@@ -182,11 +184,11 @@ impl<'a, T: Float> LayerNormBackward<'a, T> {
         if cols == 0 {
             return Ok(());
         }
-        let programs = partials::programs(rows, cols);
+        let programs = partials::programs(rows, cols, partials::kept(on));
         let (mut parts, mut stats) = scratch.split_at_mut(2 * programs * cols);
         let (dy, x, gamma, eps) = (self.dy, self.x, self.gamma, self.eps);
         let (n_rows, n_cols) = (rows as i32, cols as i32);
-        if rows > 0 && cols <= MAX_COLS {
+        if rows > 0 && cols <= partials::kept(on) {
             layer_norm_backward::<T>(dy, x, gamma, dx, &mut parts, n_rows, n_cols, eps)
                 .grid(programs)
                 .launch(on)?;

@@ -1,14 +1,19 @@
 //! The second half of the norms' backward passes: sums over rows, of which each program of the first half left a part. Rows
 //! too long to be kept in registers beside such sums are read once more for them, a block of columns at a time.
 //!
-//! The number of parts depends on the shape alone, not on the device, and parts are added in one order: the same
-//! gradient to the bit, run after run.
+//! The number of parts depends on the shape alone, beyond [`BLOCK_COLS`] columns also on whether there are clusters, and parts
+//! are added in one order: the same gradient to the bit, run after run.
 
 use dsl_runtime::Result;
 use dsl_runtime::prelude::*;
 
-/// The longest row beside which the first half's programs keep their share of the sums; longer ones are read again for it.
-pub const MAX_COLS: usize = 8192;
+use crate::shape::longest;
+
+/// The longest row beside which a cluster of blocks keeps its share of the sums; longer ones are read again for it.
+pub const MAX_COLS: usize = 32768;
+
+/// The longest row beside which one block keeps its share of the sums.
+pub const BLOCK_COLS: usize = 8192;
 
 /// The columns that a program of [`sum_partials`] handles.
 const COLS: usize = 32;
@@ -16,14 +21,24 @@ const COLS: usize = 32;
 /// The columns that a program of [`column_partials()`] handles.
 pub const WIDE_COLS: usize = 1024;
 
-/// How many programs share the rows: enough to fill an H200, whose 132 multiprocessors hold 8192 columns each twice, few
-/// enough that their parts are a small share of the traffic.
-pub(crate) fn programs(rows: usize, cols: usize) -> usize {
-    if cols > MAX_COLS {
+/// The longest row beside which a program keeps its share of the sums, on this device or stream.
+pub(crate) fn kept(on: impl LaunchOn) -> usize {
+    longest(on, MAX_COLS, BLOCK_COLS)
+}
+
+/// How many programs share the rows, where rows of up to `kept` elements are kept: as many blocks as an H200 holds at once,
+/// which has a place for 8192 columns on each of its 132 multiprocessors, or for two blocks of 4096.
+pub(crate) fn programs(rows: usize, cols: usize, kept: usize) -> usize {
+    if cols > kept {
         return rows.div_ceil(4).min((7 * 132 / cols.div_ceil(WIDE_COLS)).max(1));
     }
     let block = cols.next_power_of_two().clamp(1024, MAX_COLS);
-    rows.min(132 * 2 * MAX_COLS / block)
+    rows.min(if block == MAX_COLS { 66 } else { 132 * BLOCK_COLS / block })
+}
+
+/// The most that [`programs`] gives, wherever the kernels run.
+pub(crate) fn most_programs(rows: usize, cols: usize) -> usize {
+    programs(rows, cols, MAX_COLS).max(programs(rows, cols, BLOCK_COLS))
 }
 
 /// Adds the parts of `COLS` columns: of `dgamma`, or of `dbeta` where the grid's second index is 1. Program `p` of the

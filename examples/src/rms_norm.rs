@@ -22,14 +22,15 @@ use crate::shape::Checks;
 /// The longest row that one tile holds; longer ones are read in pieces.
 pub const MAX_TILE: usize = 32768;
 
-/// The longest row of [`add_rms_norm`]; [`add_rms_norm_wide`] takes those up to [`MAX_TILE`].
-const MAX_ADD_NARROW: usize = 16384;
-
 /// The elements of a piece of a long row.
 const PIECE: usize = 8192;
 
-/// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared.
-#[fuse_kernel(T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 4096, 8192, 16384, 32768])]
+/// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared; a cluster of blocks
+/// shares the longest.
+#[fuse_kernel(
+    T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 4096, 8192, 16384, 32768],
+    num_ctas = (BLOCK / 32768 * 4).max(1),
+)]
 pub fn rms_norm<T: Float, const BLOCK: usize>(x: &[T], gamma: &[T], out: &mut [T], n_cols: i32, eps: f32) {
     let row = tl::program_id(0);
     let cols = tl::arange(0, BLOCK);
@@ -65,64 +66,30 @@ pub fn rms_norm_long<T: Float, const BLOCK: usize>(
     }
 }
 
-#[fuse_module]
-mod kernels {
-    use dsl_runtime::prelude::*;
-
-    /// Adds a row to the residual's, which keeps the sum, and normalises it.
-    #[fuse_fn]
-    fn add_and_normalise<T: Float>(
-        x: &[T],
-        residual: &mut [T],
-        gamma: &[T],
-        out: &mut [T],
-        cols: Tile<i32>,
-        n_cols: i32,
-        eps: f32,
-    ) {
-        let (row, mask) = (tl::program_id(0), cols < n_cols);
-        let x = tl::load(x + row * n_cols + cols, mask, 0.0);
-        let old = tl::load(residual + row * n_cols + cols, mask, 0.0);
-        let gamma = tl::load(gamma + cols, mask).to::<f32>();
-        let sum = x + old;
-        tl::store(residual + row * n_cols + cols, sum, mask);
-        let sum = sum.to::<f32>();
-        let scale = tl::rsqrt(tl::sum(sum * sum, 0) / n_cols as f32 + eps);
-        tl::store(out + row * n_cols + cols, (sum * scale * gamma).to::<T>(), mask);
-    }
-
-    /// As [`rms_norm()`](super::rms_norm()), of `x + residual`, which `residual` holds afterwards.
-    #[fuse_kernel(T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 4096, 8192, 16384])]
-    pub fn add_rms_norm<T: Float, const BLOCK: usize>(
-        x: &[T],
-        residual: &mut [T],
-        gamma: &[T],
-        out: &mut [T],
-        n_cols: i32,
-        eps: f32,
-    ) {
-        add_and_normalise(x, residual, gamma, out, tl::arange(0, BLOCK), n_cols, eps);
-    }
-
-    /// As [`add_rms_norm()`], for rows that take a multiprocessor each.
-    #[fuse_kernel(configs = [
-        { T: f32, BLOCK: 32768, num_warps: 16 },
-        { T: f16, BLOCK: 32768, num_warps: 32 },
-        { T: bf16, BLOCK: 32768, num_warps: 32 },
-    ])]
-    pub fn add_rms_norm_wide<T: Float, const BLOCK: usize>(
-        x: &[T],
-        residual: &mut [T],
-        gamma: &[T],
-        out: &mut [T],
-        n_cols: i32,
-        eps: f32,
-    ) {
-        add_and_normalise(x, residual, gamma, out, tl::arange(0, BLOCK), n_cols, eps);
-    }
+/// As [`rms_norm()`], of `x + residual`, which `residual` holds afterwards.
+#[fuse_kernel(
+    T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 4096, 8192, 16384, 32768],
+    num_ctas = (BLOCK / 32768 * 4).max(1),
+)]
+pub fn add_rms_norm<T: Float, const BLOCK: usize>(
+    x: &[T],
+    residual: &mut [T],
+    gamma: &[T],
+    out: &mut [T],
+    n_cols: i32,
+    eps: f32,
+) {
+    let (row, cols) = (tl::program_id(0), tl::arange(0, BLOCK));
+    let mask = cols < n_cols;
+    let x = tl::load(x + row * n_cols + cols, mask, 0.0);
+    let old = tl::load(residual + row * n_cols + cols, mask, 0.0);
+    let gamma = tl::load(gamma + cols, mask).to::<f32>();
+    let sum = x + old;
+    tl::store(residual + row * n_cols + cols, sum, mask);
+    let sum = sum.to::<f32>();
+    let scale = tl::rsqrt(tl::sum(sum * sum, 0) / n_cols as f32 + eps);
+    tl::store(out + row * n_cols + cols, (sum * scale * gamma).to::<T>(), mask);
 }
-
-pub use kernels::{add_rms_norm, add_rms_norm_wide};
 
 /// As [`rms_norm_long()`], of `x + residual`, which `residual` holds afterwards.
 #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [8192])]
@@ -227,7 +194,6 @@ impl<'a, T: Float> AddRmsNorm<'a, T> {
     ) -> Result<()>
     where
         add_rms_norm::Choice<T>: add_rms_norm::Declared,
-        add_rms_norm_wide::Choice<T, MAX_TILE>: add_rms_norm_wide::Declared,
         add_rms_norm_long::Choice<T, PIECE>: add_rms_norm_long::Declared,
     {
         let (residual, out) = (residual.into(), out.into());
@@ -241,10 +207,6 @@ impl<'a, T: Float> AddRmsNorm<'a, T> {
         let n_cols = cols as i32;
         if cols > MAX_TILE {
             let call = add_rms_norm_long::<T, PIECE>(self.x, residual, self.gamma, out, n_cols, self.eps);
-            return call.grid(rows).launch(on);
-        }
-        if cols > MAX_ADD_NARROW {
-            let call = add_rms_norm_wide::<T, MAX_TILE>(self.x, residual, self.gamma, out, n_cols, self.eps);
             return call.grid(rows).launch(on);
         }
         add_rms_norm::<T>(self.x, residual, self.gamma, out, n_cols, self.eps).grid(rows).launch(on)

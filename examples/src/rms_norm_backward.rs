@@ -19,12 +19,14 @@ use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
 use crate::layer_norm_backward::PIECE;
-use crate::partials::{self, MAX_COLS, WIDE_COLS, column_partials, sum_partials};
+use crate::partials::{self, BLOCK_COLS, WIDE_COLS, column_partials, sum_partials};
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 
-/// Each program takes rows `p`, `p + programs`, and so on.
-#[fuse_kernel(T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 4096, 8192])]
+/// Each program takes rows `p`, `p + programs`, and so on; a cluster of blocks shares the longest.
+#[fuse_kernel(
+    T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 4096, 8192, 16384, 32768], num_ctas = (BLOCK / 8192 * (1 + BLOCK / 32768)).max(1),
+)]
 pub fn rms_norm_backward<T: Float, const BLOCK: usize>(
     dy: &[T],
     x: &[T],
@@ -102,7 +104,7 @@ pub struct RmsNormBackward<'a, T: Float> {
 
 /// The length of the working memory for a matrix of this shape.
 pub fn scratch_len(rows: usize, cols: usize) -> usize {
-    partials::programs(rows, cols) * cols + if cols > MAX_COLS { rows } else { 0 }
+    partials::most_programs(rows, cols) * cols + if cols > BLOCK_COLS { rows } else { 0 }
 }
 
 impl<'a, T: Float> RmsNormBackward<'a, T> {
@@ -148,11 +150,11 @@ impl<'a, T: Float> RmsNormBackward<'a, T> {
         if cols == 0 {
             return Ok(());
         }
-        let programs = partials::programs(rows, cols);
+        let programs = partials::programs(rows, cols, partials::kept(on));
         let (mut parts, mut stats) = scratch.split_at_mut(programs * cols);
         let (dy, x, gamma, eps) = (self.dy, self.x, self.gamma, self.eps);
         let (n_rows, n_cols) = (rows as i32, cols as i32);
-        if rows > 0 && cols <= MAX_COLS {
+        if rows > 0 && cols <= partials::kept(on) {
             rms_norm_backward::<T>(dy, x, gamma, dx, &mut parts, n_rows, n_cols, eps)
                 .grid(programs)
                 .launch(on)?;

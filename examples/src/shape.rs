@@ -1,5 +1,6 @@
 //! What the safe functions check before they launch: lengths that must agree, rows that must be whole.
 
+use dsl_runtime::prelude::*;
 use dsl_runtime::{Error, Result};
 
 /// An argument by its name, and its length in elements.
@@ -38,4 +39,9 @@ impl Checks {
         }
         self.rows(matrix, cols)
     }
+}
+
+/// The longest row that one program keeps on this device or stream: what a cluster of blocks does, or what one block does.
+pub(crate) fn longest(on: impl LaunchOn, cluster: usize, block: usize) -> usize {
+    if on.has_clusters() { cluster } else { block }
 }

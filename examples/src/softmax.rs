@@ -19,71 +19,38 @@ use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
 use crate::reference::{Expected, unit_roundoff};
-use crate::shape::Checks;
+use crate::shape::{Checks, longest};
 
-/// The longest row that one tile holds; longer ones are read in pieces.
-pub const MAX_TILE: usize = 32768;
+/// The longest row that the tile of a cluster holds; longer ones are read in pieces.
+pub const MAX_TILE: usize = 65536;
 
-/// The longest row of [`softmax`]; [`softmax_wide`] takes longer ones.
-const MAX_NARROW: usize = 16384;
+/// The longest row that the tile of a block holds.
+pub const BLOCK_TILE: usize = 32768;
 
 /// The lanes of a program for a long row.
 const LANES: usize = 512;
 
-#[fuse_module]
-mod kernels {
-    use dsl_runtime::prelude::*;
-
-    /// The softmax of a row, or its logarithm. After the sum an element is made again from `x`, so that a row of a narrow type
-    /// waits in its own registers.
-    #[fuse_fn]
-    fn row_softmax<T: Float>(
-        x: &[T],
-        out: &mut [T],
-        cols: Tile<i32>,
-        mask: Tile<bool>,
-        scale: f32,
-        log: bool,
-    ) {
-        let x = tl::load(x + cols, mask).to::<f32>();
-        let z = tl::select(mask, x * scale, f32::NEG_INFINITY);
-        let peak = tl::max(z, 0);
-        let base = tl::select(peak == f32::NEG_INFINITY, 0.0, peak);
-        let total = tl::sum(tl::exp2((z - base) * f32::consts::LOG2_E), 0);
-        let bits = tl::select(total == 0.0, 0.0, tl::log2(total));
-        // Both forms by way of one distance: computed side by side they would spill the widest rows.
-        let factor = tl::select(log, 1.0, f32::consts::LOG2_E);
-        let end = tl::select(log, bits * f32::consts::LN_2, bits);
-        let power = (z - base) * factor - end;
-        tl::store(out + cols, tl::select(log, power, tl::exp2(power)).to::<T>(), mask);
-    }
-
-    /// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared.
-    #[fuse_kernel(T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 4096, 8192, 16384])]
-    pub fn softmax<T: Float, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols: i32, scale: f32, log: bool) {
-        let (row, cols) = (tl::program_id(0), tl::arange(0, BLOCK));
-        row_softmax(x + row * n_cols, out + row * n_cols, cols, cols < n_cols, scale, log);
-    }
-
-    /// As [`softmax()`], for rows that take a multiprocessor each: every program takes one row after the other, the next one's
-    /// elements under way.
-    #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [32768], num_warps = 32, num_stages = 2)]
-    pub fn softmax_wide<T: Float, const BLOCK: usize>(
-        x: &[T],
-        out: &mut [T],
-        n_rows: i32,
-        n_cols: i32,
-        scale: f32,
-        log: bool,
-    ) {
-        let cols = tl::arange(0, BLOCK);
-        for row in (tl::program_id(0)..n_rows).step_by(tl::num_programs(0)) {
-            row_softmax(x + row * n_cols, out + row * n_cols, cols, cols < n_cols, scale, log);
-        }
-    }
+/// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared; a cluster of blocks
+/// shares the longest. After the sum an element is made again from `x`, so that a row of a narrow type waits in its own registers.
+#[fuse_kernel(
+    T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 4096, 8192, 16384, 32768, 65536],
+    num_ctas = (BLOCK / 32768 * 4).max(1),
+)]
+pub fn softmax<T: Float, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols: i32, scale: f32, log: bool) {
+    let (row, cols) = (tl::program_id(0), tl::arange(0, BLOCK));
+    let mask = cols < n_cols;
+    let x = tl::load(x + row * n_cols + cols, mask).to::<f32>();
+    let z = tl::select(mask, x * scale, f32::NEG_INFINITY);
+    let peak = tl::max(z, 0);
+    let base = tl::select(peak == f32::NEG_INFINITY, 0.0, peak);
+    let total = tl::sum(tl::exp2((z - base) * f32::consts::LOG2_E), 0);
+    let bits = tl::select(total == 0.0, 0.0, tl::log2(total));
+    // Both forms by way of one distance: computed side by side they would spill the widest rows.
+    let factor = tl::select(log, 1.0, f32::consts::LOG2_E);
+    let end = tl::select(log, bits * f32::consts::LN_2, bits);
+    let power = (z - base) * factor - end;
+    tl::store(out + row * n_cols + cols, tl::select(log, power, tl::exp2(power)).to::<T>(), mask);
 }
-
-pub use kernels::{softmax, softmax_wide};
 
 /// One program for each row, which it reads twice, `16 * LANES` elements at a time. Each lane keeps the largest of its elements
 /// and the sum of their exponentials relative to it.
@@ -172,7 +139,6 @@ impl<'a, T: Float> Softmax<'a, T> {
     pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
     where
         softmax::Choice<T>: softmax::Declared,
-        softmax_wide::Choice<T, MAX_TILE>: softmax_wide::Declared,
         softmax_long::Choice<T, LANES>: softmax_long::Declared,
     {
         let (out, checks) = (out.into(), Checks("softmax"));
@@ -182,11 +148,7 @@ impl<'a, T: Float> Softmax<'a, T> {
             return Ok(());
         }
         let (n_cols, log) = (self.cols as i32, self.form == Form::Logarithm);
-        if (MAX_NARROW + 1..=MAX_TILE).contains(&self.cols) {
-            let call = softmax_wide::<T, MAX_TILE>(self.x, out, rows as i32, n_cols, self.scale, log);
-            return call.grid_by(|chosen| rows.min(chosen.processors())).launch(on);
-        }
-        if self.cols > MAX_TILE {
+        if self.cols > longest(on, MAX_TILE, BLOCK_TILE) {
             let call = softmax_long::<T, LANES>(self.x, out, n_cols, self.scale, log);
             return call.grid(rows).launch(on);
         }

@@ -13,6 +13,7 @@ use crate::check::{Settings, Variant};
 use crate::layout::access::{self, Alignment, MAX_BYTES};
 use crate::layout::assign::{Threads, distribute};
 use crate::layout::hold::hold;
+use crate::layout::rounds::gather;
 use crate::layout::unmask::unmask;
 use crate::mlir::gpu::{Plan, TooMuchShared};
 use crate::mlir::report;
@@ -26,6 +27,37 @@ pub struct Body {
     pub plan: Plan,
     /// What must hold for this body to be right.
     pub facts: Vec<Fact>,
+    pub gpus: Gpus,
+}
+
+/// The GPUs that a body is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Gpus {
+    All,
+    /// Blocks of a cluster reach each other's shared memory.
+    WithClusters,
+    WithoutClusters,
+}
+
+impl Gpus {
+    /// The first capability with clusters.
+    const CLUSTERS: u32 = 90;
+
+    pub fn include(self, capability: u32) -> bool {
+        match self {
+            Gpus::All => true,
+            Gpus::WithClusters => capability >= Gpus::CLUSTERS,
+            Gpus::WithoutClusters => capability < Gpus::CLUSTERS,
+        }
+    }
+
+    /// Tells the bodies of one name apart.
+    pub fn suffix(self) -> &'static str {
+        match self {
+            Gpus::All | Gpus::WithClusters => "",
+            Gpus::WithoutClusters => ".one_block",
+        }
+    }
 }
 
 impl Body {
@@ -39,6 +71,7 @@ impl Body {
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Requests {
     pub num_warps: Option<u32>,
+    pub num_ctas: Option<u32>,
     /// Turns of a loop whose loads are in flight at once.
     pub num_stages: Option<u32>,
     /// The most registers of a thread.
@@ -52,31 +85,48 @@ pub struct Requests {
 impl Requests {
     /// What the attribute says of a variant.
     pub fn of(kernel: &Kernel, variant: &Variant) -> Requests {
-        let Settings { num_warps, num_stages, maxnreg } = variant.settings;
-        Requests { num_warps, num_stages, maxnreg, unchecked: kernel.options.unchecked, programs: None }
+        let Settings { num_warps, num_ctas, num_stages, maxnreg } = variant.settings;
+        let unchecked = kernel.options.unchecked;
+        Requests { num_warps, num_ctas, num_stages, maxnreg, unchecked, programs: None }
     }
 }
 
-/// The bodies of a kernel, the one that asks most first; the last one has no facts.
+/// The bodies of a kernel, for each GPU the one that asks most first; the last one has no facts.
 pub fn bodies(func: &Func, requests: Requests) -> Result<Vec<Body>, TooMuchShared> {
-    let mut bodies = vec![];
-    let aligned = aligned(func, requests)?;
-    if !aligned.facts.is_empty() {
-        bodies.push(aligned);
+    match requests.num_ctas {
+        None | Some(1) => bodies_for(func, requests, Gpus::All),
+        Some(num_ctas) => {
+            let mut bodies = bodies_for(func, requests, Gpus::WithClusters)?;
+            let num_warps = requests.num_warps.map(|warps| (warps * num_ctas).min(MAX_WARPS));
+            let alone = Requests { num_warps, num_ctas: None, ..requests };
+            bodies.extend(bodies_for(func, alone, Gpus::WithoutClusters)?);
+            Ok(bodies)
+        }
     }
-    bodies.push(general(func, requests)?);
+}
+
+/// Warps of the largest block.
+const MAX_WARPS: u32 = 32;
+
+fn bodies_for(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<Body>, TooMuchShared> {
+    let (aligned, facts) = aligned(func, requests)?;
+    let mut bodies = vec![];
+    if !facts.is_empty() {
+        bodies.push(Body { name: "aligned", plan: aligned, facts, gpus });
+    }
+    bodies.push(Body { name: "general", plan: general(func, requests)?, facts: vec![], gpus });
     Ok(bodies)
 }
 
-fn general(func: &Func, requests: Requests) -> Result<Body, TooMuchShared> {
+fn general(func: &Func, requests: Requests) -> Result<Plan, TooMuchShared> {
     let mut func = func.clone();
     let trust = if requests.unchecked { Trust::Caller } else { Trust::Nothing };
     split(&mut func, trust);
-    let plan = plan(&func, Alignment::Element, requests, &Assumptions::default(), &[])?;
-    Ok(Body { name: "general", plan, facts: vec![] })
+    plan(&func, Alignment::Element, requests, &Assumptions::default(), &[])
 }
 
-fn aligned(func: &Func, requests: Requests) -> Result<Body, TooMuchShared> {
+/// With what must hold.
+fn aligned(func: &Func, requests: Requests) -> Result<(Plan, Vec<Fact>), TooMuchShared> {
     let mut func = func.clone();
     let trust = if requests.unchecked { Trust::Caller } else { Trust::Launch };
     let bounds = split(&mut func, trust);
@@ -96,7 +146,7 @@ fn aligned(func: &Func, requests: Requests) -> Result<Body, TooMuchShared> {
             facts.push(fact);
         }
     }
-    Ok(Body { name: "aligned", plan, facts })
+    Ok((plan, facts))
 }
 
 fn plan(
@@ -107,9 +157,11 @@ fn plan(
     facts: &[Fact],
 ) -> Result<Plan, TooMuchShared> {
     let Requests { num_warps, num_stages, .. } = requests;
-    let threads = Threads { num_warps, num_stages, alignment };
+    let num_ctas = requests.num_ctas.unwrap_or(1);
+    let threads = Threads { num_warps, num_ctas, num_stages, alignment };
     let axes = Axes::analyse(func, assumptions);
     let mut distributed = distribute(func, threads, &axes);
+    gather(&mut distributed);
     hold(&mut distributed);
     unmask(&mut distributed);
     let fitting = if distributed.num_warps == 1 { SMALL_PROGRAMS } else { 1 };

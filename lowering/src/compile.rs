@@ -353,13 +353,14 @@ fn lower(
         for (position, body) in prepared.bodies.iter().enumerate() {
             let entry = entry_name(kernel, variant, body);
             let mut stages = Stages::default();
-            let texts = nvptx::emit(session, &[(entry, body)], &options.archs, &mut stages)?;
-            dump_gpu(
-                &stages,
-                &texts,
-                &dump_path(&kernel.name.to_string(), variant, body.name, options),
-                options,
-            );
+            let archs: Vec<Arch> =
+                options.archs.iter().copied().filter(|arch| body.gpus.include(arch.capability)).collect();
+            if archs.is_empty() {
+                continue;
+            }
+            let texts = nvptx::emit(session, &[(entry, body)], &archs, &mut stages)?;
+            let name = format!("{}{}", body.name, body.gpus.suffix());
+            dump_gpu(&stages, &texts, &dump_path(&kernel.name.to_string(), variant, &name, options), options);
             for (arch, ptx) in texts {
                 print_line(&format!("{STAGE}ptxas"));
                 let work = options.cache_dir.clone().unwrap_or_else(std::env::temp_dir);
@@ -518,7 +519,15 @@ fn dump_tiles(func: &Func, bodies: &[Body], variant: &Variant, options: &Options
                 op.results.first().and_then(|result| distributed.layouts.get(result)).map(ToString::to_string)
             };
             let text = tile::print(&distributed.func, &layouts);
-            write_dump(&dump_path(&func.name, variant, &format!("{}.layout", body.name), options), &text);
+            write_dump(
+                &dump_path(
+                    &func.name,
+                    variant,
+                    &format!("{}{}.layout", body.name, body.gpus.suffix()),
+                    options,
+                ),
+                &text,
+            );
         }
     }
 }

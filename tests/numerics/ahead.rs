@@ -39,12 +39,12 @@ pub fn trials() -> Vec<Trial> {
 // ---- material
 
 /// Whole numbers of either sign.
-fn numbers(seed: u64, len: usize, limit: usize) -> Vec<i64> {
+pub(super) fn numbers(seed: u64, len: usize, limit: usize) -> Vec<i64> {
     let mut random = Random(seed);
     (0..len).map(|_| random.below(2 * limit) as i64 - limit as i64).collect()
 }
 
-fn same(what: &str, found: &[u64], wanted: &[u64]) -> Result<(), Failure> {
+pub(super) fn same(what: &str, found: &[u64], wanted: &[u64]) -> Result<(), Failure> {
     match (0..found.len().max(wanted.len())).find(|&i| found.get(i) != wanted.get(i)) {
         Some(i) => {
             Err(format!("{what}: element {i} is {:x?}, not {:x?}", found.get(i), wanted.get(i)).into())

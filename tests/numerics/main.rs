@@ -8,6 +8,7 @@ mod ahead;
 mod arrange;
 mod atomic;
 mod cast;
+mod cluster;
 mod compare;
 mod control;
 mod devices;
@@ -31,6 +32,7 @@ fn main() {
     let all = [
         table::trials(),
         cast::trials(),
+        cluster::trials(),
         reduce::trials(),
         shape::trials(),
         arrange::trials(),

@@ -5,6 +5,7 @@ pub mod ahead;
 pub mod arrange;
 pub mod atomic;
 pub mod case;
+pub mod cluster;
 pub mod control;
 pub mod functions;
 pub mod memory;

@@ -19,10 +19,9 @@ impl Kernel {
     /// all files. The directory is made if it is not there.
     ///
     /// The JSON lists the entry points, fastest first, with the files of each (`ptx`, `cubins`) and what it asks of the
-    /// arguments (`facts`); the arguments
-    /// that every entry takes, in order (`arguments`); and what a launch needs: for a grid of `x * y * z` programs, a
-    /// CUDA grid of `x` divided by `programs_per_block` and rounded up, `y`, and `z`, blocks of `threads` threads, and
-    /// `shared_bytes` of dynamic shared memory.
+    /// arguments (`facts`); the arguments that every entry takes, in order (`arguments`); and what a launch needs: for a
+    /// grid of `x * y * z` programs, a CUDA grid of `x` divided by `programs_per_block`, rounded up, and times
+    /// `blocks_per_program`, of `y`, and `z`, blocks of `threads` threads, and `shared_bytes` of dynamic shared memory.
     ///
     /// # Errors
     /// If a file cannot be written.

@@ -36,6 +36,7 @@ const ALIGNED: Body = Body {
     entry: "scale_aligned",
     threads: 128,
     programs: 2,
+    blocks: 1,
     shared_bytes: 0,
     facts: &[
         Fact::Aligned { param: 0, bytes: 16 },
@@ -59,6 +60,7 @@ const GENERAL: Body = Body {
     entry: "scale_general",
     threads: 128,
     programs: 1,
+    blocks: 1,
     shared_bytes: 4096,
     facts: &[],
     resources: None,
@@ -212,6 +214,7 @@ fn the_json_says_how_to_call_each_entry() {
                   ],
                   "threads": 128,
                   "programs_per_block": 2,
+                  "blocks_per_program": 1,
                   "shared_bytes": 0,
                   "facts": [
                     {
@@ -275,6 +278,7 @@ fn the_json_says_how_to_call_each_entry() {
                   "cubins": [],
                   "threads": 128,
                   "programs_per_block": 1,
+                  "blocks_per_program": 1,
                   "shared_bytes": 4096,
                   "facts": [],
                   "resources": null

@@ -211,6 +211,7 @@ fn describe(call: Call, device: &CudaDevice, actuals: &[Actual], chosen: &Chosen
         body: Some(BodyTrace {
             entry: chosen.body.entry,
             blocks: blocks(call.grid, chosen.body),
+            cluster: chosen.body.blocks,
             threads: chosen.body.threads,
             shared_bytes: chosen.body.shared_bytes,
             passed_over: before.map(|entry| (entry.body.entry, obstacle(call, entry, &known))).collect(),
@@ -220,7 +221,7 @@ fn describe(call: Call, device: &CudaDevice, actuals: &[Actual], chosen: &Chosen
 
 /// The CUDA grid that runs a kernel's grid.
 pub(super) fn blocks([x, y, z]: [u32; 3], body: &Body) -> [u32; 3] {
-    [x.div_ceil(body.programs.max(1)), y, z]
+    [x.div_ceil(body.programs.max(1)).saturating_mul(body.blocks.max(1)), y, z]
 }
 
 /// The error of a launch: of this one, or of an earlier one whose kernel failed since and took the context with it.

@@ -143,6 +143,7 @@ const ALIGNED: Body = Body {
     entry: "scale_aligned",
     threads: 256,
     programs: 2,
+    blocks: 1,
     shared_bytes: 64 << 10,
     facts: &[
         Fact::AtMost { low: N, high: X_LEN },
@@ -154,8 +155,15 @@ const ALIGNED: Body = Body {
     resources: None,
 };
 
-const GENERAL: Body =
-    Body { entry: "scale_general", threads: 128, programs: 1, shared_bytes: 0, facts: &[], resources: None };
+const GENERAL: Body = Body {
+    entry: "scale_general",
+    threads: 128,
+    programs: 1,
+    blocks: 1,
+    shared_bytes: 0,
+    facts: &[],
+    resources: None,
+};
 
 /// More shared memory than a block has anywhere.
 const HUNGRY: Body = Body { shared_bytes: 1 << 30, ..GENERAL };
@@ -317,6 +325,7 @@ fn a_trace_is_one_line() {
         body: Some(BodyTrace {
             entry: "scale_general",
             blocks: [11, 2, 1],
+            cluster: 1,
             threads: 128,
             shared_bytes: 65536,
             passed_over: vec![("scale_aligned", "4 does not divide n (1001)".to_string())],

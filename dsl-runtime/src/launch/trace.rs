@@ -30,6 +30,8 @@ pub struct BodyTrace {
     pub entry: &'static str,
     /// The CUDA grid.
     pub blocks: [u32; 3],
+    /// Blocks of a cluster, which runs one program; 1 where there are none.
+    pub cluster: u32,
     /// Threads of a block.
     pub threads: u32,
     /// Dynamic shared memory of a block, in bytes.
@@ -46,11 +48,16 @@ impl fmt::Display for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Trace { kernel, variant, device, code, grid, body } = self;
         write!(f, "{kernel}{} on {device}, {code}: {} programs", bracketed(variant), product(*grid))?;
-        let Some(BodyTrace { entry, blocks, threads, shared_bytes, passed_over }) = body else {
+        let Some(BodyTrace { entry, blocks, cluster, threads, shared_bytes, passed_over }) = body else {
             return Ok(());
         };
         let shared = amount((*shared_bytes).into());
-        write!(f, ", {entry} in {} blocks of {threads} threads, {shared} shared", product(*blocks))?;
+        let clusters = if *cluster > 1 { format!(", {cluster} to a cluster") } else { String::new() };
+        write!(
+            f,
+            ", {entry} in {} blocks of {threads} threads{clusters}, {shared} shared",
+            product(*blocks)
+        )?;
         for (entry, reason) in passed_over {
             write!(f, "; not {entry}: {reason}")?;
         }

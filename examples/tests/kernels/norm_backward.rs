@@ -2,14 +2,14 @@
 
 use dsl_runtime::prelude::*;
 use fused_kernels::layer_norm_backward::{self, Gradients, LayerNormBackward, scratch_len};
-use fused_kernels::partials::{MAX_COLS, WIDE_COLS, column_partials, sum_partials};
+use fused_kernels::partials::{BLOCK_COLS, MAX_COLS, WIDE_COLS, column_partials, sum_partials};
 use fused_kernels::rms_norm_backward::{self, RmsNormBackward};
 use fused_kernels::{layer_norm, rms_norm};
 
 use crate::data::{check, devices, normal};
 
 /// Few rows and many: more than there are programs. Rows that registers hold, and longer ones.
-const SHAPES: [(usize, usize); 13] = [
+const SHAPES: [(usize, usize); 15] = [
     (0, 5),
     (1, 1),
     (5, 7),
@@ -18,9 +18,11 @@ const SHAPES: [(usize, usize); 13] = [
     (3000, 33),
     (3, 2048),
     (2, 4097),
-    (300, MAX_COLS),
-    (0, MAX_COLS + 1),
-    (500, MAX_COLS + 8),
+    (300, BLOCK_COLS),
+    (0, BLOCK_COLS + 1),
+    (500, BLOCK_COLS + 8),
+    (70, MAX_COLS - 8),
+    (3, MAX_COLS + 1),
     (7, 16_385),
     (2, 40_000),
 ];

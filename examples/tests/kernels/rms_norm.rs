@@ -3,8 +3,7 @@
 use dsl_runtime::prelude::*;
 use fused_kernels::reference::compare;
 use fused_kernels::rms_norm::{
-    AddRmsNorm, MAX_TILE, RmsNorm, add_rms_norm, add_rms_norm_long, add_rms_norm_wide, reference, rms_norm,
-    rms_norm_long, sum,
+    AddRmsNorm, MAX_TILE, RmsNorm, add_rms_norm, add_rms_norm_long, reference, rms_norm, rms_norm_long, sum,
 };
 
 use crate::data::{Guarded, check, check_on, devices, normal, shifted};
@@ -38,7 +37,6 @@ fn rows_are_as_exact_as_stated() {
 fn check_add<T: Float>()
 where
     add_rms_norm::Choice<T>: add_rms_norm::Declared,
-    add_rms_norm_wide::Choice<T, MAX_TILE>: add_rms_norm_wide::Declared,
     add_rms_norm_long::Choice<T, 8192>: add_rms_norm_long::Declared,
 {
     for cols in WIDTHS {

@@ -2,16 +2,15 @@
 
 use dsl_runtime::prelude::*;
 use fused_kernels::masked_softmax::{self, HostMask, Mask, MaskedSoftmax, masked_softmax_long};
-use fused_kernels::softmax::{self, Form, MAX_TILE, Softmax, reference, softmax_long, softmax_wide};
+use fused_kernels::softmax::{self, BLOCK_TILE, Form, MAX_TILE, Softmax, reference, softmax_long};
 
 use crate::data::{check, check_on, devices, normal, shifted};
 
-const WIDTHS: [usize; 9] = [1, 7, 1000, 1024, 1025, 4097, 16385, MAX_TILE, MAX_TILE + 1];
+const WIDTHS: [usize; 10] = [1, 7, 1000, 1024, 1025, 4097, 16385, BLOCK_TILE, MAX_TILE, MAX_TILE + 1];
 
 fn check_plain<T: Float>(form: Form)
 where
     softmax::softmax::Choice<T>: softmax::softmax::Declared,
-    softmax_wide::Choice<T, MAX_TILE>: softmax_wide::Declared,
     softmax_long::Choice<T, 512>: softmax_long::Declared,
 {
     for cols in WIDTHS {
@@ -137,13 +136,13 @@ fn one_row_of_a_mask_serves_any_number() {
     });
 }
 
-/// A program takes several rows where there are more than processors.
+/// More rows than a GPU holds clusters at once.
 #[test]
-fn rows_after_rows_are_as_exact_as_stated() {
-    let (rows, cols) = (300, MAX_TILE - 7);
+fn many_long_rows_are_as_exact_as_stated() {
+    let (rows, cols) = (400, BLOCK_TILE - 7);
     let x = normal::<bf16>(rows * cols, 1);
     let expected = [reference(&x, cols, 1.0, Form::Probability)];
-    check("rows after rows", &[&x], &expected, |on, inputs, outs| {
+    check("many long rows", &[&x], &expected, |on, inputs, outs| {
         Softmax::new(inputs[0], cols).launch(on, &mut outs[0])
     });
 }

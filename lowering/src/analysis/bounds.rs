@@ -5,13 +5,13 @@
 //! grid, leaves the largest offset as a polynomial over what is known at launch: one comparison with the length there
 //! replaces one per element in the kernel.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::fact::{Fact, Symbol};
 use super::polynomial::{Atom, Polynomial, Polynomials};
 use crate::dtype::DType;
 use crate::ops::scalar::Algebra;
-use crate::ops::{Kind, Place};
+use crate::ops::{For, Kind, Place};
 use crate::syntax::BinaryOp;
 use crate::tile::{Block, Func, ParamKind, Value};
 
@@ -68,14 +68,60 @@ pub fn apart(func: &Func, polynomials: &Polynomials, [a, b]: [&Place; 2], facts:
         bound.not_negative(&next.sub(&last).sub(&Polynomial::constant(1)))?;
         bound.facts.iter().all(|fact| facts.contains(fact)).then_some(())
     };
-    let uniform = |place| {
-        let atoms = polynomials.of_place(place).all_varying();
-        atoms.into_iter().all(|atom| match atom {
-            Atom::Loop(value) | Atom::Opaque(value) => func.ty(value).is_scalar(),
-            Atom::Known(_) | Atom::Program(_) | Atom::Ramp { .. } => true,
-        })
-    };
+    let uniform = |place| made_of(&polynomials.of_place(place), |value| func.ty(value).is_scalar(), |_| true);
     uniform(a) && uniform(b) && (follows(a, b).is_some() || follows(b, a).is_some())
+}
+
+/// Whether two accesses in the body of a `for` loop, or one with itself, never meet in different turns, whichever elements of
+/// theirs are taken, given `facts`: from turn to turn both move on by more than their elements span.
+pub fn apart_in_turns(
+    func: &Func,
+    polynomials: &Polynomials,
+    op: &For,
+    [a, b]: [&Place; 2],
+    facts: &[Fact],
+) -> bool {
+    let body = &op.body;
+    let walker =
+        Walker { func, polynomials, definitions: definitions(func), path: vec![], decided: HashMap::new() };
+    let mut inner: HashSet<Value> = body.args.iter().copied().collect();
+    body.walk(&mut |op| inner.extend(&op.results));
+    let fixed = |value: Value| func.ty(value).is_scalar() && !inner.contains(&value);
+    let variable = Atom::Loop(body.args[0]);
+    let ([stride, rest_a], [stride_b, rest_b]) = {
+        let split = |place| {
+            let (stride, rest) = polynomials.of_place(place).split(variable);
+            [stride, rest]
+        };
+        (split(a), split(b))
+    };
+    let is_ramp = |atom| matches!(atom, Atom::Ramp { .. });
+    if stride != stride_b || !made_of(&stride, fixed, |atom| !is_ramp(atom)) {
+        return false;
+    }
+    // A step of the loop is at least one, and what spans something is at least one too.
+    let step = polynomials.get(op.step).as_constant().unwrap_or(1).max(1);
+    let stride = stride.scale(step);
+    let moves_on = |far: &Place, far_rest: &Polynomial, near_rest: &Polynomial| {
+        let mut bound = Bound::unmasked(func, polynomials);
+        bound.fits(&polynomials.of_place(far))?;
+        let masks = far.mask.map(|mask| walker.inequalities(mask)).unwrap_or_default();
+        let last = bound.last(far_rest.clone(), &masks)?;
+        let first = near_rest.without_ramps(|_| Polynomial::default())?;
+        bound.not_negative(&stride.sub(&last.sub(&first)).sub(&Polynomial::constant(1)))?;
+        bound.facts.iter().all(|fact| facts.contains(fact)).then_some(())
+    };
+    [&rest_a, &rest_b].into_iter().all(|rest| made_of(rest, fixed, |_| true))
+        && moves_on(a, &rest_a, &rest_b).is_some()
+        && moves_on(b, &rest_b, &rest_a).is_some()
+}
+
+/// Whether all that varies in a polynomial is of one kind or the other: values, and the rest.
+fn made_of(value: &Polynomial, values: impl Fn(Value) -> bool, others: impl Fn(Atom) -> bool) -> bool {
+    value.all_varying().into_iter().all(|atom| match atom {
+        Atom::Loop(value) | Atom::Opaque(value) => values(value),
+        Atom::Known(_) | Atom::Program(_) | Atom::Ramp { .. } => others(atom),
+    })
 }
 
 /// The operation that defines each value; block arguments and parameters have none.

@@ -11,8 +11,10 @@ use crate::syntax::{Config, Generic, Kernel, SETTINGS, VariantKind};
 /// How one variant is compiled; what is not said is the compiler's to choose.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Settings {
-    /// Warps of a program.
+    /// Warps of a block: of a program, unless several blocks run it.
     pub num_warps: Option<u32>,
+    /// Blocks of a cluster that run one program together, where the GPU has clusters.
+    pub num_ctas: Option<u32>,
     /// Iterations of a loop whose loads are in flight at once on a GPU, for loops that do not say themselves; 1 loads
     /// nothing ahead.
     pub num_stages: Option<u32>,
@@ -34,6 +36,11 @@ const RULES: [Rule; SETTINGS.len()] = [
         allowed: |value| (1..=32).contains(&value) && value.count_ones() == 1,
         words: "1, 2, 4, 8, 16 or 32",
         place: |settings| &mut settings.num_warps,
+    },
+    Rule {
+        allowed: |value| (1..=8).contains(&value) && value.count_ones() == 1,
+        words: "1, 2, 4 or 8",
+        place: |settings| &mut settings.num_ctas,
     },
     Rule {
         allowed: |value| (1..=8).contains(&value),
@@ -64,11 +71,7 @@ pub(super) fn settings(
 ) -> Settings {
     let mut settings = Settings::default();
     for (name, rule) in SETTINGS.iter().zip(&RULES) {
-        let found = match own(name, config) {
-            Some(found) => Some(found),
-            None => shared(name, kernel, consts),
-        };
-        match found {
+        match own(name, config).or_else(|| shared(name, kernel, consts)) {
             None => {}
             Some(Ok((value, _))) if (rule.allowed)(value) => {
                 *(rule.place)(&mut settings) = Some(value as u32);
@@ -109,6 +112,9 @@ fn evaluate(expr: &syn::Expr, consts: &Consts) -> Result<i128, (Loc, String)> {
     let result = match expr {
         syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Int(int), .. }) => int.base10_parse().ok(),
         syn::Expr::Paren(inner) => return evaluate(&inner.expr, consts),
+        syn::Expr::Unary(syn::ExprUnary { op: syn::UnOp::Neg(_), expr, .. }) => {
+            evaluate(expr, consts)?.checked_neg()
+        }
         syn::Expr::Path(path) => {
             let named = path.path.get_ident().and_then(|name| consts.iter().find(|(own, _)| name == own));
             match named {

@@ -136,8 +136,9 @@ fn module(expansion: &Expansion, index: usize, code: &Module) -> TokenStream {
 
 fn body_data(body: &Body, entry: &str, code: &Module) -> TokenStream {
     let plan = &body.plan;
-    let numbers = [plan.threads(), plan.programs, plan.shared_bytes()].map(Literal::u32_unsuffixed);
-    let [threads, programs, shared_bytes] = numbers;
+    let numbers =
+        [plan.threads(), plan.programs, plan.blocks(), plan.shared_bytes()].map(Literal::u32_unsuffixed);
+    let [threads, programs, blocks, shared_bytes] = numbers;
     let facts = body.facts.iter().map(fact);
     let reported = code
         .cubin
@@ -172,6 +173,7 @@ fn body_data(body: &Body, entry: &str, code: &Module) -> TokenStream {
             entry: #entry,
             threads: #threads,
             programs: #programs,
+            blocks: #blocks,
             shared_bytes: #shared_bytes,
             facts: &[#(#facts),*],
             resources: #resources,

@@ -91,15 +91,32 @@ impl View {
 pub struct Distributed {
     pub func: Func,
     pub layouts: HashMap<Value, Layout>,
+    /// Warps of a program.
     pub num_warps: u32,
+    /// Blocks that these warps belong to: the upper bits of a warp's number tell which.
+    pub num_ctas: u32,
     /// The user's `num_stages`, where a loop has none of its own.
     pub num_stages: Option<u32>,
+}
+
+impl Distributed {
+    /// Warps of a program that are in one block.
+    pub fn block_warps(&self) -> u32 {
+        self.num_warps / self.num_ctas
+    }
+
+    /// The bits of a warp's number that tell its block.
+    pub fn cta_bits(&self) -> u32 {
+        self.num_warps - self.block_warps()
+    }
 }
 
 /// What the target decides about threads, and what the user asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct Threads {
+    /// Of a block.
     pub num_warps: Option<u32>,
+    pub num_ctas: u32,
     pub num_stages: Option<u32>,
     pub alignment: Alignment,
 }
@@ -108,11 +125,12 @@ pub struct Threads {
 pub fn distribute(func: &Func, threads: Threads, axes: &Axes) -> Distributed {
     let graph = Graph::new(func);
     let accesses = accesses(func, threads.alignment, axes);
-    let num_warps = threads.num_warps.unwrap_or_else(|| choose_warps(func, &accesses));
+    let num_ctas = threads.num_ctas;
+    let num_warps = num_ctas * threads.num_warps.unwrap_or_else(|| choose_warps(func, &accesses, num_ctas));
     let chosen =
         Chooser { func, graph: &graph, accesses: &accesses, num_warps, layouts: HashMap::new() }.run();
     let (layouts, func) = rebuild(func, &graph, &chosen, threads.alignment, axes);
-    Distributed { func, layouts, num_warps, num_stages: threads.num_stages }
+    Distributed { func, layouts, num_warps, num_ctas, num_stages: threads.num_stages }
 }
 
 /// A memory access, for choosing a layout by.

@@ -8,6 +8,7 @@
 use std::collections::{HashMap, HashSet};
 
 use super::assign::{Distributed, Spread};
+use super::rounds::goes_on;
 use crate::dtype::DType;
 use crate::ops::{Effect, Hold, Kind};
 use crate::tile::{Block, Func, Op, Value};
@@ -23,29 +24,13 @@ const MAX_COST: u32 = 4;
 /// make together; the body of another loop is short of registers for other reasons.
 pub fn hold(distributed: &mut Distributed) {
     let block = std::mem::take(&mut distributed.func.body);
-    distributed.func.body = rebuilt(distributed, block);
+    let pass = Pass { distributed, known: Known::default(), ops: vec![] };
+    distributed.func.body = pass.rebuilt(block);
 }
 
-fn rebuilt(distributed: &mut Distributed, mut block: Block) -> Block {
-    for op in &mut block.ops {
-        if let Kind::For(inner) = &mut op.kind
-            && inner.body.ops.iter().any(|op| makes_a_number(&distributed.func, op))
-        {
-            inner.body = rebuilt(distributed, std::mem::take(&mut inner.body));
-        }
-    }
-    let mut pass = Pass {
-        distributed,
-        made: HashMap::new(),
-        origins: HashMap::new(),
-        current: HashMap::new(),
-        light: HashSet::new(),
-        age: 0,
-        ops: vec![],
-    };
-    pass.ops(block.ops);
-    let ops = pass.ops;
-    Block { ops, ..block }
+/// Whether an operation is a loop in which tiles wait for numbers.
+fn waits_inside(func: &Func, op: &Op) -> bool {
+    matches!(&op.kind, Kind::For(inner) if inner.body.ops.iter().any(|op| makes_a_number(func, op)))
 }
 
 /// Whether an operation reduces a whole tile.
@@ -56,6 +41,12 @@ fn makes_a_number(func: &Func, op: &Op) -> bool {
 
 struct Pass<'d> {
     distributed: &'d mut Distributed,
+    known: Known,
+    ops: Vec<Op>,
+}
+
+#[derive(Clone, Default)]
+struct Known {
     /// What can be made again, by its result's name.
     made: HashMap<Value, Made>,
     /// The name under which a value, or an earlier incarnation of it, can be made again.
@@ -66,7 +57,6 @@ struct Pass<'d> {
     light: HashSet<Value>,
     /// Reductions so far.
     age: u32,
-    ops: Vec<Op>,
 }
 
 /// How a value is made again.
@@ -86,25 +76,47 @@ impl Made {
 }
 
 impl Pass<'_> {
+    fn rebuilt(mut self, block: Block) -> Block {
+        self.ops(block.ops);
+        Block { ops: self.ops, ..block }
+    }
+
     fn ops(&mut self, ops: Vec<Op>) {
-        for mut op in ops {
+        let mut ops = ops.into_iter().peekable();
+        while let Some(mut op) = ops.next() {
+            if waits_inside(self.func(), &op) {
+                let operands = op.kind.operation().operands();
+                let fresh: HashMap<Value, Value> =
+                    operands.into_iter().map(|value| (value, self.fresh(value))).collect();
+                op.kind.operation_mut().map(&mut |value| fresh[&value]);
+                if let Kind::For(inner) = &mut op.kind {
+                    // What waits outside is made again in every turn.
+                    let mut known = self.known.clone();
+                    known.age += 1;
+                    let pass = Pass { distributed: self.distributed, known, ops: vec![] };
+                    inner.body = pass.rebuilt(std::mem::take(&mut inner.body));
+                }
+                self.ops.push(op);
+                continue;
+            }
             let fresh: HashMap<Value, Value> =
                 used_by(&op).into_iter().map(|value| (value, self.fresh(value))).collect();
             replace(&mut op, &fresh);
             let spread = op.kind.operation().spread(self.func(), &op.results);
             if self.is_light_result(&op, &spread) {
-                self.light.extend(&op.results);
+                self.known.light.extend(&op.results);
             }
             if let [result] = op.results[..]
                 && let Some(made) = self.made(&op, &spread)
             {
-                self.made.insert(result, made);
-                self.origins.insert(result, result);
-                self.current.insert(result, (result, self.age));
+                self.known.made.insert(result, made);
+                self.known.origins.insert(result, result);
+                self.known.current.insert(result, (result, self.known.age));
             }
-            let reduces = matches!(spread, Spread::Fold { .. });
+            // Reductions that share a barrier are one wait.
+            let reduces = matches!(spread, Spread::Fold { .. }) && !goes_on(self.func(), &op, ops.peek());
             self.ops.push(op);
-            self.age += u32::from(reduces);
+            self.known.age += u32::from(reduces);
         }
     }
 
@@ -129,7 +141,7 @@ impl Pass<'_> {
         }
         let (mut cost, mut sources) = (1u32, HashSet::new());
         for operand in op.kind.operation().operands() {
-            match self.origins.get(&operand).map(|origin| &self.made[origin]) {
+            match self.known.origins.get(&operand).map(|origin| &self.known.made[origin]) {
                 Some(made) => {
                     cost = cost.saturating_add(made.cost);
                     sources.extend(&made.sources);
@@ -149,7 +161,7 @@ impl Pass<'_> {
     }
 
     fn is_light(&self, value: Value) -> bool {
-        self.func().ty(value).is_scalar() || self.light.contains(&value)
+        self.func().ty(value).is_scalar() || self.known.light.contains(&value)
     }
 
     fn is_light_result(&self, op: &Op, spread: &Spread) -> bool {
@@ -166,11 +178,11 @@ impl Pass<'_> {
 
     /// The value as later operations should have it.
     fn fresh(&mut self, value: Value) -> Value {
-        let Some(&(latest, age)) = self.current.get(&value) else { return value };
-        if age == self.age {
+        let Some(&(latest, age)) = self.known.current.get(&value) else { return value };
+        if age == self.known.age {
             return latest;
         }
-        let made = self.made[&value].clone();
+        let made = self.known.made[&value].clone();
         let renewed = if made.is_source() {
             self.append(Hold { value: latest }.into(), &made.op)
         } else {
@@ -178,7 +190,7 @@ impl Pass<'_> {
             let operands = kind.operation().operands();
             let fresh: HashMap<Value, Value> = operands
                 .into_iter()
-                .map(|operand| match self.origins.get(&operand) {
+                .map(|operand| match self.known.origins.get(&operand) {
                     Some(&origin) => (operand, self.fresh(origin)),
                     None => (operand, operand),
                 })
@@ -186,8 +198,8 @@ impl Pass<'_> {
             kind.operation_mut().map(&mut |operand| fresh[&operand]);
             self.append(kind, &made.op)
         };
-        self.current.insert(value, (renewed, self.age));
-        self.origins.insert(renewed, value);
+        self.known.current.insert(value, (renewed, self.known.age));
+        self.known.origins.insert(renewed, value);
         renewed
     }
 
@@ -202,7 +214,7 @@ impl Pass<'_> {
 }
 
 /// What an operation and those in its blocks use.
-fn used_by(op: &Op) -> Vec<Value> {
+pub(super) fn used_by(op: &Op) -> Vec<Value> {
     let operation = op.kind.operation();
     let mut used = operation.operands();
     for block in operation.blocks() {

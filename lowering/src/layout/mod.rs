@@ -5,6 +5,7 @@
 //! - [`assign`]: a layout for every tile value, with conversions where two meet.
 //! - [`hold`]: narrow tiles that wait for a reduction stay narrow.
 //! - `order`: the registers, lanes and warps along one axis.
+//! - [`rounds`]: reductions that can share a barrier stand next to each other.
 //! - [`unmask`]: what only masked-off elements would notice is left out.
 //! - [`plan`]: how a conversion is done: nothing, registers, shuffles, shared memory.
 //! - `warps`: how many warps a program has, if the user does not say.
@@ -15,6 +16,7 @@ pub mod hold;
 pub mod linear;
 mod order;
 pub mod plan;
+pub mod rounds;
 pub mod unmask;
 mod warps;
 

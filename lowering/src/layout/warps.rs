@@ -6,6 +6,8 @@ use crate::tile::Func;
 /// Bytes that one thread reads from memory: enough loads in flight to cover the latency of memory, few enough registers
 /// to keep several blocks on a multiprocessor (docs/performance.md).
 const BYTES_PER_THREAD: u64 = 64;
+/// The same in a cluster, whose blocks wait for each other: the more clusters fit, the better.
+const BYTES_PER_THREAD_OF_CLUSTER: u64 = 128;
 /// Blocks of more warps wait longer for their last one, and fewer of them fit.
 const MAX_WARPS: u64 = 8;
 /// Threads that would hold more bytes of one access than these have too few registers left to work with: as many again
@@ -14,17 +16,21 @@ const MAX_BYTES_PER_THREAD: u64 = 256;
 /// From these bytes on, two warps read sooner than one.
 const TWO_WARPS: u64 = 2048;
 
-pub(super) fn choose_warps(func: &Func, accesses: &[Access]) -> u32 {
+/// Warps of each of `num_ctas` blocks that share a program.
+pub(super) fn choose_warps(func: &Func, accesses: &[Access], num_ctas: u32) -> u32 {
+    let share = |bytes: u64| bytes / u64::from(num_ctas);
+    let per_thread = if num_ctas > 1 { BYTES_PER_THREAD_OF_CLUSTER } else { BYTES_PER_THREAD };
     let streamed = || accesses.iter().filter(|access| access.streams);
     let read: u64 = streamed().filter(|access| access.reads).map(Access::bytes).sum();
-    let largest = streamed().map(Access::bytes).max().unwrap_or(0);
+    let read = share(read);
+    let largest = share(streamed().map(Access::bytes).max().unwrap_or(0));
     if largest > MAX_BYTES_PER_THREAD * 32 * MAX_WARPS {
         return 2 * MAX_WARPS as u32;
     }
     let moved = largest.max(read);
-    let bytes = if moved > 0 { moved } else { largest_tile(func) };
+    let bytes = if moved > 0 { moved } else { share(largest_tile(func)) };
     let least = if bytes >= TWO_WARPS { 2 } else { 1 };
-    (bytes / (BYTES_PER_THREAD * 32)).clamp(least, MAX_WARPS).next_power_of_two() as u32
+    (bytes / (per_thread * 32)).clamp(least, MAX_WARPS).next_power_of_two() as u32
 }
 
 fn largest_tile(func: &Func) -> u64 {

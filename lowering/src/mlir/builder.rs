@@ -182,6 +182,7 @@ impl<'c> Builder<'c> {
             Elem::Ptr(Space::Generic) => melior::dialect::llvm::r#type::pointer(self.context, 0),
             Elem::Ptr(Space::Global) => melior::dialect::llvm::r#type::pointer(self.context, 1),
             Elem::Ptr(Space::Shared) => melior::dialect::llvm::r#type::pointer(self.context, 3),
+            Elem::Ptr(Space::Cluster) => melior::dialect::llvm::r#type::pointer(self.context, 7),
         };
         if ty.is_vector() { Type::vector(&[u64::from(ty.lanes)], elem) } else { elem }
     }

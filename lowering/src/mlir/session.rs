@@ -79,8 +79,8 @@ pub enum ArgumentKind {
 /// What the function is to its target.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Entry {
-    /// A grid kernel with a fixed block of threads.
-    Kernel { threads: u32, registers: Option<u32> },
+    /// A grid kernel with a fixed block of threads, and clusters of so many blocks.
+    Kernel { threads: u32, blocks: u32, registers: Option<u32> },
     /// A plain C function.
     Host,
     /// A function that only this module calls.
@@ -155,9 +155,13 @@ impl<'s> ModuleBuilder<'s> {
         };
         let parameters: Vec<String> = arguments.iter().enumerate().map(parameter).collect();
         let attributes = match entry {
-            Entry::Kernel { threads, registers } => {
+            Entry::Kernel { threads, blocks, registers } => {
+                let cluster = match blocks {
+                    1 => String::new(),
+                    blocks => format!(", nvvm.cluster_dim = array<i32: {blocks}, 1, 1>"),
+                };
                 let cap = registers.map(|n| format!(", nvvm.maxnreg = {n} : i32")).unwrap_or_default();
-                format!("attributes {{nvvm.kernel, nvvm.reqntid = array<i32: {threads}>{cap}}}")
+                format!("attributes {{nvvm.kernel, nvvm.reqntid = array<i32: {threads}>{cluster}{cap}}}")
             }
             Entry::Host | Entry::Internal => String::new(),
         };

@@ -8,6 +8,8 @@ pub enum Space {
     Generic,
     Global,
     Shared,
+    /// The shared memory of every block of a cluster.
+    Cluster,
 }
 
 /// What one lane of a machine value is.
@@ -107,6 +109,7 @@ impl fmt::Display for Ty {
             Elem::Ptr(Space::Generic) => "!llvm.ptr",
             Elem::Ptr(Space::Global) => "!llvm.ptr<1>",
             Elem::Ptr(Space::Shared) => "!llvm.ptr<3>",
+            Elem::Ptr(Space::Cluster) => "!llvm.ptr<7>",
         };
         if self.is_vector() { write!(f, "vector<{}x{elem}>", self.lanes) } else { f.write_str(elem) }
     }

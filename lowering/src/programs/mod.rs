@@ -65,6 +65,7 @@ struct Program {
 pub struct Generated {
     pub elem: &'static str,
     pub num_warps: usize,
+    pub num_ctas: usize,
     /// The statements of the body.
     pub body: String,
     pub input: Vec<i64>,
@@ -102,7 +103,8 @@ pub fn generate(seed: u64) -> Generated {
         program.step(&input);
     }
     program.store();
-    Generated { elem, num_warps, body: program.text, input, output: program.output }
+    let num_ctas = program.random.of(&[1, 1, 2, 4]);
+    Generated { elem, num_warps, num_ctas, body: program.text, input, output: program.output }
 }
 
 impl Program {
@@ -318,7 +320,7 @@ fn expand(seed: u64) -> (TokenStream, TokenStream) {
     let generated = generate(seed);
     let kernel = format_ident!("program_{seed}");
     let elem = Ident::new(generated.elem, Span::call_site());
-    let num_warps = Literal::usize_unsuffixed(generated.num_warps);
+    let [num_warps, num_ctas] = [generated.num_warps, generated.num_ctas].map(Literal::usize_unsuffixed);
     let body: TokenStream = generated.body.parse().expect("generated text is Rust");
     let text = &generated.body;
     let bytes = |values: &[i64]| {
@@ -327,7 +329,7 @@ fn expand(seed: u64) -> (TokenStream, TokenStream) {
     let (input, output) = (bytes(&generated.input), bytes(&generated.output));
     let times = Literal::i64_unsuffixed(TIMES);
     let definition = quote! {
-        #[fuse_kernel(num_warps = #num_warps, unreported)]
+        #[fuse_kernel(num_warps = #num_warps, num_ctas = #num_ctas, unreported)]
         fn #kernel(x: &[#elem], out: &mut [#elem], n: i32) {
             #body
         }

@@ -134,11 +134,11 @@ pub(super) fn parse_options(tokens: TokenStream, errors: &mut Errors) -> Options
 }
 
 /// What options there are besides lists of values.
-pub(crate) const OPTIONS: &str = "`configs = [{ .. }]`, `tune(key = [..])`, `tuned = \"file\"`, `num_warps = N`, `num_stages = N`, `maxnreg = N`, \
+pub(crate) const OPTIONS: &str = "`configs = [{ .. }]`, `tune(key = [..])`, `tuned = \"file\"`, `num_warps = N`, `num_ctas = N`, `num_stages = N`, `maxnreg = N`, \
      `unchecked`, `unreported` and `deny(spills)`";
 
 /// Numbers that stand in the attribute or in a config and are no generics.
-pub(crate) const SETTINGS: [&str; 3] = ["num_warps", "num_stages", "maxnreg"];
+pub(crate) const SETTINGS: [&str; 4] = ["num_warps", "num_ctas", "num_stages", "maxnreg"];
 
 fn add_entry(options: &mut Options, entry: Entry, errors: &mut Errors) {
     let Entry { name, value } = entry;

@@ -35,6 +35,7 @@ const YOUNGER: &[(&str, Version)] = &[
     ("createpolicy.", Version(7, 4)),
     (".L2::cache_hint", Version(7, 4)),
     (".L1::", Version(7, 4)),
+    ("st.async.", Version(8, 1)),
     (".e4m3x2", Version(7, 8)),
     (".e5m2x2", Version(7, 8)),
     ("add.noftz.bf16", Version(7, 8)),

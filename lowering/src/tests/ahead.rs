@@ -173,30 +173,29 @@ fn a_barrier_parts_loops_whose_copies_share_memory() {
             tl::store(out + 64 + wide, other);
         }",
         expect![[r#"
-            cp.async.ca.shared.global.L2::cache_hint [%r17 + 0], [%rd12], 4, %rd6;
-            cp.async.ca.shared.global.L2::cache_hint [%r17 + 256], [%rd13], 4, %rd6;
+            cp.async.ca.shared.global.L2::cache_hint [%r17 + 0], [%rd14], 4, %rd8;
+            cp.async.ca.shared.global.L2::cache_hint [%r17 + 256], [%rd15], 4, %rd8;
             cp.async.commit_group;
             cp.async.commit_group;
             cp.async.wait_group 1;
             ld.shared.b32 %r20, [%r47 + 0];
             bar.sync 	0;
-            bar.sync 	0;
-            ld.shared.v2.b32 	{%r32, %r33}, [shared];
+            ld.shared.v2.b32 	{%r32, %r33}, [%rd3];
             ld.shared.b32 %r31, [%r47 + 256];
-            cp.async.ca.shared.global.L2::cache_hint [%r19 + 0], [%rd16], 4, %rd6;
-            cp.async.ca.shared.global.L2::cache_hint [%r19 + 256], [%rd17], 4, %rd6;
-            st.shared.b32 	[%rd2], %r7;
+            cp.async.ca.shared.global.L2::cache_hint [%r19 + 0], [%rd17], 4, %rd8;
+            cp.async.ca.shared.global.L2::cache_hint [%r19 + 256], [%rd18], 4, %rd8;
+            st.shared.b32 	[%rd4], %r7;
             cp.async.commit_group;
             bar.sync 	0;
-            cp.async.cg.shared.global.L2::cache_hint [%r35 + 0], [%rd20], 16, %rd6;
+            cp.async.cg.shared.global.L2::cache_hint [%r35 + 0], [%rd22], 16, %rd8;
             cp.async.commit_group;
             cp.async.commit_group;
             cp.async.wait_group 1;
             ld.shared.v4.b32 {%r42, %r43, %r44, %r45}, [%r49 + 0];
-            cp.async.cg.shared.global.L2::cache_hint [%r41 + 0], [%rd23], 16, %rd6;
+            cp.async.cg.shared.global.L2::cache_hint [%r41 + 0], [%rd25], 16, %rd8;
             cp.async.commit_group;
-            st.global.b32 	[%rd24], %r48;
-            st.global.v4.b32 	[%rd26+256], {%r50, %r51, %r52, %r53};
+            st.global.b32 	[%rd26], %r48;
+            st.global.v4.b32 	[%rd28+256], {%r50, %r51, %r52, %r53};
         "#]],
     );
 }
@@ -220,7 +219,6 @@ fn a_large_turn_is_filled_anew_where_it_was_read() {
             cp.async.cg.shared.global.L2::cache_hint [%r13 + 49152], [%rd16], 16, %rd13;
             cp.async.commit_group;
             cp.async.commit_group;
-            bar.sync 	0;
             st.global.v4.b32 	[%rd25], {%r30, %r31, %r32, %r33};
             st.global.v4.b32 	[%rd25+16384], {%r34, %r35, %r36, %r37};
             st.global.v4.b32 	[%rd25+32768], {%r38, %r39, %r40, %r41};

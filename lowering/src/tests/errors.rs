@@ -41,9 +41,9 @@ fn options_that_do_not_exist() {
         "T = [f32], N = [64], warps = 4, fast, deny(stores), unchecked = true",
         expect![[r#"
             1: `warps`: `warps` is not a generic of `k`
-                help: its generics are `T` and `N`; the options are `configs = [{ .. }]`, `tune(key = [..])`, `tuned = "file"`, `num_warps = N`, `num_stages = N`, `maxnreg = N`, `unchecked`, `unreported` and `deny(spills)`
+                help: its generics are `T` and `N`; the options are `configs = [{ .. }]`, `tune(key = [..])`, `tuned = "file"`, `num_warps = N`, `num_ctas = N`, `num_stages = N`, `maxnreg = N`, `unchecked`, `unreported` and `deny(spills)`
             1: `fast`: `fast` is not an option of `fuse_kernel`
-                help: options are `NAME = [values]` for a generic, `configs = [{ .. }]`, `tune(key = [..])`, `tuned = "file"`, `num_warps = N`, `num_stages = N`, `maxnreg = N`, `unchecked`, `unreported` and `deny(spills)`
+                help: options are `NAME = [values]` for a generic, `configs = [{ .. }]`, `tune(key = [..])`, `tuned = "file"`, `num_warps = N`, `num_ctas = N`, `num_stages = N`, `maxnreg = N`, `unchecked`, `unreported` and `deny(spills)`
             1: `stores`: `deny(stores)` is not known
                 help: `deny(spills)` is
             1: `unchecked`: `unchecked` stands alone: it takes no value
@@ -169,7 +169,7 @@ fn configs() {
             1: `{ M: 64 }`: this config does not give `N`
                 help: a list outside the configs gives it to all: `N = [1024]`
             1: `M`: `M` is not a generic of `k`
-                help: its generics are `T` and `N`; the options are `configs = [{ .. }]`, `tune(key = [..])`, `tuned = "file"`, `num_warps = N`, `num_stages = N`, `maxnreg = N`, `unchecked`, `unreported` and `deny(spills)`
+                help: its generics are `T` and `N`; the options are `configs = [{ .. }]`, `tune(key = [..])`, `tuned = "file"`, `num_warps = N`, `num_ctas = N`, `num_stages = N`, `maxnreg = N`, `unchecked`, `unreported` and `deny(spills)`
         "#]],
     );
     check_attribute(
@@ -210,11 +210,20 @@ fn num_warps() {
     "#]],
     );
     check_attribute(
+        "T = [f32], N = [64], num_warps = -1",
+        expect![[r#"
+            1: `-1`: `num_warps` is 1, 2, 4, 8, 16 or 32, found -1
+        "#]],
+    );
+    check_attribute(
         "T = [f32], N = [64], num_warps = f32",
         expect![[r#"
             1: `f32`: expected an integer, `N`, or what `+`, `-`, `*`, `/`, `%`, `min` and `max` make of such
         "#]],
     );
+    check_attribute("T = [f32], N = [64, 1024], num_ctas = N / 64", expect![[r#"
+        1: `N / 64`: `num_ctas` is 1, 2, 4 or 8, found 16
+    "#]]);
     check_attribute(
         "T = [f32], N = [64, 256], num_warps = N / 64, num_stages = (N + 64).max(2) % 7, maxnreg = N - 64 * 2",
         expect![[r#"

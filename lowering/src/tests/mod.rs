@@ -7,6 +7,7 @@ mod axis;
 mod body;
 mod cache;
 mod check;
+mod cluster;
 mod conversion;
 mod debug;
 mod effort;

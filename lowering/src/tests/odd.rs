@@ -23,8 +23,9 @@ fn every_shape_has_a_layout() {
                 SOURCE.replace('M', &m.to_string()).replace('N', &n.to_string()).replace("ELEM", elem);
             let source = source.replace(&format!("ELE{m}"), elem);
             let func = func(&source);
-            for num_warps in [1, 4, 32] {
-                let requests = Requests { num_warps: Some(num_warps), ..Requests::default() };
+            for (num_warps, num_ctas) in [(1, 1), (4, 1), (32, 1), (1, 8), (4, 2)] {
+                let requests =
+                    Requests { num_warps: Some(num_warps), num_ctas: Some(num_ctas), ..Requests::default() };
                 for body in bodies(&func, requests).expect("little shared memory") {
                     tile::verify(&body.plan.distributed.func).expect("valid tile IR");
                 }

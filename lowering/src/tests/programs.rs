@@ -12,8 +12,9 @@ fn random_programs_have_layouts() {
         let (elem, body) = (generated.elem, &generated.body);
         let func =
             func(&format!("#[fuse_kernel()]\nfn k(x: &[{elem}], out: &mut [{elem}], n: i32) {{\n{body}}}"));
-        for num_warps in [1, 4, 32] {
-            let requests = Requests { num_warps: Some(num_warps), ..Requests::default() };
+        for (num_warps, num_ctas) in [(1, 1), (4, 1), (32, 1), (1, 8), (4, 2)] {
+            let requests =
+                Requests { num_warps: Some(num_warps), num_ctas: Some(num_ctas), ..Requests::default() };
             for body in bodies(&func, requests).expect("little shared memory") {
                 tile::verify(&body.plan.distributed.func).expect("valid tile IR");
             }

@@ -76,7 +76,7 @@ impl Ahead<'_> {
         }
         // The widest first, so that each is aligned.
         loads.sort_by_key(|(_, load)| std::cmp::Reverse(width(func, load)));
-        let chosen = CHOSEN_BYTES.min(BYTES_PER_THREAD * 32 * distributed.num_warps);
+        let chosen = CHOSEN_BYTES.min(BYTES_PER_THREAD * 32 * distributed.block_warps());
         let fitting = chosen.checked_div(turn)?;
         let stages = asked.unwrap_or(STAGES.min(fitting));
         let ops = body.body.ops.iter().enumerate();
@@ -87,6 +87,12 @@ impl Ahead<'_> {
     /// Whether a turn's copies go where it has read its own elements.
     fn late(&self) -> bool {
         self.parts < self.stages
+    }
+
+    /// The turn whose copies are due in turn `index`.
+    fn copied_in(&self, b: &mut Builder, index: Val) -> Val {
+        let distance = b.int(Ty::I64, i64::from(self.stages - 1));
+        b.add(index, distance)
     }
 
     /// The last operation of the body that reads what was copied.
@@ -131,10 +137,10 @@ fn width(func: &Func, load: &Load) -> u32 {
     load.place.vector * func.slice(load.place.param).0.bytes()
 }
 
-/// Bytes of a turn that all threads of a program copy for a load.
+/// Bytes of a turn that all threads of a block copy for a load.
 fn bytes(distributed: &Distributed, op: &Op, load: &Load) -> u32 {
     let registers = distributed.layouts[&op.results[0]].register_count() as u32;
-    registers / load.place.vector * width(&distributed.func, load) * distributed.num_warps * 32
+    registers / load.place.vector * width(&distributed.func, load) * distributed.block_warps() * 32
 }
 
 /// Whether a load can be made in another turn, by an instruction that copies.
@@ -258,7 +264,7 @@ impl Gpu<'_> {
         }
         let ring = b.offset_bytes(base, place.start as i32);
         let five = b.int(Ty::I32, 5);
-        let first = b.shl(self.warp, five);
+        let first = b.shl(self.block_warp, five);
         let thread = b.or(first, self.lane);
         let firsts: Vec<Val> = ahead
             .widths(self.func)
@@ -305,7 +311,8 @@ impl Gpu<'_> {
             let before = self.moved(b, parts, -i64::from(ahead.turn));
             let free: Vec<Val> =
                 lasts.iter().zip(before).map(|(&last, before)| b.select(at_first, last, before)).collect();
-            self.copy_later_turn(b, body, ahead, *turns, index, &free);
+            let later = ahead.copied_in(b, index);
+            self.copy_turn(b, body, ahead, *turns, later, &free);
         }
         statement(b, &format!("cp.async.wait_group {};", ahead.parts - 1), "~{memory}", &[], &[]);
         for (op, _, arrived) in ahead.places(&self.plan.distributed, parts) {
@@ -337,24 +344,10 @@ impl Gpu<'_> {
             {
                 // A copy is not ordered behind what its own thread has read, but for a barrier.
                 statement(b, "bar.warp.sync -1;", "~{memory}", &[], &[]);
-                gpu.copy_later_turn(b, body, ahead, turns, index, parts);
+                let later = ahead.copied_in(b, index);
+                gpu.copy_turn(b, body, ahead, turns, later, parts);
             }
         });
-    }
-
-    /// Starts the copies that are due in turn `index`.
-    fn copy_later_turn(
-        &mut self,
-        b: &mut Builder,
-        body: &For,
-        ahead: &Ahead,
-        turns: Turns,
-        index: Val,
-        parts: &[Val],
-    ) {
-        let distance = b.int(Ty::I64, i64::from(ahead.stages - 1));
-        let later = b.add(index, distance);
-        self.copy_turn(b, body, ahead, turns, later, parts);
     }
 
     /// Starts the copies of turn `index`, if there is one, and counts them as one group.
@@ -389,7 +382,7 @@ impl Gpu<'_> {
 
     /// Bytes between the vectors of a thread.
     fn pitch(&self, width: u32) -> u32 {
-        self.plan.distributed.num_warps * 32 * width
+        self.plan.distributed.block_warps() * 32 * width
     }
 
     /// Starts the copies of one load.

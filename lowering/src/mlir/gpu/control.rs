@@ -44,8 +44,10 @@ impl Emit for For {
         let own = inits.len();
         inits.extend(firsts);
         gpu.shared.enter_loop(&gpu.plan.distributed, &self.body);
+        let outer = gpu.turn;
         let results = b.for_range([zero, *count, one], &inits, |b, index, carried| {
             gpu.scope(|gpu| {
+                gpu.turn = Some(index);
                 let (carried, parts) = carried.split_at(own);
                 let next = ahead
                     .as_ref()
@@ -58,8 +60,8 @@ impl Emit for For {
                 gpu.flatten(&self.body.yields).into_iter().chain(next).collect()
             })
         });
-        // The body may not have run at all.
-        gpu.shared.enter_loop(&gpu.plan.distributed, &self.body);
+        gpu.turn = outer;
+        gpu.shared.leave_loop(&gpu.plan.distributed, &self.body);
         gpu.define_all(&op.results, &results);
     }
 }
@@ -108,8 +110,8 @@ impl Emit for While {
                 }
             })
         });
-        gpu.shared.enter_loop(&gpu.plan.distributed, &self.test);
-        gpu.shared.enter_loop(&gpu.plan.distributed, &self.body);
+        gpu.shared.leave_loop(&gpu.plan.distributed, &self.test);
+        gpu.shared.leave_loop(&gpu.plan.distributed, &self.body);
         gpu.define_all(&op.results, &results);
     }
 }

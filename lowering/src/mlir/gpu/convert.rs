@@ -196,7 +196,8 @@ impl Gpu<'_> {
             .collect();
         let write = |b: &mut Builder| {
             for (chunk, &pointer) in values.chunks(run).zip(&pointers) {
-                store(b, chunk, dtype, pointer, run as u32 * dtype.bytes());
+                let align = run as u32 * dtype.bytes();
+                self.everywhere(b, pointer, |b, place| store(b, chunk, dtype, place, align));
             }
         };
         b.guarded(writer, write);

@@ -33,6 +33,12 @@ pub trait Emit {
         0
     }
 
+    /// Whether it tells the other blocks of a cluster something by stores that count themselves in.
+    fn signals(&self, distributed: &Distributed) -> bool {
+        let _ = distributed;
+        false
+    }
+
     /// Shared memory that each thread would like parts of while its blocks run; it does without where there is none.
     fn ring(&self, distributed: &Distributed) -> Option<Ring> {
         let _ = distributed;

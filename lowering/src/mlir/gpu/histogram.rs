@@ -29,9 +29,12 @@ impl Emit for Histogram {
                 b.offset(base, index, 4)
             })
             .collect();
-        let clear =
-            |b: &mut Builder| starts.iter().for_each(|&start| store(b, &[zero], DType::I32, start, 4));
         let writer = gpu.writer(b, Some(&counts));
+        let clear = |b: &mut Builder| {
+            for &start in &starts {
+                gpu.everywhere(b, start, |b, place| store(b, &[zero], DType::I32, place, 4));
+            }
+        };
         b.guarded(writer, clear);
         gpu.barrier(b);
         gpu.shared.write(place);
@@ -54,7 +57,11 @@ impl Histogram {
             let counts = writer.map_or(inside, |writer| b.and(inside, writer));
             b.if_then(counts, |b| {
                 let place = b.offset(base, number, 4);
-                statement(b, "red.shared.add.u32 [$0], $1;", "l,r", &[place, one], &[]);
+                let space = if gpu.plan.blocks() == 1 { "shared" } else { "shared::cluster" };
+                let text = format!("red.{space}.add.u32 [$0], $1;");
+                gpu.everywhere(b, place, |b, place| {
+                    statement(b, &text, "l,r", &[place, one], &[]);
+                });
             });
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! A tile is a list of machine values, one for each register of its layout; a scalar is one value, the same in every
 //! thread of a program. A block runs one or several programs side by side: consecutive groups of warps, each with its
-//! own barrier and its own part of shared memory.
+//! own barrier and its own part of shared memory. Or a cluster of blocks runs one program: then shared memory that
+//! several threads use is written in each of them, and read by each block in its own.
 
 mod ahead;
 mod atomic;
@@ -32,7 +33,7 @@ use crate::analysis::axis::{Assumptions, Axes, Info};
 use crate::analysis::fact::Fact;
 use crate::diagnostic::Loc;
 use crate::layout::{Coord, Distributed, Layout};
-use crate::ops::Keep;
+use crate::ops::{Effect, Keep};
 use crate::tile::{Block, Func, Op, ParamKind, Value};
 
 use ahead::{Arrived, Started};
@@ -44,6 +45,20 @@ const SHARED: &str = "shared";
 
 /// Shared memory that a block may ask for on every supported architecture (sm_80: 163 KB, sm_90: 227 KB).
 pub const MAX_SHARED_BYTES: u32 = 163 * 1024;
+
+/// Whether an operation writes what other blocks of the cluster may see, or waits for them.
+fn meets_cluster(distributed: &Distributed, op: &Op) -> bool {
+    let operation = op.kind.operation();
+    let emit = op.kind.gpu();
+    emit.scratch(distributed, op) > 0
+        || emit.ring(distributed).is_some()
+        || operation.place().is_some() && operation.effect() == Effect::Write
+        || operation.blocks().iter().any(|block| needs_cluster(distributed, block))
+}
+
+fn needs_cluster(distributed: &Distributed, block: &Block) -> bool {
+    block.ops.iter().any(|op| meets_cluster(distributed, op))
+}
 
 /// The registers of a tile, or the one value of a scalar.
 pub type Registers = Rc<Vec<Val>>;
@@ -95,7 +110,12 @@ impl Plan {
 
     /// Threads of a block.
     pub fn threads(&self) -> u32 {
-        self.distributed.num_warps * 32 * self.programs
+        self.distributed.block_warps() * 32 * self.programs
+    }
+
+    /// Blocks that run one program.
+    pub fn blocks(&self) -> u32 {
+        self.distributed.num_ctas
     }
 
     /// Dynamic shared memory of a block, in bytes.
@@ -107,7 +127,7 @@ impl Plan {
     pub fn emit<'a>(&'a self, module: &mut ModuleBuilder<'a>, entry: &str) {
         let func = &self.distributed.func;
         let arguments = arguments(func);
-        let kind = Entry::Kernel { threads: self.threads(), registers: self.maxnreg };
+        let kind = Entry::Kernel { threads: self.threads(), blocks: self.blocks(), registers: self.maxnreg };
         debug::declare_formats(module, func, entry);
         let entry_name = entry.to_string();
         module.function(entry, &arguments, &kind, move |b, args| {
@@ -177,6 +197,8 @@ pub struct Gpu<'a> {
     lane: Val,
     /// This thread's warp within its program.
     warp: Val,
+    /// And among those of the program that are in its block.
+    block_warp: Val,
     /// Which of the block's programs this is.
     group: Val,
     /// What was built once and serves many registers, one table for each open region: values built inside a branch are
@@ -186,6 +208,10 @@ pub struct Gpu<'a> {
     displaced: HashMap<usize, (Val, i64)>,
     shared: Shared,
     base: Option<Val>,
+    /// The number of the present turn of the loop around.
+    turn: Option<Val>,
+    /// Whether the other blocks of the cluster may not have started yet.
+    awaited: bool,
     /// Loads of the current turn of a loop that were made ahead.
     arrived: HashMap<Value, Arrived>,
     /// Loops that were started ahead of what stands before them, by their variable.
@@ -231,6 +257,7 @@ impl<'a> Gpu<'a> {
                 (b.int(Ty::I32, i64::from(num_warps - 1)), b.int(Ty::I32, i64::from(num_warps.ilog2())));
             (b.and(block_warp, mask), b.lshr(block_warp, shift))
         };
+        let block_warp = if num_warps == 1 { zero } else { warp };
         let axes = ["x", "y", "z"].map(|axis| format!("nvvm.read.ptx.sreg.ctaid.{axis}"));
         let mut program =
             [b.op(&axes[0], &[], Ty::I32), b.op(&axes[1], &[], Ty::I32), b.op(&axes[2], &[], Ty::I32)];
@@ -238,6 +265,18 @@ impl<'a> Gpu<'a> {
             let count = b.int(Ty::I32, i64::from(plan.programs));
             let first = b.mul_nsw(program[0], count);
             program[0] = b.add_nsw(first, group);
+        }
+        let mut warp = block_warp;
+        if plan.blocks() > 1 {
+            let (mask, shift) = (
+                b.int(Ty::I32, i64::from(plan.blocks() - 1)),
+                b.int(Ty::I32, i64::from(plan.blocks().ilog2())),
+            );
+            let rank = b.and(program[0], mask);
+            program[0] = b.lshr(program[0], shift);
+            let below = b.int(Ty::I32, i64::from(plan.distributed.block_warps().ilog2()));
+            let first = b.shl(rank, below);
+            warp = b.or(first, block_warp);
         }
         let policy = memory::reading_policy(b);
         let mut passes = false;
@@ -254,12 +293,15 @@ impl<'a> Gpu<'a> {
             grid,
             program,
             lane,
-            warp: if num_warps == 1 { zero } else { warp },
+            warp,
+            block_warp,
             group,
             built: vec![Built::default()],
             displaced: HashMap::new(),
             shared: plan.shared.clone(),
             base: None,
+            turn: None,
+            awaited: plan.blocks() > 1 && needs_cluster(&plan.distributed, &func.body),
             arrived: HashMap::new(),
             started: HashMap::new(),
             policy,
@@ -273,6 +315,10 @@ impl<'a> Gpu<'a> {
             let bytes = b.int(Ty::I32, i64::from(self.shared.bytes()));
             let offset = b.mul(self.group, bytes);
             self.base = Some(if self.plan.programs == 1 { start } else { b.offset(start, offset, 1) });
+        }
+        self.set_up_signals(b);
+        if self.awaited {
+            b.effect_with("nvvm.cluster.arrive.relaxed", &[], &[("aligned", "unit")]);
         }
         let body = &self.func.body;
         if self.plan.programs == 1 {
@@ -297,20 +343,39 @@ impl<'a> Gpu<'a> {
     ) {
         // The first loop's copies are under way while what stands before it is waited for.
         let early = ahead::earliest(self, block);
-        for (i, op) in block.ops.iter().enumerate() {
-            self.op(b, op);
-            if let Some((last, body)) = early
-                && last == i
-            {
-                let started = self.start(b, body);
-                self.started.insert(body.body.args[0], started);
+        let mut next = 0;
+        while next < block.ops.len() {
+            let count = reduce::together(&self.shared, &block.ops[next..]);
+            if count > 1 {
+                self.await_cluster(b, &block.ops[next]);
+                reduce::emit(self, b, &block.ops[next..next + count]);
+            } else {
+                self.op(b, &block.ops[next]);
             }
-            after(self, b, i);
+            for i in next..next + count {
+                if let Some((last, body)) = early
+                    && last == i
+                {
+                    let started = self.start(b, body);
+                    self.started.insert(body.body.args[0], started);
+                }
+                after(self, b, i);
+            }
+            next += count;
         }
     }
 
     fn op(&mut self, b: &mut Builder, op: &Op) {
+        self.await_cluster(b, op);
         op.kind.gpu().emit(self, b, op);
+    }
+
+    /// Stands before an operation that other blocks of the cluster may notice, for which all must have started.
+    fn await_cluster(&mut self, b: &mut Builder, op: &Op) {
+        if self.awaited && meets_cluster(&self.plan.distributed, op) {
+            b.effect_with("nvvm.cluster.wait", &[], &[("aligned", "unit")]);
+            self.awaited = false;
+        }
     }
 
     /// Runs `body` with coordinates of its own.
@@ -443,7 +508,10 @@ impl<'a> Gpu<'a> {
     /// Waits for the other warps of this program, and makes what they wrote visible.
     fn barrier(&mut self, b: &mut Builder) {
         let num_warps = self.plan.distributed.num_warps;
-        if num_warps == 1 {
+        if self.plan.blocks() > 1 {
+            b.effect_with("nvvm.cluster.arrive", &[], &[("aligned", "unit")]);
+            b.effect_with("nvvm.cluster.wait", &[], &[("aligned", "unit")]);
+        } else if num_warps == 1 {
             let all = b.int(Ty::I32, -1);
             b.effect("nvvm.bar.warp.sync", &[all]);
         } else if self.plan.programs == 1 {
@@ -473,6 +541,69 @@ impl<'a> Gpu<'a> {
             self.barrier(b);
             self.shared.write(place);
         }
+    }
+
+    /// Does something to a place in shared memory, and to the same place in the other blocks that run the program.
+    fn everywhere(&self, b: &mut Builder, pointer: Val, mut act: impl FnMut(&mut Builder, Val)) {
+        if self.plan.blocks() == 1 {
+            return act(b, pointer);
+        }
+        for block in 0..self.plan.blocks() {
+            let block = b.int(Ty::I32, i64::from(block));
+            let place = b.op("nvvm.mapa", &[pointer, block], Ty::scalar(Elem::Ptr(Space::Cluster)));
+            act(b, place);
+        }
+    }
+
+    /// Sets up the barrier objects in which stores of other blocks count themselves: in each turn every warp of this block
+    /// arrives once.
+    fn set_up_signals(&mut self, b: &mut Builder) {
+        let places = self.shared.signals();
+        if places.is_empty() {
+            return;
+        }
+        let thread = b.op("nvvm.read.ptx.sreg.tid.x", &[], Ty::I32);
+        let zero = b.int(Ty::I32, 0);
+        let first = b.icmp(IntPredicate::Eq, thread, zero);
+        let (base, warps) = (self.scratch(), self.plan.distributed.block_warps());
+        b.if_then(first, |b| {
+            for place in places {
+                let signal = b.offset_bytes(base, place as i32);
+                let text = format!("mbarrier.init.shared::cta.b64 [$0], {warps};");
+                statement(b, &text, "l,~{memory}", &[signal], &[]);
+            }
+            statement(b, "fence.mbarrier_init.release.cluster;", "~{memory}", &[], &[]);
+        });
+    }
+
+    /// Announces that each warp of this block is to be told of `bytes` bytes; gives what to wait for.
+    fn expect(&self, b: &mut Builder, signal: Val, bytes: u32) -> Val {
+        let zero = b.int(Ty::I32, 0);
+        let first = b.icmp(IntPredicate::Eq, self.lane, zero);
+        let text = format!("@$2 mbarrier.arrive.expect_tx.shared::cta.b64 $0, [$1], {bytes};");
+        let turn = statement(b, &text, "=l,l,b,~{memory}", &[signal, first], &[Ty::I64])[0];
+        self.shuffle(b, turn, Exchange::Index, zero)
+    }
+
+    /// Stores one value of four or eight bytes to the same place in every block of the cluster, where it counts itself in.
+    fn tell(&self, b: &mut Builder, value: Val, pointer: Val, signal: Val) {
+        let bits = value.ty.elem.bits();
+        let value = b.bitcast(value, value.ty.with(value.ty.elem.as_int()));
+        let letter = if bits == 64 { "l" } else { "r" };
+        let text = format!("st.async.shared::cluster.mbarrier::complete_tx::bytes.b{bits} [$0], $1, [$2];");
+        for block in 0..self.plan.blocks() {
+            let block = b.int(Ty::I32, i64::from(block));
+            let cluster = Ty::scalar(Elem::Ptr(Space::Cluster));
+            let [place, signal] = [pointer, signal].map(|local| b.op("nvvm.mapa", &[local, block], cluster));
+            statement(b, &text, &format!("l,{letter},l,~{{memory}}"), &[place, value, signal], &[]);
+        }
+    }
+
+    /// Waits until all that was announced has come.
+    fn await_told(&mut self, b: &mut Builder, signal: Val, turn: Val) {
+        let text = "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.shared::cta.b64 done, [$0], $1;\n@!done bra again;\n}";
+        statement(b, text, "l,l,~{memory}", &[signal, turn], &[]);
+        self.shared.exchanged();
     }
 
     /// Where this program's part of shared memory starts.

@@ -3,21 +3,29 @@
 
 use super::emit::Emit;
 use super::memory::{pack, unpack};
+use super::shared::{Interval, SIGNAL, Shared};
 use super::{Builder, Exchange, Gpu, IntPredicate};
 use crate::dtype::DType;
+use crate::layout::rounds::folded_warps;
 use crate::layout::{Distributed, Layout};
 use crate::mlir::builder::{Access, Val};
 use crate::mlir::shared::Element;
 use crate::mlir::types::{Elem, Ty};
-use crate::ops::Reduce;
-use crate::tile::Op;
+use crate::ops::{Kind, Reduce};
+use crate::tile::{Op, Value};
 
 /// Chains that a thread folds its registers in: enough to hide the latency of one addition.
 const CHAINS: usize = 4;
 
-/// Warp bits along folded axes: these partial results meet in shared memory.
-fn folded_warps(layout: &Layout, folded: &Layout) -> u32 {
-    folded.idle_warps() & !layout.idle_warps()
+/// Whether partial results go to other blocks of a cluster by stores that count themselves in, which takes no barrier; every
+/// warp has its share in that.
+fn tells(distributed: &Distributed, reduce: &Reduce) -> bool {
+    let layout = layout_of(distributed, reduce);
+    let folded = layout.without(&reduce.axes);
+    let wide = |&input: &Value| distributed.func.ty(input).dtype.bytes() >= 4;
+    folded_warps(layout, &folded) & distributed.cta_bits() != 0
+        && layout.idle_warps() == 0
+        && reduce.combination.inputs.iter().all(wide)
 }
 
 fn layout_of<'a>(distributed: &'a Distributed, reduce: &Reduce) -> &'a Layout {
@@ -42,12 +50,100 @@ impl Emit for Reduce {
         (0..self.combination.inputs.len()).map(|input| partial_bytes(distributed, self, input)).sum()
     }
 
+    fn signals(&self, distributed: &Distributed) -> bool {
+        tells(distributed, self)
+    }
+
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
-        let layout = gpu.layout(self.combination.inputs[0]).clone();
-        let folded = layout.without(&self.axes);
+        emit(gpu, b, std::slice::from_ref(op));
+    }
+}
+
+/// How many of these operations are reductions that need one barrier together; 1 if there is nothing to share.
+pub(super) fn together(shared: &Shared, ops: &[Op]) -> usize {
+    let place = |op: &Op| match &op.kind {
+        Kind::Reduce(_) => shared.planned(op.results[0]),
+        _ => None,
+    };
+    let mut places: Vec<Interval> = vec![];
+    for (count, op) in ops.iter().enumerate() {
+        let needs_earlier =
+            |value: &Value| ops[..count].iter().any(|earlier| earlier.results.contains(value));
+        match place(op) {
+            Some(place)
+                if !places.iter().any(|other| other.meets(&place))
+                    && !op.kind.operation().operands().iter().any(needs_earlier) =>
+            {
+                places.push(place);
+            }
+            _ => return count.max(1),
+        }
+    }
+    ops.len().max(1)
+}
+
+/// Emits reductions that do not need each other.
+pub(super) fn emit(gpu: &mut Gpu, b: &mut Builder, ops: &[Op]) {
+    let mut parts: Vec<Part> = ops
+        .iter()
+        .map(|op| {
+            let Kind::Reduce(reduce) = &op.kind else { unreachable!("`together` counted reductions") };
+            let layout = gpu.layout(reduce.combination.inputs[0]).clone();
+            let folded = layout.without(&reduce.axes);
+            let results = reduce.within_warps(gpu, b, &layout, &folded);
+            Part { reduce, op, layout, folded, results }
+        })
+        .collect();
+    let crosses = |part: &Part| folded_warps(&part.layout, &part.folded) != 0;
+    for part in parts.iter().filter(|part| crosses(part)) {
+        let place = gpu.shared.place(part.op.results[0]);
+        gpu.before_write(b, place);
+    }
+    let written: Vec<Option<Written>> =
+        parts.iter().map(|part| crosses(part).then(|| part.write(gpu, b))).collect();
+    if written.iter().flatten().any(|written| written.turn.is_none()) {
+        gpu.barrier(b);
+    }
+    for (signal, turn) in written.iter().flatten().filter_map(|written| written.turn) {
+        gpu.await_told(b, signal, turn);
+    }
+    for (part, written) in parts.iter_mut().zip(written) {
+        if let Some(written) = written {
+            part.results = part.read(gpu, b, &written);
+        }
+    }
+    for part in parts {
+        for (input, &result) in part.op.results.iter().enumerate() {
+            gpu.define(result, part.results.iter().map(|element| element[input]).collect());
+        }
+    }
+}
+
+/// A reduction under way.
+struct Part<'a> {
+    reduce: &'a Reduce,
+    op: &'a Op,
+    layout: Layout,
+    folded: Layout,
+    /// An element for each register of the folded layout: of this warp, then of all.
+    results: Vec<Element>,
+}
+
+/// Where the partial results of all warps lie.
+struct Written {
+    base: Val,
+    /// For each input, where they start and how far on the elements of each register are.
+    offsets: Vec<(u32, Vec<Val>)>,
+    /// What tells that all have come, if not a barrier.
+    turn: Option<(Val, Val)>,
+}
+
+impl Reduce {
+    /// Folds what the threads of a warp hold.
+    fn within_warps(&self, gpu: &Gpu, b: &mut Builder, layout: &Layout, folded: &Layout) -> Vec<Element> {
         // What a user wrote is computed as written.
         b.accumulating = self.combination.symmetric();
-        let mut results = self.fold_registers(gpu, b, &layout, &folded);
+        let mut results = self.fold_registers(gpu, b, layout, folded);
         let lanes = folded.idle_lanes() & !layout.idle_lanes();
         for bit in (0..5).filter(|bit| lanes >> bit & 1 == 1) {
             let distance = b.int(Ty::I32, 1 << bit);
@@ -59,17 +155,10 @@ impl Emit for Reduce {
                 *element = self.exchanged(gpu, b, 1 << bit, element, &others);
             }
         }
-        if folded_warps(&layout, &folded) != 0 {
-            results = self.fold_warps(gpu, b, op, &layout, &folded, results);
-        }
         b.accumulating = false;
-        for (input, &result) in op.results.iter().enumerate() {
-            gpu.define(result, results.iter().map(|element| element[input]).collect());
-        }
+        results
     }
-}
 
-impl Reduce {
     /// An element of this thread and the one that it exchanged with the lane at `distance`. A combination that does not
     /// give the same bits either way round takes the lower lane's first, so that both lanes hold the same.
     fn exchanged(&self, gpu: &Gpu, b: &mut Builder, distance: i64, own: &[Val], other: &[Val]) -> Element {
@@ -113,25 +202,36 @@ impl Reduce {
             })
             .collect()
     }
+}
 
-    /// Every warp writes its partial results, all threads read them back.
-    fn fold_warps(
-        &self,
-        gpu: &mut Gpu,
-        b: &mut Builder,
-        op: &Op,
-        layout: &Layout,
-        folded: &Layout,
-        results: Vec<Element>,
-    ) -> Vec<Element> {
+impl Part<'_> {
+    fn dtypes(&self, gpu: &Gpu) -> Vec<DType> {
+        self.reduce.combination.inputs.iter().map(|&input| gpu.func.ty(input).dtype).collect()
+    }
+
+    /// Every warp writes its partial results.
+    fn write(&self, gpu: &mut Gpu, b: &mut Builder) -> Written {
+        let Part { reduce, op, layout, folded, results } = self;
         let place = gpu.shared.place(op.results[0]);
         let warps = folded_warps(layout, folded);
         let partials = 1u32 << warps.count_ones();
         let partial = compress(b, gpu.warp, warps);
-        let base = gpu.scratch();
-        let dtypes: Vec<DType> =
-            self.combination.inputs.iter().map(|&input| gpu.func.ty(input).dtype).collect();
-        // Byte offsets of the partial results of each element, for each input.
+        let dtypes = self.dtypes(gpu);
+        // Every other turn of a loop has a place of its own.
+        let odd = gpu.turn.filter(|_| gpu.shared.alternates(op.results[0])).map(|turn| {
+            let turn = b.trunc(turn, Elem::I32);
+            let one = b.int(Ty::I32, 1);
+            b.and(turn, one)
+        });
+        let alternately = |b: &mut Builder, first: Val, distance: u32| match odd {
+            Some(odd) => {
+                let distance = b.int(Ty::I32, i64::from(distance));
+                let bytes = b.mul(odd, distance);
+                b.offset(first, bytes, 1)
+            }
+            None => first,
+        };
+        let base = alternately(b, gpu.scratch(), place.bytes / 2);
         let mut offsets = vec![];
         let mut start = place.start;
         for (input, dtype) in dtypes.iter().enumerate() {
@@ -139,11 +239,22 @@ impl Reduce {
             let elements: Vec<Val> =
                 (0..results.len()).map(|register| element_offset(gpu, b, folded, register, pitch)).collect();
             offsets.push((start, elements));
-            start += partial_bytes(&gpu.plan.distributed, self, input);
+            start += partial_bytes(&gpu.plan.distributed, reduce, input);
         }
-        gpu.before_write(b, place);
+        let signal = gpu.shared.signal(op.results[0]).map(|start| {
+            let first = b.offset_bytes(gpu.scratch(), start as i32);
+            alternately(b, first, SIGNAL)
+        });
+        let turn = signal.map(|signal| {
+            // As much from each warp of the other blocks as from this one's.
+            let writers = gpu.plan.blocks() * (32 >> folded.idle_lanes().count_ones());
+            let bytes: u32 = dtypes.iter().map(|dtype| dtype.bytes()).sum();
+            (signal, gpu.expect(b, signal, writers * results.len() as u32 * bytes))
+        });
         // Lanes that were folded hold the same; warps that were folded hold partial results of their own.
         let writer = gpu.first_of(b, folded.idle_lanes(), layout.idle_warps());
+        // Where a block holds all that its own results are made of, it tells no other.
+        let crosses = (warps | layout.idle_warps()) & gpu.plan.distributed.cta_bits() != 0;
         let write = |b: &mut Builder| {
             for (register, element) in results.iter().enumerate() {
                 for (input, &value) in element.iter().enumerate() {
@@ -153,30 +264,44 @@ impl Reduce {
                     let offset = b.add(offsets[input].1[register], within);
                     let pointer = b.offset(base, offset, 1);
                     let pointer = b.offset_bytes(pointer, offsets[input].0 as i32);
-                    store(b, &[value], dtypes[input], pointer, size);
+                    let write = |b: &mut Builder, place| store(b, &[value], dtypes[input], place, size);
+                    match signal {
+                        Some(signal) => gpu.tell(b, value, pointer, signal),
+                        None if crosses => gpu.everywhere(b, pointer, write),
+                        None => write(b, pointer),
+                    }
                 }
             }
         };
         b.guarded(writer, write);
-        gpu.barrier(b);
+        Written { base, offsets, turn }
+    }
+
+    /// All threads read the partial results and fold them.
+    fn read(&self, gpu: &mut Gpu, b: &mut Builder, written: &Written) -> Vec<Element> {
+        let place = gpu.shared.place(self.op.results[0]);
         gpu.shared.read(place);
-        (0..results.len())
+        let partials = 1usize << folded_warps(&self.layout, &self.folded).count_ones();
+        let (base, dtypes) = (written.base, self.dtypes(gpu));
+        let combination = &self.reduce.combination;
+        b.accumulating = combination.symmetric();
+        let results = (0..self.results.len())
             .map(|register| {
                 let columns: Vec<Vec<Val>> = dtypes
                     .iter()
-                    .enumerate()
-                    .map(|(input, &dtype)| {
-                        let pointer = b.offset(base, offsets[input].1[register], 1);
-                        let pointer = b.offset_bytes(pointer, offsets[input].0 as i32);
-                        load(b, pointer, dtype, partials as usize)
+                    .zip(&written.offsets)
+                    .map(|(&dtype, (start, elements))| {
+                        let pointer = b.offset(base, elements[register], 1);
+                        let pointer = b.offset_bytes(pointer, *start as i32);
+                        load(b, pointer, dtype, partials)
                     })
                     .collect();
-                let rows = (0..partials as usize)
-                    .map(|i| columns.iter().map(|column| column[i]).collect())
-                    .collect();
-                self.combination.folded(gpu.func, b, rows)
+                let rows = (0..partials).map(|i| columns.iter().map(|column| column[i]).collect()).collect();
+                combination.folded(gpu.func, b, rows)
             })
-            .collect()
+            .collect();
+        b.accumulating = false;
+        results
     }
 }
 

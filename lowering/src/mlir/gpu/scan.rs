@@ -316,7 +316,8 @@ impl Scan {
                     let within = b.mul(warp, size);
                     let pointer = b.offset(rows[input], within, 1);
                     let pointer = b.offset_bytes(pointer, further(g, input));
-                    store(b, &[value], dtypes[input], pointer, dtypes[input].bytes());
+                    let dtype = dtypes[input];
+                    gpu.everywhere(b, pointer, |b, place| store(b, &[value], dtype, place, dtype.bytes()));
                 }
             }
         };

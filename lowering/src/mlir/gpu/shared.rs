@@ -12,7 +12,7 @@ use crate::analysis::bounds;
 use crate::analysis::fact::Fact;
 use crate::analysis::polynomial::Polynomials;
 use crate::layout::Distributed;
-use crate::ops::{Effect, Place};
+use crate::ops::{Effect, Kind, Place};
 use crate::tile::{Block, Func, Op, Value};
 
 /// Scratch up to this size gets a place of its own.
@@ -22,6 +22,8 @@ const SMALL_TOTAL: u32 = 8192;
 /// Up to this size a ring has a part to spare. Beyond, its memory serves better as a first-level cache, and the third of
 /// three long rows that would be under way only waits for the others (docs/performance.md).
 const SPARE: u32 = 64 * 1024;
+/// An `mbarrier` object.
+pub(super) const SIGNAL: u32 = 8;
 /// Accesses to slices that are written, beyond which nobody asks which of them meet.
 const MAX_COMPARED: usize = 32;
 
@@ -32,7 +34,7 @@ pub(super) struct Interval {
 }
 
 impl Interval {
-    fn meets(&self, other: &Interval) -> bool {
+    pub fn meets(&self, other: &Interval) -> bool {
         self.start < other.start + other.bytes && other.start < self.start + self.bytes
     }
 }
@@ -53,8 +55,23 @@ pub(super) enum Touch {
     Slice {
         place: Place,
         writes: bool,
-        repeats: bool,
+        turn: Turn,
     },
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Passing {
+    Enter,
+    Leave,
+}
+
+/// When an access happened, as seen from the code that is being emitted.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Turn {
+    /// Once, in the present turn of all loops around it.
+    Present,
+    /// In some turn of the loop with this variable, if it has one.
+    Other(Option<Value>),
 }
 
 impl Touch {
@@ -65,12 +82,13 @@ impl Touch {
             }
             (Touch::Ring { place: a, shape: x }, Touch::Ring { place: b, shape: y }) => x != y && a.meets(b),
             (
-                Touch::Slice { place: a, writes: x, repeats: r },
-                Touch::Slice { place: b, writes: y, repeats: s },
+                Touch::Slice { place: a, writes: x, turn: r },
+                Touch::Slice { place: b, writes: y, turn: s },
             ) => {
                 // A thread that comes back to the very elements it touched itself meets nobody. The layout follows from
                 // the offsets, so equal places are equal elements, unless a loop has moved them.
-                let same = a.base == b.base && a.offset == b.offset && a.vector == b.vector && !r && !s;
+                let present = [r, s].into_iter().all(|turn| *turn == Turn::Present);
+                let same = a.base == b.base && a.offset == b.offset && a.vector == b.vector && present;
                 (*x || *y) && a.param == b.param && !same
             }
             _ => false,
@@ -90,26 +108,39 @@ pub struct Ring {
 #[derive(Clone, Debug)]
 pub(super) struct Shared {
     places: HashMap<Value, Interval>,
+    /// Where an operation's barrier object lies.
+    signals: HashMap<Value, u32>,
+    /// Reductions of which every other turn of a loop has a place and a barrier object of its own, so that a turn need not
+    /// wait until all have read what the one before it left.
+    alternating: Rc<HashSet<Value>>,
     /// By the loop's variable.
     rings: HashMap<Value, (Interval, u64)>,
     bytes: u32,
     /// What threads may have touched since the last barrier.
     pending: Vec<Touch>,
-    /// Accesses of one slice that never meet.
+    /// Accesses of one slice that never meet in one turn of the loops around them.
     apart: Rc<HashSet<(Place, Place)>>,
+    /// Accesses of one slice that never meet in different turns of the loop with this variable.
+    apart_in_turns: Rc<HashSet<(Value, Place, Place)>>,
 }
 
 impl Shared {
     pub fn plan(distributed: &Distributed, facts: &[Fact]) -> Result<Shared, TooMuchShared> {
         let mut needs: Vec<(Value, u32)> = vec![];
+        let mut signalling = vec![];
+        let alternating = alternating(distributed);
         let mut error = None;
         distributed.func.body.walk(&mut |op| {
             let bytes = op.kind.gpu().scratch(distributed, op).next_multiple_of(16);
             if bytes > MAX_SHARED_BYTES {
                 error = Some(TooMuchShared { loc: op.loc, bytes, what: op.kind.operation().name() });
             }
+            if op.kind.gpu().signals(distributed) {
+                signalling.push(op.results[0]);
+            }
             if bytes > 0 {
-                needs.push((op.results[0], bytes));
+                let turns = if alternating.contains(&op.results[0]) { 2 } else { 1 };
+                needs.push((op.results[0], bytes * turns));
             }
         });
         if let Some(error) = error {
@@ -118,8 +149,9 @@ impl Shared {
         let mut small_total = 0;
         let is_small: Vec<bool> = needs
             .iter()
-            .map(|&(_, bytes)| {
-                let small = bytes <= SMALL && small_total + bytes <= SMALL_TOTAL;
+            .map(|&(value, bytes)| {
+                let alternates = alternating.contains(&value);
+                let small = alternates || bytes <= SMALL && small_total + bytes <= SMALL_TOTAL;
                 small_total += if small { bytes } else { 0 };
                 small
             })
@@ -138,8 +170,22 @@ impl Shared {
             next += if small { bytes } else { 0 };
             places.insert(value, Interval { start, bytes });
         }
-        let apart = Rc::new(apart(&distributed.func, facts));
-        let mut shared = Shared { places, rings: HashMap::new(), bytes: next, pending: vec![], apart };
+        let mut signals = HashMap::new();
+        for value in signalling {
+            signals.insert(value, next);
+            next += if alternating.contains(&value) { 2 * SIGNAL } else { SIGNAL };
+        }
+        let (apart, apart_in_turns) = apart(&distributed.func, facts);
+        let mut shared = Shared {
+            places,
+            signals,
+            alternating,
+            rings: HashMap::new(),
+            bytes: next,
+            pending: vec![],
+            apart: Rc::new(apart),
+            apart_in_turns: Rc::new(apart_in_turns),
+        };
         shared.place_rings(distributed, &distributed.func.body, next.next_multiple_of(16));
         Ok(shared)
     }
@@ -179,9 +225,41 @@ impl Shared {
         self.bytes
     }
 
+    /// The scratch of the operation that defines `value`, if it needs any.
+    pub fn planned(&self, value: Value) -> Option<Interval> {
+        self.places.get(&value).copied()
+    }
+
     /// The scratch of the operation that defines `value`.
     pub fn place(&self, value: Value) -> Interval {
         self.places[&value]
+    }
+
+    /// The barrier object of the operation that defines `value`.
+    pub fn signal(&self, value: Value) -> Option<u32> {
+        self.signals.get(&value).copied()
+    }
+
+    /// All barrier objects.
+    pub fn signals(&self) -> Vec<u32> {
+        let both = |(value, &start): (&Value, &u32)| {
+            let turns = if self.alternates(*value) { 2 } else { 1 };
+            (0..turns).map(move |turn| start + turn * SIGNAL)
+        };
+        let mut places: Vec<u32> = self.signals.iter().flat_map(both).collect();
+        places.sort_unstable();
+        places
+    }
+
+    /// Whether every other turn of the loop around the operation that defines `value` has a place of its own.
+    pub fn alternates(&self, value: Value) -> bool {
+        self.alternating.contains(&value)
+    }
+
+    /// Every warp has said something to all others: what it read and wrote in shared memory before is done. Its stores to
+    /// slices may be under way.
+    pub fn exchanged(&mut self) {
+        self.pending.retain(|touch| matches!(touch, Touch::Slice { .. }));
     }
 
     /// A barrier was passed.
@@ -203,12 +281,19 @@ impl Shared {
     }
 
     fn are_apart(&self, a: &Touch, b: &Touch) -> bool {
-        let (Touch::Slice { place: a, repeats: false, .. }, Touch::Slice { place: b, repeats: false, .. }) =
-            (a, b)
-        else {
+        let (Touch::Slice { place: a, turn: r, .. }, Touch::Slice { place: b, turn: s, .. }) = (a, b) else {
             return false;
         };
-        self.apart.contains(&(*a, *b)) || self.apart.contains(&(*b, *a))
+        match (*r, *s) {
+            (Turn::Present, Turn::Present) => {
+                self.apart.contains(&(*a, *b)) || self.apart.contains(&(*b, *a))
+            }
+            (Turn::Other(Some(variable)), Turn::Present) | (Turn::Present, Turn::Other(Some(variable))) => {
+                let known = &self.apart_in_turns;
+                known.contains(&(variable, *a, *b)) || known.contains(&(variable, *b, *a))
+            }
+            _ => false,
+        }
     }
 
     pub fn write(&mut self, place: Interval) -> bool {
@@ -221,7 +306,7 @@ impl Shared {
 
     /// An access to a slice that the kernel writes.
     pub fn slice(&mut self, place: Place, writes: bool) -> bool {
-        self.touch(Touch::Slice { place, writes, repeats: false })
+        self.touch(Touch::Slice { place, writes, turn: Turn::Present })
     }
 
     /// What was pending, for a second way through the code.
@@ -242,51 +327,119 @@ impl Shared {
         }
     }
 
-    /// Everything a loop's body touches is pending when it starts over, its own ring in spite of the body's barriers.
+    /// What a loop's body may leave pending when it starts over: all that stands behind the last wait in shared memory, every
+    /// access to a slice that is written, and its own ring in spite of the body's waits.
     pub fn enter_loop(&mut self, distributed: &Distributed, body: &Block) {
+        self.pass_loop(distributed, body, Passing::Enter);
+    }
+
+    /// What it may leave pending behind itself; the body may not have run at all.
+    pub fn leave_loop(&mut self, distributed: &Distributed, body: &Block) {
+        self.pass_loop(distributed, body, Passing::Leave);
+    }
+
+    fn pass_loop(&mut self, distributed: &Distributed, body: &Block, passing: Passing) {
+        let mut touches = vec![];
+        self.left_by(distributed, body, body.args.first().copied(), &mut touches);
+        if passing == Passing::Enter {
+            let own = |place: &Interval| {
+                body.ops
+                    .iter()
+                    .filter_map(|op| op.results.first())
+                    .any(|result| self.alternates(*result) && self.places.get(result) == Some(place))
+            };
+            touches.retain(|touch| !matches!(touch, Touch::Shared { place, .. } if own(place)));
+        }
         let own = body.args.first().and_then(|variable| self.rings.get(variable));
-        let mut touches: Vec<Touch> =
-            own.map(|&(place, shape)| Touch::Ring { place, shape }).into_iter().collect();
-        body.walk(&mut |op: &Op| {
+        touches.extend(own.map(|&(place, shape)| Touch::Ring { place, shape }));
+        self.join(touches);
+    }
+
+    fn left_by(
+        &self,
+        distributed: &Distributed,
+        block: &Block,
+        variable: Option<Value>,
+        touches: &mut Vec<Touch>,
+    ) {
+        for op in &block.ops {
+            let operation = op.kind.operation();
             if let Some(place) = op.results.first().and_then(|result| self.places.get(result)) {
+                // Between its writes and its reads every warp waits for all others.
+                touches.retain(|touch| matches!(touch, Touch::Slice { .. }));
                 touches.push(Touch::Shared { place: *place, writes: true });
             }
-            let variables = op.kind.operation().blocks().into_iter().filter_map(|block| block.args.first());
-            for (place, shape) in variables.filter_map(|variable| self.rings.get(variable)) {
-                touches.push(Touch::Ring { place: *place, shape: *shape });
+            for nested in operation.blocks() {
+                // It may not run at all.
+                let mut own = vec![];
+                self.left_by(distributed, nested, variable, &mut own);
+                let ring = nested.args.first().and_then(|variable| self.rings.get(variable));
+                touches.extend(ring.map(|&(place, shape)| Touch::Ring { place, shape }));
+                touches.extend(own);
             }
-            if let Some(place) = op.kind.operation().place()
+            if let Some(place) = operation.place()
                 && distributed.func.slice(place.param).1
             {
-                let writes = op.kind.operation().effect() == Effect::Write;
-                touches.push(Touch::Slice { place: *place, writes, repeats: true });
+                let writes = operation.effect() == Effect::Write;
+                touches.push(Touch::Slice { place: *place, writes, turn: Turn::Other(variable) });
             }
-        });
-        self.join(touches);
+        }
     }
 }
 
-/// Pairs of accesses to one slice that never meet, where one of them writes.
-fn apart(func: &Func, facts: &[Fact]) -> HashSet<(Place, Place)> {
-    let mut places: Vec<(Place, bool)> = vec![];
+/// Reductions that stand in the body of an outermost loop themselves, and so happen in each of its turns.
+fn alternating(distributed: &Distributed) -> Rc<HashSet<Value>> {
+    let loops = distributed.func.body.ops.iter().filter_map(|op| match &op.kind {
+        Kind::For(op) => Some(&op.body.ops),
+        _ => None,
+    });
+    let small = |op: &&Op| (1..=SMALL / 2).contains(&op.kind.gpu().scratch(distributed, op));
+    let reductions = loops.flatten().filter(|op| matches!(op.kind, Kind::Reduce(_))).filter(small);
+    Rc::new(reductions.map(|op| op.results[0]).collect())
+}
+
+/// Pairs of accesses to one slice that never meet, where one of them writes: in one turn of all loops, and in different
+/// turns of the loop with a variable.
+fn apart(func: &Func, facts: &[Fact]) -> (HashSet<(Place, Place)>, HashSet<(Value, Place, Place)>) {
+    let (mut apart, mut in_turns) = (HashSet::new(), HashSet::new());
+    let places = written_places(func, &func.body);
+    if !(1..=MAX_COMPARED).contains(&places.len()) {
+        return (apart, in_turns);
+    }
+    let polynomials = Polynomials::analyse(func);
+    let pairs = |places: &[(Place, bool)]| {
+        let mut pairs = vec![];
+        for (i, (a, writes)) in places.iter().enumerate() {
+            let meeting = places[..=i].iter().filter(|(b, also)| a.param == b.param && (*writes || *also));
+            pairs.extend(meeting.map(|(b, _)| (*a, *b)));
+        }
+        pairs
+    };
+    for (a, b) in pairs(&places) {
+        if a != b && bounds::apart(func, &polynomials, [&a, &b], facts) {
+            apart.insert((a, b));
+        }
+    }
     func.body.walk(&mut |op| {
+        let Kind::For(op) = &op.kind else { return };
+        for (a, b) in pairs(&written_places(func, &op.body)) {
+            if bounds::apart_in_turns(func, &polynomials, op, [&a, &b], facts) {
+                in_turns.insert((op.body.args[0], a, b));
+            }
+        }
+    });
+    (apart, in_turns)
+}
+
+/// Accesses to slices that the function writes, and whether they write.
+fn written_places(func: &Func, block: &Block) -> Vec<(Place, bool)> {
+    let mut places: Vec<(Place, bool)> = vec![];
+    block.walk(&mut |op| {
         if let Some(place) = op.kind.operation().place()
             && func.slice(place.param).1
         {
             places.push((*place, op.kind.operation().effect() == Effect::Write));
         }
     });
-    let mut apart = HashSet::new();
-    if !(2..=MAX_COMPARED).contains(&places.len()) {
-        return apart;
-    }
-    let polynomials = Polynomials::analyse(func);
-    for (i, (a, writes)) in places.iter().enumerate() {
-        for (b, also) in &places[..i] {
-            if a.param == b.param && (*writes || *also) && bounds::apart(func, &polynomials, [a, b], facts) {
-                apart.insert((*a, *b));
-            }
-        }
-    }
-    apart
+    places
 }

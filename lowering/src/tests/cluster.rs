@@ -1,0 +1,233 @@
+//! Programs that several blocks share: who says what to whom, where blocks wait, and what GPUs without clusters get.
+
+use expect_test::{Expect, expect};
+
+use super::first;
+use super::site::lowering_beside;
+use crate::body::{Requests, bodies};
+use crate::mlir::Session;
+use crate::target::nvptx::{self, Arch, Stages};
+
+/// How the first body for an architecture talks to other threads.
+fn check_talk(source: &str, arch: Arch, expected: Expect) {
+    let _beside = lowering_beside();
+    let (func, requests) = first(source);
+    let bodies = bodies(&func, Requests { programs: Some(1), ..requests }).expect("bodies that fit");
+    let body = bodies.iter().find(|body| body.gpus.include(arch.capability)).expect("a body for each GPU");
+    let named = [("entry".into(), body)];
+    let texts = nvptx::emit(&Session::new(), &named, &[arch], &mut Stages::default()).expect("PTX");
+    let kept =
+        [".version", ".reqn", "cluster", "mbarrier", "bar.", "barrier", ".shared", "st.global", "ld.global"];
+    let lines = texts[0].1.lines().map(str::trim).filter(|line| kept.iter().any(|part| line.contains(part)));
+    expected.assert_eq(&lines.map(|line| format!("{line}\n")).collect::<String>());
+}
+
+const NORM: &str = "#[fuse_kernel(num_ctas = 2, num_warps = 4, unchecked)]
+    fn norm(x: &[f32], out: &mut [f32]) {
+        let cols = tl::program_id(0) * 1024 + tl::arange(0, 1024);
+        let x = tl::load(x + cols);
+        tl::store(out + cols, x * tl::sum(x, 0));
+    }";
+
+/// Every warp stores its sum in both blocks, where the store counts itself in: no barrier, but one at the start.
+#[test]
+fn partial_results_count_themselves_in() {
+    check_talk(NORM, Arch::SM_90A, expect![[r#"
+        .version 8.1
+        .extern .shared .align 1024 .b8 shared[];
+        .reqntid 128
+        .explicitcluster
+        .reqnctapercluster 2, 1, 1
+        mbarrier.init.shared::cta.b64 [%rd6], 4;
+        fence.mbarrier_init.release.cluster;
+        barrier.cluster.arrive.relaxed.aligned;
+        ld.global.nc.L2::cache_hint.v4.b32 {%r13, %r14, %r15, %r16}, [%rd7], %rd5;
+        barrier.cluster.wait.aligned;
+        @%p2 mbarrier.arrive.expect_tx.shared::cta.b64 %rd8, [%rd9], 8;
+        mapa.shared::cluster.u64 	%rd13, %rd18, 0;
+        mapa.shared::cluster.u64 	%rd14, %rd9, 0;
+        st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%rd13], %r33, [%rd14];
+        mapa.shared::cluster.u64 	%rd15, %rd18, 1;
+        mapa.shared::cluster.u64 	%rd16, %rd9, 1;
+        st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%rd15], %r33, [%rd16];
+        mbarrier.try_wait.shared::cta.b64 done, [%rd9], %rd19;
+        ld.shared.v4.b32 	{%r36, %r37, %r38, %r39}, [shared];
+        ld.shared.v4.b32 	{%r40, %r41, %r42, %r43}, [shared+16];
+        st.global.v4.b32 	[%rd26], {%r51, %r52, %r53, %r54};
+    "#]]);
+}
+
+#[test]
+fn one_block_does_it_all_without_clusters() {
+    check_talk(NORM, Arch::SM_80, expect![[r#"
+        .version 7.4
+        .extern .shared .align 1024 .b8 shared[];
+        .reqntid 256
+        ld.global.nc.L2::cache_hint.v4.b32 {%r2, %r3, %r4, %r5}, [%rd6], %rd5;
+        st.shared.b32 	[%rd3], %r1;
+        bar.sync 	0;
+        ld.shared.v4.b32 	{%r27, %r28, %r29, %r30}, [shared];
+        ld.shared.v4.b32 	{%r31, %r32, %r33, %r34}, [shared+16];
+        st.global.v4.b32 	[%rd16], {%r42, %r43, %r44, %r45};
+    "#]]);
+}
+
+/// What is no reduction of numbers of four bytes or eight goes through a barrier of the cluster.
+#[test]
+fn other_exchanges_wait_at_a_barrier_of_the_cluster() {
+    check_talk(
+        "#[fuse_kernel(num_ctas = 2, num_warps = 1, unchecked)]
+        fn turned(x: &[f32], out: &mut [f32]) {
+            let places = tl::arange(0, 32).col() * 32 + tl::arange(0, 32).row();
+            tl::store(out + places, tl::trans(tl::load(x + places)));
+        }",
+        Arch::SM_90A,
+        expect![[r#"
+            .version 8.0
+            .extern .shared .align 1024 .b8 shared[];
+            .reqntid 32
+            .explicitcluster
+            .reqnctapercluster 2, 1, 1
+            barrier.cluster.arrive.relaxed.aligned;
+            ld.global.nc.L2::cache_hint.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1], %rd2;
+            ld.global.nc.L2::cache_hint.v4.b32 {%r5, %r6, %r7, %r8}, [%rd3], %rd2;
+            ld.global.nc.L2::cache_hint.v4.b32 {%r9, %r10, %r11, %r12}, [%rd4], %rd2;
+            ld.global.nc.L2::cache_hint.v4.b32 {%r13, %r14, %r15, %r16}, [%rd5], %rd2;
+            barrier.cluster.wait.aligned;
+            mapa.shared::cluster.u64 	%rd21, %rd14, 0;
+            st.shared::cluster.v4.b32 	[%rd21], {%r1, %r2, %r3, %r4};
+            mapa.shared::cluster.u64 	%rd22, %rd14, 1;
+            st.shared::cluster.v4.b32 	[%rd22], {%r1, %r2, %r3, %r4};
+            mapa.shared::cluster.u64 	%rd23, %rd16, 0;
+            st.shared::cluster.v4.b32 	[%rd23], {%r5, %r6, %r7, %r8};
+            mapa.shared::cluster.u64 	%rd24, %rd16, 1;
+            st.shared::cluster.v4.b32 	[%rd24], {%r5, %r6, %r7, %r8};
+            mapa.shared::cluster.u64 	%rd25, %rd18, 0;
+            st.shared::cluster.v4.b32 	[%rd25], {%r9, %r10, %r11, %r12};
+            mapa.shared::cluster.u64 	%rd26, %rd18, 1;
+            st.shared::cluster.v4.b32 	[%rd26], {%r9, %r10, %r11, %r12};
+            mapa.shared::cluster.u64 	%rd27, %rd20, 0;
+            st.shared::cluster.v4.b32 	[%rd27], {%r13, %r14, %r15, %r16};
+            mapa.shared::cluster.u64 	%rd28, %rd20, 1;
+            st.shared::cluster.v4.b32 	[%rd28], {%r13, %r14, %r15, %r16};
+            barrier.cluster.arrive.aligned;
+            barrier.cluster.wait.aligned;
+            ld.shared.b32 	%r46, [%rd30];
+            ld.shared.b32 	%r47, [%rd30+144];
+            ld.shared.b32 	%r48, [%rd30+288];
+            ld.shared.b32 	%r49, [%rd30+432];
+            ld.shared.b32 	%r52, [%rd33];
+            ld.shared.b32 	%r53, [%rd33+144];
+            ld.shared.b32 	%r54, [%rd33+288];
+            ld.shared.b32 	%r55, [%rd33+432];
+            ld.shared.b32 	%r58, [%rd35];
+            ld.shared.b32 	%r59, [%rd38+144];
+            ld.shared.b32 	%r60, [%rd38+288];
+            ld.shared.b32 	%r61, [%rd38+432];
+            ld.shared.b32 	%r62, [%rd35+32];
+            ld.shared.b32 	%r63, [%rd41+144];
+            ld.shared.b32 	%r64, [%rd41+288];
+            ld.shared.b32 	%r65, [%rd41+432];
+            st.global.v4.b32 	[%rd42], {%r46, %r47, %r48, %r49};
+            st.global.v4.b32 	[%rd43], {%r52, %r53, %r54, %r55};
+            st.global.v4.b32 	[%rd44], {%r58, %r59, %r60, %r61};
+            st.global.v4.b32 	[%rd45], {%r62, %r63, %r64, %r65};
+        "#]],
+    );
+}
+
+/// A turn writes beside what the turn before it may still read, and stores of different turns never meet: nothing waits.
+#[test]
+fn turns_of_a_loop_wait_only_for_numbers() {
+    check_talk(
+        "#[fuse_kernel(num_ctas = 2, num_warps = 1, num_stages = 1)]
+        fn rows(x: &[f32], out: &mut [f32], n_rows: i32, n: i32) {
+            let cols = tl::arange(0, 128);
+            for row in (tl::program_id(0)..n_rows).step_by(tl::num_programs(0)) {
+                let x = tl::load(x + row * n + cols, cols < n, 0.0);
+                tl::store(out + row * n + cols, x * tl::sum(x, 0), cols < n);
+            }
+        }",
+        Arch::SM_90A,
+        expect![[r#"
+            .version 8.1
+            .extern .shared .align 1024 .b8 shared[];
+            .reqntid 32
+            .explicitcluster
+            .reqnctapercluster 2, 1, 1
+            mbarrier.init.shared::cta.b64 [%rd11], 1;
+            mbarrier.init.shared::cta.b64 [%rd12], 1;
+            fence.mbarrier_init.release.cluster;
+            barrier.cluster.arrive.relaxed.aligned;
+            barrier.cluster.wait.aligned;
+            mbarrier.try_wait.shared::cta.b64 done, [%rd31], %rd8;
+            ld.shared.v2.b32 	{%r38, %r39}, [%rd7];
+            @%p4 st.global.v2.b32 [%rd32], {%r36, %r37};
+            @%p4 ld.global.nc.v2.b32 {%r19, %r20}, [%rd16];
+            @%p5 mbarrier.arrive.expect_tx.shared::cta.b64 %rd17, [%rd31], 8;
+            mapa.shared::cluster.u64 	%rd26, %rd30, 0;
+            mapa.shared::cluster.u64 	%rd27, %rd31, 0;
+            st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%rd26], %r35, [%rd27];
+            mapa.shared::cluster.u64 	%rd28, %rd30, 1;
+            mapa.shared::cluster.u64 	%rd29, %rd31, 1;
+            st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%rd28], %r35, [%rd29];
+        "#]],
+    );
+}
+
+/// Sums that do not need each other share a round, whatever is computed from the first of them.
+#[test]
+fn sums_that_do_not_need_each_other_share_a_barrier() {
+    check_talk(
+        "#[fuse_kernel(num_warps = 2, unchecked)]
+        fn sums(x: &[f32], y: &[f32], out: &mut [f32]) {
+            let cols = tl::arange(0, 256);
+            let (x, y) = (tl::load(x + cols), tl::load(y + cols));
+            let mean = tl::sum(x, 0) / 256.0;
+            let centred = x - mean;
+            let other = tl::sum(y, 0);
+            let largest = tl::max(centred * y, 0);
+            tl::store(out + cols, centred * largest + other);
+        }",
+        Arch::SM_80,
+        expect![[r#"
+            .version 7.4
+            .extern .shared .align 1024 .b8 shared[];
+            .reqntid 64
+            ld.global.nc.L2::cache_hint.v4.b32 {%r11, %r12, %r13, %r14}, [%rd4], %rd5;
+            ld.global.nc.L2::cache_hint.v4.b32 {%r15, %r16, %r17, %r18}, [%rd6], %rd5;
+            st.shared.b32 	[%rd2], %r3;
+            st.shared.b32 	[%rd2+16], %r2;
+            bar.sync 	0;
+            ld.shared.v2.b32 	{%r49, %r50}, [shared];
+            ld.shared.v2.b32 	{%r4, %r5}, [shared+16];
+            st.shared.b32 	[%rd2+32], %r10;
+            bar.sync 	0;
+            ld.shared.v2.b32 	{%r71, %r72}, [shared+32];
+            st.global.v4.b32 	[%rd13], {%r74, %r75, %r76, %r77};
+        "#]],
+    );
+}
+
+/// Where turns may meet they wait for each other.
+#[test]
+fn stores_that_may_meet_keep_their_order() {
+    for (step, waits) in [("i * 64", false), ("i * 63", true), ("i * n", true), ("(i & 3) * 64", true)] {
+        let source = format!(
+            "#[fuse_kernel(num_warps = 2)]
+            fn k(x: &[f32], out: &mut [f32], turns: i32, n: i32) {{
+                let lanes = tl::arange(0, 64);
+                for i in 0..turns {{
+                    tl::store(out + {step} + lanes, tl::load(x + i * 64 + lanes));
+                }}
+            }}"
+        );
+        let _beside = lowering_beside();
+        let (func, requests) = first(&source);
+        let bodies = bodies(&func, Requests { programs: Some(1), ..requests }).expect("bodies that fit");
+        let named = [("entry".into(), &bodies[0])];
+        let texts =
+            nvptx::emit(&Session::new(), &named, &[Arch::SM_80], &mut Stages::default()).expect("PTX");
+        assert_eq!(texts[0].1.contains("bar.sync"), waits, "{step}");
+    }
+}
