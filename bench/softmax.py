@@ -147,7 +147,7 @@ class CrossEntropy(Entry):
                 "smoothing": self.smoothing}
 
     def launches(self, case, args):
-        lanes = 1024 if case[1] >= 1 << 17 else 256
+        lanes = 1024 if case[1] >= 1 << 16 else 256
         return [Launch("cross_entropy", [NAMES[case[2]]], lambda found: found == lanes, lambda found: (case[0],))]
 
     def exact(self, args):

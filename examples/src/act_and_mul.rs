@@ -19,10 +19,10 @@ use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 
 /// The elements of a row that one program handles.
-const BLOCK: usize = 2048;
+const BLOCK: usize = 4096;
 
 /// `out[r, j] = act(x[r, gate + j]) * x[r, d - gate + j]` for `j < d`, where `gate` is 0 or `d`: the half that is activated.
-#[fuse_kernel(T = [f32, f16, bf16], ACT = [2, 3, 4], BLOCK = [2048])]
+#[fuse_kernel(T = [f32, f16, bf16], ACT = [2, 3, 4], BLOCK = [4096])]
 pub fn act_and_mul<T: Float, const ACT: usize, const BLOCK: usize>(
     x: &[T],
     out: &mut [T],
@@ -49,7 +49,7 @@ pub fn act_and_mul<T: Float, const ACT: usize, const BLOCK: usize>(
 }
 
 /// `dx` of `out = silu(a) * b`, with `a` at `gate`: recomputes the sigmoid from `x`.
-#[fuse_kernel(T = [f32, f16, bf16], BLOCK = [2048])]
+#[fuse_kernel(T = [f32, f16, bf16], BLOCK = [4096])]
 pub fn swiglu_backward<T: Float, const BLOCK: usize>(dy: &[T], x: &[T], dx: &mut [T], d: i32, gate: i32) {
     let row = tl::program_id(0);
     let cols = tl::program_id(1) * BLOCK + tl::arange(0, BLOCK);

@@ -29,7 +29,7 @@ const LANES: usize = 256;
 const CLUSTER_LANES: usize = 1024;
 
 /// From so many classes on a cluster reads a row.
-const CLUSTER_CLASSES: usize = 1 << 17;
+const CLUSTER_CLASSES: usize = 1 << 16;
 
 /// The elements of a row that a program of backward handles.
 const BLOCK: usize = 4096;
@@ -37,7 +37,14 @@ const BLOCK: usize = 4096;
 /// One program for each row, which it reads once, `32 * LANES` elements at a time; clusters of blocks read fewer rows at once,
 /// which memory likes better where rows are very long. Each lane keeps the largest of its elements, the
 /// sum of their exponentials relative to it, and their sum.
-#[fuse_kernel(T = [f32, f16, bf16], LANES = [256, 1024], num_ctas = LANES / 256, num_warps = 8)]
+#[fuse_kernel(
+    configs = [
+        { T: f32, LANES: 256, num_stages: 1 }, { T: f32, LANES: 1024, num_ctas: 4, num_stages: 1 },
+        { T: f16, LANES: 256 }, { T: f16, LANES: 1024, num_ctas: 4, num_stages: 3 },
+        { T: bf16, LANES: 256 }, { T: bf16, LANES: 1024, num_ctas: 4, num_stages: 3 },
+    ],
+    num_warps = 8,
+)]
 pub fn cross_entropy<T: Float, const LANES: usize>(
     x: &[T],
     targets: &[i64],

@@ -27,7 +27,7 @@ pub const BLOCK_TILE: usize = 20480;
 /// shares the largest groups.
 #[fuse_kernel(
     configs = [{ T: f32, num_warps: 8 }, { T: f16 }, { T: bf16 }],
-    RUN = [1, 8], BLOCK = size in [1024, 4096, 10240, 20480, 40960, 81920], num_ctas = (BLOCK / 20480).max(1),
+    RUN = [1, 8], BLOCK = size in [1024, 4096, 10240, 20480, 40960, 81920], num_ctas = (BLOCK / 40960 * 2 * (2 - RUN / 8)).max(1),
 )]
 pub fn group_norm<T: Float, const RUN: usize, const BLOCK: usize>(
     x: &[T],

@@ -24,34 +24,71 @@ use crate::shape::Checks;
 /// The longest row that one tile holds; longer ones are read in pieces.
 pub const MAX_TILE: usize = 32768;
 
-/// Longer rows are in one tile only where they divide evenly.
-const ODD_TILE: usize = 16384;
+/// Longer rows are in one tile, of [`layer_norm_wide`], only where they divide evenly.
+const NARROW: usize = 16384;
 
 /// The elements of a piece of a long row.
 pub const PIECE: usize = 8192;
 
-/// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared.
-#[fuse_kernel(T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 4096, 8192, 16384, 32768])]
-pub fn layer_norm<T: Float, const BLOCK: usize>(
-    x: &[T],
-    gamma: &[T],
-    beta: &[T],
-    out: &mut [T],
-    n_cols: i32,
-    eps: f32,
-) {
-    let row = tl::program_id(0);
-    let cols = tl::arange(0, BLOCK);
-    let mask = cols < n_cols;
-    let x = tl::load(x + row * n_cols + cols, mask, 0.0).to::<f32>();
-    let mean = tl::sum(x, 0) / n_cols as f32;
-    let centred = tl::select(mask, x - mean, 0.0);
-    let var = tl::sum(centred * centred, 0) / n_cols as f32;
-    let gamma = tl::load(gamma + cols, mask).to::<f32>();
-    let beta = tl::load(beta + cols, mask).to::<f32>();
-    let y = centred * tl::rsqrt(var + eps) * gamma + beta;
-    tl::store(out + row * n_cols + cols, y.to::<T>(), mask);
+#[fuse_module]
+mod kernels {
+    use dsl_runtime::prelude::*;
+
+    /// Normalises the program's row.
+    #[fuse_fn]
+    fn normalise<T: Float>(
+        x: &[T],
+        gamma: &[T],
+        beta: &[T],
+        out: &mut [T],
+        cols: Tile<i32>,
+        n_cols: i32,
+        eps: f32,
+    ) {
+        let (row, mask) = (tl::program_id(0), cols < n_cols);
+        let x = tl::load(x + row * n_cols + cols, mask, 0.0).to::<f32>();
+        let mean = tl::sum(x, 0) / n_cols as f32;
+        let centred = tl::select(mask, x - mean, 0.0);
+        let var = tl::sum(centred * centred, 0) / n_cols as f32;
+        let gamma = tl::load(gamma + cols, mask).to::<f32>();
+        let beta = tl::load(beta + cols, mask).to::<f32>();
+        let y = centred * tl::rsqrt(var + eps) * gamma + beta;
+        tl::store(out + row * n_cols + cols, y.to::<T>(), mask);
+    }
+
+    /// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared.
+    #[fuse_kernel(T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 4096, 8192, 16384])]
+    pub fn layer_norm<T: Float, const BLOCK: usize>(
+        x: &[T],
+        gamma: &[T],
+        beta: &[T],
+        out: &mut [T],
+        n_cols: i32,
+        eps: f32,
+    ) {
+        normalise(x, gamma, beta, out, tl::arange(0, BLOCK), n_cols, eps);
+    }
+
+    /// As [`layer_norm()`], for rows that take half of the registers of a multiprocessor, or all of them: then a cluster of blocks
+    /// shares a row.
+    #[fuse_kernel(configs = [
+        { T: f32, BLOCK: 32768, num_ctas: 4 },
+        { T: f16, BLOCK: 32768, num_warps: 8 },
+        { T: bf16, BLOCK: 32768, num_warps: 8 },
+    ])]
+    pub fn layer_norm_wide<T: Float, const BLOCK: usize>(
+        x: &[T],
+        gamma: &[T],
+        beta: &[T],
+        out: &mut [T],
+        n_cols: i32,
+        eps: f32,
+    ) {
+        normalise(x, gamma, beta, out, tl::arange(0, BLOCK), n_cols, eps);
+    }
 }
+
+pub use kernels::{layer_norm, layer_norm_wide};
 
 /// One program for each row, which it reads twice, `BLOCK` elements at a time. Each of `BLOCK` lanes keeps the mean of its
 /// elements and the sum of their squared deviations from it.
@@ -123,6 +160,7 @@ impl<'a, T: Float> LayerNorm<'a, T> {
     pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
     where
         layer_norm::Choice<T>: layer_norm::Declared,
+        layer_norm_wide::Choice<T, MAX_TILE>: layer_norm_wide::Declared,
         layer_norm_long::Choice<T, PIECE>: layer_norm_long::Declared,
     {
         let (out, checks, cols) = (out.into(), Checks("layer_norm"), self.gamma.len());
@@ -134,8 +172,12 @@ impl<'a, T: Float> LayerNorm<'a, T> {
         }
         let (n_cols, eps) = (cols as i32, self.eps);
         // A row of the widest tile that does not divide evenly is faster in pieces.
-        if cols > MAX_TILE || cols > ODD_TILE && !cols.is_multiple_of(8) {
+        if cols > MAX_TILE || cols > NARROW && !cols.is_multiple_of(8) {
             let call = layer_norm_long::<T, PIECE>(self.x, self.gamma, self.beta, out, n_cols, eps);
+            return call.grid(rows).launch(on);
+        }
+        if cols > NARROW {
+            let call = layer_norm_wide::<T, MAX_TILE>(self.x, self.gamma, self.beta, out, n_cols, eps);
             return call.grid(rows).launch(on);
         }
         layer_norm::<T>(self.x, self.gamma, self.beta, out, n_cols, eps).grid(rows).launch(on)

@@ -62,9 +62,10 @@ mod kernels {
         normalise_and_activate(x, gamma, beta, out, tl::arange(0, BLOCK), n_cols, eps);
     }
 
-    /// As [`layer_norm_gelu()`], for rows that take half of the registers of a multiprocessor.
+    /// As [`layer_norm_gelu()`], for rows that take half of the registers of a multiprocessor, or all of them: then a cluster of
+    /// blocks shares a row.
     #[fuse_kernel(configs = [
-        { T: f32, BLOCK: 32768, num_warps: 16 },
+        { T: f32, BLOCK: 32768, num_ctas: 4 },
         { T: f16, BLOCK: 32768, num_warps: 8 },
         { T: bf16, BLOCK: 32768, num_warps: 8 },
     ])]

@@ -80,6 +80,7 @@ pub static KERNELS: &[&Kernel] = &[
     &l2_norm::l2_norm::KERNEL,
     &l2_norm::l2_norm_long::KERNEL,
     &layer_norm::layer_norm::KERNEL,
+    &layer_norm::layer_norm_wide::KERNEL,
     &layer_norm::layer_norm_long::KERNEL,
     &layer_norm_gelu::layer_norm_gelu::KERNEL,
     &layer_norm_gelu::layer_norm_gelu_wide::KERNEL,

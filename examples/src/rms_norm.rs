@@ -69,7 +69,7 @@ pub fn rms_norm_long<T: Float, const BLOCK: usize>(
 /// As [`rms_norm()`], of `x + residual`, which `residual` holds afterwards.
 #[fuse_kernel(
     T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 4096, 8192, 16384, 32768],
-    num_ctas = (BLOCK / 32768 * 4).max(1),
+    num_ctas = (BLOCK / 16384 * 4).max(1),
 )]
 pub fn add_rms_norm<T: Float, const BLOCK: usize>(
     x: &[T],

@@ -14,13 +14,13 @@ use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 
 /// The elements that one program handles.
-const BLOCK: usize = 4096;
+const BLOCK: usize = 2048;
 
 /// The elements of one launch: the kernel counts them in an `i32`. A multiple of every block and alignment.
 const LAUNCH: usize = 1 << 30;
 
 /// `out[i] = max(x[i], 0) * scale + bias` for `i < n`; a program handles `BLOCK` elements.
-#[fuse_kernel(T = [f32, f16, bf16], BLOCK = [4096])]
+#[fuse_kernel(T = [f32, f16, bf16], BLOCK = [2048], num_warps = 8)]
 pub fn scale_relu<T: Float, const BLOCK: usize>(x: &[T], out: &mut [T], n: i32, scale: f32, bias: f32) {
     let offsets = tl::program_id(0) * BLOCK + tl::arange(0, BLOCK);
     let mask = offsets < n;

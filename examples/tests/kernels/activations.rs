@@ -19,7 +19,7 @@ fn wide<T: Float>(len: usize, seed: u64) -> Vec<T> {
 
 fn check_scale_relu<T: Float>()
 where
-    scale_relu::scale_relu::Choice<T, 4096>: scale_relu::scale_relu::Declared,
+    scale_relu::scale_relu::Choice<T, 2048>: scale_relu::scale_relu::Declared,
 {
     for n in LENGTHS {
         let x = normal::<T>(n, 1);
@@ -159,7 +159,7 @@ const HALVES: [(usize, usize); 7] = [(0, 4), (1, 1), (3, 7), (2, 1000), (3, 2048
 
 fn check_act_and_mul<T: Float, const ACT: usize>()
 where
-    act_and_mul::act_and_mul::Choice<T, ACT, 2048>: act_and_mul::act_and_mul::Declared,
+    act_and_mul::act_and_mul::Choice<T, ACT, 4096>: act_and_mul::act_and_mul::Declared,
 {
     for (rows, d) in HALVES {
         for gate in [Gate::First, Gate::Second] {
@@ -184,7 +184,7 @@ fn act_and_mul_is_as_exact_as_stated() {
 
 fn check_swiglu_backward<T: Float>()
 where
-    act_and_mul::swiglu_backward::Choice<T, 2048>: act_and_mul::swiglu_backward::Declared,
+    act_and_mul::swiglu_backward::Choice<T, 4096>: act_and_mul::swiglu_backward::Declared,
 {
     for (rows, d) in HALVES {
         for gate in [Gate::First, Gate::Second] {

@@ -2,7 +2,9 @@
 
 use crate::data::{Guarded, devices, normal};
 use dsl_runtime::prelude::*;
-use fused_kernels::layer_norm::{LayerNorm, MAX_TILE, layer_norm, layer_norm_long, reference};
+use fused_kernels::layer_norm::{
+    LayerNorm, MAX_TILE, layer_norm, layer_norm_long, layer_norm_wide, reference,
+};
 use fused_kernels::reference::compare;
 
 const EPS: f32 = 1e-5;
@@ -11,6 +13,7 @@ const EPS: f32 = 1e-5;
 fn check_data<T: Float>(device: Device, [x, gamma, beta]: [&[T]; 3], shift: usize) -> Vec<T>
 where
     layer_norm::Choice<T>: layer_norm::Declared,
+    layer_norm_wide::Choice<T, MAX_TILE>: layer_norm_wide::Declared,
     layer_norm_long::Choice<T, 8192>: layer_norm_long::Declared,
 {
     let padded: Vec<T> = vec![T::default(); shift].into_iter().chain(x.iter().copied()).collect();
@@ -29,6 +32,7 @@ where
 fn check<T: Float>()
 where
     layer_norm::Choice<T>: layer_norm::Declared,
+    layer_norm_wide::Choice<T, MAX_TILE>: layer_norm_wide::Declared,
     layer_norm_long::Choice<T, 8192>: layer_norm_long::Declared,
 {
     for device in devices() {

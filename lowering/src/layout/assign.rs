@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::access::{self, Alignment, Width};
 use super::linear::Layout;
-use super::warps::choose_warps;
+use super::warps::{Threads, choose_warps};
 use crate::analysis::axis::Axes;
 use crate::ops::{Convert, Effect, Kind, Place};
 use crate::tile::{Block, Builder, Func, Op, Shape, Value};
@@ -97,28 +97,6 @@ pub struct Distributed {
     pub num_ctas: u32,
     /// The user's `num_stages`, where a loop has none of its own.
     pub num_stages: Option<u32>,
-}
-
-impl Distributed {
-    /// Warps of a program that are in one block.
-    pub fn block_warps(&self) -> u32 {
-        self.num_warps / self.num_ctas
-    }
-
-    /// The bits of a warp's number that tell its block.
-    pub fn cta_bits(&self) -> u32 {
-        self.num_warps - self.block_warps()
-    }
-}
-
-/// What the target decides about threads, and what the user asks for.
-#[derive(Clone, Copy, Debug)]
-pub struct Threads {
-    /// Of a block.
-    pub num_warps: Option<u32>,
-    pub num_ctas: u32,
-    pub num_stages: Option<u32>,
-    pub alignment: Alignment,
 }
 
 /// Gives every tile value a layout, inserting conversions.

@@ -8,7 +8,7 @@
 //! - [`rounds`]: reductions that can share a barrier stand next to each other.
 //! - [`unmask`]: what only masked-off elements would notice is left out.
 //! - [`plan`]: how a conversion is done: nothing, registers, shuffles, shared memory.
-//! - `warps`: how many warps a program has, if the user does not say.
+//! - `warps`: how many warps a program has, if the user does not say, and in how many blocks they are.
 
 pub mod access;
 pub mod assign;
@@ -24,3 +24,4 @@ pub use assign::{Distributed, distribute};
 pub use linear::{Coord, Layout};
 pub use order::Segment;
 pub use plan::{Plan, plan};
+pub use warps::Threads;

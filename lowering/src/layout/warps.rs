@@ -1,7 +1,30 @@
-//! How many warps run a program where the user does not say.
+//! The threads of a program: how many warps run it where the user does not say, and in which blocks they are.
 
-use super::assign::Access;
+use super::access::Alignment;
+use super::assign::{Access, Distributed};
 use crate::tile::Func;
+
+/// What the target decides about threads, and what the user asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Threads {
+    /// Of a block.
+    pub num_warps: Option<u32>,
+    pub num_ctas: u32,
+    pub num_stages: Option<u32>,
+    pub alignment: Alignment,
+}
+
+impl Distributed {
+    /// Warps of a program that are in one block.
+    pub fn block_warps(&self) -> u32 {
+        self.num_warps / self.num_ctas
+    }
+
+    /// The bits of a warp's number that tell its block.
+    pub fn cta_bits(&self) -> u32 {
+        self.num_warps - self.block_warps()
+    }
+}
 
 /// Bytes that one thread reads from memory: enough loads in flight to cover the latency of memory, few enough registers
 /// to keep several blocks on a multiprocessor (docs/performance.md).

@@ -21,18 +21,23 @@ use crate::target::ptxas::Resources;
 /// The assembler that the numbers of `registers.txt` come from; another one allocates registers in another way.
 const MEASURED_WITH: &str = "V13.0.88";
 
-/// The lowest PTX version that has sm_80, that has the cache policies and hints on it, and that has sm_90a.
-const VERSIONS: [&str; 3] = ["7.0", "7.4", "8.0"];
+/// The lowest PTX version that has sm_80, that has the cache policies and hints on it, that has sm_90a, and that has stores which
+/// count themselves in there.
+const VERSIONS: [&str; 4] = ["7.0", "7.4", "8.0", "8.1"];
 
 /// Which of [`VERSIONS`] a module should have.
 fn version(capability: u32, ptx: &str) -> &'static str {
     let hints = ptx.contains("createpolicy") || ptx.contains("cache_hint");
     match (capability, hints) {
+        (90, _) if ptx.contains("st.async") => VERSIONS[3],
         (90, _) => VERSIONS[2],
         (_, true) => VERSIONS[1],
         (_, false) => VERSIONS[0],
     }
 }
+
+/// What ptxas parks in memory now and then, of its own accord, to make room for one more block.
+const PARKED: u32 = 8;
 
 /// What an entry takes of a multiprocessor, each number with its name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -154,8 +159,8 @@ fn assemble(source: &str, options: &Options) -> (Table, Vec<String>) {
     (table, spills)
 }
 
-/// Takes note of what the entries need; gives a line for each that spills and may not: an aligned body for the latest
-/// architecture. What others spill, ptxas having chosen to or a row that is not aligned being long, is in the ratchet.
+/// Takes note of what the entries need; gives a line for each that spills and may not: more than [`PARKED`] bytes, in an aligned
+/// body for the latest architecture. What others spill, ptxas having chosen to or a row that is not aligned being long, is in the ratchet.
 fn record(entries: Vec<String>, lowered: &LoweredVariant, table: &mut Table) -> Vec<String> {
     let mut spills = vec![];
     for module in &lowered.code.modules {
@@ -179,7 +184,7 @@ fn record(entries: Vec<String>, lowered: &LoweredVariant, table: &mut Table) -> 
             );
             let spilled_bytes =
                 resources.spill_store_bytes.max(resources.spill_load_bytes).max(resources.stack_bytes);
-            if spilled_bytes > 0 && body.name == "aligned" && module.exact {
+            if spilled_bytes > PARKED && body.name == "aligned" && module.exact {
                 spills.push(format!("{entry} for {arch}: {spilled_bytes} bytes\n"));
             }
             let own = module.ptx.split(".entry ").find(|text| text.starts_with(&format!("{entry}(")));
@@ -190,7 +195,9 @@ fn record(entries: Vec<String>, lowered: &LoweredVariant, table: &mut Table) -> 
             let needs = Needs {
                 registers: resources.registers,
                 shared_bytes: body.plan.shared_bytes(),
-                barriers: own.expect("the entry").matches("bar.sync").count() as u32,
+                barriers: own.map_or(0, |text| {
+                    text.matches("bar.sync").count() + text.matches("barrier.cluster.wait").count()
+                }) as u32,
                 spilled_bytes,
             };
             table.insert(format!("{entry} {arch}"), needs);

@@ -32,7 +32,10 @@ const NORM: &str = "#[fuse_kernel(num_ctas = 2, num_warps = 4, unchecked)]
 /// Every warp stores its sum in both blocks, where the store counts itself in: no barrier, but one at the start.
 #[test]
 fn partial_results_count_themselves_in() {
-    check_talk(NORM, Arch::SM_90A, expect![[r#"
+    check_talk(
+        NORM,
+        Arch::SM_90A,
+        expect![[r#"
         .version 8.1
         .extern .shared .align 1024 .b8 shared[];
         .reqntid 128
@@ -54,12 +57,16 @@ fn partial_results_count_themselves_in() {
         ld.shared.v4.b32 	{%r36, %r37, %r38, %r39}, [shared];
         ld.shared.v4.b32 	{%r40, %r41, %r42, %r43}, [shared+16];
         st.global.v4.b32 	[%rd26], {%r51, %r52, %r53, %r54};
-    "#]]);
+    "#]],
+    );
 }
 
 #[test]
 fn one_block_does_it_all_without_clusters() {
-    check_talk(NORM, Arch::SM_80, expect![[r#"
+    check_talk(
+        NORM,
+        Arch::SM_80,
+        expect![[r#"
         .version 7.4
         .extern .shared .align 1024 .b8 shared[];
         .reqntid 256
@@ -69,7 +76,8 @@ fn one_block_does_it_all_without_clusters() {
         ld.shared.v4.b32 	{%r27, %r28, %r29, %r30}, [shared];
         ld.shared.v4.b32 	{%r31, %r32, %r33, %r34}, [shared+16];
         st.global.v4.b32 	[%rd16], {%r42, %r43, %r44, %r45};
-    "#]]);
+    "#]],
+    );
 }
 
 /// What is no reduction of numbers of four bytes or eight goes through a barrier of the cluster.

@@ -221,9 +221,12 @@ fn num_warps() {
             1: `f32`: expected an integer, `N`, or what `+`, `-`, `*`, `/`, `%`, `min` and `max` make of such
         "#]],
     );
-    check_attribute("T = [f32], N = [64, 1024], num_ctas = N / 64", expect![[r#"
+    check_attribute(
+        "T = [f32], N = [64, 1024], num_ctas = N / 64",
+        expect![[r#"
         1: `N / 64`: `num_ctas` is 1, 2, 4 or 8, found 16
-    "#]]);
+    "#]],
+    );
     check_attribute(
         "T = [f32], N = [64, 256], num_warps = N / 64, num_stages = (N + 64).max(2) % 7, maxnreg = N - 64 * 2",
         expect![[r#"

@@ -8,6 +8,7 @@
 mod ahead;
 mod atomic;
 mod bound;
+mod cluster;
 mod control;
 pub(crate) mod convert;
 mod debug;
@@ -33,7 +34,7 @@ use crate::analysis::axis::{Assumptions, Axes, Info};
 use crate::analysis::fact::Fact;
 use crate::diagnostic::Loc;
 use crate::layout::{Coord, Distributed, Layout};
-use crate::ops::{Effect, Keep};
+use crate::ops::Keep;
 use crate::tile::{Block, Func, Op, ParamKind, Value};
 
 use ahead::{Arrived, Started};
@@ -45,20 +46,6 @@ const SHARED: &str = "shared";
 
 /// Shared memory that a block may ask for on every supported architecture (sm_80: 163 KB, sm_90: 227 KB).
 pub const MAX_SHARED_BYTES: u32 = 163 * 1024;
-
-/// Whether an operation writes what other blocks of the cluster may see, or waits for them.
-fn meets_cluster(distributed: &Distributed, op: &Op) -> bool {
-    let operation = op.kind.operation();
-    let emit = op.kind.gpu();
-    emit.scratch(distributed, op) > 0
-        || emit.ring(distributed).is_some()
-        || operation.place().is_some() && operation.effect() == Effect::Write
-        || operation.blocks().iter().any(|block| needs_cluster(distributed, block))
-}
-
-fn needs_cluster(distributed: &Distributed, block: &Block) -> bool {
-    block.ops.iter().any(|op| meets_cluster(distributed, op))
-}
 
 /// The registers of a tile, or the one value of a scalar.
 pub type Registers = Rc<Vec<Val>>;
@@ -266,18 +253,7 @@ impl<'a> Gpu<'a> {
             let first = b.mul_nsw(program[0], count);
             program[0] = b.add_nsw(first, group);
         }
-        let mut warp = block_warp;
-        if plan.blocks() > 1 {
-            let (mask, shift) = (
-                b.int(Ty::I32, i64::from(plan.blocks() - 1)),
-                b.int(Ty::I32, i64::from(plan.blocks().ilog2())),
-            );
-            let rank = b.and(program[0], mask);
-            program[0] = b.lshr(program[0], shift);
-            let below = b.int(Ty::I32, i64::from(plan.distributed.block_warps().ilog2()));
-            let first = b.shl(rank, below);
-            warp = b.or(first, block_warp);
-        }
+        let warp = cluster::warp_of(plan, b, block_warp, &mut program[0]);
         let policy = memory::reading_policy(b);
         let mut passes = false;
         func.body.walk(&mut |op| {
@@ -301,7 +277,7 @@ impl<'a> Gpu<'a> {
             shared: plan.shared.clone(),
             base: None,
             turn: None,
-            awaited: plan.blocks() > 1 && needs_cluster(&plan.distributed, &func.body),
+            awaited: plan.blocks() > 1 && cluster::needs_cluster(&plan.distributed, &func.body),
             arrived: HashMap::new(),
             started: HashMap::new(),
             policy,
@@ -316,10 +292,7 @@ impl<'a> Gpu<'a> {
             let offset = b.mul(self.group, bytes);
             self.base = Some(if self.plan.programs == 1 { start } else { b.offset(start, offset, 1) });
         }
-        self.set_up_signals(b);
-        if self.awaited {
-            b.effect_with("nvvm.cluster.arrive.relaxed", &[], &[("aligned", "unit")]);
-        }
+        self.enter_cluster(b);
         let body = &self.func.body;
         if self.plan.programs == 1 {
             self.block(b, body);
@@ -368,14 +341,6 @@ impl<'a> Gpu<'a> {
     fn op(&mut self, b: &mut Builder, op: &Op) {
         self.await_cluster(b, op);
         op.kind.gpu().emit(self, b, op);
-    }
-
-    /// Stands before an operation that other blocks of the cluster may notice, for which all must have started.
-    fn await_cluster(&mut self, b: &mut Builder, op: &Op) {
-        if self.awaited && meets_cluster(&self.plan.distributed, op) {
-            b.effect_with("nvvm.cluster.wait", &[], &[("aligned", "unit")]);
-            self.awaited = false;
-        }
     }
 
     /// Runs `body` with coordinates of its own.
@@ -509,8 +474,7 @@ impl<'a> Gpu<'a> {
     fn barrier(&mut self, b: &mut Builder) {
         let num_warps = self.plan.distributed.num_warps;
         if self.plan.blocks() > 1 {
-            b.effect_with("nvvm.cluster.arrive", &[], &[("aligned", "unit")]);
-            b.effect_with("nvvm.cluster.wait", &[], &[("aligned", "unit")]);
+            cluster::barrier(b);
         } else if num_warps == 1 {
             let all = b.int(Ty::I32, -1);
             b.effect("nvvm.bar.warp.sync", &[all]);
@@ -541,69 +505,6 @@ impl<'a> Gpu<'a> {
             self.barrier(b);
             self.shared.write(place);
         }
-    }
-
-    /// Does something to a place in shared memory, and to the same place in the other blocks that run the program.
-    fn everywhere(&self, b: &mut Builder, pointer: Val, mut act: impl FnMut(&mut Builder, Val)) {
-        if self.plan.blocks() == 1 {
-            return act(b, pointer);
-        }
-        for block in 0..self.plan.blocks() {
-            let block = b.int(Ty::I32, i64::from(block));
-            let place = b.op("nvvm.mapa", &[pointer, block], Ty::scalar(Elem::Ptr(Space::Cluster)));
-            act(b, place);
-        }
-    }
-
-    /// Sets up the barrier objects in which stores of other blocks count themselves: in each turn every warp of this block
-    /// arrives once.
-    fn set_up_signals(&mut self, b: &mut Builder) {
-        let places = self.shared.signals();
-        if places.is_empty() {
-            return;
-        }
-        let thread = b.op("nvvm.read.ptx.sreg.tid.x", &[], Ty::I32);
-        let zero = b.int(Ty::I32, 0);
-        let first = b.icmp(IntPredicate::Eq, thread, zero);
-        let (base, warps) = (self.scratch(), self.plan.distributed.block_warps());
-        b.if_then(first, |b| {
-            for place in places {
-                let signal = b.offset_bytes(base, place as i32);
-                let text = format!("mbarrier.init.shared::cta.b64 [$0], {warps};");
-                statement(b, &text, "l,~{memory}", &[signal], &[]);
-            }
-            statement(b, "fence.mbarrier_init.release.cluster;", "~{memory}", &[], &[]);
-        });
-    }
-
-    /// Announces that each warp of this block is to be told of `bytes` bytes; gives what to wait for.
-    fn expect(&self, b: &mut Builder, signal: Val, bytes: u32) -> Val {
-        let zero = b.int(Ty::I32, 0);
-        let first = b.icmp(IntPredicate::Eq, self.lane, zero);
-        let text = format!("@$2 mbarrier.arrive.expect_tx.shared::cta.b64 $0, [$1], {bytes};");
-        let turn = statement(b, &text, "=l,l,b,~{memory}", &[signal, first], &[Ty::I64])[0];
-        self.shuffle(b, turn, Exchange::Index, zero)
-    }
-
-    /// Stores one value of four or eight bytes to the same place in every block of the cluster, where it counts itself in.
-    fn tell(&self, b: &mut Builder, value: Val, pointer: Val, signal: Val) {
-        let bits = value.ty.elem.bits();
-        let value = b.bitcast(value, value.ty.with(value.ty.elem.as_int()));
-        let letter = if bits == 64 { "l" } else { "r" };
-        let text = format!("st.async.shared::cluster.mbarrier::complete_tx::bytes.b{bits} [$0], $1, [$2];");
-        for block in 0..self.plan.blocks() {
-            let block = b.int(Ty::I32, i64::from(block));
-            let cluster = Ty::scalar(Elem::Ptr(Space::Cluster));
-            let [place, signal] = [pointer, signal].map(|local| b.op("nvvm.mapa", &[local, block], cluster));
-            statement(b, &text, &format!("l,{letter},l,~{{memory}}"), &[place, value, signal], &[]);
-        }
-    }
-
-    /// Waits until all that was announced has come.
-    fn await_told(&mut self, b: &mut Builder, signal: Val, turn: Val) {
-        let text = "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.shared::cta.b64 done, [$0], $1;\n@!done bra again;\n}";
-        statement(b, text, "l,l,~{memory}", &[signal, turn], &[]);
-        self.shared.exchanged();
     }
 
     /// Where this program's part of shared memory starts.

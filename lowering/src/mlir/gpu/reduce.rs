@@ -61,9 +61,9 @@ impl Emit for Reduce {
 
 /// How many of these operations are reductions that need one barrier together; 1 if there is nothing to share.
 pub(super) fn together(shared: &Shared, ops: &[Op]) -> usize {
-    let place = |op: &Op| match &op.kind {
-        Kind::Reduce(_) => shared.planned(op.results[0]),
-        _ => None,
+    let place = |op: &Op| {
+        let reduces = matches!(op.kind, Kind::Reduce(_));
+        reduces.then(|| shared.planned(op.results[0])).flatten()
     };
     let mut places: Vec<Interval> = vec![];
     for (count, op) in ops.iter().enumerate() {

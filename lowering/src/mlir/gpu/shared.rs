@@ -105,6 +105,10 @@ pub struct Ring {
     pub shape: u64,
 }
 
+type Pairs = HashSet<(Place, Place)>;
+/// With the variable of a loop.
+type PairsOfTurns = HashSet<(Value, Place, Place)>;
+
 #[derive(Clone, Debug)]
 pub(super) struct Shared {
     places: HashMap<Value, Interval>,
@@ -119,9 +123,9 @@ pub(super) struct Shared {
     /// What threads may have touched since the last barrier.
     pending: Vec<Touch>,
     /// Accesses of one slice that never meet in one turn of the loops around them.
-    apart: Rc<HashSet<(Place, Place)>>,
+    apart: Rc<Pairs>,
     /// Accesses of one slice that never meet in different turns of the loop with this variable.
-    apart_in_turns: Rc<HashSet<(Value, Place, Place)>>,
+    apart_in_turns: Rc<PairsOfTurns>,
 }
 
 impl Shared {
@@ -389,9 +393,9 @@ impl Shared {
 
 /// Reductions that stand in the body of an outermost loop themselves, and so happen in each of its turns.
 fn alternating(distributed: &Distributed) -> Rc<HashSet<Value>> {
-    let loops = distributed.func.body.ops.iter().filter_map(|op| match &op.kind {
-        Kind::For(op) => Some(&op.body.ops),
-        _ => None,
+    let loops = distributed.func.body.ops.iter().filter_map(|op| {
+        let Kind::For(op) = &op.kind else { return None };
+        Some(&op.body.ops)
     });
     let small = |op: &&Op| (1..=SMALL / 2).contains(&op.kind.gpu().scratch(distributed, op));
     let reductions = loops.flatten().filter(|op| matches!(op.kind, Kind::Reduce(_))).filter(small);
@@ -400,7 +404,7 @@ fn alternating(distributed: &Distributed) -> Rc<HashSet<Value>> {
 
 /// Pairs of accesses to one slice that never meet, where one of them writes: in one turn of all loops, and in different
 /// turns of the loop with a variable.
-fn apart(func: &Func, facts: &[Fact]) -> (HashSet<(Place, Place)>, HashSet<(Value, Place, Place)>) {
+fn apart(func: &Func, facts: &[Fact]) -> (Pairs, PairsOfTurns) {
     let (mut apart, mut in_turns) = (HashSet::new(), HashSet::new());
     let places = written_places(func, &func.body);
     if !(1..=MAX_COMPARED).contains(&places.len()) {
