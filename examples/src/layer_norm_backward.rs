@@ -6,8 +6,9 @@
 //!
 //! **Traffic.** Reads `dy` and `x` and writes `dx` once: `3 * rows * cols * size_of::<T>()` bytes; mean and variance are
 //! computed again from the row, which is there anyway. Each program keeps its share of `dgamma` and `dbeta` in registers
-//! over its rows and leaves it in `scratch`, which a second kernel adds up: a few percent more. Rows of more than [`MAX_COLS`]
-//! elements, or [`BLOCK_COLS`] where there are no clusters, are read a second time from the cache for `dx`, and once more from memory for `dgamma` and `dbeta`.
+//! over its rows and leaves it in `scratch`, which a second kernel adds up: a few percent more. Rows of more than [`partials::MAX_COLS`]
+//! elements, or [`partials::BLOCK_COLS`] where there are no clusters, are read a second time from the cache for
+//! `dx`, and once more from memory for `dgamma` and `dbeta`.
 //!
 //! **Rounding.** In `f32`, rounded to `T` once. With `a = (8 + sqrt(n_cols)) * 2^-24` and `e = a * (|x_hat| + mean(|x|) /
 //! sqrt(var + eps))`, the error of `x_hat`, before the last rounding `dx` is within `2 / sqrt(var + eps)` times

@@ -6,7 +6,8 @@
 //!
 //! **Traffic.** Reads `dy` and `x` and writes `dx` once: `3 * rows * cols * size_of::<T>()` bytes; the scale is computed again
 //! from the row, which is there anyway. Each program keeps its share of `dgamma` in registers over its rows and leaves
-//! it in `scratch`, which a second kernel adds up. Rows of more than [`MAX_COLS`] elements are read a second time from the cache
+//! it in `scratch`, which a second kernel adds up. Rows of more than [`partials::MAX_COLS`] elements, or
+//! [`partials::BLOCK_COLS`] where there are no clusters, are read a second time from the cache
 //! for `dx`, and once more from memory for `dgamma`.
 //!
 //! **Rounding.** In `f32`, rounded to `T` once. With `a = (8 + sqrt(n_cols)) * 2^-24`, before the last rounding `dx` is within
