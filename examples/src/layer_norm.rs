@@ -31,12 +31,12 @@ const NARROW: usize = 16384;
 pub const PIECE: usize = 8192;
 
 #[fuse_module]
-mod kernels {
+pub(crate) mod kernels {
     use dsl_runtime::prelude::*;
 
-    /// Normalises the program's row.
+    /// Normalises the program's row, and applies GELU if asked to.
     #[fuse_fn]
-    fn normalise<T: Float>(
+    fn normalise<T: Float, const ACTIVATE: bool>(
         x: &[T],
         gamma: &[T],
         beta: &[T],
@@ -53,6 +53,7 @@ mod kernels {
         let gamma = tl::load(gamma + cols, mask).to::<f32>();
         let beta = tl::load(beta + cols, mask).to::<f32>();
         let y = centred * tl::rsqrt(var + eps) * gamma + beta;
+        let y = if ACTIVATE { tl::gelu::<T>(y) } else { y };
         tl::store(out + row * n_cols + cols, y.to::<T>(), mask);
     }
 
@@ -66,7 +67,7 @@ mod kernels {
         n_cols: i32,
         eps: f32,
     ) {
-        normalise(x, gamma, beta, out, tl::arange(0, BLOCK), n_cols, eps);
+        normalise::<T, false>(x, gamma, beta, out, tl::arange(0, BLOCK), n_cols, eps);
     }
 
     /// As [`layer_norm()`], for rows that take half of the registers of a multiprocessor, or all of them: then a cluster of blocks
@@ -84,7 +85,38 @@ mod kernels {
         n_cols: i32,
         eps: f32,
     ) {
-        normalise(x, gamma, beta, out, tl::arange(0, BLOCK), n_cols, eps);
+        normalise::<T, false>(x, gamma, beta, out, tl::arange(0, BLOCK), n_cols, eps);
+    }
+
+    /// As [`layer_norm()`], and applies GELU.
+    #[fuse_kernel(T = [f32, f16, bf16], BLOCK = n_cols in [1024, 4096, 8192, 16384])]
+    pub fn layer_norm_gelu<T: Float, const BLOCK: usize>(
+        x: &[T],
+        gamma: &[T],
+        beta: &[T],
+        out: &mut [T],
+        n_cols: i32,
+        eps: f32,
+    ) {
+        normalise::<T, true>(x, gamma, beta, out, tl::arange(0, BLOCK), n_cols, eps);
+    }
+
+    /// As [`layer_norm_gelu()`], for rows that take half of the registers of a multiprocessor, or all of them: then a cluster of
+    /// blocks shares a row.
+    #[fuse_kernel(configs = [
+        { T: f32, BLOCK: 32768, num_ctas: 4 },
+        { T: f16, BLOCK: 32768, num_warps: 8 },
+        { T: bf16, BLOCK: 32768, num_warps: 8 },
+    ])]
+    pub fn layer_norm_gelu_wide<T: Float, const BLOCK: usize>(
+        x: &[T],
+        gamma: &[T],
+        beta: &[T],
+        out: &mut [T],
+        n_cols: i32,
+        eps: f32,
+    ) {
+        normalise::<T, true>(x, gamma, beta, out, tl::arange(0, BLOCK), n_cols, eps);
     }
 }
 

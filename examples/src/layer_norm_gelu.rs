@@ -23,65 +23,7 @@ pub const MAX_COLS: usize = 32768;
 /// The longest row of [`layer_norm_gelu`]; [`layer_norm_gelu_wide`] takes longer ones.
 const NARROW: usize = 16384;
 
-#[fuse_module]
-mod kernels {
-    use dsl_runtime::prelude::*;
-
-    /// Normalises the program's row and applies GELU.
-    #[fuse_fn]
-    fn normalise_and_activate<T: Float>(
-        x: &[T],
-        gamma: &[T],
-        beta: &[T],
-        out: &mut [T],
-        cols: Tile<i32>,
-        n_cols: i32,
-        eps: f32,
-    ) {
-        let (row, mask) = (tl::program_id(0), cols < n_cols);
-        let x = tl::load(x + row * n_cols + cols, mask, 0.0).to::<f32>();
-        let mean = tl::sum(x, 0) / n_cols as f32;
-        let centred = tl::select(mask, x - mean, 0.0);
-        let var = tl::sum(centred * centred, 0) / n_cols as f32;
-        let gamma = tl::load(gamma + cols, mask).to::<f32>();
-        let beta = tl::load(beta + cols, mask).to::<f32>();
-        let v = centred * tl::rsqrt(var + eps) * gamma + beta;
-        tl::store(out + row * n_cols + cols, tl::gelu::<T>(v).to::<T>(), mask);
-    }
-
-    /// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared.
-    #[fuse_kernel(T = [f32, f16, bf16], BLOCK = n_cols in [1024, 4096, 8192, 16384])]
-    pub fn layer_norm_gelu<T: Float, const BLOCK: usize>(
-        x: &[T],
-        gamma: &[T],
-        beta: &[T],
-        out: &mut [T],
-        n_cols: i32,
-        eps: f32,
-    ) {
-        normalise_and_activate(x, gamma, beta, out, tl::arange(0, BLOCK), n_cols, eps);
-    }
-
-    /// As [`layer_norm_gelu()`], for rows that take half of the registers of a multiprocessor, or all of them: then a cluster of
-    /// blocks shares a row.
-    #[fuse_kernel(configs = [
-        { T: f32, BLOCK: 32768, num_ctas: 4 },
-        { T: f16, BLOCK: 32768, num_warps: 8 },
-        { T: bf16, BLOCK: 32768, num_warps: 8 },
-    ])]
-    pub fn layer_norm_gelu_wide<T: Float, const BLOCK: usize>(
-        x: &[T],
-        gamma: &[T],
-        beta: &[T],
-        out: &mut [T],
-        n_cols: i32,
-        eps: f32,
-    ) {
-        normalise_and_activate(x, gamma, beta, out, tl::arange(0, BLOCK), n_cols, eps);
-    }
-}
-
-pub use kernels::{layer_norm_gelu, layer_norm_gelu_wide};
+pub use crate::layer_norm::kernels::{layer_norm_gelu, layer_norm_gelu_wide};
 
 /// Normalises each row of a matrix and applies GELU. `T` is `f32`, `f16` or `bf16`.
 #[derive(Clone, Copy)]

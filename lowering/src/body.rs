@@ -51,17 +51,17 @@ impl Gpus {
             Gpus::WithoutClusters => capability < Gpus::CLUSTERS,
         }
     }
-
-    /// Tells the bodies of one name apart.
-    pub fn suffix(self) -> &'static str {
-        match self {
-            Gpus::All | Gpus::WithClusters => "",
-            Gpus::WithoutClusters => ".one_block",
-        }
-    }
 }
 
 impl Body {
+    /// What tells it from the variant's other bodies.
+    pub fn label(&self) -> String {
+        match self.gpus {
+            Gpus::All | Gpus::WithClusters => self.name.to_string(),
+            Gpus::WithoutClusters => format!("{}.one_block", self.name),
+        }
+    }
+
     /// Whether the code has a record for a failure.
     pub fn reports(&self) -> bool {
         report::reports(&self.plan.distributed.func)

@@ -359,8 +359,8 @@ fn lower(
                 continue;
             }
             let texts = nvptx::emit(session, &[(entry, body)], &archs, &mut stages)?;
-            let name = format!("{}{}", body.name, body.gpus.suffix());
-            dump_gpu(&stages, &texts, &dump_path(&kernel.name.to_string(), variant, &name, options), options);
+            let stem = dump_path(&kernel.name.to_string(), variant, &body.label(), options);
+            dump_gpu(&stages, &texts, &stem, options);
             for (arch, ptx) in texts {
                 print_line(&format!("{STAGE}ptxas"));
                 let work = options.cache_dir.clone().unwrap_or_else(std::env::temp_dir);
@@ -519,15 +519,8 @@ fn dump_tiles(func: &Func, bodies: &[Body], variant: &Variant, options: &Options
                 op.results.first().and_then(|result| distributed.layouts.get(result)).map(ToString::to_string)
             };
             let text = tile::print(&distributed.func, &layouts);
-            write_dump(
-                &dump_path(
-                    &func.name,
-                    variant,
-                    &format!("{}{}.layout", body.name, body.gpus.suffix()),
-                    options,
-                ),
-                &text,
-            );
+            let path = dump_path(&func.name, variant, &format!("{}.layout", body.label()), options);
+            write_dump(&path, &text);
         }
     }
 }

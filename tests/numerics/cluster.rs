@@ -39,8 +39,8 @@ fn some(seed: u64, len: usize, limit: usize) -> Vec<i32> {
 
 // ---- crossed
 
-const TILE: usize = 4096;
-const SIDE: usize = 64;
+const TILE: usize = 1024;
+const SIDE: usize = 32;
 
 fn crossed<const CTAS: usize>(device: &Device) -> Result<(), Failure>
 where
@@ -92,7 +92,7 @@ fn moved(x: &[i32]) -> [Vec<i32>; 9] {
         summed,
         running.collect(),
         sorted,
-        x.iter().map(|v| x[(v & 4095) as usize]).collect(),
+        x.iter().map(|v| x[(v & 1023) as usize]).collect(),
         x.iter().rev().copied().collect(),
         counts,
         x.iter().map(|v| v + 3).collect(),

@@ -2,23 +2,23 @@
 
 use dsl_runtime::prelude::*;
 
-/// Everything that threads tell each other, over all blocks: parts of 4096 elements of `out`, and of 16 of `numbers`.
+/// Everything that threads tell each other, over all blocks: parts of 1024 elements of `out`, and of 16 of `numbers`.
 #[fuse_kernel(CTAS = [1, 2, 4, 8], num_ctas = CTAS, num_warps = 2)]
 pub fn crossed<const CTAS: usize>(x: &[i32], out: &mut [i32], numbers: &mut [i64], counter: &mut [i32]) {
     let program = tl::program_id(0);
-    let lanes = tl::arange(0, 4096);
-    let x = tl::load(x + program * 4096 + lanes);
-    let (part, number) = (program * 9 * 4096, program * 16);
-    let tile = tl::reshape(x, [64, 64]);
-    let places = tl::arange(0, 64).col() * 64 + tl::arange(0, 64).row();
+    let lanes = tl::arange(0, 1024);
+    let x = tl::load(x + program * 1024 + lanes);
+    let (part, number) = (program * 9 * 1024, program * 16);
+    let tile = tl::reshape(x, [32, 32]);
+    let places = tl::arange(0, 32).col() * 32 + tl::arange(0, 32).row();
     // Layouts that meet, elements that change places.
     tl::store(out + part + places, tl::trans(tile));
-    tl::store(out + (part + 4096) + places, tile + tl::sum(tile, 0, true) * 3 + tl::sum(tile, 1, true) * 5);
-    tl::store(out + (part + 2 * 4096) + lanes, tl::cumsum(x, 0));
-    tl::store(out + (part + 3 * 4096) + lanes, tl::sort(x));
-    tl::store(out + (part + 4 * 4096) + lanes, tl::gather(x, x & 4095, 0));
-    tl::store(out + (part + 5 * 4096) + lanes, tl::flip(x, 0));
-    tl::store(out + (part + 6 * 4096) + tl::arange(0, 256), tl::histogram(x & 255, 256));
+    tl::store(out + (part + 1024) + places, tile + tl::sum(tile, 0, true) * 3 + tl::sum(tile, 1, true) * 5);
+    tl::store(out + (part + 2 * 1024) + lanes, tl::cumsum(x, 0));
+    tl::store(out + (part + 3 * 1024) + lanes, tl::sort(x));
+    tl::store(out + (part + 4 * 1024) + lanes, tl::gather(x, x & 1023, 0));
+    tl::store(out + (part + 5 * 1024) + lanes, tl::flip(x, 0));
+    tl::store(out + (part + 6 * 1024) + tl::arange(0, 256), tl::histogram(x & 255, 256));
     // Numbers of eight, four, two and one bytes, of one and of several tiles.
     tl::store(numbers + number, tl::sum(x.to::<i64>() * 1_000_003, 0));
     tl::store(numbers + (number + 1), tl::max(x, 0).to::<i64>());
@@ -32,8 +32,8 @@ pub fn crossed<const CTAS: usize>(x: &[i32], out: &mut [i32], numbers: &mut [i64
     let few = tl::arange(0, 32);
     tl::store(numbers + (number + 7), tl::sum(tl::gather(x, few, 0), 0).to::<i64>());
     let before = tl::atomic_add(counter + program, 5);
-    tl::store(out + (part + 7 * 4096) + lanes, x + before);
-    tl::store(out + (part + 8 * 4096) + lanes, tl::load(out + part + (4095 - lanes)));
+    tl::store(out + (part + 7 * 1024) + lanes, x + before);
+    tl::store(out + (part + 8 * 1024) + lanes, tl::load(out + part + (1023 - lanes)));
 }
 
 /// One row after the other, with one reduction or with several in a turn, some of which wait for each other.

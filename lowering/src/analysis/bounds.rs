@@ -55,65 +55,74 @@ impl Decisions {
     }
 }
 
-/// Whether two accesses of one slice never meet, whichever elements of theirs are taken, given `facts`: the first element of
-/// one comes after the last of the other. Both happen in the same turn of the loops around them.
-pub fn apart(func: &Func, polynomials: &Polynomials, [a, b]: [&Place; 2], facts: &[Fact]) -> bool {
-    let walker =
-        Walker { func, polynomials, definitions: definitions(func), path: vec![], decided: HashMap::new() };
-    let follows = |first: &Place, second: &Place| {
-        let mut bound = Bound::unmasked(func, polynomials);
-        let masks = first.mask.map(|mask| walker.inequalities(mask)).unwrap_or_default();
-        let last = bound.last(polynomials.of_place(first), &masks)?;
-        let next = polynomials.of_place(second).without_ramps(|_| Polynomial::default())?;
-        bound.not_negative(&next.sub(&last).sub(&Polynomial::constant(1)))?;
-        bound.facts.iter().all(|fact| facts.contains(fact)).then_some(())
-    };
-    let uniform = |place| made_of(&polynomials.of_place(place), |value| func.ty(value).is_scalar(), |_| true);
-    uniform(a) && uniform(b) && (follows(a, b).is_some() || follows(b, a).is_some())
+/// Which accesses of one slice never meet, given `facts`, whichever elements of theirs are taken.
+pub struct Meetings<'f> {
+    walker: Walker<'f>,
+    facts: &'f [Fact],
 }
 
-/// Whether two accesses in the body of a `for` loop, or one with itself, never meet in different turns, whichever elements of
-/// theirs are taken, given `facts`: from turn to turn both move on by more than their elements span.
-pub fn apart_in_turns(
-    func: &Func,
-    polynomials: &Polynomials,
-    op: &For,
-    [a, b]: [&Place; 2],
-    facts: &[Fact],
-) -> bool {
-    let body = &op.body;
-    let walker =
-        Walker { func, polynomials, definitions: definitions(func), path: vec![], decided: HashMap::new() };
-    let mut inner: HashSet<Value> = body.args.iter().copied().collect();
-    body.walk(&mut |op| inner.extend(&op.results));
-    let fixed = |value: Value| func.ty(value).is_scalar() && !inner.contains(&value);
-    let variable = Atom::Loop(body.args[0]);
-    let ([stride, rest_a], [stride_b, rest_b]) = {
-        let split = |place| {
-            let (stride, rest) = polynomials.of_place(place).split(variable);
-            [stride, rest]
-        };
-        (split(a), split(b))
-    };
-    let is_ramp = |atom| matches!(atom, Atom::Ramp { .. });
-    if stride != stride_b || !made_of(&stride, fixed, |atom| !is_ramp(atom)) {
-        return false;
+impl<'f> Meetings<'f> {
+    pub fn new(func: &'f Func, polynomials: &'f Polynomials, facts: &'f [Fact]) -> Meetings<'f> {
+        let definitions = definitions(func);
+        let walker = Walker { func, polynomials, definitions, path: vec![], decided: HashMap::new() };
+        Meetings { walker, facts }
     }
-    // A step of the loop is at least one, and what spans something is at least one too.
-    let step = polynomials.get(op.step).as_constant().unwrap_or(1).max(1);
-    let stride = stride.scale(step);
-    let moves_on = |far: &Place, far_rest: &Polynomial, near_rest: &Polynomial| {
-        let mut bound = Bound::unmasked(func, polynomials);
-        bound.fits(&polynomials.of_place(far))?;
-        let masks = far.mask.map(|mask| walker.inequalities(mask)).unwrap_or_default();
-        let last = bound.last(far_rest.clone(), &masks)?;
-        let first = near_rest.without_ramps(|_| Polynomial::default())?;
-        bound.not_negative(&stride.sub(&last.sub(&first)).sub(&Polynomial::constant(1)))?;
-        bound.facts.iter().all(|fact| facts.contains(fact)).then_some(())
-    };
-    [&rest_a, &rest_b].into_iter().all(|rest| made_of(rest, fixed, |_| true))
-        && moves_on(a, &rest_a, &rest_b).is_some()
-        && moves_on(b, &rest_b, &rest_a).is_some()
+
+    /// Whether two accesses never meet in the same turn of the loops around them: the first element of one comes after the last
+    /// of the other.
+    pub fn apart(&self, [a, b]: [&Place; 2]) -> bool {
+        let Walker { func, polynomials, .. } = self.walker;
+        let follows = |first: &Place, second: &Place| {
+            let mut bound = Bound::unmasked(func, polynomials);
+            let last = self.last(&mut bound, first, polynomials.of_place(first))?;
+            let next = polynomials.of_place(second).without_ramps(|_| Polynomial::default())?;
+            bound.not_negative(&next.sub(&last).sub(&Polynomial::constant(1)))?;
+            self.known(&bound)
+        };
+        let uniform =
+            |place| made_of(&polynomials.of_place(place), |value| func.ty(value).is_scalar(), |_| true);
+        uniform(a) && uniform(b) && (follows(a, b).is_some() || follows(b, a).is_some())
+    }
+
+    /// Whether two accesses in the body of a `for` loop, or one with itself, never meet in different turns: from turn to turn
+    /// both move on by more than their elements span.
+    pub fn apart_in_turns(&self, op: &For, [a, b]: [&Place; 2]) -> bool {
+        let Walker { func, polynomials, .. } = self.walker;
+        let body = &op.body;
+        let mut inner: HashSet<Value> = body.args.iter().copied().collect();
+        body.walk(&mut |op| inner.extend(&op.results));
+        let fixed = |value: Value| func.ty(value).is_scalar() && !inner.contains(&value);
+        let split = |place| polynomials.of_place(place).split(Atom::Loop(body.args[0]));
+        let ((stride, rest_a), (stride_b, rest_b)) = (split(a), split(b));
+        let same_stride =
+            stride == stride_b && made_of(&stride, fixed, |atom| !matches!(atom, Atom::Ramp { .. }));
+        if !same_stride || ![&rest_a, &rest_b].into_iter().all(|rest| made_of(rest, fixed, |_| true)) {
+            return false;
+        }
+        // A step of the loop is at least one, and what spans something is at least one too.
+        let step = polynomials.get(op.step).as_constant().unwrap_or(1).max(1);
+        let stride = stride.scale(step);
+        let moves_on = |far: &Place, far_rest: &Polynomial, near_rest: &Polynomial| {
+            let mut bound = Bound::unmasked(func, polynomials);
+            bound.fits(&polynomials.of_place(far))?;
+            let last = self.last(&mut bound, far, far_rest.clone())?;
+            let first = near_rest.without_ramps(|_| Polynomial::default())?;
+            bound.not_negative(&stride.sub(&last.sub(&first)).sub(&Polynomial::constant(1)))?;
+            self.known(&bound)
+        };
+        moves_on(a, &rest_a, &rest_b).is_some() && moves_on(b, &rest_b, &rest_a).is_some()
+    }
+
+    /// `offset` at the last element that the mask of `place` lets through.
+    fn last(&self, bound: &mut Bound, place: &Place, offset: Polynomial) -> Option<Polynomial> {
+        let masks = place.mask.map(|mask| self.walker.inequalities(mask)).unwrap_or_default();
+        bound.last(offset, &masks)
+    }
+
+    /// Whether all that was relied on is among the facts.
+    fn known(&self, bound: &Bound) -> Option<()> {
+        bound.facts.iter().all(|fact| self.facts.contains(fact)).then_some(())
+    }
 }
 
 /// Whether all that varies in a polynomial is of one kind or the other: values, and the rest.

@@ -18,7 +18,7 @@ use nix::unistd::{ForkResult, Pid, dup2_stderr, fork, pipe};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// How long a child may take before it counts as hung.
+/// How long a child may say nothing before it counts as hung. It announces each stage of each variant.
 pub const LIMIT: Duration = Duration::from_secs(300);
 
 /// What ended a lowering.
@@ -87,7 +87,7 @@ fn panicked(payload: &(dyn Any + Send)) -> String {
 }
 
 impl Child {
-    /// Waits for the result.
+    /// Waits for the result, while no more than `limit` passes between two things that the child says.
     pub fn finish<T: DeserializeOwned>(mut self, limit: Duration) -> Result<T, Failure> {
         let mut bytes = vec![];
         let mut text = vec![];
@@ -116,9 +116,9 @@ impl Child {
         }
     }
 
-    /// Reads both pipes to their ends; false when the time is up first.
+    /// Reads both pipes to their ends; false when nothing came for `limit`.
     fn drain(&mut self, bytes: &mut Vec<u8>, text: &mut Vec<u8>, limit: Duration) -> bool {
-        let deadline = Instant::now() + limit;
+        let mut deadline = Instant::now() + limit;
         let mut open = [true, true];
         let mut chunk = vec![0; 64 * 1024];
         while open[0] || open[1] {
@@ -147,7 +147,10 @@ impl Child {
                 if open[i] && ready.contains(&file.as_raw_fd()) {
                     match file.read(&mut chunk) {
                         Ok(0) | Err(_) => open[i] = false,
-                        Ok(n) => buffer.extend_from_slice(&chunk[..n]),
+                        Ok(n) => {
+                            buffer.extend_from_slice(&chunk[..n]);
+                            deadline = Instant::now() + limit;
+                        }
                     }
                 }
             }

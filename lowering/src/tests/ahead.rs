@@ -4,28 +4,13 @@ use std::collections::HashSet;
 
 use expect_test::{Expect, expect};
 
-use super::first;
-use super::site::lowering_beside;
-use crate::body::{Requests, bodies};
-use crate::mlir::Session;
-use crate::target::nvptx::{self, Arch, Stages};
-
-/// The PTX of a kernel's first body.
-fn ptx(source: &str) -> String {
-    let _beside = lowering_beside();
-    let (func, requests) = first(source);
-    let bodies = bodies(&func, Requests { programs: Some(1), ..requests }).expect("bodies that fit");
-    let named = [("entry".into(), &bodies[0])];
-    let texts = nvptx::emit(&Session::new(), &named, &[Arch::SM_80], &mut Stages::default()).expect("PTX");
-    texts.into_iter().next().expect("one architecture").1
-}
+use super::{lines_with, ptx};
+use crate::target::nvptx::Arch;
 
 /// What a kernel does with memory, and where its threads meet.
 fn check_memory(source: &str, expected: Expect) {
-    let ptx = ptx(source);
     let kept = ["cp.async", "ld.shared", "st.shared", "ld.global", "st.global", "bar."];
-    let lines = ptx.lines().map(str::trim).filter(|line| kept.iter().any(|part| line.contains(part)));
-    expected.assert_eq(&lines.map(|line| format!("{line}\n")).collect::<String>());
+    expected.assert_eq(&lines_with(&ptx(source, Arch::SM_80), &kept));
 }
 
 const SUM: &str = "#[fuse_kernel(num_warps = 1)]
@@ -67,12 +52,15 @@ fn one_stage_copies_nothing() {
     "#]],
     );
     let attribute = SUM.replace("num_warps = 1", "num_warps = 1, num_stages = 1").replace("STAGES", "");
-    assert_eq!(ptx(&attribute), ptx(&SUM.replace("STAGES", ".num_stages(1)")));
+    assert_eq!(ptx(&attribute, Arch::SM_80), ptx(&SUM.replace("STAGES", ".num_stages(1)"), Arch::SM_80));
 }
 
 #[test]
 fn four_stages_where_nothing_is_said() {
-    assert_eq!(ptx(&SUM.replace("STAGES", "")), ptx(&SUM.replace("STAGES", ".num_stages(4)")));
+    assert_eq!(
+        ptx(&SUM.replace("STAGES", ""), Arch::SM_80),
+        ptx(&SUM.replace("STAGES", ".num_stages(4)"), Arch::SM_80)
+    );
 }
 
 /// The loop's own word counts, not the attribute's.
@@ -80,7 +68,7 @@ fn four_stages_where_nothing_is_said() {
 fn a_loop_may_say_otherwise_than_its_kernel() {
     let both =
         SUM.replace("num_warps = 1", "num_warps = 1, num_stages = 6").replace("STAGES", ".num_stages(2)");
-    assert_eq!(ptx(&both), ptx(&SUM.replace("STAGES", ".num_stages(2)")));
+    assert_eq!(ptx(&both, Arch::SM_80), ptx(&SUM.replace("STAGES", ".num_stages(2)"), Arch::SM_80));
 }
 
 /// A place that was loaded or carried is known in its own turn only; an element of two bytes is too little to copy.
@@ -282,7 +270,7 @@ fn check_hidden(ptx: &str) -> usize {
 /// `start_ahead` says what ptxas makes of an address it sees through. One address for each width.
 #[test]
 fn where_copies_go_is_hidden_from_the_assembler() {
-    assert_eq!(check_hidden(&ptx(&SUM.replace("STAGES", ""))), 1);
+    assert_eq!(check_hidden(&ptx(&SUM.replace("STAGES", ""), Arch::SM_80)), 1);
     let two_widths = "#[fuse_kernel(num_warps = 4)]
         fn k(x: &[f32], y: &[f16], out: &mut [f32], n: i32) {
             let lanes = tl::arange(0, 512);
@@ -293,5 +281,5 @@ fn where_copies_go_is_hidden_from_the_assembler() {
             }
             tl::store(out + lanes, total);
         }";
-    assert_eq!(check_hidden(&ptx(two_widths)), 2);
+    assert_eq!(check_hidden(&ptx(two_widths, Arch::SM_80)), 2);
 }

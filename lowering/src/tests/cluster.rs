@@ -2,24 +2,14 @@
 
 use expect_test::{Expect, expect};
 
-use super::first;
-use super::site::lowering_beside;
-use crate::body::{Requests, bodies};
-use crate::mlir::Session;
-use crate::target::nvptx::{self, Arch, Stages};
+use super::{lines_with, ptx};
+use crate::target::nvptx::Arch;
 
 /// How the first body for an architecture talks to other threads.
 fn check_talk(source: &str, arch: Arch, expected: Expect) {
-    let _beside = lowering_beside();
-    let (func, requests) = first(source);
-    let bodies = bodies(&func, Requests { programs: Some(1), ..requests }).expect("bodies that fit");
-    let body = bodies.iter().find(|body| body.gpus.include(arch.capability)).expect("a body for each GPU");
-    let named = [("entry".into(), body)];
-    let texts = nvptx::emit(&Session::new(), &named, &[arch], &mut Stages::default()).expect("PTX");
     let kept =
         [".version", ".reqn", "cluster", "mbarrier", "bar.", "barrier", ".shared", "st.global", "ld.global"];
-    let lines = texts[0].1.lines().map(str::trim).filter(|line| kept.iter().any(|part| line.contains(part)));
-    expected.assert_eq(&lines.map(|line| format!("{line}\n")).collect::<String>());
+    expected.assert_eq(&lines_with(&ptx(source, arch), &kept));
 }
 
 const NORM: &str = "#[fuse_kernel(num_ctas = 2, num_warps = 4, unchecked)]
@@ -36,28 +26,28 @@ fn partial_results_count_themselves_in() {
         NORM,
         Arch::SM_90A,
         expect![[r#"
-        .version 8.1
-        .extern .shared .align 1024 .b8 shared[];
-        .reqntid 128
-        .explicitcluster
-        .reqnctapercluster 2, 1, 1
-        mbarrier.init.shared::cta.b64 [%rd6], 4;
-        fence.mbarrier_init.release.cluster;
-        barrier.cluster.arrive.relaxed.aligned;
-        ld.global.nc.L2::cache_hint.v4.b32 {%r13, %r14, %r15, %r16}, [%rd7], %rd5;
-        barrier.cluster.wait.aligned;
-        @%p2 mbarrier.arrive.expect_tx.shared::cta.b64 %rd8, [%rd9], 8;
-        mapa.shared::cluster.u64 	%rd13, %rd18, 0;
-        mapa.shared::cluster.u64 	%rd14, %rd9, 0;
-        st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%rd13], %r33, [%rd14];
-        mapa.shared::cluster.u64 	%rd15, %rd18, 1;
-        mapa.shared::cluster.u64 	%rd16, %rd9, 1;
-        st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%rd15], %r33, [%rd16];
-        mbarrier.try_wait.shared::cta.b64 done, [%rd9], %rd19;
-        ld.shared.v4.b32 	{%r36, %r37, %r38, %r39}, [shared];
-        ld.shared.v4.b32 	{%r40, %r41, %r42, %r43}, [shared+16];
-        st.global.v4.b32 	[%rd26], {%r51, %r52, %r53, %r54};
-    "#]],
+            .version 8.1
+            .extern .shared .align 1024 .b8 shared[];
+            .reqntid 128
+            .explicitcluster
+            .reqnctapercluster 2, 1, 1
+            mbarrier.init.shared::cta.b64 [%rd6], 4;
+            fence.mbarrier_init.release.cluster;
+            barrier.cluster.arrive.relaxed.aligned;
+            ld.global.nc.L2::cache_hint.v4.b32 {%r14, %r15, %r16, %r17}, [%rd7], %rd5;
+            barrier.cluster.wait.aligned;
+            @%p2 mbarrier.arrive.expect_tx.shared::cta.b64 %rd8, [%rd9], 8;
+            mapa.shared::cluster.u64 	%rd13, %rd18, 0;
+            mapa.shared::cluster.u64 	%rd14, %rd9, 0;
+            st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%rd13], %r34, [%rd14];
+            mapa.shared::cluster.u64 	%rd15, %rd18, 1;
+            mapa.shared::cluster.u64 	%rd16, %rd9, 1;
+            st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%rd15], %r34, [%rd16];
+            mbarrier.try_wait.shared::cta.b64 done, [%rd9], %rd19;
+            ld.shared.v4.b32 	{%r37, %r38, %r39, %r40}, [shared];
+            ld.shared.v4.b32 	{%r41, %r42, %r43, %r44}, [shared+16];
+            st.global.v4.b32 	[%rd26], {%r52, %r53, %r54, %r55};
+        "#]],
     );
 }
 
@@ -230,12 +220,6 @@ fn stores_that_may_meet_keep_their_order() {
                 }}
             }}"
         );
-        let _beside = lowering_beside();
-        let (func, requests) = first(&source);
-        let bodies = bodies(&func, Requests { programs: Some(1), ..requests }).expect("bodies that fit");
-        let named = [("entry".into(), &bodies[0])];
-        let texts =
-            nvptx::emit(&Session::new(), &named, &[Arch::SM_80], &mut Stages::default()).expect("PTX");
-        assert_eq!(texts[0].1.contains("bar.sync"), waits, "{step}");
+        assert_eq!(ptx(&source, Arch::SM_80).contains("bar.sync"), waits, "{step}");
     }
 }

@@ -2,8 +2,8 @@
 
 use expect_test::{Expect, expect};
 
-use super::first;
 use super::site::lowering_beside;
+use super::{first, lines_with, ptx};
 use crate::analysis::split::{Trust, split};
 use crate::body::{Requests, bodies};
 use crate::mlir::{Machine, Session, host};
@@ -798,15 +798,8 @@ fn an_entry_computes_the_programs_of_one_row_of_the_grid() {
 
 /// The loads and stores of the aligned body of a kernel.
 fn check_accesses(source: &str, expected: Expect) {
-    let _beside = lowering_beside();
-    let (func, requests) = first(source);
-    let bodies = bodies(&func, Requests { programs: Some(1), ..requests }).expect("bodies that fit");
-    let named = [("entry".into(), &bodies[0])];
-    let texts = nvptx::emit(&Session::new(), &named, &[Arch::SM_80], &mut Stages::default()).expect("PTX");
     let kept = ["ld.global", "st.global", "ld.volatile", "st.volatile", "createpolicy"];
-    let lines = texts[0].1.lines().map(str::trim);
-    let lines = lines.filter(|line| kept.iter().any(|part| line.contains(part)));
-    expected.assert_eq(&lines.map(|line| format!("{line}\n")).collect::<String>());
+    expected.assert_eq(&lines_with(&ptx(source, Arch::SM_80), &kept));
 }
 
 #[test]

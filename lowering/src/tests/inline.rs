@@ -3,22 +3,12 @@
 use expect_test::{Expect, expect};
 
 use super::run::{Arg, run};
-use super::site::lowering_beside;
-use super::{first, mistakes, render};
-use crate::body::{Requests, bodies};
-use crate::mlir::Session;
-use crate::target::nvptx::{self, Arch, Stages};
+use super::{lines_with, mistakes, ptx, render};
+use crate::target::nvptx::Arch;
 
 /// The lines of the aligned body's PTX that hold any of these words.
 fn check_ptx(source: &str, words: &[&str], expected: Expect) {
-    let _beside = lowering_beside();
-    let (func, requests) = first(source);
-    let bodies = bodies(&func, Requests { programs: Some(1), ..requests }).expect("bodies that fit");
-    let named = [("entry".into(), &bodies[0])];
-    let texts = nvptx::emit(&Session::new(), &named, &[Arch::SM_80], &mut Stages::default()).expect("PTX");
-    let lines = texts[0].1.lines().map(str::trim);
-    let lines = lines.filter(|line| words.iter().any(|word| line.contains(word)));
-    expected.assert_eq(&lines.map(|line| format!("{line}\n")).collect::<String>());
+    expected.assert_eq(&lines_with(&ptx(source, Arch::SM_80), words));
 }
 
 const INLINE: &str = "#[fuse_kernel(num_warps = 1)]

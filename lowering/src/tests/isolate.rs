@@ -1,5 +1,6 @@
 //! Whatever happens while a kernel is lowered is a mistake at that kernel, and the process lives on.
 
+use std::io::Write;
 use std::time::Duration;
 
 use expect_test::{Expect, expect};
@@ -7,6 +8,7 @@ use expect_test::{Expect, expect};
 use super::site::{Site, lowering_alone};
 use crate::options::Options;
 use crate::target::inject::Injection;
+use crate::target::isolate;
 
 const KERNEL: &str = "#[fuse_kernel(N = [32, 64])]
 pub fn fill<const N: usize>(out: &mut [f32]) {
@@ -98,4 +100,19 @@ fn an_assembler_that_is_not_there() {
             the tile IR is in SITE/fuse-dump/fill.N32.failed.tile
             note: this is a mistake of the compiler, not of the kernel
     "#]].assert_eq(&site.compile(KERNEL, &options));
+}
+
+#[test]
+fn many_stages_that_together_take_longer_than_one_may() {
+    let _alone = lowering_alone();
+    let limit = Duration::from_millis(1500);
+    let child = isolate::start(|| {
+        for stage in 0..5 {
+            // Past the test runner, which would keep it.
+            let _ = writeln!(std::io::stderr(), "stage {stage}");
+            std::thread::sleep(limit / 4);
+        }
+        Ok(7)
+    });
+    assert_eq!(child.expect("a process").finish::<i32>(limit).expect("an answer"), 7);
 }

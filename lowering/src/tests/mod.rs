@@ -38,11 +38,14 @@ mod unmask;
 
 use proc_macro2::{TokenStream, TokenTree};
 
-use crate::body::Requests;
+use self::site::lowering_beside;
+use crate::body::{Requests, bodies};
 use crate::check::{self as checker, Variant};
 use crate::compile::Found;
 use crate::diagnostic::Errors;
+use crate::mlir::Session;
 use crate::syntax;
+use crate::target::nvptx::{self, Arch, Stages};
 use crate::tile::{self, Func};
 
 /// Splits `#[fuse_kernel(..)] fn ..` into the attribute's and the function's tokens.
@@ -129,6 +132,23 @@ fn first(source: &str) -> (Func, Requests) {
         checker::check(&kernel, &variants[0]).unwrap_or_else(|errors| panic!("{}", render(&errors, source)));
     tile::verify(&checked.func).expect("valid tile IR");
     (checked.func, Requests::of(&kernel, &variants[0]))
+}
+
+/// The PTX of a kernel's first body for an architecture.
+fn ptx(source: &str, arch: Arch) -> String {
+    let _beside = lowering_beside();
+    let (func, requests) = first(source);
+    let bodies = bodies(&func, Requests { programs: Some(1), ..requests }).expect("bodies that fit");
+    let body = bodies.iter().find(|body| body.gpus.include(arch.capability)).expect("a body for each GPU");
+    let named = [("entry".into(), body)];
+    let texts = nvptx::emit(&Session::new(), &named, &[arch], &mut Stages::default()).expect("PTX");
+    texts.into_iter().next().expect("one architecture").1
+}
+
+/// The lines that hold any of these words.
+fn lines_with(text: &str, words: &[&str]) -> String {
+    let lines = text.lines().map(str::trim).filter(|line| words.iter().any(|word| line.contains(word)));
+    lines.map(|line| format!("{line}\n")).collect()
 }
 
 /// Mistakes by the tokens they stand on.

@@ -5,9 +5,9 @@ use std::fmt::Debug;
 use expect_test::{Expect, expect};
 use half::{bf16, f16};
 
-use super::first;
 use super::run::{Arg, run};
 use super::site::lowering_beside;
+use super::{first, ptx};
 use crate::body::{Requests, bodies};
 use crate::dtype::{DType, Narrow, to_f16};
 use crate::mlir::Session;
@@ -15,12 +15,7 @@ use crate::target::nvptx::{self, Arch, Stages};
 
 /// What the aligned body of a kernel does between its loads and its stores.
 fn check_arithmetic(source: &str, arch: Arch, expected: Expect) {
-    let _beside = lowering_beside();
-    let (func, requests) = first(source);
-    let bodies = bodies(&func, Requests { programs: Some(1), ..requests }).expect("bodies that fit");
-    let named = [("entry".into(), &bodies[0])];
-    let texts = nvptx::emit(&Session::new(), &named, &[arch], &mut Stages::default()).expect("PTX");
-    let (_, ptx) = &texts[0];
+    let ptx = ptx(source, arch);
     let lines = ptx.lines().map(str::trim).filter(|line| !line.starts_with("//"));
     let after: Vec<&str> = lines.skip_while(|line| !line.contains("ld.global")).collect();
     let last = after.iter().rposition(|line| line.contains("st.global")).expect("a store");

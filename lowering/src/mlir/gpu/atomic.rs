@@ -263,7 +263,7 @@ fn tell(gpu: &mut Gpu, b: &mut Builder, op: &Op, mut before: Vec<Val>) -> Vec<Va
     let own = b.icmp(super::IntPredicate::Eq, gpu.warp, warp);
     b.if_then(own, |b| {
         for (&value, &pointer) in before.iter().zip(&pointers) {
-            gpu.everywhere(b, pointer, |b, place| store(b, &[value], dtype, place, dtype.bytes()));
+            gpu.everywhere(b, [pointer], |b, [place]| store(b, &[value], dtype, place, dtype.bytes()));
         }
     });
     gpu.barrier(b);

@@ -62,15 +62,21 @@ impl Gpu<'_> {
         }
     }
 
-    /// Does something to a place in shared memory, and to the same place in the other blocks that run the program.
-    pub(super) fn everywhere(&self, b: &mut Builder, pointer: Val, mut act: impl FnMut(&mut Builder, Val)) {
+    /// Does something to places in shared memory, and to the same places in the other blocks that run the program.
+    pub(super) fn everywhere<const N: usize>(
+        &self,
+        b: &mut Builder,
+        pointers: [Val; N],
+        mut act: impl FnMut(&mut Builder, [Val; N]),
+    ) {
         if self.plan.blocks() == 1 {
-            return act(b, pointer);
+            return act(b, pointers);
         }
         for block in 0..self.plan.blocks() {
             let block = b.int(Ty::I32, i64::from(block));
-            let place = b.op("nvvm.mapa", &[pointer, block], Ty::scalar(Elem::Ptr(Space::Cluster)));
-            act(b, place);
+            let cluster = Ty::scalar(Elem::Ptr(Space::Cluster));
+            let places = pointers.map(|pointer| b.op("nvvm.mapa", &[pointer, block], cluster));
+            act(b, places);
         }
     }
 
@@ -81,11 +87,9 @@ impl Gpu<'_> {
         if places.is_empty() {
             return;
         }
-        let thread = b.op("nvvm.read.ptx.sreg.tid.x", &[], Ty::I32);
-        let zero = b.int(Ty::I32, 0);
-        let first = b.icmp(IntPredicate::Eq, thread, zero);
         let (base, warps) = (self.scratch(), self.plan.distributed.block_warps());
-        b.if_then(first, |b| {
+        let first = self.first_of(b, 31, warps - 1);
+        b.guarded(first, |b| {
             for place in places {
                 let signal = b.offset_bytes(base, place as i32);
                 let text = format!("mbarrier.init.shared::cta.b64 [$0], {warps};");
@@ -110,12 +114,9 @@ impl Gpu<'_> {
         let value = b.bitcast(value, value.ty.with(value.ty.elem.as_int()));
         let letter = if bits == 64 { "l" } else { "r" };
         let text = format!("st.async.shared::cluster.mbarrier::complete_tx::bytes.b{bits} [$0], $1, [$2];");
-        for block in 0..self.plan.blocks() {
-            let block = b.int(Ty::I32, i64::from(block));
-            let cluster = Ty::scalar(Elem::Ptr(Space::Cluster));
-            let [place, signal] = [pointer, signal].map(|local| b.op("nvvm.mapa", &[local, block], cluster));
+        self.everywhere(b, [pointer, signal], |b, [place, signal]| {
             statement(b, &text, &format!("l,{letter},l,~{{memory}}"), &[place, value, signal], &[]);
-        }
+        });
     }
 
     /// Waits until all that was announced has come.

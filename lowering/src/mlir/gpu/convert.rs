@@ -197,7 +197,7 @@ impl Gpu<'_> {
         let write = |b: &mut Builder| {
             for (chunk, &pointer) in values.chunks(run).zip(&pointers) {
                 let align = run as u32 * dtype.bytes();
-                self.everywhere(b, pointer, |b, place| store(b, chunk, dtype, place, align));
+                self.everywhere(b, [pointer], |b, [place]| store(b, chunk, dtype, place, align));
             }
         };
         b.guarded(writer, write);

@@ -32,7 +32,7 @@ impl Emit for Histogram {
         let writer = gpu.writer(b, Some(&counts));
         let clear = |b: &mut Builder| {
             for &start in &starts {
-                gpu.everywhere(b, start, |b, place| store(b, &[zero], DType::I32, place, 4));
+                gpu.everywhere(b, [start], |b, [place]| store(b, &[zero], DType::I32, place, 4));
             }
         };
         b.guarded(writer, clear);
@@ -59,7 +59,7 @@ impl Histogram {
                 let place = b.offset(base, number, 4);
                 let space = if gpu.plan.blocks() == 1 { "shared" } else { "shared::cluster" };
                 let text = format!("red.{space}.add.u32 [$0], $1;");
-                gpu.everywhere(b, place, |b, place| {
+                gpu.everywhere(b, [place], |b, [place]| {
                     statement(b, &text, "l,r", &[place, one], &[]);
                 });
             });

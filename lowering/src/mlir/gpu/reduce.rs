@@ -264,11 +264,12 @@ impl Part<'_> {
                     let offset = b.add(offsets[input].1[register], within);
                     let pointer = b.offset(base, offset, 1);
                     let pointer = b.offset_bytes(pointer, offsets[input].0 as i32);
-                    let write = |b: &mut Builder, place| store(b, &[value], dtypes[input], place, size);
+                    let write =
+                        |b: &mut Builder, [place]: [Val; 1]| store(b, &[value], dtypes[input], place, size);
                     match signal {
                         Some(signal) => gpu.tell(b, value, pointer, signal),
-                        None if crosses => gpu.everywhere(b, pointer, write),
-                        None => write(b, pointer),
+                        None if crosses => gpu.everywhere(b, [pointer], write),
+                        None => write(b, [pointer]),
                     }
                 }
             }

@@ -317,7 +317,9 @@ impl Scan {
                     let pointer = b.offset(rows[input], within, 1);
                     let pointer = b.offset_bytes(pointer, further(g, input));
                     let dtype = dtypes[input];
-                    gpu.everywhere(b, pointer, |b, place| store(b, &[value], dtype, place, dtype.bytes()));
+                    gpu.everywhere(b, [pointer], |b, [place]| {
+                        store(b, &[value], dtype, place, dtype.bytes())
+                    });
                 }
             }
         };

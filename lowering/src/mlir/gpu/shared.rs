@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use super::{MAX_SHARED_BYTES, TooMuchShared};
-use crate::analysis::bounds;
+use crate::analysis::bounds::Meetings;
 use crate::analysis::fact::Fact;
 use crate::analysis::polynomial::Polynomials;
 use crate::layout::Distributed;
@@ -57,12 +57,6 @@ pub(super) enum Touch {
         writes: bool,
         turn: Turn,
     },
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Passing {
-    Enter,
-    Leave,
 }
 
 /// When an access happened, as seen from the code that is being emitted.
@@ -334,29 +328,30 @@ impl Shared {
     /// What a loop's body may leave pending when it starts over: all that stands behind the last wait in shared memory, every
     /// access to a slice that is written, and its own ring in spite of the body's waits.
     pub fn enter_loop(&mut self, distributed: &Distributed, body: &Block) {
-        self.pass_loop(distributed, body, Passing::Enter);
+        let mut touches = self.left_by_turns(distributed, body);
+        // A turn has another place than the one before it.
+        let own = |place: &Interval| self.alternating.iter().any(|value| self.places[value] == *place);
+        touches.retain(|touch| !matches!(touch, Touch::Shared { place, .. } if own(place)));
+        self.join(touches);
     }
 
     /// What it may leave pending behind itself; the body may not have run at all.
     pub fn leave_loop(&mut self, distributed: &Distributed, body: &Block) {
-        self.pass_loop(distributed, body, Passing::Leave);
+        let touches = self.left_by_turns(distributed, body);
+        self.join(touches);
     }
 
-    fn pass_loop(&mut self, distributed: &Distributed, body: &Block, passing: Passing) {
+    fn left_by_turns(&self, distributed: &Distributed, body: &Block) -> Vec<Touch> {
         let mut touches = vec![];
         self.left_by(distributed, body, body.args.first().copied(), &mut touches);
-        if passing == Passing::Enter {
-            let own = |place: &Interval| {
-                body.ops
-                    .iter()
-                    .filter_map(|op| op.results.first())
-                    .any(|result| self.alternates(*result) && self.places.get(result) == Some(place))
-            };
-            touches.retain(|touch| !matches!(touch, Touch::Shared { place, .. } if own(place)));
-        }
-        let own = body.args.first().and_then(|variable| self.rings.get(variable));
-        touches.extend(own.map(|&(place, shape)| Touch::Ring { place, shape }));
-        self.join(touches);
+        touches.extend(self.ring_of(body));
+        touches
+    }
+
+    /// The ring of the loop with this body, if it has one.
+    fn ring_of(&self, body: &Block) -> Option<Touch> {
+        let (place, shape) = *self.rings.get(body.args.first()?)?;
+        Some(Touch::Ring { place, shape })
     }
 
     fn left_by(
@@ -377,8 +372,7 @@ impl Shared {
                 // It may not run at all.
                 let mut own = vec![];
                 self.left_by(distributed, nested, variable, &mut own);
-                let ring = nested.args.first().and_then(|variable| self.rings.get(variable));
-                touches.extend(ring.map(|&(place, shape)| Touch::Ring { place, shape }));
+                touches.extend(self.ring_of(nested));
                 touches.extend(own);
             }
             if let Some(place) = operation.place()
@@ -407,10 +401,15 @@ fn alternating(distributed: &Distributed) -> Rc<HashSet<Value>> {
 fn apart(func: &Func, facts: &[Fact]) -> (Pairs, PairsOfTurns) {
     let (mut apart, mut in_turns) = (HashSet::new(), HashSet::new());
     let places = written_places(func, &func.body);
-    if !(1..=MAX_COMPARED).contains(&places.len()) {
+    let mut loops = false;
+    func.body.walk(&mut |op| loops |= matches!(op.kind, Kind::For(_)));
+    // One access outside of loops meets nobody but itself.
+    let least = if loops { 1 } else { 2 };
+    if !(least..=MAX_COMPARED).contains(&places.len()) {
         return (apart, in_turns);
     }
     let polynomials = Polynomials::analyse(func);
+    let meetings = Meetings::new(func, &polynomials, facts);
     let pairs = |places: &[(Place, bool)]| {
         let mut pairs = vec![];
         for (i, (a, writes)) in places.iter().enumerate() {
@@ -419,18 +418,12 @@ fn apart(func: &Func, facts: &[Fact]) -> (Pairs, PairsOfTurns) {
         }
         pairs
     };
-    for (a, b) in pairs(&places) {
-        if a != b && bounds::apart(func, &polynomials, [&a, &b], facts) {
-            apart.insert((a, b));
-        }
-    }
+    apart.extend(pairs(&places).into_iter().filter(|(a, b)| a != b && meetings.apart([a, b])));
     func.body.walk(&mut |op| {
         let Kind::For(op) = &op.kind else { return };
-        for (a, b) in pairs(&written_places(func, &op.body)) {
-            if bounds::apart_in_turns(func, &polynomials, op, [&a, &b], facts) {
-                in_turns.insert((op.body.args[0], a, b));
-            }
-        }
+        let own = pairs(&written_places(func, &op.body)).into_iter();
+        let own = own.filter(|(a, b)| meetings.apart_in_turns(op, [a, b]));
+        in_turns.extend(own.map(|(a, b)| (op.body.args[0], a, b)));
     });
     (apart, in_turns)
 }
