@@ -11,8 +11,8 @@
 //! **How.** As `tl::relu`, `tl::gelu`, `tl::gelu_tanh` and `tl::silu`: the negative tail keeps its digits, where `x / 2 * (1 + erf(x / sqrt
 //! 2))` has none left below -5, and negative infinity gives 0.
 //!
-//! **Rounding.** In `f32`, relative to the exact function: GELU within `32 * 2^-24`, for 16-bit types within `2^-13` above
-//! -5.7 and `2^-10` below; GELU-tanh within `(16 + 8 |z|) * 2^-24` with `z` the argument of `tanh`; SiLU within `10 * 2^-24`, both
+//! **Rounding.** In `f32`, relative to the exact function: GELU within `32 * 2^-24`, for `bf16` within `2^-11` above -5.7 and
+//! `2^-10` below, for `f16` within `2^-14` and `2^-12`, and from -9 down within `2e-18`; GELU-tanh within `(16 + 8 |z|) * 2^-24` with `z` the argument of `tanh`; SiLU within `10 * 2^-24`, both
 //! for 16-bit types within `2^-15`. Below the smallest normal `f32` a GPU may give 0 instead.
 //!
 //! **Source.** Hendrycks, Gimpel, *Gaussian Error Linear Units*, 2016, arXiv:1606.08415; Elfwing, Uchibe, Doya, 2017,
@@ -45,8 +45,12 @@ pub fn exact<const ACT: usize>(x: f64, dtype: DType) -> Expected {
         RELU => (if x.is_nan() { x } else { x.max(0.0) }, 0.0),
         GELU | GELU_TANH | SILU if x == f64::NEG_INFINITY => (0.0, 0.0),
         GELU => {
-            let halved = if x < -5.7 { 2f64.powi(14) } else { 2f64.powi(11) };
-            (x * normal_below(x), if dtype.bytes() == 2 { halved } else { 32.0 })
+            let digits = match dtype {
+                DType::BF16 => Some(if x < -5.7 { 10 } else { 11 }),
+                DType::F16 => Some(if x < -5.7 { 12 } else { 14 }),
+                _ => None,
+            };
+            (x * normal_below(x), digits.map_or(32.0, |digits| 2f64.powi(24 - digits)))
         }
         GELU_TANH => {
             let roundings = if dtype.bytes() == 2 { 2f64.powi(9) } else { 16.0 + 8.0 * u.abs() };
@@ -56,7 +60,8 @@ pub fn exact<const ACT: usize>(x: f64, dtype: DType) -> Expected {
         _ => panic!("there is no activation {ACT}"),
     };
     let flushed = if roundings == 0.0 { 0.0 } else { (1.0 + x.abs()) * f64::from(f32::MIN_POSITIVE) };
-    Expected { value, within: roundings * unit * value.abs() + flushed }
+    let far = if ACT == GELU && dtype == DType::F16 && x < -9.0 { 2e-18 } else { 0.0 };
+    Expected { value, within: roundings * unit * value.abs() + flushed + far }
 }
 
 /// The share of a normal distribution below `x`.

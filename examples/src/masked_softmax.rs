@@ -53,8 +53,9 @@ pub fn masked_softmax<T: Float, M: Element, const ADD: bool, const BLOCK: usize>
     let (x, allowed) = (x + row * n_cols + cols, allowed + mask_row * n_cols + cols);
     let scores = |x, allowed| {
         let (z, allowed) = (x.to::<f32>() * scale, allowed.to::<f32>());
-        let z = if ADD { z + allowed } else { tl::select(allowed != 0.0, z, f32::NEG_INFINITY) };
-        tl::select(mask, z, f32::NEG_INFINITY)
+        // Nothing is allowed beyond the mask.
+        let present = if ADD { mask } else { allowed != 0.0 };
+        tl::select(present, if ADD { z + allowed } else { z }, f32::NEG_INFINITY)
     };
     let z = scores(tl::load(x, mask), tl::load(allowed, mask).evict_last());
     let peak = tl::max(z, 0);
@@ -98,8 +99,8 @@ pub fn masked_softmax_long<T: Float, M: Element, const ADD: bool, const BLOCK: u
         let mask = first + cols < n_cols;
         let z = tl::load(x + row * n_cols + first + cols, mask).to::<f32>() * scale;
         let part = tl::load(allowed + mask_row * n_cols + first + cols, mask).to::<f32>();
-        let z = if ADD { z + part } else { tl::select(part != 0.0, z, f32::NEG_INFINITY) };
-        let z = tl::select(mask, z, f32::NEG_INFINITY);
+        let present = if ADD { mask } else { part != 0.0 };
+        let z = tl::select(present, if ADD { z + part } else { z }, f32::NEG_INFINITY);
         let higher = tl::maximum(peaks, z);
         let base = tl::select(higher == f32::NEG_INFINITY, 0.0, higher);
         let kept = totals * tl::exp2((peaks - base) * f32::consts::LOG2_E);

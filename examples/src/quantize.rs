@@ -67,7 +67,7 @@ mod kernels {
             let centred = tl::select(mask, x - mean, 0.0);
             let scale = tl::rsqrt(tl::sum(centred * centred, 0) / n_cols as f32 + eps);
             let gamma = tl::load(gamma + cols, mask).to::<f32>();
-            (x - mean) * scale * gamma + tl::load(beta + cols, mask).to::<f32>()
+            centred * scale * gamma + tl::load(beta + cols, mask).to::<f32>()
         };
         let largest = tl::max(tl::abs(y), 0);
         let limit = if ROUND { 127.0 } else { 448.0 };

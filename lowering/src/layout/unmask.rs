@@ -1,15 +1,21 @@
-//! What a mask keeps out of memory need not be right.
+//! What a mask keeps out of memory need not be right, and may be made right once for many elements.
 //!
 //! A row that is shorter than its tile has its tail selected away before it is summed, and once more where it is computed
-//! again for the result. Where a value reaches nothing but stores under one mask, a selection by that mask is its first
-//! choice.
+//! again for the result. One that was loaded as 0 beyond its mask, and then shifted by a number, stays 0 there if the
+//! number is selected: `select(mask, x - mean, 0)` is `x - select(mask, mean, 0)`, a selection for each vector of the row.
+//! Where any other value reaches nothing but stores under one mask, a selection by that mask is its first choice.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::assign::Distributed;
-use crate::ops::Kind;
-use crate::ops::scalar::Algebra;
+use super::hold::used_by;
+use crate::ops::scalar::{Algebra, Scalar};
+use crate::ops::{Cast, Hold, Kind, Load, Number};
 use crate::tile::{Block, Func, Op, Value};
+
+/// A thread keeps a number for each vector of its share of a row; with more of them than these, fewer blocks would fit on a
+/// multiprocessor.
+const MAX_NUMBERS: usize = 4;
 
 /// Who looks at a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -21,14 +27,19 @@ enum Seen {
 
 type Looks = HashMap<Value, Seen>;
 
-/// Simplifies what is seen under a mask alone.
+/// Selects numbers where it can, and leaves out selections that are seen under their mask alone.
 pub fn unmask(distributed: &mut Distributed) {
-    let func = &mut distributed.func;
+    let mut pass =
+        Pass { distributed, made: HashMap::new(), selected: HashMap::new(), replaced: HashSet::new() };
+    let body = std::mem::take(&mut pass.distributed.func.body);
+    let mut body = pass.rebuilt(body);
+    let replaced = pass.replaced;
+    let used: HashSet<Value> = body.ops.iter().flat_map(used_by).chain(body.yields.iter().copied()).collect();
+    remove(&mut body, &|value| replaced.contains(&value) && !used.contains(&value));
     let mut looks = Looks::new();
-    look(func, &func.body, &mut looks);
-    let mut body = std::mem::take(&mut func.body);
+    look(&distributed.func, &body, &mut looks);
     simplify(&mut body, &looks, &mut HashMap::new());
-    func.body = body;
+    distributed.func.body = body;
 }
 
 /// From the last operation to the first, so that every look at a value comes before its definition.
@@ -85,5 +96,118 @@ fn simplify(block: &mut Block, looks: &Looks, chosen: &mut HashMap<Value, Value>
     block.ops.retain(|op| !op.results.iter().any(|result| chosen.contains_key(result)));
     for value in &mut block.yields {
         *value = chosen.get(value).copied().unwrap_or(*value);
+    }
+}
+
+/// Selects numbers instead of what they shifted.
+struct Pass<'d> {
+    distributed: &'d mut Distributed,
+    /// How each value was made, by operations without blocks.
+    made: HashMap<Value, Kind>,
+    /// Numbers that were selected by a mask: one for all rows that they shift.
+    selected: HashMap<(Value, Value), Value>,
+    /// What was selected from, and may not be used any more.
+    replaced: HashSet<Value>,
+}
+
+impl Pass<'_> {
+    fn rebuilt(&mut self, block: Block) -> Block {
+        let mut ops = Vec::with_capacity(block.ops.len());
+        for mut op in block.ops {
+            for nested in op.kind.operation_mut().blocks_mut() {
+                let outside = self.selected.clone();
+                *nested = self.rebuilt(std::mem::take(nested));
+                self.selected = outside;
+            }
+            if let [result] = op.results[..] {
+                if let Some((select, number)) = self.of_a_number(&op.kind) {
+                    let (mask, row, zero) = (select.args[0], select.args[1], select.args[2]);
+                    let known = self.selected.get(&(mask, number)).copied();
+                    let selected = known.unwrap_or_else(|| self.like(result));
+                    if known.is_none() {
+                        let kind = Kind::Scalar(Scalar { args: vec![mask, number, zero], ..select });
+                        ops.push(Op { kind, results: vec![selected], loc: op.loc });
+                        self.selected.insert((mask, number), selected);
+                    }
+                    self.replaced.insert(row);
+                    op.kind = self.made[&row].clone();
+                    op.kind.operation_mut().map(&mut |value| if value == number { selected } else { value });
+                }
+                if op.kind.operation().blocks().is_empty() {
+                    self.made.insert(result, op.kind.clone());
+                }
+            }
+            ops.push(op);
+        }
+        Block { ops, ..block }
+    }
+
+    /// The selection, if it is of a row that a number shifted and that was 0 beyond the mask before, and 0 otherwise; and the
+    /// number, as a tile.
+    fn of_a_number(&self, kind: &Kind) -> Option<(Scalar, Value)> {
+        let Kind::Scalar(select) = kind else { return None };
+        let &[mask, shifted, zero] = &select.args[..] else { return None };
+        if select.op.algebra != Algebra::Select || !self.is_zero(zero) {
+            return None;
+        }
+        let Kind::Scalar(shift) = self.made.get(&shifted)? else { return None };
+        let (Algebra::Add | Algebra::Sub, &[left, right]) = (shift.op.algebra, &shift.args[..]) else {
+            return None;
+        };
+        let number = match [left, right].map(|value| self.is_number(value)) {
+            [false, true] => right,
+            [true, false] => left,
+            _ => return None,
+        };
+        let row = if number == left { right } else { left };
+        let vector = self.loaded_under(mask, row)?.place.vector as usize;
+        let numbers = self.distributed.layouts.get(&row)?.register_count() / vector;
+        (numbers <= MAX_NUMBERS).then(|| (select.clone(), number))
+    }
+
+    fn is_number(&self, value: Value) -> bool {
+        matches!(self.made.get(&value), Some(Kind::Splat(_)))
+    }
+
+    fn is_zero(&self, value: Value) -> bool {
+        let Some(kind) = self.made.get(&value) else { return false };
+        if let Kind::Splat(splat) = kind {
+            return self.is_zero(splat.value);
+        }
+        let Kind::Constant(constant) = kind else { return false };
+        match constant.value {
+            Number::Int(value) => value == 0,
+            Number::Float(value) => value.to_bits() == 0,
+        }
+    }
+
+    /// The load that a value is an element of each, 0 where the mask does not hold.
+    fn loaded_under(&self, mask: Value, value: Value) -> Option<&Load> {
+        let kind = self.made.get(&value)?;
+        if let Kind::Cast(Cast { value }) | Kind::Hold(Hold { value }) = kind {
+            return self.loaded_under(mask, *value);
+        }
+        let Kind::Load(load) = kind else { return None };
+        let zero = load.other.is_none_or(|other| self.is_zero(other));
+        (load.place.mask == Some(mask) && zero).then_some(load)
+    }
+
+    /// A value of the same type in the same layout.
+    fn like(&mut self, value: Value) -> Value {
+        let ty = self.distributed.func.ty(value).clone();
+        let own = self.distributed.func.value(ty);
+        if let Some(layout) = self.distributed.layouts.get(&value).cloned() {
+            self.distributed.layouts.insert(own, layout);
+        }
+        own
+    }
+}
+
+fn remove(block: &mut Block, gone: &impl Fn(Value) -> bool) {
+    block.ops.retain(|op| op.results.is_empty() || !op.results.iter().all(|&result| gone(result)));
+    for op in &mut block.ops {
+        for nested in op.kind.operation_mut().blocks_mut() {
+            remove(nested, gone);
+        }
     }
 }

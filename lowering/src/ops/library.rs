@@ -23,8 +23,8 @@ pub(super) const FUNCTIONS: &[Function] = &[
         example: "let y = tl::gelu(tile);\nlet quick = tl::gelu::<bf16>(tile);",
         generic: Generic::OptionalType,
         params: ONE,
-        doc: "`x * P(x)` with `P` the normal distribution function, `(1 + erf(x / sqrt(2))) / 2`, of floats of any shape. Within 16 ULP for `f32` and `f64`, also where `x` is far below zero and `1 + erf` has no digits left (`f64` within `16 + x * x` on an x86-64 processor without FMA); `f16` and `bf16` are computed in `f32` and rounded once, within 0.75 ULP. On a GPU an `f32` result below the smallest normal one may be 0. `gelu` of infinity is infinity, of negative infinity 0, of NaN NaN.\n\nWith a 16-bit float between `::<` and `>`, `tl::gelu::<bf16>(x)` of an `f32` tile is only as exact as a result that will be rounded to that type needs, relative error below 2^-13 (2^-10 below -5.7), at half the instructions; it is `f32` all the same.",
-        check: |check, call| as_exact_as(check, call, ["gelu", "gelu_half"]),
+        doc: "`x * P(x)` with `P` the normal distribution function, `(1 + erf(x / sqrt(2))) / 2`, of floats of any shape. Within 16 ULP for `f32` and `f64`, also where `x` is far below zero and `1 + erf` has no digits left (`f64` within `16 + x * x` on an x86-64 processor without FMA); `f16` and `bf16` are computed in `f32` and rounded once, within 0.75 ULP. On a GPU an `f32` result below the smallest normal one may be 0. `gelu` of infinity is infinity, of negative infinity 0, of NaN NaN.\n\nWith a 16-bit float between `::<` and `>`, `tl::gelu::<bf16>(x)` of an `f32` tile is only as exact as a result that will be rounded to that type needs, relative error below 2^-14 for `f16` (2^-12 from -9 to -5.7, and -1e-18 below) and below 2^-11 for `bf16` (2^-10 below -5.7), at half the instructions; it is `f32` all the same.",
+        check: |check, call| as_exact_as(check, call, ["gelu", "gelu_f16", "gelu_bf16"]),
     },
     Function {
         name: "gelu_tanh",
@@ -33,7 +33,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         generic: Generic::OptionalType,
         params: ONE,
         doc: "`x * (1 + tanh(z)) / 2` with `z = sqrt(2 / pi) * (x + 0.044715 * x^3)`, the usual approximation of `gelu`, of floats of any shape. It is computed as `x * sigmoid(2 * z)`, which keeps its digits far below zero: within `8 + 5 * abs(z)` ULP for `f32` and `f64`; `f16` and `bf16` are computed in `f32` and rounded once, within 0.57 ULP. Where `sigmoid` is below the smallest normal `f32` the result may be 0 on a GPU, and of 16-bit floats anywhere. `gelu_tanh` of infinity is infinity, of negative infinity `-0.0`, of NaN NaN.\n\nWith a 16-bit float between `::<` and `>`, `tl::gelu_tanh::<bf16>(x)` of an `f32` tile is only as exact as a result that will be rounded to that type needs, relative error below 2^-15, at less than half the instructions; it is `f32` all the same.",
-        check: |check, call| as_exact_as(check, call, ["gelu_tanh", "gelu_tanh_half"]),
+        check: |check, call| as_exact_as(check, call, ["gelu_tanh", "gelu_tanh_half", "gelu_tanh_half"]),
     },
     Function {
         name: "silu",
@@ -42,7 +42,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         generic: Generic::OptionalType,
         params: ONE,
         doc: "`x * sigmoid(x)`, also called swish, of floats of any shape. Within 5 ULP for `f32` and `f64`; `f16` and `bf16` are computed in `f32` and rounded once, within 0.57 ULP. Where `sigmoid` is below the smallest normal `f32` the result has as few digits; it is 0 on a GPU, and may be of 16-bit floats anywhere. `silu` of infinity is infinity, of negative infinity `-0.0`, of NaN NaN.\n\nWith a 16-bit float between `::<` and `>`, `tl::silu::<bf16>(x)` of an `f32` tile is only as exact as a result that will be rounded to that type needs, relative error below 2^-15, at half the instructions; it is `f32` all the same.",
-        check: |check, call| as_exact_as(check, call, ["silu", "silu_half"]),
+        check: |check, call| as_exact_as(check, call, ["silu", "silu_half", "silu_half"]),
     },
     Function {
         name: "softplus",
@@ -79,10 +79,12 @@ pub(super) const FUNCTIONS: &[Function] = &[
 ///
 /// `gelu` far below zero is `-t P(-t)` with `t = |x|`, and `P(-t) = exp(-t^2 / 2) R(t)` with a smooth `R` that falls like
 /// `1 / t`: `u` times a polynomial in `u = 1 / (1 + 0.3 t)`. With 10 coefficients its error is 2^-28 up to `t = 14.5`,
-/// with 25 2^-58 up to 39. For results of 16 bits `log2 P(-t)` is a polynomial of 9 coefficients, and one power all there
-/// is besides: error 2^-13.7 up to `t = 5.7`, where those of `f16` end, and 2^-10.4 up to 14. Rounding `t^2 / 2` to `f32` would cost up to a hundred
-/// ULP in the power; what was rounded off is known exactly and multiplied back on. Above zero it is `x - t P(-t)`,
-/// without cancellation: at most half is taken off.
+/// with 25 2^-58 up to 39. For results of 16 bits `log2 P(-t)` is a polynomial of 8
+/// coefficients, and one power all there is besides: for `f16` with error 2^-14.4 up to `t = 5.7`, where its digits end,
+/// and 2^-12.4 up to 9; for `bf16` 2^-11.2 up to 5.7, 2^-10.1 up to 13.1, and from there on, where results are below
+/// the smallest normal one, 0.22 of their units. Rounding
+/// `t^2 / 2` to `f32` would cost up to a hundred ULP in the power; what was rounded off is known exactly and multiplied
+/// back on. Above zero it is `x - t P(-t)`, without cancellation: at most half is taken off.
 ///
 /// `log(1 + e)` is `2 artanh(z)` with `z = e / (2 + e)`, at most 1/3: `z` times a polynomial in `z^2` with 5 coefficients,
 /// error 2^-27.8, or 12, error 2^-64.
@@ -93,7 +95,15 @@ fn relu<T: Float>(x: Tile<T>) -> Tile<T> {
 
 fn gelu<T: Float>(x: Tile<T>) -> Tile<T> {
     let x = x.to::<Wide>();
-    let below = if DOUBLE { below_f64(x) } else if HALF { below_half(x) } else { below_f32(x) };
+    let below = if DOUBLE {
+        below_f64(x)
+    } else if !HALF {
+        below_f32(x)
+    } else if T::EPSILON > 0.005 {
+        below_bf16(x)
+    } else {
+        below_f16(x)
+    };
     (tl::maximum(x, 0.0) - below).to::<T>()
 }
 
@@ -123,22 +133,38 @@ fn below_f32(x: Tile<f32>) -> Tile<f32> {
     t * power * (p * u)
 }
 
-fn below_half(x: Tile<f32>) -> Tile<f32> {
-    let t = tl::minimum(tl::abs(x), 14.0);
-    let p = 3.120816316481978e-08 * t + -1.9568867628549924e-06;
-    let p = p * t + 5.254233838059008e-05;
-    let p = p * t + -0.0007995203486643732;
-    let p = p * t + 0.007754713762551546;
-    let p = p * t + -0.0518711619079113;
-    let p = p * t + -0.46115919947624207;
-    let p = p * t + -1.1499531269073486;
-    let p = p * t + -1.0001002550125122;
+fn below_f16(x: Tile<f32>) -> Tile<f32> {
+    let t = tl::minimum(tl::abs(x), 9.0);
+    let p = -1.1104484656243585e-06 * t + 4.430409171618521e-05;
+    let p = p * t + -0.0007682513678446412;
+    let p = p * t + 0.007752406410872936;
+    let p = p * t + -0.05215194448828697;
+    let p = p * t + -0.46053317189216614;
+    let p = p * t + -1.150353193283081;
+    let p = p * t + -1.0000617504119873;
     t * tl::exp2(p)
 }
 
-/// For a result that will be rounded to 16 bits.
-fn gelu_half(x: Tile<f32>) -> Tile<f32> {
-    tl::maximum(x, 0.0) - below_half(x)
+fn below_bf16(x: Tile<f32>) -> Tile<f32> {
+    let t = tl::minimum(tl::abs(x), 14.0);
+    let p = -3.6994441643400933e-07 * t + 2.001243228733074e-05;
+    let p = p * t + -0.0004555349296424538;
+    let p = p * t + 0.005761268083006144;
+    let p = p * t + -0.045669928193092346;
+    let p = p * t + -0.4705240726470947;
+    let p = p * t + -1.14462149143219;
+    let p = p * t + -1.0005954504013062;
+    t * tl::exp2(p)
+}
+
+/// For a result that will be rounded to `f16`.
+fn gelu_f16(x: Tile<f32>) -> Tile<f32> {
+    tl::maximum(x, 0.0) - below_f16(x)
+}
+
+/// For a result that will be rounded to `bf16`.
+fn gelu_bf16(x: Tile<f32>) -> Tile<f32> {
+    tl::maximum(x, 0.0) - below_bf16(x)
 }
 
 fn below_f64(x: Tile<f64>) -> Tile<f64> {
@@ -271,13 +297,15 @@ fn smaller_first<T: Number>(a: (T, i32), b: (T, i32)) -> (T, i32) {
 }
 "#;
 
-/// Calls the first function; of an `f32` argument with a 16-bit type between `::<` and `>` the second one, which is only as
-/// exact as that type.
-fn as_exact_as(check: &mut Check, call: &Call, [exact, quick]: [&str; 2]) -> Operand {
-    match check.generic_type(call) {
-        Some(dtype) if dtype.is_half() && computes_in_f32(check, call) => check.call_library(quick, call),
-        Some(_) | None => check.call_library(exact, call),
-    }
+/// Calls the first function; of an `f32` argument with `f16` between `::<` and `>` the second one, which is only as exact as
+/// that type, and with `bf16` the third.
+fn as_exact_as(check: &mut Check, call: &Call, [exact, f16, bf16]: [&str; 3]) -> Operand {
+    let name = match check.generic_type(call) {
+        Some(DType::F16) if computes_in_f32(check, call) => f16,
+        Some(DType::BF16) if computes_in_f32(check, call) => bf16,
+        Some(_) | None => exact,
+    };
+    check.call_library(name, call)
 }
 
 /// Whether the argument is `f32`.

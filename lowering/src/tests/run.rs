@@ -6,9 +6,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::func;
 use super::site::lowering_beside;
 use crate::analysis::split::{Trust, split};
+use crate::body::{Requests, bodies};
 use crate::mlir::Session;
 use crate::mlir::host::Plan;
 use crate::target::host::{self, Family, Level};
+use crate::tile::Func;
 
 /// A launch argument: eight bytes for each slot.
 pub enum Arg<'a> {
@@ -63,9 +65,20 @@ impl Loaded {
 
 /// Compiles the kernel's first variant for the host and loads it at every level that this processor has.
 pub fn load(source: &str) -> Vec<Loaded> {
-    let _beside = lowering_beside();
     let mut func = func(source);
     split(&mut func, Trust::Nothing);
+    loaded(func)
+}
+
+/// The same of what a GPU body of the kernel does, after all that layouts changed: the first is for aligned arguments, the
+/// last for any.
+pub fn load_bodies(source: &str) -> Vec<Vec<Loaded>> {
+    let bodies = bodies(&func(source), Requests::default()).expect("bodies that fit");
+    bodies.into_iter().map(|body| loaded(body.plan.distributed.func)).collect()
+}
+
+fn loaded(func: Func) -> Vec<Loaded> {
+    let _beside = lowering_beside();
     let plan = Plan::new(func);
     let session = Session::new();
     let texts = host::emit(&session, &plan, "kernel", Family::X86_64).expect("host assembly");

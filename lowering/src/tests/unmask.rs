@@ -3,6 +3,7 @@
 use expect_test::{Expect, expect};
 
 use super::func;
+use super::run::{Arg, load_bodies};
 use crate::body::{Requests, bodies};
 use crate::tile;
 
@@ -228,4 +229,145 @@ fn an_address_is_selected() {
             }
         "#]],
     );
+}
+
+#[test]
+fn a_row_less_a_number_is_selected_through_the_number() {
+    check_unmasked(
+        "let mean = tl::sum(x, 0);
+        let centred = tl::select(mask, x - mean, 0.0);
+        tl::store(out + i, centred * tl::sum(centred * centred, 0), mask);",
+        expect![[r#"
+            kernel k(x: &[f32], out: &mut [f32], %0 n: i32, %1 m: i32) {
+              %2 = arange 0 : i32[128]
+              %3 = splat %0 : i32[128]
+              %4 = lt %2, %3 : bool[128]
+              %5 = load x[%2] mask %4 inside vector 4 : f32[128]
+              %6 = reduce %5 axes [0] : f32 { |%7, %8|
+                %9 = add %7, %8 : f32
+                yield %9
+              }
+              %10 = splat %6 : f32[128]
+              %11 = constant 0.0 : f32
+              %12 = splat %11 : f32[128]
+              %13 = select %4, %10, %12 : f32[128]
+              %14 = sub %5, %13 : f32[128]
+              %15 = mul %14, %14 : f32[128]
+              %16 = reduce %15 axes [0] : f32 { |%17, %18|
+                %19 = add %17, %18 : f32
+                yield %19
+              }
+              %20 = splat %16 : f32[128]
+              %21 = mul %14, %20 : f32[128]
+              store out[%2] mask %4 inside vector 4 = %21
+            }
+        "#]],
+    );
+}
+
+#[test]
+fn what_is_not_0_beyond_its_mask_is_selected_itself() {
+    check_unmasked(
+        "let number = m.to::<f32>();
+        let full = tl::load(out + i, mask, 2.0);
+        let one = tl::select(mask, full - number, 0.0) + tl::select(other, x - number, 0.0);
+        let two = tl::select(mask, x - number, 1.0) + tl::select(mask, x - full, 0.0);
+        tl::store(out + 128 + i, one + two + tl::select(mask, x * number, 0.0));",
+        expect![[r#"
+            kernel k(x: &[f32], out: &mut [f32], %0 n: i32, %1 m: i32) {
+              %2 = arange 0 : i32[128]
+              %3 = splat %0 : i32[128]
+              %4 = lt %2, %3 : bool[128]
+              %5 = splat %1 : i32[128]
+              %6 = lt %2, %5 : bool[128]
+              %7 = load x[%2] mask %4 inside vector 4 : f32[128]
+              %8 = cast %1 : f32
+              %9 = constant 2.0 : f32
+              %10 = splat %9 : f32[128]
+              %11 = load out[%2] mask %4 inside vector 4 other %10 : f32[128]
+              %12 = splat %8 : f32[128]
+              %13 = sub %11, %12 : f32[128]
+              %14 = constant 0.0 : f32
+              %15 = splat %14 : f32[128]
+              %16 = select %4, %13, %15 : f32[128]
+              %17 = sub %7, %12 : f32[128]
+              %18 = select %6, %17, %15 : f32[128]
+              %19 = add %16, %18 : f32[128]
+              %20 = constant 1.0 : f32
+              %21 = splat %20 : f32[128]
+              %22 = select %4, %17, %21 : f32[128]
+              %23 = sub %7, %11 : f32[128]
+              %24 = select %4, %23, %15 : f32[128]
+              %25 = add %22, %24 : f32[128]
+              %26 = add %19, %25 : f32[128]
+              %27 = mul %7, %12 : f32[128]
+              %28 = select %4, %27, %15 : f32[128]
+              %29 = add %26, %28 : f32[128]
+              %30 = constant 128 : i64
+              store out[%30 + %2] inside vector 4 = %29
+            }
+        "#]],
+    );
+}
+
+/// Rows of 128 elements of which the first `n` are loaded, shifted by a number in each way, all 128 looked at.
+#[test]
+fn shifted_rows_are_0_beyond_their_mask() {
+    const SHIFTS: &str = "#[fuse_kernel]
+        fn k(x: &[i32], y: &[f32], out: &mut [i32], narrow: &[bf16], rows: &mut [f32], n: i32) {
+            let i = tl::arange(0, 128);
+            let mask = i < n;
+            let (x, y) = (tl::load(x + i, mask), tl::load(y + i, mask));
+            let (number, sum) = (tl::max(x, 0), tl::sum(y, 0));
+            tl::store(out + i, tl::select(mask, x - number, 0));
+            tl::store(out + 128 + i, tl::select(mask, number - x, 0));
+            tl::store(out + 256 + i, tl::select(mask, x + number, 0) + tl::max(tl::select(mask, number + x, 0), 0));
+            let centred = tl::select(mask, y - sum, 0.0);
+            tl::store(rows + i, centred);
+            tl::store(rows + 128 + i, centred * tl::sum(centred, 0), mask);
+            let few = tl::load(narrow + i, mask, 0.0).to::<f32>();
+            let centred = tl::select(mask, few - tl::sum(few, 0), 0.0);
+            tl::store(rows + 256 + i, centred * tl::max(centred, 0));
+        }";
+    let bodies = load_bodies(SHIFTS);
+    for (which, body) in bodies.iter().enumerate() {
+        for n in [0usize, 8, 64, 120, 128, 1, 77] {
+            if which + 1 < bodies.len() && n % 8 != 0 {
+                continue;
+            }
+            for loaded in body {
+                let mut x: [i32; 128] = std::array::from_fn(|i| (i as i32 * 37) % 101 - 50);
+                let mut y = x.map(|x| x as f32);
+                let mut narrow = y.map(|y| half::bf16::from_f32(y).to_bits());
+                let mut out = [-1; 384];
+                let mut rows = [-1.0f32; 384];
+                let args = &mut [
+                    Arg::of(&mut x),
+                    Arg::of(&mut y),
+                    Arg::of(&mut out),
+                    Arg::of(&mut narrow),
+                    Arg::of(&mut rows),
+                    Arg::Scalar(n as u64),
+                ];
+                loaded.call([1, 1, 1], args);
+                let number =
+                    x[..n].iter().copied().max().unwrap_or(0).max(if n < 128 { 0 } else { i32::MIN });
+                let sum: f32 = y[..n].iter().sum();
+                let within = |i: usize, value: i32| if i < n { value } else { 0 };
+                let most = (0..128).map(|i| within(i, number + x[i])).max().expect("not empty");
+                let centred: [f32; 128] = std::array::from_fn(|i| if i < n { y[i] - sum } else { 0.0 });
+                let (all, top) =
+                    (centred.iter().sum::<f32>(), centred.iter().copied().fold(f32::MIN, f32::max));
+                for i in 0..128 {
+                    let what = format!("element {i} of {n}, body {which}, {}", loaded.level.name());
+                    assert_eq!(out[i], within(i, x[i] - number), "{what}");
+                    assert_eq!(out[128 + i], within(i, number - x[i]), "{what}");
+                    assert_eq!(out[256 + i], within(i, x[i] + number) + most, "{what}");
+                    assert_eq!(rows[i].to_bits(), centred[i].to_bits(), "{what}");
+                    assert_eq!(rows[128 + i], if i < n { centred[i] * all } else { -1.0 }, "{what}");
+                    assert_eq!(rows[256 + i], centred[i] * top, "{what}");
+                }
+            }
+        }
+    }
 }
