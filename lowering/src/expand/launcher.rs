@@ -364,7 +364,7 @@ fn declared(kernel: &Kernel, variants: &[Variant]) -> TokenStream {
     let message = format!("`{}` has no variant for these generics", kernel.name);
     let note = format!("declared are {}", declared_text(kernel, variants));
     let inner_visibility = inner(&kernel.visibility);
-    let implementations = implementations(kernel, variants);
+    let implementations = implementations(kernel, variants, &declarations);
     quote! {
         /// A choice of the kernel's generics.
         #[derive(Clone, Copy, Debug)]
@@ -394,7 +394,16 @@ fn declared_text(kernel: &Kernel, variants: &[Variant]) -> String {
 
 /// One implementation for each declared choice; a type parameter all of whose types are declared gets one for all, so
 /// that generic code can call the kernel.
-fn implementations(kernel: &Kernel, variants: &[Variant]) -> TokenStream {
+fn implementations(kernel: &Kernel, variants: &[Variant], declarations: &[TokenStream]) -> TokenStream {
+    if variants.is_empty() {
+        // A kernel with mistakes: no bound on its choice is a mistake on top of them.
+        let choice = choice_arguments(kernel);
+        return quote! {
+            impl<#(#declarations),*> Declared for Choice<#(#choice),*> {
+                const VARIANT: &'static Variant = &KERNEL.variants[0];
+            }
+        };
+    }
     let type_params: Vec<(&Ident, Class)> = kernel
         .generics
         .iter()
