@@ -204,11 +204,18 @@ impl Pass<'_> {
     }
 
     fn append(&mut self, kind: Kind, like: &Op) -> Value {
-        let ty = self.func().ty(like.results[0]).clone();
-        let value = self.distributed.func.value(ty);
-        let layout = self.distributed.layouts[&like.results[0]].clone();
-        self.distributed.layouts.insert(value, layout);
+        let value = self.distributed.like(like.results[0]);
         self.ops.push(Op { kind, results: vec![value], loc: like.loc });
+        value
+    }
+}
+
+impl Distributed {
+    /// A new value of the same type and in the same layout as a tile.
+    pub(super) fn like(&mut self, tile: Value) -> Value {
+        let (ty, layout) = (self.func.ty(tile).clone(), self.layouts[&tile].clone());
+        let value = self.func.value(ty);
+        self.layouts.insert(value, layout);
         value
     }
 }

@@ -5,13 +5,12 @@
 //! number is selected: `select(mask, x - mean, 0)` is `x - select(mask, mean, 0)`, a selection for each vector of the row.
 //! Where any other value reaches nothing but stores under one mask, a selection by that mask is its first choice.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use super::assign::Distributed;
-use super::hold::used_by;
 use crate::ops::scalar::{Algebra, Scalar};
 use crate::ops::{Cast, Hold, Kind, Load, Number};
-use crate::tile::{Block, Func, Op, Value};
+use crate::tile::{Block, Func, Op, Value, remove_unused};
 
 /// A thread keeps a number for each vector of its share of a row; with more of them than these, fewer blocks would fit on a
 /// multiprocessor.
@@ -29,13 +28,12 @@ type Looks = HashMap<Value, Seen>;
 
 /// Selects numbers where it can, and leaves out selections that are seen under their mask alone.
 pub fn unmask(distributed: &mut Distributed) {
-    let mut pass =
-        Pass { distributed, made: HashMap::new(), selected: HashMap::new(), replaced: HashSet::new() };
-    let body = std::mem::take(&mut pass.distributed.func.body);
-    let mut body = pass.rebuilt(body);
-    let replaced = pass.replaced;
-    let used: HashSet<Value> = body.ops.iter().flat_map(used_by).chain(body.yields.iter().copied()).collect();
-    remove(&mut body, &|value| replaced.contains(&value) && !used.contains(&value));
+    let mut body = std::mem::take(&mut distributed.func.body);
+    let mut pass = Pass { distributed, made: HashMap::new(), selected: HashMap::new() };
+    pass.rebuild(&mut body);
+    distributed.func.body = body;
+    remove_unused(&mut distributed.func);
+    let mut body = std::mem::take(&mut distributed.func.body);
     let mut looks = Looks::new();
     look(&distributed.func, &body, &mut looks);
     simplify(&mut body, &looks, &mut HashMap::new());
@@ -106,30 +104,25 @@ struct Pass<'d> {
     made: HashMap<Value, Kind>,
     /// Numbers that were selected by a mask: one for all rows that they shift.
     selected: HashMap<(Value, Value), Value>,
-    /// What was selected from, and may not be used any more.
-    replaced: HashSet<Value>,
 }
 
 impl Pass<'_> {
-    fn rebuilt(&mut self, block: Block) -> Block {
-        let mut ops = Vec::with_capacity(block.ops.len());
-        for mut op in block.ops {
+    fn rebuild(&mut self, block: &mut Block) {
+        let outside = self.selected.clone();
+        for mut op in std::mem::take(&mut block.ops) {
             for nested in op.kind.operation_mut().blocks_mut() {
-                let outside = self.selected.clone();
-                *nested = self.rebuilt(std::mem::take(nested));
-                self.selected = outside;
+                self.rebuild(nested);
             }
             if let [result] = op.results[..] {
                 if let Some((select, number)) = self.of_a_number(&op.kind) {
                     let (mask, row, zero) = (select.args[0], select.args[1], select.args[2]);
                     let known = self.selected.get(&(mask, number)).copied();
-                    let selected = known.unwrap_or_else(|| self.like(result));
+                    let selected = known.unwrap_or_else(|| self.distributed.like(result));
                     if known.is_none() {
                         let kind = Kind::Scalar(Scalar { args: vec![mask, number, zero], ..select });
-                        ops.push(Op { kind, results: vec![selected], loc: op.loc });
+                        block.ops.push(Op { kind, results: vec![selected], loc: op.loc });
                         self.selected.insert((mask, number), selected);
                     }
-                    self.replaced.insert(row);
                     op.kind = self.made[&row].clone();
                     op.kind.operation_mut().map(&mut |value| if value == number { selected } else { value });
                 }
@@ -137,9 +130,9 @@ impl Pass<'_> {
                     self.made.insert(result, op.kind.clone());
                 }
             }
-            ops.push(op);
+            block.ops.push(op);
         }
-        Block { ops, ..block }
+        self.selected = outside;
     }
 
     /// The selection, if it is of a row that a number shifted and that was 0 beyond the mask before, and 0 otherwise; and the
@@ -190,24 +183,5 @@ impl Pass<'_> {
         let Kind::Load(load) = kind else { return None };
         let zero = load.other.is_none_or(|other| self.is_zero(other));
         (load.place.mask == Some(mask) && zero).then_some(load)
-    }
-
-    /// A value of the same type in the same layout.
-    fn like(&mut self, value: Value) -> Value {
-        let ty = self.distributed.func.ty(value).clone();
-        let own = self.distributed.func.value(ty);
-        if let Some(layout) = self.distributed.layouts.get(&value).cloned() {
-            self.distributed.layouts.insert(own, layout);
-        }
-        own
-    }
-}
-
-fn remove(block: &mut Block, gone: &impl Fn(Value) -> bool) {
-    block.ops.retain(|op| op.results.is_empty() || !op.results.iter().all(|&result| gone(result)));
-    for op in &mut block.ops {
-        for nested in op.kind.operation_mut().blocks_mut() {
-            remove(nested, gone);
-        }
     }
 }

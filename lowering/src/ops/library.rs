@@ -79,12 +79,11 @@ pub(super) const FUNCTIONS: &[Function] = &[
 ///
 /// `gelu` far below zero is `-t P(-t)` with `t = |x|`, and `P(-t) = exp(-t^2 / 2) R(t)` with a smooth `R` that falls like
 /// `1 / t`: `u` times a polynomial in `u = 1 / (1 + 0.3 t)`. With 10 coefficients its error is 2^-28 up to `t = 14.5`,
-/// with 25 2^-58 up to 39. For results of 16 bits `log2 P(-t)` is a polynomial of 8
-/// coefficients, and one power all there is besides: for `f16` with error 2^-14.4 up to `t = 5.7`, where its digits end,
-/// and 2^-12.4 up to 9; for `bf16` 2^-11.2 up to 5.7, 2^-10.1 up to 13.1, and from there on, where results are below
-/// the smallest normal one, 0.22 of their units. Rounding
-/// `t^2 / 2` to `f32` would cost up to a hundred ULP in the power; what was rounded off is known exactly and multiplied
-/// back on. Above zero it is `x - t P(-t)`, without cancellation: at most half is taken off.
+/// with 25 2^-58 up to 39. For results of 16 bits `log2 P(-t)` is a polynomial of 8 coefficients, and one power all there
+/// is besides: for `f16` with error 2^-14.4 up to `t = 5.7`, where its digits end, and 2^-12.4 up to 9; for `bf16` 2^-11.2
+/// up to 5.7, 2^-10.1 up to 13.1, and from there on, where results are below the smallest normal one, 0.22 of their units.
+/// Rounding `t^2 / 2` to `f32` would cost up to a hundred ULP in the power; what was rounded off is known exactly and
+/// multiplied back on. Above zero it is `x - t P(-t)`, without cancellation: at most half is taken off.
 ///
 /// `log(1 + e)` is `2 artanh(z)` with `z = e / (2 + e)`, at most 1/3: `z` times a polynomial in `z^2` with 5 coefficients,
 /// error 2^-27.8, or 12, error 2^-64.

@@ -23,7 +23,7 @@ use crate::dtype::DType;
 use crate::ops::{Kind, Site};
 
 pub use print::print;
-pub use rewrite::{Builder, Rewriter, eliminate, release};
+pub use rewrite::{Builder, Rewriter, eliminate, release, remove_unused};
 pub use verify::verify;
 
 /// The largest odd factor of an extent.

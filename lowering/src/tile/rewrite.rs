@@ -205,7 +205,8 @@ impl Merger<'_> {
     }
 }
 
-fn remove_unused(func: &mut Func) {
+/// Removes what computes results that nothing uses.
+pub fn remove_unused(func: &mut Func) {
     let mut used = HashSet::new();
     let mut body = std::mem::take(&mut func.body);
     mark_used(&body, &mut used);
