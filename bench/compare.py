@@ -6,13 +6,15 @@
     python3 bench/compare.py --only softmax --only layer_norm --limit 300 --no-compile
     python3 bench/compare.py --limit 500 --resume --out results.json    # again and again, until nothing is left
     python3 bench/compare.py --group norms --sweep --dtype bf16 --out sweep.json
+    python3 bench/compare.py --group norms --graphs --out graphs.json
 
 Needs an NVIDIA GPU, PyTorch, Triton and cuda-python (cuda.bindings). Each result is first compared with float64, in
 outputs that held NaN. Then the contenders take turns, round after round, so that a drift of clocks meets all of them
 alike; the L2 cache is overwritten before each run, and each run is timed by itself with device events. Times are medians.
 torch.compile runs as `max-autotune-no-cudagraphs`: a graph would copy its inputs in each run; it is left out of a case for
 which it takes longer than --compile-limit. With --limit no case is begun after so many seconds, and what was measured by
-then is reported; with --resume the cases that --out already has are not measured again.
+then is reported; with --resume the cases that --out already has are not measured again. With --graphs the shapes have few
+rows and lie in warm caches: a time is then that of one launch of a hundred in a CUDA graph, beside a kernel that does nothing.
 """
 
 import argparse
@@ -27,10 +29,12 @@ import time
 import torch
 
 import exported
-from entry import NAMES, Entry, triton
+from entry import NAMES, Entry, nothing, triton
 from kernels import ENTRIES, GROUPS
 
-OURS, FLOOR = "ours", "copy"
+OURS, FLOOR, EMPTY = "ours", "copy", "empty"
+#: Launches in a graph.
+IN_GRAPH = 100
 
 
 class Mismatch(Exception):
@@ -193,6 +197,32 @@ def time_all(runs, rounds, warmup):
     return {name: sorted(1e3 * start.elapsed_time(end) for start, end in pairs) for name, pairs in events.items()}
 
 
+def graph_of(run):
+    """A hundred launches, one after the other; the current stream is not the default one."""
+    run()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=torch.cuda.current_stream()):
+        for _ in range(IN_GRAPH):
+            run()
+    return graph
+
+
+def time_graphs(runs, rounds, warmup):
+    """As `time_all`, of one launch of a graph's, on warm caches."""
+    graphs = {name: graph_of(run) for name, run in runs.items()}
+    times = {name: [] for name in graphs}
+    for turn in range(warmup + rounds):
+        for name, graph in graphs.items():
+            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            start.record()
+            graph.replay()
+            end.record()
+            end.synchronize()
+            if turn >= warmup:
+                times[name].append(1e3 * start.elapsed_time(end) / IN_GRAPH)
+    return {name: sorted(of) for name, of in times.items()}
+
+
 def quantile(ordered, share):
     position = share * (len(ordered) - 1)
     below = int(position)
@@ -233,9 +263,12 @@ def measure(entry, case, options):
     del exact
     entry.prepare(args)
     torch.cuda.synchronize()
-    times = time_all({name: run for name, (run, _) in found.items()}, options.rounds, options.warmup)
+    runs = {name: run for name, (run, _) in found.items()}
+    if options.graphs:
+        runs[EMPTY] = nothing
+    times = (time_graphs if options.graphs else time_all)(runs, options.rounds, options.warmup)
     traffic, median = entry.traffic(args), {name: quantile(ordered, 0.5) for name, ordered in times.items()}
-    best_peer = min((median[name] for name in median if name not in (OURS, FLOOR)), default=float("nan"))
+    best_peer = min((median[name] for name in median if name not in (OURS, FLOOR, EMPTY)), default=float("nan"))
     size, dtype = entry.size(case)
     rows = []
     for name, ordered in times.items():
@@ -255,14 +288,16 @@ def measure(entry, case, options):
 
 def summary(rows):
     """One line a case: ours, each peer, and how they compare."""
-    lines = ["| kernel | shape | ours | Triton | torch.compile | PyTorch | copy | ours, of the best peer | of copy |",
-             "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"]
+    others = ["Triton", "torch.compile", "PyTorch", FLOOR] + [EMPTY] * any(row["contender"] == EMPTY for row in rows)
+    lines = [f"| kernel | shape | ours | {' | '.join(others)} | ours, of the best peer | of copy |",
+             f"| --- | --- | ---: | {'---: | ' * len(others)}---: | ---: |"]
     cases = dict.fromkeys((row["kernel"], row["shape"]) for row in rows)
     for case in cases:
         of = {row["contender"]: row for row in rows if (row["kernel"], row["shape"]) == case}
-        cells = [f"{of[name]['us']:.1f}" if name in of else "" for name in ("Triton", "torch.compile", "PyTorch", FLOOR)]
+        digits = 2 if EMPTY in of else 1
+        cells = [f"{of[name]['us']:.{digits}f}" if name in of else "" for name in others]
         ours = of[OURS]
-        lines.append(f"| {case[0]} | {case[1]} | {ours['us']:.1f} us, {ours['gb_per_s']:.0f} GB/s | " + " | ".join(cells)
+        lines.append(f"| {case[0]} | {case[1]} | {ours['us']:.{digits}f} us, {ours['gb_per_s']:.0f} GB/s | " + " | ".join(cells)
                      + f" | {ours['of_best_peer']:.3f} | {ours['of_copy']:.3f} |")
     return "\n".join(lines)
 
@@ -293,6 +328,7 @@ def parse_options():
     parser.add_argument("--shape", help="only cases whose label has this in it, such as `x 4096 bf16`")
     parser.add_argument("--dtype", choices=list(NAMES.values()), help="only cases of this element type")
     parser.add_argument("--sweep", action="store_true", help="time the sizes of a sweep, for pictures")
+    parser.add_argument("--graphs", action="store_true", help="time shapes of few rows, in CUDA graphs")
     parser.add_argument("--limit", type=float, help="begin no case after so many seconds")
     parser.add_argument("--rounds", type=int, default=100, help="timed runs of each contender")
     parser.add_argument("--warmup", type=int, default=20, help="runs before that")
@@ -316,7 +352,7 @@ def chosen(options):
         if (options.only or options.group) and not (
                 entry.name in (options.only or ()) or entry.group in (options.group or ())):
             continue
-        cases = entry.sweep if options.sweep else entry.cases
+        cases = entry.sweep if options.sweep else entry.few if options.graphs else entry.cases
         labels = [(case, entry.label(case)) for case in cases]
         yield entry, [case for case, label in labels if (options.shape or "") in label
                       and (not options.dtype or label.split()[-1] == options.dtype)]
@@ -343,6 +379,9 @@ def main():
         return
     begin = time.monotonic()
     machine = start(options)
+    if options.graphs:
+        # The default stream cannot be captured.
+        torch.cuda.set_stream(torch.cuda.Stream())
     print(", ".join(f"{key} {value}" for key, value in machine.items()), flush=True)
     rows, failed, left = measured_before(options), False, []
     done = {(row["kernel"], row["shape"]) for row in rows}

@@ -5,8 +5,8 @@ import math
 import torch
 import torch.nn.functional as F
 
-from entry import (BF16, F16, F32, NAMES, SINGLE, SUBNORMAL, TINY, UNIT, Entry, Launch, cdiv, empty, normal, rounded,
-                   triton)
+from entry import (BF16, F16, F32, NAMES, SINGLE, SUBNORMAL, TINY, UNIT, Entry, Launch, along_rows, cdiv, empty, normal,
+                   rounded, triton)
 
 RELU, GELU, GELU_TANH, SILU = 1, 2, 3, 4
 ACTIVATIONS = {
@@ -25,7 +25,8 @@ def activated(act, x, dtype, within=0.0):
     elif act == GELU:
         value, relative = x * 0.5 * torch.special.erfc(-x * math.sqrt(0.5)), 32.0
         if dtype.itemsize == 2:
-            relative = torch.where(x < -5.7, 2.0**14, 2.0**11)
+            near, far = (2.0**13, 2.0**14) if dtype == BF16 else (2.0**10, 2.0**12)
+            relative = torch.where(x < -5.7, far, near)
     elif act == GELU_TANH:
         value, relative = x * torch.sigmoid(2 * u), 16 + 8 * u.abs()
     else:
@@ -164,7 +165,7 @@ class BiasActivation(Entry):
         rows, cols, dtype = case
         return [Launch("bias_activation", [NAMES[dtype]],
                        lambda act, width: act == self.act and width >= min(cols, 4096),
-                       lambda act, width: (cdiv(rows, 4096 // width), cdiv(cols, width)))]
+                       lambda act, width: along_rows(cdiv(cols, width), cdiv(rows, 4096 // width)))]
 
     def exact(self, args):
         total = args["x"].double() + args["bias"].double()
@@ -202,12 +203,13 @@ class ActAndMul(Entry):
     def make(self, case, shift=0):
         rows, d, dtype = case
         return {"x": normal(rows * 2 * d, dtype, 1, shift, 2.0).view(rows, 2 * d),
-                "out": empty(rows * d, dtype, shift).view(rows, d), "d": d, "gate": 0 if self.gate == "first" else d}
+                "out": empty(rows * d, dtype, shift).view(rows, d), "n_rows": rows, "d": d,
+                "gate": 0 if self.gate == "first" else d}
 
     def launches(self, case, args):
         rows, d, dtype = case
         return [Launch("act_and_mul", [NAMES[dtype]], lambda act, block: act == self.act,
-                       lambda act, block: (rows, cdiv(d, block)))]
+                       lambda act, block: along_rows(cdiv(d, block), rows))]
 
     def halves(self, args):
         x, d = args["x"].double(), args["d"]

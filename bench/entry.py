@@ -43,9 +43,10 @@ class Entry:
 
     name = None
     group = None
-    #: Cases that are timed, cases that are timed when sizes are swept, and small ones that are only checked.
+    #: Cases that are timed, that are timed when sizes are swept and in graphs, and small ones that are only checked.
     cases = ()
     sweep = ()
+    few = ()
     small = ()
     #: The arguments that `compute` takes, and those that hold results, in the order of what `compute` gives.
     inputs = ()
@@ -124,6 +125,10 @@ class RowEntry(Entry):
         return [(2 * self.elements // dtype.itemsize // cols, cols, dtype) for dtype in (BF16, F32) for cols in powers]
 
     @property
+    def few(self):
+        return [(rows, 4096, BF16) for rows in (1, 4, 16, 64)]
+
+    @property
     def small(self):
         return [(3, cols, dtype) for cols in self.small_columns for dtype in (F32, F16, BF16)]
 
@@ -160,6 +165,17 @@ def cdiv(a, b):
     return -(-a // b)
 
 
+def along_rows(across, rows):
+    """A grid whose first axis counts tiles across; rows lie along the second and third."""
+    layers = cdiv(rows, 65535)
+    return across, cdiv(rows, layers), layers
+
+
+def nothing():
+    """A launch of a kernel that does nothing."""
+    triton_nothing[(1,)]()
+
+
 # ---- Triton
 
 if triton is not None:
@@ -182,6 +198,10 @@ if triton is not None:
     def for_elements(key=("n",), blocks=(1024, 2048, 4096, 8192), **kwargs):
         return triton.autotune([triton.Config({"BLOCK": block}, num_warps=warps) for block in blocks
                                 for warps in (4, 8)], key=list(key), do_bench=quick, **kwargs)
+
+    @triton.jit
+    def triton_nothing():
+        pass
 
     @for_elements(blocks=(2048, 4096, 8192, 16384))
     @triton.jit

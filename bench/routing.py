@@ -37,13 +37,13 @@ class Rope(Entry):
         tokens, heads, dim, half, dtype = case
         count = tokens * heads * dim
         return {"x": normal(count, dtype, 1, shift).view(tokens, heads, dim), **self.tables(tokens, half),
-                "out": empty(count, dtype, shift).view(tokens, heads, dim), "n_heads": tokens * heads,
-                "per_token": heads, "dim": dim, "half": half}
+                "out": empty(count, dtype, shift).view(tokens, heads, dim), "per_token": heads, "dim": dim, "half": half}
 
     def launches(self, case, args):
         tokens, heads, _, half, dtype = case
-        return [Launch("rope", [NAMES[dtype]], lambda pairs, width: pairs == self.interleaved and width >= half,
-                       lambda pairs, width: (cdiv(tokens * heads, 2048 // width),))]
+        return [Launch("rope", [NAMES[dtype]], lambda interleaved, pairs, block: interleaved == self.interleaved
+                       and pairs >= half and block >= cdiv(heads, cdiv(heads, 40)),
+                       lambda interleaved, pairs, block: (tokens, cdiv(heads, 40)))]
 
     def exact(self, args):
         x, places = args["x"].double(), args["positions"].long()
@@ -113,7 +113,7 @@ class QkNormRope(Rope):
     def launches(self, case, args):
         half = case[3]
         return [Launch("qk_norm_rope", [NAMES[case[4]]], lambda pairs, width: not pairs and width >= half,
-                       lambda pairs, width: (case[0], cdiv(case[1] + case[2], 1024 // width)))]
+                       lambda pairs, width: (case[0], cdiv(case[1] + case[2], 512 // width)))]
 
     def normed(self, qkv, positions, cos, sin, gammas, queries, keys):
         """All heads, and the sizes of the pairs of those that were turned."""

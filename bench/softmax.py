@@ -90,8 +90,9 @@ class MaskedSoftmax(RowEntry):
         types = [NAMES[dtype], "bool"]
         if cols > 16384:
             return [Launch("masked_softmax_long", types, lambda add, block: not add, lambda add, block: (rows,))]
-        grid = (args["mask_rows"], rows // args["mask_rows"])
-        return [Launch("masked_softmax", types, lambda add, block: not add and block >= cols, lambda add, block: grid)]
+        along = (args["mask_rows"], rows // args["mask_rows"])
+        return [Launch("masked_softmax", types, lambda add, block: not add and block >= cols,
+                       lambda add, block: along[::-1] if block > 1024 else along)]
 
     def exact(self, args):
         rows, cols = args["x"].shape

@@ -16,7 +16,7 @@ use dsl_runtime::{DType, Result};
 
 use crate::activation::{SILU, exact};
 use crate::reference::{Expected, unit_roundoff};
-use crate::shape::Checks;
+use crate::shape::{Checks, along_rows};
 
 /// The elements of a row that one program handles.
 const BLOCK: usize = 4096;
@@ -26,12 +26,13 @@ const BLOCK: usize = 4096;
 pub fn act_and_mul<T: Float, const ACT: usize, const BLOCK: usize>(
     x: &[T],
     out: &mut [T],
+    n_rows: i32,
     d: i32,
     gate: i32,
 ) {
-    let row = tl::program_id(0);
-    let cols = tl::program_id(1) * BLOCK + tl::arange(0, BLOCK);
-    let mask = cols < d;
+    let row = tl::program_id(2) * tl::num_programs(1) + tl::program_id(1);
+    let cols = tl::program_id(0) * BLOCK + tl::arange(0, BLOCK);
+    let mask = (row < n_rows) & (cols < d);
     let v = tl::load(x + row * 2 * d + gate + cols, mask).to::<f32>();
     let factor = tl::load(x + row * 2 * d + (d - gate) + cols, mask).to::<f32>();
     let y = if ACT == 1 {
@@ -126,9 +127,9 @@ impl<'a, T: Float, const ACT: usize> ActAndMul<'a, T, ACT> {
         if rows == 0 {
             return Ok(());
         }
-        let programs = (rows, self.d.div_ceil(BLOCK));
-        let gate = self.gate.offset(self.d);
-        act_and_mul::<T, ACT, BLOCK>(self.x, out, self.d as i32, gate).grid(programs).launch(on)
+        let [d, gate] = [self.d as i32, self.gate.offset(self.d)];
+        let call = act_and_mul::<T, ACT, BLOCK>(self.x, out, rows as i32, d, gate);
+        call.grid(along_rows(self.d.div_ceil(BLOCK), rows)).launch(on)
     }
 }
 
@@ -167,9 +168,8 @@ impl<'a, T: Float> SwigluBackward<'a, T> {
         if rows == 0 {
             return Ok(());
         }
-        let programs = (rows, self.d.div_ceil(BLOCK));
         let call = swiglu_backward::<T, BLOCK>(self.dy, self.x, dx, self.d as i32, self.gate.offset(self.d));
-        call.grid(programs).launch(on)
+        call.grid((rows, self.d.div_ceil(BLOCK))).launch(on)
     }
 }
 

@@ -13,13 +13,13 @@ use dsl_runtime::{DType, Result};
 
 use crate::activation;
 use crate::reference::{Expected, unit_roundoff};
-use crate::shape::Checks;
+use crate::shape::{Checks, along_rows};
 
 /// The elements that one program handles: of one row, or of several short ones.
 const TILE: usize = 4096;
 
-/// A program handles a tile of `COLS` columns and `4096 / COLS` rows; the grid's first axis counts the
-/// rows' tiles.
+/// A program handles a tile of `COLS` columns and `4096 / COLS` rows; the grid's first axis counts tiles across, its second
+/// and third those down.
 #[fuse_kernel(T = [f32, f16, bf16], ACT = [0, 1, 2, 3, 4], COLS = n_cols.min(4096) in [128, 1024, 4096])]
 pub fn bias_activation<T: Float, const ACT: usize, const COLS: usize>(
     x: &[T],
@@ -28,8 +28,9 @@ pub fn bias_activation<T: Float, const ACT: usize, const COLS: usize>(
     n_rows: i32,
     n_cols: i32,
 ) {
-    let rows = tl::program_id(0) * (4096 / COLS) + tl::arange(0, 4096 / COLS);
-    let cols = tl::program_id(1) * COLS + tl::arange(0, COLS);
+    let down = tl::program_id(2) * tl::num_programs(1) + tl::program_id(1);
+    let rows = down * (4096 / COLS) + tl::arange(0, 4096 / COLS);
+    let cols = tl::program_id(0) * COLS + tl::arange(0, COLS);
     let mask = (rows < n_rows).col() & (cols < n_cols).row();
     let places = (rows * n_cols).col() + cols.row();
     let x = tl::load(x + places, mask).to::<f32>();
@@ -84,9 +85,9 @@ impl<'a, T: Float, const ACT: usize> BiasActivation<'a, T, ACT> {
 }
 
 /// The tiles that cover the matrix.
-pub(crate) fn programs(rows: usize, cols: usize) -> (usize, usize) {
+fn programs(rows: usize, cols: usize) -> (usize, usize, usize) {
     let across = [128, 1024, TILE].into_iter().find(|&width| width >= cols).unwrap_or(TILE);
-    (rows.div_ceil(TILE / across), cols.div_ceil(across))
+    along_rows(cols.div_ceil(across), rows.div_ceil(TILE / across))
 }
 
 /// What the kernel computes, in `f64`, and the bound that the module's documentation states.

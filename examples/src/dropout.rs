@@ -35,7 +35,8 @@ const COLS: usize = 1024;
 /// Program `(i, j)` handles `COLS` columns from `i * COLS` on of the 4 rows from `first_row + 4 * j` on, for which it reads
 /// the bias once. `residual` may be empty where it is not added.
 #[fuse_kernel(
-    T = [f32, f16, bf16], ACT = [2, 3], ADD = [false, true], COLS = n_cols.min(1024) in [128, 1024], num_warps = 2,
+    configs = [{ ADD: false, num_warps: 2 }, { ADD: true, num_warps: 4 }],
+    T = [f32, f16, bf16], ACT = [2, 3], COLS = n_cols.min(1024) in [128, 1024],
 )]
 pub fn bias_gelu_dropout<T: Float, const ACT: usize, const ADD: bool, const COLS: usize>(
     x: &[T],
@@ -57,11 +58,12 @@ pub fn bias_gelu_dropout<T: Float, const ACT: usize, const ADD: bool, const COLS
         let row = first_row + tl::program_id(1) * 4 + r;
         let mask = (cols < n_cols) & (row < n_rows);
         let places = row * n_cols + cols;
+        let rest = if ADD { tl::load(residual + places, mask).to::<f32>() } else { tl::zeros::<f32>([COLS]) };
         let v = tl::load(x + places, mask).to::<f32>() + bias;
         let y = if ACT == 2 { tl::gelu::<T>(v) } else { tl::gelu_tanh::<T>(v) };
         let numbers = row.to::<i64>() * n_cols.to::<i64>() + cols.to::<i64>();
         let y = tl::select(tl::randint(seed, numbers) < limit, 0.0, y * scale);
-        let y = if ADD { y + tl::load(residual + places, mask).to::<f32>() } else { y };
+        let y = if ADD { y + rest } else { y };
         tl::store(out + places, y.to::<T>(), mask);
     }
 }

@@ -58,7 +58,7 @@ pub(crate) mod kernels {
     }
 
     /// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared.
-    #[fuse_kernel(T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 4096, 8192, 16384])]
+    #[fuse_kernel(T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384])]
     pub fn layer_norm<T: Float, const BLOCK: usize>(
         x: &[T],
         gamma: &[T],
@@ -89,7 +89,7 @@ pub(crate) mod kernels {
     }
 
     /// As [`layer_norm()`], and applies GELU.
-    #[fuse_kernel(T = [f32, f16, bf16], BLOCK = n_cols in [1024, 4096, 8192, 16384])]
+    #[fuse_kernel(T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384])]
     pub fn layer_norm_gelu<T: Float, const BLOCK: usize>(
         x: &[T],
         gamma: &[T],

@@ -10,6 +10,8 @@
 //! **Source.** Vaswani and others, 2017, arXiv:1706.03762, section 3.2.3; masks as `scaled_dot_product_attention` of PyTorch
 //! has them.
 
+use std::ops::Range;
+
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
@@ -20,14 +22,19 @@ use crate::softmax::{Form, of_scores};
 /// The longest row that one tile holds; longer ones are read in pieces.
 pub const MAX_TILE: usize = 16384;
 
-/// The most matrices of scores that one launch takes a mask for.
-const MAX_MATRICES: usize = 65_535;
+/// The most programs along the second axis of a grid.
+const MAX_SECOND: usize = 65_535;
+
+/// The longest row whose programs follow each other along a matrix; programs of longer ones follow each other along the
+/// rows that share a row of the mask, which is then still in the cache.
+const MAX_ALONG: usize = 1024;
 
 /// The elements of a piece of a long row.
 const PIECE: usize = 4096;
 
-/// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared. The grid has a
-/// column for each row of the mask, so that a program knows its own without a division. `ADD` says what the mask does.
+/// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared. One axis of the grid
+/// counts the rows of the mask, so that a program knows its own without a division, the other those that share it: the
+/// second and the first, or the first and the second for blocks of 1024. `ADD` says what the mask does.
 ///
 /// The exponentials wait for their sum, so that a probability is one product more; for a logarithm the scores are made
 /// again, from the cache.
@@ -36,7 +43,7 @@ const PIECE: usize = 4096;
         { T: f32, M: f32, ADD: true }, { T: f32, M: bool, ADD: false }, { T: f16, M: f16, ADD: true },
         { T: f16, M: bool, ADD: false }, { T: bf16, M: bf16, ADD: true }, { T: bf16, M: bool, ADD: false },
     ],
-    BLOCK = n_cols in [1024, 4096, 16384], num_warps = BLOCK / 1024,
+    BLOCK = n_cols in [1024, 2048, 4096, 8192, 16384], num_warps = BLOCK / 1024,
 )]
 pub fn masked_softmax<T: Float, M: Element, const ADD: bool, const BLOCK: usize>(
     x: &[T],
@@ -46,8 +53,11 @@ pub fn masked_softmax<T: Float, M: Element, const ADD: bool, const BLOCK: usize>
     scale: f32,
     log: bool,
 ) {
-    let mask_row = tl::program_id(0);
-    let row = tl::program_id(1) * tl::num_programs(0) + mask_row;
+    let (mask_row, row) = if BLOCK > 1024 {
+        (tl::program_id(1), tl::program_id(0) * tl::num_programs(1) + tl::program_id(1))
+    } else {
+        (tl::program_id(0), tl::program_id(1) * tl::num_programs(0) + tl::program_id(0))
+    };
     let cols = tl::arange(0, BLOCK);
     let mask = cols < n_cols;
     let (x, allowed) = (x + row * n_cols + cols, allowed + mask_row * n_cols + cols);
@@ -187,18 +197,18 @@ impl<'a, T: Float> MaskedSoftmax<'a, T> {
                 }
             };
         }
-        // Row after row of a mask's matrices: as many as a grid has rows.
-        let matrix = mask_rows * self.cols;
-        for first in (0..self.x.len()).step_by(matrix * MAX_MATRICES) {
-            let range = first..self.x.len().min(first + matrix * MAX_MATRICES);
-            let grid = (mask_rows, range.len() / matrix);
-            let (x, out) = (self.x.slice(range.clone()), out.slice_mut(range));
+        for part in parts(rows, mask_rows, self.cols <= MAX_ALONG) {
+            let [place, of_mask] =
+                [part.rows, part.mask_rows].map(|r| r.start * self.cols..r.end * self.cols);
+            let (x, out) = (self.x.slice(place.clone()), out.slice_mut(place));
             match self.mask {
                 Mask::Add(mask) => {
-                    masked_softmax::<T, T, true>(x, mask, out, cols, scale, log).grid(grid).launch(on)?;
+                    let call = masked_softmax::<T, T, true>;
+                    call(x, mask.slice(of_mask), out, cols, scale, log).grid(part.grid).launch(on)?;
                 }
                 Mask::Keep(mask) => {
-                    masked_softmax::<T, bool, false>(x, mask, out, cols, scale, log).grid(grid).launch(on)?;
+                    let call = masked_softmax::<T, bool, false>;
+                    call(x, mask.slice(of_mask), out, cols, scale, log).grid(part.grid).launch(on)?;
                 }
             }
         }
@@ -220,6 +230,37 @@ impl<'a, T: Float> MaskedSoftmax<'a, T> {
         }
         Ok((rows, mask_rows))
     }
+}
+
+/// What one launch does.
+#[doc(hidden)]
+#[derive(Clone, Debug)]
+pub struct Part {
+    pub rows: Range<usize>,
+    pub mask_rows: Range<usize>,
+    pub grid: (usize, usize),
+}
+
+/// The launches for `rows` rows of scores: each takes as many matrices, and as many rows of each, as its grid has place for.
+/// `along` says that the mask's rows lie along the first axis.
+#[doc(hidden)]
+pub fn parts(rows: usize, mask_rows: usize, along: bool) -> Vec<Part> {
+    let matrices = rows / mask_rows;
+    let (count, height) = match (along, mask_rows <= MAX_SECOND) {
+        (true, _) => (MAX_SECOND, mask_rows),
+        (false, true) => (matrices, mask_rows),
+        (false, false) => (1, MAX_SECOND),
+    };
+    let mut parts = vec![];
+    for first in (0..matrices).step_by(count) {
+        for top in (0..mask_rows).step_by(height) {
+            let (count, height) = (count.min(matrices - first), height.min(mask_rows - top));
+            let start = first * mask_rows + top;
+            let grid = if along { (height, count) } else { (count, height) };
+            parts.push(Part { rows: start..start + count * height, mask_rows: top..top + height, grid });
+        }
+    }
+    parts
 }
 
 /// What the mask makes of each score, for [`reference()`].

@@ -82,7 +82,7 @@ mod kernels {
     /// is quantised; `ROUND` whether `Q` holds integers. `gamma` and `beta` may be empty where the norm has none.
     #[fuse_kernel(
         configs = [{ Q: i8, ROUND: true }, { Q: f8e4m3, ROUND: false }],
-        T = [f16, bf16], NORM = [0, 1, 2], BLOCK = n_cols in [1024, 4096, 8192, 16384],
+        T = [f16, bf16], NORM = [0, 1, 2], BLOCK = n_cols in [1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384],
     )]
     pub fn quantize<T: Float, Q: Element, const ROUND: bool, const NORM: usize, const BLOCK: usize>(
         x: &[T],

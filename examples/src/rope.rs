@@ -20,61 +20,74 @@ use dsl_runtime::{DType, Result};
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 
-/// The pairs that a program handles: heads times pairs of a head.
-const PAIRS: usize = 2048;
+/// The pairs that a program of [`qk_norm_rope`] handles: heads times pairs of a head.
+const PAIRS: usize = 512;
 
-/// Turns heads: `x` has `n_heads` rows of `dim` elements, `per_token` for each token. A program handles `2048 / HALF` heads.
-#[fuse_kernel(T = [f32, f16, bf16], INTERLEAVED = [false, true], HALF = half in [32, 64, 128])]
-pub fn rope<T: Float, const INTERLEAVED: bool, const HALF: usize>(
+/// How many heads a program of [`rope`] has to handle so that no token takes more programs than it must.
+const fn share(per_token: i32) -> i32 {
+    let programs = (per_token - 1) / 40 + 1;
+    (per_token - 1) / programs + 1
+}
+
+/// Turns heads of `dim` elements, `per_token` for each token. Program `(i, j)` takes the `j`th `HEADS` heads of token `i`, so
+/// that angles are read once for all of them.
+///
+/// A warp takes four heads of 64 pairs, or twenty of the 40 that would leave others without work.
+#[fuse_kernel(
+    T = [f32, f16, bf16],
+    INTERLEAVED = [false, true],
+    HALF = half in [32, 64, 128],
+    HEADS = share(per_token) in [8, 16, 32, 40],
+    num_warps = ((HEADS - 1) / 4 % 8 + 1) * HALF / 64,
+)]
+pub fn rope<T: Float, const INTERLEAVED: bool, const HALF: usize, const HEADS: usize>(
     x: &[T],
     positions: &[i32],
     cos: &[f32],
     sin: &[f32],
     out: &mut [T],
-    n_heads: i32,
     per_token: i32,
     dim: i32,
     half: i32,
 ) {
-    let heads = tl::program_id(0) * (2048 / HALF) + tl::arange(0, 2048 / HALF);
+    let token = tl::program_id(0);
+    let heads = tl::program_id(1) * HEADS + tl::arange(0, HEADS);
     let pairs = tl::arange(0, HALF);
-    let mask = (heads < n_heads).col() & (pairs < half).row();
-    let start = heads * dim;
+    let present = (heads < per_token).col();
+    let start = ((token * per_token + heads) * dim).col();
     // Angles take two loads one after the other: everything else is on its way before.
     if INTERLEAVED {
         let both = tl::arange(0, 2 * HALF);
-        let wide = (heads < n_heads).col() & (both < 2 * half).row();
-        let places = start.col() + both.row();
-        let x = tl::load(x + places, wide).to::<f32>();
-        let position = tl::load(positions + heads / per_token, heads < n_heads);
-        let angles = (position * half).col() + pairs.row();
-        let cos = tl::load(cos + angles, mask);
-        let sin = tl::load(sin + angles, mask);
-        let (a, b) = tl::split(tl::reshape(x, [2048 / HALF, HALF, 2]));
+        let mask = present & (both < 2 * half).row();
+        let x = tl::load(x + start + both.row(), mask).to::<f32>();
+        let angles = tl::load(positions + token) * half + pairs;
+        let cos = tl::load(cos + angles, pairs < half).row();
+        let sin = tl::load(sin + angles, pairs < half).row();
+        let (a, b) = tl::split(tl::reshape(x, [HEADS, HALF, 2]));
         let y = tl::interleave(a * cos - b * sin, b * cos + a * sin);
-        tl::store(out + places, y.to::<T>(), wide);
+        tl::store(out + start + both.row(), y.to::<T>(), mask);
     } else {
-        let first = start.col() + pairs.row();
+        let mask = present & (pairs < half).row();
+        let first = start + pairs.row();
         let a = tl::load(x + first, mask).to::<f32>();
         let b = tl::load(x + first + half, mask).to::<f32>();
-        let position = tl::load(positions + heads / per_token, heads < n_heads);
-        let angles = (position * half).col() + pairs.row();
-        let cos = tl::load(cos + angles, mask);
-        let sin = tl::load(sin + angles, mask);
+        let angles = tl::load(positions + token) * half + pairs;
+        let cos = tl::load(cos + angles, pairs < half).row();
+        let sin = tl::load(sin + angles, pairs < half).row();
         tl::store(out + first, (a * cos - b * sin).to::<T>(), mask);
         tl::store(out + first + half, (b * cos + a * sin).to::<T>(), mask);
     }
     for rest in tl::range(2 * half, dim, HALF).num_stages(1) {
-        let mask = (heads < n_heads).col() & (rest + pairs < dim).row();
-        let places = start.col() + (rest + pairs).row();
+        let mask = present & (rest + pairs < dim).row();
+        let places = start + (rest + pairs).row();
         tl::store(out + places, tl::load(x + places, mask), mask);
     }
 }
 
 /// Normalises and turns query and key heads of `2 * half` elements in place: a token's row of `qkv` holds `queries + keys`
 /// of them, then its values, `row` elements in all. `gammas` holds the queries' parameters and then the keys'. Program
-/// `(i, j)` takes the `j`th `1024 / HALF` heads of token `i`.
-#[fuse_kernel(T = [f32, f16, bf16], INTERLEAVED = [false, true], HALF = half in [32, 64, 128])]
+/// `(i, j)` takes the `j`th `512 / HALF` heads of token `i`.
+#[fuse_kernel(T = [f32, f16, bf16], INTERLEAVED = [false, true], HALF = half in [32, 64, 128], num_warps = 1)]
 pub fn qk_norm_rope<T: Float, const INTERLEAVED: bool, const HALF: usize>(
     qkv: &mut [T],
     positions: &[i32],
@@ -88,7 +101,7 @@ pub fn qk_norm_rope<T: Float, const INTERLEAVED: bool, const HALF: usize>(
     eps: f32,
 ) {
     let token = tl::program_id(0);
-    let heads = tl::program_id(1) * (1024 / HALF) + tl::arange(0, 1024 / HALF);
+    let heads = tl::program_id(1) * (512 / HALF) + tl::arange(0, 512 / HALF);
     let pairs = tl::arange(0, HALF);
     let present = (heads < queries + keys).col();
     let mask = present & (pairs < half).row();
@@ -106,7 +119,7 @@ pub fn qk_norm_rope<T: Float, const INTERLEAVED: bool, const HALF: usize>(
         let sin = tl::load(sin + angles, pairs < half).row();
         let scale = tl::rsqrt(tl::sum(x * x, 1, true) / (2 * half) as f32 + eps);
         let normed = x * scale * tl::select(is_key, of_keys, of_queries);
-        let (a, b) = tl::split(tl::reshape(normed, [1024 / HALF, HALF, 2]));
+        let (a, b) = tl::split(tl::reshape(normed, [512 / HALF, HALF, 2]));
         let y = tl::interleave(a * cos - b * sin, b * cos + a * sin);
         tl::store(qkv + places, y.to::<T>(), mask);
     } else {
@@ -182,21 +195,13 @@ impl<'a, T: Float, const INTERLEAVED: bool> Rope<'a, T, INTERLEAVED> {
             return Err(checks.error(format!("{half} pairs do not fit heads of {}", self.dim)));
         }
         checks.same(("x", self.x.len()), ("all heads", positions.len() * self.heads * self.dim))?;
-        let n_heads = positions.len() * self.heads;
-        if n_heads == 0 {
+        if positions.is_empty() || self.heads == 0 {
             return Ok(());
         }
-        let (heads, dim) = (self.heads as i32, self.dim as i32);
-        let call =
-            rope::<T, INTERLEAVED>(self.x, positions, cos, sin, out, n_heads as i32, heads, dim, half as i32);
-        call.grid(programs(n_heads, half)).launch(on)
+        let [heads, dim, pairs] = [self.heads, self.dim, half].map(|count| count as i32);
+        let call = rope::<T, INTERLEAVED>(self.x, positions, cos, sin, out, heads, dim, pairs);
+        call.grid((positions.len(), self.heads.div_ceil(40))).launch(on)
     }
-}
-
-/// The programs that cover so many heads.
-fn programs(heads: usize, half: usize) -> usize {
-    let block = half.next_power_of_two().max(32);
-    heads.div_ceil(PAIRS / block)
 }
 
 /// Heads of a packed row: queries, keys and values, each of `2 * half` elements.
@@ -262,7 +267,7 @@ impl<'a, T: Float, const INTERLEAVED: bool> QkNormRope<'a, T, INTERLEAVED> {
             self.eps,
         );
         let block = half.next_power_of_two().max(32);
-        call.grid((positions.len(), heads.div_ceil(PAIRS / 2 / block))).launch(on)
+        call.grid((positions.len(), heads.div_ceil(PAIRS / block))).launch(on)
     }
 }
 

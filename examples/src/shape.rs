@@ -24,12 +24,19 @@ impl Checks {
         Err(self.error(format!("{name} has {len} elements and {other} has {found}")))
     }
 
-    /// How many rows of `cols` elements an argument has.
+    /// How many rows of `cols` elements an argument has: rows and columns that kernels can count.
     pub fn rows(self, (name, len): Named, cols: usize) -> Result<usize> {
         if len.checked_rem(cols).unwrap_or(len) != 0 {
             return Err(self.error(format!("{name} has {len} elements, which are no whole rows of {cols}")));
         }
-        Ok(len.checked_div(cols).unwrap_or(0))
+        let rows = len.checked_div(cols).unwrap_or(0);
+        if rows.max(cols) > i32::MAX as usize {
+            let most = i32::MAX;
+            return Err(
+                self.error(format!("{name} has {rows} rows of {cols} columns, of each {most} are the most"))
+            );
+        }
+        Ok(rows)
     }
 
     /// Rows, where rows may not be longer than `most`.
@@ -39,6 +46,13 @@ impl Checks {
         }
         self.rows(matrix, cols)
     }
+}
+
+/// A grid whose first axis counts tiles across rows, so that programs follow each other along a row; rows, or tiles of several,
+/// lie along the second and third, in as few layers as a GPU's limit of the second allows.
+pub(crate) fn along_rows(across: usize, rows: usize) -> (usize, usize, usize) {
+    let layers = rows.div_ceil(65_535).max(1);
+    (across, rows.div_ceil(layers), layers)
 }
 
 /// The longest row that one program keeps on this device or stream: what a cluster of blocks does, or what one block does.

@@ -30,10 +30,13 @@ impl Law {
     /// The error in units in the last place, or what was wanted.
     pub fn check(&self, operands: &[u64], found: u64) -> Result<f64, String> {
         if self.dtype.is_float() {
-            let values: Vec<f64> =
-                operands.iter().enumerate().map(|(i, &bits)| number(bits, self.operand(i))).collect();
+            let mut values = [0.0; 3];
+            for (i, (value, &bits)) in values.iter_mut().zip(operands).enumerate() {
+                *value = number(bits, self.operand(i));
+            }
+            let values = &values[..operands.len()];
             let oracle = self.row.float.ok_or("the row has no oracle for floats")?;
-            return self.check_float(&values, oracle(&values), found);
+            return self.check_float(values, oracle(values), found);
         }
         let values: Vec<i128> =
             operands.iter().enumerate().map(|(i, &bits)| integer(bits, self.operand(i))).collect();

@@ -136,6 +136,25 @@ fn one_row_of_a_mask_serves_any_number() {
     });
 }
 
+/// Each row once and in order, with its own row of the mask, in grids that a GPU takes.
+#[test]
+fn launches_cover_the_rows_of_a_mask() {
+    for along in [false, true] {
+        for (matrices, mask_rows) in [(1, 1), (3, 5), (70_000, 2), (1, 200_000), (3, 65_536), (3, 65_535)] {
+            let mut next = 0;
+            for part in masked_softmax::parts(matrices * mask_rows, mask_rows, along) {
+                let (x, y) = part.grid;
+                let (height, count) = if along { (x, y) } else { (y, x) };
+                assert!(y <= 65_535 && (count == 1 || height == mask_rows), "{part:?}");
+                assert_eq!(part.rows, next..next + height * count);
+                assert_eq!(part.mask_rows, next % mask_rows..next % mask_rows + height);
+                next = part.rows.end;
+            }
+            assert_eq!(next, matrices * mask_rows);
+        }
+    }
+}
+
 /// More rows than a GPU holds clusters at once.
 #[test]
 fn many_long_rows_are_as_exact_as_stated() {

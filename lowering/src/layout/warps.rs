@@ -36,6 +36,8 @@ const MAX_WARPS: u64 = 8;
 /// Threads that would hold more bytes of one access than these have too few registers left to work with: as many again
 /// share it then.
 const MAX_BYTES_PER_THREAD: u64 = 256;
+/// The bytes of the widest access of one thread.
+const VECTOR: u64 = 16;
 /// From these bytes on, two warps read sooner than one.
 const TWO_WARPS: u64 = 2048;
 
@@ -53,7 +55,17 @@ pub(super) fn choose_warps(func: &Func, accesses: &[Access], num_ctas: u32) -> u
     let moved = largest.max(read);
     let bytes = if moved > 0 { moved } else { share(largest_tile(func)) };
     let least = if bytes >= TWO_WARPS { 2 } else { 1 };
-    (bytes / (per_thread * 32)).clamp(least, MAX_WARPS).next_power_of_two() as u32
+    let warps = (bytes / (per_thread * 32)).clamp(least, MAX_WARPS).next_power_of_two();
+    let fewer = (0..=warps.ilog2()).map(|halvings| warps >> halvings);
+    let whole = |warps| streamed().all(|access| whole_vectors(share(access.bytes()), warps));
+    fewer.take_while(|&warps| warps >= least).find(|&warps| whole(warps)).unwrap_or(warps) as u32
+}
+
+/// Whether threads that share so many bytes hold no part of a vector beside whole ones: of a tile whose extent is no power of
+/// two they might.
+fn whole_vectors(bytes: u64, warps: u64) -> bool {
+    let of_thread = bytes / (32 * warps);
+    of_thread <= VECTOR || of_thread % VECTOR == 0
 }
 
 fn largest_tile(func: &Func) -> u64 {

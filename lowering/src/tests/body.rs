@@ -208,6 +208,14 @@ fn warps_follow_what_a_program_reads() {
             general: 256 threads, 1 programs: 
         "#]],
     );
+    // Eight warps would hold ten elements a thread, which are no whole vectors.
+    check_blocks(
+        &add.replace("SIZE", "2560"),
+        expect![[r#"
+        aligned: 128 threads, 1 programs: x is 16-byte aligned, y is 16-byte aligned, out is 16-byte aligned, 4 divides n, -1 + 2560 * num_programs(0) <= 2147483647, n <= x.len(), n <= y.len(), n <= out.len()
+        general: 128 threads, 1 programs: 
+    "#]],
+    );
     check_blocks(
         &add.replace("SIZE", "96"),
         expect![[r#"
