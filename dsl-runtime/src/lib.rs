@@ -124,6 +124,7 @@ mod module;
 mod report;
 mod slice;
 mod stream;
+mod view;
 
 pub use buffer::Buffer;
 pub use choose::{Choice, Chosen};
@@ -134,15 +135,16 @@ pub use dtype::{DType, Element, Float, Integer, Number, bf16, f8e4m3, f8e5m2, f1
 pub use error::{Error, Result};
 pub use graph::{Graph, Held};
 pub use grid::{Extent, IntoGrid};
-pub use launch::{Arg, BodyTrace, Launch, Trace};
+pub use launch::{Arg, BodyTrace, Launch, Trace, ViewArgs};
 pub use slice::{Slice, SliceMut};
 pub use stream::{LaunchOn, Stream};
+pub use view::{View, ViewMut};
 
 /// What a program that launches kernels needs.
 pub mod prelude {
     pub use crate::tl::Tile;
     pub use crate::{
         Buffer, DType, Device, Element, Float, Integer, Launch, LaunchOn, Number, Slice, SliceMut, Stream,
-        bf16, f8e4m3, f8e5m2, f16, fuse_fn, fuse_kernel, fuse_module, tl,
+        View, ViewMut, bf16, f8e4m3, f8e5m2, f16, fuse_fn, fuse_kernel, fuse_module, tl,
     };
 }

@@ -15,7 +15,7 @@ use crate::syntax::{ConstItem, Generic, Kernel, Pattern, ValueType};
 /// The kernel's body as code that a language server can resolve.
 pub(super) fn function(kernel: &Kernel) -> TokenStream {
     let source = &kernel.source;
-    let (generics, inputs) = (&source.generics, &source.inputs);
+    let (generics, inputs) = (&source.generics, complete(source.inputs.clone()));
     let body = complete(source.body.clone());
     quote! {
         #[allow(warnings, clippy::all)]
@@ -128,7 +128,7 @@ fn mentioned(texts: [&TokenStream; 4], generics: &[Generic]) -> TokenStream {
 }
 
 /// Names of `dsl_runtime` that a kernel may use by themselves.
-const BOUNDS: [&str; 5] = ["Float", "Integer", "Number", "Element", "Tile"];
+const BOUNDS: [&str; 6] = ["Float", "Integer", "Number", "Element", "Tile", "View"];
 const OWN_TYPES: [&str; 4] = ["f16", "bf16", "f8e4m3", "f8e5m2"];
 
 /// The first mention of each name that begins a path.
@@ -152,9 +152,9 @@ fn collect(tokens: TokenStream, names: &mut Vec<Ident>) {
 }
 
 /// Calls with every optional argument: Rust has none, and an editor would report a call that leaves one out. And tiles
-/// without their element types, which the stubs do not have.
+/// without their element types, which the stubs do not have; and views that have the methods of kernels.
 fn complete(tokens: TokenStream) -> TokenStream {
-    let mut tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    let mut tokens: Vec<TokenTree> = tokens.into_iter().flat_map(kernel_view).collect();
     let is = |token: &TokenTree, ch: char| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ch);
     let mut at = 0;
     while at < tokens.len() {
@@ -180,6 +180,17 @@ fn complete(tokens: TokenStream) -> TokenStream {
         tokens[i] = completed.into();
     }
     tokens.into_iter().collect()
+}
+
+/// `tl::View` for `View`, which is also what calls of kernels take.
+fn kernel_view(token: TokenTree) -> Vec<TokenTree> {
+    match &token {
+        TokenTree::Ident(name) if name == "View" => {
+            let module = quote! { ::dsl_runtime::tl:: };
+            module.into_iter().chain([token]).collect()
+        }
+        _ => vec![token],
+    }
 }
 
 /// The function of `tl::` that a group of arguments at `at` belongs to.

@@ -35,6 +35,7 @@ mod scan;
 mod site;
 mod split;
 mod unmask;
+mod view;
 
 use proc_macro2::{TokenStream, TokenTree};
 
