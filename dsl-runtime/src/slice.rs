@@ -248,9 +248,7 @@ impl<'a, T: Element> SliceMut<'a, T> {
                 // SAFETY: only the lifetime changes. `slice_mut` takes a short borrow of `view` to keep it from being used
                 // beside its result, but copies into it the references that `view` itself holds for `'a`; and `view`
                 // ends here.
-                Unique::Cuda(unsafe {
-                    std::mem::transmute::<CudaViewMut<'_, T>, CudaViewMut<'a, T>>(part)
-                })
+                Unique::Cuda(unsafe { std::mem::transmute::<CudaViewMut<'_, T>, CudaViewMut<'a, T>>(part) })
             }
         })
     }

@@ -72,11 +72,7 @@ impl<'a, T: Element, const R: usize> View<'a, T, R> {
     ///
     /// # Errors
     /// If one lies outside of the memory.
-    pub fn strided(
-        memory: impl Into<Slice<'a, T>>,
-        shape: [usize; R],
-        strides: [usize; R],
-    ) -> Result<Self> {
+    pub fn strided(memory: impl Into<Slice<'a, T>>, shape: [usize; R], strides: [usize; R]) -> Result<Self> {
         let memory = memory.into();
         let layout = Layout { shape, strides };
         let len = layout.check(memory.len())?;
@@ -335,7 +331,11 @@ fn row_major<const R: usize>(shape: [usize; R]) -> [usize; R] {
 impl<const R: usize> Layout<R> {
     /// Elements of memory from the first to the last.
     fn len(&self) -> usize {
-        if self.shape.contains(&0) { 0 } else { 1 + self.pairs().map(|(extent, stride)| (extent - 1) * stride).sum::<usize>() }
+        if self.shape.contains(&0) {
+            0
+        } else {
+            1 + self.pairs().map(|(extent, stride)| (extent - 1) * stride).sum::<usize>()
+        }
     }
 
     fn pairs(&self) -> impl Iterator<Item = (usize, usize)> {
@@ -366,7 +366,8 @@ impl<const R: usize> Layout<R> {
         let mut reach = 0;
         for axis in axes {
             if self.strides[axis] <= reach {
-                let text = format!("has elements that might be the same along axis {axis}: it cannot be written");
+                let text =
+                    format!("has elements that might be the same along axis {axis}: it cannot be written");
                 return Err(self.error(text));
             }
             reach += (self.shape[axis] - 1) * self.strides[axis];
@@ -409,60 +410,118 @@ mod tests {
     fn check<const R: usize>(shape: [usize; R], strides: [usize; R], expected: Expect) {
         let mut memory: Vec<i32> = (0..12).collect();
         let reading = View::strided(&memory, shape, strides);
-        let reading = reading.map_or_else(|error| error.to_string(), |view| format!("{} elements", view.memory.len()));
+        let reading =
+            reading.map_or_else(|error| error.to_string(), |view| format!("{} elements", view.memory.len()));
         let writing = ViewMut::strided(&mut memory, shape, strides);
-        let writing = writing.map_or_else(|error| error.to_string(), |view| format!("{} elements", view.memory.len()));
+        let writing =
+            writing.map_or_else(|error| error.to_string(), |view| format!("{} elements", view.memory.len()));
         expected.assert_eq(&format!("{reading}\n{writing}"));
     }
 
     #[test]
     fn a_view_lies_within_its_memory() {
-        check([3, 4], [4, 1], expect![[r#"
+        check(
+            [3, 4],
+            [4, 1],
+            expect![[r#"
             12 elements
-            12 elements"#]]);
-        check([3, 4], [5, 1], expect![[r#"
+            12 elements"#]],
+        );
+        check(
+            [3, 4],
+            [5, 1],
+            expect![[r#"
             a view of shape [3, 4] with strides [5, 1] reaches element 13 of memory that has 12 elements
-            a view of shape [3, 4] with strides [5, 1] reaches element 13 of memory that has 12 elements"#]]);
-        check([4, 4], [4, 1], expect![[r#"
+            a view of shape [3, 4] with strides [5, 1] reaches element 13 of memory that has 12 elements"#]],
+        );
+        check(
+            [4, 4],
+            [4, 1],
+            expect![[r#"
             a view of shape [4, 4] with strides [4, 1] reaches element 15 of memory that has 12 elements
-            a view of shape [4, 4] with strides [4, 1] reaches element 15 of memory that has 12 elements"#]]);
-        check([13], [1], expect![[r#"
+            a view of shape [4, 4] with strides [4, 1] reaches element 15 of memory that has 12 elements"#]],
+        );
+        check(
+            [13],
+            [1],
+            expect![[r#"
             a view of shape [13] with strides [1] reaches element 12 of memory that has 12 elements
-            a view of shape [13] with strides [1] reaches element 12 of memory that has 12 elements"#]]);
-        check([5, 0, 7], [1000, 1, 1], expect![[r#"
+            a view of shape [13] with strides [1] reaches element 12 of memory that has 12 elements"#]],
+        );
+        check(
+            [5, 0, 7],
+            [1000, 1, 1],
+            expect![[r#"
             0 elements
-            0 elements"#]]);
-        check([usize::MAX, 2], [usize::MAX, 1], expect![[r#"
+            0 elements"#]],
+        );
+        check(
+            [usize::MAX, 2],
+            [usize::MAX, 1],
+            expect![[r#"
             a view of shape [18446744073709551615, 2] with strides [18446744073709551615, 1] has 18446744073709551615 where the limit is 1099511627775
-            a view of shape [18446744073709551615, 2] with strides [18446744073709551615, 1] has 18446744073709551615 where the limit is 1099511627775"#]]);
-        check([1 << 39, 1 << 39, 1 << 39], [1 << 39, 1 << 39, 1 << 39], expect![[r#"
+            a view of shape [18446744073709551615, 2] with strides [18446744073709551615, 1] has 18446744073709551615 where the limit is 1099511627775"#]],
+        );
+        check(
+            [1 << 39, 1 << 39, 1 << 39],
+            [1 << 39, 1 << 39, 1 << 39],
+            expect![[r#"
             a view of shape [549755813888, 549755813888, 549755813888] with strides [549755813888, 549755813888, 549755813888] reaches element 906694364709322613587968 of memory that has 12 elements
-            a view of shape [549755813888, 549755813888, 549755813888] with strides [549755813888, 549755813888, 549755813888] reaches element 906694364709322613587968 of memory that has 12 elements"#]]);
-        check([1, 12], [1 << 39, 1], expect![[r#"
+            a view of shape [549755813888, 549755813888, 549755813888] with strides [549755813888, 549755813888, 549755813888] reaches element 906694364709322613587968 of memory that has 12 elements"#]],
+        );
+        check(
+            [1, 12],
+            [1 << 39, 1],
+            expect![[r#"
             12 elements
-            12 elements"#]]);
+            12 elements"#]],
+        );
     }
 
     #[test]
     fn elements_to_write_are_distinct() {
-        check([12, 12], [0, 1], expect![[r#"
+        check(
+            [12, 12],
+            [0, 1],
+            expect![[r#"
             12 elements
-            a view of shape [12, 12] with strides [0, 1] has elements that might be the same along axis 0: it cannot be written"#]]);
-        check([2, 3], [2, 1], expect![[r#"
+            a view of shape [12, 12] with strides [0, 1] has elements that might be the same along axis 0: it cannot be written"#]],
+        );
+        check(
+            [2, 3],
+            [2, 1],
+            expect![[r#"
             5 elements
-            a view of shape [2, 3] with strides [2, 1] has elements that might be the same along axis 0: it cannot be written"#]]);
-        check([2, 3], [3, 1], expect![[r#"
+            a view of shape [2, 3] with strides [2, 1] has elements that might be the same along axis 0: it cannot be written"#]],
+        );
+        check(
+            [2, 3],
+            [3, 1],
+            expect![[r#"
             6 elements
-            6 elements"#]]);
-        check([3, 2, 2], [1, 6, 3], expect![[r#"
+            6 elements"#]],
+        );
+        check(
+            [3, 2, 2],
+            [1, 6, 3],
+            expect![[r#"
             12 elements
-            12 elements"#]]);
-        check([3, 1, 2], [2, 0, 1], expect![[r#"
+            12 elements"#]],
+        );
+        check(
+            [3, 1, 2],
+            [2, 0, 1],
+            expect![[r#"
             6 elements
-            6 elements"#]]);
-        check([2, 2], [1, 1], expect![[r#"
+            6 elements"#]],
+        );
+        check(
+            [2, 2],
+            [1, 1],
+            expect![[r#"
             3 elements
-            a view of shape [2, 2] with strides [1, 1] has elements that might be the same along axis 1: it cannot be written"#]]);
+            a view of shape [2, 2] with strides [1, 1] has elements that might be the same along axis 1: it cannot be written"#]],
+        );
     }
 
     #[test]

@@ -40,8 +40,11 @@ pub fn split(func: &mut Func, trust: Trust) -> Vec<Fact> {
         if trust == Trust::Launch { Assumptions::promised(func) } else { Assumptions::default() };
     let ranges = Axes::analyse(func, &assumptions);
     let numbers = func.views.iter().flat_map(|view| view.shape.iter().chain(&view.strides));
-    let ranges: HashMap<Value, (i128, i128)> =
-        definitions(func).keys().chain(numbers).map(|&value| (value, ranges.get(func, value).range)).collect();
+    let ranges: HashMap<Value, (i128, i128)> = definitions(func)
+        .keys()
+        .chain(numbers)
+        .map(|&value| (value, ranges.get(func, value).range))
+        .collect();
     let mut splitter = Splitter {
         definitions: definitions(func),
         polynomials,

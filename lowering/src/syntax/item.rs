@@ -197,8 +197,7 @@ fn parse_param(input: &syn::FnArg, errors: &mut Errors) -> Option<Param> {
 }
 
 fn parse_param_type(ty: &syn::Type, errors: &mut Errors) -> ParamType {
-    const HELP: &str =
-        "parameters are `&[T]`, `&mut [T]`, `&View<T, 2>`, `&mut View<T, 2>` and scalars such as `i32` or `f32`";
+    const HELP: &str = "parameters are `&[T]`, `&mut [T]`, `&View<T, 2>`, `&mut View<T, 2>` and scalars such as `i32` or `f32`";
     let (parsed, problem) = match ty {
         syn::Type::Reference(reference) => {
             if let Some(lifetime) = &reference.lifetime {

@@ -21,14 +21,29 @@ impl Splitter {
     /// Where the elements of a block are, and which of them take part.
     pub(super) fn elements(&mut self, builder: &mut Builder, window: &Window) -> Place {
         let view = builder.func.view(window.memory).expect("a window is one of a view").clone();
+        let offsets = window.offsets.iter().map(|&offset| self.signed(builder, offset)).collect();
+        let window = Window { offsets, ..window.clone() };
         Place {
             param: window.memory,
             base: self.beginning(builder, &view, &window.offsets),
             offset: self.distances(builder, &view, &window.extents),
-            mask: Some(self.taking_part(builder, &view, window)),
+            mask: Some(self.taking_part(builder, &view, &window)),
             bounded: false,
             vector: 1,
         }
+    }
+
+    /// An offset as a number that signed 64 bits hold: what is larger is as far outside as the largest.
+    fn signed(&mut self, builder: &mut Builder, offset: Value) -> Value {
+        if builder.func.ty(offset).dtype != DType::U64 {
+            return offset;
+        }
+        let largest = self.constant(builder, DType::U64, i64::MAX.into());
+        let minimum = scalar::row("minimum").expect("a row of the table");
+        let value = self.exact(builder, minimum, vec![offset, largest]);
+        let value = self.make(builder, Cast { value }, Type::scalar(DType::I64));
+        self.ranges.insert(value, (0, i64::MAX.into()));
+        value
     }
 
     fn number(&self, value: Value) -> Option<i128> {
@@ -191,7 +206,10 @@ impl Splitter {
         let ramp = self.ramp(builder, extent);
         let shape = builder.func.ty(ramp).shape.clone();
         // first + i < extent of the view becomes i < extent of the view - first.
-        let room = self.exact(builder, scalar::binary(BinaryOp::Sub), vec![view.shape[axis], first]);
+        let room = match self.number(first) {
+            Some(0) => view.shape[axis],
+            _ => self.exact(builder, scalar::binary(BinaryOp::Sub), vec![view.shape[axis], first]),
+        };
         let mut end = self.clamp(builder, room, limits);
         if let Some(condition) = condition {
             let none = self.constant(builder, DType::I32, 0);
