@@ -287,3 +287,30 @@ fn the_json_says_how_to_call_each_entry() {
             }"#]],
     );
 }
+
+/// A view is its memory and a scalar for each extent and stride.
+#[test]
+fn the_json_says_what_a_view_is() {
+    static COPY: Kernel = Kernel {
+        name: "copy",
+        params: &[
+            Param { name: "x", kind: ParamKind::View(1) },
+            Param { name: "x.shape(0)", kind: ParamKind::Scalar },
+            Param { name: "x.stride(0)", kind: ParamKind::Scalar },
+            Param { name: "out", kind: ParamKind::ViewMut(1) },
+            Param { name: "out.shape(0)", kind: ParamKind::Scalar },
+            Param { name: "out.stride(0)", kind: ParamKind::Scalar },
+        ],
+        ..Kernel::TEST
+    };
+    let dtypes = [DType::F16, DType::I64, DType::I64];
+    let params = COPY.params.iter().zip(dtypes.into_iter().cycle());
+    let records: Vec<_> = params.clone().map(|(param, dtype)| ParamRecord::new(param, dtype)).collect();
+    let arguments: Vec<_> = params.flat_map(|(param, dtype)| ArgumentRecord::of(param, dtype)).collect();
+    let fact = FactKind::new(&Fact::Equal { param: 2, value: 1 }, COPY.params);
+    let line = |value: serde_json::Result<String>| value.unwrap() + "\n";
+    let lines = records.iter().map(|record| line(serde_json::to_string(record)));
+    let lines = lines.chain(arguments.iter().map(|record| line(serde_json::to_string(record))));
+    let text: String = lines.chain([line(serde_json::to_string(&fact))]).collect();
+    expect![[""]].assert_eq(&text);
+}

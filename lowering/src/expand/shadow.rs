@@ -272,6 +272,22 @@ mod tests {
     }
 
     #[test]
+    fn views_are_those_with_a_kernel_s_methods() {
+        check(
+            "fn k(x: &View<f32, 2>, out: &mut View<f32, 2>) { out.store(x.load::<4, 4>(0, 0), 0, 0); }",
+            function,
+            expect![
+                "# [allow (warnings , clippy :: all)] const _ : () = { fn body (x : & :: dsl_runtime :: tl :: View < f32 , 2 > , out : & mut :: dsl_runtime :: tl :: View < f32 , 2 >) { out . store (x . load :: < 4 , 4 > (0 , 0) , 0 , 0) ; } } ;"
+            ],
+        );
+        check(
+            "fn k(x: &View<f32, 2>) {}",
+            imports,
+            expect!["# [allow (unused_imports)] const _ : () = { use View as _ ; } ;"],
+        );
+    }
+
+    #[test]
     fn imports_are_mentioned_once_where_they_begin_a_path() {
         check(
             "fn k<T: Float, Element: Number>(x: &[T], h: &[f16], g: &[half::bf16]) {

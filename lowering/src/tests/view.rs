@@ -2,11 +2,15 @@
 
 use expect_test::{Expect, expect};
 
-use super::{body, func, mistakes, render};
+use super::site::lowering_beside;
+use super::{body, func, lines_with, mistakes, ptx, render};
 use crate::analysis::fact::Named;
 use crate::analysis::split::{Trust, split};
 use crate::analysis::view::contiguous;
 use crate::body::{Requests, bodies};
+use crate::compile::host_plan;
+use crate::mlir::{Machine, Session};
+use crate::target::nvptx::Arch;
 use crate::tile::{self, Func};
 
 fn names(func: &Func) -> Vec<String> {
@@ -699,6 +703,54 @@ fn a_signature_says_what_its_views_are() {
                 help: write `View<f32, 2>` for rows and columns of `f32`
         "#]],
     );
+}
+
+/// The aligned body's accesses, and what they are guarded by.
+#[test]
+fn gpus_move_sixteen_bytes() {
+    let text = ptx(COPY, Arch::SM_80);
+    expect![[r#"
+        mul.wide.u32 	%rd15, %r18, 16;
+        mad.lo.s32 	%r30, %r21, %r25, %r29;
+        mad.lo.s32 	%r33, %r25, 12, %r30;
+        mul.wide.u32 	%rd29, %r20, 2;
+        mul.wide.s32 	%rd31, %r30, 2;
+        mul.wide.s32 	%rd32, %r31, 2;
+        mul.wide.s32 	%rd33, %r32, 2;
+        mul.wide.s32 	%rd34, %r33, 2;
+        @%p1 ld.global.nc.L1::evict_first.L2::cache_hint.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1], %rd2;
+        @%p2 ld.global.nc.L1::evict_first.L2::cache_hint.v4.b32 {%r5, %r6, %r7, %r8}, [%rd3], %rd2;
+        @%p3 ld.global.nc.L1::evict_first.L2::cache_hint.v4.b32 {%r9, %r10, %r11, %r12}, [%rd4], %rd2;
+        @%p4 ld.global.nc.L1::evict_first.L2::cache_hint.v4.b32 {%r13, %r14, %r15, %r16}, [%rd5], %rd2;
+        mad.lo.s32 	%r39, %r21, %r36, %r29;
+        mad.lo.s32 	%r42, %r36, 12, %r39;
+        mul.wide.s32 	%rd45, %r39, 2;
+        mul.wide.s32 	%rd46, %r40, 2;
+        mul.wide.s32 	%rd47, %r41, 2;
+        mul.wide.s32 	%rd48, %r42, 2;
+        @%p5 st.global.v4.b32 [%rd6], {%r1, %r2, %r3, %r4};
+        @%p6 st.global.v4.b32 [%rd7], {%r5, %r6, %r7, %r8};
+        @%p7 st.global.v4.b32 [%rd8], {%r9, %r10, %r11, %r12};
+        @%p8 st.global.v4.b32 [%rd9], {%r13, %r14, %r15, %r16};
+    "#]]
+    .assert_eq(&lines_with(&text, &["ld.global", "st.global", "mad.lo", "mul.wide"]));
+}
+
+/// Neighbours side by side are loaded as vectors in a version of their own; the other one reads lane by lane.
+#[test]
+fn processors_have_two_versions() {
+    let _beside = lowering_beside();
+    let source = "#[fuse_kernel]
+        fn copy(x: &View<f32, 1>, out: &mut View<f32, 1>) {
+            out.store(x.load::<16>(0), 0);
+        }";
+    let plan = host_plan(&func(source), Trust::Nothing);
+    let session = Session::new();
+    let mut module = session.module(Machine::Host { f16c: true });
+    plan.emit(&mut module, "entry");
+    let text = module.finish().expect("valid MLIR").text();
+    expect![[""]]
+        .assert_eq(&lines_with(&text, &["llvm.func", "llvm.call", "llvm.load", "llvm.store", "scf.if"]));
 }
 
 const BODY: &str = "#[fuse_kernel] fn k(x: &View<f32, 2>, out: &mut View<f16, 2>, ids: &mut View<u8, 1>, y: &[f32], n: i32) {
