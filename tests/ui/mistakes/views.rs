@@ -19,11 +19,8 @@ fn copy(x: &View<f32, 1>, out: &mut View<f32, 1>) {
     out.store(x.load::<64>(0), 0);
 }
 
-fn call(mut a: Buffer<f32>, b: Buffer<i32>, device: &Device) -> dsl_runtime::Result<()> {
-    copy(a.view([64])?, a.view_mut([64])?).grid(1).launch(device)?;
-    copy(b.view([64])?, a.view_mut([64])?).grid(1).launch(device)?;
-    copy(a.view([8, 8])?, a.view([64])?).grid(1).launch(device)?;
-    copy(&a, &mut a).grid(1).launch(device)
+fn call(mut a: Buffer<f32>, device: &Device) -> dsl_runtime::Result<()> {
+    copy(a.view([8, 8])?, a.view_mut([64])?).grid(1).launch(device)
 }
 
 fn main() {}
