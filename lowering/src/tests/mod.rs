@@ -4,6 +4,7 @@ mod ahead;
 mod assemble;
 mod atomic;
 mod axis;
+mod blocks;
 mod body;
 mod cache;
 mod check;

@@ -2,7 +2,6 @@
 
 use expect_test::{Expect, expect};
 
-use super::run::{Arg, Loaded, load_bodies};
 use super::site::lowering_beside;
 use super::{body, func, lines_with, mistakes, ptx, render};
 use crate::analysis::fact::Named;
@@ -778,69 +777,6 @@ fn processors_have_two_versions() {
         llvm.call @entry_program(%1, %3, %5, %7, %9, %11, %13, %15, %26, %arg3, %arg4, %16, %18, %20, %arg6) : (!llvm.ptr, i64, i64, i64, !llvm.ptr, i64, i64, i64, i32, i32, i32, i32, i32, i32, !llvm.ptr) -> ()
     "#]]
         .assert_eq(&lines_with(&text, &["llvm.func", "llvm.call", "llvm.load", "llvm.store", "scf.if"]));
-}
-
-/// A matrix of a test: rows and columns, and how far they are apart.
-#[derive(Clone, Copy, Debug)]
-struct Matrix {
-    shape: [i64; 2],
-    strides: [i64; 2],
-}
-
-impl Matrix {
-    fn at(&self, [row, col]: [i64; 2]) -> Option<usize> {
-        let inside = (0..self.shape[0]).contains(&row) && (0..self.shape[1]).contains(&col);
-        inside.then(|| (row * self.strides[0] + col * self.strides[1]) as usize)
-    }
-
-    fn numbers(&self) -> Vec<Arg<'static>> {
-        self.shape.iter().chain(&self.strides).map(|&number| Arg::Scalar(number as u64)).collect()
-    }
-}
-
-/// What the GPU's bodies do, on the processor: the first where its facts hold, the last anywhere.
-#[test]
-fn bodies_copy_what_lies_inside() {
-    let bodies = load_bodies(
-        "#[fuse_kernel]
-        fn k(x: &View<f32, 2>, out: &mut View<f32, 2>, row: i32, col: i32) {
-            let first = tl::program_id(0) * 8;
-            out.store(x.load::<8, 32>(first + row, col), first, 0);
-        }",
-    );
-    let [aligned, general] = bodies.as_slice() else { panic!("an aligned and a general body") };
-    let near = Matrix { shape: [19, 40], strides: [44, 1] };
-    let across = Matrix { shape: [19, 40], strides: [1, 19] };
-    let packed = Matrix { shape: [17, 28], strides: [28, 1] };
-    let odd = Matrix { shape: [17, 29], strides: [1, 18] };
-    for (row, col) in [(0, 0), (3, 4), (11, 8), (18, 36), (19, 0), (0, 40), (1 << 30, 1 << 30)] {
-        check_copies(aligned, [near, packed], [row, col]);
-    }
-    for (row, col) in [(0, 0), (-3, -5), (11, 7), (-8, 0), (0, -32), (i64::from(i32::MIN), 0)] {
-        for matrices in [[near, packed], [across, packed], [near, odd], [across, odd]] {
-            check_copies(general, matrices, [row, col]);
-        }
-    }
-}
-
-fn check_copies(body: &[Loaded], [x, out]: [Matrix; 2], [row, col]: [i64; 2]) {
-    for level in body {
-        let mut source: Vec<f32> = (0..1000).map(|i| i as f32).collect();
-        let mut found = vec![-1.0f32; 600];
-        let mut wanted = found.clone();
-        for (i, j) in (0..24).flat_map(|i| (0..32).map(move |j| (i, j))) {
-            if let Some(place) = out.at([i, j]) {
-                wanted[place] = x.at([i + row, j + col]).map_or(0.0, |place| source[place]);
-            }
-        }
-        let mut args = vec![Arg::F32(&mut source)];
-        args.extend(x.numbers());
-        args.push(Arg::F32(&mut found));
-        args.extend(out.numbers());
-        args.extend([row, col].map(|offset| Arg::Scalar(offset as u64)));
-        level.call([3, 1, 1], &mut args);
-        assert_eq!(found, wanted, "{:?}: {x:?} to {out:?} from {row}, {col}", level.level);
-    }
 }
 
 const BODY: &str = "#[fuse_kernel] fn k(x: &View<f32, 2>, out: &mut View<f16, 2>, ids: &mut View<u8, 1>, y: &[f32], n: i32) {
