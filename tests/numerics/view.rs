@@ -38,9 +38,12 @@ pub fn trials() -> Vec<Trial> {
     let trial = |place: Place, (name, check): (&'static str, Check)| {
         Trial::test(format!("view::{name}::{place}"), move || Ok(check(&place.device()?)?))
     };
+    // A processor's versions are not bodies.
+    let on_gpus: [(&'static str, Check); 1] = [("bodies", bodies)];
+    let more = |place: Place| if place == Place::Cuda { on_gpus.to_vec() } else { vec![] };
     places()
         .into_iter()
-        .flat_map(|place| checks.clone().into_iter().map(move |check| trial(place, check)))
+        .flat_map(|place| checks.clone().into_iter().chain(more(place)).map(move |check| trial(place, check)))
         .collect()
 }
 
@@ -465,6 +468,42 @@ fn last_column(device: &Device) -> Result<(), Failure> {
             let value = |row: usize| from.at([row as i128, shape[1] as i128 - 1]).map_or(0, |place| x[place]);
             let wanted: Vec<i32> = (0..shape[0]).map(value).collect();
             same(&format!("{from:?}"), out, &wanted)?;
+        }
+    }
+    Ok(())
+}
+
+/// Which body a launch takes, and what it says of the faster one.
+fn bodies(device: &Device) -> Result<(), Failure> {
+    let x = vec![0.0f32; 2000];
+    let near = Layout { shape: [16, 64], strides: [64, 1] };
+    let cases: [(Layout<2>, usize, i32, &str, Option<&str>); 5] = [
+        (near, 0, 0, "copy_f32_aligned", None),
+        (near, 1, 0, "copy_f32_general", Some("x is not 16-byte aligned")),
+        (Layout { strides: [1, 16], ..near }, 0, 0, "copy_f32_general", Some("x.stride(1) is not 1 (16)")),
+        (
+            Layout { strides: [66, 1], ..near },
+            0,
+            0,
+            "copy_f32_general",
+            Some("4 does not divide x.stride(0) (66)"),
+        ),
+        (near, 0, -4, "copy_f32_general", Some("0 (0) is not at most from_row (-4)")),
+    ];
+    for (layout, shift, from, entry, reason) in cases {
+        let operand = Operand::new(device, &x, shift)?;
+        let mut out = Output::<f32>::new(device, vec![1024], 0)?;
+        let (x, out) = (layout.of(&operand)?, near.of_mut(&mut out)?);
+        let trace = view::copy::<f32>(x, out, from, 0, 0, 0).grid((2, 2)).trace(device)?;
+        let body = trace.body.ok_or("no body")?;
+        let passed = body.passed_over.first().map(|(_, reason)| reason.as_str());
+        let told = match (passed, reason) {
+            (None, None) => true,
+            (Some(passed), Some(reason)) => passed.starts_with(reason),
+            (None, Some(_)) | (Some(_), None) => false,
+        };
+        if body.entry != entry || !told {
+            return Err(format!("{layout:?}, {shift} off, from {from}: {}, {passed:?}", body.entry).into());
         }
     }
     Ok(())

@@ -561,6 +561,36 @@ fn functions_take_views() {
     );
 }
 
+/// In the order in which the launcher checks them.
+#[test]
+fn offsets_that_are_arguments_are_asked_for_too() {
+    let func = func(
+        "#[fuse_kernel]
+        fn k(x: &View<f32, 2>, out: &mut View<f32, 2>, from_row: i32, from_col: i32) {
+            let (row, col) = (tl::program_id(0) * 8, tl::program_id(1) * 32);
+            out.store(x.load::<8, 32>(row + from_row, col + from_col), row, col);
+        }",
+    );
+    let bodies = bodies(&func, Requests::default()).expect("bodies that fit");
+    let names = names(&func);
+    let facts: String = bodies[0].facts.iter().map(|fact| format!("{}\n", Named(fact, &names))).collect();
+    expect![[r#"
+        x is 16-byte aligned
+        out is 16-byte aligned
+        x.stride(1) is 1
+        out.stride(1) is 1
+        4 divides x.shape(1)
+        4 divides x.stride(0)
+        4 divides out.shape(1)
+        4 divides out.stride(0)
+        4 divides from_col
+        31 + 7 * x.stride(0) <= 2147483647
+        0 <= from_row
+        0 <= from_col
+        31 + 7 * out.stride(0) <= 2147483647
+    "#]].assert_eq(&facts);
+}
+
 /// Loads of later turns are copied ahead as those of slices are.
 #[test]
 fn blocks_in_a_loop_are_loaded_ahead() {
