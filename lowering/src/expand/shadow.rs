@@ -154,7 +154,7 @@ fn collect(tokens: TokenStream, names: &mut Vec<Ident>) {
 /// Calls with every optional argument: Rust has none, and an editor would report a call that leaves one out. And tiles
 /// without their element types, which the stubs do not have; and views that have the methods of kernels.
 fn complete(tokens: TokenStream) -> TokenStream {
-    let mut tokens: Vec<TokenTree> = tokens.into_iter().flat_map(kernel_view).collect();
+    let mut tokens = with_kernel_views(tokens);
     let is = |token: &TokenTree, ch: char| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ch);
     let mut at = 0;
     while at < tokens.len() {
@@ -182,15 +182,18 @@ fn complete(tokens: TokenStream) -> TokenStream {
     tokens.into_iter().collect()
 }
 
-/// `tl::View` for `View`, which is also what calls of kernels take.
-fn kernel_view(token: TokenTree) -> Vec<TokenTree> {
-    match &token {
-        TokenTree::Ident(name) if name == "View" => {
-            let module = quote! { ::dsl_runtime::tl:: };
-            module.into_iter().chain([token]).collect()
+/// `tl::View` for `View` by itself, which is also what calls of kernels take.
+fn with_kernel_views(tokens: TokenStream) -> Vec<TokenTree> {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    let mut changed = vec![];
+    for (i, token) in tokens.iter().enumerate() {
+        let by_itself = i < 2 || !is_path(&tokens, i - 2);
+        if by_itself && matches!(token, TokenTree::Ident(name) if name == "View") {
+            changed.extend(quote! { ::dsl_runtime::tl:: });
         }
-        _ => vec![token],
+        changed.push(token.clone());
     }
+    changed
 }
 
 /// The function of `tl::` that a group of arguments at `at` belongs to.
@@ -274,10 +277,10 @@ mod tests {
     #[test]
     fn views_are_those_with_a_kernel_s_methods() {
         check(
-            "fn k(x: &View<f32, 2>, out: &mut View<f32, 2>) { out.store(x.load::<4, 4>(0, 0), 0, 0); }",
+            "fn k(x: &View<f32, 2>, out: &mut dsl_runtime::View<f32, 2>) { out.store(x.load::<4, 4>(0, 0), 0, 0); }",
             function,
             expect![
-                "# [allow (warnings , clippy :: all)] const _ : () = { fn body (x : & :: dsl_runtime :: tl :: View < f32 , 2 > , out : & mut :: dsl_runtime :: tl :: View < f32 , 2 >) { out . store (x . load :: < 4 , 4 > (0 , 0) , 0 , 0) ; } } ;"
+                "# [allow (warnings , clippy :: all)] const _ : () = { fn body (x : & :: dsl_runtime :: tl :: View < f32 , 2 > , out : & mut dsl_runtime :: View < f32 , 2 >) { out . store (x . load :: < 4 , 4 > (0 , 0) , 0 , 0) ; } } ;"
             ],
         );
         check(

@@ -588,7 +588,8 @@ fn offsets_that_are_arguments_are_asked_for_too() {
         0 <= from_row
         0 <= from_col
         31 + 7 * out.stride(0) <= 2147483647
-    "#]].assert_eq(&facts);
+    "#]]
+    .assert_eq(&facts);
 }
 
 /// Loads of later turns are copied ahead as those of slices are.
