@@ -26,6 +26,24 @@ class Slice:
         self.address, self.length = address, length
 
 
+class View(Slice):
+    """What a view parameter takes: the address and length of its memory, its extents, and its strides in elements."""
+
+    def __init__(self, address, length, shape, strides):
+        super().__init__(address, length)
+        self.shape, self.strides = shape, strides
+
+
+def with_numbers(args):
+    """Arguments by name, with the extents and strides of views beside them."""
+    numbers = {}
+    for name, view in args.items():
+        if isinstance(view, View):
+            numbers.update({f"{name}.shape({axis})": extent for axis, extent in enumerate(view.shape)})
+            numbers.update({f"{name}.stride({axis})": stride for axis, stride in enumerate(view.strides)})
+    return {**args, **numbers}
+
+
 # ---- facts
 
 
@@ -49,6 +67,8 @@ def holds(fact, args, grid):
         return args[fact["param"]].address % fact["bytes"] == 0
     if kind == "divisible":
         return polynomial(fact["value"], args, grid) % fact["by"] == 0
+    if kind == "equal":
+        return int(args[fact["param"]]) == fact["value"]
     if kind == "at_most":
         return polynomial(fact["low"], args, grid) <= polynomial(fact["high"], args, grid)
     return False  # A fact of a later version: not known to hold.
@@ -154,7 +174,7 @@ class Loaded:
         """A function that launches with these arguments, and the name of the entry it launches."""
         from cuda.bindings import driver
 
-        grid = tuple(grid) + (1,) * (3 - len(grid))
+        grid, args = tuple(grid) + (1,) * (3 - len(grid)), with_numbers(args)
         body = self.record.body(args, grid)
         values = self.record.values(args, grid)
         pointers = (ctypes.c_void_p * len(values))(*[ctypes.addressof(value) for value in values])

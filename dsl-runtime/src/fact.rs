@@ -62,6 +62,7 @@ impl Fact {
             Fact::Divisible { value, by } => {
                 known.value(value).is_some_and(|value| by != 0 && value % i128::from(by) == 0)
             }
+            Fact::Equal { param, value } => known.symbol(Symbol::Scalar(param)) == Some(value.into()),
             Fact::AtMost { low, high } => {
                 known.value(low).zip(known.value(high)).is_some_and(|(low, high)| low <= high)
             }
@@ -73,6 +74,7 @@ impl Fact {
         match *self {
             Fact::Aligned { param, bytes } => format!("{} is {bytes}-byte aligned", name(params, param)),
             Fact::Divisible { value, by } => format!("{by} divides {}", polynomial(params, value)),
+            Fact::Equal { param, value } => format!("{} is {value}", name(params, param)),
             Fact::AtMost { low, high } => {
                 format!("{} <= {}", polynomial(params, low), polynomial(params, high))
             }
@@ -91,6 +93,10 @@ impl Fact {
                 format!("{} is not {bytes}-byte aligned ({address:#x})", name(params, param))
             }
             Fact::Divisible { value, by } => format!("{by} does not divide {}", with_value(value)),
+            Fact::Equal { param, value } => {
+                let found = known.symbol(Symbol::Scalar(param)).unwrap_or_default();
+                format!("{} is not {value} ({found})", name(params, param))
+            }
             Fact::AtMost { low, high } => format!("{} is not at most {}", with_value(low), with_value(high)),
         }
     }
@@ -188,6 +194,15 @@ mod tests {
         );
         let by_zero = Fact::Divisible { value: N, by: 0 };
         check(by_zero, 0, (0, 0), expect!["0 divides n: 0 does not divide n (0)"]);
+    }
+
+    #[test]
+    fn equality() {
+        let one = Fact::Equal { param: 1, value: 1 };
+        check(one, 0, (1, 0), expect!["n is 1: holds"]);
+        check(one, 0, (300, 0), expect!["n is 1: n is not 1 (300)"]);
+        let slice = Fact::Equal { param: 0, value: 0 };
+        check(slice, 0, (0, 0), expect!["x is 0: x is not 0 (0)"]);
     }
 
     #[test]

@@ -37,7 +37,8 @@ impl Kernel {
     };
 }
 
-/// A parameter as the user wrote it; its element type is the variant's business.
+/// A parameter as the user wrote it; its element type is the variant's business. Behind a view stand its extents and then
+/// its strides, each a scalar of type `i64` with a name such as `x.stride(1)`.
 #[derive(Debug)]
 pub struct Param {
     pub name: &'static str,
@@ -50,6 +51,10 @@ pub enum ParamKind {
     Slice,
     /// `&mut [T]`
     SliceMut,
+    /// `&View<T, R>`, the memory of it.
+    View(u8),
+    /// `&mut View<T, R>`, the memory of it.
+    ViewMut(u8),
     /// A number or bool passed by value.
     Scalar,
 }
@@ -113,8 +118,10 @@ pub struct Arch {
 
 /// One entry point.
 ///
-/// Its arguments are, for each parameter in order, a slice's device address (`u64`) and length in elements (`i64`), or a
-/// scalar's value (a `bool` as `u8`); then the grid's three extents (`u32`).
+/// Its arguments are, for each parameter in order, the device address (`u64`) and length in elements (`i64`) of a slice or
+/// of a view's memory, or a scalar's value (a `bool` as `u8`); then the grid's three extents (`u32`). Every index inside a
+/// view's shape must be an element of its memory, and its extents and strides lie between 0 and 2^40 - 1: no body checks
+/// that.
 #[derive(Clone, Copy, Debug)]
 pub struct Body {
     pub entry: &'static str,
@@ -154,6 +161,8 @@ pub enum Fact {
     Aligned { param: u8, bytes: u32 },
     /// The polynomial is a multiple of this.
     Divisible { value: Polynomial, by: u32 },
+    /// An integer scalar parameter is this number.
+    Equal { param: u8, value: i64 },
     /// `low <= high`
     AtMost { low: Polynomial, high: Polynomial },
 }

@@ -55,6 +55,9 @@
 //! # Ok::<(), dsl_runtime::Error>(())
 //! ```
 //!
+//! With a shape and strides it is a [`View`] or [`ViewMut`], from which kernels read blocks and to which they write them:
+//! `buffer.view([rows, columns])?`. That every index lies in the memory is checked when it is made.
+//!
 //! # What a launch checks
 //! That each argument is of the declared type and on the launch's device, and that the grid is one a device can run.
 //! Then it takes the first of the kernel's bodies whose facts hold, such as "16 divides `n`"; [`Launch::trace`] and
@@ -66,7 +69,8 @@
 //! length of the slice, and masks off the elements outside. Such a read gives 0, or the `other` of its load; such a write
 //! does nothing. In a debug build, one whose crate sets `cfg(debug_assertions)`, it is a mistake as an index beyond a
 //! Rust slice is one: the first of a launch becomes an [`Error::OutOfBounds`] that names the kernel, the program, the
-//! element and the source line. Elements that the kernel's own mask leaves out are never reported.
+//! element and the source line. Elements that the kernel's own mask leaves out are never reported, nor those outside the
+//! shape of a view, which read as 0 and drop what is written.
 //!
 //! On the CPU the launch returns the error, on a GPU whatever waits for the kernel: [`Stream::synchronize`],
 //! [`Device::synchronize`], a copy to or from the host, the launch itself with `FUSE_LAUNCH_BLOCKING=1`. The kernel has
@@ -124,6 +128,7 @@ mod module;
 mod report;
 mod slice;
 mod stream;
+mod view;
 
 pub use buffer::Buffer;
 pub use choose::{Choice, Chosen};
@@ -134,15 +139,16 @@ pub use dtype::{DType, Element, Float, Integer, Number, bf16, f8e4m3, f8e5m2, f1
 pub use error::{Error, Result};
 pub use graph::{Graph, Held};
 pub use grid::{Extent, IntoGrid};
-pub use launch::{Arg, BodyTrace, Launch, Trace};
+pub use launch::{Arg, BodyTrace, Launch, Trace, ViewArgs};
 pub use slice::{Slice, SliceMut};
 pub use stream::{LaunchOn, Stream};
+pub use view::{View, ViewMut};
 
 /// What a program that launches kernels needs.
 pub mod prelude {
     pub use crate::tl::Tile;
     pub use crate::{
         Buffer, DType, Device, Element, Float, Integer, Launch, LaunchOn, Number, Slice, SliceMut, Stream,
-        bf16, f8e4m3, f8e5m2, f16, fuse_fn, fuse_kernel, fuse_module, tl,
+        View, ViewMut, bf16, f8e4m3, f8e5m2, f16, fuse_fn, fuse_kernel, fuse_module, tl,
     };
 }

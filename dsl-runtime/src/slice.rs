@@ -239,6 +239,20 @@ impl<'a, T: Element> SliceMut<'a, T> {
         Ok(())
     }
 
+    /// The elements from `first` up to `last`, for as long as all of them were borrowed.
+    pub(crate) fn into_part(self, first: usize, last: usize) -> SliceMut<'a, T> {
+        SliceMut(match self.0 {
+            Unique::Host(host) => Unique::Host(&mut host[first..last]),
+            Unique::Cuda(mut view) => {
+                let part = view.slice_mut(first..last);
+                // SAFETY: only the lifetime changes. `slice_mut` takes a short borrow of `view` to keep it from being used
+                // beside its result, but copies into it the references that `view` itself holds for `'a`; and `view`
+                // ends here.
+                Unique::Cuda(unsafe { std::mem::transmute::<CudaViewMut<'_, T>, CudaViewMut<'a, T>>(part) })
+            }
+        })
+    }
+
     pub(crate) fn into_bytes(self) -> UniqueBytes<'a> {
         match self.0 {
             // SAFETY: elements have no padding. The bytes are only written by kernels, which write elements of type `T`.

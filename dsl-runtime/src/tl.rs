@@ -22,13 +22,39 @@
 //! - **8-bit floats** (`f8e4m3`, `f8e5m2`) are loaded, stored, selected, moved and converted, not computed with.
 //! - **Shapes** broadcast from the last axis: an extent of 1 repeats, and so does a missing axis. Extents are constants,
 //!   a power of two or one times 3, 5, 7, 9, 11, 13 or 15.
-//! - **Memory** outside a slice is never touched: such elements are masked off by the compiler.
+//! - **Memory** outside a slice is never touched: such elements are masked off by the compiler. Outside a view's shape is
+//!   nothing to read but zeros, and nothing to write: that is what a [`View`] means, and no mistake that is reported.
 //! - **Control flow** decides on scalars: `for` over ranges, `while`, `if`; on an element, [`select`] decides. A variable
 //!   that a loop or branch changes keeps its type and shape. An `if` on a constant leaves the other branch out.
 //! - **NaN** propagates unless an operation's documentation says otherwise; comparisons with it are false, but for `!=`.
 //! - **Checks** of what a kernel computes and lines of output, [`device_assert`] and [`device_print`], are for debug builds;
 //!   what is true of every launch's arguments, [`assume`] says, and the launcher checks it. [`static_assert`] is for the build.
 //! - **Constants** of element types are as in Rust: `f32::INFINITY`, `T::MAX`, `f32::consts::PI`.
+//!
+//! # Views
+//! Memory with a shape and strides of one to five axes is a parameter `&View<T, R>` or `&mut View<T, R>`. Its methods ([`View`])
+//! read and write blocks, a tile's worth at an offset along each axis; nothing is said of edges, which may lie anywhere. A
+//! call takes a [`crate::View`] or [`crate::ViewMut`], which a buffer makes: `buffer.view([rows, columns])?`.
+//!
+//! ```
+//! use dsl_runtime::prelude::*;
+//!
+//! #[fuse_kernel(T = [f32], ROWS = [16], COLS = [64])]
+//! fn transpose<T: Float, const ROWS: usize, const COLS: usize>(x: &View<T, 2>, out: &mut View<T, 2>) {
+//!     let (row, col) = (tl::program_id(0) * ROWS, tl::program_id(1) * COLS);
+//!     out.store(tl::trans(x.load::<ROWS, COLS>(row, col)), col, row);
+//! }
+//!
+//! let device = Device::cpu();
+//! let (rows, columns) = (30usize, 100usize);
+//! let x = device.upload(&(0..3000).map(|i| i as f32).collect::<Vec<_>>())?;
+//! let mut out = device.zeros::<f32>(3000)?;
+//! transpose::<f32, 16, 64>(x.view([rows, columns])?, out.view_mut([columns, rows])?)
+//!     .grid((rows.div_ceil(16), columns.div_ceil(64)))
+//!     .launch(&device)?;
+//! assert_eq!(out.download()?[..3], [0.0, 100.0, 200.0]);
+//! # Ok::<(), dsl_runtime::Error>(())
+//! ```
 //!
 //! # Functions
 //! A kernel calls the functions of its own module, when that is marked `#[fuse_module]` and they `#[fuse_fn]`; a macro sees no
@@ -79,7 +105,7 @@
 //! - **Each call is a copy** of the body, checked with the types and shapes of its arguments: there is no recursion. A
 //!   mistake stands in the function, with a note that names the call.
 //! - **Parameters** are `Tile<T>`, a tile of any shape or a scalar; `Tile`, the same of any element type; `f32` or `T`, a scalar;
-//!   `usize`, an integer known at build; `&[T]` and `&mut [T]`, a slice or pointers into one; `impl Fn(..) -> ..`, a function or
+//!   `usize`, an integer known at build; `&[T]` and `&mut [T]`, a slice or pointers into one; `&View<T, 2>` and `&mut View<T, 2>`; `impl Fn(..) -> ..`, a function or
 //!   closure; and tuples of these. Arguments that are constants stay constants.
 //! - **Generics** follow from the arguments or stand in the call, all of them or none: `f::<_, 64>(x)`.
 //! - **Closures** have copies of the variables around them, which they cannot assign.

@@ -1,7 +1,7 @@
 //! The bodies of a variant: the same kernel compiled for what its arguments may turn out to be.
 //!
 //! The *aligned* body relies on facts that the launcher checks: addresses and the integers in them divide evenly, and no
-//! access leaves its slice. The *general* body relies on nothing and compares every offset with its slice's length.
+//! access leaves its slice; neighbours along a view's last axis are neighbours in memory. The *general* body relies on nothing and compares every offset with its slice's length.
 
 use std::collections::HashMap;
 
@@ -9,6 +9,7 @@ use crate::analysis::axis::{Assumptions, Axes};
 use crate::analysis::fact::Fact;
 use crate::analysis::promise::Promise;
 use crate::analysis::split::{Trust, split};
+use crate::analysis::view::contiguous;
 use crate::check::{Settings, Variant};
 use crate::layout::Threads;
 use crate::layout::access::{self, Alignment, MAX_BYTES};
@@ -130,10 +131,12 @@ fn general(func: &Func, requests: Requests) -> Result<Plan, TooMuchShared> {
 fn aligned(func: &Func, requests: Requests) -> Result<(Plan, Vec<Fact>), TooMuchShared> {
     let mut func = func.clone();
     let trust = if requests.unchecked { Trust::Caller } else { Trust::Launch };
+    let strides = contiguous(&mut func);
     let bounds = split(&mut func, trust);
-    let assumptions = needed_multiples(&func, Assumptions::promised(&func));
+    let assumptions = needed_multiples(&func, Assumptions::promised(&func).learned(&func, &bounds));
     let plan = plan(&func, Alignment::Checked, requests, &assumptions, &bounds)?;
     let mut facts = alignment_facts(&plan.distributed.func);
+    facts.extend(strides);
     for (position, param) in func.params.iter().enumerate() {
         if let ParamKind::Scalar { value, .. } = param.kind
             && let Some(&by) = assumptions.multiples.get(&value)

@@ -8,6 +8,7 @@ use proc_macro2::TokenStream;
 use serde::{Deserialize, Serialize};
 
 use crate::analysis::split::{Trust, split};
+use crate::analysis::view::contiguous;
 use crate::body::{Body, Requests, bodies};
 use crate::check::{self, Variant};
 use crate::diagnostic::{Diagnostic, Errors, Loc, count};
@@ -257,11 +258,8 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &Options) -> Result<Prep
     for body in &bodies {
         tile::verify(&body.plan.distributed.func).map_err(|what| internal("layout", what))?;
     }
-    let host = options.family.map(|_| {
-        let mut copy = func.clone();
-        split(&mut copy, if kernel.options.unchecked { Trust::Caller } else { Trust::Nothing });
-        host::Plan::new(copy)
-    });
+    let trust = if kernel.options.unchecked { Trust::Caller } else { Trust::Nothing };
+    let host = options.family.map(|_| host_plan(&func, trust));
     let sites = report::sites(&func);
     // Variants may have the same body: what the entries are called counts too.
     let assembler = options.ptxas.as_deref().map(ptxas::identity);
@@ -271,6 +269,19 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &Options) -> Result<Prep
     let source = Key::of(&[&text, &format!("{requests:?}")]).short();
     dump_tiles(&func, &bodies, variant, options);
     Ok(Prepared { func, bodies, host, key, source })
+}
+
+/// A kernel for the host, and once more for views with neighbours side by side where there are views.
+pub fn host_plan(func: &Func, trust: Trust) -> host::Plan {
+    let (mut general, mut near) = (func.clone(), func.clone());
+    split(&mut general, trust);
+    let plan = host::Plan::new(general);
+    let strides = contiguous(&mut near);
+    if strides.is_empty() {
+        return plan;
+    }
+    split(&mut near, trust);
+    plan.or_where(&strides, near)
 }
 
 /// The code of every variant, from the cache or from children that lower what is missing, as many at once as there are

@@ -11,10 +11,14 @@ use crate::dtype::{Class, DType};
 use crate::ops::scalar::{Half, Rule, ScalarOp, TABLE};
 use crate::ops::{self, Function, Generic, Gives, Parameter};
 use crate::syntax::{BinaryOp, UnaryOp};
+use crate::tile::MAX_RANK;
 
 /// The kernel that examples stand in, in the place of `EXAMPLE`.
 pub const SETTING: &str = "#[fuse_kernel(BLOCK = [64])]
-fn example<const BLOCK: usize>(x: &[f32], out: &mut [f32], counts: &mut [u32], n: i32, seed: u64) {
+fn example<const BLOCK: usize>(
+    x: &[f32], out: &mut [f32], counts: &mut [u32], n: i32, seed: u64,
+    matrix: &View<f32, 2>, result: &mut View<f32, 2>,
+) {
     let tile = tl::load(x + tl::arange(0, BLOCK));
     EXAMPLE
 }";
@@ -27,6 +31,7 @@ pub fn reference() -> TokenStream {
     let on_ranges = ops::range_methods().map(method);
     let on_stores = ops::store_methods().map(declared_method);
     let on_slices = ops::slice_methods().map(declared_method);
+    let on_views = (1..=MAX_RANK).map(view_methods);
     let operators = TABLE.iter().filter_map(operator);
     let comparisons = comparisons();
     let doc = format!(
@@ -56,6 +61,14 @@ pub fn reference() -> TokenStream {
             #(#on_slices)*
         }
 
+        /// A view parameter, `&View<T, R>` or `&mut View<T, R>`: memory with a shape and strides, read and written in
+        /// blocks. Its methods take an offset for each of its axes; calls of the kernel take a [`crate::View`] or
+        /// [`crate::ViewMut`].
+        #[derive(Debug)]
+        pub struct View<T, const R: usize>(::core::marker::PhantomData<T>);
+
+        #(#on_views)*
+
         #comparisons
 
         #(#rows)*
@@ -68,7 +81,7 @@ pub fn reference() -> TokenStream {
 pub fn examples() -> Vec<(String, String)> {
     let rows =
         TABLE.iter().filter(|row| !row.is_operator()).map(|row| (row.name.to_string(), row_example(row)));
-    let functions = ops::functions().chain(ops::methods());
+    let functions = ops::functions().chain(ops::methods()).chain(ops::view_methods());
     rows.chain(functions.map(|function| (function.name.to_string(), function.example.to_string()))).collect()
 }
 
@@ -156,10 +169,46 @@ fn declared_method(method: &Function) -> TokenStream {
     }
 }
 
+/// The methods of views with a number of axes.
+fn view_methods(rank: usize) -> TokenStream {
+    let methods = ops::view_methods().map(|method| {
+        let (name, text) = (ident(method.name), method.name);
+        let extents = (0..rank).map(|axis| {
+            let extent = format_ident!("EXTENT_{axis}");
+            quote! { const #extent: usize }
+        });
+        let generics = match method.generic {
+            Generic::Extents => quote! { <#(#extents),*> },
+            Generic::None | Generic::OptionalType | Generic::RequiredType => TokenStream::new(),
+        };
+        let params = method.params[1..].iter().flat_map(|param| {
+            let name = ident(param.name);
+            match param.each_axis {
+                true => (0..rank).map(|axis| format_ident!("{}_{axis}", param.name)).collect(),
+                false => vec![name],
+            }
+        });
+        let doc = format!("{}\n\n{}", method.doc, fenced(method.example));
+        let result = matches!(method.gives, Gives::Tile).then(|| quote! { -> Tile });
+        quote! {
+            #[doc = #doc]
+            pub fn #name #generics(&self, #(#params: impl Operand),*) #result {
+                only_in_kernels(#text)
+            }
+        }
+    });
+    let rank = proc_macro2::Literal::usize_unsuffixed(rank);
+    quote! {
+        impl<T> View<T, #rank> {
+            #(#methods)*
+        }
+    }
+}
+
 fn signature(function: &Function, params: &[Parameter], receiver: TokenStream) -> TokenStream {
     let name = ident(function.name);
     let generics = match function.generic {
-        Generic::None => TokenStream::new(),
+        Generic::None | Generic::Extents => TokenStream::new(),
         Generic::OptionalType | Generic::RequiredType => quote! { <T: crate::Element> },
     };
     let same = function.gives == Gives::Same;

@@ -23,6 +23,14 @@ pub fn double<const BLOCK: usize>(x: &[f32], out: &mut [f32], n: i32) {
     tl::store(out + offsets, x + x, mask);
 }
 
+/// `out = x * factor + out` of matrices.
+#[fuse_kernel]
+pub fn accumulate_blocks(x: &View<f32, 2>, out: &mut View<f32, 2>, factor: f32) {
+    let (row, col) = (tl::program_id(0) * 4, tl::program_id(1) * 64);
+    let sum = x.load::<4, 64>(row, col) * factor + out.load::<4, 64>(row, col);
+    out.store(sum, row, col);
+}
+
 /// One test at a time. The driver lets nobody wait for a whole device while a stream of it is captured, and a report goes to whoever waits.
 fn alone() -> MutexGuard<'static, ()> {
     static ONE: Mutex<()> = Mutex::new(());
@@ -172,5 +180,30 @@ fn buffers_that_go_while_the_graph_runs_are_freed_after_it() {
             graph.launch().unwrap();
         }
         assert_eq!(last.download().unwrap(), vec![20.0; n], "{device}");
+    }
+}
+
+/// A graph keeps a view's extents and strides as it keeps other numbers.
+#[test]
+fn views_are_recorded() {
+    let _alone = alone();
+    for device in devices() {
+        let stream = device.stream();
+        let add = |x: &Buffer<f32>, out: &mut Buffer<f32>, stream: &Stream| {
+            let x = x.view_strided([9, 100], [128, 1])?;
+            let columns = out.view_strided_mut([100, 9], [9, 1])?.permute([1, 0]);
+            accumulate_blocks(x, columns, 2.0).grid((3, 2)).launch(stream)
+        };
+        let buffers = (filled(device, 9 * 128, 1.5), filled(device, 900, 0.0));
+        let mut graph = stream
+            .capture(buffers, |(x, out), stream| {
+                add(x, out, stream)?;
+                add(x, out, stream)
+            })
+            .unwrap();
+        for _ in 0..2 {
+            graph.launch().unwrap();
+        }
+        assert_eq!(graph.buffers().1.download().unwrap(), [12.0; 900], "{device}");
     }
 }

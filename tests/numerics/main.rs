@@ -23,6 +23,7 @@ mod scan;
 mod shape;
 mod table;
 mod values;
+mod view;
 
 use libtest_mimic::Arguments;
 
@@ -39,6 +40,7 @@ fn main() {
         scan::trials(),
         random::trials(),
         memory::trials(),
+        view::trials(),
         atomic::trials(),
         control::trials(),
         ahead::trials(),

@@ -15,6 +15,7 @@ pub mod reduce;
 pub mod scan;
 pub mod shape;
 pub mod table;
+pub mod view;
 
 use dsl_runtime::prelude::*;
 

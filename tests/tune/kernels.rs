@@ -82,3 +82,15 @@ pub fn unmasked<const BLOCK: usize>(x: &[f32], out: &mut [f32]) {
     let offsets = tl::program_id(0) * BLOCK + tl::arange(0, BLOCK);
     tl::store(out + offsets, tl::load(x + offsets) * 2.0);
 }
+
+/// `out = x + x` of matrices: columns by expression and the rest by measurement, both over what a view knows.
+#[fuse_kernel(
+    COLS = x.shape()[1] in [16, 64],
+    configs = [{ ROWS: 1 }, { ROWS: 4 }, { ROWS: 8, num_warps: 1 }],
+    tune(key = [x.shape()[0], x.strides()[1]], when = ROWS <= x.shape()[0]),
+)]
+pub fn double_blocks<const ROWS: usize, const COLS: usize>(x: &View<f32, 2>, out: &mut View<f32, 2>) {
+    let row = tl::program_id(0) * ROWS;
+    let block = x.load::<ROWS, COLS>(row, 0);
+    out.store(block + block, row, 0);
+}

@@ -7,7 +7,9 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use dsl_runtime::prelude::*;
 use dsl_runtime::{Error, Result, tune};
 
-use kernels::{careless_row_sums, count, double, row_sums, scaled_row_sums, shipped, unmasked};
+use kernels::{
+    careless_row_sums, count, double, double_blocks, row_sums, scaled_row_sums, shipped, unmasked,
+};
 
 /// One test at a time, with a folder of choices that is theirs.
 fn alone() -> MutexGuard<'static, ()> {
@@ -244,4 +246,32 @@ fn choices_are_exported_and_found_on_disk() -> Result<()> {
     assert_eq!((found[0].source, &found[0].chosen), (tune::Source::Disk, &chosen));
     assert_eq!(tune::clear(), Ok(1));
     Ok(())
+}
+
+/// Views are arguments like others: expressions see them, and what they hold is put back between trials.
+#[test]
+fn views_choose_and_are_restored() {
+    let _alone = alone();
+    for device in devices() {
+        for (rows, cols) in [(6usize, 60usize), (3, 10), (6, 60)] {
+            let host: Vec<f32> = (0..rows * cols).map(|i| i as f32).collect();
+            let x = device.upload(&host).unwrap();
+            let mut out = device.upload(&vec![-1.0f32; rows * (cols + 4)]).unwrap();
+            let view = out.view_strided_mut([rows, cols], [cols + 4, 1]).unwrap();
+            double_blocks(x.view([rows, cols]).unwrap(), view)
+                .grid_by(|chosen| rows.div_ceil(chosen.constant("ROWS")))
+                .launch(&device)
+                .unwrap();
+            for (i, value) in out.download().unwrap().into_iter().enumerate() {
+                let (row, col) = (i / (cols + 4), i % (cols + 4));
+                let wanted = if col < cols { 2.0 * host[row * cols + col] } else { -1.0 };
+                assert_eq!(value, wanted, "{device}: {row}, {col} of {rows} by {cols}");
+            }
+        }
+        let made = decisions("double_blocks", &device);
+        let keys: Vec<Vec<i128>> = made.iter().map(|decision| decision.key.clone()).collect();
+        // For three rows one config is left, which nothing need measure.
+        assert_eq!(keys, [[6, 1]], "{device}");
+        assert_eq!(labels(&made[0]), ["ROWS = 1, COLS = 64", "ROWS = 4, COLS = 64"], "{device}");
+    }
 }

@@ -83,16 +83,21 @@ struct ParamRecord<'k> {
     name: &'k str,
     kind: &'static str,
     dtype: &'static str,
+    /// Of a view, whose extents and strides are the scalars that follow.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rank: Option<u8>,
 }
 
 impl<'k> ParamRecord<'k> {
     fn new(param: &'k Param, dtype: DType) -> Self {
-        let kind = match param.kind {
-            ParamKind::Slice => "slice",
-            ParamKind::SliceMut => "slice_mut",
-            ParamKind::Scalar => "scalar",
+        let (kind, rank) = match param.kind {
+            ParamKind::Slice => ("slice", None),
+            ParamKind::SliceMut => ("slice_mut", None),
+            ParamKind::View(rank) => ("view", Some(rank)),
+            ParamKind::ViewMut(rank) => ("view_mut", Some(rank)),
+            ParamKind::Scalar => ("scalar", None),
         };
-        ParamRecord { name: param.name, kind, dtype: dtype.name() }
+        ParamRecord { name: param.name, kind, dtype: dtype.name(), rank }
     }
 }
 
@@ -112,7 +117,7 @@ impl ArgumentRecord {
     fn of(param: &Param, dtype: DType) -> Vec<ArgumentRecord> {
         let name = param.name.to_string();
         match param.kind {
-            ParamKind::Slice | ParamKind::SliceMut => {
+            ParamKind::Slice | ParamKind::SliceMut | ParamKind::View(_) | ParamKind::ViewMut(_) => {
                 let length = ArgumentRecord::new(format!("len({name})"), "length", "i64");
                 vec![ArgumentRecord::new(name, "address", "u64"), length]
             }
@@ -167,6 +172,7 @@ struct FactRecord {
 enum FactKind {
     Aligned { param: &'static str, bytes: u32 },
     Divisible { value: Vec<TermRecord>, by: u32 },
+    Equal { param: &'static str, value: i64 },
     AtMost { low: Vec<TermRecord>, high: Vec<TermRecord> },
 }
 
@@ -175,6 +181,7 @@ impl FactKind {
         match *fact {
             Fact::Aligned { param, bytes } => FactKind::Aligned { param: name(params, param), bytes },
             Fact::Divisible { value, by } => FactKind::Divisible { value: terms(value, params), by },
+            Fact::Equal { param, value } => FactKind::Equal { param: name(params, param), value },
             Fact::AtMost { low, high } => {
                 FactKind::AtMost { low: terms(low, params), high: terms(high, params) }
             }

@@ -287,3 +287,59 @@ fn the_json_says_how_to_call_each_entry() {
             }"#]],
     );
 }
+
+static COPY: Kernel = Kernel {
+    name: "copy",
+    params: &[
+        Param { name: "x", kind: ParamKind::View(1) },
+        Param { name: "x.shape(0)", kind: ParamKind::Scalar },
+        Param { name: "x.stride(0)", kind: ParamKind::Scalar },
+        Param { name: "out", kind: ParamKind::ViewMut(1) },
+        Param { name: "out.shape(0)", kind: ParamKind::Scalar },
+        Param { name: "out.stride(0)", kind: ParamKind::Scalar },
+    ],
+    variants: &[Variant {
+        label: "",
+        types: &[],
+        consts: &[],
+        dtypes: &[DType::F16, DType::I64, DType::I64, DType::F16, DType::I64, DType::I64],
+        source: 0,
+        modules: &[module(&[], Body { facts: &[Fact::Equal { param: 2, value: 1 }], ..GENERAL })],
+        hosts: &[],
+        sites: &[],
+    }],
+    ..Kernel::TEST
+};
+
+/// A view is its memory and a scalar for each extent and stride.
+#[test]
+fn the_json_says_what_a_view_is() {
+    let module = &COPY.variants[0].modules[0];
+    let bodies = vec![(module, Images { ptx: "copy.ptx".to_string(), cubins: vec![] })];
+    let record = Record::new(&COPY, &COPY.variants[0], module.arch, bodies);
+    let json = serde_json::to_value(record).unwrap();
+    let lists = [&json["params"], &json["arguments"], &json["bodies"][0]["facts"]];
+    let lines = lists.into_iter().flat_map(|list| list.as_array().unwrap());
+    let text: String = lines.map(|line| format!("{line}\n")).collect();
+    expect![[r#"
+        {"dtype":"f16","kind":"view","name":"x","rank":1}
+        {"dtype":"i64","kind":"scalar","name":"x.shape(0)"}
+        {"dtype":"i64","kind":"scalar","name":"x.stride(0)"}
+        {"dtype":"f16","kind":"view_mut","name":"out","rank":1}
+        {"dtype":"i64","kind":"scalar","name":"out.shape(0)"}
+        {"dtype":"i64","kind":"scalar","name":"out.stride(0)"}
+        {"kind":"address","name":"x","type":"u64"}
+        {"kind":"length","name":"len(x)","type":"i64"}
+        {"kind":"value","name":"x.shape(0)","type":"i64"}
+        {"kind":"value","name":"x.stride(0)","type":"i64"}
+        {"kind":"address","name":"out","type":"u64"}
+        {"kind":"length","name":"len(out)","type":"i64"}
+        {"kind":"value","name":"out.shape(0)","type":"i64"}
+        {"kind":"value","name":"out.stride(0)","type":"i64"}
+        {"kind":"grid","name":"grid.x","type":"u32"}
+        {"kind":"grid","name":"grid.y","type":"u32"}
+        {"kind":"grid","name":"grid.z","type":"u32"}
+        {"kind":"equal","param":"x.stride(0)","text":"x.stride(0) is 1","value":1}
+    "#]]
+    .assert_eq(&text);
+}

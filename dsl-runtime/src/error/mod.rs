@@ -222,6 +222,17 @@ pub enum Error {
         reason: String,
     },
 
+    /// A view whose memory does not have all its elements, or one to write that has an element twice.
+    #[error("a view of shape {shape:?} with strides {strides:?} {problem}")]
+    View {
+        /// The extent of each axis.
+        shape: Vec<usize>,
+        /// The stride of each axis, in elements.
+        strides: Vec<usize>,
+        /// What is wrong with it.
+        problem: String,
+    },
+
     /// A copy between a buffer and host memory of another length.
     #[error("cannot copy {found} elements into a buffer of {wanted}")]
     Length {
@@ -332,6 +343,8 @@ pub(crate) fn param_type(kind: ParamKind, dtype: DType) -> String {
     match kind {
         ParamKind::Slice => format!("&[{dtype}]"),
         ParamKind::SliceMut => format!("&mut [{dtype}]"),
+        ParamKind::View(rank) => format!("&View<{dtype}, {rank}>"),
+        ParamKind::ViewMut(rank) => format!("&mut View<{dtype}, {rank}>"),
         ParamKind::Scalar => dtype.to_string(),
     }
 }

@@ -6,13 +6,45 @@ use crate::error::{Error, Result, param_type};
 use crate::kernel::{Kernel, ParamKind, Variant};
 use crate::slice::{SharedBytes, Slice, SliceMut, UniqueBytes, context_of};
 use crate::stream::On;
+use crate::view::{View, ViewMut};
 
 /// An argument: borrowed memory or a number.
 pub struct Arg<'a> {
     pub(super) dtype: DType,
     /// In elements; 0 for a number.
     pub(super) len: usize,
+    /// Of the view whose memory it is; 0 for anything else.
+    rank: u8,
     pub(super) value: Value<'a>,
+}
+
+/// What a view becomes: arguments for its memory and for each number, in this order.
+pub struct ViewArgs<'a, const R: usize> {
+    /// The elements of the view, and those between them.
+    pub memory: Arg<'a>,
+    /// The extent of each axis.
+    pub shape: [i64; R],
+    /// The stride of each axis, in elements.
+    pub strides: [i64; R],
+}
+
+impl<'a, T: Element, const R: usize> From<View<'a, T, R>> for ViewArgs<'a, R> {
+    fn from(view: View<'a, T, R>) -> Self {
+        let (shape, strides) = (view.shape().map(number), view.strides().map(number));
+        ViewArgs { memory: Arg { rank: R as u8, ..Arg::slice(view.memory()) }, shape, strides }
+    }
+}
+
+impl<'a, T: Element, const R: usize> From<ViewMut<'a, T, R>> for ViewArgs<'a, R> {
+    fn from(view: ViewMut<'a, T, R>) -> Self {
+        let (shape, strides) = (view.shape().map(number), view.strides().map(number));
+        ViewArgs { memory: Arg { rank: R as u8, ..Arg::slice_mut(view.into_memory()) }, shape, strides }
+    }
+}
+
+/// A view's extents and strides are far below 2^63.
+fn number(value: usize) -> i64 {
+    value as i64
 }
 
 pub(super) enum Value<'a> {
@@ -25,25 +57,27 @@ impl<'a> Arg<'a> {
     /// For a `&[T]` parameter.
     pub fn slice<T: Element>(slice: impl Into<Slice<'a, T>>) -> Arg<'a> {
         let slice = slice.into();
-        Arg { dtype: T::DTYPE, len: slice.len(), value: Value::Shared(slice.bytes()) }
+        Arg { dtype: T::DTYPE, len: slice.len(), rank: 0, value: Value::Shared(slice.bytes()) }
     }
 
     /// For a `&mut [T]` parameter.
     pub fn slice_mut<T: Element>(slice: impl Into<SliceMut<'a, T>>) -> Arg<'a> {
         let slice = slice.into();
-        Arg { dtype: T::DTYPE, len: slice.len(), value: Value::Unique(slice.into_bytes()) }
+        Arg { dtype: T::DTYPE, len: slice.len(), rank: 0, value: Value::Unique(slice.into_bytes()) }
     }
 
     /// For a number or a `bool`.
     pub fn scalar<T: Element>(value: T) -> Arg<'a> {
-        Arg { dtype: T::DTYPE, len: 0, value: Value::Scalar(value.bits()) }
+        Arg { dtype: T::DTYPE, len: 0, rank: 0, value: Value::Scalar(value.bits()) }
     }
 
     fn kind(&self) -> ParamKind {
-        match self.value {
-            Value::Shared(_) => ParamKind::Slice,
-            Value::Unique(_) => ParamKind::SliceMut,
-            Value::Scalar(_) => ParamKind::Scalar,
+        match (&self.value, self.rank) {
+            (Value::Shared(_), 0) => ParamKind::Slice,
+            (Value::Shared(_), rank) => ParamKind::View(rank),
+            (Value::Unique(_), 0) => ParamKind::SliceMut,
+            (Value::Unique(_), rank) => ParamKind::ViewMut(rank),
+            (Value::Scalar(_), _) => ParamKind::Scalar,
         }
     }
 

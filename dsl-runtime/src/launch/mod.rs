@@ -18,7 +18,7 @@ mod cuda_tests;
 #[cfg(test)]
 pub(crate) use cuda_tests::gpu;
 
-pub use arg::Arg;
+pub use arg::{Arg, ViewArgs};
 pub use trace::{BodyTrace, Trace};
 
 use crate::choose::Chosen;

@@ -9,11 +9,12 @@
 
 use std::collections::HashMap;
 
+use super::fact::Fact;
 use super::promise::Promise;
 use crate::dtype::DType;
 use crate::ops::scalar::Algebra;
 use crate::syntax::BinaryOp;
-use crate::tile::{Block, Func, Op, ParamKind, Shape, Type, Value};
+use crate::tile::{Block, Func, Op, ParamKind, Shape, Type, Value, View};
 
 /// "A multiple of everything": the divisibility of zero.
 const ALL: u64 = 1 << 62;
@@ -117,6 +118,25 @@ impl Assumptions {
         all
     }
 
+    /// With what facts say of the extents and strides of views: these are never negative, so that a sum with a limit is
+    /// one for each of them.
+    pub fn learned(mut self, func: &Func, facts: &[Fact]) -> Assumptions {
+        for fact in facts {
+            let Fact::AtMost { low, high } = fact else { continue };
+            let (Some(limit), Some((start, parts))) = (high.as_constant(), low.linear()) else { continue };
+            let of_view = |&(position, factor): &(u32, i64)| {
+                factor > 0 && integer(func, position).is_some_and(|(value, _)| func.is_view_number(value))
+            };
+            if parts.iter().all(of_view) {
+                for (position, factor) in parts {
+                    let most = (i128::from(limit) - i128::from(start)) / i128::from(factor);
+                    self.narrow(func, position, (0, most));
+                }
+            }
+        }
+        self
+    }
+
     fn narrow(&mut self, func: &Func, scalar: u32, (low, high): (i128, i128)) {
         if let Some((value, dtype)) = integer(func, scalar) {
             let known = self.ranges.entry(value).or_insert(dtype.range());
@@ -148,6 +168,9 @@ impl Axes {
                 let mut info = Info::unknown(func.ty(value));
                 info.divisor = assumptions.multiples.get(&value).copied().unwrap_or(1);
                 info.range = assumptions.ranges.get(&value).copied().unwrap_or(info.range);
+                if func.is_view_number(value) {
+                    info.range = (info.range.0.max(0), info.range.1.min(View::LIMIT - 1));
+                }
                 analysis.infos[value.index()] = Some(info);
             }
         }

@@ -282,7 +282,7 @@ impl<'a> Bound<'a> {
     }
 
     /// Shows, with facts where needed, that computing `value` in 64 bits does not wrap.
-    fn fits(&mut self, value: &Polynomial) -> Option<()> {
+    pub fn fits(&mut self, value: &Polynomial) -> Option<()> {
         let alone = value.terms().all(|(atoms, c)| atoms.len() <= 1 && c == 1) && value.terms().count() <= 1;
         let magnitudes = value.magnitudes();
         let most: Option<i128> = magnitudes.terms().try_fold(0i128, |sum, (atoms, c)| {

@@ -24,11 +24,29 @@ pub enum Fact {
     Aligned { param: u32, bytes: u32 },
     /// The scalar is a multiple of `by`.
     Divisible { scalar: u32, by: u32 },
+    /// The scalar is this number.
+    Equal { scalar: u32, value: i64 },
     /// `low <= high`
     AtMost { low: Sum, high: Sum },
 }
 
 impl Sum {
+    /// The value, if it is a number.
+    pub fn as_constant(&self) -> Option<i64> {
+        let (number, rest) = self.parts();
+        rest.is_empty().then_some(number)
+    }
+
+    /// A number and multiples of scalars, if it is the sum of these.
+    pub fn linear(&self) -> Option<(i64, Vec<(u32, i64)>)> {
+        let (number, rest) = self.parts();
+        let parts = rest.into_iter().map(|(coefficient, factors)| match factors[..] {
+            [Symbol::Scalar(scalar)] => Some((scalar, *coefficient)),
+            _ => None,
+        });
+        Some((number, parts.collect::<Option<_>>()?))
+    }
+
     /// The part that is a number, and the rest.
     fn parts(&self) -> (i64, Vec<&(i64, Vec<Symbol>)>) {
         let (numbers, rest): (Vec<_>, Vec<_>) =
@@ -106,6 +124,7 @@ impl fmt::Display for Named<'_, Fact> {
         match self.0 {
             Fact::Aligned { param, bytes } => write!(f, "{} is {bytes}-byte aligned", name(*param)),
             Fact::Divisible { scalar, by } => write!(f, "{by} divides {}", name(*scalar)),
+            Fact::Equal { scalar, value } => write!(f, "{} is {value}", name(*scalar)),
             Fact::AtMost { low, high } => write!(f, "{} <= {}", Named(low, self.1), Named(high, self.1)),
         }
     }

@@ -4,7 +4,9 @@
 //! - [`polynomial`]: index arithmetic as polynomials over program ids, ramps and arguments: decides bounds.
 //! - [`bounds`]: which accesses cannot leave their slice, given conditions that the launcher checks once.
 //! - [`promise`]: what the user says of arguments, for the launcher to check.
-//! - [`split`]: offsets and comparisons rewritten so that nothing overflows and the uniform part is scalar.
+//! - [`split`]: offsets and comparisons rewritten so that nothing overflows and the uniform part is scalar; blocks of views
+//!   become accesses with offsets and masks.
+//! - [`view`]: what bodies take for granted of views.
 
 pub mod axis;
 pub mod bounds;
@@ -12,3 +14,4 @@ pub mod fact;
 pub mod polynomial;
 pub mod promise;
 pub mod split;
+pub mod view;

@@ -5,7 +5,9 @@
 //! that is one number for the whole program, which is computed in 64 bits, and the part that varies by element, which
 //! stays in 32 bits where it is known to fit (by its range, or by a fact that the launcher checks) and is widened where
 //! it is not. Only `+`, `-`, `*` and shifts by constants of signed 32-bit integers are followed; anything else is taken
-//! as the number it is.
+//! as the number it is. A block of a view becomes an access of elements here ([`window`]).
+
+mod window;
 
 use std::collections::HashMap;
 
@@ -37,8 +39,12 @@ pub fn split(func: &mut Func, trust: Trust) -> Vec<Fact> {
     let assumptions =
         if trust == Trust::Launch { Assumptions::promised(func) } else { Assumptions::default() };
     let ranges = Axes::analyse(func, &assumptions);
-    let ranges: HashMap<Value, (i128, i128)> =
-        definitions(func).keys().map(|&value| (value, ranges.get(func, value).range)).collect();
+    let numbers = func.views.iter().flat_map(|view| view.shape.iter().chain(&view.strides));
+    let ranges: HashMap<Value, (i128, i128)> = definitions(func)
+        .keys()
+        .chain(numbers)
+        .map(|&value| (value, ranges.get(func, value).range))
+        .collect();
     let mut splitter = Splitter {
         definitions: definitions(func),
         polynomials,
@@ -81,7 +87,10 @@ fn within(range: (i128, i128), limit: (i128, i128)) -> bool {
 
 impl Splitter {
     fn op(&mut self, rewriter: &mut Rewriter, builder: &mut Builder, mut op: Op) {
-        if let Some(place) = op.kind.operation_mut().place_mut() {
+        if let Some(window) = op.kind.operation().window().cloned() {
+            let place = self.elements(builder, &window);
+            op.kind = op.kind.operation().by_element(place).unwrap_or(op.kind);
+        } else if let Some(place) = op.kind.operation_mut().place_mut() {
             *place = self.place(builder, *place);
         }
         if let Kind::Scalar(scalar) = &op.kind
@@ -431,6 +440,7 @@ impl Splitter {
             Some(kind) => {
                 let operation = kind.operation();
                 operation.place().is_none()
+                    && operation.window().is_none()
                     && operation.blocks().is_empty()
                     && operation.operands().into_iter().all(|operand| self.is_index(operand))
             }

@@ -128,6 +128,11 @@ impl Check<'_> {
         if matches!(all[0].item, Item::Failed) {
             return self.failed(loc);
         }
+        if let Item::View(memory) = all[0].item {
+            let (what, generics) = (format!("`.{text}`"), generics.to_vec());
+            let call = Call { name: text, what, name_loc, loc, generics, args: all, text: String::new() };
+            return self.view_method(memory, &call);
+        }
         let Some(method) = ops::methods().find(|method| method.name == text) else {
             let text_of = self.describe(&all[0]);
             let known =
@@ -195,6 +200,7 @@ impl Check<'_> {
                 );
                 false
             }
+            (Generic::Extents, _) => true,
             (Generic::OptionalType | Generic::RequiredType, _) => {
                 self.error(loc, format!("{what} takes one element type"));
                 false

@@ -72,7 +72,12 @@ impl Check<'_> {
                 Some(leaves)
             }
             Item::Failed => None,
-            Item::List(_) | Item::Text(_) | Item::Range(_) | Item::Function(_) | Item::Unit => {
+            Item::View(_)
+            | Item::List(_)
+            | Item::Text(_)
+            | Item::Range(_)
+            | Item::Function(_)
+            | Item::Unit => {
                 let text = format!("{} cannot be assigned under a loop or `if`", operand.item_name());
                 self.error(operand.loc, text);
                 None
@@ -171,6 +176,7 @@ pub(super) struct Leaf {
 impl Operand {
     pub(super) fn item_name(&self) -> &'static str {
         match self.item {
+            Item::View(_) => "a view",
             Item::List(_) => "a list",
             Item::Text(_) => "a string",
             Item::Range(_) => "a range",

@@ -145,6 +145,7 @@ impl Check<'_> {
                 (elem, if literals { Some(literal.default_type()) } else { literal.dtype })
             }
             (ValueType::Memory { elem, .. }, Item::Slice(param)) => (elem, Some(self.func().slice(*param).0)),
+            (ValueType::View(view), Item::View(memory)) => (&view.elem, Some(self.func().slice(*memory).0)),
             (ValueType::Memory { elem, .. }, Item::Pointer(pointer)) => {
                 (elem, Some(self.func().slice(pointer.param).0))
             }
@@ -197,6 +198,7 @@ impl Check<'_> {
                 self.expected(fits, operand, what, "an integer known at build")
             }
             ValueType::Memory { elem, mutable } => self.memory(elem, *mutable, operand, what),
+            ValueType::View(view) => self.conform_view(view, operand, what),
             ValueType::Function(_) => {
                 let fits = matches!(operand.item, Item::Function(_));
                 self.expected(fits, operand, what, "a function or closure")

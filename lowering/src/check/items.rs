@@ -165,7 +165,7 @@ impl Check<'_> {
         match &operand.item {
             Item::Value(value) => early(value),
             Item::Pointer(pointer) => early(&pointer.offset),
-            Item::Slice(_) => true,
+            Item::Slice(_) | Item::View(_) => true,
             Item::Tuple(parts) | Item::List(parts) => {
                 parts.iter().any(|part| self.reaches_out(part, own_from))
             }

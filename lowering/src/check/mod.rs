@@ -23,12 +23,13 @@ mod scope;
 mod settings;
 mod stmt;
 mod variants;
+mod view;
 
 use crate::analysis::promise::promises;
 use crate::diagnostic::{Errors, Loc};
 use crate::dtype::DType;
 use crate::ops::{LoopHints, Number};
-use crate::syntax::{GenericArg, Kernel, ParamType, TypeName};
+use crate::syntax::{GenericArg, Kernel, ParamType, TypeName, ViewType};
 use crate::tile::{self, Builder, Func, Param, ParamId, ParamKind, Shape, Type, Value};
 
 use function::Frame;
@@ -39,6 +40,7 @@ use scope::Scopes;
 pub use function::Callee;
 pub use settings::Settings;
 pub use variants::{ConstValue, Variant, variants};
+pub use view::axes;
 
 /// What an expression is, and where it stands.
 #[derive(Clone, Debug)]
@@ -55,6 +57,8 @@ pub enum Item {
     Value(Value),
     /// A slice parameter.
     Slice(ParamId),
+    /// A view parameter, by its memory.
+    View(ParamId),
     /// A slice and offsets into it.
     Pointer(Pointer),
     Tuple(Vec<Operand>),
@@ -204,6 +208,7 @@ impl Check<'_> {
                     self.builder.func.params.push(Param { name: param.name.to_string(), kind });
                     if elem.is_some() { Item::Slice(id) } else { Item::Failed }
                 }
+                ParamType::View(ty) => self.view_param(ty, &param.name.to_string()),
                 ParamType::Scalar(ty) => match self.resolve_type(ty) {
                     Some(dtype) => {
                         let value = self.builder.func.value(Type::scalar(dtype));
@@ -246,7 +251,7 @@ impl Check<'_> {
         self.frames.last().expect("the kernel's own frame stays")
     }
 
-    /// How the user wrote a slice's element type.
+    /// How the user wrote the element type of a slice or view.
     pub fn written_elem(&self, param: ParamId) -> String {
         if self.frames.len() > 1 {
             return self.func().slice(param).0.to_string();
@@ -254,7 +259,7 @@ impl Check<'_> {
         let name = &self.builder.func.params[param.index()].name;
         let found = self.kernel.params.iter().find(|param| param.name == name);
         match found.map(|param| &param.ty) {
-            Some(ParamType::Slice { elem, .. }) => elem.name.clone(),
+            Some(ParamType::Slice { elem, .. } | ParamType::View(ViewType { elem, .. })) => elem.name.clone(),
             Some(ParamType::Scalar(_) | ParamType::Failed) | None => String::new(),
         }
     }

@@ -210,6 +210,10 @@ impl Check<'_> {
             Item::Pointer(_) => {
                 self.error_help(operand.loc, text, "read it first: `tl::load(pointer, mask)`")
             }
+            Item::View(memory) => {
+                let help = self.view_help(memory);
+                self.error_help(operand.loc, text, help)
+            }
             Item::Function(Callee::Language(ref name)) => {
                 self.error_help(operand.loc, text, format!("call it: `tl::{name}(..)`"))
             }
@@ -432,6 +436,7 @@ impl Item {
             Item::Literal(literal) => literal.value.describe(),
             Item::Value(_) => "a tile".into(),
             Item::Slice(_) => "a slice".into(),
+            Item::View(_) => "a view".into(),
             Item::Pointer(_) => "a pointer".into(),
             Item::Tuple(_) => "a tuple".into(),
             Item::List(_) => "a list".into(),

@@ -61,6 +61,11 @@ impl Check<'_> {
                 Some(Pointer { param: *param, offset, shape: Shape::scalar() })
             }
             Item::Failed => None,
+            Item::View(memory) => {
+                let help = self.view_help(*memory);
+                self.error_help(operand.loc, format!("{what} takes a pointer, found a view"), help);
+                None
+            }
             other => {
                 let text = format!("{what} takes a pointer, found {}", self.describe_item(other));
                 self.error_help(operand.loc, text, "a slice parameter plus offsets makes one: `x + offsets`");
@@ -77,7 +82,7 @@ impl Check<'_> {
     }
 
     /// The operand as element offsets; a bare literal becomes `literal_type` where it fits, else `i64`.
-    pub(super) fn offset(&mut self, by: &Operand, literal_type: DType) -> Option<Value> {
+    pub fn offset(&mut self, by: &Operand, literal_type: DType) -> Option<Value> {
         let value = match &by.item {
             Item::Literal(literal) if literal.dtype.is_none() => {
                 let dtype = if literal.fits(DType::I32) { literal_type } else { DType::I64 };

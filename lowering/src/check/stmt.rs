@@ -178,6 +178,7 @@ impl Check<'_> {
         if !variable.mutable && !declared_later {
             let help = match variable.operand.map(|operand| operand.item) {
                 Some(Item::Slice(_)) => "write memory with `tl::store(pointer, value, mask)`".to_string(),
+                Some(Item::View(_)) => format!("write memory with `{name}.store(tile, ..)`"),
                 _ => format!("declare it `let mut {name}`, or bind it again: `let mut {name} = {name};`"),
             };
             self.error_help(loc, format!("`{name}` cannot be assigned twice"), help);

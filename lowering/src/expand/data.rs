@@ -58,10 +58,15 @@ fn variant_data(kernel: &Kernel, variant: &Variant, compiled: &Compiled) -> Toke
         ConstValue::Int(value) => Literal::i128_unsuffixed(*value),
         ConstValue::Bool(value) => Literal::i128_unsuffixed(i128::from(*value)),
     });
-    let dtypes = kernel.params.iter().map(|param| match &param.ty {
-        ParamType::Slice { elem, .. } => dtype(resolve(elem, variant)),
-        ParamType::Scalar(ty) => dtype(resolve(ty, variant)),
-        ParamType::Failed => dtype(DType::F32),
+    let dtypes = kernel.params.iter().flat_map(|param| match &param.ty {
+        ParamType::Slice { elem, .. } => vec![dtype(resolve(elem, variant))],
+        // Behind the memory an extent and a stride for each axis.
+        ParamType::View(view) => {
+            let numbers = std::iter::repeat_n(dtype(DType::I64), 2 * view.rank);
+            std::iter::once(dtype(resolve(&view.elem, variant))).chain(numbers).collect()
+        }
+        ParamType::Scalar(ty) => vec![dtype(resolve(ty, variant))],
+        ParamType::Failed => vec![dtype(DType::F32)],
     });
     quote! {
         Variant {
@@ -192,6 +197,10 @@ fn fact(fact: &Fact) -> TokenStream {
             quote! {
                 Fact::Divisible { value: &[Term { coefficient: 1, factors: &[Symbol::Scalar(#scalar)] }], by: #by }
             }
+        }
+        Fact::Equal { scalar, value } => {
+            let (scalar, value) = (Literal::u32_unsuffixed(*scalar), Literal::i64_unsuffixed(*value));
+            quote! { Fact::Equal { param: #scalar, value: #value } }
         }
         Fact::AtMost { low, high } => {
             let (low, high) = (sum(low), sum(high));

@@ -6,7 +6,7 @@ use quote::{format_ident, quote, quote_spanned};
 use crate::check::{ConstValue, Variant};
 use crate::diagnostic::{Loc, list};
 use crate::dtype::{Class, DType};
-use crate::syntax::{ConstType, Generic, Kernel, ParamType, Tune, TypeName};
+use crate::syntax::{ConstType, Generic, Kernel, Param, ParamType, Tune, TypeName};
 
 /// A generic whose value the launcher works out from the arguments.
 fn chooser<'k>(kernel: &'k Kernel, generic: &Generic) -> Option<&'k TokenStream> {
@@ -66,38 +66,80 @@ fn spanned_path(dtype: DType, span: Span) -> TokenStream {
     }
 }
 
+/// What a kernel takes, in its launcher.
+#[derive(Default)]
+struct Arguments {
+    params: Vec<TokenStream>,
+    /// Statements that make of each argument what expressions over it see.
+    bindings: Vec<TokenStream>,
+    /// Statements that take views apart.
+    parts: Vec<TokenStream>,
+    /// What the launch takes; of a view, its memory, extents and strides.
+    args: Vec<TokenStream>,
+}
+
+impl Arguments {
+    fn of(kernel: &Kernel) -> Arguments {
+        let mut all = Arguments::default();
+        for param in &kernel.params {
+            let own = &param.name;
+            match &param.ty {
+                ParamType::Slice { elem, mutable } => {
+                    let elem = element(kernel, elem);
+                    let ty = slice_type(*mutable);
+                    all.converted(own, &quote! { ::dsl_runtime::#ty<'fuse, #elem> });
+                    let make = if *mutable { format_ident!("slice_mut") } else { format_ident!("slice") };
+                    all.args.push(quote! { ::dsl_runtime::Arg::#make::<#elem>(#own) });
+                }
+                ParamType::View(view) => {
+                    let elem = element(kernel, &view.elem);
+                    let (ty, rank) = (view_type(view.mutable), Literal::usize_unsuffixed(view.rank));
+                    all.converted(own, &quote! { ::dsl_runtime::#ty<'fuse, #elem, #rank> });
+                    all.parts.push(quote! { let #own = ::dsl_runtime::ViewArgs::from(#own); });
+                    all.args.push(quote! { #own.memory });
+                    for list in [quote! { shape }, quote! { strides }] {
+                        let axes = (0..view.rank).map(Literal::usize_unsuffixed);
+                        all.args.extend(axes.map(
+                            |axis| quote! { ::dsl_runtime::Arg::scalar::<::core::primitive::i64>(#own.#list[#axis]) },
+                        ));
+                    }
+                }
+                ParamType::Scalar(ty) => {
+                    let ty = element(kernel, ty);
+                    all.params.push(quote! { #own: #ty });
+                    all.args.push(quote! { ::dsl_runtime::Arg::scalar::<#ty>(#own) });
+                }
+                ParamType::Failed => {}
+            }
+        }
+        all
+    }
+
+    fn converted(&mut self, own: &Ident, ty: &TokenStream) {
+        self.params.push(quote! { #own: impl ::core::convert::Into<#ty> });
+        self.bindings.push(quote! { let #own: #ty = ::core::convert::Into::into(#own); });
+    }
+}
+
+fn slice_type(mutable: bool) -> Ident {
+    if mutable { format_ident!("SliceMut") } else { format_ident!("Slice") }
+}
+
+fn view_type(mutable: bool) -> Ident {
+    if mutable { format_ident!("ViewMut") } else { format_ident!("View") }
+}
+
 /// The launcher: the kernel's own signature.
 pub(super) fn function(kernel: &Kernel, variants: &[Variant]) -> TokenStream {
     let (name, visibility) = (&kernel.name, &kernel.visibility);
     let attributes = &kernel.attributes;
     let generics: Vec<TokenStream> = named(kernel).map(declaration).collect();
-    let mut params = vec![];
-    let mut bindings = vec![];
-    let mut args = vec![];
-    for param in &kernel.params {
-        let own = &param.name;
-        match &param.ty {
-            ParamType::Slice { elem, mutable } => {
-                let elem = element(kernel, elem);
-                let ty = if *mutable {
-                    quote! { SliceMut }
-                } else {
-                    quote! { Slice }
-                };
-                params.push(quote! { #own: impl ::core::convert::Into<::dsl_runtime::#ty<'fuse, #elem>> });
-                bindings.push(quote! { let #own: ::dsl_runtime::#ty<'fuse, #elem> = ::core::convert::Into::into(#own); });
-                let make = if *mutable { format_ident!("slice_mut") } else { format_ident!("slice") };
-                args.push(quote! { ::dsl_runtime::Arg::#make::<#elem>(#own) });
-            }
-            ParamType::Scalar(ty) => {
-                let ty = element(kernel, ty);
-                params.push(quote! { #own: #ty });
-                args.push(quote! { ::dsl_runtime::Arg::scalar::<#ty>(#own) });
-            }
-            ParamType::Failed => {}
-        }
-    }
+    let Arguments { params, bindings, parts, args } = Arguments::of(kernel);
     let count = Literal::usize_unsuffixed(args.len());
+    let args = match parts.is_empty() {
+        true => quote! { [#(#args),*] },
+        false => quote! { { #(#parts)* [#(#args),*] } },
+    };
     let (unsafety, safety_doc) = if kernel.options.unchecked {
         let doc = "\n\n# Safety\nThe kernel is `unchecked`: every element it reads or writes must lie in the slice it names.";
         (quote! { unsafe }, quote! { #[doc = #doc] })
@@ -115,14 +157,14 @@ pub(super) fn function(kernel: &Kernel, variants: &[Variant]) -> TokenStream {
     let launch = match &kernel.options.tune {
         None => {
             let variant = selection(kernel);
-            quote! { ::dsl_runtime::Launch::new(&#name::KERNEL, #variant, [#(#args),*]) }
+            quote! { ::dsl_runtime::Launch::new(&#name::KERNEL, #variant, #args) }
         }
         Some(tune) => {
             let open = open(kernel, variants, tune);
             quote! {
                 {
                     let open = #open;
-                    ::dsl_runtime::Launch::tuned(&#name::KERNEL, open, [#(#args),*])
+                    ::dsl_runtime::Launch::tuned(&#name::KERNEL, open, #args)
                 }
             }
         }
@@ -150,12 +192,12 @@ pub(super) fn broken(kernel: &Kernel) -> TokenStream {
         let own = format_ident!("argument_{position}");
         let ty = match &param.ty {
             ParamType::Slice { elem, mutable } => element(kernel, elem).map(|elem| {
-                let ty = if *mutable {
-                    quote! { SliceMut }
-                } else {
-                    quote! { Slice }
-                };
+                let ty = slice_type(*mutable);
                 quote! { impl ::core::convert::Into<::dsl_runtime::#ty<'fuse, #elem>> }
+            }),
+            ParamType::View(view) => element(kernel, &view.elem).map(|elem| {
+                let (ty, rank) = (view_type(view.mutable), Literal::usize_unsuffixed(view.rank));
+                quote! { impl ::core::convert::Into<::dsl_runtime::#ty<'fuse, #elem, #rank>> }
             }),
             ParamType::Scalar(ty) => element(kernel, ty),
             ParamType::Failed => None,
@@ -163,7 +205,12 @@ pub(super) fn broken(kernel: &Kernel) -> TokenStream {
         let ty = ty.unwrap_or_else(|| quote! { impl ::core::marker::Sized });
         quote! { #own: #ty }
     });
-    let count = Literal::usize_unsuffixed(kernel.params.len());
+    let arguments = |ty: &ParamType| match ty {
+        ParamType::View(view) => 1 + 2 * view.rank,
+        ParamType::Slice { .. } | ParamType::Scalar(_) | ParamType::Failed => 1,
+    };
+    let count = kernel.params.iter().map(|param| arguments(&param.ty)).sum();
+    let count = Literal::usize_unsuffixed(count);
     let unsafety = kernel.options.unchecked.then(|| quote! { unsafe });
     quote! {
         #(#attributes)*
@@ -286,15 +333,7 @@ pub(super) fn module(
     let (name, visibility) = (&kernel.name, &kernel.visibility);
     let text = name.to_string();
     let line = Literal::u32_unsuffixed(Loc::of(name).line() as u32);
-    let params = kernel.params.iter().map(|param| {
-        let own = param.name.to_string();
-        let kind = match &param.ty {
-            ParamType::Slice { mutable: false, .. } => quote! { Slice },
-            ParamType::Slice { mutable: true, .. } => quote! { SliceMut },
-            ParamType::Scalar(_) | ParamType::Failed => quote! { Scalar },
-        };
-        quote! { Param { name: #own, kind: ParamKind::#kind } }
-    });
+    let params = kernel.params.iter().flat_map(param_data);
     let consts = kernel.generics.iter().filter_map(|generic| match generic {
         Generic::Const { name, .. } => Some(name.to_string()),
         Generic::Type { .. } => None,
@@ -332,6 +371,26 @@ pub(super) fn module(
 
             #declared
         }
+    }
+}
+
+/// The `Param`s that a parameter is: of a view, its memory, extents and strides.
+fn param_data(param: &Param) -> Vec<TokenStream> {
+    let data = |name: String, kind: TokenStream| quote! { Param { name: #name, kind: ParamKind::#kind } };
+    let own = param.name.to_string();
+    match &param.ty {
+        ParamType::Slice { mutable, .. } => {
+            let kind = slice_type(*mutable);
+            vec![data(own, quote! { #kind })]
+        }
+        ParamType::View(view) => {
+            let (kind, rank) = (view_type(view.mutable), Literal::usize_unsuffixed(view.rank));
+            let number = |what: &str, axis: usize| data(format!("{own}.{what}({axis})"), quote! { Scalar });
+            let shape = (0..view.rank).map(|axis| number("shape", axis));
+            let strides = (0..view.rank).map(|axis| number("stride", axis));
+            std::iter::once(data(own.clone(), quote! { #kind(#rank) })).chain(shape).chain(strides).collect()
+        }
+        ParamType::Scalar(_) | ParamType::Failed => vec![data(own, quote! { Scalar })],
     }
 }
 

@@ -15,7 +15,7 @@ use crate::syntax::{ConstItem, Generic, Kernel, Pattern, ValueType};
 /// The kernel's body as code that a language server can resolve.
 pub(super) fn function(kernel: &Kernel) -> TokenStream {
     let source = &kernel.source;
-    let (generics, inputs) = (&source.generics, &source.inputs);
+    let (generics, inputs) = (&source.generics, complete(source.inputs.clone()));
     let body = complete(source.body.clone());
     quote! {
         #[allow(warnings, clippy::all)]
@@ -128,7 +128,7 @@ fn mentioned(texts: [&TokenStream; 4], generics: &[Generic]) -> TokenStream {
 }
 
 /// Names of `dsl_runtime` that a kernel may use by themselves.
-const BOUNDS: [&str; 5] = ["Float", "Integer", "Number", "Element", "Tile"];
+const BOUNDS: [&str; 6] = ["Float", "Integer", "Number", "Element", "Tile", "View"];
 const OWN_TYPES: [&str; 4] = ["f16", "bf16", "f8e4m3", "f8e5m2"];
 
 /// The first mention of each name that begins a path.
@@ -152,9 +152,9 @@ fn collect(tokens: TokenStream, names: &mut Vec<Ident>) {
 }
 
 /// Calls with every optional argument: Rust has none, and an editor would report a call that leaves one out. And tiles
-/// without their element types, which the stubs do not have.
+/// without their element types, which the stubs do not have; and views that have the methods of kernels.
 fn complete(tokens: TokenStream) -> TokenStream {
-    let mut tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    let mut tokens = with_kernel_views(tokens);
     let is = |token: &TokenTree, ch: char| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ch);
     let mut at = 0;
     while at < tokens.len() {
@@ -180,6 +180,20 @@ fn complete(tokens: TokenStream) -> TokenStream {
         tokens[i] = completed.into();
     }
     tokens.into_iter().collect()
+}
+
+/// `tl::View` for `View` by itself, which is also what calls of kernels take.
+fn with_kernel_views(tokens: TokenStream) -> Vec<TokenTree> {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    let mut changed = vec![];
+    for (i, token) in tokens.iter().enumerate() {
+        let by_itself = i < 2 || !is_path(&tokens, i - 2);
+        if by_itself && matches!(token, TokenTree::Ident(name) if name == "View") {
+            changed.extend(quote! { ::dsl_runtime::tl:: });
+        }
+        changed.push(token.clone());
+    }
+    changed
 }
 
 /// The function of `tl::` that a group of arguments at `at` belongs to.
@@ -257,6 +271,22 @@ mod tests {
             expect![
                 "# [allow (warnings , clippy :: all)] const _ : () = { fn body < T : Float > (x : & [T] , n : i32) { let y = tl :: load (x + n , :: dsl_runtime :: tl :: Absent , :: dsl_runtime :: tl :: Absent ,) . to :: < f32 > () ; tl :: store (x , tl :: sum (y , 0 , :: dsl_runtime :: tl :: Absent ,) , n > 0) ; let z = tl :: full :: < f32 > ([4] , 1.0) + tl :: load () ; foo :: load (x) ; } } ;"
             ],
+        );
+    }
+
+    #[test]
+    fn views_are_those_with_a_kernel_s_methods() {
+        check(
+            "fn k(x: &View<f32, 2>, out: &mut dsl_runtime::View<f32, 2>) { out.store(x.load::<4, 4>(0, 0), 0, 0); }",
+            function,
+            expect![
+                "# [allow (warnings , clippy :: all)] const _ : () = { fn body (x : & :: dsl_runtime :: tl :: View < f32 , 2 > , out : & mut dsl_runtime :: View < f32 , 2 >) { out . store (x . load :: < 4 , 4 > (0 , 0) , 0 , 0) ; } } ;"
+            ],
+        );
+        check(
+            "fn k(x: &View<f32, 2>) {}",
+            imports,
+            expect!["# [allow (unused_imports)] const _ : () = { use View as _ ; } ;"],
         );
     }
 

@@ -27,6 +27,7 @@ mod scan;
 mod shape;
 mod sort;
 mod source;
+mod view;
 
 use std::fmt::Debug;
 
@@ -55,6 +56,7 @@ pub use scalar::{Scalar, ScalarOp};
 pub use scan::Scan;
 pub use shape::{Broadcast, ExpandDims, Permute, Reshape};
 pub use source::{Arange, Constant, Length, NumPrograms, Number, ProgramId, Splat};
+pub use view::{AddView, LoadView, StoreView, Window};
 
 /// What an operation does besides giving its results.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -119,6 +121,17 @@ pub trait Operation: Debug {
     }
 
     fn place_mut(&mut self) -> Option<&mut Place> {
+        None
+    }
+
+    /// The block of a view it reads or writes; an access has a place or a window.
+    fn window(&self) -> Option<&Window> {
+        None
+    }
+
+    /// The access of a window's elements one by one, when they are known to be at `place`.
+    fn by_element(&self, place: Place) -> Option<Kind> {
+        let _ = place;
         None
     }
 
@@ -228,6 +241,9 @@ operations!(
     Load,
     Store,
     Atomic,
+    LoadView,
+    StoreView,
+    AddView,
     InlinePtx,
     Claim,
     Reduce,
@@ -251,7 +267,7 @@ operations!(
 /// A function of `tl::` that is more than a row of the lanewise table.
 pub struct Function {
     pub name: &'static str,
-    /// What stands between `::<` and `>`: none, or one element type that may or must be given.
+    /// What stands between `::<` and `>`.
     pub generic: Generic,
     pub params: &'static [Parameter],
     /// Markdown: what it computes, shapes, element types, NaN and rounding behaviour.
@@ -281,23 +297,33 @@ pub enum Gives {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Generic {
     None,
+    /// One element type, or nothing.
     OptionalType,
+    /// One element type.
     RequiredType,
+    /// A constant for each axis of a view.
+    Extents,
 }
 
 /// A parameter of a [`Function`].
 pub struct Parameter {
     pub name: &'static str,
     pub optional: bool,
+    /// There is one for each axis of a view.
+    pub each_axis: bool,
 }
 
 /// Shorthand for the tables of parameters: `required("pointer")`.
 pub const fn required(name: &'static str) -> Parameter {
-    Parameter { name, optional: false }
+    Parameter { name, optional: false, each_axis: false }
 }
 
 pub const fn optional(name: &'static str) -> Parameter {
-    Parameter { name, optional: true }
+    Parameter { name, optional: true, each_axis: false }
+}
+
+pub const fn each_axis(name: &'static str) -> Parameter {
+    Parameter { name, optional: false, each_axis: true }
 }
 
 /// Every function that is not a row of the lanewise table.
@@ -346,6 +372,11 @@ pub fn store_methods() -> impl Iterator<Item = &'static Function> {
 
 pub fn slice_methods() -> impl Iterator<Item = &'static Function> {
     source::METHODS.iter()
+}
+
+/// Methods of a view parameter.
+pub fn view_methods() -> impl Iterator<Item = &'static Function> {
+    view::METHODS.iter()
 }
 
 pub fn range_methods() -> impl Iterator<Item = &'static Function> {

@@ -75,6 +75,8 @@ pub enum ValueType {
         elem: TypeName,
         mutable: bool,
     },
+    /// `&View<T, 2>` or `&mut View<T, 2>`
+    View(ViewType),
     /// `impl Fn(..) -> ..`
     Function(Loc),
     Tuple {
@@ -165,10 +167,20 @@ pub struct Param {
 pub enum ParamType {
     /// `&[T]` or `&mut [T]`
     Slice { elem: TypeName, mutable: bool },
+    /// `&View<T, 2>` or `&mut View<T, 2>`
+    View(ViewType),
     /// `i32`, `f32`, `T`
     Scalar(TypeName),
     /// Something that was already reported.
     Failed,
+}
+
+/// A strided view of memory: its element type, and how many axes it has.
+#[derive(Clone, Debug)]
+pub struct ViewType {
+    pub elem: TypeName,
+    pub rank: usize,
+    pub mutable: bool,
 }
 
 /// An element type as written: `f32`, or a type parameter.

@@ -3,14 +3,14 @@
 use quote::ToTokens;
 
 use super::ast::*;
-use super::item::{parse_generic, type_name};
+use super::item::{parse_generic, type_name, view_type};
 use super::{exits, expr};
 use crate::diagnostic::{Errors, Loc};
 
 /// What a constant that a kernel uses may be made of.
 pub(super) const CONSTANTS: &str = "a kernel knows constants made of literals, operators and other constants";
 
-const TYPES: &str = "types here are `Tile<T>`, scalars such as `f32`, `usize` for a constant, `&[T]`, `impl Fn(..)`, and tuples of them";
+const TYPES: &str = "types here are `Tile<T>`, scalars such as `f32`, `usize` for a constant, `&[T]`, `&View<T, 2>`, `impl Fn(..)`, and tuples of them";
 
 /// A function; its mistakes are in `errors` and what could be understood is kept.
 pub(super) fn parse(item: &syn::ItemFn, errors: &mut Errors) -> Function {
@@ -142,7 +142,10 @@ fn value_type(ty: &syn::Type, errors: &mut Errors) -> ValueType {
         syn::Type::Reference(reference) => match &*reference.elem {
             syn::Type::Slice(slice) => type_name(&slice.elem)
                 .map(|elem| ValueType::Memory { elem, mutable: reference.mutability.is_some() }),
-            _ => None,
+            other => match view_type(other, reference.mutability.is_some(), errors) {
+                Some(view) => return view.map_or(ValueType::Any, ValueType::View),
+                None => None,
+            },
         },
         syn::Type::ImplTrait(bounds) => {
             let function = bounds.bounds.iter().any(|bound| match bound {

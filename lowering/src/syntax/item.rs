@@ -6,10 +6,11 @@ use proc_macro2::{Ident, TokenStream};
 use quote::ToTokens;
 use syn::spanned::Spanned;
 
-use super::ast::{ConstType, Generic, Kernel, Param, ParamType, Source, TypeName};
+use super::ast::{ConstType, Generic, Kernel, Param, ParamType, Source, TypeName, ViewType};
 use super::{attribute, depth, exits, expr};
 use crate::diagnostic::{Errors, Loc};
 use crate::dtype::{Class, DType};
+use crate::tile::MAX_RANK;
 
 /// Parses a kernel. `Err` only when there is no function to speak of; otherwise mistakes are in `errors` and the tree
 /// holds what could be understood.
@@ -196,7 +197,7 @@ fn parse_param(input: &syn::FnArg, errors: &mut Errors) -> Option<Param> {
 }
 
 fn parse_param_type(ty: &syn::Type, errors: &mut Errors) -> ParamType {
-    const HELP: &str = "parameters are `&[T]`, `&mut [T]` and scalars such as `i32` or `f32`";
+    const HELP: &str = "parameters are `&[T]`, `&mut [T]`, `&View<T, 2>`, `&mut View<T, 2>` and scalars such as `i32` or `f32`";
     let (parsed, problem) = match ty {
         syn::Type::Reference(reference) => {
             if let Some(lifetime) = &reference.lifetime {
@@ -207,13 +208,20 @@ fn parse_param_type(ty: &syn::Type, errors: &mut Errors) -> ParamType {
                 );
             }
             let mutable = reference.mutability.is_some();
-            let slice = match &*reference.elem {
+            let memory = match &*reference.elem {
                 syn::Type::Slice(slice) => {
                     type_name(&slice.elem).map(|elem| ParamType::Slice { elem, mutable })
                 }
-                _ => None,
+                other => match view_type(other, mutable, errors) {
+                    Some(view) => return view.map_or(ParamType::Failed, ParamType::View),
+                    None => None,
+                },
             };
-            (slice, "a reference parameter is a slice")
+            (memory, "a reference parameter is a slice or a view")
+        }
+        _ if view_arguments(ty).is_some() => {
+            errors.push_help(Loc::of(ty), "a view is borrowed", "write `&View<T, 2>` or `&mut View<T, 2>`");
+            return ParamType::Failed;
         }
         _ => (type_name(ty).map(ParamType::Scalar), "this type cannot be a kernel parameter"),
     };
@@ -221,6 +229,62 @@ fn parse_param_type(ty: &syn::Type, errors: &mut Errors) -> ParamType {
         errors.push_help(Loc::of(ty), problem, HELP);
         ParamType::Failed
     })
+}
+
+/// What stands between `View<` and `>`, if the type is one.
+fn view_arguments(ty: &syn::Type) -> Option<&syn::PathArguments> {
+    match ty {
+        syn::Type::Path(path) if path.qself.is_none() => {
+            let segment = path.path.segments.last()?;
+            (segment.ident == "View").then_some(&segment.arguments)
+        }
+        syn::Type::Paren(inner) => view_arguments(&inner.elem),
+        syn::Type::Group(inner) => view_arguments(&inner.elem),
+        _ => None,
+    }
+}
+
+/// `View<T, 2>` behind a reference; `None` for a type of another name, `Some(None)` for a view with a mistake.
+pub(super) fn view_type(ty: &syn::Type, mutable: bool, errors: &mut Errors) -> Option<Option<ViewType>> {
+    const HELP: &str = "write `View<f32, 2>` for rows and columns of `f32`";
+    let arguments: Vec<&syn::GenericArgument> = match view_arguments(ty)? {
+        syn::PathArguments::AngleBracketed(arguments) => arguments.args.iter().collect(),
+        syn::PathArguments::None | syn::PathArguments::Parenthesized(_) => vec![],
+    };
+    if let Some(lifetime) = arguments.iter().find(|arg| matches!(arg, syn::GenericArgument::Lifetime(_))) {
+        errors.push_help(Loc::of(lifetime), "a kernel has no lifetime parameters", "leave it out");
+        return Some(None);
+    }
+    let [syn::GenericArgument::Type(elem), rank] = arguments.as_slice() else {
+        errors.push_help(Loc::of(ty), "a view names its element type and how many axes it has", HELP);
+        return Some(None);
+    };
+    let Some(elem) = type_name(elem) else {
+        errors.push_help(Loc::of(elem), "a view's elements are of one element type", HELP);
+        return Some(None);
+    };
+    Some(view_rank(rank, errors).map(|rank| ViewType { elem, rank, mutable }))
+}
+
+fn view_rank(rank: &syn::GenericArgument, errors: &mut Errors) -> Option<usize> {
+    let literal = match rank {
+        syn::GenericArgument::Const(syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Int(literal), .. })) => {
+            literal.base10_parse::<usize>().ok()
+        }
+        _ => None,
+    };
+    match literal {
+        Some(rank) if (1..=MAX_RANK).contains(&rank) => Some(rank),
+        Some(found) => {
+            errors.push(Loc::of(rank), format!("a view has 1 to {MAX_RANK} axes, found {found}"));
+            None
+        }
+        None => {
+            let text = format!("how many axes a view has is written as a number from 1 to {MAX_RANK}");
+            errors.push(Loc::of(rank), text);
+            None
+        }
+    }
 }
 
 /// A type that is one name.

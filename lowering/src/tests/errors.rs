@@ -462,15 +462,15 @@ fn parameters_of_types_that_do_not_exist() {
         "fn k<T: Float, const N: usize>(a: Vec<T>, b: &T, c: &[usize], d: usize, e: [T; 4], (f, g): (T, T))",
         expect![[r#"
             2: `Vec<T>`: this type cannot be a kernel parameter
-                help: parameters are `&[T]`, `&mut [T]` and scalars such as `i32` or `f32`
-            2: `&T`: a reference parameter is a slice
-                help: parameters are `&[T]`, `&mut [T]` and scalars such as `i32` or `f32`
+                help: parameters are `&[T]`, `&mut [T]`, `&View<T, 2>`, `&mut View<T, 2>` and scalars such as `i32` or `f32`
+            2: `&T`: a reference parameter is a slice or a view
+                help: parameters are `&[T]`, `&mut [T]`, `&View<T, 2>`, `&mut View<T, 2>` and scalars such as `i32` or `f32`
             2: `usize`: `usize` is not an element type
                 help: memory and scalars have a fixed width: use `i64` or `i32`
             2: `usize`: `usize` is not an element type
                 help: memory and scalars have a fixed width: use `i64` or `i32`
             2: `[T; 4]`: this type cannot be a kernel parameter
-                help: parameters are `&[T]`, `&mut [T]` and scalars such as `i32` or `f32`
+                help: parameters are `&[T]`, `&mut [T]`, `&View<T, 2>`, `&mut View<T, 2>` and scalars such as `i32` or `f32`
             2: `(f, g)`: a parameter is a plain name
                 help: take one parameter for each part
         "#]],
@@ -490,7 +490,7 @@ fn parameters_of_types_that_do_not_exist() {
         "#[fuse_kernel()] fn k(x: Vec<f32>, n: usize) { let y = tl::load(x + n); tl::store(x, y); }",
         expect![[r#"
             1: `Vec<f32>`: this type cannot be a kernel parameter
-                help: parameters are `&[T]`, `&mut [T]` and scalars such as `i32` or `f32`
+                help: parameters are `&[T]`, `&mut [T]`, `&View<T, 2>`, `&mut View<T, 2>` and scalars such as `i32` or `f32`
             1: `usize`: `usize` is not an element type
                 help: memory and scalars have a fixed width: use `i64` or `i32`
         "#]],

@@ -4,6 +4,7 @@ mod ahead;
 mod assemble;
 mod atomic;
 mod axis;
+mod blocks;
 mod body;
 mod cache;
 mod check;
@@ -35,6 +36,7 @@ mod scan;
 mod site;
 mod split;
 mod unmask;
+mod view;
 
 use proc_macro2::{TokenStream, TokenTree};
 

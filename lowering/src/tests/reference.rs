@@ -1,6 +1,7 @@
 //! The language reference: its examples are kernels, and its items are what the tables say.
 
 use expect_test::{Expect, expect};
+use quote::ToTokens;
 
 use super::{mistakes, render};
 use crate::reference::{SETTING, examples, reference};
@@ -14,14 +15,19 @@ fn every_example_is_a_kernel() {
     }
 }
 
-/// The item called `name`.
+/// The item called `name`; a view's methods, which depend on its axes, with the type in front.
 fn check_item(name: &str, expected: Expect) {
+    let (view, name) = name.split_once("::").map_or((None, name), |(view, name)| (Some(view), name));
     let file: syn::File = syn::parse2(reference()).expect("items");
     let mut found: Vec<String> = vec![];
     for item in file.items {
         match item {
             syn::Item::Fn(item) if item.sig.ident == name => found.push(text(&item.attrs, &item.sig)),
             syn::Item::Impl(item) => {
+                let own = item.self_ty.to_token_stream().to_string().replace(' ', "");
+                if own.starts_with("View<") && view.is_none_or(|view| *view != own) {
+                    continue;
+                }
                 for member in item.items {
                     if let syn::ImplItem::Fn(member) = member
                         && member.sig.ident == name
@@ -169,5 +175,63 @@ fn functions_and_methods_say_how_they_are_written() {
             ```
             fn num_stages (self , stages : impl Operand) -> Range
         "#]],
+    );
+}
+
+#[test]
+fn methods_of_views_take_an_offset_for_each_axis() {
+    check_item(
+        "View<T,1>::load",
+        expect![[r#"
+        Reads the block of a view that begins at `offset`, one integer for each axis, negative ones too. The block's extents, constants, stand between `::<` and `>`; the tile has them as its shape, those of 1 included. Elements outside of the view's shape are 0 and are not read. What `tl::load` may be followed by, such as `.evict_first()`, may follow this.
+
+        ```ignore
+        let block = matrix.load::<64, 32>(tl::program_id(0) * 64, 0);
+        ```
+        fn load < const EXTENT_0 : usize > (& self , offset_0 : impl Operand) -> Tile
+
+        Reads the elements a pointer tile points to; `slice + offsets` makes one. Where `mask` is false nothing is read and the element is `other`, or 0 without it. An offset outside the slice is masked off by the compiler, and reported by a debug build. The mask and `other` broadcast to the pointer's shape; a scalar pointer reads a scalar.
+
+        Written `tl::load(pointer)` or `tl::load(pointer, mask)` or `tl::load(pointer, mask, other)`.
+
+        ```ignore
+        let offsets = tl::arange(0, BLOCK);
+        let row = tl::load(x + offsets, offsets < n, f32::NEG_INFINITY);
+        ```
+        fn load (pointer : impl Operand , mask : impl Optional , other : impl Optional) -> Tile
+    "#]],
+    );
+    check_item(
+        "View<T,3>::store",
+        expect![[r#"
+        Writes a tile, which has as many axes as the view, to the block that begins at `offset`, one integer for each axis, negative ones too. Elements that come to lie outside of the view's shape are dropped. What `tl::store` may be followed by, such as `.write_through()`, may follow this.
+
+        ```ignore
+        let block = matrix.load::<64, 32>(0, 0);
+        result.store(block * 2.0, 0, 0);
+        ```
+        fn store (& self , tile : impl Operand , offset_0 : impl Operand , offset_1 : impl Operand , offset_2 : impl Operand)
+
+        Writes `value` to the elements a pointer tile points to, except where `mask` is false or the offset lies outside the slice. A debug build reports the latter. The value and mask broadcast to the pointer's shape. Two elements that go to one address leave either of them there.
+
+        Written `tl::store(pointer, value)` or `tl::store(pointer, value, mask)`.
+
+        ```ignore
+        let offsets = tl::arange(0, BLOCK);
+        tl::store(out + offsets, tile * 2.0, offsets < n);
+        ```
+        fn store (pointer : impl Operand , value : impl Operand , mask : impl Optional)
+    "#]],
+    );
+    check_item(
+        "View<T,5>::shape",
+        expect![[r#"
+        The extent of a view along a constant axis, an `i64`.
+
+        ```ignore
+        let columns = matrix.shape(1);
+        ```
+        fn shape (& self , axis : impl Operand) -> Tile
+    "#]],
     );
 }

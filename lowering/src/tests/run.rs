@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::func;
 use super::site::lowering_beside;
+use crate::analysis::fact::Fact;
 use crate::analysis::split::{Trust, split};
 use crate::body::{Requests, bodies};
 use crate::mlir::Session;
@@ -73,15 +74,24 @@ pub fn load(source: &str) -> Vec<Loaded> {
 /// The same of what a GPU body of the kernel does, after all that layouts changed: the first is for aligned arguments, the
 /// last for any.
 pub fn load_bodies(source: &str) -> Vec<Vec<Loaded>> {
-    let bodies = bodies(&func(source), Requests::default()).expect("bodies that fit");
-    bodies.into_iter().map(|body| loaded(body.plan.distributed.func)).collect()
+    load_bodies_of(&func(source)).into_iter().map(|(_, loaded)| loaded).collect()
+}
+
+/// The same with what each body relies on.
+pub fn load_bodies_of(func: &Func) -> Vec<(Vec<Fact>, Vec<Loaded>)> {
+    let bodies = bodies(func, Requests::default()).expect("bodies that fit");
+    bodies.into_iter().map(|body| (body.facts, loaded(body.plan.distributed.func))).collect()
 }
 
 fn loaded(func: Func) -> Vec<Loaded> {
+    load_plan(&Plan::new(func))
+}
+
+/// A plan for the host, loaded at every level that this processor has.
+pub fn load_plan(plan: &Plan) -> Vec<Loaded> {
     let _beside = lowering_beside();
-    let plan = Plan::new(func);
     let session = Session::new();
-    let texts = host::emit(&session, &plan, "kernel", Family::X86_64).expect("host assembly");
+    let texts = host::emit(&session, plan, "kernel", Family::X86_64).expect("host assembly");
     let has = |level| level != Level::V4 || std::arch::is_x86_feature_detected!("avx512vl");
     texts
         .into_iter()

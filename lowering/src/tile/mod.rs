@@ -2,7 +2,8 @@
 //!
 //! A [`Func`] is a list of parameters and a [`Block`] of operations in SSA form with structured control flow. Every
 //! [`Value`] is a tile of one element type and a fixed shape; a scalar is a tile of rank 0 and is the same for the
-//! whole program. There are no pointers: a memory operation names a slice parameter and element offsets into it.
+//! whole program. There are no pointers: a memory operation names a slice parameter and element offsets into it, or a
+//! [`View`] and where in it a block begins.
 //!
 //! Laws, checked by [`verify`]:
 //! - a value is defined once, before its uses, in the same or an enclosing block;
@@ -23,7 +24,7 @@ use crate::dtype::DType;
 use crate::ops::{Kind, Site};
 
 pub use print::print;
-pub use rewrite::{Builder, Rewriter, eliminate, release, remove_unused};
+pub use rewrite::{Builder, Rewriter, eliminate, release, remove_unused, substitute};
 pub use verify::verify;
 
 /// The largest odd factor of an extent.
@@ -209,6 +210,27 @@ pub enum ParamKind {
     Scalar { value: Value, dtype: DType },
 }
 
+/// Memory with a shape and strides, in elements. It is several parameters: a slice, and scalars of type `i64` for the
+/// extent of each axis and then for the stride of each.
+///
+/// Whoever launches the kernel has made sure that every index inside the shape is an element of the slice, and that
+/// extents and strides lie between 0 and [`View::LIMIT`].
+#[derive(Clone, Debug)]
+pub struct View {
+    pub memory: ParamId,
+    pub shape: Vec<Value>,
+    pub strides: Vec<Value>,
+}
+
+impl View {
+    /// Above every extent and stride: offsets within a tile do not overflow 64 bits.
+    pub const LIMIT: i128 = 1 << 40;
+
+    pub fn rank(&self) -> usize {
+        self.shape.len()
+    }
+}
+
 /// One operation and the values it defines.
 #[derive(Clone, Debug)]
 pub struct Op {
@@ -250,6 +272,7 @@ pub struct Func {
     pub sites: Vec<Site>,
     /// What the user promised of the arguments.
     pub promises: Vec<Promise>,
+    pub views: Vec<View>,
     types: Vec<Type>,
 }
 
@@ -263,6 +286,7 @@ impl Func {
             reports: false,
             sites: vec![],
             promises: vec![],
+            views: vec![],
             types: vec![],
         }
     }
@@ -286,6 +310,16 @@ impl Func {
     /// How many values there are; every [`Value::index`] is below it.
     pub fn value_count(&self) -> usize {
         self.types.len()
+    }
+
+    /// The view whose memory a parameter is.
+    pub fn view(&self, memory: ParamId) -> Option<&View> {
+        self.views.iter().find(|view| view.memory == memory)
+    }
+
+    /// Whether a value is the extent or stride of a view.
+    pub fn is_view_number(&self, value: Value) -> bool {
+        self.views.iter().any(|view| view.shape.contains(&value) || view.strides.contains(&value))
     }
 
     /// The slice parameter's element type and whether it is writable.

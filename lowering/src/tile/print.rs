@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
-use super::{Block, Func, Op, ParamKind, Value};
+use super::{Block, Func, Op, ParamId, ParamKind, Value};
 use crate::analysis::fact::Named;
 
 /// Prints a function; `note` may add text after an operation's line (a layout, a fact).
@@ -35,9 +35,16 @@ impl Printer<'_> {
         let params: Vec<String> = func
             .params
             .iter()
-            .map(|param| match &param.kind {
-                ParamKind::Slice { elem, mutable: false } => format!("{}: &[{elem}]", param.name),
-                ParamKind::Slice { elem, mutable: true } => format!("{}: &mut [{elem}]", param.name),
+            .enumerate()
+            .map(|(position, param)| match &param.kind {
+                ParamKind::Slice { elem, mutable } => {
+                    let reference = if *mutable { "&mut " } else { "&" };
+                    let memory = match func.view(ParamId(position as u32)) {
+                        Some(view) => format!("View<{elem}, {}>", view.rank()),
+                        None => format!("[{elem}]"),
+                    };
+                    format!("{}: {reference}{memory}", param.name)
+                }
                 ParamKind::Scalar { value, dtype } => {
                     format!("{} {}: {dtype}", self.name(*value), param.name)
                 }

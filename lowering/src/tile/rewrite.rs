@@ -133,6 +133,24 @@ impl Rewriter {
     }
 }
 
+/// Every use of `old` becomes one of `new`, also where a view has it for an extent or stride.
+pub fn substitute(func: &mut Func, old: Value, new: Value) {
+    let change = |value: Value| if value == old { new } else { value };
+    substitute_in(&mut func.body, &change);
+    for number in func.views.iter_mut().flat_map(|view| view.shape.iter_mut().chain(&mut view.strides)) {
+        *number = change(*number);
+    }
+}
+
+fn substitute_in(block: &mut Block, change: &dyn Fn(Value) -> Value) {
+    for op in &mut block.ops {
+        let operation = op.kind.operation_mut();
+        operation.map(&mut |value| change(value));
+        operation.blocks_mut().into_iter().for_each(|nested| substitute_in(nested, change));
+    }
+    block.yields.iter_mut().for_each(|value| *value = change(*value));
+}
+
 /// Removes operations that repeat an earlier one or whose results nothing uses.
 pub fn eliminate(func: &mut Func) {
     merge_equal(func);

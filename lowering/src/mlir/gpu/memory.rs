@@ -7,7 +7,7 @@ use crate::dtype::DType;
 use crate::layout::Layout;
 use crate::mlir::builder::{Access, Val};
 use crate::mlir::types::{Elem, Ty};
-use crate::ops::{Cache, Effect, Keep, Level, Load, Operation, Place, Store};
+use crate::ops::{AddView, Cache, Effect, Keep, Level, Load, LoadView, Operation, Place, Store, StoreView};
 use crate::tile::Op;
 
 /// The words one instruction moves.
@@ -488,3 +488,16 @@ impl StoreStatement {
         statement(b, &text, &constraints.join(","), &operands, &[]);
     }
 }
+
+/// `split` has made loads, stores and atomic operations of them.
+macro_rules! expanded {
+    ($($op:ident),*) => {$(
+        impl Emit for $op {
+            fn emit(&self, _: &mut Gpu, _: &mut Builder, _: &Op) {
+                unreachable!("no blocks of views are left")
+            }
+        }
+    )*};
+}
+
+expanded!(LoadView, StoreView, AddView);

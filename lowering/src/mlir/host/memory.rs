@@ -8,7 +8,7 @@ use super::{Builder, Elem, Emit, Host, Ty, Val, report};
 use crate::analysis::axis::Info;
 use crate::mlir::IntPredicate;
 use crate::ops::scalar::Algebra;
-use crate::ops::{Kind, Load, Place, Store};
+use crate::ops::{AddView, Kind, Load, LoadView, Place, Store, StoreView};
 use crate::syntax::BinaryOp;
 use crate::tile::{Op, Value};
 
@@ -331,3 +331,10 @@ impl Store {
         b.if_else(whole, &[], at_once, apart);
     }
 }
+
+/// `split` has made loads, stores and atomic operations of them.
+macro_rules! expanded {
+    ($($op:ident),*) => {$(impl Emit for $op {})*};
+}
+
+expanded!(LoadView, StoreView, AddView);

@@ -4,7 +4,8 @@
 //! used: a store, a reduction or a materialised value runs a nest over its elements, a vector of them at a time, and
 //! asks each operand for the same elements, down to loads and ramps ([`Host::at`]). That fuses everything between. A
 //! value is materialised, in scratch memory, when several nests would otherwise repeat work on it, when it reads memory
-//! that the kernel writes, or when a loop carries it ([`schedule`]).
+//! that the kernel writes, or when a loop carries it ([`schedule`]). A kernel with views has two versions, of which one is for
+//! views whose neighbours along the last axis lie side by side: only there is a row a vector.
 
 mod atomic;
 mod control;
@@ -28,7 +29,8 @@ use super::session::{Argument, ArgumentKind, Entry, ModuleBuilder};
 use super::types::{Elem, Space, Ty};
 use super::{Access, Machine, report};
 use crate::analysis::axis::{Assumptions, Axes};
-use crate::tile::{Block, Func, Op, ParamKind, Value};
+use crate::analysis::fact::Fact;
+use crate::tile::{Block, Func, Op, Param, ParamId, ParamKind, Value};
 
 use nest::Point;
 pub use schedule::Schedule;
@@ -67,38 +69,73 @@ pub trait Emit {
 /// A kernel, ready to be emitted for the host.
 #[derive(Debug)]
 pub struct Plan {
-    pub func: Func,
+    general: Version,
+    /// For arguments in which these scalars are the numbers given. It is chosen where the kernel begins: what depends on
+    /// the strides of views would otherwise be asked for each element.
+    special: Option<(Version, Vec<(ParamId, i64)>)>,
+}
+
+/// The kernel as it is compiled for some of its arguments.
+#[derive(Debug)]
+struct Version {
+    func: Func,
     schedule: Schedule,
     axes: Axes,
 }
 
-impl Plan {
-    pub fn new(func: Func) -> Plan {
+impl Version {
+    fn new(func: Func) -> Version {
         let schedule = Schedule::new(&func);
         let axes = Axes::analyse(&func, &Assumptions::default());
-        Plan { func, schedule, axes }
+        Version { func, schedule, axes }
+    }
+}
+
+impl Plan {
+    pub fn new(func: Func) -> Plan {
+        Plan { general: Version::new(func), special: None }
+    }
+
+    /// With another version of the kernel for arguments of which `facts` hold, numbers that scalars are equal to.
+    pub fn or_where(self, facts: &[Fact], func: Func) -> Plan {
+        let numbers = facts.iter().filter_map(|fact| match *fact {
+            Fact::Equal { scalar, value } => Some((ParamId(scalar), value)),
+            Fact::Aligned { .. } | Fact::Divisible { .. } | Fact::AtMost { .. } => None,
+        });
+        let numbers: Vec<(ParamId, i64)> = numbers.collect();
+        debug_assert_eq!(numbers.len(), facts.len());
+        Plan { special: Some((Version::new(func), numbers)), ..self }
+    }
+
+    fn versions(&self) -> impl Iterator<Item = &Version> {
+        std::iter::once(&self.general).chain(self.special.iter().map(|(version, _)| version))
     }
 
     /// Scratch memory of one program, in bytes.
     pub fn scratch_bytes(&self) -> u64 {
-        self.schedule.bytes()
+        self.versions().map(|version| version.schedule.bytes()).max().unwrap_or(0)
     }
 
     /// Whether the code has a record.
     pub fn reports(&self) -> bool {
-        report::reports(&self.func)
+        self.versions().any(|version| report::reports(&version.func))
     }
 
     /// Adds the kernel to a module under the name `entry`; the signature is `dsl_runtime::kernel::HostEntry`.
     pub fn emit<'a>(&'a self, module: &mut ModuleBuilder<'a>, entry: &str) {
-        let program = format!("{entry}_program");
-        module.function(&program, &self.program_arguments(), &Entry::Internal, move |b, args| {
-            Host::new(self, b, args).block(b, &self.func.body);
-        });
+        let reports = self.reports();
+        let mut programs = vec![];
+        for (version, suffix) in self.versions().zip(["program", "special_program"]) {
+            let program = format!("{entry}_{suffix}");
+            module.function(&program, &self.program_arguments(), &Entry::Internal, move |b, args| {
+                Host::new(version, reports, b, args).block(b, &version.func.body);
+            });
+            programs.push(program);
+        }
         let pointer = Ty::scalar(Elem::Ptr(Space::Generic));
         let types = [pointer, Ty::I32, Ty::I32, Ty::I32, Ty::I32, pointer, pointer];
         let arguments = types.map(|ty| Argument { ty, kind: ArgumentKind::Plain });
-        module.function(entry, &arguments, &Entry::Host, move |b, args| self.entry(b, &program, args));
+        module.function(entry, &arguments, &Entry::Host, move |b, args| self.entry(b, &programs, args));
     }
 
     /// A slice is its address and length, a scalar its value; then program ids, grid extents and scratch; then, if the
@@ -107,7 +144,7 @@ impl Plan {
         let plain = |ty| Argument { ty, kind: ArgumentKind::Plain };
         let memory = |kind| Argument { ty: Ty::scalar(Elem::Ptr(Space::Generic)), kind };
         let mut list = vec![];
-        for param in &self.func.params {
+        for param in &self.general.func.params {
             match param.kind {
                 ParamKind::Slice { mutable, .. } => {
                     list.push(memory(if mutable { ArgumentKind::Exclusive } else { ArgumentKind::ReadOnly }));
@@ -124,18 +161,19 @@ impl Plan {
         list
     }
 
-    /// Unpacks the arguments once and runs the programs of the range.
-    fn entry(&self, b: &mut Builder, program: &str, args: &[Val]) {
+    /// Unpacks the arguments once and runs the programs of the range, by the version that is for them.
+    fn entry(&self, b: &mut Builder, programs: &[String], args: &[Val]) {
         let &[list, first, last, y, z, grid, scratch] = args else { unreachable!("the signature has seven") };
         let slot = |b: &mut Builder, slot: usize, ty: Ty| {
             let place = b.offset_bytes(list, slot as i32 * 8);
             b.load(place, ty, Access::aligned(8))
         };
         let mut operands = vec![];
-        for (position, argument) in self.program_arguments().iter().enumerate().take(self.slots()) {
+        let slots = self.slots(self.general.func.params.len());
+        for (position, argument) in self.program_arguments().iter().enumerate().take(slots) {
             operands.push(slot(b, position, argument.ty));
         }
-        let record = self.reports().then(|| slot(b, self.slots(), scratch.ty));
+        let record = self.reports().then(|| slot(b, slots, scratch.ty));
         let extents: Vec<Val> = (0..3)
             .map(|axis| {
                 let place = b.offset_bytes(grid, axis * 4);
@@ -143,24 +181,42 @@ impl Plan {
             })
             .collect();
         let (first, last) = (b.zext(first, Elem::I64), b.zext(last, Elem::I64));
-        let one = b.int(Ty::I64, 1);
-        b.for_range([first, last, one], &[], |b, x, _| {
-            let x = b.trunc(x, Elem::I32);
-            let ids = [x, y, z];
-            let rest = [scratch].into_iter().chain(record);
-            let all: Vec<Val> = operands.iter().chain(&ids).chain(&extents).copied().chain(rest).collect();
-            b.call_function(program, &all);
-            vec![]
+        let special = self.special.as_ref().map(|(_, numbers)| {
+            let equal = numbers.iter().map(|&(param, number)| {
+                let argument = operands[self.slots(param.index())];
+                let number = b.int(argument.ty, number);
+                b.icmp(IntPredicate::Eq, argument, number)
+            });
+            let equal: Vec<Val> = equal.collect();
+            equal.into_iter().reduce(|all, one| b.and(all, one))
         });
+        let one = b.int(Ty::I64, 1);
+        let run = |b: &mut Builder, program: &str| {
+            b.for_range([first, last, one], &[], |b, x, _| {
+                let x = b.trunc(x, Elem::I32);
+                let ids = [x, y, z];
+                let rest = [scratch].into_iter().chain(record);
+                let all: Vec<Val> =
+                    operands.iter().chain(&ids).chain(&extents).copied().chain(rest).collect();
+                b.call_function(program, &all);
+                vec![]
+            });
+            vec![]
+        };
+        match (special.flatten(), programs) {
+            (Some(holds), [general, special]) => {
+                b.if_else(holds, &[], |b| run(b, special), |b| run(b, general));
+            }
+            (_, programs) => {
+                run(b, &programs[0]);
+            }
+        }
     }
 
-    /// Eight-byte slots that the parameters take.
-    fn slots(&self) -> usize {
-        self.func
-            .params
-            .iter()
-            .map(|param| if matches!(param.kind, ParamKind::Slice { .. }) { 2 } else { 1 })
-            .sum()
+    /// Eight-byte slots that the first parameters take.
+    fn slots(&self, params: usize) -> usize {
+        let slots = |param: &Param| if matches!(param.kind, ParamKind::Slice { .. }) { 2 } else { 1 };
+        self.general.func.params[..params].iter().map(slots).sum()
     }
 }
 
@@ -181,7 +237,7 @@ struct Slice {
 
 /// The state of emitting one program.
 pub struct Host<'a> {
-    plan: &'a Plan,
+    plan: &'a Version,
     func: &'a Func,
     scalars: HashMap<Value, Val>,
     slices: Vec<Option<Slice>>,
@@ -197,7 +253,7 @@ pub struct Host<'a> {
 }
 
 impl<'a> Host<'a> {
-    fn new(plan: &'a Plan, b: &mut Builder, args: &[Val]) -> Host<'a> {
+    fn new(plan: &'a Version, reports: bool, b: &mut Builder, args: &[Val]) -> Host<'a> {
         let func = &plan.func;
         let mut rest = args.iter().copied();
         let mut next = || rest.next().expect("as many arguments as `program_arguments` listed");
@@ -220,7 +276,7 @@ impl<'a> Host<'a> {
         let program = [next(), next(), next()];
         let grid = [next(), next(), next()];
         let scratch = next();
-        let record = plan.reports().then(next);
+        let record = reports.then(next);
         let mut definitions = HashMap::new();
         collect_definitions(&func.body, &mut definitions);
         let known = vec![HashMap::new()];
@@ -255,7 +311,7 @@ impl<'a> Host<'a> {
         self.scalars.insert(value, val);
     }
 
-    fn slice(&self, param: crate::tile::ParamId) -> Slice {
+    fn slice(&self, param: ParamId) -> Slice {
         self.slices[param.index()].expect("memory operations name slices")
     }
 

@@ -1,0 +1,564 @@
+//! Strided views: what a kernel's `&View<T, R>` and `&mut View<T, R>` parameters take.
+//!
+//! Takes a [`Slice`] or [`SliceMut`] with a shape and strides in elements, and checks once that every index inside the
+//! shape is an element of the memory, and of a view to write that no two are the same one. Kernels rely on it: their
+//! accesses compare indices with the shape alone. What they take of a view is [`ViewArgs`].
+
+use std::fmt;
+use std::ops::RangeBounds;
+
+use crate::buffer::Buffer;
+use crate::dtype::Element;
+use crate::error::{Error, Result};
+use crate::slice::{Slice, SliceMut, resolve};
+
+/// Extents and strides are below this, so that what kernels compute of them fits in 64 bits.
+const LIMIT: usize = 1 << 40;
+
+/// Memory with a shape of `R` axes, to read: a matrix, its transpose, every other row of it, one row repeated.
+///
+/// Made by `.view(shape)` and `.view_strided(shape, strides)` of a [`Buffer`] or [`Slice`], or here of what turns into one.
+/// Strides are in elements and may be 0, which repeats what lies along the axis.
+///
+/// ```
+/// # use dsl_runtime::{Device, View, Result};
+/// # fn main() -> Result<()> {
+/// let buffer = Device::cpu().upload(&[1, 2, 3, 4, 5, 6])?;
+/// let matrix = buffer.view([2, 3])?;
+/// assert_eq!((matrix.shape(), matrix.strides()), ([2, 3], [3, 1]));
+/// let transposed = matrix.permute([1, 0]);
+/// assert_eq!((transposed.shape(), transposed.strides()), ([3, 2], [1, 3]));
+/// let last_columns = matrix.slice(1, 1..);
+/// assert_eq!(last_columns.shape(), [2, 2]);
+/// let row_four_times = buffer.view_strided([4, 3], [0, 1])?;
+/// # assert_eq!(row_four_times.shape(), [4, 3]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy)]
+pub struct View<'a, T: Element, const R: usize> {
+    /// No longer than the view needs.
+    memory: Slice<'a, T>,
+    shape: [usize; R],
+    strides: [usize; R],
+}
+
+/// Memory with a shape of `R` axes, to write, borrowed by nobody else. No two of its elements are the same.
+///
+/// Made from what a [`View`] is made from, borrowed mutably. An output cannot be an input of the same launch:
+///
+/// ```compile_fail,E0502
+/// # use dsl_runtime::{Device, View, ViewMut};
+/// fn kernel<'a>(x: impl Into<View<'a, f32, 1>>, out: impl Into<ViewMut<'a, f32, 1>>) {}
+/// let mut x = Device::cpu().zeros::<f32>(10).unwrap();
+/// kernel(x.view([10]).unwrap(), x.view_mut([10]).unwrap());
+/// ```
+pub struct ViewMut<'a, T: Element, const R: usize> {
+    memory: SliceMut<'a, T>,
+    shape: [usize; R],
+    strides: [usize; R],
+}
+
+impl<'a, T: Element, const R: usize> View<'a, T, R> {
+    /// The first elements of `memory` in row-major order.
+    ///
+    /// # Errors
+    /// If there are too few.
+    pub fn new(memory: impl Into<Slice<'a, T>>, shape: [usize; R]) -> Result<Self> {
+        View::strided(memory, shape, row_major(shape))
+    }
+
+    /// The elements of `memory` at index times stride, summed over the axes.
+    ///
+    /// # Errors
+    /// If one lies outside of the memory.
+    pub fn strided(memory: impl Into<Slice<'a, T>>, shape: [usize; R], strides: [usize; R]) -> Result<Self> {
+        let memory = memory.into();
+        let layout = Layout { shape, strides };
+        let len = layout.check(memory.len())?;
+        Ok(View { memory: memory.slice(..len), shape, strides })
+    }
+
+    /// The extent of each axis.
+    pub fn shape(&self) -> [usize; R] {
+        self.shape
+    }
+
+    /// The distance in memory, in elements, between neighbours along each axis.
+    pub fn strides(&self) -> [usize; R] {
+        self.strides
+    }
+
+    /// The same elements with axis `order[i]` as axis `i`.
+    ///
+    /// # Panics
+    /// If `order` does not name every axis once.
+    #[track_caller]
+    pub fn permute(&self, order: [usize; R]) -> View<'a, T, R> {
+        let Layout { shape, strides } = self.layout().permute(order);
+        View { memory: self.memory, shape, strides }
+    }
+
+    /// The part with indices of a range along one axis.
+    ///
+    /// # Panics
+    /// If there is no such axis, or the range does not lie within its extent.
+    #[track_caller]
+    pub fn slice(&self, axis: usize, range: impl RangeBounds<usize>) -> View<'a, T, R> {
+        let (part, start) = self.layout().part(axis, range);
+        let memory = self.memory.slice(start..start + part.len());
+        View { memory, shape: part.shape, strides: part.strides }
+    }
+
+    fn layout(&self) -> Layout<R> {
+        Layout { shape: self.shape, strides: self.strides }
+    }
+
+    pub(crate) fn memory(self) -> Slice<'a, T> {
+        self.memory
+    }
+}
+
+impl<'a, T: Element, const R: usize> ViewMut<'a, T, R> {
+    /// The first elements of `memory` in row-major order.
+    ///
+    /// # Errors
+    /// If there are too few.
+    pub fn new(memory: impl Into<SliceMut<'a, T>>, shape: [usize; R]) -> Result<Self> {
+        ViewMut::strided(memory, shape, row_major(shape))
+    }
+
+    /// The elements of `memory` at index times stride, summed over the axes.
+    ///
+    /// # Errors
+    /// If one lies outside of the memory, or two might be the same: axes with more than one index need strides that each
+    /// lead beyond what the axes of smaller strides reach.
+    pub fn strided(
+        memory: impl Into<SliceMut<'a, T>>,
+        shape: [usize; R],
+        strides: [usize; R],
+    ) -> Result<Self> {
+        let memory = memory.into();
+        let layout = Layout { shape, strides };
+        let len = layout.check(memory.len())?;
+        layout.check_distinct()?;
+        Ok(ViewMut { memory: memory.into_part(0, len), shape, strides })
+    }
+
+    /// The extent of each axis.
+    pub fn shape(&self) -> [usize; R] {
+        self.shape
+    }
+
+    /// The distance in memory, in elements, between neighbours along each axis.
+    pub fn strides(&self) -> [usize; R] {
+        self.strides
+    }
+
+    /// The same view for a shorter time: what a launch takes when it is needed again afterwards.
+    pub fn reborrow(&mut self) -> ViewMut<'_, T, R> {
+        ViewMut { memory: self.memory.reborrow(), shape: self.shape, strides: self.strides }
+    }
+
+    /// The same elements, to read.
+    pub fn as_view(&self) -> View<'_, T, R> {
+        View { memory: self.memory.slice(..), shape: self.shape, strides: self.strides }
+    }
+
+    /// The same elements with axis `order[i]` as axis `i`.
+    ///
+    /// # Panics
+    /// If `order` does not name every axis once.
+    #[track_caller]
+    pub fn permute(self, order: [usize; R]) -> ViewMut<'a, T, R> {
+        let Layout { shape, strides } = self.layout().permute(order);
+        ViewMut { memory: self.memory, shape, strides }
+    }
+
+    /// The part with indices of a range along one axis.
+    ///
+    /// # Panics
+    /// If there is no such axis, or the range does not lie within its extent.
+    #[track_caller]
+    pub fn slice_mut(&mut self, axis: usize, range: impl RangeBounds<usize>) -> ViewMut<'_, T, R> {
+        let (part, start) = self.layout().part(axis, range);
+        let memory = self.memory.slice_mut(start..start + part.len());
+        ViewMut { memory, shape: part.shape, strides: part.strides }
+    }
+
+    fn layout(&self) -> Layout<R> {
+        Layout { shape: self.shape, strides: self.strides }
+    }
+
+    pub(crate) fn into_memory(self) -> SliceMut<'a, T> {
+        self.memory
+    }
+}
+
+impl<'a, T: Element> Slice<'a, T> {
+    /// The first elements in row-major order.
+    ///
+    /// # Errors
+    /// If there are too few.
+    pub fn view<const R: usize>(&self, shape: [usize; R]) -> Result<View<'a, T, R>> {
+        View::new(*self, shape)
+    }
+
+    /// The elements at index times stride, summed over the axes.
+    ///
+    /// # Errors
+    /// If one lies outside of the slice.
+    pub fn view_strided<const R: usize>(
+        &self,
+        shape: [usize; R],
+        strides: [usize; R],
+    ) -> Result<View<'a, T, R>> {
+        View::strided(*self, shape, strides)
+    }
+}
+
+impl<T: Element> SliceMut<'_, T> {
+    /// The first elements in row-major order, to write.
+    ///
+    /// # Errors
+    /// If there are too few.
+    pub fn view_mut<const R: usize>(&mut self, shape: [usize; R]) -> Result<ViewMut<'_, T, R>> {
+        ViewMut::new(self, shape)
+    }
+
+    /// The elements at index times stride, summed over the axes, to write.
+    ///
+    /// # Errors
+    /// Those of [`ViewMut::strided`].
+    pub fn view_strided_mut<const R: usize>(
+        &mut self,
+        shape: [usize; R],
+        strides: [usize; R],
+    ) -> Result<ViewMut<'_, T, R>> {
+        ViewMut::strided(self, shape, strides)
+    }
+}
+
+impl<T: Element> Buffer<T> {
+    /// The first elements in row-major order.
+    ///
+    /// # Errors
+    /// If there are too few.
+    pub fn view<const R: usize>(&self, shape: [usize; R]) -> Result<View<'_, T, R>> {
+        View::new(self, shape)
+    }
+
+    /// The elements at index times stride, summed over the axes.
+    ///
+    /// # Errors
+    /// If one lies outside of the buffer.
+    pub fn view_strided<const R: usize>(
+        &self,
+        shape: [usize; R],
+        strides: [usize; R],
+    ) -> Result<View<'_, T, R>> {
+        View::strided(self, shape, strides)
+    }
+
+    /// The first elements in row-major order, to write.
+    ///
+    /// # Errors
+    /// If there are too few.
+    pub fn view_mut<const R: usize>(&mut self, shape: [usize; R]) -> Result<ViewMut<'_, T, R>> {
+        ViewMut::new(self, shape)
+    }
+
+    /// The elements at index times stride, summed over the axes, to write.
+    ///
+    /// # Errors
+    /// Those of [`ViewMut::strided`].
+    pub fn view_strided_mut<const R: usize>(
+        &mut self,
+        shape: [usize; R],
+        strides: [usize; R],
+    ) -> Result<ViewMut<'_, T, R>> {
+        ViewMut::strided(self, shape, strides)
+    }
+}
+
+impl<'a, T: Element, const R: usize> From<&View<'a, T, R>> for View<'a, T, R> {
+    fn from(view: &View<'a, T, R>) -> Self {
+        *view
+    }
+}
+
+impl<'a, T: Element, const R: usize> From<&'a ViewMut<'_, T, R>> for View<'a, T, R> {
+    fn from(view: &'a ViewMut<'_, T, R>) -> Self {
+        view.as_view()
+    }
+}
+
+impl<'a, T: Element, const R: usize> From<&'a mut ViewMut<'_, T, R>> for ViewMut<'a, T, R> {
+    fn from(view: &'a mut ViewMut<'_, T, R>) -> Self {
+        view.reborrow()
+    }
+}
+
+impl<T: Element, const R: usize> fmt::Debug for View<'_, T, R> {
+    /// Says what it is, not what it holds: that may still be computed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {:?} by {:?}", T::DTYPE, self.shape, self.strides)
+    }
+}
+
+impl<T: Element, const R: usize> fmt::Debug for ViewMut<'_, T, R> {
+    /// Says what it is, not what it holds: that may still be computed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.as_view().fmt(f)
+    }
+}
+
+/// Where the elements of a view are, from the start of its memory.
+#[derive(Clone, Copy)]
+struct Layout<const R: usize> {
+    shape: [usize; R],
+    strides: [usize; R],
+}
+
+fn row_major<const R: usize>(shape: [usize; R]) -> [usize; R] {
+    let mut strides = [1usize; R];
+    for axis in (0..R.saturating_sub(1)).rev() {
+        strides[axis] = strides[axis + 1].saturating_mul(shape[axis + 1]);
+    }
+    strides
+}
+
+impl<const R: usize> Layout<R> {
+    /// Elements of memory from the first to the last.
+    fn len(&self) -> usize {
+        if self.shape.contains(&0) {
+            0
+        } else {
+            1 + self.pairs().map(|(extent, stride)| (extent - 1) * stride).sum::<usize>()
+        }
+    }
+
+    fn pairs(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.shape.into_iter().zip(self.strides)
+    }
+
+    /// Elements of memory from the first to the last, if it has as many.
+    fn check(&self, len: usize) -> Result<usize> {
+        const { assert!(R >= 1 && R <= 5, "a view has 1 to 5 axes") };
+        if let Some(&large) = self.shape.iter().chain(&self.strides).find(|&&number| number >= LIMIT) {
+            return Err(self.error(format!("has {large} where the limit is {}", LIMIT - 1)));
+        }
+        if self.shape.contains(&0) {
+            return Ok(0);
+        }
+        let last: u128 = self.pairs().map(|(extent, stride)| (extent as u128 - 1) * stride as u128).sum();
+        if last >= len as u128 {
+            let elements = if len == 1 { "1 element".to_string() } else { format!("{len} elements") };
+            return Err(self.error(format!("reaches element {last} of memory that has {elements}")));
+        }
+        Ok(last as usize + 1)
+    }
+
+    /// Whether no two elements are the same, as far as strides in order show.
+    fn check_distinct(&self) -> Result<()> {
+        let mut axes: Vec<usize> = (0..R).filter(|&axis| self.shape[axis] > 1).collect();
+        axes.sort_by_key(|&axis| self.strides[axis]);
+        let mut reach = 0;
+        for axis in axes {
+            if self.strides[axis] <= reach {
+                let text =
+                    format!("has elements that might be the same along axis {axis}: it cannot be written");
+                return Err(self.error(text));
+            }
+            reach += (self.shape[axis] - 1) * self.strides[axis];
+        }
+        Ok(())
+    }
+
+    fn error(&self, problem: String) -> Error {
+        Error::View { shape: self.shape.to_vec(), strides: self.strides.to_vec(), problem }
+    }
+
+    #[track_caller]
+    fn permute(&self, order: [usize; R]) -> Layout<R> {
+        let all = (0..R).all(|axis| order.contains(&axis));
+        assert!(all, "the order {order:?} does not name each of {R} axes once");
+        Layout { shape: order.map(|axis| self.shape[axis]), strides: order.map(|axis| self.strides[axis]) }
+    }
+
+    /// The part with indices of a range along one axis, and the element that it begins with.
+    #[track_caller]
+    fn part(&self, axis: usize, range: impl RangeBounds<usize>) -> (Layout<R>, usize) {
+        assert!(axis < R, "there is no axis {axis}: a view of {R} axes has axes 0 to {}", R - 1);
+        let (first, last) = resolve(range, self.shape[axis]);
+        let mut part = *self;
+        part.shape[axis] = last - first;
+        // Where nothing is left, the first element might lie beyond the memory.
+        let start = if part.shape.contains(&0) { 0 } else { first * self.strides[axis] };
+        (part, start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+    use crate::Device;
+
+    /// What a view of 12 elements comes to, to read and to write.
+    fn check<const R: usize>(shape: [usize; R], strides: [usize; R], expected: Expect) {
+        let mut memory: Vec<i32> = (0..12).collect();
+        let reading = View::strided(&memory, shape, strides);
+        let reading =
+            reading.map_or_else(|error| error.to_string(), |view| format!("{} elements", view.memory.len()));
+        let writing = ViewMut::strided(&mut memory, shape, strides);
+        let writing =
+            writing.map_or_else(|error| error.to_string(), |view| format!("{} elements", view.memory.len()));
+        expected.assert_eq(&format!("{reading}\n{writing}"));
+    }
+
+    #[test]
+    fn a_view_lies_within_its_memory() {
+        check(
+            [3, 4],
+            [4, 1],
+            expect![[r#"
+            12 elements
+            12 elements"#]],
+        );
+        check(
+            [3, 4],
+            [5, 1],
+            expect![[r#"
+            a view of shape [3, 4] with strides [5, 1] reaches element 13 of memory that has 12 elements
+            a view of shape [3, 4] with strides [5, 1] reaches element 13 of memory that has 12 elements"#]],
+        );
+        check(
+            [4, 4],
+            [4, 1],
+            expect![[r#"
+            a view of shape [4, 4] with strides [4, 1] reaches element 15 of memory that has 12 elements
+            a view of shape [4, 4] with strides [4, 1] reaches element 15 of memory that has 12 elements"#]],
+        );
+        check(
+            [13],
+            [1],
+            expect![[r#"
+            a view of shape [13] with strides [1] reaches element 12 of memory that has 12 elements
+            a view of shape [13] with strides [1] reaches element 12 of memory that has 12 elements"#]],
+        );
+        check(
+            [5, 0, 7],
+            [1000, 1, 1],
+            expect![[r#"
+            0 elements
+            0 elements"#]],
+        );
+        check(
+            [usize::MAX, 2],
+            [usize::MAX, 1],
+            expect![[r#"
+            a view of shape [18446744073709551615, 2] with strides [18446744073709551615, 1] has 18446744073709551615 where the limit is 1099511627775
+            a view of shape [18446744073709551615, 2] with strides [18446744073709551615, 1] has 18446744073709551615 where the limit is 1099511627775"#]],
+        );
+        check(
+            [1 << 39, 1 << 39, 1 << 39],
+            [1 << 39, 1 << 39, 1 << 39],
+            expect![[r#"
+            a view of shape [549755813888, 549755813888, 549755813888] with strides [549755813888, 549755813888, 549755813888] reaches element 906694364709322613587968 of memory that has 12 elements
+            a view of shape [549755813888, 549755813888, 549755813888] with strides [549755813888, 549755813888, 549755813888] reaches element 906694364709322613587968 of memory that has 12 elements"#]],
+        );
+        check(
+            [1, 12],
+            [1 << 39, 1],
+            expect![[r#"
+            12 elements
+            12 elements"#]],
+        );
+    }
+
+    #[test]
+    fn elements_to_write_are_distinct() {
+        check(
+            [12, 12],
+            [0, 1],
+            expect![[r#"
+            12 elements
+            a view of shape [12, 12] with strides [0, 1] has elements that might be the same along axis 0: it cannot be written"#]],
+        );
+        check(
+            [2, 3],
+            [2, 1],
+            expect![[r#"
+            5 elements
+            a view of shape [2, 3] with strides [2, 1] has elements that might be the same along axis 0: it cannot be written"#]],
+        );
+        check(
+            [2, 3],
+            [3, 1],
+            expect![[r#"
+            6 elements
+            6 elements"#]],
+        );
+        check(
+            [3, 2, 2],
+            [1, 6, 3],
+            expect![[r#"
+            12 elements
+            12 elements"#]],
+        );
+        check(
+            [3, 1, 2],
+            [2, 0, 1],
+            expect![[r#"
+            6 elements
+            6 elements"#]],
+        );
+        check(
+            [2, 2],
+            [1, 1],
+            expect![[r#"
+            3 elements
+            a view of shape [2, 2] with strides [1, 1] has elements that might be the same along axis 1: it cannot be written"#]],
+        );
+    }
+
+    #[test]
+    fn views_are_permuted_and_cut() {
+        let memory: Vec<i32> = (0..24).collect();
+        let view = View::new(&memory, [2, 3, 4]).unwrap();
+        assert_eq!(format!("{view:?}"), "i32 of [2, 3, 4] by [12, 4, 1]");
+        assert_eq!(format!("{:?}", view.permute([2, 0, 1])), "i32 of [4, 2, 3] by [1, 12, 4]");
+        let part = view.slice(1, 1..).slice(2, 1..3);
+        assert_eq!(format!("{part:?}"), "i32 of [2, 2, 2] by [12, 4, 1]");
+        assert_eq!(part.memory.as_host().unwrap(), &memory[5..23]);
+        assert_eq!(view.slice(0, 2..).memory.len(), 0);
+        assert_eq!(view.slice(0, 1..1).shape(), [0, 3, 4]);
+    }
+
+    #[test]
+    fn a_view_to_write_is_part_of_its_buffer() {
+        let mut buffer = Device::cpu().zeros::<u8>(20).unwrap();
+        let mut view = buffer.view_strided_mut([3, 4], [5, 1]).unwrap();
+        assert_eq!(format!("{:?}", view.reborrow().permute([1, 0])), "u8 of [4, 3] by [1, 5]");
+        let part = view.slice_mut(0, 1..2);
+        assert_eq!((part.shape(), part.memory.len()), ([1, 4], 4));
+        assert_eq!(View::from(&view).shape(), [3, 4]);
+        let mut tail = buffer.slice_mut(8..);
+        assert_eq!(tail.view_mut([3, 4]).unwrap().shape(), [3, 4]);
+        assert!(tail.view_mut([13]).is_err() && tail.slice(..).view([13]).is_err());
+    }
+
+    #[test]
+    #[should_panic(expected = "the order [0, 0] does not name each of 2 axes once")]
+    fn an_order_names_every_axis() {
+        let _ = View::new(&[0i32; 4], [2, 2]).unwrap().permute([0, 0]);
+    }
+
+    #[test]
+    #[should_panic(expected = "there is no axis 2: a view of 2 axes has axes 0 to 1")]
+    fn a_part_is_along_an_axis() {
+        let _ = View::new(&[0i32; 4], [2, 2]).unwrap().slice(2, ..);
+    }
+}

@@ -1,0 +1,355 @@
+//! Blocks of views: reading, writing and adding to a part of a view that has a tile's extents.
+//!
+//! A block may lie across the edges of the view or outside. It stays one operation until `split` knows which of its
+//! offsets are the same for the whole program, and makes an access with offsets and a mask of it.
+
+use super::cache::{Cache, Level};
+use super::{
+    Atomic, Change, Effect, Function, Generic, Gives, Kind, Load, Operation, Order, Place, Scope, Store,
+    each_axis, expect_types, required,
+};
+use crate::check::{Call, Check, Operand, axes};
+use crate::diagnostic::list;
+use crate::dtype::DType;
+use crate::layout::assign::Spread;
+use crate::tile::{Func, ParamId, Shape, Type, Value, View};
+
+/// A block of a view, which may lie across its edges or outside; elements outside of the view take no part.
+#[derive(Clone, Debug)]
+pub struct Window {
+    /// The view's memory.
+    pub memory: ParamId,
+    /// Integer scalars, one for each axis.
+    pub offsets: Vec<Value>,
+    pub extents: Shape,
+}
+
+impl Window {
+    fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
+        self.offsets.iter_mut().for_each(|offset| *offset = change(*offset));
+    }
+
+    fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
+        let offsets: Vec<String> = self.offsets.iter().map(|&offset| name(offset)).collect();
+        format!("{}({})", func.params[self.memory.index()].name, offsets.join(", "))
+    }
+
+    fn verify(&self, func: &Func, ty: &Type) -> Result<(), String> {
+        let Some(view) = func.view(self.memory) else { return Err("the parameter is not a view".into()) };
+        expect_types("the number of offsets", self.offsets.len(), view.rank())?;
+        expect_types("the rank", self.extents.rank(), view.rank())?;
+        expect_types("the shape", &ty.shape, &self.extents)?;
+        expect_types("the element type", ty.dtype, func.slice(self.memory).0)?;
+        let plain = |&offset: &Value| func.ty(offset).is_scalar() && func.ty(offset).dtype.is_integer();
+        if self.offsets.iter().all(plain) { Ok(()) } else { Err("an offset is no integer scalar".into()) }
+    }
+
+    fn verify_written(&self, func: &Func, ty: &Type) -> Result<(), String> {
+        let (_, mutable) = func.slice(self.memory);
+        if mutable { self.verify(func, ty) } else { Err("the view is read-only".into()) }
+    }
+}
+
+/// Reads a block; elements outside of the view are 0.
+#[derive(Clone, Debug)]
+pub struct LoadView {
+    pub window: Window,
+    /// Nothing in the kernel writes this view.
+    pub invariant: bool,
+    pub cache: Cache,
+}
+
+/// Writes a block, except for what lies outside of the view.
+#[derive(Clone, Debug)]
+pub struct StoreView {
+    pub window: Window,
+    pub value: Value,
+    pub cache: Cache,
+}
+
+/// Adds to a block, each element at once; the result is what was there, 0 outside of the view.
+#[derive(Clone, Debug)]
+pub struct AddView {
+    pub window: Window,
+    pub value: Value,
+    pub order: Order,
+    pub scope: Scope,
+}
+
+impl Operation for LoadView {
+    fn name(&self) -> &'static str {
+        "load_view"
+    }
+
+    fn operands(&self) -> Vec<Value> {
+        self.window.offsets.clone()
+    }
+
+    fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
+        self.window.map(change);
+    }
+
+    fn effect(&self) -> Effect {
+        let merges = self.invariant && self.cache.level != Level::Volatile;
+        if merges { Effect::Pure } else { Effect::Read }
+    }
+
+    fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
+        format!("load_view {}{}", self.window.text(func, name), self.cache.text())
+    }
+
+    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
+        self.window.verify(func, func.ty(results[0]))
+    }
+
+    fn window(&self) -> Option<&Window> {
+        Some(&self.window)
+    }
+
+    fn by_element(&self, place: Place) -> Option<Kind> {
+        let &LoadView { invariant, cache, .. } = self;
+        Some(Load { place, other: None, invariant, cache }.into())
+    }
+
+    fn cache(&self) -> Option<Cache> {
+        Some(self.cache)
+    }
+
+    fn cache_mut(&mut self) -> Option<&mut Cache> {
+        Some(&mut self.cache)
+    }
+
+    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
+        Spread::Lanewise { cheap: false }
+    }
+}
+
+impl Operation for StoreView {
+    fn name(&self) -> &'static str {
+        "store_view"
+    }
+
+    fn operands(&self) -> Vec<Value> {
+        self.window.offsets.iter().copied().chain([self.value]).collect()
+    }
+
+    fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
+        self.window.map(change);
+        self.value = change(self.value);
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Write
+    }
+
+    fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
+        let window = self.window.text(func, name);
+        format!("store_view {window} = {}{}", name(self.value), self.cache.text())
+    }
+
+    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
+        if !results.is_empty() {
+            return Err("gives no result".into());
+        }
+        self.window.verify_written(func, func.ty(self.value))
+    }
+
+    fn window(&self) -> Option<&Window> {
+        Some(&self.window)
+    }
+
+    fn by_element(&self, place: Place) -> Option<Kind> {
+        let &StoreView { value, cache, .. } = self;
+        Some(Store { place, value, cache }.into())
+    }
+
+    fn cache(&self) -> Option<Cache> {
+        Some(self.cache)
+    }
+
+    fn cache_mut(&mut self) -> Option<&mut Cache> {
+        Some(&mut self.cache)
+    }
+
+    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
+        Spread::Lanewise { cheap: false }
+    }
+}
+
+impl Operation for AddView {
+    fn name(&self) -> &'static str {
+        "add_view"
+    }
+
+    fn operands(&self) -> Vec<Value> {
+        self.window.offsets.iter().copied().chain([self.value]).collect()
+    }
+
+    fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
+        self.window.map(change);
+        self.value = change(self.value);
+    }
+
+    fn effect(&self) -> Effect {
+        Effect::Write
+    }
+
+    fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
+        let (order, scope) = (self.order.name(), self.scope.name());
+        let window = self.window.text(func, name);
+        format!("add_view {order} {scope} {window} with {}", name(self.value))
+    }
+
+    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
+        let [result] = results else { return Err("gives one result".into()) };
+        let ty = func.ty(self.value);
+        expect_types("the result", func.ty(*result), ty)?;
+        if !Change::Add.takes(ty.dtype) {
+            return Err(format!("does not take {}", ty.dtype));
+        }
+        self.window.verify_written(func, ty)
+    }
+
+    fn window(&self) -> Option<&Window> {
+        Some(&self.window)
+    }
+
+    fn by_element(&self, place: Place) -> Option<Kind> {
+        let &AddView { value, order, scope, .. } = self;
+        Some(Atomic { change: Change::Add, place, compare: None, value, order, scope }.into())
+    }
+
+    fn ordering_mut(&mut self) -> Option<(&mut Order, &mut Scope)> {
+        Some((&mut self.order, &mut self.scope))
+    }
+
+    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
+        Spread::Lanewise { cheap: false }
+    }
+}
+
+pub(super) const METHODS: &[Function] = &[
+    Function {
+        name: "load",
+        gives: Gives::Tile,
+        example: "let block = matrix.load::<64, 32>(tl::program_id(0) * 64, 0);",
+        generic: Generic::Extents,
+        params: &[required("self"), each_axis("offset")],
+        doc: "Reads the block of a view that begins at `offset`, one integer for each axis, negative ones too. The block's extents, constants, stand between `::<` and `>`; the tile has them as its shape, those of 1 included. Elements outside of the view's shape are 0 and are not read. What `tl::load` may be followed by, such as `.evict_first()`, may follow this.",
+        check: load,
+    },
+    Function {
+        name: "store",
+        gives: Gives::Nothing,
+        example: "let block = matrix.load::<64, 32>(0, 0);\nresult.store(block * 2.0, 0, 0);",
+        generic: Generic::None,
+        params: &[required("self"), required("tile"), each_axis("offset")],
+        doc: "Writes a tile, which has as many axes as the view, to the block that begins at `offset`, one integer for each axis, negative ones too. Elements that come to lie outside of the view's shape are dropped. What `tl::store` may be followed by, such as `.write_through()`, may follow this.",
+        check: store,
+    },
+    Function {
+        name: "atomic_add",
+        gives: Gives::Tile,
+        example: "let block = matrix.load::<64, 32>(0, 0);\nresult.atomic_add(block, 0, 0).sem(\"relaxed\");",
+        generic: Generic::None,
+        params: &[required("self"), required("tile"), each_axis("offset")],
+        doc: "Adds a tile, which has as many axes as the view, to the block that begins at `offset`, as [`atomic_add`] does to the elements that a pointer tile points to; what lies outside of the view's shape is left out. The result is what was there, 0 outside.",
+        check: atomic_add,
+    },
+    Function {
+        name: "shape",
+        gives: Gives::Tile,
+        example: "let columns = matrix.shape(1);",
+        generic: Generic::None,
+        params: &[required("self"), required("axis")],
+        doc: "The extent of a view along a constant axis, an `i64`.",
+        check: |check, call| number(check, call, |view| &view.shape),
+    },
+    Function {
+        name: "stride",
+        gives: Gives::Tile,
+        example: "let row_stride = matrix.stride(0);",
+        generic: Generic::None,
+        params: &[required("self"), required("axis")],
+        doc: "How many elements of memory lie between neighbours along a constant axis of a view, an `i64`.",
+        check: |check, call| number(check, call, |view| &view.strides),
+    },
+];
+
+fn load(check: &mut Check, call: &Call) -> Operand {
+    let begins = offsets(check, &call.args[1..]);
+    let (Some(extents), Some(offsets)) = (check.extents(call), begins) else { return check.failed(call.loc) };
+    let Some(memory) = check.view(&call.args[0]) else { return check.failed(call.loc) };
+    let window = Window { memory, offsets, extents: extents.clone() };
+    let (elem, mutable) = check.func().slice(window.memory);
+    let load = LoadView { window, invariant: !mutable, cache: Cache::default() };
+    check.emit(load, Type::tile(elem, extents), call.loc)
+}
+
+fn store(check: &mut Check, call: &Call) -> Operand {
+    let Some((window, value)) = written(check, call) else { return check.failed(call.loc) };
+    check.push(StoreView { window, value, cache: Cache::default() }, vec![], call.loc);
+    check.unit(call.loc)
+}
+
+fn atomic_add(check: &mut Check, call: &Call) -> Operand {
+    let Some((window, value)) = written(check, call) else { return check.failed(call.loc) };
+    let ty = check.ty(value).clone();
+    if !Change::Add.takes(ty.dtype) {
+        let known = list(DType::ALL.into_iter().filter(|&dtype| Change::Add.takes(dtype)));
+        return check.error(call.args[0].loc, format!("{} takes {known}, found {}", call.what, ty.dtype));
+    }
+    check.emit(AddView { window, value, order: Order::AcqRel, scope: Scope::Gpu }, ty, call.loc)
+}
+
+fn number(check: &mut Check, call: &Call, of: fn(&View) -> &Vec<Value>) -> Operand {
+    let Some(view) = check.view(&call.args[0]).and_then(|memory| check.func().view(memory)).cloned() else {
+        return check.failed(call.loc);
+    };
+    match check.axis(&call.args[1], view.rank()) {
+        Some(axis) => check.operand(of(&view)[axis], call.loc),
+        None => check.failed(call.loc),
+    }
+}
+
+/// Where a block begins.
+fn offsets(check: &mut Check, args: &[Operand]) -> Option<Vec<Value>> {
+    let offsets: Vec<Option<Value>> = args.iter().map(|arg| offset(check, arg)).collect();
+    offsets.into_iter().collect()
+}
+
+fn offset(check: &mut Check, operand: &Operand) -> Option<Value> {
+    let value = check.offset(operand, DType::I32)?;
+    let ty = check.ty(value).clone();
+    if ty.is_scalar() {
+        return Some(value);
+    }
+    let text = format!("a block begins at one offset along each axis, found a tile of type {ty}");
+    check.error_help(operand.loc, text, "its elements follow: their number is the block's extent");
+    None
+}
+
+/// The block that an access writes to, and the tile.
+fn written(check: &mut Check, call: &Call) -> Option<(Window, Value)> {
+    let memory = check.view(&call.args[0])?;
+    let (elem, mutable) = check.func().slice(memory);
+    let rank = check.func().view(memory)?.rank();
+    let name = check.func().params[memory.index()].name.clone();
+    if !mutable {
+        let text = format!("`{name}` is read-only: {} needs a `&mut` view", call.what);
+        let help = format!("declare it `{name}: &mut View<{}, {rank}>`", check.written_elem(memory));
+        check.error_help(call.args[0].loc, text, help);
+    }
+    let offsets = offsets(check, &call.args[2..]);
+    let value = check.value_for(memory, &call.args[1], &format!("a value for `{name}`"))?;
+    let shape = check.ty(value).shape.clone();
+    if shape.rank() != rank {
+        let axes = axes(rank);
+        let found = if shape.rank() == 0 { "a scalar".to_string() } else { format!("{elem}{shape}") };
+        let help = "`tl::reshape` or `tl::expand_dims` gives it axes of 1";
+        check.error_help(call.args[1].loc, format!("a block of `{name}` has {axes}, found {found}"), help);
+        return None;
+    }
+    let window = Window { memory, offsets: offsets?, extents: shape };
+    mutable.then_some((window, value))
+}
