@@ -120,7 +120,7 @@ impl Emit for Reshape {
 
 impl Gpu<'_> {
     /// Moves within a warp.
-    pub(super) fn shuffled(&mut self, b: &mut Builder, values: &[Val], shuffle: &Shuffle) -> Vec<Val> {
+    fn shuffled(&mut self, b: &mut Builder, values: &[Val], shuffle: &Shuffle) -> Vec<Val> {
         let one = b.int(Ty::I32, 1);
         let bits: Vec<Val> = (0..LANE_BITS)
             .map(|bit| {

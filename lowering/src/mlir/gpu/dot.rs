@@ -2,7 +2,8 @@
 //!
 //! A factor that lies in the threads as the instruction takes it is multiplied from there: what was made of an earlier
 //! product, say. Any other goes through shared memory, both factors with one barrier, from which fragments are read
-//! when they are due. Accumulators stay in their registers.
+//! when they are due: as matrices of 16-byte rows (`ldmatrix`) where they have such. Accumulators stay in their
+//! registers.
 
 use std::collections::HashMap;
 
@@ -10,15 +11,16 @@ use super::convert::Staging;
 use super::emit::Emit;
 use super::memory::pack;
 use super::reduce::load;
-use super::{Asm, Builder, Gpu};
+use super::{Asm, Builder, Gpu, statement};
 use crate::dtype::DType;
 use crate::layout::dot::{Fragment, Instruction, Method, Side, factor_layout, method};
+use crate::layout::linear::LANE_BITS;
 use crate::layout::{Coord, Distributed, Layout, Plan, plan};
 use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;
 use crate::mlir::{constant, rounding};
 use crate::ops::{Dot, Number};
-use crate::tile::{Op, Value};
+use crate::tile::{Op, Type, Value};
 
 const SIDES: [Side; 2] = [Side::Left, Side::Right];
 
@@ -42,7 +44,10 @@ impl Factors {
             let value = dot.factor(side);
             let (ty, from) = (distributed.func.ty(value), &distributed.layouts[&value]);
             let held = match method(ty.dtype) {
-                Method::Warp(own) => plan(from, &factor_layout(own, side, &ty.shape, sum)) != Plan::Shared,
+                Method::Warp(own) => {
+                    let to = factor_layout(own, side, &ty.shape, sum);
+                    matches!(plan(from, &to), Plan::Registers(_))
+                }
                 Method::Thread => false,
             };
             (!held).then(|| {
@@ -156,12 +161,23 @@ enum Place {
         strides: Vec<u32>,
         fast: usize,
     },
+    /// In matrices of eight rows of 16 bytes, which a warp reads together: from the row on that this lane points at.
+    Matrices {
+        pointer: Val,
+        strides: Vec<u32>,
+        transposed: bool,
+    },
 }
 
 impl Source {
     /// The words of the fragment whose first element is at `start`.
     fn words(&self, b: &mut Builder, start: Coord) -> Vec<Val> {
-        let per_word = (4 / self.dtype.bytes()).max(1) as usize;
+        let per_word = per_word(self.dtype);
+        if let Place::Matrices { pointer, strides, transposed } = &self.place {
+            let count = self.offsets.len() / per_word;
+            let place = moved(b, *pointer, strides, self.dtype, start);
+            return matrices(b, place, count, *transposed);
+        }
         self.offsets
             .chunks(per_word)
             .map(|offsets| {
@@ -179,7 +195,7 @@ impl Source {
                 let place = moved(b, *pointer, strides, self.dtype, coords[0]);
                 load(b, place, self.dtype, coords.len())
             }
-            Place::Memory { pointer, strides, .. } => coords
+            Place::Memory { pointer, strides, .. } | Place::Matrices { pointer, strides, .. } => coords
                 .iter()
                 .map(|coord| {
                     let place = moved(b, *pointer, strides, self.dtype, *coord);
@@ -189,6 +205,44 @@ impl Source {
         };
         if self.dtype.bytes() == 8 { values[0] } else { pack(b, &values, self.dtype)[0] }
     }
+}
+
+/// Elements of a factor in a register that the instruction takes.
+fn per_word(dtype: DType) -> usize {
+    (4 / dtype.bytes()).max(1) as usize
+}
+
+/// Reads matrices, one word of each to a lane: its fragment of rows, or of columns.
+fn matrices(b: &mut Builder, place: Val, count: usize, transposed: bool) -> Vec<Val> {
+    let names: Vec<String> = (0..count).map(|i| format!("${i}")).collect();
+    let kind = if transposed { ".trans" } else { "" };
+    let text =
+        format!("ldmatrix.sync.aligned.m8n8.x{count}{kind}.shared.b16 {{{}}}, [${count}];", names.join(", "));
+    let constraints = format!("{}l,~{{memory}}", "=r,".repeat(count));
+    statement(b, &text, &constraints, &[place], &vec![Ty::I32; count])
+}
+
+/// The rows that the lanes point at to read a fragment as matrices, and whether these are of the transpose; `None` where
+/// rows of 16 bytes are not what the instruction takes.
+fn pointed_at(
+    fragment: &Fragment,
+    ty: &Type,
+    inner: usize,
+    fast: usize,
+) -> Option<([Coord; LANE_BITS], bool)> {
+    let transposed = fast != inner;
+    let row = 16 / ty.dtype.bytes();
+    let fits = match ty.dtype.bytes() {
+        1 => !transposed,
+        2 => !transposed || ty.shape[fast].is_multiple_of(row),
+        _ => false,
+    };
+    let outer = 2 * ty.shape.rank() - 3 - inner;
+    let along = if transposed { inner } else { outer };
+    let bases = fragment.bases(&ty.shape);
+    let words = bases.into_iter().skip(per_word(ty.dtype).ilog2() as usize);
+    let mut lanes = (0..3).map(|bit| Coord::along(along, 1 << bit)).chain(words).chain([Coord::ZERO; 2]);
+    fits.then(|| (std::array::from_fn(|_| lanes.next().unwrap_or_default()), transposed))
 }
 
 /// The address of an element, by that of the thread's first.
@@ -240,19 +294,29 @@ impl Dot {
         let value = self.factor(side);
         let ty = gpu.func.ty(value).clone();
         let to = factor_layout(instruction, side, &ty.shape, sum);
+        let fragment = instruction.factor(side);
+        let inner = inner_axis(ty.shape.rank(), side);
         let place = match (&factors.staged[side as usize], bases[side as usize]) {
-            (Some(Staged { staging, .. }), Some(base)) => Place::Memory {
-                pointer: staging.pointer(b, base, ty.dtype, |b, axis| gpu.thread_coord(b, &to, axis)),
-                strides: staging.strides.clone(),
-                fast: staging.fast,
-            },
-            _ => {
-                let values = gpu.in_registers(b, value, &to);
-                Place::Registers { values, places: to.registers_by_coord() }
+            (Some(Staged { staging, .. }), Some(base)) => {
+                let strides = staging.strides.clone();
+                let matrices = pointed_at(fragment, &ty, inner, staging.fast);
+                let from = match matrices {
+                    Some((lanes, _)) => Layout::of_bases(&ty.shape, &[], lanes, to.warp_bases()),
+                    None => to,
+                };
+                let pointer = staging.pointer(b, base, ty.dtype, |b, axis| gpu.thread_coord(b, &from, axis));
+                match matrices {
+                    Some((_, transposed)) => Place::Matrices { pointer, strides, transposed },
+                    None => Place::Memory { pointer, strides, fast: staging.fast },
+                }
             }
+            // The thread has what it needs, in other registers perhaps.
+            _ => Place::Registers {
+                values: gpu.registers(value).to_vec(),
+                places: gpu.layout(value).registers_by_coord(),
+            },
         };
-        let offsets = instruction.factor(side).offsets(&ty.shape);
-        Source { dtype: ty.dtype, offsets, inner: inner_axis(ty.shape.rank(), side), place }
+        Source { dtype: ty.dtype, offsets: fragment.offsets(&ty.shape), inner, place }
     }
 }
 
@@ -426,16 +490,4 @@ fn multiplied(b: &mut Builder, [left, right]: [Val; 2], sum: Val, dtype: DType) 
     }
     let product = b.mul(left, right);
     b.add(product, sum)
-}
-
-impl Gpu<'_> {
-    /// A tile's registers in another layout that needs no shared memory.
-    fn in_registers(&mut self, b: &mut Builder, value: Value, to: &Layout) -> Vec<Val> {
-        let values = self.registers(value);
-        match plan(self.layout(value), to) {
-            Plan::Registers(sources) => sources.into_iter().map(|source| values[source]).collect(),
-            Plan::Shuffle(shuffle) => self.shuffled(b, &values, &shuffle),
-            Plan::Shared => unreachable!("it was staged"),
-        }
-    }
 }
