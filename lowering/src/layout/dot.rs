@@ -25,7 +25,7 @@ use Bit::{Column, Row};
 
 impl Bit {
     /// As a part of a coordinate of a tile of this rank, whose last two axes are the matrix's.
-    fn basis(self, rank: usize) -> Coord {
+    pub fn basis(self, rank: usize) -> Coord {
         match self {
             Row(value) => Coord::along(rank - 2, value),
             Column(value) => Coord::along(rank - 1, value),
@@ -115,6 +115,24 @@ pub fn method(elem: DType) -> Method {
 pub enum Side {
     Left,
     Right,
+}
+
+pub const SIDES: [Side; 2] = [Side::Left, Side::Right];
+
+impl Dot {
+    pub fn factor(&self, side: Side) -> Value {
+        match side {
+            Side::Left => self.a,
+            Side::Right => self.b,
+        }
+    }
+
+    pub fn factor_mut(&mut self, side: Side) -> &mut Value {
+        match side {
+            Side::Left => &mut self.a,
+            Side::Right => &mut self.b,
+        }
+    }
 }
 
 impl Instruction {

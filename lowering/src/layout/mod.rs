@@ -5,6 +5,7 @@
 //! - [`assign`]: a layout for every tile value, with conversions where two meet.
 //! - [`dot`]: how what multiplies lies in the registers of its instructions.
 //! - [`hold`]: narrow tiles that wait for a reduction stay narrow.
+//! - [`hoist`]: what a loop multiplies by and does not change is made ready before it.
 //! - `order`: the registers, lanes and warps along one axis.
 //! - [`rounds`]: reductions that can share a barrier stand next to each other.
 //! - [`unmask`]: what only masked-off elements would notice is left out.
@@ -15,6 +16,7 @@
 pub mod access;
 pub mod assign;
 pub mod dot;
+pub mod hoist;
 pub mod hold;
 pub mod linear;
 mod order;

@@ -13,16 +13,14 @@ use super::memory::pack;
 use super::reduce::load;
 use super::{Asm, Builder, Gpu, statement};
 use crate::dtype::DType;
-use crate::layout::dot::{Fragment, Instruction, Method, Side, factor_layout, method};
+use crate::layout::dot::{Fragment, Instruction, Method, SIDES, Side, factor_layout, method};
 use crate::layout::linear::LANE_BITS;
 use crate::layout::{Coord, Distributed, Layout, Plan, plan};
 use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;
 use crate::mlir::{constant, rounding};
 use crate::ops::{Dot, Number};
-use crate::tile::{Op, Type, Value};
-
-const SIDES: [Side; 2] = [Side::Left, Side::Right];
+use crate::tile::{Op, Type};
 
 /// A factor's part of the scratch.
 struct Staged {
@@ -82,15 +80,6 @@ fn fast_axis(from: &Layout, side: Side) -> usize {
     let rank = from.shape().rank();
     let (inner, outer) = (inner_axis(rank, side), outer_axis(rank, side));
     if from.run(outer) > from.run(inner) { outer } else { inner }
-}
-
-impl Dot {
-    fn factor(&self, side: Side) -> Value {
-        match side {
-            Side::Left => self.a,
-            Side::Right => self.b,
-        }
-    }
 }
 
 impl Emit for Dot {

@@ -11,6 +11,7 @@ mod control;
 mod debug;
 mod dot;
 mod histogram;
+mod in_place;
 mod lanes;
 mod memory;
 mod nest;

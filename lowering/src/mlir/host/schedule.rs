@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::in_place::in_place;
 use crate::ops::{Effect, Kind};
 use crate::tile::{Block, Func, Op, Value};
 
@@ -40,8 +41,12 @@ impl Schedule {
         let mut schedule = Schedule { buffers: HashMap::new(), workspace: 0, bytes: 0 };
         let mut values: Vec<Value> = planner.materialised.into_iter().collect();
         values.sort();
-        for value in values {
+        let shared = in_place(func);
+        for &value in values.iter().filter(|value| !shared.contains_key(value)) {
             schedule.allocate(func, value);
+        }
+        for (result, arg) in shared {
+            schedule.buffers.insert(result, schedule.buffers[&arg]);
         }
         schedule.workspace = schedule.bytes;
         let mut most = 0;
