@@ -218,9 +218,15 @@ fn check_chained(chained: &'static Chained, place: Place) -> Result<(), Failed> 
         let totals: Vec<f64> = (0..m).map(|row| (0..keys).map(|key| weights.at(row, key)).sum()).collect();
         let sums = weights.times(&v, [m, d, keys]);
         let wanted = Matrix::new(m, d, |row, column| sums.at(row, column) / totals[row]);
-        // Weights are rounded to the factors' type; numbers are below 2.
-        let unit = 2f64.powi(-(Format::of(dtype).fraction as i32)).max(1e-6);
-        let bounds = wanted.map(|_| 2.0 * unit);
+        // Numbers are below 2. A score's error is a weight's relative one, in the sum and in what it is divided by;
+        // weights are rounded to the factors' type, and their sum to `f32`.
+        let largest = |row: usize| {
+            let magnitude = |key: usize| (0..d).map(|i| (q.at(row, i) * k.at(key, i)).abs()).sum::<f64>();
+            (0..keys).map(magnitude).fold(0.0, f64::max)
+        };
+        let unit = 2f64.powi(-(Format::of(dtype).fraction as i32));
+        let fixed = 2.0 * unit + 4.0 * relative(keys, DType::F32);
+        let bounds = Matrix::new(m, d, |row, _| fixed + 4.0 * relative(d, DType::F32) * largest(row));
         for shift in [0, 1] {
             let operands = vec![q.bits(dtype), k.bits(dtype), v.bits(dtype)];
             let job = Job { device: place.device()?, operands, shift };

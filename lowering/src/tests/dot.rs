@@ -344,7 +344,8 @@ fn tensor_cores_multiply() {
         2 st.shared
         2 bar.sync
         4 st.global
-    "#]].assert_eq(&counted(LOOP, &words));
+    "#]]
+    .assert_eq(&counted(LOOP, &words));
     let words = ["mma.sync", "ldmatrix", "st.shared", "ld.shared.b", "bar.sync", "shfl.sync.bfly"];
     expect![[r#"
         64 mma.sync
@@ -353,7 +354,8 @@ fn tensor_cores_multiply() {
         16 ld.shared.b
         5 bar.sync
         4 shfl.sync.bfly
-    "#]].assert_eq(&counted(CHAIN, &words));
+    "#]]
+    .assert_eq(&counted(CHAIN, &words));
 }
 
 /// What tensor cores do not take, threads multiply.
@@ -366,7 +368,8 @@ fn threads_multiply() {
         4 st.shared
         12 ld.shared.v4
         2 bar.sync
-    "#]].assert_eq(&counted(&source, &["fma.rn", "mma", "st.shared", "ld.shared.v4", "bar.sync"]));
+    "#]]
+    .assert_eq(&counted(&source, &["fma.rn", "mma", "st.shared", "ld.shared.v4", "bar.sync"]));
 }
 
 /// An accumulator whose values others want elsewhere is converted; one that only the product has is made as it wants it.
