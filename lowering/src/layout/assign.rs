@@ -7,7 +7,8 @@
 //! its own chooses for itself. Cheap values made from ramps and scalars alone belong to no class: they are computed in
 //! every layout that asks for them. Where two layouts meet a [`Convert`] is inserted.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
+use std::collections::hash_map::{Entry, HashMap};
 
 use super::access::{self, Alignment, Width};
 use super::dot;
@@ -314,11 +315,7 @@ impl Chooser<'_> {
         classes.dedup();
         // What multiplies is bound to its instructions.
         for (result, layout) in dot::layouts(self.func, self.num_warps) {
-            let class = self.graph.class(result);
-            if !self.layouts.contains_key(&class) {
-                self.layouts.insert(class, layout);
-                self.propagate(class);
-            }
+            self.settle(self.graph.class(result), layout);
         }
         let weight = |class: &usize| {
             let traffic: u64 = self.accesses_of(*class).map(Access::bytes).sum();
@@ -330,12 +327,18 @@ impl Chooser<'_> {
             classes.into_iter().partition(|&class| self.accesses_of(class).next().is_some());
         for class in serving.into_iter().chain(computing) {
             if !self.layouts.contains_key(&class) {
-                let layout = self.choose(class);
-                self.layouts.insert(class, layout);
-                self.propagate(class);
+                self.settle(class, self.choose(class));
             }
         }
         self.layouts
+    }
+
+    /// Gives a class that has none a layout, and those that follow from it theirs.
+    fn settle(&mut self, class: usize, layout: Layout) {
+        if let Entry::Vacant(entry) = self.layouts.entry(class) {
+            entry.insert(layout);
+            self.propagate(class);
+        }
     }
 
     fn shape(&self, class: usize) -> &Shape {

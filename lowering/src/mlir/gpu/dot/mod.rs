@@ -5,6 +5,8 @@
 //! when they are due: as matrices of 16-byte rows (`ldmatrix`) where they have such. Accumulators stay in their
 //! registers.
 
+mod block;
+
 use std::collections::HashMap;
 
 use super::convert::Staging;
@@ -17,8 +19,8 @@ use crate::layout::dot::{Fragment, Instruction, Method, SIDES, Side, factor_layo
 use crate::layout::linear::LANE_BITS;
 use crate::layout::{Coord, Distributed, Layout, Plan, plan};
 use crate::mlir::builder::Val;
+use crate::mlir::constant;
 use crate::mlir::types::Ty;
-use crate::mlir::{constant, rounding};
 use crate::ops::{Dot, Number};
 use crate::tile::{Op, Type};
 
@@ -128,14 +130,13 @@ impl Gpu<'_> {
     }
 }
 
-// ---- by warps
-
 /// A factor where a warp takes its fragments from.
 struct Source {
     dtype: DType,
     /// Where the elements of a fragment are, from its first on.
     offsets: Vec<Coord>,
     inner: usize,
+    outer: usize,
     place: Place,
 }
 
@@ -155,17 +156,35 @@ enum Place {
         pointer: Val,
         strides: Vec<u32>,
         transposed: bool,
+        /// How far the fragment beside it is, where that is read along.
+        pair: Option<u32>,
     },
 }
 
+/// Fragments that were read, by where they start.
+type Fragments = HashMap<Coord, Vec<Val>>;
+
 impl Source {
     /// The words of the fragment whose first element is at `start`.
-    fn words(&self, b: &mut Builder, start: Coord) -> Vec<Val> {
+    fn words(&self, b: &mut Builder, start: Coord, known: &mut Fragments) -> Vec<Val> {
+        if let Some(known) = known.get(&start) {
+            return known.clone();
+        }
+        let words = self.read(b, start, known);
+        known.insert(start, words.clone());
+        words
+    }
+
+    /// The same, anew; what is read along is known then.
+    fn read(&self, b: &mut Builder, start: Coord, known: &mut Fragments) -> Vec<Val> {
         let per_word = per_word(self.dtype);
-        if let Place::Matrices { pointer, strides, transposed } = &self.place {
+        if let Place::Matrices { pointer, strides, transposed, pair } = &self.place {
             let count = self.offsets.len() / per_word;
             let place = moved(b, *pointer, strides, self.dtype, start);
-            return matrices(b, place, count, *transposed);
+            let Some(pair) = pair else { return matrices(b, place, count, *transposed) };
+            let mut words = matrices(b, place, 2 * count, *transposed);
+            known.insert(start.plus(Coord::along(self.outer, *pair)), words.split_off(count));
+            return words;
         }
         self.offsets
             .chunks(per_word)
@@ -211,27 +230,44 @@ fn matrices(b: &mut Builder, place: Val, count: usize, transposed: bool) -> Vec<
     statement(b, &text, &constraints, &[place], &vec![Ty::I32; count])
 }
 
-/// The rows that the lanes point at to read a fragment as matrices, and whether these are of the transpose; `None` where
-/// rows of 16 bytes are not what the instruction takes.
-fn pointed_at(
-    fragment: &Fragment,
-    ty: &Type,
-    inner: usize,
-    fast: usize,
-) -> Option<([Coord; LANE_BITS], bool)> {
-    let transposed = fast != inner;
-    let row = 16 / ty.dtype.bytes();
-    let fits = match ty.dtype.bytes() {
-        1 => !transposed,
-        2 => !transposed || ty.shape[fast].is_multiple_of(row),
-        _ => false,
-    };
-    let outer = 2 * ty.shape.rank() - 3 - inner;
-    let along = if transposed { inner } else { outer };
-    let bases = fragment.bases(&ty.shape);
-    let words = bases.into_iter().skip(per_word(ty.dtype).ilog2() as usize);
-    let mut lanes = (0..3).map(|bit| Coord::along(along, 1 << bit)).chain(words).chain([Coord::ZERO; 2]);
-    fits.then(|| (std::array::from_fn(|_| lanes.next().unwrap_or_default()), transposed))
+/// How a fragment is read as matrices: the rows that the lanes point at.
+struct Pointed {
+    lanes: [Coord; LANE_BITS],
+    transposed: bool,
+    pair: Option<u32>,
+}
+
+impl Pointed {
+    /// `None` where rows of 16 bytes are not what the instruction takes.
+    fn new(
+        (instruction, side): (&Instruction, Side),
+        ty: &Type,
+        fast: usize,
+        to: &Layout,
+    ) -> Option<Pointed> {
+        let rank = ty.shape.rank();
+        let (inner, outer) = (inner_axis(rank, side), outer_axis(rank, side));
+        let transposed = fast != inner;
+        let fits = match ty.dtype.bytes() {
+            1 => !transposed,
+            2 => !transposed || ty.shape[fast].is_multiple_of(8),
+            _ => false,
+        };
+        let along = if transposed { inner } else { outer };
+        let bases = instruction.factor(side).bases(&ty.shape);
+        let words: Vec<Coord> = bases.into_iter().skip(per_word(ty.dtype).ilog2() as usize).collect();
+        // Four matrices are read together: of two fragments, where the thread has the next one too.
+        let next =
+            Coord::along(outer, if side == Side::Left { instruction.rows } else { instruction.columns });
+        let pair = (words.len() < 2 && to.register_bases().contains(&next)).then_some(next.get(outer));
+        let next = Coord::along(outer, pair.unwrap_or(0));
+        let mut lanes = (0..3).map(|bit| Coord::along(along, 1 << bit)).chain(words).chain([next]);
+        fits.then(|| Pointed {
+            lanes: std::array::from_fn(|_| lanes.next().unwrap_or_default()),
+            transposed,
+            pair,
+        })
+    }
 }
 
 /// The address of an element, by that of the thread's first.
@@ -256,13 +292,11 @@ impl Dot {
         let places = layout.registers_by_coord();
         let offsets = instruction.sum.offsets(layout.shape());
         let tiles = fragments(&layout, &instruction.sum);
+        let (mut lefts, mut rights) = (Fragments::new(), Fragments::new());
         for step in (0..self.inner(gpu.func)).step_by(instruction.inner as usize) {
-            let (mut lefts, mut rights) = (HashMap::new(), HashMap::new());
             for &tile in &tiles {
-                let start = tile.set(rank - 1, step);
-                let a = lefts.entry(start).or_insert_with(|| left.words(b, start)).clone();
-                let start = tile.set(rank - 2, step);
-                let b_words = rights.entry(start).or_insert_with(|| right.words(b, start)).clone();
+                let a = left.words(b, tile.set(rank - 1, step), &mut lefts);
+                let b_words = right.words(b, tile.set(rank - 2, step), &mut rights);
                 let own: Vec<usize> = offsets.iter().map(|offset| places[&tile.plus(*offset)]).collect();
                 let before: Vec<Val> = own.iter().map(|&register| sums[register]).collect();
                 let after = multiply(b, (instruction, left.dtype), [&a, &b_words, &before]);
@@ -288,14 +322,16 @@ impl Dot {
         let place = match (&factors.staged[side as usize], bases[side as usize]) {
             (Some(Staged { staging, .. }), Some(base)) => {
                 let strides = staging.strides.clone();
-                let matrices = pointed_at(fragment, &ty, inner, staging.fast);
-                let from = match matrices {
-                    Some((lanes, _)) => Layout::of_bases(&ty.shape, &[], lanes, to.warp_bases()),
+                let pointed = Pointed::new((instruction, side), &ty, staging.fast, &to);
+                let from = match &pointed {
+                    Some(pointed) => Layout::of_bases(&ty.shape, &[], pointed.lanes, to.warp_bases()),
                     None => to,
                 };
                 let pointer = staging.pointer(b, base, ty.dtype, |b, axis| gpu.thread_coord(b, &from, axis));
-                match matrices {
-                    Some((_, transposed)) => Place::Matrices { pointer, strides, transposed },
+                match pointed {
+                    Some(Pointed { transposed, pair, .. }) => {
+                        Place::Matrices { pointer, strides, transposed, pair }
+                    }
                     None => Place::Memory { pointer, strides, fast: staging.fast },
                 }
             }
@@ -305,7 +341,8 @@ impl Dot {
                 places: gpu.layout(value).registers_by_coord(),
             },
         };
-        Source { dtype: ty.dtype, offsets: fragment.offsets(&ty.shape), inner, place }
+        let outer = outer_axis(ty.shape.rank(), side);
+        Source { dtype: ty.dtype, offsets: fragment.offsets(&ty.shape), inner, outer, place }
     }
 }
 
@@ -345,138 +382,4 @@ fn multiply(
     let all: Vec<Val> = operands.into_iter().flatten().copied().collect();
     // All lanes take part, so it stays where it stands.
     b.asm(&text, &constraints.join(","), &all, &types, Asm::Effects)
-}
-
-// ---- by threads
-
-/// A factor in shared memory, as a thread reads the part that it multiplies.
-struct Lines {
-    dtype: DType,
-    pointer: Val,
-    strides: Vec<u32>,
-    inner: usize,
-    outer: usize,
-    /// This thread's lines across the axis that is summed over.
-    lines: Vec<Coord>,
-    /// Elements that one instruction reads, and along which axis.
-    run: usize,
-    fast: usize,
-}
-
-/// Steps along the axis that is summed over that are read together.
-const STEPS: u32 = 4;
-
-impl Lines {
-    /// The elements of every line at each of `steps` steps from the pointer on.
-    fn read(&self, b: &mut Builder, pointer: Val, steps: u32) -> Vec<HashMap<Coord, Val>> {
-        let mut found = vec![HashMap::new(); steps as usize];
-        let at = |b: &mut Builder, line: Coord, step: u32| {
-            moved(b, pointer, &self.strides, self.dtype, line.set(self.inner, step))
-        };
-        if self.fast == self.inner {
-            for &line in &self.lines {
-                let place = at(b, line, 0);
-                for (step, value) in load(b, place, self.dtype, steps as usize).into_iter().enumerate() {
-                    found[step].insert(line, value);
-                }
-            }
-            return found;
-        }
-        for (step, found) in found.iter_mut().enumerate() {
-            for &line in self.lines.iter().filter(|line| line.get(self.outer) as usize % self.run == 0) {
-                let place = at(b, line, step as u32);
-                for (i, value) in load(b, place, self.dtype, self.run).into_iter().enumerate() {
-                    found.insert(line.plus(Coord::along(self.outer, i as u32)), value);
-                }
-            }
-        }
-        found
-    }
-
-    /// Bytes from one step to the next.
-    fn pitch(&self) -> u32 {
-        self.strides[self.inner] * self.dtype.bytes()
-    }
-}
-
-/// How many neighbours along an axis a thread holds, whatever registers they are in.
-fn held_together(layout: &Layout, axis: usize) -> usize {
-    let holds = |bit: &u32| layout.register_bases().contains(&Coord::along(axis, 1 << bit));
-    1 << (0..).take_while(holds).count()
-}
-
-impl Dot {
-    fn lines(
-        &self,
-        gpu: &mut Gpu,
-        b: &mut Builder,
-        side: Side,
-        (op, staged, base): (&Op, &Staged, Val),
-    ) -> Lines {
-        let layout = gpu.layout(op.results[0]).clone();
-        let ty = gpu.func.ty(self.factor(side)).clone();
-        let rank = ty.shape.rank();
-        let (inner, outer) = (inner_axis(rank, side), outer_axis(rank, side));
-        let mut lines: Vec<Coord> =
-            (0..layout.register_count()).map(|register| layout.register(register).set(inner, 0)).collect();
-        lines.sort();
-        lines.dedup();
-        let zero = b.int(Ty::I32, 0);
-        let pointer = staged.staging.pointer(b, base, ty.dtype, |b, axis| {
-            if axis == inner { zero } else { gpu.thread_coord(b, &layout, axis) }
-        });
-        let run = held_together(&layout, outer).min(16 / ty.dtype.bytes() as usize);
-        let strides = staged.staging.strides.clone();
-        Lines { dtype: ty.dtype, pointer, strides, inner, outer, lines, run, fast: staged.staging.fast }
-    }
-
-    fn by_thread(
-        &self,
-        gpu: &mut Gpu,
-        b: &mut Builder,
-        op: &Op,
-        (factors, bases): (&Factors, [Option<Val>; 2]),
-        sums: Vec<Val>,
-    ) -> Vec<Val> {
-        let layout = gpu.layout(op.results[0]).clone();
-        let [left, right] = SIDES.map(|side| {
-            let staged = factors.staged[side as usize].as_ref().expect("both factors are in shared memory");
-            let base = bases[side as usize].expect("both factors are in shared memory");
-            self.lines(gpu, b, side, (op, staged, base))
-        });
-        let steps = 1 << self.inner(gpu.func).trailing_zeros().min(STEPS.trailing_zeros());
-        let turns = self.inner(gpu.func) / steps;
-        let turn = |b: &mut Builder, pointers: [Val; 2], mut sums: Vec<Val>| {
-            let (rows, columns) = (left.read(b, pointers[0], steps), right.read(b, pointers[1], steps));
-            for (rows, columns) in rows.iter().zip(&columns) {
-                for (register, sum) in sums.iter_mut().enumerate() {
-                    let coord = layout.register(register);
-                    let factors = [rows[&coord.set(left.inner, 0)], columns[&coord.set(right.inner, 0)]];
-                    *sum = multiplied(b, factors, *sum, left.dtype);
-                }
-            }
-            sums
-        };
-        if turns == 1 {
-            return turn(b, [left.pointer, right.pointer], sums);
-        }
-        let bounds = [0, i64::from(turns), 1].map(|bound| b.int(Ty::I32, bound));
-        b.for_range(bounds, &sums, |b, index, sums| {
-            let pointers = [&left, &right].map(|lines| {
-                let pitch = b.int(Ty::I32, i64::from(lines.pitch() * steps));
-                let bytes = b.mul_nsw(index, pitch);
-                b.offset(lines.pointer, bytes, 1)
-            });
-            turn(b, pointers, sums.to_vec())
-        })
-    }
-}
-
-/// `a * b + sum`, with one rounding.
-fn multiplied(b: &mut Builder, [left, right]: [Val; 2], sum: Val, dtype: DType) -> Val {
-    if dtype.is_float() {
-        return rounding::fma(b, &[left, right, sum], dtype);
-    }
-    let product = b.mul(left, right);
-    b.add(product, sum)
 }
