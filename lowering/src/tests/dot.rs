@@ -340,7 +340,7 @@ fn tensor_cores_multiply() {
     let words = ["mma.sync.aligned.m16n8k16", "ldmatrix", "st.shared", "bar.sync", "st.global"];
     expect![[r#"
         4 mma.sync.aligned.m16n8k16
-        6 ldmatrix
+        4 ldmatrix
         2 st.shared
         2 bar.sync
         4 st.global
@@ -349,7 +349,7 @@ fn tensor_cores_multiply() {
     let words = ["mma.sync", "ldmatrix", "st.shared", "ld.shared.b", "bar.sync", "shfl.sync.bfly"];
     expect![[r#"
         64 mma.sync
-        64 ldmatrix
+        32 ldmatrix
         12 st.shared
         16 ld.shared.b
         5 bar.sync
