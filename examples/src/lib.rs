@@ -4,6 +4,7 @@
 //! | module | operation |
 //! | --- | --- |
 //! | [`add_mul`], [`scale_relu`] | `(x + y) * z`; `max(x, 0) * scale + bias` |
+//! | [`matmul`](mod@matmul) | the product of two matrices with a bias and an [`activation`] |
 //! | [`add_activation`], [`bias_activation`] | an [`activation`] of a sum, or of a matrix and a bias for each column |
 //! | [`act_and_mul`] | gates: SiLU, GELU, GELU-tanh of one half of a row times the other; the gradient of SwiGLU |
 //! | [`layer_norm`], [`rms_norm`] | norms of rows of any length; RMSNorm with a residual that is updated in place |
@@ -52,6 +53,7 @@ pub mod layer_norm;
 pub mod layer_norm_backward;
 pub mod layer_norm_gelu;
 pub mod masked_softmax;
+pub mod matmul;
 pub mod partials;
 pub mod quantize;
 pub mod recurrence;
@@ -96,6 +98,7 @@ pub static KERNELS: &[&Kernel] = &[
     &rms_norm::add_rms_norm_long::KERNEL,
     &softmax::softmax::KERNEL,
     &softmax::softmax_long::KERNEL,
+    &matmul::matmul::KERNEL,
     &masked_softmax::masked_softmax::KERNEL,
     &masked_softmax::masked_softmax_long::KERNEL,
     &cross_entropy::cross_entropy::KERNEL,

@@ -14,6 +14,7 @@ use crate::check::{Settings, Variant};
 use crate::layout::Threads;
 use crate::layout::access::{self, Alignment, MAX_BYTES};
 use crate::layout::assign::distribute;
+use crate::layout::hoist::hoist;
 use crate::layout::hold::hold;
 use crate::layout::rounds::gather;
 use crate::layout::unmask::unmask;
@@ -165,6 +166,7 @@ fn plan(
     let threads = Threads { num_warps, num_ctas, num_stages, alignment };
     let axes = Axes::analyse(func, assumptions);
     let mut distributed = distribute(func, threads, &axes);
+    hoist(&mut distributed);
     gather(&mut distributed);
     hold(&mut distributed);
     unmask(&mut distributed);

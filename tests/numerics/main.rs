@@ -12,6 +12,7 @@ mod cluster;
 mod compare;
 mod control;
 mod devices;
+mod dot;
 mod float;
 mod functions;
 mod levels;
@@ -38,6 +39,7 @@ fn main() {
         shape::trials(),
         arrange::trials(),
         scan::trials(),
+        dot::trials(),
         random::trials(),
         memory::trials(),
         view::trials(),

@@ -7,6 +7,7 @@ pub mod atomic;
 pub mod case;
 pub mod cluster;
 pub mod control;
+pub mod dot;
 pub mod functions;
 pub mod memory;
 pub mod programs;

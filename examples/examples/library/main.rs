@@ -25,6 +25,7 @@ use fused_kernels::l2_norm::{self, L2Norm};
 use fused_kernels::layer_norm_backward::{self, Gradients, LayerNormBackward};
 use fused_kernels::layer_norm_gelu::{self, LayerNormGelu};
 use fused_kernels::masked_softmax::{self, HostMask, Mask, MaskedSoftmax};
+use fused_kernels::matmul::{self, Extents, Matmul};
 use fused_kernels::quantize::{self, DequantizeAdd, Quantize, RMS};
 use fused_kernels::recurrence::{self, HostSteps, Recurrence};
 use fused_kernels::reference::Expected;
@@ -64,6 +65,7 @@ enum Kernel {
     AddGeluTanh,
     AddSilu,
     BiasGelu,
+    MatmulBiasGelu,
     SiluAndMul,
     GeluAndMul,
     GeluTanhAndMul,
@@ -211,6 +213,15 @@ macro_rules! demos {
                     let expected = bias_activation::reference::<$T, GELU>(&x, &beta);
                     options.show(bias_activation::traffic::<$T>(rows, cols), &expected, |on, out| {
                         BiasActivation::<$T, GELU>::new(&bx, &bb).launch(on, out)
+                    })
+                }
+                Kernel::MatmulBiasGelu => {
+                    // A square right factor, of as many columns as the matrix has.
+                    let (w, bw) = options.normal::<$T>(cols * cols, 4)?;
+                    let extents = Extents { m: rows, k: cols, n: cols };
+                    let expected = matmul::reference::<$T, GELU>([&x, &w], extents, Some(&beta));
+                    options.show(matmul::traffic::<$T>(extents), &expected, |on, out| {
+                        Matmul::<$T, GELU>::new(&bx, &bw, extents).bias(&bb).launch(on, out)
                     })
                 }
                 Kernel::SiluAndMul => gate!(SILU),

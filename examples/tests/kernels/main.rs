@@ -6,6 +6,7 @@ mod cross_entropy;
 mod data;
 mod dropout;
 mod layer_norm;
+mod matmul;
 mod norm_backward;
 mod norms;
 mod quantize;

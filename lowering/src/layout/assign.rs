@@ -1,15 +1,19 @@
 //! A layout for every tile value.
 //!
-//! Values that lanewise operations, memory accesses and loops tie together form a class and share one layout. The class
-//! with the most elements goes first: its memory accesses choose, by what they can move at once. Its layout passes to
+//! Values that lanewise operations, memory accesses and loops tie together form a class and share one layout. Results of
+//! products go first, as [`super::dot`] says; then the class with the most elements: its memory accesses choose, by what
+//! they can move at once. Its layout passes to
 //! the classes next to it through reductions, broadcasts and the other views; one that is as large and has accesses of
 //! its own chooses for itself. Cheap values made from ramps and scalars alone belong to no class: they are computed in
 //! every layout that asks for them. Where two layouts meet a [`Convert`] is inserted.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
+use std::collections::hash_map::{Entry, HashMap};
 
 use super::access::{self, Alignment, Width};
+use super::dot;
 use super::linear::Layout;
+use super::view::View;
 use super::warps::{Threads, choose_warps};
 use crate::analysis::axis::Axes;
 use crate::ops::{Convert, Effect, Kind, Place};
@@ -26,64 +30,12 @@ pub enum Spread {
     View(View),
     /// Results lie as the operands do with some axes gone.
     Fold { axes: Vec<usize> },
+    /// The result lies as the accumulator, in a way that suits the multiplication; factors lie anyhow.
+    Product { acc: Option<Value> },
     /// Groups of values that lie alike; other operands lie anyhow.
     Carry(Vec<Vec<Value>>),
     /// Operand and result are unrelated.
     Free,
-}
-
-/// A change of coordinates.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum View {
-    Broadcast {
-        from: Shape,
-    },
-    Expand {
-        axis: usize,
-    },
-    /// A new axis of extent 2, one place for each of two operands.
-    Join {
-        axis: usize,
-    },
-    Permute {
-        order: Vec<usize>,
-    },
-    Reshape {
-        from: Shape,
-        to: Shape,
-    },
-}
-
-impl View {
-    /// How the operand must lie for the result to lie as `result`.
-    pub fn operand(&self, result: &Layout) -> Option<Layout> {
-        match self {
-            View::Broadcast { from } => Some(result.before_broadcast(from)),
-            View::Expand { axis } | View::Join { axis } => Some(result.without(&[*axis])),
-            View::Permute { order } => {
-                let inverse: Vec<usize> =
-                    (0..order.len()).filter_map(|axis| order.iter().position(|&from| from == axis)).collect();
-                Some(result.permute(&inverse))
-            }
-            View::Reshape { from, .. } => result.reshape(from),
-        }
-    }
-
-    /// How the result lies when the operand lies as `operand`; `None` where the result has elements of its own to place.
-    fn result(&self, operand: &Layout) -> Option<Layout> {
-        match self {
-            View::Broadcast { .. } => None,
-            View::Expand { axis } => Some(operand.expand(*axis)),
-            View::Join { axis } => Some(operand.join(*axis)),
-            View::Permute { order } => Some(operand.permute(order)),
-            View::Reshape { to, .. } => operand.reshape(to),
-        }
-    }
-
-    /// Whether the operand's layout follows from any layout of the result.
-    fn is_invertible(&self) -> bool {
-        !matches!(self, View::Reshape { .. })
-    }
 }
 
 /// A function whose every tile value has a layout.
@@ -240,6 +192,7 @@ impl Graph {
                 Spread::Carry(groups) => {
                     tiles().filter(|operand| !groups.iter().flatten().any(|value| value == operand)).collect()
                 }
+                Spread::Product { acc } => tiles().filter(|operand| Some(*operand) != acc).collect(),
                 Spread::Free => tiles().collect(),
                 Spread::Source => vec![],
             };
@@ -278,7 +231,7 @@ impl Graph {
                 Spread::Source => true,
                 Spread::Lanewise { cheap } => cheap,
                 Spread::View(view) => view.is_invertible(),
-                Spread::Fold { .. } | Spread::Carry(_) | Spread::Free => false,
+                Spread::Fold { .. } | Spread::Carry(_) | Spread::Product { .. } | Spread::Free => false,
             };
             let from_cheap = operation
                 .operands()
@@ -311,6 +264,9 @@ impl Graph {
                     for group in groups {
                         self.unite_all(&tiles(group, self));
                     }
+                }
+                Spread::Product { acc } => {
+                    self.unite_all(&tiles(acc.into_iter().chain(op.results.iter().copied()).collect(), self));
                 }
                 Spread::View(view) => {
                     for operand in tiles(operation.operands(), self) {
@@ -357,6 +313,10 @@ impl Chooser<'_> {
             .collect();
         classes.sort_unstable();
         classes.dedup();
+        // What multiplies is bound to its instructions.
+        for (result, layout) in dot::layouts(self.func, self.num_warps) {
+            self.settle(self.graph.class(result), layout);
+        }
         let weight = |class: &usize| {
             let traffic: u64 = self.accesses_of(*class).map(Access::bytes).sum();
             (self.shape(*class).elements(), traffic)
@@ -367,12 +327,18 @@ impl Chooser<'_> {
             classes.into_iter().partition(|&class| self.accesses_of(class).next().is_some());
         for class in serving.into_iter().chain(computing) {
             if !self.layouts.contains_key(&class) {
-                let layout = self.choose(class);
-                self.layouts.insert(class, layout);
-                self.propagate(class);
+                self.settle(class, self.choose(class));
             }
         }
         self.layouts
+    }
+
+    /// Gives a class that has none a layout, and those that follow from it theirs.
+    fn settle(&mut self, class: usize, layout: Layout) {
+        if let Entry::Vacant(entry) = self.layouts.entry(class) {
+            entry.insert(layout);
+            self.propagate(class);
+        }
     }
 
     fn shape(&self, class: usize) -> &Shape {
@@ -548,6 +514,10 @@ fn operand_layouts(
         .or_else(|| op.results.first().filter(|result| tile(result)).and_then(|&result| of(result)));
     match operation.spread(func, &op.results) {
         Spread::Source | Spread::Free => vec![],
+        Spread::Product { acc } => {
+            let own = result.map(|layout| dot::suited(func, op, &layout));
+            acc.zip(own).into_iter().collect()
+        }
         Spread::Lanewise { .. } => {
             let operands: Vec<Value> = operation.operands().into_iter().filter(tile).collect();
             // A store has no result: it lies as the class of its operands, or anyhow when all are cheap.
@@ -647,25 +617,22 @@ impl Rebuilder<'_> {
             *block = builder.end(yields);
         }
         builder.loc = op.loc;
-        let folded = match spread {
+        let natural = match spread {
             Spread::Fold { axes } => self.fold_layout(&op, &axes),
+            Spread::Product { .. } => self.product_layout(&op),
             _ => None,
         };
         for i in 0..op.results.len() {
             let result = op.results[i];
             self.define(result);
             // A reduction leaves its result where its operand was; the class may want it elsewhere.
-            if let Some(folded) = &folded
-                && self.layouts.get(&result).is_some_and(|layout| layout != folded)
+            if let Some(natural) = &natural
+                && self.layouts.get(&result).is_some_and(|layout| layout != natural)
             {
-                let natural = builder.func.value(builder.func.ty(result).clone());
-                self.layouts.insert(natural, folded.clone());
-                op.results[i] = natural;
-                self.moved.push(Op {
-                    kind: Convert { value: natural }.into(),
-                    results: vec![result],
-                    loc: op.loc,
-                });
+                let value = builder.func.value(builder.func.ty(result).clone());
+                self.layouts.insert(value, natural.clone());
+                op.results[i] = value;
+                self.moved.push(Op { kind: Convert { value }.into(), results: vec![result], loc: op.loc });
             }
         }
         builder.append(op);
@@ -678,6 +645,12 @@ impl Rebuilder<'_> {
     fn fold_layout(&self, op: &Op, axes: &[usize]) -> Option<Layout> {
         let operand = op.kind.operation().operands()[0];
         Some(self.layouts.get(&operand)?.without(axes))
+    }
+
+    /// How the result of a product lies where it is made.
+    fn product_layout(&self, op: &Op) -> Option<Layout> {
+        let layout = self.chosen.get(&self.graph.class(op.results[0]))?;
+        Some(dot::suited(self.original, op, layout))
     }
 
     /// Records the class layout of a value that keeps its name.

@@ -170,9 +170,11 @@ impl Pass<'_> {
             Spread::Lanewise { cheap: true } | Spread::View(_) => {
                 op.kind.operation().operands().into_iter().all(|operand| self.is_light(operand))
             }
-            Spread::Lanewise { cheap: false } | Spread::Fold { .. } | Spread::Carry(_) | Spread::Free => {
-                false
-            }
+            Spread::Lanewise { cheap: false }
+            | Spread::Fold { .. }
+            | Spread::Carry(_)
+            | Spread::Product { .. }
+            | Spread::Free => false,
         }
     }
 

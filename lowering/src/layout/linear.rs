@@ -47,7 +47,8 @@ impl Coord {
         self.0[axis]
     }
 
-    fn set(mut self, axis: usize, value: u32) -> Coord {
+    /// With another value along `axis`.
+    pub fn set(mut self, axis: usize, value: u32) -> Coord {
         self.0[axis] = value;
         self
     }
@@ -119,6 +120,22 @@ fn power(extent: u32) -> u32 {
 }
 
 impl Layout {
+    /// The layout of these bases. One that no block of the tile has room for does not matter, in a register not even as
+    /// a bit.
+    pub fn of_bases(
+        shape: &Shape,
+        registers: &[Coord],
+        lanes: [Coord; LANE_BITS],
+        warps: &[Coord],
+    ) -> Layout {
+        let fits = |basis: Coord| (0..shape.rank()).all(|axis| basis.get(axis) < power(shape[axis]));
+        let within = |basis: Coord| if fits(basis) { basis } else { Coord::ZERO };
+        let mut registers: Vec<Coord> = registers.iter().map(|&basis| within(basis)).collect();
+        registers.retain(|basis| *basis != Coord::ZERO);
+        let warps = warps.iter().map(|&basis| within(basis)).collect();
+        Layout { shape: shape.clone(), registers, lanes: lanes.map(within), warps }
+    }
+
     /// Elements dealt out along `order` (fastest axis first): `vector` neighbours to a thread, then the lanes, then the
     /// warps, and what is left to registers. `warp_order` says which axes the warps go to first.
     pub fn blocked(

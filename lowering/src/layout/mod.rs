@@ -3,21 +3,27 @@
 //! - [`linear`]: the one type of layout: a map from register, lane and warp bits to coordinates.
 //! - [`access`]: how wide a memory operation may be.
 //! - [`assign`]: a layout for every tile value, with conversions where two meet.
+//! - [`dot`]: how what multiplies lies in the registers of its instructions.
 //! - [`hold`]: narrow tiles that wait for a reduction stay narrow.
+//! - [`hoist`]: what a loop multiplies by and does not change is made ready before it.
 //! - `order`: the registers, lanes and warps along one axis.
 //! - [`rounds`]: reductions that can share a barrier stand next to each other.
 //! - [`unmask`]: what only masked-off elements would notice is left out.
 //! - [`plan`]: how a conversion is done: nothing, registers, shuffles, shared memory.
+//! - [`view`]: the same elements at other coordinates.
 //! - `warps`: how many warps a program has, if the user does not say, and in how many blocks they are.
 
 pub mod access;
 pub mod assign;
+pub mod dot;
+pub mod hoist;
 pub mod hold;
 pub mod linear;
 mod order;
 pub mod plan;
 pub mod rounds;
 pub mod unmask;
+pub mod view;
 mod warps;
 
 pub use assign::{Distributed, distribute};

@@ -43,6 +43,9 @@ const TWO_WARPS: u64 = 2048;
 
 /// Warps of each of `num_ctas` blocks that share a program.
 pub(super) fn choose_warps(func: &Func, accesses: &[Access], num_ctas: u32) -> u32 {
+    if let Some(warps) = super::dot::warps(func) {
+        return warps;
+    }
     let share = |bytes: u64| bytes / u64::from(num_ctas);
     let per_thread = if num_ctas > 1 { BYTES_PER_THREAD_OF_CLUSTER } else { BYTES_PER_THREAD };
     let streamed = || accesses.iter().filter(|access| access.streams);

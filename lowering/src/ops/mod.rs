@@ -14,6 +14,7 @@ mod combine;
 mod control;
 mod convert;
 mod debug;
+mod dot;
 mod fold;
 mod histogram;
 mod inline;
@@ -46,6 +47,7 @@ pub use combine::Combination;
 pub use control::{For, If, LoopHints, While};
 pub use convert::{Convert, Hold};
 pub use debug::{Assert, Print, Site, quotes};
+pub use dot::Dot;
 pub use histogram::Histogram;
 pub use inline::InlinePtx;
 pub use memory::{Load, Place, Store};
@@ -260,6 +262,7 @@ operations!(
     Exchange,
     Gather,
     Histogram,
+    Dot,
     Assert,
     Print,
 );
@@ -337,6 +340,7 @@ pub fn functions() -> impl Iterator<Item = &'static Function> {
         claim::FUNCTIONS,
         debug::FUNCTIONS,
         reduce::FUNCTIONS,
+        dot::FUNCTIONS,
         random::FUNCTIONS,
         scan::FUNCTIONS,
         rearrange::FUNCTIONS,

@@ -5,7 +5,8 @@ use super::{Arange, Broadcast, Function, Generic, Gives, Operation, Reshape, exp
 use crate::check::{Call, Check, Item, Operand};
 use crate::diagnostic::Loc;
 use crate::dtype::DType;
-use crate::layout::assign::{Spread, View};
+use crate::layout::assign::Spread;
+use crate::layout::view::View;
 use crate::tile::{Func, Shape, Type, Value};
 
 /// Two tiles side by side along a new axis of extent 2.

@@ -4,7 +4,8 @@ use super::{Function, Generic, Gives, Operation, expect_types, required};
 use crate::analysis::axis::{self, Analysis, Info};
 use crate::analysis::polynomial::{Polynomial, Polynomials};
 use crate::check::{Call, Check, Operand};
-use crate::layout::assign::{Spread, View};
+use crate::layout::assign::Spread;
+use crate::layout::view::View;
 use crate::tile::{Func, Shape, Type, Value};
 
 /// Repeats a tile along the axes where it has extent 1.

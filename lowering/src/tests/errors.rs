@@ -1655,3 +1655,61 @@ fn a_mistake_of_some_variants_names_one() {
         "#]],
     );
 }
+
+// ---- products
+
+#[test]
+fn factors_that_do_not_multiply() {
+    check_body(
+        "let x = tl::load(x + tl::arange(0, 16).col() * 32 + tl::arange(0, 32).row());
+         let wide = x.to::<f32>();
+         let whole = x.to::<i32>();
+         let a = tl::dot(x, x);
+         let b = tl::dot(x, tl::zeros::<f16>([64, 16]));
+         let c = tl::dot(x, wide);
+         let d = tl::dot(whole, whole);
+         let e = tl::dot(x, tl::trans(x), tl::zeros::<f16>([16, 16]));
+         let e = tl::dot(x, tl::trans(x), tl::zeros::<f32>([16, 32]));
+         let e = tl::dot(x, tl::trans(x), 0.0);
+         let f = tl::dot(tl::arange(0, 16), x);
+         let f = tl::dot(tl::zeros::<f16>([16]), x);
+         let g = tl::dot(x, tl::zeros::<f16>([2, 32, 16]));
+         let g = tl::dot(tl::zeros::<f16>([4, 16, 16]), tl::zeros::<f16>([2, 16, 16]));
+         let h = tl::dot(tl::zeros::<f16>([16, 8]), tl::zeros::<f16>([8, 16]));
+         let h = tl::dot(tl::zeros::<i8>([16, 16]), tl::zeros::<i8>([16, 16]));
+         let i = tl::dot(n, x);
+         let i = tl::dot(x);
+         let j = tl::dot(tl::zeros::<f32>([4096, 2]), tl::zeros::<f32>([2, 4096]));
+         let k = tl::dot(x > 0.0, x > 0.0);",
+        expect![[r#"
+            6: `x`: `tl::dot` needs as many rows on the right as columns on the left, 32, found 16: [16, 32] times [16, 32]
+                help: transpose it: `tl::trans(..)`
+            7: `tl::zeros::<f16>([64, 16])`: `tl::dot` needs as many rows on the right as columns on the left, 32, found 64: [16, 32] times [64, 16]
+            8: `wide`: `tl::dot` needs one element type, found f16 and f32
+                help: convert one side: `.to::<f16>()`
+            9: `whole`: `tl::dot` takes tiles of `f16`, `bf16`, `f32`, `f64`, `i8`, `f8e4m3` and `f8e5m2`, found i32[16, 32]
+                help: convert both: `.to::<f32>()`, or `.to::<i8>()`
+            10: `tl::zeros::<f16>([16, 16])`: the accumulator of this product is f32, found f16
+                help: convert it: `.to::<f32>()`
+            11: `tl::zeros::<f32>([16, 32])`: the accumulator of this product has shape [16, 16], found [16, 32]
+                help: begin with `tl::zeros::<f32>([16, 16])`
+            12: `0.0`: the accumulator of this product has shape [16, 16], found []
+                help: begin with `tl::zeros::<f32>([16, 16])`
+            13: `tl::arange(0, 16)`: `tl::dot` takes tiles of `f16`, `bf16`, `f32`, `f64`, `i8`, `f8e4m3` and `f8e5m2`, found i32[16]
+                help: convert both: `.to::<f32>()`, or `.to::<i8>()`
+            14: `tl::zeros::<f16>([16])`: `tl::dot` multiplies tiles of 2 axes, or of 3, found shape [16]
+                help: `x.row()` and `x.col()` make a matrix of one axis
+            15: `tl::zeros::<f16>([2, 32, 16])`: `tl::dot` multiplies tiles of as many axes, found [16, 32] and [2, 32, 16]
+            16: `tl::zeros::<f16>([2, 16, 16])`: `tl::dot` multiplies as many matrices as there are on the left, found [4, 16, 16] and [2, 16, 16]
+            17: `tl::zeros::<f16>([16, 8]), tl::zeros::<f16>([8, 16])`: `tl::dot` of f16 takes an inner extent that is a multiple of 16, found 8
+                help: load a wider tile, with 0 where there is nothing to multiply
+            18: `tl::zeros::<i8>([16, 16]), tl::zeros::<i8>([16, 16])`: `tl::dot` of i8 takes an inner extent that is a multiple of 32, found 16
+                help: load a wider tile, with 0 where there is nothing to multiply
+            19: `n`: `tl::dot` takes a tile, found a scalar of type i32
+            20: `dot`: `tl::dot` takes 2 to 3 arguments (a, b, acc?), found 1
+            21: `tl::dot(tl::zeros::<f32>([4096, 2]), tl::zeros::<f32>([2, 4096]))`: a tile has at most 1048576 elements, found 16777216: split it over programs or a loop
+            22: `x > 0.0`: `tl::dot` takes tiles of `f16`, `bf16`, `f32`, `f64`, `i8`, `f8e4m3` and `f8e5m2`, found bool[16, 32]
+                help: convert both: `.to::<f32>()`
+        "#]],
+    );
+}

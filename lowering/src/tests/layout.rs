@@ -32,7 +32,7 @@ fn layout() -> impl Strategy<Value = Layout> {
 }
 
 /// Checks the law of layouts: every element has a place, and as many as the idle bits and no more.
-fn check_covers(layout: &Layout) -> Result<(), TestCaseError> {
+pub fn check_covers(layout: &Layout) -> Result<(), TestCaseError> {
     let mut places: HashMap<Coord, u32> = HashMap::new();
     for register in 0..layout.register_count() {
         for lane in 0..32 {

@@ -11,6 +11,7 @@ mod check;
 mod cluster;
 mod conversion;
 mod debug;
+mod dot;
 mod effort;
 mod emit;
 mod errors;

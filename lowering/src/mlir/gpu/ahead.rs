@@ -76,7 +76,10 @@ impl Ahead<'_> {
         }
         // The widest first, so that each is aligned.
         loads.sort_by_key(|(_, load)| std::cmp::Reverse(width(func, load)));
-        let chosen = CHOSEN_BYTES.min(BYTES_PER_THREAD * 32 * distributed.block_warps());
+        // Where tiles are multiplied, registers are what keeps threads from fitting: one turn ahead there is always.
+        let multiplies = body.body.ops.iter().any(|op| matches!(op.kind, Kind::Dot(_)));
+        let least = if multiplies { 2 * turn } else { 0 };
+        let chosen = CHOSEN_BYTES.min(least.max(BYTES_PER_THREAD * 32 * distributed.block_warps()));
         let fitting = chosen.checked_div(turn)?;
         let stages = asked.unwrap_or(STAGES.min(fitting));
         let ops = body.body.ops.iter().enumerate();
@@ -196,7 +199,7 @@ impl Slicer<'_> {
         let cheap = match operation.spread(func, &op.results) {
             Spread::Lanewise { cheap } => cheap || scalar,
             Spread::Source | Spread::View(_) => true,
-            Spread::Fold { .. } | Spread::Carry(_) | Spread::Free => false,
+            Spread::Fold { .. } | Spread::Carry(_) | Spread::Product { .. } | Spread::Free => false,
         };
         cheap
             && operation.effect() == Effect::Pure

@@ -16,28 +16,35 @@ use crate::tile::{Op, Shape, Value};
 pub(crate) struct Staging {
     pub(crate) strides: Vec<u32>,
     pub(crate) elements: u32,
+    /// The axis along which neighbours in the tile are neighbours in memory.
+    pub(super) fast: usize,
 }
 
 impl Staging {
     /// Rows one after the other, each longer by 16 bytes so that a column meets different banks.
     pub(crate) fn padded(shape: &Shape, dtype: DType) -> Staging {
+        Staging::along(shape, dtype, shape.rank() - 1)
+    }
+
+    /// The same of lines along another axis.
+    pub(super) fn along(shape: &Shape, dtype: DType, fast: usize) -> Staging {
         let padding = if shape.rank() > 1 { 16 / dtype.bytes() } else { 0 };
-        Staging::new(shape, padding)
+        Staging::new(shape, padding, fast)
     }
 
     /// Row-major without gaps, so that another shape finds the same elements in order.
     pub(crate) fn dense(shape: &Shape) -> Staging {
-        Staging::new(shape, 0)
+        Staging::new(shape, 0, shape.rank() - 1)
     }
 
-    fn new(shape: &Shape, padding: u32) -> Staging {
+    fn new(shape: &Shape, padding: u32, fast: usize) -> Staging {
         let mut strides = vec![1; shape.rank()];
-        let mut stride = 1;
-        for axis in (0..shape.rank()).rev() {
+        let mut stride = shape[fast] + padding;
+        for axis in (0..shape.rank()).rev().filter(|&axis| axis != fast) {
             strides[axis] = stride;
-            stride *= shape[axis] + if axis + 1 == shape.rank() { padding } else { 0 };
+            stride *= shape[axis];
         }
-        Staging { strides, elements: stride }
+        Staging { strides, elements: stride, fast }
     }
 
     /// The address of the element whose coordinate along each axis is `coord(b, axis)`.
@@ -181,15 +188,23 @@ impl Gpu<'_> {
         operand: Value,
         staging: &Staging,
     ) -> Val {
-        let dtype = self.func.ty(operand).dtype;
-        let from = self.layout(operand);
-        let values = self.registers(operand);
         let place = self.shared.place(op.results[0]);
         self.before_write(b, place);
         let base = self.scratch();
         let base = b.offset_bytes(base, place.start as i32);
+        self.write_tile(b, operand, staging, base);
+        self.barrier(b);
+        self.shared.read(place);
+        base
+    }
+
+    /// Writes a tile to shared memory from `base` on.
+    pub(super) fn write_tile(&mut self, b: &mut Builder, operand: Value, staging: &Staging, base: Val) {
+        let dtype = self.func.ty(operand).dtype;
+        let from = self.layout(operand);
+        let values = self.registers(operand);
         let writer = self.writer(b, Some(from));
-        let run = vector(from, dtype);
+        let run = vector_along(from, dtype, staging.fast);
         let pointers: Vec<Val> = (0..values.len())
             .step_by(run)
             .map(|r| staging.pointer(b, base, dtype, |b, axis| self.coord(b, from, r, axis)))
@@ -201,9 +216,6 @@ impl Gpu<'_> {
             }
         };
         b.guarded(writer, write);
-        self.barrier(b);
-        self.shared.read(place);
-        base
     }
 
     /// The result's elements from where `staging` places them.
@@ -223,5 +235,10 @@ impl Gpu<'_> {
 
 /// Registers that one instruction moves: neighbours along the last axis, up to 16 bytes.
 pub(crate) fn vector(layout: &Layout, dtype: DType) -> usize {
-    layout.run(layout.shape().rank() - 1).min(16 / dtype.bytes()) as usize
+    vector_along(layout, dtype, layout.shape().rank() - 1)
+}
+
+/// The same along another axis.
+fn vector_along(layout: &Layout, dtype: DType, axis: usize) -> usize {
+    layout.run(axis).min(16 / dtype.bytes()) as usize
 }

@@ -12,6 +12,7 @@ mod cluster;
 mod control;
 pub(crate) mod convert;
 mod debug;
+mod dot;
 mod emit;
 mod histogram;
 mod memory;

@@ -135,7 +135,8 @@ impl Index {
             let value = load(b, start, ty.dtype, 1);
             return gpu.define(op.results[0], value);
         }
-        let line = Staging { strides, elements: staging.elements };
+        let fast = strides.len() - 1;
+        let line = Staging { strides, elements: staging.elements, fast };
         let registers = gpu.read_staged(b, op, start, &line);
         gpu.define(op.results[0], registers);
     }

@@ -26,7 +26,11 @@ impl Host<'_> {
     /// Writes tiles into the buffers of others: `from[i]` into `to[i]`. Through the scratch of `via` when a source may
     /// read a target that an earlier copy has overwritten.
     fn copy_tiles(&mut self, b: &mut Builder, from: &[Value], to: &[Value], via: Option<&[Value]>) {
-        let tiles: Vec<usize> = (0..from.len()).filter(|&i| self.is_tile(from[i])).collect();
+        let schedule = &self.plan.schedule;
+        let lies_there =
+            |i: usize| schedule.buffer(from[i]).is_some_and(|own| schedule.buffer(to[i]) == Some(own));
+        let tiles: Vec<usize> =
+            (0..from.len()).filter(|&i| self.is_tile(from[i]) && !lies_there(i)).collect();
         if let Some(via) = via {
             for &i in &tiles {
                 self.copy_tile(b, from[i], via[i]);

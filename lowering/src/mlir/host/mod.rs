@@ -10,7 +10,9 @@
 mod atomic;
 mod control;
 mod debug;
+mod dot;
 mod histogram;
+mod in_place;
 mod lanes;
 mod memory;
 mod nest;
@@ -58,6 +60,12 @@ pub trait Emit {
     /// Whether its tile results are filled by [`Emit::run`] where it stands.
     fn is_statement(&self) -> bool {
         false
+    }
+
+    /// Bytes of memory that it uses while it runs, beside its results'.
+    fn workspace(&self, func: &Func, op: &Op) -> u64 {
+        let _ = (func, op);
+        0
     }
 
     /// Operands whose buffers it reads in an order of its own.

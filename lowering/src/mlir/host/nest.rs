@@ -80,6 +80,19 @@ impl<'a> Host<'a> {
         self.loops(b, shape, axis, lanes, &mut vec![], body);
     }
 
+    /// Runs `body` for every vector along an axis, or along a better one where that is short.
+    pub(super) fn each_along(
+        &mut self,
+        b: &mut Builder,
+        shape: &Shape,
+        axis: usize,
+        body: &mut dyn FnMut(&mut Self, &mut Builder, &Point),
+    ) {
+        let lanes = (1u32 << shape[axis].trailing_zeros()).min(LANES);
+        let (axis, lanes) = if lanes >= 8 { (axis, lanes as u16) } else { vectors(shape) };
+        self.loops(b, shape, axis, lanes, &mut vec![], body);
+    }
+
     /// Runs `body` for every single element.
     pub(super) fn each_element(
         &mut self,
@@ -176,6 +189,12 @@ impl<'a> Host<'a> {
         let start = b.offset(self.scratch, start, 1);
         let index = flat_index(b, &ty.shape, coords);
         b.offset(start, index, ty.dtype.bytes())
+    }
+
+    /// The memory that operations use while they run.
+    pub(super) fn workspace(&self, b: &mut Builder) -> Val {
+        let start = b.int(Ty::I64, self.plan.schedule.workspace() as i64);
+        b.offset(self.scratch, start, 1)
     }
 
     fn read_buffer(&mut self, b: &mut Builder, value: Value, point: &Point) -> Val {

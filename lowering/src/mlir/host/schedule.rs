@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::in_place::in_place;
 use crate::ops::{Effect, Kind};
 use crate::tile::{Block, Func, Op, Value};
 
@@ -21,6 +22,8 @@ pub(super) struct Buffer {
 #[derive(Debug)]
 pub struct Schedule {
     buffers: HashMap<Value, Buffer>,
+    /// Where the memory that one operation after the other uses starts, behind all buffers.
+    workspace: u64,
     bytes: u64,
 }
 
@@ -35,12 +38,20 @@ impl Schedule {
         };
         planner.costs(&func.body, 0);
         planner.demands(&func.body, 0);
-        let mut schedule = Schedule { buffers: HashMap::new(), bytes: 0 };
+        let mut schedule = Schedule { buffers: HashMap::new(), workspace: 0, bytes: 0 };
         let mut values: Vec<Value> = planner.materialised.into_iter().collect();
         values.sort();
-        for value in values {
+        let shared = in_place(func);
+        for &value in values.iter().filter(|value| !shared.contains_key(value)) {
             schedule.allocate(func, value);
         }
+        for (result, arg) in shared {
+            schedule.buffers.insert(result, schedule.buffers[&arg]);
+        }
+        schedule.workspace = schedule.bytes;
+        let mut most = 0;
+        func.body.walk(&mut |op| most = most.max(op.kind.host().workspace(func, op)));
+        schedule.bytes += most.next_multiple_of(ALIGNMENT);
         schedule
     }
 
@@ -52,6 +63,10 @@ impl Schedule {
 
     pub(super) fn buffer(&self, value: Value) -> Option<Buffer> {
         self.buffers.get(&value).copied()
+    }
+
+    pub fn workspace(&self) -> u64 {
+        self.workspace
     }
 
     pub fn bytes(&self) -> u64 {

@@ -1,0 +1,385 @@
+//! Products of matrices: by the tensor cores of a warp, or by blocks of single threads.
+//!
+//! A factor that lies in the threads as the instruction takes it is multiplied from there: what was made of an earlier
+//! product, say. Any other goes through shared memory, both factors with one barrier, from which fragments are read
+//! when they are due: as matrices of 16-byte rows (`ldmatrix`) where they have such. Accumulators stay in their
+//! registers.
+
+mod block;
+
+use std::collections::HashMap;
+
+use super::convert::Staging;
+use super::emit::Emit;
+use super::memory::pack;
+use super::reduce::load;
+use super::{Asm, Builder, Gpu, statement};
+use crate::dtype::DType;
+use crate::layout::dot::{Fragment, Instruction, Method, SIDES, Side, factor_layout, method};
+use crate::layout::linear::LANE_BITS;
+use crate::layout::{Coord, Distributed, Layout, Plan, plan};
+use crate::mlir::builder::Val;
+use crate::mlir::constant;
+use crate::mlir::types::Ty;
+use crate::ops::{Dot, Number};
+use crate::tile::{Op, Type};
+
+/// A factor's part of the scratch.
+struct Staged {
+    start: u32,
+    staging: Staging,
+}
+
+/// The factors of a product that go through shared memory.
+struct Factors {
+    staged: [Option<Staged>; 2],
+    bytes: u32,
+}
+
+impl Factors {
+    fn new(distributed: &Distributed, dot: &Dot, op: &Op) -> Factors {
+        let sum = &distributed.layouts[&op.results[0]];
+        let mut bytes = 0;
+        let staged = SIDES.map(|side| {
+            let value = dot.factor(side);
+            let (ty, from) = (distributed.func.ty(value), &distributed.layouts[&value]);
+            let held = match method(ty.dtype) {
+                Method::Warp(own) => {
+                    let to = factor_layout(own, side, &ty.shape, sum);
+                    matches!(plan(from, &to), Plan::Registers(_))
+                }
+                Method::Thread => false,
+            };
+            (!held).then(|| {
+                let staging = Staging::along(&ty.shape, ty.dtype, fast_axis(from, side));
+                let start = bytes;
+                bytes += (staging.elements * ty.dtype.bytes()).next_multiple_of(16);
+                Staged { start, staging }
+            })
+        });
+        Factors { staged, bytes }
+    }
+}
+
+/// The axis of a factor that is summed over.
+fn inner_axis(rank: usize, side: Side) -> usize {
+    match side {
+        Side::Left => rank - 1,
+        Side::Right => rank - 2,
+    }
+}
+
+/// The axis that the factor shares with the result.
+fn outer_axis(rank: usize, side: Side) -> usize {
+    match side {
+        Side::Left => rank - 2,
+        Side::Right => rank - 1,
+    }
+}
+
+/// The axis along which a factor is written at its widest; where that is all one, the one that is summed over.
+fn fast_axis(from: &Layout, side: Side) -> usize {
+    let rank = from.shape().rank();
+    let (inner, outer) = (inner_axis(rank, side), outer_axis(rank, side));
+    if from.run(outer) > from.run(inner) { outer } else { inner }
+}
+
+impl Emit for Dot {
+    fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
+        Factors::new(distributed, self, op).bytes
+    }
+
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        let factors = Factors::new(&gpu.plan.distributed, self, op);
+        let bases = gpu.stage(b, self, op, &factors);
+        let sums = match self.acc {
+            Some(acc) => gpu.registers(acc).to_vec(),
+            None => {
+                let dtype = gpu.func.ty(op.results[0]).dtype;
+                let number = if dtype.is_float() { Number::Float(0.0) } else { Number::Int(0) };
+                let zero = constant(b, number, dtype, gpu.register_type(op.results[0]));
+                vec![zero; gpu.register_count(op.results[0])]
+            }
+        };
+        let sums = match method(gpu.func.ty(self.a).dtype) {
+            Method::Warp(instruction) => self.by_warp(gpu, b, op, (instruction, &factors, bases), sums),
+            Method::Thread => self.by_thread(gpu, b, op, (&factors, bases), sums),
+        };
+        gpu.define(op.results[0], sums);
+    }
+}
+
+impl Gpu<'_> {
+    /// Writes the factors that need it to shared memory; gives where each starts.
+    fn stage(&mut self, b: &mut Builder, dot: &Dot, op: &Op, factors: &Factors) -> [Option<Val>; 2] {
+        if factors.bytes == 0 {
+            return [None; 2];
+        }
+        let place = self.shared.place(op.results[0]);
+        self.before_write(b, place);
+        let scratch = self.scratch();
+        let bases = SIDES.map(|side| {
+            let staged = factors.staged[side as usize].as_ref()?;
+            let base = b.offset_bytes(scratch, (place.start + staged.start) as i32);
+            self.write_tile(b, dot.factor(side), &staged.staging, base);
+            Some(base)
+        });
+        self.barrier(b);
+        self.shared.read(place);
+        bases
+    }
+}
+
+/// A factor where a warp takes its fragments from.
+struct Source {
+    dtype: DType,
+    /// Where the elements of a fragment are, from its first on.
+    offsets: Vec<Coord>,
+    inner: usize,
+    outer: usize,
+    place: Place,
+}
+
+enum Place {
+    Registers {
+        values: Vec<Val>,
+        places: HashMap<Coord, usize>,
+    },
+    /// From this thread's first element on.
+    Memory {
+        pointer: Val,
+        strides: Vec<u32>,
+        fast: usize,
+    },
+    /// In matrices of eight rows of 16 bytes, which a warp reads together: from the row on that this lane points at.
+    Matrices {
+        pointer: Val,
+        strides: Vec<u32>,
+        transposed: bool,
+        /// How far the fragment beside it is, where that is read along.
+        pair: Option<u32>,
+    },
+}
+
+/// Fragments that were read, by where they start.
+type Fragments = HashMap<Coord, Vec<Val>>;
+
+impl Source {
+    /// The words of the fragment whose first element is at `start`.
+    fn words(&self, b: &mut Builder, start: Coord, known: &mut Fragments) -> Vec<Val> {
+        if let Some(known) = known.get(&start) {
+            return known.clone();
+        }
+        let words = self.read(b, start, known);
+        known.insert(start, words.clone());
+        words
+    }
+
+    /// The same, anew; what is read along is known then.
+    fn read(&self, b: &mut Builder, start: Coord, known: &mut Fragments) -> Vec<Val> {
+        let per_word = per_word(self.dtype);
+        if let Place::Matrices { pointer, strides, transposed, pair } = &self.place {
+            let count = self.offsets.len() / per_word;
+            let place = moved(b, *pointer, strides, self.dtype, start);
+            let Some(pair) = pair else { return matrices(b, place, count, *transposed) };
+            let mut words = matrices(b, place, 2 * count, *transposed);
+            known.insert(start.plus(Coord::along(self.outer, *pair)), words.split_off(count));
+            return words;
+        }
+        self.offsets
+            .chunks(per_word)
+            .map(|offsets| {
+                let coords: Vec<Coord> = offsets.iter().map(|offset| start.plus(*offset)).collect();
+                self.word(b, &coords)
+            })
+            .collect()
+    }
+
+    /// Elements that follow each other along the axis that is summed over.
+    fn word(&self, b: &mut Builder, coords: &[Coord]) -> Val {
+        let values: Vec<Val> = match &self.place {
+            Place::Registers { values, places } => coords.iter().map(|coord| values[places[coord]]).collect(),
+            Place::Memory { pointer, strides, fast } if *fast == self.inner => {
+                let place = moved(b, *pointer, strides, self.dtype, coords[0]);
+                load(b, place, self.dtype, coords.len())
+            }
+            Place::Memory { pointer, strides, .. } | Place::Matrices { pointer, strides, .. } => coords
+                .iter()
+                .map(|coord| {
+                    let place = moved(b, *pointer, strides, self.dtype, *coord);
+                    load(b, place, self.dtype, 1)[0]
+                })
+                .collect(),
+        };
+        if self.dtype.bytes() == 8 { values[0] } else { pack(b, &values, self.dtype)[0] }
+    }
+}
+
+/// Elements of a factor in a register that the instruction takes.
+fn per_word(dtype: DType) -> usize {
+    (4 / dtype.bytes()).max(1) as usize
+}
+
+/// Reads matrices, one word of each to a lane: its fragment of rows, or of columns.
+fn matrices(b: &mut Builder, place: Val, count: usize, transposed: bool) -> Vec<Val> {
+    let names: Vec<String> = (0..count).map(|i| format!("${i}")).collect();
+    let kind = if transposed { ".trans" } else { "" };
+    let text =
+        format!("ldmatrix.sync.aligned.m8n8.x{count}{kind}.shared.b16 {{{}}}, [${count}];", names.join(", "));
+    let constraints = format!("{}l,~{{memory}}", "=r,".repeat(count));
+    statement(b, &text, &constraints, &[place], &vec![Ty::I32; count])
+}
+
+/// How a fragment is read as matrices: the rows that the lanes point at.
+struct Pointed {
+    lanes: [Coord; LANE_BITS],
+    transposed: bool,
+    pair: Option<u32>,
+}
+
+impl Pointed {
+    /// `None` where rows of 16 bytes are not what the instruction takes.
+    fn new(
+        (instruction, side): (&Instruction, Side),
+        ty: &Type,
+        fast: usize,
+        to: &Layout,
+    ) -> Option<Pointed> {
+        let rank = ty.shape.rank();
+        let (inner, outer) = (inner_axis(rank, side), outer_axis(rank, side));
+        let transposed = fast != inner;
+        let fits = match ty.dtype.bytes() {
+            1 => !transposed,
+            2 => !transposed || ty.shape[fast].is_multiple_of(8),
+            _ => false,
+        };
+        let along = if transposed { inner } else { outer };
+        let bases = instruction.factor(side).bases(&ty.shape);
+        let words: Vec<Coord> = bases.into_iter().skip(per_word(ty.dtype).ilog2() as usize).collect();
+        // Four matrices are read together: of two fragments, where the thread has the next one too.
+        let next =
+            Coord::along(outer, if side == Side::Left { instruction.rows } else { instruction.columns });
+        let pair = (words.len() < 2 && to.register_bases().contains(&next)).then_some(next.get(outer));
+        let next = Coord::along(outer, pair.unwrap_or(0));
+        let mut lanes = (0..3).map(|bit| Coord::along(along, 1 << bit)).chain(words).chain([next]);
+        fits.then(|| Pointed {
+            lanes: std::array::from_fn(|_| lanes.next().unwrap_or_default()),
+            transposed,
+            pair,
+        })
+    }
+}
+
+/// The address of an element, by that of the thread's first.
+fn moved(b: &mut Builder, pointer: Val, strides: &[u32], dtype: DType, coord: Coord) -> Val {
+    let elements: u32 = strides.iter().enumerate().map(|(axis, stride)| coord.get(axis) * stride).sum();
+    b.offset_bytes(pointer, (elements * dtype.bytes()) as i32)
+}
+
+impl Dot {
+    fn by_warp(
+        &self,
+        gpu: &mut Gpu,
+        b: &mut Builder,
+        op: &Op,
+        (instruction, factors, bases): (&Instruction, &Factors, [Option<Val>; 2]),
+        mut sums: Vec<Val>,
+    ) -> Vec<Val> {
+        let layout = gpu.layout(op.results[0]).clone();
+        let rank = layout.shape().rank();
+        let [left, right] =
+            SIDES.map(|side| self.source(gpu, b, (side, instruction), &layout, (factors, bases)));
+        let places = layout.registers_by_coord();
+        let offsets = instruction.sum.offsets(layout.shape());
+        let tiles = fragments(&layout, &instruction.sum);
+        let (mut lefts, mut rights) = (Fragments::new(), Fragments::new());
+        for step in (0..self.inner(gpu.func)).step_by(instruction.inner as usize) {
+            for &tile in &tiles {
+                let a = left.words(b, tile.set(rank - 1, step), &mut lefts);
+                let b_words = right.words(b, tile.set(rank - 2, step), &mut rights);
+                let own: Vec<usize> = offsets.iter().map(|offset| places[&tile.plus(*offset)]).collect();
+                let before: Vec<Val> = own.iter().map(|&register| sums[register]).collect();
+                let after = multiply(b, (instruction, left.dtype), [&a, &b_words, &before]);
+                own.into_iter().zip(after).for_each(|(register, sum)| sums[register] = sum);
+            }
+        }
+        sums
+    }
+
+    fn source(
+        &self,
+        gpu: &mut Gpu,
+        b: &mut Builder,
+        (side, instruction): (Side, &Instruction),
+        sum: &Layout,
+        (factors, bases): (&Factors, [Option<Val>; 2]),
+    ) -> Source {
+        let value = self.factor(side);
+        let ty = gpu.func.ty(value).clone();
+        let to = factor_layout(instruction, side, &ty.shape, sum);
+        let fragment = instruction.factor(side);
+        let inner = inner_axis(ty.shape.rank(), side);
+        let place = match (&factors.staged[side as usize], bases[side as usize]) {
+            (Some(Staged { staging, .. }), Some(base)) => {
+                let strides = staging.strides.clone();
+                let pointed = Pointed::new((instruction, side), &ty, staging.fast, &to);
+                let from = match &pointed {
+                    Some(pointed) => Layout::of_bases(&ty.shape, &[], pointed.lanes, to.warp_bases()),
+                    None => to,
+                };
+                let pointer = staging.pointer(b, base, ty.dtype, |b, axis| gpu.thread_coord(b, &from, axis));
+                match pointed {
+                    Some(Pointed { transposed, pair, .. }) => {
+                        Place::Matrices { pointer, strides, transposed, pair }
+                    }
+                    None => Place::Memory { pointer, strides, fast: staging.fast },
+                }
+            }
+            // The thread has what it needs, in other registers perhaps.
+            _ => Place::Registers {
+                values: gpu.registers(value).to_vec(),
+                places: gpu.layout(value).registers_by_coord(),
+            },
+        };
+        let outer = outer_axis(ty.shape.rank(), side);
+        Source { dtype: ty.dtype, offsets: fragment.offsets(&ty.shape), inner, outer, place }
+    }
+}
+
+/// The first element of each fragment of a thread.
+fn fragments(layout: &Layout, fragment: &Fragment) -> Vec<Coord> {
+    let bits = fragment.bases(layout.shape()).iter().filter(|basis| **basis != Coord::ZERO).count();
+    (0..layout.register_count()).step_by(1 << bits).map(|register| layout.register(register)).collect()
+}
+
+/// One instruction: the sums of `[left, right, sums]`.
+fn multiply(
+    b: &mut Builder,
+    (instruction, dtype): (&Instruction, DType),
+    operands: [&Vec<Val>; 3],
+) -> Vec<Val> {
+    let Instruction { rows, columns, inner, .. } = instruction;
+    let (factor, sum, letters) = match dtype {
+        DType::F16 => ("f16", "f32", ["r", "f"]),
+        DType::BF16 => ("bf16", "f32", ["r", "f"]),
+        DType::I8 => ("s8", "s32", ["r", "r"]),
+        _ => ("f64", "f64", ["d", "d"]),
+    };
+    let mut next = 0;
+    let mut list = |count: usize| {
+        let names: Vec<String> = (next..next + count).map(|i| format!("${i}")).collect();
+        next += count;
+        format!("{{{}}}", names.join(", "))
+    };
+    let results = operands[2].len();
+    let lists = [results, operands[0].len(), operands[1].len(), results].map(&mut list).join(", ");
+    let text =
+        format!("mma.sync.aligned.m{rows}n{columns}k{inner}.row.col.{sum}.{factor}.{factor}.{sum} {lists};");
+    let mut constraints = vec![format!("={}", letters[1]); results];
+    constraints.extend(vec![letters[0].to_string(); operands[0].len() + operands[1].len()]);
+    constraints.extend(vec![letters[1].to_string(); results]);
+    let types: Vec<Ty> = operands[2].iter().map(|sum| sum.ty).collect();
+    let all: Vec<Val> = operands.into_iter().flatten().copied().collect();
+    // All lanes take part, so it stays where it stands.
+    b.asm(&text, &constraints.join(","), &all, &types, Asm::Effects)
+}

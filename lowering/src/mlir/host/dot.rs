@@ -1,0 +1,263 @@
+//! Products of matrices: the factors are laid out anew, converted to the type that products are added in, and blocks of
+//! rows and one vector of columns are then summed in registers, step after step along the axis that is summed over: one
+//! order of additions on every processor.
+
+use super::nest::{LANES, Point};
+use super::{Access, Builder, Emit, Host, Ty, Val};
+use crate::dtype::DType;
+use crate::layout::dot::Side;
+use crate::mlir::{Machine, cast, constant, rounding};
+use crate::ops::{Dot, Number};
+use crate::tile::{Func, Op, Shape, Value};
+
+/// Rows of a block whose sums, vectors of four-byte numbers, leave room for the factors among sixteen registers of half
+/// a vector.
+const ROWS: u32 = 6;
+/// Steps of a turn of the innermost loop.
+const STEPS: u32 = 4;
+
+/// The extents of a product.
+struct Extents {
+    /// Leading axes, and the matrix's.
+    batch: Shape,
+    rows: u32,
+    inner: u32,
+    columns: u32,
+    /// Columns that are summed together.
+    lanes: u32,
+    dtype: DType,
+}
+
+impl Extents {
+    fn new(func: &Func, dot: &Dot, result: Value) -> Extents {
+        let ty = func.ty(result);
+        let rank = ty.shape.rank();
+        let columns = ty.shape[rank - 1];
+        Extents {
+            batch: Shape::new(&ty.shape[..rank - 2]),
+            rows: ty.shape[rank - 2],
+            inner: dot.inner(func),
+            columns,
+            lanes: (1u32 << columns.trailing_zeros()).min(LANES),
+            dtype: ty.dtype,
+        }
+    }
+
+    /// Bytes of the factors of one product.
+    fn bytes(&self) -> [u64; 2] {
+        [self.rows, self.columns]
+            .map(|extent| u64::from(extent) * u64::from(self.inner) * u64::from(self.dtype.bytes()))
+    }
+
+    /// Where an element is: the left factor is row-major; of the right one, groups of `lanes` columns follow each other,
+    /// each of them row-major.
+    fn index(&self, b: &mut Builder, side: Side, [row, column]: [Val; 2]) -> Val {
+        let [lanes, inner] = [self.lanes, self.inner].map(|number| b.int(Ty::I64, i64::from(number)));
+        if side == Side::Left {
+            let first = b.mul(row, inner);
+            return b.add(first, column);
+        }
+        let (panel, within) = (b.udiv(column, lanes), b.urem(column, lanes));
+        let first = b.mul(panel, inner);
+        let line = b.add(first, row);
+        let first = b.mul(line, lanes);
+        b.add(first, within)
+    }
+
+    /// Puts the elements at a point where they belong.
+    fn store(&self, b: &mut Builder, elements: Val, (side, start): (Side, Val), point: &Point) {
+        let bytes = self.dtype.bytes();
+        let first = self.index(b, side, [point.coords[0], point.coords[1]]);
+        let first = b.offset(start, first, bytes);
+        if point.lanes == 1 || point.axis == 1 {
+            return b.store(elements, first, Access::aligned(bytes));
+        }
+        let pitch = if side == Side::Left { self.inner } else { self.lanes };
+        for lane in 0..point.lanes {
+            let element = b.extract(elements, lane);
+            let place = b.offset_bytes(first, (u32::from(lane) * pitch * bytes) as i32);
+            b.store(element, place, Access::aligned(bytes));
+        }
+    }
+}
+
+impl Emit for Dot {
+    fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
+        let extents = Extents::new(host.func, self, op.results[0]);
+        let start = host.workspace(b);
+        let right_start = b.offset_bytes(start, extents.bytes()[0].next_multiple_of(64) as i32);
+        host.each_element(b, &extents.batch, &mut |host, b, matrix| {
+            let batch = &matrix.coords;
+            host.lay_out(b, (self.a, Side::Left), (&extents, start), batch);
+            host.lay_out(b, (self.b, Side::Right), (&extents, right_start), batch);
+            let product = Product { dot: self, op, extents: &extents, factors: [start, right_start], batch };
+            product.run(host, b);
+        });
+    }
+
+    fn is_statement(&self) -> bool {
+        true
+    }
+
+    fn workspace(&self, func: &Func, op: &Op) -> u64 {
+        let [left, right] = Extents::new(func, self, op.results[0]).bytes();
+        left.next_multiple_of(64) + right
+    }
+}
+
+impl Host<'_> {
+    /// Writes a factor of one product down in the order and type that it is multiplied in.
+    fn lay_out(
+        &mut self,
+        b: &mut Builder,
+        (factor, side): (Value, Side),
+        (extents, start): (&Extents, Val),
+        batch: &[Val],
+    ) {
+        let ty = self.func.ty(factor).clone();
+        let rank = ty.shape.rank();
+        let matrix = Shape::new(&ty.shape[rank - 2..]);
+        let axis = self.contiguous_axis(factor).and_then(|axis| axis.checked_sub(rank - 2)).unwrap_or(1);
+        self.each_along(b, &matrix, axis, &mut |host, b, point| {
+            let coords: Vec<Val> = batch.iter().chain(&point.coords).copied().collect();
+            let own = Point { coords, axis: point.axis + batch.len(), lanes: point.lanes };
+            let elements = host.at(b, factor, &own);
+            let elements = cast::cast(b, elements, ty.dtype, extents.dtype);
+            extents.store(b, elements, (side, start), point);
+        });
+    }
+
+    /// The axis along which neighbours of a tile are read as neighbours, if that is known.
+    fn contiguous_axis(&self, value: Value) -> Option<usize> {
+        let shape = &self.func.ty(value).shape;
+        if self.plan.schedule.buffer(value).is_some() {
+            return shape.rank().checked_sub(1);
+        }
+        let op = self.definitions.get(&value)?;
+        let operation = op.kind.operation();
+        if let Some(place) = operation.place() {
+            let info = self.plan.axes.get(self.func, place.offset);
+            return (0..shape.rank()).max_by_key(|&axis| info.axes[axis].contiguity);
+        }
+        let tiles = operation.operands().into_iter().filter(|&operand| !self.func.ty(operand).is_scalar());
+        if let Some(moves) = operation.moves(self.func) {
+            return tiles.map(|operand| moves[self.contiguous_axis(operand)?]).next()?;
+        }
+        let lanewise = operation.is_pointwise();
+        tiles.filter(|_| lanewise).find_map(|operand| self.contiguous_axis(operand))
+    }
+}
+
+/// One product of matrices.
+struct Product<'a> {
+    dot: &'a Dot,
+    op: &'a Op,
+    extents: &'a Extents,
+    factors: [Val; 2],
+    batch: &'a [Val],
+}
+
+/// The sizes of the blocks that a number of rows is cut into, none of them more than `most`, and how many of each.
+fn cut(rows: u32, most: u32) -> [(u32, u32); 2] {
+    let blocks = rows.div_ceil(most);
+    let longer = rows % blocks;
+    [(rows / blocks + 1, longer), (rows / blocks, blocks - longer)]
+}
+
+impl Product<'_> {
+    fn run(&self, host: &mut Host, b: &mut Builder) {
+        let Extents { rows, columns, lanes, dtype, .. } = *self.extents;
+        let most = if is_baseline(b) { 1 } else { ROWS * 4 / dtype.bytes() };
+        let bounds = [0, columns, lanes].map(|bound| b.int(Ty::I64, i64::from(bound)));
+        b.for_range(bounds, &[], |b, column, _| {
+            let mut first = 0;
+            for (size, count) in cut(rows, most).into_iter().filter(|(_, count)| *count > 0) {
+                let end = first + size * count;
+                let bounds = [first, end, size].map(|bound| b.int(Ty::I64, i64::from(bound)));
+                b.for_range(bounds, &[], |b, row, _| {
+                    host.scope(|host| self.block(host, b, [row, column], size));
+                    vec![]
+                });
+                first = end;
+            }
+            vec![]
+        });
+    }
+
+    /// The sums of `count` rows and one vector of columns.
+    fn block(&self, host: &mut Host, b: &mut Builder, [row, column]: [Val; 2], count: u32) {
+        let points: Vec<Point> = (0..count)
+            .map(|i| {
+                let distance = b.int(Ty::I64, i64::from(i));
+                let row = b.add(row, distance);
+                let coords: Vec<Val> = self.batch.iter().copied().chain([row, column]).collect();
+                Point { axis: coords.len() - 1, coords, lanes: self.extents.lanes as u16 }
+            })
+            .collect();
+        let sums: Vec<Val> = points.iter().map(|point| self.before(host, b, point)).collect();
+        let sums = self.summed(b, [row, column], sums);
+        for (point, sum) in points.iter().zip(sums) {
+            host.write_buffer(b, self.op.results[0], point, sum);
+        }
+    }
+
+    /// What the products are added to.
+    fn before(&self, host: &mut Host, b: &mut Builder, point: &Point) -> Val {
+        match self.dot.acc {
+            Some(acc) => host.at(b, acc, point),
+            None => {
+                let dtype = self.extents.dtype;
+                let ty = Ty { lanes: point.width(), ..host.elem_type(b, self.op.results[0]) };
+                let zero = if dtype.is_float() { Number::Float(0.0) } else { Number::Int(0) };
+                constant(b, zero, dtype, ty)
+            }
+        }
+    }
+
+    /// The products along the inner axis added to sums of rows from `row` on.
+    fn summed(&self, b: &mut Builder, [row, column]: [Val; 2], sums: Vec<Val>) -> Vec<Val> {
+        let Extents { inner, lanes, dtype, .. } = *self.extents;
+        let zero = b.int(Ty::I64, 0);
+        let bytes = dtype.bytes();
+        let first = self.extents.index(b, Side::Left, [row, zero]);
+        let left = b.offset(self.factors[0], first, bytes);
+        let first = self.extents.index(b, Side::Right, [zero, column]);
+        let right = b.offset(self.factors[1], first, bytes);
+        let steps = if is_baseline(b) { 1 } else { (1u32 << inner.trailing_zeros()).min(STEPS) };
+        let elem = Ty::scalar(cast::elem(dtype, b.machine));
+        let vector = Ty { lanes: if lanes == 1 { 0 } else { lanes as u16 }, ..elem };
+        let bounds = [0, inner, steps].map(|bound| b.int(Ty::I64, i64::from(bound)));
+        b.for_range(bounds, &sums, |b, index, sums| {
+            let mut sums = sums.to_vec();
+            let left = b.offset(left, index, bytes);
+            let pitch = b.int(Ty::I64, i64::from(lanes));
+            let distance = b.mul(index, pitch);
+            let right = b.offset(right, distance, bytes);
+            for step in 0..steps {
+                let place = b.offset_bytes(right, (step * lanes * bytes) as i32);
+                let columns = b.load(place, vector, Access::aligned(bytes));
+                for (i, sum) in sums.iter_mut().enumerate() {
+                    let place = b.offset_bytes(left, ((i as u32 * inner + step) * bytes) as i32);
+                    let element = b.load(place, elem, Access::aligned(bytes));
+                    let element = if lanes == 1 { element } else { b.splat(element, lanes as u16) };
+                    *sum = added(b, [element, columns], *sum, dtype);
+                }
+            }
+            sums
+        })
+    }
+}
+
+/// Whether a product and a sum with one rounding take many instructions.
+fn is_baseline(b: &Builder) -> bool {
+    b.machine == Machine::Host { f16c: false }
+}
+
+/// `left * right + sum`, with one rounding where the language promises it.
+fn added(b: &mut Builder, [left, right]: [Val; 2], sum: Val, dtype: DType) -> Val {
+    if dtype.is_float() {
+        return rounding::fma(b, &[left, right, sum], dtype);
+    }
+    let product = b.mul(left, right);
+    b.add(product, sum)
+}

@@ -1,0 +1,220 @@
+//! The matrix product.
+
+use super::{Function, Generic, Gives, Operation, expect_types, optional, required};
+use crate::check::{Call, Check, Operand};
+use crate::diagnostic::list;
+use crate::dtype::DType;
+use crate::layout::assign::Spread;
+use crate::tile::{Func, Shape, Type, Value};
+
+/// `a · b + acc` over the last two axes: `[.., M, K] x [.., K, N] -> [.., M, N]`. Products are added in the type of the
+/// result; their order along K is unspecified but fixed for a variant.
+#[derive(Clone, Copy, Debug)]
+pub struct Dot {
+    pub a: Value,
+    pub b: Value,
+    /// 0 everywhere, if it is not there.
+    pub acc: Option<Value>,
+}
+
+/// How elements of a type multiply.
+struct Product {
+    elem: DType,
+    /// What products are added in.
+    accumulator: DType,
+    /// What the inner extent is a multiple of: an instruction takes that many at a time.
+    inner: u32,
+}
+
+const PRODUCTS: [Product; 5] = [
+    Product { elem: DType::F16, accumulator: DType::F32, inner: 16 },
+    Product { elem: DType::BF16, accumulator: DType::F32, inner: 16 },
+    Product { elem: DType::F32, accumulator: DType::F32, inner: 1 },
+    Product { elem: DType::F64, accumulator: DType::F64, inner: 4 },
+    Product { elem: DType::I8, accumulator: DType::I32, inner: 32 },
+];
+
+/// The type that elements are multiplied as: 8-bit floats are exact in `f16`.
+fn multiplied_as(elem: DType) -> DType {
+    if elem.is_f8() { DType::F16 } else { elem }
+}
+
+fn product(elem: DType) -> Option<&'static Product> {
+    PRODUCTS.iter().find(|product| product.elem == elem)
+}
+
+/// The shape of a product of factors of these shapes, if they go together.
+fn product_shape(a: &Shape, b: &Shape) -> Option<Shape> {
+    let rank = a.rank();
+    let fit = rank >= 2 && rank == b.rank() && a[..rank - 2] == b[..rank - 2] && a[rank - 1] == b[rank - 2];
+    fit.then(|| a.without(rank - 1).with(rank - 1, b[rank - 1]))
+}
+
+impl Dot {
+    /// The extent that is summed over.
+    pub fn inner(&self, func: &Func) -> u32 {
+        let shape = &func.ty(self.a).shape;
+        shape[shape.rank() - 1]
+    }
+}
+
+impl Operation for Dot {
+    fn name(&self) -> &'static str {
+        "dot"
+    }
+
+    fn operands(&self) -> Vec<Value> {
+        [self.a, self.b].into_iter().chain(self.acc).collect()
+    }
+
+    fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
+        self.a = change(self.a);
+        self.b = change(self.b);
+        self.acc = self.acc.map(change);
+    }
+
+    fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
+        let factors = format!("dot {}, {}", name(self.a), name(self.b));
+        self.acc.map_or(factors.clone(), |acc| format!("{factors} add {}", name(acc)))
+    }
+
+    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
+        let (a, b) = (func.ty(self.a), func.ty(self.b));
+        expect_types("the second factor's element type", b.dtype, a.dtype)?;
+        let product = product(a.dtype).ok_or_else(|| format!("no product of {}", a.dtype))?;
+        let shape = product_shape(&a.shape, &b.shape).ok_or_else(|| format!("{a} times {b}"))?;
+        if !self.inner(func).is_multiple_of(product.inner) {
+            return Err(format!("an inner extent of {}", self.inner(func)));
+        }
+        let wanted = Type::tile(product.accumulator, shape);
+        expect_types("the result", func.ty(results[0]), &wanted)?;
+        self.acc.map_or(Ok(()), |acc| expect_types("the accumulator", func.ty(acc), &wanted))
+    }
+
+    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
+        Spread::Product { acc: self.acc }
+    }
+}
+
+pub(super) const FUNCTIONS: &[Function] = &[Function {
+    name: "dot",
+    gives: Gives::Tile,
+    example: "let rows = tl::reshape(tile, [8, 8]);\nlet square = tl::dot(rows, tl::trans(rows));\nlet again = tl::dot(rows, rows, square);",
+    generic: Generic::None,
+    params: &[required("a"), required("b"), optional("acc")],
+    doc: "The matrix product `a · b`, `[M, K]` times `[K, N]`, plus `acc` where it is given. A leading axis of both counts products that stand side by side.
+
+| elements | of the result and of `acc` | K is a multiple of |
+| --- | --- | --- |
+| `f16`, `bf16`, `f8e4m3`, `f8e5m2` | `f32` | 16 |
+| `f32` | `f32` | 1 |
+| `f64` | `f64` | 4 |
+| `i8` | `i32`, which wraps | 32 |
+
+M and N may be any extent; a GPU's tensor cores take rows in sixteens and columns in eights, and repeat those of a smaller tile. Both factors have one element type. Either may be a transpose (`tl::trans`), or computed. Products of 16- and 8-bit floats are exact; those of `f32` and `f64` are added with one rounding (`f64` on x86-64 without FMA with two). The order of additions along K is unspecified but fixed for a variant. NaN and infinities spread as in any sum of products.
+
+A sum over tiles stays where it is, in the registers of the threads, if the loop carries it: `acc = tl::dot(a, b, acc)`.",
+    check: dot,
+}];
+
+fn dot(check: &mut Check, call: &Call) -> Operand {
+    let a = check.tile(&call.args[0], &call.what);
+    let b = check.tile(&call.args[1], &call.what);
+    let (Some(a), Some(b)) = (a, b) else { return check.failed(call.loc) };
+    let Some(result) = result_type(check, call, [a, b]) else { return check.failed(call.loc) };
+    let acc = match call.args.get(2) {
+        None => None,
+        Some(operand) => match accumulator(check, operand, &result) {
+            Some(acc) => Some(acc),
+            None => return check.failed(call.loc),
+        },
+    };
+    let [a, b] = [a, b].map(|factor| {
+        let elem = multiplied_as(check.ty(factor).dtype);
+        check.convert(factor, elem, call.loc)
+    });
+    check.emit(Dot { a, b, acc }, result, call.loc)
+}
+
+/// What the product of two tiles is, if they multiply.
+fn result_type(check: &mut Check, call: &Call, factors: [Value; 2]) -> Option<Type> {
+    let [a, b] = factors.map(|factor| check.ty(factor).clone());
+    let Some(product) = product(multiplied_as(a.dtype)) else {
+        let known = PRODUCTS.iter().map(|product| product.elem).chain([DType::F8E4M3, DType::F8E5M2]);
+        let known = list(known.map(|elem| format!("`{elem}`")));
+        let text = format!("{} takes tiles of {known}, found {a}", call.what);
+        let help = if a.dtype.is_integer() { "`.to::<f32>()`, or `.to::<i8>()`" } else { "`.to::<f32>()`" };
+        check.error_help(call.args[0].loc, text, format!("convert both: {help}"));
+        return None;
+    };
+    if a.dtype != b.dtype {
+        let text = format!("{} needs one element type, found {} and {}", call.what, a.dtype, b.dtype);
+        check.error_help(call.args[1].loc, text, format!("convert one side: `.to::<{}>()`", a.dtype));
+        return None;
+    }
+    for (operand, factor) in call.args.iter().zip([&a, &b]) {
+        if !(2..=3).contains(&factor.shape.rank()) {
+            let text =
+                format!("{} multiplies tiles of 2 axes, or of 3, found shape {}", call.what, factor.shape);
+            check.error_help(operand.loc, text, "`x.row()` and `x.col()` make a matrix of one axis");
+            return None;
+        }
+    }
+    let Some(shape) = product_shape(&a.shape, &b.shape) else {
+        mismatch(check, call, [&a.shape, &b.shape]);
+        return None;
+    };
+    let inner = a.shape[a.shape.rank() - 1];
+    if !inner.is_multiple_of(product.inner) {
+        let text = format!(
+            "{} of {} takes an inner extent that is a multiple of {}, found {inner}",
+            call.what, a.dtype, product.inner
+        );
+        let loc = call.args[0].loc.to(call.args[1].loc);
+        check.error_help(loc, text, "load a wider tile, with 0 where there is nothing to multiply");
+        return None;
+    }
+    let shape = check.legal(shape, call.loc)?;
+    Some(Type::tile(product.accumulator, shape))
+}
+
+/// Reports factors whose extents do not go together.
+fn mismatch(check: &mut Check, call: &Call, [a, b]: [&Shape; 2]) {
+    let loc = call.args[1].loc;
+    if a.rank() != b.rank() {
+        let text = format!("{} multiplies tiles of as many axes, found {a} and {b}", call.what);
+        check.error(loc, text);
+        return;
+    }
+    let rank = a.rank();
+    if a[..rank - 2] != b[..rank - 2] {
+        let text =
+            format!("{} multiplies as many matrices as there are on the left, found {a} and {b}", call.what);
+        check.error(loc, text);
+        return;
+    }
+    let (columns, rows) = (a[rank - 1], b[rank - 2]);
+    let text = format!(
+        "{} needs as many rows on the right as columns on the left, {columns}, found {rows}: {a} times {b}",
+        call.what
+    );
+    if b[rank - 1] == columns {
+        check.error_help(loc, text, "transpose it: `tl::trans(..)`");
+    } else {
+        check.error(loc, text);
+    }
+}
+
+/// The accumulator, of the result's type and shape.
+fn accumulator(check: &mut Check, operand: &Operand, result: &Type) -> Option<Value> {
+    let acc = check.value_as(operand, result.dtype, "the accumulator of this product")?;
+    let found = check.ty(acc).shape.clone();
+    if found == result.shape {
+        return Some(acc);
+    }
+    let text = format!("the accumulator of this product has shape {}, found {found}", result.shape);
+    let extents: Vec<String> = result.shape.iter().map(u32::to_string).collect();
+    let help = format!("begin with `tl::zeros::<{}>([{}])`", result.dtype, extents.join(", "));
+    check.error_help(operand.loc, text, help);
+    None
+}

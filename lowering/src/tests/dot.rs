@@ -1,0 +1,547 @@
+//! Products of matrices: how they lie, what a kernel with them becomes, and their results on the processor at hand.
+
+use expect_test::{Expect, expect};
+use proptest::prelude::*;
+
+use super::body::print;
+use super::layout::check_covers;
+use super::run::{Arg, load};
+use super::{first, ptx};
+use crate::body::bodies;
+use crate::dtype::DType;
+use crate::layout::dot::{Deal, Instruction, Method, Side, block_layout, factor_layout, method, sum_layout};
+use crate::layout::{Layout, Plan, plan};
+use crate::target::nvptx::Arch;
+use crate::tile::Shape;
+
+// ---- layouts
+
+/// The row and column that element `i` of lane `lane` has in a fragment, as the PTX manual has it.
+#[derive(Clone, Copy)]
+struct Documented {
+    left: fn(u32, u32) -> (u32, u32),
+    right: fn(u32, u32) -> (u32, u32),
+    sum: fn(u32, u32) -> (u32, u32),
+}
+
+fn documented(dtype: DType) -> Documented {
+    match dtype {
+        DType::F64 => Documented {
+            left: |lane, _| (lane >> 2, lane % 4),
+            right: |lane, _| (lane % 4, lane >> 2),
+            sum: |lane, i| (lane >> 2, lane % 4 * 2 + (i & 1)),
+        },
+        DType::I8 => Documented {
+            left: |lane, i| {
+                let row = if i < 4 || (8..12).contains(&i) { lane >> 2 } else { (lane >> 2) + 8 };
+                (row, lane % 4 * 4 + (i & 3) + if i >= 8 { 16 } else { 0 })
+            },
+            right: |lane, i| (lane % 4 * 4 + (i & 3) + if i >= 4 { 16 } else { 0 }, lane >> 2),
+            sum: |lane, i| (if i < 2 { lane >> 2 } else { (lane >> 2) + 8 }, lane % 4 * 2 + (i & 1)),
+        },
+        _ => Documented {
+            left: |lane, i| {
+                let row = if i < 2 || (4..6).contains(&i) { lane >> 2 } else { (lane >> 2) + 8 };
+                (row, lane % 4 * 2 + (i & 1) + if i >= 4 { 8 } else { 0 })
+            },
+            right: |lane, i| (lane % 4 * 2 + (i & 1) + if i >= 2 { 8 } else { 0 }, lane >> 2),
+            sum: |lane, i| (if i < 2 { lane >> 2 } else { (lane >> 2) + 8 }, lane % 4 * 2 + (i & 1)),
+        },
+    }
+}
+
+fn instruction(dtype: DType) -> &'static Instruction {
+    match method(dtype) {
+        Method::Warp(instruction) => instruction,
+        Method::Thread => panic!("{dtype} has no instruction"),
+    }
+}
+
+#[test]
+fn fragments_are_those_of_the_manual() {
+    for dtype in [DType::F16, DType::BF16, DType::I8, DType::F64] {
+        let (own, manual) = (instruction(dtype), documented(dtype));
+        let (rows, columns, inner) = (own.rows, own.columns, own.inner);
+        let parts = [
+            (&own.left, [rows, inner], manual.left),
+            (&own.right, [inner, columns], manual.right),
+            (&own.sum, [rows, columns], manual.sum),
+        ];
+        for (fragment, shape, manual) in parts {
+            let shape = Shape::new(shape);
+            let lanes = Layout::of_bases(&shape, &[], fragment.lanes.map(|bit| bit.basis(2)), &[]);
+            for (i, offset) in fragment.offsets(&shape).into_iter().enumerate() {
+                for lane in 0..32 {
+                    let coord = lanes.thread(lane, 0).xor(offset);
+                    assert_eq!((coord.get(0), coord.get(1)), manual(lane, i as u32), "{dtype} {i} {lane}");
+                }
+            }
+        }
+    }
+}
+
+fn dtypes() -> impl Strategy<Value = DType> {
+    prop::sample::select(vec![DType::F16, DType::I8, DType::F64])
+}
+
+/// Extents of a product: rows, columns and steps of the instruction.
+fn extents() -> impl Strategy<Value = [u32; 3]> {
+    let extent = || (0u32..7, prop::sample::select(vec![1u32, 1, 3, 5])).prop_map(|(k, odd)| odd << k);
+    (extent(), extent(), 1u32..4)
+        .prop_filter("small", |(m, n, _)| m * n <= 8192)
+        .prop_map(|(m, n, steps)| [m, n, steps])
+}
+
+fn deals() -> impl Strategy<Value = Deal> {
+    prop::sample::select(vec![Deal::Square, Deal::Rows])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(120))]
+
+    #[test]
+    fn products_cover_their_tiles(
+        dtype in dtypes(), [m, n, steps] in extents(), batch in 0u32..3, warps in 0u32..4, deal in deals(),
+    ) {
+        let own = instruction(dtype);
+        let inner = steps * own.inner;
+        let shape = |rows: u32, columns: u32| match batch {
+            0 => Shape::new([rows, columns]),
+            batch => Shape::new([1 << batch, rows, columns]),
+        };
+        let sum = sum_layout(own, &shape(m, n), 1 << warps, deal);
+        check_covers(&sum)?;
+        check_covers(&factor_layout(own, Side::Left, &shape(m, inner), &sum))?;
+        check_covers(&factor_layout(own, Side::Right, &shape(inner, n), &sum))?;
+        check_covers(&block_layout(&shape(m, n), 1 << warps, deal))?;
+    }
+
+    /// Every element of the result is the sum of the products of its row and column, as the lanes of the manual bring
+    /// them together.
+    #[test]
+    fn instructions_multiply_what_belongs_together(
+        dtype in dtypes(), [m, n, steps] in extents(), warps in 0u32..4, deal in deals(),
+    ) {
+        let (own, manual) = (instruction(dtype), documented(dtype));
+        let inner = steps * own.inner;
+        let sum = sum_layout(own, &Shape::new([m, n]), 1 << warps, deal);
+        let left = factor_layout(own, Side::Left, &Shape::new([m, inner]), &sum);
+        let right = factor_layout(own, Side::Right, &Shape::new([inner, n]), &sum);
+        let offsets = [own.left.offsets(left.shape()), own.right.offsets(right.shape()), own.sum.offsets(sum.shape())];
+        // Which lane and element the manual has at a place of a fragment.
+        let at = |of: fn(u32, u32) -> (u32, u32), count: usize, place: (u32, u32)| {
+            (0..32).flat_map(|lane| (0..count as u32).map(move |i| (lane, i))).find(|&(lane, i)| of(lane, i) == place)
+        };
+        let present = offsets[2].iter().collect::<std::collections::HashSet<_>>().len();
+        for warp in 0..1 << warps {
+            for first in (0..sum.register_count()).step_by(present) {
+                let tile = sum.register(first);
+                for (i, &offset) in offsets[2].iter().enumerate() {
+                    let lane = (first as u32 * 7 + warp * 5 + i as u32) % 32;
+                    let result = tile.plus(offset).plus(sum.thread(lane, warp));
+                    let (row, column) = (manual.sum)(lane, i as u32);
+                    let mut summed = vec![];
+                    for step in (0..inner).step_by(own.inner as usize) {
+                        for k in 0..own.inner {
+                            let (lane, i) = at(manual.left, offsets[0].len(), (row, k)).expect("a place");
+                            let a = tile.set(1, step).plus(offsets[0][i as usize]).plus(left.thread(lane, warp));
+                            let (lane, i) = at(manual.right, offsets[1].len(), (k, column)).expect("a place");
+                            let b = tile.set(0, step).plus(offsets[1][i as usize]).plus(right.thread(lane, warp));
+                            prop_assert_eq!(a.get(0), result.get(0));
+                            prop_assert_eq!(b.get(1), result.get(1));
+                            prop_assert_eq!(a.get(1), b.get(0));
+                            summed.push(a.get(1));
+                        }
+                    }
+                    summed.sort_unstable();
+                    prop_assert_eq!(summed, (0..inner).collect::<Vec<_>>());
+                }
+            }
+        }
+    }
+}
+
+/// What was made of a product is multiplied on from the registers that it lies in, where rows stay in their warps.
+#[test]
+fn a_product_is_a_factor_of_the_next_where_it_lies() {
+    let own = instruction(DType::BF16);
+    for (rows, middle, columns, warps) in
+        [(64, 64, 128, 4), (128, 64, 64, 8), (16, 32, 8, 1), (64, 48, 96, 2)]
+    {
+        let first = sum_layout(own, &Shape::new([rows, middle]), warps, Deal::Rows);
+        let second = sum_layout(own, &Shape::new([rows, columns]), warps, Deal::Rows);
+        let factor = factor_layout(own, Side::Left, &Shape::new([rows, middle]), &second);
+        assert!(matches!(plan(&first, &factor), Plan::Registers(_)), "{first}\n{factor}");
+    }
+}
+
+// ---- bodies and code
+
+const LOOP: &str = "#[fuse_kernel(num_warps = 4)]
+    fn product(a: &[f16], b: &[f16], out: &mut [f32], k: i32) {
+        let (rows, cols, inner) = (tl::arange(0, 32), tl::arange(0, 32), tl::arange(0, 32));
+        let mut acc = tl::zeros::<f32>([32, 32]);
+        for start in (0..k).step_by(32) {
+            let a = tl::load(a + rows.col() * k + (start + inner).row());
+            let b = tl::load(b + cols.col() * k + (start + inner).row());
+            acc = tl::dot(a, tl::trans(b), acc);
+        }
+        tl::store(out + rows.col() * 32 + cols.row(), acc);
+    }";
+
+const CHAIN: &str = "#[fuse_kernel(num_warps = 4)]
+    fn chain(q: &[bf16], k: &[bf16], v: &[bf16], out: &mut [f32], n: i32) {
+        let (rows, cols) = (tl::arange(0, 64), tl::arange(0, 64));
+        let q = tl::load(q + rows.col() * 64 + cols.row());
+        let mut acc = tl::zeros::<f32>([64, 64]);
+        for start in 0..n {
+            let at = start * 4096 + rows.col() * 64 + cols.row();
+            let scores = tl::dot(q, tl::trans(tl::load(k + at)));
+            let p = tl::exp2(scores - tl::max(scores, 1).col());
+            acc = tl::dot(p.to::<bf16>(), tl::load(v + at), acc);
+        }
+        tl::store(out + rows.col() * 64 + cols.row(), acc);
+    }";
+
+fn check_body(source: &str, expected: Expect) {
+    let (func, requests) = first(source);
+    let params: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
+    let bodies = bodies(&func, requests).expect("bodies that fit");
+    expected.assert_eq(&print(&bodies[0], &params));
+}
+
+#[test]
+fn a_sum_stays_in_its_registers() {
+    check_body(
+        LOOP,
+        expect![[r#"
+        aligned: 4 warps, 1 programs a block, 21504 bytes shared
+        kernel product(a: &[f16], b: &[f16], out: &mut [f32], %0 k: i32) {
+          %1 = arange 0 : i32[32]  // reg(1 8) lane(2 4 - - -) warp(16 -)
+          %2 = arange 0 : i32[32]  // reg(8) lane(- - 1 2 4) warp(- 16)
+          %3 = arange 0 : i32[32]  // reg(1 2 4) lane(8 16 - - -) warp(- -)
+          %4 = arange 0 : i32[32]  // reg() lane(- - 1 2 4) warp(8 16)
+          %5 = constant 0.0 : f32
+          %6 = splat %5 : f32[32, 32]  // reg(1@1 8@0 8@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@1 16@0)
+          %7 = constant 0 : i32
+          %8 = constant 32 : i32
+          %9 = for %7..%0 step %8 carry %6 : f32[32, 32]  // reg(1@1 8@0 8@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@1 16@0) { |%10, %11|
+            %12 = expand_dims %4 axis 1 : i32[32, 1]  // reg() lane(- - 1@0 2@0 4@0) warp(8@0 16@0)
+            %13 = splat %0 : i32[32, 1]  // reg() lane(- - 1@0 2@0 4@0) warp(8@0 16@0)
+            %14 = mul exact %12, %13 : i32[32, 1]  // reg() lane(- - 1@0 2@0 4@0) warp(8@0 16@0)
+            %15 = broadcast %14 : i32[32, 32]  // reg(1@1 2@1 4@1) lane(8@1 16@1 1@0 2@0 4@0) warp(8@0 16@0)
+            %16 = cast %10 : i64
+            %17 = expand_dims %3 axis 0 : i32[1, 32]  // reg(1@1 2@1 4@1) lane(8@1 16@1 - - -) warp(- -)
+            %18 = broadcast %17 : i32[32, 32]  // reg(1@1 2@1 4@1) lane(8@1 16@1 1@0 2@0 4@0) warp(8@0 16@0)
+            %19 = add exact %15, %18 : i32[32, 32]  // reg(1@1 2@1 4@1) lane(8@1 16@1 1@0 2@0 4@0) warp(8@0 16@0)
+            %20 = load a[%16 + %19] inside vector 8 : f16[32, 32]  // reg(1@1 2@1 4@1) lane(8@1 16@1 1@0 2@0 4@0) warp(8@0 16@0)
+            %21 = load b[%16 + %19] inside vector 8 : f16[32, 32]  // reg(1@1 2@1 4@1) lane(8@1 16@1 1@0 2@0 4@0) warp(8@0 16@0)
+            %22 = permute %21 order [1, 0] : f16[32, 32]  // reg(1@0 2@0 4@0) lane(8@0 16@0 1@1 2@1 4@1) warp(8@1 16@1)
+            %23 = dot %20, %22 add %11 : f32[32, 32]  // reg(1@1 8@0 8@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@1 16@0)
+            yield %23
+          }
+          %24 = expand_dims %2 axis 1 : i32[32, 1]  // reg(8@0) lane(- - 1@0 2@0 4@0) warp(- 16@0)
+          %25 = splat %8 : i32[32, 1]  // reg(8@0) lane(- - 1@0 2@0 4@0) warp(- 16@0)
+          %26 = expand_dims %1 axis 0 : i32[1, 32]  // reg(1@1 8@1) lane(2@1 4@1 - - -) warp(16@1 -)
+          %27 = broadcast %26 : i32[32, 32]  // reg(1@1 8@0 8@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@1 16@0)
+          %28 = mul exact %24, %25 : i32[32, 1]  // reg(8@0) lane(- - 1@0 2@0 4@0) warp(- 16@0)
+          %29 = broadcast %28 : i32[32, 32]  // reg(1@1 8@0 8@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@1 16@0)
+          %30 = add exact %29, %27 : i32[32, 32]  // reg(1@1 8@0 8@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@1 16@0)
+          store out[%30] inside vector 2 = %9
+        }
+        a is 16-byte aligned
+        b is 16-byte aligned
+        out is 8-byte aligned
+        8 divides k
+        0 <= k
+        31 + 32 * k <= a.len()
+        31 + 31 * k <= 2147483647
+        31 + 32 * k <= b.len()
+        1024 <= out.len()
+    "#]],
+    );
+}
+
+#[test]
+fn a_factor_that_stays_is_made_ready_before_the_loop() {
+    check_body(
+        CHAIN,
+        expect![[r#"
+        aligned: 4 warps, 1 programs a block, 41984 bytes shared
+        kernel chain(q: &[bf16], k: &[bf16], v: &[bf16], out: &mut [f32], %0 n: i32) {
+          %1 = arange 0 : i32[64]  // reg(1 8 16 32) lane(2 4 - - -) warp(- -)
+          %2 = arange 0 : i32[64]  // reg(1 2 4) lane(8 16 32 - -) warp(- -)
+          %3 = arange 0 : i32[64]  // reg(8) lane(- - 1 2 4) warp(16 32)
+          %4 = arange 0 : i32[64]  // reg(16 32) lane(- - - 1 2) warp(4 8)
+          %5 = expand_dims %3 axis 1 : i32[64, 1]  // reg(8@0) lane(- - 1@0 2@0 4@0) warp(16@0 32@0)
+          %6 = expand_dims %4 axis 1 : i32[64, 1]  // reg(16@0 32@0) lane(- - - 1@0 2@0) warp(4@0 8@0)
+          %7 = constant 64 : i32
+          %8 = splat %7 : i32[64, 1]  // reg(8@0) lane(- - 1@0 2@0 4@0) warp(16@0 32@0)
+          %9 = splat %7 : i32[64, 1]  // reg(16@0 32@0) lane(- - - 1@0 2@0) warp(4@0 8@0)
+          %10 = expand_dims %1 axis 0 : i32[1, 64]  // reg(1@1 8@1 16@1 32@1) lane(2@1 4@1 - - -) warp(- -)
+          %11 = expand_dims %2 axis 0 : i32[1, 64]  // reg(1@1 2@1 4@1) lane(8@1 16@1 32@1 - -) warp(- -)
+          %12 = broadcast %10 : i32[64, 64]  // reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
+          %13 = broadcast %11 : i32[64, 64]  // reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
+          %14 = mul exact %5, %8 : i32[64, 1]  // reg(8@0) lane(- - 1@0 2@0 4@0) warp(16@0 32@0)
+          %15 = mul exact %6, %9 : i32[64, 1]  // reg(16@0 32@0) lane(- - - 1@0 2@0) warp(4@0 8@0)
+          %16 = broadcast %14 : i32[64, 64]  // reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
+          %17 = broadcast %15 : i32[64, 64]  // reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
+          %18 = add exact %16, %12 : i32[64, 64]  // reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
+          %19 = add exact %17, %13 : i32[64, 64]  // reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
+          %20 = load q[%19] inside vector 8 : bf16[64, 64]  // reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
+          %21 = constant 0.0 : f32
+          %22 = splat %21 : f32[64, 64]  // reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
+          %23 = constant 0 : i32
+          %24 = constant 1 : i32
+          %25 = convert_layout %20 : bf16[64, 64]  // reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
+          %26 = for %23..%0 step %24 carry %22 : f32[64, 64]  // reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0) { |%27, %28|
+            %29 = cast %27 : i64
+            %30 = constant 4096 : i64
+            %31 = mul %29, %30 : i64
+            %32 = load k[%31 + %19] inside vector 8 : bf16[64, 64]  // reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
+            %33 = permute %32 order [1, 0] : bf16[64, 64]  // reg(1@0 2@0 4@0 16@1 32@1) lane(8@0 16@0 32@0 1@1 2@1) warp(4@1 8@1)
+            %34 = dot %25, %33 : f32[64, 64]  // reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
+            %35 = reduce %34 axes [1] : f32[64]  // reg(8) lane(- - 1 2 4) warp(16 32) { |%36, %37|
+              %38 = maximum %36, %37 : f32
+              yield %38
+            }
+            %39 = expand_dims %35 axis 1 : f32[64, 1]  // reg(8@0) lane(- - 1@0 2@0 4@0) warp(16@0 32@0)
+            %40 = broadcast %39 : f32[64, 64]  // reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
+            %41 = sub %34, %40 : f32[64, 64]  // reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
+            %42 = exp2 %41 : f32[64, 64]  // reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
+            %43 = cast %42 : bf16[64, 64]  // reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
+            %44 = load v[%31 + %19] inside vector 8 : bf16[64, 64]  // reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
+            %45 = dot %43, %44 add %28 : f32[64, 64]  // reg(1@1 8@0 8@1 16@1 32@1) lane(2@1 4@1 1@0 2@0 4@0) warp(16@0 32@0)
+            yield %45
+          }
+          store out[%18] inside vector 2 = %26
+        }
+        q is 16-byte aligned
+        k is 16-byte aligned
+        v is 16-byte aligned
+        out is 8-byte aligned
+        4096 <= q.len()
+        4096 * n <= k.len()
+        4096 * n <= v.len()
+        4096 <= out.len()
+    "#]],
+    );
+}
+
+/// How often each of these words stands in a kernel's PTX.
+fn counted(source: &str, words: &[&str]) -> String {
+    let text = ptx(source, Arch::SM_80);
+    words.iter().map(|word| format!("{} {word}\n", text.matches(word).count())).collect()
+}
+
+/// Of the loop's two barriers one stands between the writes and the reads of shared memory, one before the next writes.
+#[test]
+fn tensor_cores_multiply() {
+    let words = ["mma.sync.aligned.m16n8k16", "ldmatrix", "st.shared", "bar.sync", "st.global"];
+    expect![[r#"
+        4 mma.sync.aligned.m16n8k16
+        4 ldmatrix
+        2 st.shared
+        2 bar.sync
+        4 st.global
+    "#]]
+    .assert_eq(&counted(LOOP, &words));
+    let words = ["mma.sync", "ldmatrix", "st.shared", "ld.shared.b", "bar.sync", "shfl.sync.bfly"];
+    expect![[r#"
+        64 mma.sync
+        32 ldmatrix
+        12 st.shared
+        16 ld.shared.b
+        5 bar.sync
+        4 shfl.sync.bfly
+    "#]]
+    .assert_eq(&counted(CHAIN, &words));
+}
+
+/// What tensor cores do not take, threads multiply.
+#[test]
+fn threads_multiply() {
+    let source = LOOP.replace("f16", "f32");
+    expect![[r#"
+        64 fma.rn
+        0 mma
+        4 st.shared
+        12 ld.shared.v4
+        2 bar.sync
+    "#]]
+    .assert_eq(&counted(&source, &["fma.rn", "mma", "st.shared", "ld.shared.v4", "bar.sync"]));
+}
+
+/// An accumulator whose values others want elsewhere is converted; one that only the product has is made as it wants it.
+#[test]
+fn products_of_other_types_share_a_tile() {
+    check_body(
+        "#[fuse_kernel(num_warps = 1)]
+        fn k(x: &[f64], y: &[f16], out: &mut [f32]) {
+            let (rows, cols) = (tl::arange(0, 16), tl::arange(0, 16));
+            let x = tl::load(x + rows.col() * 16 + cols.row());
+            let y = tl::load(y + rows.col() * 16 + cols.row());
+            tl::store(out + rows.col() * 16 + cols.row(), tl::dot(y, y, tl::dot(x, x).to::<f32>()));
+        }",
+        expect![[r#"
+            aligned: 1 warps, 4 programs a block, 18432 bytes shared
+            kernel k(x: &[f64], y: &[f16], out: &mut [f32]) {
+              %0 = arange 0 : i32[16]  // reg(1 8) lane(2 4 - - -) warp()
+              %1 = arange 0 : i32[16]  // reg(1 2 4) lane(8 - - - -) warp()
+              %2 = arange 0 : i32[16]  // reg(1) lane(2 4 8 - -) warp()
+              %3 = arange 0 : i32[16]  // reg(8) lane(- - 1 2 4) warp()
+              %4 = arange 0 : i32[16]  // reg() lane(- 1 2 4 8) warp()
+              %5 = arange 0 : i32[16]  // reg(4 8) lane(- - - 1 2) warp()
+              %6 = expand_dims %3 axis 1 : i32[16, 1]  // reg(8@0) lane(- - 1@0 2@0 4@0) warp()
+              %7 = expand_dims %4 axis 1 : i32[16, 1]  // reg() lane(- 1@0 2@0 4@0 8@0) warp()
+              %8 = expand_dims %5 axis 1 : i32[16, 1]  // reg(4@0 8@0) lane(- - - 1@0 2@0) warp()
+              %9 = constant 16 : i32
+              %10 = splat %9 : i32[16, 1]  // reg(8@0) lane(- - 1@0 2@0 4@0) warp()
+              %11 = splat %9 : i32[16, 1]  // reg() lane(- 1@0 2@0 4@0 8@0) warp()
+              %12 = splat %9 : i32[16, 1]  // reg(4@0 8@0) lane(- - - 1@0 2@0) warp()
+              %13 = expand_dims %0 axis 0 : i32[1, 16]  // reg(1@1 8@1) lane(2@1 4@1 - - -) warp()
+              %14 = expand_dims %1 axis 0 : i32[1, 16]  // reg(1@1 2@1 4@1) lane(8@1 - - - -) warp()
+              %15 = expand_dims %2 axis 0 : i32[1, 16]  // reg(1@1) lane(2@1 4@1 8@1 - -) warp()
+              %16 = broadcast %13 : i32[16, 16]  // reg(1@1 8@1 8@0) lane(2@1 4@1 1@0 2@0 4@0) warp()
+              %17 = broadcast %14 : i32[16, 16]  // reg(1@1 2@1 4@1) lane(8@1 1@0 2@0 4@0 8@0) warp()
+              %18 = broadcast %15 : i32[16, 16]  // reg(1@1 4@0 8@0) lane(2@1 4@1 8@1 1@0 2@0) warp()
+              %19 = mul exact %6, %10 : i32[16, 1]  // reg(8@0) lane(- - 1@0 2@0 4@0) warp()
+              %20 = mul exact %7, %11 : i32[16, 1]  // reg() lane(- 1@0 2@0 4@0 8@0) warp()
+              %21 = mul exact %8, %12 : i32[16, 1]  // reg(4@0 8@0) lane(- - - 1@0 2@0) warp()
+              %22 = broadcast %19 : i32[16, 16]  // reg(1@1 8@1 8@0) lane(2@1 4@1 1@0 2@0 4@0) warp()
+              %23 = broadcast %20 : i32[16, 16]  // reg(1@1 2@1 4@1) lane(8@1 1@0 2@0 4@0 8@0) warp()
+              %24 = broadcast %21 : i32[16, 16]  // reg(1@1 4@0 8@0) lane(2@1 4@1 8@1 1@0 2@0) warp()
+              %25 = add exact %22, %16 : i32[16, 16]  // reg(1@1 8@1 8@0) lane(2@1 4@1 1@0 2@0 4@0) warp()
+              %26 = add exact %23, %17 : i32[16, 16]  // reg(1@1 2@1 4@1) lane(8@1 1@0 2@0 4@0 8@0) warp()
+              %27 = add exact %24, %18 : i32[16, 16]  // reg(1@1 4@0 8@0) lane(2@1 4@1 8@1 1@0 2@0) warp()
+              %28 = load x[%27] inside vector 2 : f64[16, 16]  // reg(1@1 4@0 8@0) lane(2@1 4@1 8@1 1@0 2@0) warp()
+              %29 = load y[%26] inside vector 8 : f16[16, 16]  // reg(1@1 2@1 4@1) lane(8@1 1@0 2@0 4@0 8@0) warp()
+              %30 = dot %28, %28 : f64[16, 16]  // reg(1@1 8@1 8@0) lane(2@1 4@1 1@0 2@0 4@0) warp()
+              %31 = cast %30 : f32[16, 16]  // reg(1@1 8@1 8@0) lane(2@1 4@1 1@0 2@0 4@0) warp()
+              %32 = convert_layout %31 : f32[16, 16]  // reg(1@1 8@0 8@1) lane(2@1 4@1 1@0 2@0 4@0) warp()
+              %33 = dot %29, %29 add %32 : f32[16, 16]  // reg(1@1 8@0 8@1) lane(2@1 4@1 1@0 2@0 4@0) warp()
+              %34 = convert_layout %33 : f32[16, 16]  // reg(1@1 8@1 8@0) lane(2@1 4@1 1@0 2@0 4@0) warp()
+              store out[%25] inside vector 2 = %34
+            }
+            x is 16-byte aligned
+            y is 16-byte aligned
+            out is 8-byte aligned
+            256 <= x.len()
+            256 <= y.len()
+            256 <= out.len()
+        "#]],
+    );
+}
+
+// ---- on the processor
+
+/// `2 a[m, k] · b[k, n]`, the second of which starts from the first.
+fn product(elem: &str, sum: &str, [m, n, k]: [usize; 3], transposed: bool) -> String {
+    let right = if transposed {
+        format!("tl::trans(tl::load(b + cols.col() * {k} + inner.row()))")
+    } else {
+        format!("tl::load(b + inner.col() * {n} + cols.row())")
+    };
+    format!(
+        "#[fuse_kernel] fn k(a: &[{elem}], b: &[{elem}], out: &mut [{sum}]) {{
+            let (rows, cols, inner) = (tl::arange(0, {m}), tl::arange(0, {n}), tl::arange(0, {k}));
+            let a = tl::load(a + rows.col() * {k} + inner.row());
+            let b = {right};
+            let once = tl::dot(a, b);
+            tl::store(out + rows.col() * {n} + cols.row(), tl::dot(a, b, once));
+        }}"
+    )
+}
+
+fn whole(count: usize, seed: usize) -> Vec<i64> {
+    (0..count).map(|i| ((i * 7 + seed * 3 + i / 5) % 13) as i64 - 6).collect()
+}
+
+/// Twice the product of small whole numbers, which is exact in every type.
+fn check<T: Copy, S: Copy + PartialEq + std::fmt::Debug>(
+    [elem, sum]: [&str; 2],
+    shape: [usize; 3],
+    (from, to, nothing): (impl Fn(i64) -> T, impl Fn(i64) -> S, S),
+) {
+    let [m, n, k] = shape;
+    for transposed in [false, true] {
+        let (x, y) = (whole(m * k, 1), whole(k * n, 2));
+        let right =
+            |inner: usize, col: usize| if transposed { y[col * k + inner] } else { y[inner * n + col] };
+        let wanted: Vec<S> = (0..m * n)
+            .map(|i| to(2 * (0..k).map(|inner| x[i / n * k + inner] * right(inner, i % n)).sum::<i64>()))
+            .collect();
+        let mut a: Vec<T> = x.iter().copied().map(&from).collect();
+        let mut b: Vec<T> = y.iter().copied().map(&from).collect();
+        for loaded in load(&product(elem, sum, shape, transposed)) {
+            let mut out = vec![nothing; m * n];
+            loaded.call([1, 1, 1], &mut [Arg::of(&mut a), Arg::of(&mut b), Arg::of(&mut out)]);
+            assert_eq!(out, wanted, "{elem} {shape:?} {transposed} {:?}", loaded.level);
+        }
+    }
+}
+
+#[test]
+fn whole_numbers_multiply_exactly_on_the_host() {
+    let half = || (|x: i64| half::f16::from_f64(x as f64), |x: i64| x as f32, f32::NAN);
+    check(["f16", "f32"], [16, 16, 16], half());
+    check(["f16", "f32"], [1, 8, 16], half());
+    check(["f16", "f32"], [12, 40, 48], half());
+    check(
+        ["bf16", "f32"],
+        [64, 32, 32],
+        (|x: i64| half::bf16::from_f64(x as f64), |x: i64| x as f32, f32::NAN),
+    );
+    let single = || (|x: i64| x as f32, |x: i64| x as f32, f32::NAN);
+    check(["f32", "f32"], [32, 64, 16], single());
+    check(["f32", "f32"], [7, 3, 5], single());
+    check(["f32", "f32"], [1, 1, 1], single());
+    check(["f64", "f64"], [16, 24, 4], (|x: i64| x as f64, |x: i64| x as f64, f64::NAN));
+    check(["i8", "i32"], [16, 16, 32], (|x: i64| x as i8, |x: i64| x as i32, i32::MIN));
+}
+
+/// Billions of operations a second of one thread, which `cargo test -p lowering --release -- --ignored --nocapture fast`
+/// prints.
+#[test]
+#[ignore = "a measurement"]
+fn how_fast_the_host_multiplies() {
+    for (elem, tile) in
+        [("f32", [64, 64, 64]), ("f32", [128, 128, 32]), ("bf16", [64, 64, 64]), ("f16", [16, 64, 64])]
+    {
+        let [m, n, k] = tile;
+        let source = format!(
+            "#[fuse_kernel] fn k(a: &[{elem}], b: &[{elem}], out: &mut [f32], n: i32, k: i32) {{
+                let (rows, cols) = (tl::program_id(0) * {m} + tl::arange(0, {m}), tl::program_id(1) * {n} + tl::arange(0, {n}));
+                let mut acc = tl::zeros::<f32>([{m}, {n}]);
+                for start in (0..k).step_by({k}) {{
+                    let inner = start + tl::arange(0, {k});
+                    let a = tl::load(a + rows.col() * k + inner.row(), inner.row() < k);
+                    let b = tl::load(b + inner.col() * n + cols.row(), (inner.col() < k) & (cols.row() < n));
+                    acc = tl::dot(a, b, acc);
+                }}
+                tl::store(out + rows.col() * n + cols.row(), acc, cols.row() < n);
+            }}"
+        );
+        let size = 512usize;
+        let bytes = if elem == "f32" { 4 } else { 2 };
+        let (mut a, mut b) = (vec![0u8; size * size * bytes], vec![0u8; size * size * bytes]);
+        let mut out = vec![0f32; size * size];
+        for loaded in load(&source) {
+            let mut run = || {
+                let start = std::time::Instant::now();
+                let (a, b) =
+                    (Arg::Memory(a.as_mut_ptr(), size * size), Arg::Memory(b.as_mut_ptr(), size * size));
+                let sizes = [Arg::Scalar(size as u64), Arg::Scalar(size as u64)];
+                let [n, k] = sizes;
+                loaded.call(
+                    [(size / m) as u32, (size / tile[1]) as u32, 1],
+                    &mut [a, b, Arg::of(&mut out), n, k],
+                );
+                start.elapsed().as_secs_f64()
+            };
+            let best = (0..5).map(|_| run()).fold(f64::INFINITY, f64::min);
+            let rate = 2.0 * (size as f64).powi(3) / best / 1e9;
+            eprintln!("{elem} {tile:?} {:?}: {rate:.1}", loaded.level);
+        }
+    }
+}

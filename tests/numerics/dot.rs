@@ -1,0 +1,238 @@
+//! Products of matrices: whole numbers bit for bit, others within the error of as many additions.
+
+use dsl_runtime::DType;
+use fuse_tests::case::Job;
+use fuse_tests::dot::{CHAINED, COMPUTED, Chained, PRODUCTS, Products, SIDE, Single};
+use libtest_mimic::{Failed, Trial};
+
+use crate::compare::integer;
+use crate::devices::{Place, places};
+use crate::float::Format;
+use crate::values::{Random, mask};
+
+pub fn trials() -> Vec<Trial> {
+    let mut trials = vec![];
+    for place in places() {
+        for products in PRODUCTS {
+            let Products { dtype, tile: [m, n, k], transposed: [left, right], .. } = products;
+            let marks = [left, right].map(|transposed| if *transposed { "t" } else { "" });
+            let name = format!("dot::{dtype}::[{m},{k}]{}x[{k},{n}]{}", marks[0], marks[1]);
+            trials.push(Trial::test(format!("{name}::{place}"), move || check_products(products, place)));
+        }
+        for single in COMPUTED {
+            let name = format!("dot::computed::{}::{}_warps::{place}", single.dtype, single.warps);
+            trials.push(Trial::test(name, move || check_computed(single, place)));
+        }
+        for chained in CHAINED {
+            let [m, n, d] = chained.tile;
+            let name = format!("dot::chained::{}::[{m},{n},{d}]::{place}", chained.dtype);
+            trials.push(Trial::test(name, move || check_chained(chained, place)));
+        }
+    }
+    trials
+}
+
+/// A matrix of numbers that its element type holds.
+#[derive(Clone, Debug)]
+struct Matrix {
+    columns: usize,
+    elements: Vec<f64>,
+}
+
+impl Matrix {
+    fn new(rows: usize, columns: usize, mut element: impl FnMut(usize, usize) -> f64) -> Matrix {
+        let elements = (0..rows * columns).map(|i| element(i / columns, i % columns)).collect();
+        Matrix { columns, elements }
+    }
+
+    fn at(&self, row: usize, column: usize) -> f64 {
+        self.elements[row * self.columns + column]
+    }
+
+    fn rows(&self) -> usize {
+        self.elements.len().checked_div(self.columns).unwrap_or(0)
+    }
+
+    fn transposed(&self) -> Matrix {
+        Matrix::new(self.columns, self.rows(), |row, column| self.at(column, row))
+    }
+
+    /// The product, of as many rows and columns as are asked for: an empty inner extent has no elements to tell.
+    fn times(&self, right: &Matrix, [m, n, k]: [usize; 3]) -> Matrix {
+        Matrix::new(m, n, |row, column| (0..k).map(|i| self.at(row, i) * right.at(i, column)).sum())
+    }
+
+    fn map(&self, change: impl Fn(f64) -> f64) -> Matrix {
+        Matrix { columns: self.columns, elements: self.elements.iter().map(|&x| change(x)).collect() }
+    }
+
+    fn plus(&self, other: &Matrix) -> Matrix {
+        let both = self.elements.iter().zip(&other.elements);
+        Matrix { columns: self.columns, elements: both.map(|(a, b)| a + b).collect() }
+    }
+
+    fn bits(&self, dtype: DType) -> Vec<u64> {
+        self.elements.iter().map(|&x| bits(x, dtype)).collect()
+    }
+}
+
+fn bits(value: f64, dtype: DType) -> u64 {
+    if dtype.is_float() { Format::of(dtype).round(value) } else { value as i64 as u64 & mask(dtype) }
+}
+
+fn number(bits: u64, dtype: DType) -> f64 {
+    if dtype.is_float() { Format::of(dtype).value(bits) } else { integer(bits, dtype) as f64 }
+}
+
+/// The matrix as its element type holds it.
+fn held(matrix: &Matrix, dtype: DType) -> Matrix {
+    matrix.map(|x| number(bits(x, dtype), dtype))
+}
+
+/// Whole numbers from `-limit` to `limit`.
+fn whole(rows: usize, columns: usize, limit: usize, seed: u64) -> Matrix {
+    let mut random = Random(seed);
+    Matrix::new(rows, columns, |_, _| random.below(2 * limit + 1) as f64 - limit as f64)
+}
+
+/// Numbers of either sign around 1.
+fn mixed(rows: usize, columns: usize, dtype: DType, seed: u64) -> Matrix {
+    let mut random = Random(seed);
+    let matrix = Matrix::new(rows, columns, |_, _| {
+        let magnitude = (random.bits() >> 11) as f64 / (1u64 << 52) as f64;
+        if random.below(2) == 0 { magnitude } else { -magnitude }
+    });
+    held(&matrix, dtype)
+}
+
+fn exactly(wanted: &Matrix, found: &[u64], dtype: DType) -> Result<(), Failed> {
+    for (i, (&wanted, &found)) in wanted.elements.iter().zip(found).enumerate() {
+        // Zero has one sign here: a sum of products that cancel is positive.
+        if bits(wanted + 0.0, dtype) != found {
+            return Err(format!("element {i} is {}, not {wanted}", number(found, dtype)).into());
+        }
+    }
+    if wanted.elements.len() == found.len() { Ok(()) } else { Err("the number of results".into()) }
+}
+
+/// Each element within `bounds` of what is wanted.
+fn within(wanted: &Matrix, found: &[u64], bounds: &Matrix, dtype: DType) -> Result<(), Failed> {
+    for (i, ((&wanted, &found), &bound)) in
+        wanted.elements.iter().zip(found).zip(&bounds.elements).enumerate()
+    {
+        let found = number(found, dtype);
+        if found.is_nan() || (found - wanted).abs() > bound {
+            return Err(format!("element {i} is {found:e}, not {wanted:e} to within {bound:e}").into());
+        }
+    }
+    if wanted.elements.len() == found.len() { Ok(()) } else { Err("the number of results".into()) }
+}
+
+/// What `additions` additions in a type may be off, as a part of the sum of magnitudes: tensor cores cut where
+/// arithmetic rounds.
+fn relative(additions: usize, sum: DType) -> f64 {
+    let unit = if sum == DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) };
+    (additions + 2) as f64 * unit
+}
+
+/// Tiles that are full, cut on each side, and hardly touched; no turn of the loop, one, and several.
+fn sizes([m, n, k]: [usize; 3]) -> Vec<[usize; 3]> {
+    vec![
+        [m, n, k],
+        [m, n, 3 * k],
+        [m + 1, n.max(2) - 1, k + 1],
+        [2 * m + 3, n + 7, 5 * k - 1],
+        [3, 5, 0],
+        [1, 1, 1],
+        [m.max(2) - 1, 2 * n, 2 * k],
+    ]
+}
+
+fn check_products(products: &'static Products, place: Place) -> Result<(), Failed> {
+    let Products { dtype, sum, tile, transposed: [left, right], .. } = *products;
+    for (i, size) in sizes(tile).into_iter().enumerate() {
+        let [m, n, k] = size;
+        let shift = i % 2;
+        let run = |a: &Matrix, b: &Matrix| -> Result<Vec<u64>, Failed> {
+            let a = if left { a.transposed() } else { a.clone() };
+            let b = if right { b.transposed() } else { b.clone() };
+            let operands = vec![a.bits(dtype), b.bits(dtype)];
+            let job = Job { device: place.device()?, operands, shift };
+            Ok((products.run)(&job, size)?.concat())
+        };
+        let (a, b) = (whole(m, k, 4, 1), whole(k, n, 4, 2));
+        exactly(&a.times(&b, size), &run(&a, &b)?, sum).map_err(|error| told(size, error))?;
+        if !dtype.is_float() {
+            continue;
+        }
+        let (a, b) = (mixed(m, k, dtype, 3), mixed(k, n, dtype, 4));
+        let magnitudes = a.map(f64::abs).times(&b.map(f64::abs), size);
+        let bounds = magnitudes.map(|x| x * relative(k, sum));
+        within(&a.times(&b, size), &run(&a, &b)?, &bounds, sum).map_err(|error| told(size, error))?;
+    }
+    Ok(())
+}
+
+fn told([m, n, k]: [usize; 3], error: Failed) -> Failed {
+    format!("{m} x {k} times {k} x {n}: {}", error.message().unwrap_or_default()).into()
+}
+
+/// Numbers so small that every product of products is exact, in eight bits too.
+fn check_computed(single: &'static Single, place: Place) -> Result<(), Failed> {
+    let size = [SIDE; 3];
+    // Few of them are not 0, so that no sum leaves what a byte holds.
+    let sparse = |seed: u64| {
+        let mut random = Random(seed);
+        Matrix::new(SIDE, SIDE, |_, _| if random.below(4) == 0 { random.below(5) as f64 - 2.0 } else { 0.0 })
+    };
+    let (a, b, c) = (sparse(1), sparse(2), whole(SIDE, SIDE, 1000, 3));
+    let product = a.times(&b, size);
+    let wanted = [
+        a.map(|x| 2.0 * x).times(&b, size).plus(&c),
+        a.times(&a.transposed(), size),
+        product.times(&b, size),
+        a.times(&product, size).plus(&product),
+        a.times(&a.transposed(), size),
+        b.times(&b.transposed(), size),
+    ];
+    let elements = wanted.iter().flat_map(|matrix| matrix.elements.clone()).collect();
+    let wanted = Matrix { columns: SIDE, elements };
+    for shift in [0, 1] {
+        let operands = vec![a.bits(single.dtype), b.bits(single.dtype), c.bits(single.sum)];
+        let job = Job { device: place.device()?, operands, shift };
+        let found = (single.run)(&job)?.concat();
+        exactly(&wanted, &found, single.sum)?;
+    }
+    Ok(())
+}
+
+fn check_chained(chained: &'static Chained, place: Place) -> Result<(), Failed> {
+    let Chained { dtype, tile: [m, n, d], .. } = *chained;
+    for keys in [1, n - 1, n, 3 * n + 5] {
+        let (q, k, v) = (mixed(m, d, dtype, 5), mixed(keys, d, dtype, 6), mixed(keys, d, dtype, 7));
+        let scores = q.times(&k.transposed(), [m, keys, d]);
+        let weights = Matrix::new(m, keys, |row, key| {
+            let largest = (0..keys).map(|key| scores.at(row, key)).fold(f64::NEG_INFINITY, f64::max);
+            (scores.at(row, key) - largest).exp2()
+        });
+        let totals: Vec<f64> = (0..m).map(|row| (0..keys).map(|key| weights.at(row, key)).sum()).collect();
+        let sums = weights.times(&v, [m, d, keys]);
+        let wanted = Matrix::new(m, d, |row, column| sums.at(row, column) / totals[row]);
+        // Numbers are below 2. A score's error is a weight's relative one, in the sum and in what it is divided by;
+        // weights are rounded to the factors' type, and their sum to `f32`.
+        let largest = |row: usize| {
+            let magnitude = |key: usize| (0..d).map(|i| (q.at(row, i) * k.at(key, i)).abs()).sum::<f64>();
+            (0..keys).map(magnitude).fold(0.0, f64::max)
+        };
+        let unit = 2f64.powi(-(Format::of(dtype).fraction as i32));
+        let fixed = 2.0 * unit + 4.0 * relative(keys, DType::F32);
+        let bounds = Matrix::new(m, d, |row, _| fixed + 4.0 * relative(d, DType::F32) * largest(row));
+        for shift in [0, 1] {
+            let operands = vec![q.bits(dtype), k.bits(dtype), v.bits(dtype)];
+            let job = Job { device: place.device()?, operands, shift };
+            let found = (chained.run)(&job, keys)?.concat();
+            within(&wanted, &found, &bounds, DType::F32)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,202 @@
+//! Products of matrices: every element type, straight and transposed factors, tiles of many sizes, in loops, computed
+//! and chained.
+
+use dsl_runtime::prelude::*;
+
+use crate::case::{Failure, Job, Output};
+
+/// A kernel that multiplies `[m, k]` by `[k, n]`, any of them, in tiles.
+#[derive(Debug)]
+pub struct Products {
+    pub dtype: DType,
+    pub sum: DType,
+    /// Rows, columns and steps of a tile.
+    pub tile: [usize; 3],
+    /// Whether the factors are transposed in memory.
+    pub transposed: [bool; 2],
+    /// For these numbers of rows, columns and steps.
+    pub run: fn(&Job, [usize; 3]) -> Result<Vec<Vec<u64>>, Failure>,
+}
+
+macro_rules! products {
+    ($($elem:ident, $sum:ident, [$m:tt, $n:tt, $k:tt], $left:tt, $right:tt;)*) => {
+        #[fuse_kernel(configs = [$({ T: $elem, S: $sum, M: $m, N: $n, K: $k, LEFT: $left, RIGHT: $right }),*])]
+        fn multiplied<
+            T: Element, S: Number, const M: usize, const N: usize, const K: usize, const LEFT: bool, const RIGHT: bool,
+        >(a: &[T], b: &[T], out: &mut [S], m: i32, n: i32, k: i32) {
+            let rows = tl::program_id(0) * M + tl::arange(0, M);
+            let cols = tl::program_id(1) * N + tl::arange(0, N);
+            let mut acc = tl::zeros::<S>([M, N]);
+            for start in (0..k).step_by(K) {
+                let inner = start + tl::arange(0, K);
+                let left = if LEFT {
+                    tl::trans(tl::load(a + inner.col() * m + rows.row(), (inner.col() < k) & (rows.row() < m)))
+                } else {
+                    tl::load(a + rows.col() * k + inner.row(), (rows.col() < m) & (inner.row() < k))
+                };
+                let right = if RIGHT {
+                    tl::trans(tl::load(b + cols.col() * k + inner.row(), (cols.col() < n) & (inner.row() < k)))
+                } else {
+                    tl::load(b + inner.col() * n + cols.row(), (inner.col() < k) & (cols.row() < n))
+                };
+                acc = tl::dot(left, right, acc);
+            }
+            tl::store(out + rows.col() * n + cols.row(), acc, (rows.col() < m) & (cols.row() < n));
+        }
+
+        pub static PRODUCTS: &[Products] = &[$(Products {
+            dtype: <$elem as Element>::DTYPE, sum: <$sum as Element>::DTYPE, tile: [$m, $n, $k],
+            transposed: [$left, $right],
+            run: |job, [m, n, k]| {
+                let (a, b) = (job.operand::<$elem>(0)?, job.operand::<$elem>(1)?);
+                let mut out = Output::<$sum>::new(&job.device, vec![m * n], job.shift)?;
+                multiplied::<$elem, $sum, $m, $n, $k, $left, $right>(&a, &b, &mut out, m as i32, n as i32, k as i32)
+                    .grid((m.div_ceil($m), n.div_ceil($n)))
+                    .launch(&job.device)?;
+                out.finish()
+            },
+        }),*];
+    };
+}
+
+products! {
+    f16, f32, [64, 64, 32], false, false;
+    f16, f32, [16, 8, 16], true, false;
+    f16, f32, [128, 64, 32], false, true;
+    f16, f32, [1, 64, 64], false, true;
+    f16, f32, [8, 32, 16], true, true;
+    f16, f32, [48, 24, 48], false, false;
+    bf16, f32, [64, 128, 32], false, false;
+    bf16, f32, [32, 32, 64], true, true;
+    bf16, f32, [128, 128, 32], false, true;
+    bf16, f32, [5, 12, 16], true, false;
+    f32, f32, [64, 64, 16], false, false;
+    f32, f32, [16, 32, 8], false, true;
+    f32, f32, [32, 16, 4], true, false;
+    f32, f32, [7, 5, 12], false, false;
+    f64, f64, [32, 32, 8], false, false;
+    f64, f64, [16, 16, 16], true, true;
+    f64, f64, [4, 64, 4], false, true;
+    i8, i32, [64, 64, 64], false, false;
+    i8, i32, [16, 16, 32], true, true;
+    i8, i32, [128, 32, 32], false, true;
+    f8e4m3, f32, [32, 32, 32], false, true;
+    f8e5m2, f32, [16, 64, 16], true, false;
+}
+
+/// A kernel of one program on square matrices, one after the other in memory.
+#[derive(Debug)]
+pub struct Single {
+    pub dtype: DType,
+    pub sum: DType,
+    pub warps: usize,
+    pub run: fn(&Job) -> Result<Vec<Vec<u64>>, Failure>,
+}
+
+/// The extent of the matrices of [`Single`].
+pub const SIDE: usize = 32;
+
+macro_rules! computed {
+    ($($elem:ident, $sum:ident, $warps:tt;)*) => {
+        #[fuse_kernel(configs = [$({ T: $elem, S: $sum, WARPS: $warps, num_warps: $warps }),*])]
+        fn computed<T: Number, S: Number, const WARPS: usize>(a: &[T], b: &[T], c: &[S], out: &mut [S]) {
+            let (rows, cols) = (tl::arange(0, 32), tl::arange(0, 32));
+            let at = rows.col() * 32 + cols.row();
+            let (a, b, c) = (tl::load(a + at), tl::load(b + at), tl::load(c + at));
+            // A factor from arithmetic, an accumulator from memory.
+            tl::store(out + at, tl::dot((a + a).to::<T>(), b, c));
+            // Both factors one tile, and its transpose.
+            tl::store(out + 1024 + at, tl::dot(a, tl::trans(a)));
+            // The result of one is the factor of the next, on either side.
+            let product = tl::dot(a, b);
+            tl::store(out + 2048 + at, tl::dot(product.to::<T>(), b));
+            tl::store(out + 3072 + at, tl::dot(a, product.to::<T>(), product));
+            // Products side by side.
+            let pair = tl::reshape(tl::join(a, b), [32, 32, 2]);
+            let pair = tl::permute(pair, [2, 0, 1]);
+            let both = (tl::arange(0, 2) * 1024).col().expand_dims(2) + tl::expand_dims(at, 0);
+            tl::store(out + 4096 + both, tl::dot(pair, tl::trans(pair)));
+        }
+
+        pub static COMPUTED: &[Single] = &[$(Single {
+            dtype: <$elem as Element>::DTYPE, sum: <$sum as Element>::DTYPE, warps: $warps,
+            run: |job| {
+                let (a, b) = (job.operand::<$elem>(0)?, job.operand::<$elem>(1)?);
+                let c = job.operand::<$sum>(2)?;
+                let mut out = Output::<$sum>::new(&job.device, vec![6 * SIDE * SIDE], job.shift)?;
+                computed::<$elem, $sum, $warps>(&a, &b, &c, &mut out).grid(1).launch(&job.device)?;
+                out.finish()
+            },
+        }),*];
+    };
+}
+
+computed! {
+    f16, f32, 1;
+    f16, f32, 4;
+    bf16, f32, 2;
+    bf16, f32, 8;
+    f32, f32, 1;
+    f32, f32, 4;
+    f64, f64, 2;
+    f64, f64, 8;
+    i8, i32, 1;
+    i8, i32, 4;
+}
+
+/// A kernel that averages the rows of a third matrix by the softmax of the product of the first two.
+#[derive(Debug)]
+pub struct Chained {
+    pub dtype: DType,
+    /// Queries and keys of a tile, and the extent of a row.
+    pub tile: [usize; 3],
+    /// For this many keys.
+    pub run: fn(&Job, usize) -> Result<Vec<Vec<u64>>, Failure>,
+}
+
+macro_rules! chained {
+    ($($elem:ident, [$m:tt, $n:tt, $d:tt];)*) => {
+        #[fuse_kernel(configs = [$({ T: $elem, M: $m, N: $n, D: $d }),*])]
+        fn chained<T: Float, const M: usize, const N: usize, const D: usize>(
+            q: &[T], k: &[T], v: &[T], out: &mut [f32], keys: i32,
+        ) {
+            let (rows, cols) = (tl::arange(0, M), tl::arange(0, D));
+            let q = tl::load(q + rows.col() * D + cols.row());
+            let mut acc = tl::zeros::<f32>([M, D]);
+            let mut largest = tl::full([M], f32::NEG_INFINITY);
+            let mut total = tl::zeros::<f32>([M]);
+            for start in (0..keys).step_by(N) {
+                let at = start + tl::arange(0, N);
+                let k = tl::load(k + at.col() * D + cols.row(), at.col() < keys);
+                let scores = tl::select(at.row() < keys, tl::dot(q, tl::trans(k)), f32::NEG_INFINITY);
+                let next = tl::maximum(largest, tl::max(scores, 1));
+                let p = tl::exp2(scores - next.col());
+                let before = tl::exp2(largest - next);
+                total = total * before + tl::sum(p, 1);
+                largest = next;
+                let v = tl::load(v + at.col() * D + cols.row(), at.col() < keys);
+                acc = tl::dot(p.to::<T>(), v, acc * before.col());
+            }
+            tl::store(out + rows.col() * D + cols.row(), acc / total.col());
+        }
+
+        pub static CHAINED: &[Chained] = &[$(Chained {
+            dtype: <$elem as Element>::DTYPE, tile: [$m, $n, $d],
+            run: |job, keys| {
+                let (q, k, v) = (job.operand::<$elem>(0)?, job.operand::<$elem>(1)?, job.operand::<$elem>(2)?);
+                let mut out = Output::<f32>::new(&job.device, vec![$m * $d], job.shift)?;
+                chained::<$elem, $m, $n, $d>(&q, &k, &v, &mut out, keys as i32).grid(1).launch(&job.device)?;
+                out.finish()
+            },
+        }),*];
+    };
+}
+
+chained! {
+    f16, [64, 64, 64];
+    bf16, [64, 32, 64];
+    bf16, [128, 64, 32];
+    f16, [16, 16, 16];
+    bf16, [16, 128, 64];
+    f32, [32, 16, 32];
+}
