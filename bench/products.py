@@ -36,7 +36,8 @@ class Matmul(Entry):
     def make(self, case, shift=0):
         m, k, n, dtype = case
         return {"a": normal(m * k, dtype, 1, shift).view(m, k), "b": normal(k * n, dtype, 2, shift).view(k, n),
-                "bias": normal(n, dtype, 3, shift), "out": empty(m * n, dtype, shift).view(m, n), "m": m, "n": n, "k": k}
+                "bias": normal(n, dtype, 3, shift), "out": empty(m * n, dtype, shift).view(m, n),
+                "m": m, "n": n, "k": k}
 
     def launches(self, case, args):
         m, _, n, dtype = case

@@ -5,6 +5,7 @@
 //! | --- | --- |
 //! | [`add_mul`], [`scale_relu`] | `(x + y) * z`; `max(x, 0) * scale + bias` |
 //! | [`matmul`](mod@matmul) | the product of two matrices with a bias and an [`activation`] |
+//! | [`attention`](mod@attention) | of any lengths, causal or not, with the logarithms of its sums |
 //! | [`add_activation`], [`bias_activation`] | an [`activation`] of a sum, or of a matrix and a bias for each column |
 //! | [`act_and_mul`] | gates: SiLU, GELU, GELU-tanh of one half of a row times the other; the gradient of SwiGLU |
 //! | [`layer_norm`], [`rms_norm`] | norms of rows of any length; RMSNorm with a residual that is updated in place |
@@ -41,6 +42,7 @@ pub mod act_and_mul;
 pub mod activation;
 pub mod add_activation;
 pub mod add_mul;
+pub mod attention;
 pub mod bias_activation;
 pub mod center;
 pub mod cross_entropy;
@@ -98,6 +100,7 @@ pub static KERNELS: &[&Kernel] = &[
     &rms_norm::add_rms_norm_long::KERNEL,
     &softmax::softmax::KERNEL,
     &softmax::softmax_long::KERNEL,
+    &attention::attention::KERNEL,
     &matmul::matmul::KERNEL,
     &masked_softmax::masked_softmax::KERNEL,
     &masked_softmax::masked_softmax_long::KERNEL,

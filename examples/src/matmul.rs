@@ -138,16 +138,26 @@ pub fn reference<T: Float, const ACT: usize>(
     bias: Option<&[T]>,
 ) -> Vec<Expected> {
     let unit = 2.0 * crate::reference::unit_roundoff(DType::F32);
-    let element = |i: usize| {
-        let (row, column) = (i / n, i % n);
-        let products = (0..k).map(|i| a[row * k + i].to_f64() * b[i * n + column].to_f64());
-        let (sum, magnitudes) = products.fold((0.0, 0.0), |(sum, all), x| (sum + x, all + x.abs()));
-        let bias = bias.map_or(0.0, |bias| bias[column].to_f64());
-        let value = sum + bias;
-        let within = (k + 2) as f64 * unit * magnitudes + unit * value.abs();
-        activation::rounded::<ACT>(Expected { value, within }, T::DTYPE)
-    };
-    (0..m * n).map(element).collect()
+    let wide = |of: &[T]| of.iter().map(|x| x.to_f64()).collect::<Vec<f64>>();
+    let (a, b) = (wide(a), wide(b));
+    let mut expected = Vec::with_capacity(m * n);
+    for row in 0..m {
+        // The sums of a row, and of their terms' magnitudes.
+        let mut sums = vec![(0.0, 0.0); n];
+        for i in 0..k {
+            let left = a[row * k + i];
+            for ((sum, magnitude), right) in sums.iter_mut().zip(&b[i * n..(i + 1) * n]) {
+                *sum += left * right;
+                *magnitude += (left * right).abs();
+            }
+        }
+        expected.extend(sums.into_iter().enumerate().map(|(column, (sum, magnitude))| {
+            let value = sum + bias.map_or(0.0, |bias| bias[column].to_f64());
+            let within = (k + 2) as f64 * unit * magnitude + unit * value.abs();
+            activation::rounded::<ACT>(Expected { value, within }, T::DTYPE)
+        }));
+    }
+    expected
 }
 
 /// The operations of a product.

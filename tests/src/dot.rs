@@ -3,7 +3,7 @@
 
 use dsl_runtime::prelude::*;
 
-use crate::case::{Failure, Job, Output};
+use crate::case::{Job, Output, Results};
 
 /// A kernel that multiplies `[m, k]` by `[k, n]`, any of them, in tiles.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub struct Products {
     /// Whether the factors are transposed in memory.
     pub transposed: [bool; 2],
     /// For these numbers of rows, columns and steps.
-    pub run: fn(&Job, [usize; 3]) -> Result<Vec<Vec<u64>>, Failure>,
+    pub run: fn(&Job, [usize; 3]) -> Results,
 }
 
 macro_rules! products {
@@ -90,7 +90,7 @@ pub struct Single {
     pub dtype: DType,
     pub sum: DType,
     pub warps: usize,
-    pub run: fn(&Job) -> Result<Vec<Vec<u64>>, Failure>,
+    pub run: fn(&Job) -> Results,
 }
 
 /// The extent of the matrices of [`Single`].
@@ -151,7 +151,7 @@ pub struct Chained {
     /// Queries and keys of a tile, and the extent of a row.
     pub tile: [usize; 3],
     /// For this many keys.
-    pub run: fn(&Job, usize) -> Result<Vec<Vec<u64>>, Failure>,
+    pub run: fn(&Job, usize) -> Results,
 }
 
 macro_rules! chained {

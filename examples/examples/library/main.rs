@@ -14,6 +14,7 @@ use dsl_runtime::prelude::*;
 use fused_kernels::act_and_mul::{self, ActAndMul, Gate, SwigluBackward};
 use fused_kernels::activation::{GELU, GELU_TANH, RELU, SILU};
 use fused_kernels::add_activation::{self, AddActivation};
+use fused_kernels::attention::{self, Attention, Sequences};
 use fused_kernels::bias_activation::{self, BiasActivation};
 use fused_kernels::center::{self, Center};
 use fused_kernels::cross_entropy::{self, CrossEntropy, Label, Saved};
@@ -85,6 +86,7 @@ enum Kernel {
     CrossEntropyBackward,
     BiasGeluDropout,
     RmsNormQuantize,
+    Attention,
     Rope,
     Recurrence,
     TopkGating,
@@ -103,6 +105,9 @@ fn main() -> Result<()> {
         (Some(Kernel::RmsNormQuantize), Type::F32) => bail!("16-bit types are quantised"),
         (Some(Kernel::RmsNormQuantize), Type::F16) => quantized::<f16>(&options),
         (Some(Kernel::RmsNormQuantize), Type::Bf16) => quantized::<bf16>(&options),
+        (Some(Kernel::Attention), Type::F32) => bail!("attention is of 16-bit types"),
+        (Some(Kernel::Attention), Type::F16) => attended::<f16>(&options),
+        (Some(Kernel::Attention), Type::Bf16) => attended::<bf16>(&options),
         (_, Type::F32) => in_f32(&options),
         (_, Type::F16) => in_f16(&options),
         (_, Type::Bf16) => in_bf16(&options),
@@ -168,6 +173,22 @@ where
     })
 }
 
+/// Causal attention of two heads of 64 elements, of as many queries and keys as there are rows.
+fn attended<T: Float>(options: &Options) -> Result<()>
+where
+    attention::attention::Choice<T, 64, true, 128, 64>: attention::attention::Declared,
+{
+    let sequences = Sequences { heads: 2, queries: options.rows, keys: options.rows };
+    let len = 2 * options.rows * 64;
+    let ((q, bq), (k, bk)) = (options.normal::<T>(len, 0)?, options.normal::<T>(len, 1)?);
+    let (v, bv) = options.normal::<T>(len, 2)?;
+    let mut lse = options.common.device.zeros::<f32>(2 * options.rows)?;
+    let [expected, _] = attention::reference::<T, 64, true>([&q, &k, &v], sequences, 0.125);
+    options.show(attention::traffic::<T>(sequences, 64), &expected, |on, out| {
+        Attention::<T, 64, true>::new(&bq, &bk, &bv, sequences).launch(on, out, &mut lse)
+    })
+}
+
 /// All demos in one element type: which kernels there are for it, the macro's expansion shows to the compiler.
 macro_rules! demos {
     ($name:ident, $T:ty) => {
@@ -216,12 +237,13 @@ macro_rules! demos {
                     })
                 }
                 Kernel::MatmulBiasGelu => {
-                    // A square right factor, of as many columns as the matrix has.
-                    let (w, bw) = options.normal::<$T>(cols * cols, 4)?;
-                    let extents = Extents { m: rows, k: cols, n: cols };
-                    let expected = matmul::reference::<$T, GELU>([&x, &w], extents, Some(&beta));
+                    // A narrow right factor: the reference takes its time.
+                    let narrow = cols.min(256);
+                    let (w, bw) = options.normal::<$T>(cols * narrow, 4)?;
+                    let extents = Extents { m: rows, k: cols, n: narrow };
+                    let expected = matmul::reference::<$T, GELU>([&x, &w], extents, Some(&beta[..narrow]));
                     options.show(matmul::traffic::<$T>(extents), &expected, |on, out| {
-                        Matmul::<$T, GELU>::new(&bx, &bw, extents).bias(&bb).launch(on, out)
+                        Matmul::<$T, GELU>::new(&bx, &bw, extents).bias(bb.slice(..narrow)).launch(on, out)
                     })
                 }
                 Kernel::SiluAndMul => gate!(SILU),
@@ -346,7 +368,7 @@ macro_rules! demos {
                         BiasGeluDropout::<$T, GELU>::new(&bx, &bb).dropout(0.1, 42).launch(on, out)
                     })
                 }
-                Kernel::RmsNormQuantize => bail!("16-bit types are quantised, by themselves"),
+                Kernel::RmsNormQuantize | Kernel::Attention => bail!("16-bit types, by themselves"),
                 Kernel::Rope => {
                     // A row is a token: heads of 128 elements where they divide it, else one head.
                     let dim = if cols.is_multiple_of(128) { 128 } else { cols.min(256) };

@@ -2,6 +2,7 @@
 
 mod activations;
 mod add_mul;
+mod attention;
 mod cross_entropy;
 mod data;
 mod dropout;

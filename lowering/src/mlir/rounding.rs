@@ -5,7 +5,8 @@ use super::builder::{Builder, FloatPredicate, IntPredicate, Machine, Rounding, V
 use super::types::Elem;
 use crate::dtype::DType;
 
-const BASELINE: Machine = Machine::Host { f16c: false };
+/// A processor of which nothing is known but its family.
+pub const BASELINE: Machine = Machine::Host { f16c: false };
 
 impl Builder<'_> {
     /// The largest integer not above `a`.

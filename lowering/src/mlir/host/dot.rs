@@ -6,7 +6,7 @@ use super::nest::{LANES, Point};
 use super::{Access, Builder, Emit, Host, Ty, Val};
 use crate::dtype::DType;
 use crate::layout::dot::Side;
-use crate::mlir::{Machine, cast, constant, rounding};
+use crate::mlir::{cast, constant, rounding};
 use crate::ops::{Dot, Number};
 use crate::tile::{Func, Op, Shape, Value};
 
@@ -250,7 +250,7 @@ impl Product<'_> {
 
 /// Whether a product and a sum with one rounding take many instructions.
 fn is_baseline(b: &Builder) -> bool {
-    b.machine == Machine::Host { f16c: false }
+    b.machine == rounding::BASELINE
 }
 
 /// `left * right + sum`, with one rounding where the language promises it.

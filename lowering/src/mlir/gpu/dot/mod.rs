@@ -180,11 +180,19 @@ impl Source {
         let per_word = per_word(self.dtype);
         if let Place::Matrices { pointer, strides, transposed, pair } = &self.place {
             let count = self.offsets.len() / per_word;
-            let place = moved(b, *pointer, strides, self.dtype, start);
-            let Some(pair) = pair else { return matrices(b, place, count, *transposed) };
+            // The one of a pair that comes first.
+            let apart = pair.unwrap_or(0);
+            let first = start.set(self.outer, start.get(self.outer) & !apart);
+            let place = moved(b, *pointer, strides, self.dtype, first);
+            if apart == 0 {
+                return matrices(b, place, count, *transposed);
+            }
             let mut words = matrices(b, place, 2 * count, *transposed);
-            known.insert(start.plus(Coord::along(self.outer, *pair)), words.split_off(count));
-            return words;
+            let others = words.split_off(count);
+            let (own, beside) = if first == start { (words, others) } else { (others, words) };
+            let beside_at = start.set(self.outer, start.get(self.outer) ^ apart);
+            known.insert(beside_at, beside);
+            return own;
         }
         self.offsets
             .chunks(per_word)

@@ -1,0 +1,221 @@
+//! `out = softmax(scale * q · kᵀ) · v` for each head, and the logarithm of each row's sum of exponentials: scaled dot-product
+//! attention, in blocks that never write scores to memory.
+//!
+//! **Shapes.** `q` and `out` are `[heads, queries, D]`, `k` and `v` `[heads, keys, D]`, `lse` is `[heads, queries]`; `heads`
+//! counts those of all batches. Any number of queries and keys. With `CAUSAL` a query sees the keys up to its own place,
+//! counted from the last: query `i` those up to `i + keys - queries`. A query that sees no key gives zeros, and negative
+//! infinity in `lse`.
+//!
+//! **Work.** `4 * heads * queries * keys * D` operations, half of them with `CAUSAL`. A program handles 128 queries of a
+//! head and reads all keys and values that these see once.
+//!
+//! **Rounding.** Scores, their maxima, exponentials and sums are computed in `f32`; exponentials are rounded to `T` before
+//! they weigh the values, and the result is rounded to `T` once.
+//!
+//! **Source.** Dao, Fu, Ermon, Rudra, Ré, 2022, arXiv:2205.14135; the running softmax is Milakov and Gimelshein's, 2018,
+//! arXiv:1805.02867.
+
+use dsl_runtime::prelude::*;
+use dsl_runtime::{DType, Result};
+
+use crate::reference::{Expected, unit_roundoff};
+use crate::shape::Checks;
+
+/// Queries of a program.
+const QUERIES: usize = 128;
+
+/// A program handles `M` queries of a head, `N` keys at a time; the grid's second axis counts heads. `scale` is for powers
+/// of two.
+#[fuse_kernel(
+    T = [f16, bf16], D = [32, 64, 128], CAUSAL = [false, true], M = [128], N = [64], num_warps = 8,
+)]
+pub fn attention<T: Float, const D: usize, const CAUSAL: bool, const M: usize, const N: usize>(
+    q: &[T],
+    k: &[T],
+    v: &[T],
+    out: &mut [T],
+    lse: &mut [f32],
+    queries: i32,
+    keys: i32,
+    scale: f32,
+) {
+    let head = tl::program_id(1);
+    let rows = tl::program_id(0) * M + tl::arange(0, M);
+    let cols = tl::arange(0, D);
+    let is_query = rows < queries;
+    let places = head * queries * D + rows.col() * D + cols.row();
+    let q = tl::load(q + places, is_query.col());
+    let mut sum = tl::zeros::<f32>([M, D]);
+    let mut largest = tl::full([M], f32::NEG_INFINITY);
+    let mut total = tl::zeros::<f32>([M]);
+    // How many keys the last of these queries sees.
+    let end = if CAUSAL { tl::minimum(keys, (tl::program_id(0) + 1) * M + keys - queries) } else { keys };
+    for start in (0..end).step_by(N) {
+        let at = start + tl::arange(0, N);
+        let is_key = at < keys;
+        let near = head * keys * D + at.col() * D + cols.row();
+        let seen =
+            if CAUSAL { is_key.row() & (at.row() <= rows.col() + (keys - queries)) } else { is_key.row() };
+        let k = tl::load(k + near, is_key.col());
+        let scores = tl::select(seen, tl::dot(q, tl::trans(k)) * scale, f32::NEG_INFINITY);
+        let next = tl::maximum(largest, tl::max(scores, 1));
+        // A row that has seen no key yet has no maximum to be counted from.
+        let origin = tl::select(next == f32::NEG_INFINITY, 0.0, next);
+        let weights = tl::exp2(scores - origin.col());
+        let before = tl::exp2(largest - origin);
+        total = total * before + tl::sum(weights, 1);
+        largest = next;
+        let v = tl::load(v + near, is_key.col());
+        sum = tl::dot(weights.to::<T>(), v, sum * before.col());
+    }
+    let some = tl::select(total > 0.0, total, 1.0);
+    tl::store(out + places, (sum / some.col()).to::<T>(), is_query.col());
+    let logarithm = tl::select(total > 0.0, largest + tl::log2(some), f32::NEG_INFINITY);
+    tl::store(lse + head * queries + rows, logarithm * 0.6931472, is_query);
+}
+
+/// How many heads there are, and how long their sequences are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sequences {
+    /// Of all batches together.
+    pub heads: usize,
+    /// Rows of `q`.
+    pub queries: usize,
+    /// Rows of `k` and `v`.
+    pub keys: usize,
+}
+
+/// Attention of heads of `D` elements: `Attention::<bf16, 128, true>::new([&q, &k, &v], Sequences { heads, queries, keys })`.
+/// `T` is `f16` or `bf16`, `D` is 32, 64 or 128; the last constant says whether it is causal.
+#[derive(Clone, Copy)]
+pub struct Attention<'a, T: Float, const D: usize, const CAUSAL: bool> {
+    q: Slice<'a, T>,
+    k: Slice<'a, T>,
+    v: Slice<'a, T>,
+    sequences: Sequences,
+    scale: f32,
+}
+
+impl<'a, T: Float, const D: usize, const CAUSAL: bool> Attention<'a, T, D, CAUSAL> {
+    /// Queries, keys and values; scores are scaled by `1 / sqrt(D)`.
+    pub fn new(
+        q: impl Into<Slice<'a, T>>,
+        k: impl Into<Slice<'a, T>>,
+        v: impl Into<Slice<'a, T>>,
+        sequences: Sequences,
+    ) -> Self {
+        let scale = 1.0 / (D as f32).sqrt();
+        Attention { q: q.into(), k: k.into(), v: v.into(), sequences, scale }
+    }
+
+    /// Another factor for the scores.
+    pub fn scale(self, scale: f32) -> Self {
+        Attention { scale, ..self }
+    }
+
+    /// Computes into `out` and `lse`, on a device or stream.
+    ///
+    /// # Errors
+    /// If the lengths are not those of the sequences; if a sequence is longer than an `i32` counts; those of a launch.
+    pub fn launch<'o>(
+        &self,
+        on: impl LaunchOn,
+        out: impl Into<SliceMut<'o, T>>,
+        lse: impl Into<SliceMut<'o, f32>>,
+    ) -> Result<()>
+    where
+        attention::Choice<T, D, CAUSAL, 128, 64>: attention::Declared,
+    {
+        let (out, lse, checks) = (out.into(), lse.into(), Checks("attention"));
+        let Sequences { heads, queries, keys } = self.sequences;
+        checks.same(("q", self.q.len()), ("heads * queries * D", heads * queries * D))?;
+        checks.same(("k", self.k.len()), ("heads * keys * D", heads * keys * D))?;
+        checks.same(("v", self.v.len()), ("heads * keys * D", heads * keys * D))?;
+        checks.same(("out", out.len()), ("q", self.q.len()))?;
+        checks.same(("lse", lse.len()), ("heads * queries", heads * queries))?;
+        let most = i32::MAX as usize / 2;
+        if let Some(longest) = [queries, keys].into_iter().find(|&length| length > most) {
+            return Err(checks.error(format!("a sequence has {longest} rows, the most is {most}")));
+        }
+        if heads * queries == 0 {
+            return Ok(());
+        }
+        let scale = self.scale * std::f32::consts::LOG2_E;
+        attention::<T, D, CAUSAL, 128, 64>(
+            self.q,
+            self.k,
+            self.v,
+            out,
+            lse,
+            queries as i32,
+            keys as i32,
+            scale,
+        )
+        .grid((queries.div_ceil(QUERIES), heads))
+        .launch(on)
+    }
+}
+
+/// What the kernel computes, in `f64`, and the bounds that the module's documentation explains: of the rows and of `lse`.
+pub fn reference<T: Float, const D: usize, const CAUSAL: bool>(
+    [q, k, v]: [&[T]; 3],
+    Sequences { heads, queries, keys }: Sequences,
+    scale: f32,
+) -> [Vec<Expected>; 2] {
+    let rows_of = |of: &[T], head: usize, count: usize| -> Vec<Vec<f64>> {
+        let own = of[head * count * D..(head + 1) * count * D].chunks(D);
+        own.map(|row| row.iter().map(|x| x.to_f64()).collect()).collect()
+    };
+    let (mut rows, mut sums) = (vec![], vec![]);
+    for head in 0..heads {
+        let [own_keys, values] = [k, v].map(|of| rows_of(of, head, keys));
+        for (query, own) in rows_of(q, head, queries).iter().enumerate() {
+            let seen = if CAUSAL { (query + 1 + keys).saturating_sub(queries).min(keys) } else { keys };
+            let seen = [&own_keys[..seen], &values[..seen]];
+            let (of_row, lse) = of_query::<D>(own, seen, f64::from(scale), T::DTYPE);
+            rows.extend(of_row);
+            sums.push(lse);
+        }
+    }
+    [rows, sums]
+}
+
+/// One row of the result, and the logarithm of its sum.
+fn of_query<const D: usize>(
+    query: &[f64],
+    [keys, values]: [&[Vec<f64>]; 2],
+    scale: f64,
+    dtype: DType,
+) -> (Vec<Expected>, Expected) {
+    if keys.is_empty() {
+        let nothing = Expected { value: 0.0, within: 0.0 };
+        return (vec![nothing; D], Expected { value: f64::NEG_INFINITY, within: 0.0 });
+    }
+    let single = 2.0 * unit_roundoff(DType::F32);
+    let products = |key: &Vec<f64>| query.iter().zip(key).map(|(a, b)| a * b).collect::<Vec<f64>>();
+    let scores: Vec<f64> = keys.iter().map(|key| scale * products(key).iter().sum::<f64>()).collect();
+    let magnitude = |key: &Vec<f64>| scale.abs() * products(key).iter().map(|x| x.abs()).sum::<f64>();
+    let within = keys.iter().map(magnitude).fold(0.0, f64::max) * (D + 4) as f64 * single;
+    let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let weights: Vec<f64> = scores.iter().map(|score| (score - largest).exp()).collect();
+    let total: f64 = weights.iter().sum();
+    // Weights are off by what scores are, and by rounding; so is their sum.
+    let relative = 2.0 * within + (keys.len() + 16) as f64 * single;
+    let row = (0..D).map(|column| {
+        let parts = || weights.iter().zip(values).map(|(weight, value)| weight * value[column]);
+        let (value, size) = (parts().sum::<f64>() / total, parts().map(f64::abs).sum::<f64>() / total);
+        Expected { value, within: size * (relative + unit_roundoff(dtype)) }.rounded(dtype)
+    });
+    let lse = largest + total.ln();
+    (row.collect(), Expected { value: lse, within: relative + 8.0 * single * (largest.abs() + lse.abs()) })
+}
+
+/// The operations of attention, without those that `CAUSAL` spares.
+pub const fn operations(Sequences { heads, queries, keys }: Sequences, dimension: usize) -> usize {
+    4 * heads * queries * keys * dimension
+}
+
+/// The bytes that attention must move.
+pub const fn traffic<T>(Sequences { heads, queries, keys }: Sequences, dimension: usize) -> usize {
+    heads * (2 * (queries + keys) * dimension * size_of::<T>() + queries * 4)
+}
