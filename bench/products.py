@@ -1,9 +1,12 @@
-"""Products of matrices with what follows them."""
+"""Products of matrices with what follows them, and attention."""
+
+import math
 
 import torch
+import torch.nn.functional as F
 
 from elementwise import ACTIVATIONS, GELU, activated
-from entry import BF16, F16, F32, NAMES, SINGLE, Entry, Launch, cdiv, empty, normal, rounded
+from entry import BF16, F16, F32, NAMES, SINGLE, UNIT, Entry, Launch, cdiv, empty, normal, rounded
 
 IDENTITY = 0
 
@@ -58,4 +61,56 @@ class Matmul(Entry):
         return sum(args[name].numel() for name in ("a", "b", "out")) * args["a"].element_size()
 
 
-ENTRIES = [Matmul(IDENTITY), Matmul(GELU)]
+class Attention(Entry):
+    """A case is (heads of all batches, length, D, element type). PyTorch's is its fused operation: cuDNN's, or
+    FlashAttention-2."""
+
+    group = "products"
+    cases = [(32768 * 8 // length, length, 128, BF16) for length in (1024, 4096, 16384)] + [(256, 4096, 64, BF16)]
+    sweep = [(32768 * 8 // length, length, 128, BF16) for length in (512, 1024, 2048, 4096, 8192, 16384)]
+    small = [(3, length, d, dtype) for length in (1, 127, 300) for d in (32, 64, 128) for dtype in (F16, BF16)]
+    inputs = ("q", "k", "v")
+
+    def __init__(self, causal):
+        self.causal = causal
+        self.name = "attention_causal" if causal else "attention"
+        self.compute = lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+
+    def label(self, case):
+        heads, length, d, dtype = case
+        return f"{heads} x {length} x {d} {NAMES[dtype]}"
+
+    def size(self, case):
+        return case[1], NAMES[case[3]]
+
+    def make(self, case, shift=0):
+        heads, length, d, dtype = case
+        rows = {name: normal(heads * length * d, dtype, seed, shift).view(1, heads, length, d)
+                for seed, name in enumerate(self.inputs)}
+        return {**rows, "out": empty(heads * length * d, dtype, shift).view(1, heads, length, d),
+                "lse": empty(heads * length, F32, shift), "queries": length, "keys": length,
+                "scale": d**-0.5 * math.log2(math.e)}
+
+    def launches(self, case, args):
+        heads, length, d, dtype = case
+        return [Launch("attention", [NAMES[dtype]], lambda wide, causal, *tile: wide == d and causal == self.causal,
+                       lambda wide, causal, rows, columns: (cdiv(length, rows), heads))]
+
+    def exact(self, args):
+        value, within = torch.empty_like(args["q"], dtype=torch.float64), torch.empty_like(args["q"], dtype=F32)
+        for head in range(value.shape[1]):
+            q, k, v = (args[name][0, head].double() for name in self.inputs)
+            scores = q @ k.T * q.shape[1] ** -0.5
+            if self.causal:
+                scores.masked_fill_(torch.ones_like(scores, dtype=torch.bool).triu(1), -math.inf)
+            weights = torch.softmax(scores, 1)
+            value[0, head] = weights @ v
+            # Weights are rounded to the elements' type, their sum in f32.
+            within[0, head] = ((UNIT[args["q"].dtype] + 64 * SINGLE) * (weights @ v.abs())).float()
+        return [rounded(value, within.double(), args["q"].dtype)]
+
+    def traffic(self, args):
+        return 4 * args["q"].numel() * args["q"].element_size() + 4 * args["lse"].numel()
+
+
+ENTRIES = [Matmul(IDENTITY), Matmul(GELU), Attention(False), Attention(True)]
