@@ -60,8 +60,8 @@ pub(super) fn choose_warps(func: &Func, accesses: &[Access], num_ctas: u32) -> u
     let least = if bytes >= TWO_WARPS { 2 } else { 1 };
     let warps = (bytes / (per_thread * 32)).clamp(least, MAX_WARPS).next_power_of_two();
     let fewer = (0..=warps.ilog2()).map(|halvings| warps >> halvings);
-    let whole = |warps| streamed().all(|access| whole_vectors(share(access.bytes()), warps));
-    fewer.take_while(|&warps| warps >= least).find(|&warps| whole(warps)).unwrap_or(warps) as u32
+    fewer.take_while(|&warps| warps >= least).find(|&warps| whole_vectors(largest, warps)).unwrap_or(warps)
+        as u32
 }
 
 /// Whether threads that share so many bytes hold no part of a vector beside whole ones: of a tile whose extent is no power of
