@@ -10,7 +10,9 @@
 //! head and reads all keys and values that these see once.
 //!
 //! **Rounding.** Scores, their maxima, exponentials and sums are computed in `f32`; exponentials are rounded to `T` before
-//! they weigh the values, and the result is rounded to `T` once.
+//! they weigh the values, and the result is rounded to `T` once. Before that it is within `2 e + (keys + 16) * 2^-23 + u` times
+//! the weighted mean of the values' magnitudes, with `e` `(D + 4) * 2^-23` times the largest sum of magnitudes behind a score
+//! and `u` half a unit of `T`; `lse` is within `2 e + (keys + 16) * 2^-23`, and `2^-20` of its own size and the largest score's.
 //!
 //! **Source.** Dao, Fu, Ermon, Rudra, Ré, 2022, arXiv:2205.14135; the running softmax is Milakov and Gimelshein's, 2018,
 //! arXiv:1805.02867.

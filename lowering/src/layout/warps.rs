@@ -68,7 +68,7 @@ pub(super) fn choose_warps(func: &Func, accesses: &[Access], num_ctas: u32) -> u
 /// two they might.
 fn whole_vectors(bytes: u64, warps: u64) -> bool {
     let of_thread = bytes / (32 * warps);
-    of_thread <= VECTOR || of_thread % VECTOR == 0
+    of_thread <= VECTOR || of_thread.is_multiple_of(VECTOR)
 }
 
 fn largest_tile(func: &Func) -> u64 {
