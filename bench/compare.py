@@ -178,9 +178,9 @@ def contenders(entry, case, args, options):
     return found
 
 
-def time_all(runs, rounds, warmup):
-    """Microseconds of each of `rounds` runs, by name; the contenders take turns."""
-    flushed = torch.empty(256_000_000, dtype=torch.uint8, device="cuda")
+def time_all(runs, rounds, warmup, flush=True):
+    """Microseconds of each of `rounds` runs, by name; the contenders take turns, with a flushed L2 cache or a warm one."""
+    flushed = torch.empty(256_000_000 if flush else 0, dtype=torch.uint8, device="cuda")
     names = list(runs)
     events = {name: [] for name in names}
     for turn in range(warmup + rounds):
@@ -209,18 +209,9 @@ def graph_of(run):
 
 def time_graphs(runs, rounds, warmup):
     """As `time_all`, of one launch of a graph's, on warm caches."""
-    graphs = {name: graph_of(run) for name, run in runs.items()}
-    times = {name: [] for name in graphs}
-    for turn in range(warmup + rounds):
-        for name, graph in graphs.items():
-            start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            start.record()
-            graph.replay()
-            end.record()
-            end.synchronize()
-            if turn >= warmup:
-                times[name].append(1e3 * start.elapsed_time(end) / IN_GRAPH)
-    return {name: sorted(of) for name, of in times.items()}
+    graphs = {name: graph_of(run).replay for name, run in runs.items()}
+    times = time_all(graphs, rounds, warmup, flush=False)
+    return {name: [us / IN_GRAPH for us in of] for name, of in times.items()}
 
 
 def quantile(ordered, share):

@@ -23,8 +23,9 @@ use dsl_runtime::{DType, Result};
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 
-/// Queries of a program.
+/// Queries of a program, and how many keys it takes at a time.
 const QUERIES: usize = 128;
+const KEYS: usize = 64;
 
 /// A program handles `M` queries of a head, `N` keys at a time; the grid's second axis counts heads. `scale` is for powers
 /// of two.
@@ -126,7 +127,7 @@ impl<'a, T: Float, const D: usize, const CAUSAL: bool> Attention<'a, T, D, CAUSA
         lse: impl Into<SliceMut<'o, f32>>,
     ) -> Result<()>
     where
-        attention::Choice<T, D, CAUSAL, 128, 64>: attention::Declared,
+        attention::Choice<T, D, CAUSAL, QUERIES, KEYS>: attention::Declared,
     {
         let (out, lse, checks) = (out.into(), lse.into(), Checks("attention"));
         let Sequences { heads, queries, keys } = self.sequences;
@@ -143,7 +144,7 @@ impl<'a, T: Float, const D: usize, const CAUSAL: bool> Attention<'a, T, D, CAUSA
             return Ok(());
         }
         let scale = self.scale * std::f32::consts::LOG2_E;
-        attention::<T, D, CAUSAL, 128, 64>(
+        attention::<T, D, CAUSAL, QUERIES, KEYS>(
             self.q,
             self.k,
             self.v,
@@ -210,11 +211,6 @@ fn of_query<const D: usize>(
     });
     let lse = largest + total.ln();
     (row.collect(), Expected { value: lse, within: relative + 8.0 * single * (largest.abs() + lse.abs()) })
-}
-
-/// The operations of attention, without those that `CAUSAL` spares.
-pub const fn operations(Sequences { heads, queries, keys }: Sequences, dimension: usize) -> usize {
-    4 * heads * queries * keys * dimension
 }
 
 /// The bytes that attention must move.

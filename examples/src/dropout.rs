@@ -24,7 +24,7 @@ use crate::activation::{GELU, STEEPEST, exact, normal_below};
 use crate::partials;
 use crate::partials::sum_partials;
 use crate::reference::{Expected, unit_roundoff};
-use crate::shape::Checks;
+use crate::shape::{Checks, MAX_SECOND};
 
 /// The rows that a program takes.
 const ROWS: usize = 4;
@@ -204,8 +204,8 @@ impl<'a, T: Float, const ACT: usize> BiasGeluDropout<'a, T, ACT> {
         let adds = self.residual.is_some();
         let mut out = out;
         // As many rows to a launch as a grid's second axis holds.
-        for first in (0..rows).step_by(ROWS * 65535) {
-            let grid = (cols.div_ceil(width), (rows - first).min(ROWS * 65535).div_ceil(ROWS));
+        for first in (0..rows).step_by(ROWS * MAX_SECOND) {
+            let grid = (cols.div_ceil(width), (rows - first).min(ROWS * MAX_SECOND).div_ceil(ROWS));
             let (first, out) = (first as i32, out.slice_mut(..));
             if adds {
                 bias_gelu_dropout::<T, ACT, true>(x, bias, residual, out, first, n_rows, n_cols, p, seed)

@@ -16,14 +16,11 @@ use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
 use crate::reference::{Expected, unit_roundoff};
-use crate::shape::Checks;
+use crate::shape::{Checks, MAX_SECOND};
 use crate::softmax::{Form, of_scores};
 
 /// The longest row that one tile holds; longer ones are read in pieces.
 pub const MAX_TILE: usize = 16384;
-
-/// The most programs along the second axis of a grid.
-const MAX_SECOND: usize = 65_535;
 
 /// The longest row whose programs follow each other along a matrix; programs of longer ones follow each other along the
 /// rows that share a row of the mask, which is then still in the cache.

@@ -18,8 +18,10 @@ use crate::activation;
 use crate::reference::Expected;
 use crate::shape::Checks;
 
-/// Rows and columns of the tile that a program makes.
-const TILE: [usize; 2] = [128, 128];
+/// Rows and columns of the tile that a program makes, and its steps along the axis that is summed over.
+const ROWS: usize = 128;
+const COLS: usize = 128;
+const STEP: usize = 32;
 
 /// A program makes a tile of `M x N` elements in steps of `K`; the grid's first axis counts tiles along the rows.
 #[fuse_kernel(
@@ -102,8 +104,8 @@ impl<'a, T: Float, const ACT: usize> Matmul<'a, T, ACT> {
     /// launch.
     pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
     where
-        matmul::Choice<T, ACT, false, 128, 128, 32>: matmul::Declared,
-        matmul::Choice<T, ACT, true, 128, 128, 32>: matmul::Declared,
+        matmul::Choice<T, ACT, false, ROWS, COLS, STEP>: matmul::Declared,
+        matmul::Choice<T, ACT, true, ROWS, COLS, STEP>: matmul::Declared,
     {
         let (out, checks, Extents { m, k, n }) = (out.into(), Checks("matmul"), self.extents);
         checks.same(("a", self.a.len()), ("m * k", m * k))?;
@@ -112,21 +114,23 @@ impl<'a, T: Float, const ACT: usize> Matmul<'a, T, ACT> {
         if let Some(bias) = &self.bias {
             checks.same(("bias", bias.len()), ("n", n))?;
         }
-        let most = i32::MAX as usize - TILE[0];
+        let most = i32::MAX as usize - ROWS;
         if let Some(extent) = [m, k, n].into_iter().find(|&extent| extent > most) {
             return Err(checks.error(format!("an extent is {extent}, the most is {most}")));
         }
         if m * n == 0 {
             return Ok(());
         }
-        let programs = (m.div_ceil(TILE[0]), n.div_ceil(TILE[1]));
+        let programs = (m.div_ceil(ROWS), n.div_ceil(COLS));
         let (a, b, [m, n, k]) = (self.a, self.b, [m, n, k].map(|extent| extent as i32));
         match self.bias {
             Some(bias) => {
-                matmul::<T, ACT, true, 128, 128, 32>(a, b, bias, out, m, n, k).grid(programs).launch(on)
+                matmul::<T, ACT, true, ROWS, COLS, STEP>(a, b, bias, out, m, n, k).grid(programs).launch(on)
             }
             // The kernel without a bias does not read it.
-            None => matmul::<T, ACT, false, 128, 128, 32>(a, b, b, out, m, n, k).grid(programs).launch(on),
+            None => {
+                matmul::<T, ACT, false, ROWS, COLS, STEP>(a, b, b, out, m, n, k).grid(programs).launch(on)
+            }
         }
     }
 }
@@ -158,11 +162,6 @@ pub fn reference<T: Float, const ACT: usize>(
         }));
     }
     expected
-}
-
-/// The operations of a product.
-pub const fn operations(Extents { m, k, n }: Extents) -> usize {
-    2 * m * k * n
 }
 
 /// The bytes that a product must move.

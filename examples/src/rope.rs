@@ -23,9 +23,12 @@ use crate::shape::Checks;
 /// The pairs that a program of [`qk_norm_rope`] handles: heads times pairs of a head.
 const PAIRS: usize = 512;
 
+/// The most heads that a program of [`rope`] handles.
+const MAX_HEADS: usize = 40;
+
 /// How many heads a program of [`rope`] has to handle so that no token takes more programs than it must.
 const fn share(per_token: i32) -> i32 {
-    let programs = (per_token - 1) / 40 + 1;
+    let programs = (per_token - 1) / MAX_HEADS as i32 + 1;
     (per_token - 1) / programs + 1
 }
 
@@ -200,7 +203,7 @@ impl<'a, T: Float, const INTERLEAVED: bool> Rope<'a, T, INTERLEAVED> {
         }
         let [heads, dim, pairs] = [self.heads, self.dim, half].map(|count| count as i32);
         let call = rope::<T, INTERLEAVED>(self.x, positions, cos, sin, out, heads, dim, pairs);
-        call.grid((positions.len(), self.heads.div_ceil(40))).launch(on)
+        call.grid((positions.len(), self.heads.div_ceil(MAX_HEADS))).launch(on)
     }
 }
 

@@ -48,10 +48,13 @@ impl Checks {
     }
 }
 
+/// The most programs along the second or third axis of a grid.
+pub(crate) const MAX_SECOND: usize = 65_535;
+
 /// A grid whose first axis counts tiles across rows, so that programs follow each other along a row; rows, or tiles of several,
 /// lie along the second and third, in as few layers as a GPU's limit of the second allows.
 pub(crate) fn along_rows(across: usize, rows: usize) -> (usize, usize, usize) {
-    let layers = rows.div_ceil(65_535).max(1);
+    let layers = rows.div_ceil(MAX_SECOND).max(1);
     (across, rows.div_ceil(layers), layers)
 }
 

@@ -1,7 +1,8 @@
 //! The bodies of a variant: the same kernel compiled for what its arguments may turn out to be.
 //!
 //! The *aligned* body relies on facts that the launcher checks: addresses and the integers in them divide evenly, and no
-//! access leaves its slice; neighbours along a view's last axis are neighbours in memory. The *general* body relies on nothing and compares every offset with its slice's length.
+//! access leaves its slice; neighbours along a view's last axis are neighbours in memory. The *general* body relies on
+//! nothing and compares every offset with its slice's length.
 
 use std::collections::HashMap;
 

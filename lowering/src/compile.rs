@@ -273,9 +273,13 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &Options) -> Result<Prep
 
 /// A kernel for the host, and once more for views with neighbours side by side where there are views.
 pub fn host_plan(func: &Func, trust: Trust) -> host::Plan {
-    let (mut general, mut near) = (func.clone(), func.clone());
+    let mut general = func.clone();
     split(&mut general, trust);
     let plan = host::Plan::new(general);
+    if func.views.is_empty() {
+        return plan;
+    }
+    let mut near = func.clone();
     let strides = contiguous(&mut near);
     if strides.is_empty() {
         return plan;

@@ -2,10 +2,10 @@
 //!
 //! Values that lanewise operations, memory accesses and loops tie together form a class and share one layout. Results of
 //! products go first, as [`super::dot`] says; then the class with the most elements: its memory accesses choose, by what
-//! they can move at once. Its layout passes to
-//! the classes next to it through reductions, broadcasts and the other views; one that is as large and has accesses of
-//! its own chooses for itself. Cheap values made from ramps and scalars alone belong to no class: they are computed in
-//! every layout that asks for them. Where two layouts meet a [`Convert`] is inserted.
+//! they can move at once. Its layout passes to the classes next to it through reductions, broadcasts and the other views;
+//! one that is as large and has accesses of its own chooses for itself. Cheap values made from ramps and scalars alone
+//! belong to no class: they are computed in every layout that asks for them. Where two layouts meet a [`Convert`] is
+//! inserted.
 
 use std::collections::HashSet;
 use std::collections::hash_map::{Entry, HashMap};

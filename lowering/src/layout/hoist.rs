@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use super::assign::Distributed;
 use super::dot::{Method, SIDES, Side, factor_layout, method};
 use super::{Layout, Plan, plan};
+use crate::diagnostic::Loc;
 use crate::ops::{Convert, Dot, Kind};
 use crate::tile::{Block, Op, Value};
 
@@ -84,7 +85,7 @@ impl Pass<'_> {
         (few && !lies).then_some(to)
     }
 
-    fn converted(&mut self, value: Value, layout: Layout, loc: crate::diagnostic::Loc) -> Value {
+    fn converted(&mut self, value: Value, layout: Layout, loc: Loc) -> Value {
         let key = (value, layout);
         if let Some(&known) = self.moved.get(&key) {
             return known;

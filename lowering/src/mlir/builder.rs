@@ -283,6 +283,10 @@ impl<'c> Builder<'c> {
         self.constant(ty, masked, attribute)
     }
 
+    pub fn zero(&mut self, ty: Ty) -> Val {
+        if ty.elem.is_float() { self.float(ty, 0.0) } else { self.int(ty, 0) }
+    }
+
     /// A float constant, rounded to the element and splat when `ty` is a vector.
     pub fn float(&mut self, ty: Ty, value: f64) -> Val {
         debug_assert!(ty.elem.is_float(), "a float constant of type {ty}");

@@ -98,6 +98,16 @@ impl Builder<'_> {
     }
 }
 
+/// `x * y + z`, of floats as [`fma`] rounds it.
+pub fn multiply_add(b: &mut Builder, args: [Val; 3], dtype: DType) -> Val {
+    if dtype.is_float() {
+        return fma(b, &args, dtype);
+    }
+    let [x, y, z] = args;
+    let product = b.mul(x, y);
+    b.add(product, z)
+}
+
 /// `x * y + z` with one rounding. `f64` on a processor without the instruction rounds twice.
 pub fn fma(b: &mut Builder, args: &[Val], dtype: DType) -> Val {
     let (x, y, z) = (args[0], args[1], args[2]);

@@ -41,9 +41,7 @@ impl Atomic {
             vec![self.change(b, pointer, (compare, value), dtype)]
         };
         match host.taken(b, op, mask, index) {
-            Some(taken) => {
-                b.if_else(taken, &[value.ty], change, |b| vec![super::memory::zero(b, value.ty)])[0]
-            }
+            Some(taken) => b.if_else(taken, &[value.ty], change, |b| vec![b.zero(value.ty)])[0],
             None => change(b)[0],
         }
     }

@@ -6,8 +6,8 @@ use super::nest::{LANES, Point};
 use super::{Access, Builder, Emit, Host, Ty, Val};
 use crate::dtype::DType;
 use crate::layout::dot::Side;
-use crate::mlir::{cast, constant, rounding};
-use crate::ops::{Dot, Number};
+use crate::mlir::{cast, rounding};
+use crate::ops::Dot;
 use crate::tile::{Func, Op, Shape, Value};
 
 /// Rows of a block whose sums, vectors of four-byte numbers, leave room for the factors among sixteen registers of half
@@ -206,10 +206,8 @@ impl Product<'_> {
         match self.dot.acc {
             Some(acc) => host.at(b, acc, point),
             None => {
-                let dtype = self.extents.dtype;
                 let ty = Ty { lanes: point.width(), ..host.elem_type(b, self.op.results[0]) };
-                let zero = if dtype.is_float() { Number::Float(0.0) } else { Number::Int(0) };
-                constant(b, zero, dtype, ty)
+                b.zero(ty)
             }
         }
     }
@@ -240,7 +238,7 @@ impl Product<'_> {
                     let place = b.offset_bytes(left, ((i as u32 * inner + step) * bytes) as i32);
                     let element = b.load(place, elem, Access::aligned(bytes));
                     let element = if lanes == 1 { element } else { b.splat(element, lanes as u16) };
-                    *sum = added(b, [element, columns], *sum, dtype);
+                    *sum = rounding::multiply_add(b, [element, columns, *sum], dtype);
                 }
             }
             sums
@@ -251,13 +249,4 @@ impl Product<'_> {
 /// Whether a product and a sum with one rounding take many instructions.
 fn is_baseline(b: &Builder) -> bool {
     b.machine == rounding::BASELINE
-}
-
-/// `left * right + sum`, with one rounding where the language promises it.
-fn added(b: &mut Builder, [left, right]: [Val; 2], sum: Val, dtype: DType) -> Val {
-    if dtype.is_float() {
-        return rounding::fma(b, &[left, right, sum], dtype);
-    }
-    let product = b.mul(left, right);
-    b.add(product, sum)
 }

@@ -189,7 +189,7 @@ impl Emit for Load {
         let ty = Ty { lanes: point.width(), ..host.elem_type(b, op.results[0]) };
         let other = match self.other {
             Some(other) => host.at(b, other, point),
-            None => zero(b, ty),
+            None => b.zero(ty),
         };
         let found = host.find(b, &self.place, point);
         let slice = host.slice(self.place.param);
@@ -255,10 +255,6 @@ impl Load {
             }
         })[0]
     }
-}
-
-pub(super) fn zero(b: &mut Builder, ty: Ty) -> Val {
-    if ty.elem.is_float() { b.float(ty, 0.0) } else { b.int(ty, 0) }
 }
 
 impl Where {

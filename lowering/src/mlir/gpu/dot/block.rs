@@ -118,8 +118,9 @@ impl Dot {
             for (rows, columns) in rows.iter().zip(&columns) {
                 for (register, sum) in sums.iter_mut().enumerate() {
                     let coord = layout.register(register);
-                    let factors = [rows[&coord.set(left.inner, 0)], columns[&coord.set(right.inner, 0)]];
-                    *sum = multiplied(b, factors, *sum, left.dtype);
+                    let (row, column) =
+                        (rows[&coord.set(left.inner, 0)], columns[&coord.set(right.inner, 0)]);
+                    *sum = rounding::multiply_add(b, [row, column, *sum], left.dtype);
                 }
             }
             sums
@@ -137,13 +138,4 @@ impl Dot {
             turn(b, pointers, sums.to_vec())
         })
     }
-}
-
-/// `a * b + sum`, with one rounding.
-fn multiplied(b: &mut Builder, [left, right]: [Val; 2], sum: Val, dtype: DType) -> Val {
-    if dtype.is_float() {
-        return rounding::fma(b, &[left, right, sum], dtype);
-    }
-    let product = b.mul(left, right);
-    b.add(product, sum)
 }

@@ -19,9 +19,8 @@ use crate::layout::dot::{Fragment, Instruction, Method, SIDES, Side, factor_layo
 use crate::layout::linear::LANE_BITS;
 use crate::layout::{Coord, Distributed, Layout, Plan, plan};
 use crate::mlir::builder::Val;
-use crate::mlir::constant;
 use crate::mlir::types::Ty;
-use crate::ops::{Dot, Number};
+use crate::ops::Dot;
 use crate::tile::{Op, Type};
 
 /// A factor's part of the scratch.
@@ -95,9 +94,7 @@ impl Emit for Dot {
         let sums = match self.acc {
             Some(acc) => gpu.registers(acc).to_vec(),
             None => {
-                let dtype = gpu.func.ty(op.results[0]).dtype;
-                let number = if dtype.is_float() { Number::Float(0.0) } else { Number::Int(0) };
-                let zero = constant(b, number, dtype, gpu.register_type(op.results[0]));
+                let zero = b.zero(gpu.register_type(op.results[0]));
                 vec![zero; gpu.register_count(op.results[0])]
             }
         };
