@@ -71,9 +71,9 @@ pub fn attention<T: Float, const D: usize, const CAUSAL: bool, const M: usize, c
         let v = tl::load(v + near, is_key.col());
         sum = tl::dot(weights.to::<T>(), v, sum * before.col());
     }
-    let some = tl::select(total > 0.0, total, 1.0);
+    let some = tl::select(total == 0.0, 1.0, total);
     tl::store(out + places, (sum / some.col()).to::<T>(), is_query.col());
-    let logarithm = tl::select(total > 0.0, largest + tl::log2(some), f32::NEG_INFINITY);
+    let logarithm = tl::select(total == 0.0, f32::NEG_INFINITY, largest + tl::log2(some));
     tl::store(lse + head * queries + rows, logarithm * 0.6931472, is_query);
 }
 

@@ -64,6 +64,26 @@ fn causal_attention_is_as_exact_as_stated() {
     check_one::<f16, 128, true>();
 }
 
+/// A NaN among a query's elements is one in its row and its `lse`, and in no other.
+#[test]
+fn nan_stays_in_its_row() {
+    let sequences = Sequences { heads: 1, queries: 3, keys: 2 };
+    let mut q = normal::<f16>(3 * 64, 1);
+    q[64 + 5] = f16::NAN;
+    let [k, v] = [2, 3].map(|seed| normal::<f16>(2 * 64, seed));
+    for device in devices() {
+        let [q, k, v] = [&q, &k, &v].map(|values| device.upload(values).unwrap());
+        let (mut out, mut lse) = (device.zeros::<f16>(3 * 64).unwrap(), device.zeros::<f32>(3).unwrap());
+        Attention::<f16, 64, false>::new(&q, &k, &v, sequences).launch(&device, &mut out, &mut lse).unwrap();
+        let (out, lse) = (out.download().unwrap(), lse.download().unwrap());
+        for row in 0..3 {
+            let nan = row == 1;
+            assert!(out[row * 64..][..64].iter().all(|x| x.is_nan() == nan), "row {row} on {device}: {out:?}");
+            assert_eq!(lse[row].is_nan(), nan, "row {row} on {device}: {lse:?}");
+        }
+    }
+}
+
 #[test]
 fn wrong_lengths_are_errors() {
     let device = Device::cpu();
