@@ -22,7 +22,8 @@ pub(crate) struct Known<'k> {
 }
 
 impl Known<'_> {
-    fn symbol(&self, symbol: Symbol) -> Option<i128> {
+    /// Its value, if it is an integer.
+    pub(crate) fn symbol(&self, symbol: Symbol) -> Option<i128> {
         match symbol {
             Symbol::Scalar(param) => match *self.actuals.get(usize::from(param))? {
                 Actual::Scalar { dtype, bits } => dtype.integer(bits),
@@ -36,7 +37,8 @@ impl Known<'_> {
         }
     }
 
-    fn address(&self, param: u8) -> Option<u64> {
+    /// Where a slice parameter lies.
+    pub(crate) fn address(&self, param: u8) -> Option<u64> {
         match *self.actuals.get(usize::from(param))? {
             Actual::Slice { address, .. } => Some(address),
             Actual::Scalar { .. } => None,

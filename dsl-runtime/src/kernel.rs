@@ -119,9 +119,9 @@ pub struct Arch {
 /// One entry point.
 ///
 /// Its arguments are, for each parameter in order, the device address (`u64`) and length in elements (`i64`) of a slice or
-/// of a view's memory, or a scalar's value (a `bool` as `u8`); then the grid's three extents (`u32`). Every index inside a
-/// view's shape must be an element of its memory, and its extents and strides lie between 0 and 2^40 - 1: no body checks
-/// that.
+/// of a view's memory, or a scalar's value (a `bool` as `u8`); then the grid's three extents (`u32`); then its tensor
+/// maps (a `CUtensorMap` of 128 bytes, 64-byte aligned). Every index inside a view's shape must be an element of its
+/// memory, and its extents and strides lie between 0 and 2^40 - 1: no body checks that.
 #[derive(Clone, Copy, Debug)]
 pub struct Body {
     pub entry: &'static str,
@@ -137,8 +137,25 @@ pub struct Body {
     pub shared_bytes: u32,
     /// What must hold for the arguments; all are checked at launch.
     pub facts: &'static [Fact],
+    /// At most [`MAX_MAPS`]. If the driver refuses to make one of the arguments, the next body is taken.
+    pub maps: &'static [TensorMap],
     /// What `ptxas` reported, where one was found at build.
     pub resources: Option<Resources>,
+}
+
+/// The most tensor maps of a body.
+pub const MAX_MAPS: usize = 8;
+
+/// Describes a view and a block to the GPU, which then copies blocks to and from shared memory by itself. Elements
+/// outside the view's shape read as 0 and are not written. Its last stride must be 1: a fact of the body says so.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TensorMap {
+    /// The view's memory, by position; its extents and then its strides stand behind it.
+    pub param: u8,
+    /// The extents of a block along each axis of the view: each at most 256, the last at most `swizzle` bytes.
+    pub block: &'static [u32],
+    /// The bytes of a row of shared memory, within which the 16-byte pieces of a block change places: 32, 64 or 128.
+    pub swizzle: u32,
 }
 
 /// What `ptxas` says a body takes.

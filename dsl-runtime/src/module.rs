@@ -388,7 +388,16 @@ mod tests {
     }
 
     const fn body(entry: &'static str) -> Body {
-        Body { entry, threads: 32, programs: 1, blocks: 1, shared_bytes: 0, facts: &[], resources: None }
+        Body {
+            entry,
+            threads: 32,
+            programs: 1,
+            blocks: 1,
+            shared_bytes: 0,
+            facts: &[],
+            maps: &[],
+            resources: None,
+        }
     }
 
     const SM_80: Arch = Arch { capability: 80, exact: false };

@@ -46,6 +46,7 @@ const ALIGNED: Body = Body {
             high: &[Term { coefficient: 1, factors: &[Symbol::Length(1)] }],
         },
     ],
+    maps: &[],
     resources: Some(Resources {
         capability: 90,
         registers: 32,
@@ -63,6 +64,7 @@ const GENERAL: Body = Body {
     blocks: 1,
     shared_bytes: 4096,
     facts: &[],
+    maps: &[],
     resources: None,
 };
 

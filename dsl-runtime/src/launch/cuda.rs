@@ -11,12 +11,13 @@ use cudarc::driver::sys::{CUdeviceptr, CUfunction, CUresult};
 use cudarc::driver::{CudaStream, DevicePtr, DevicePtrMut, DriverError, SyncOnDrop, result};
 
 use super::arg::{Arg, Value};
+use super::tensor_map::{Encoded, Refusal};
 use super::trace::{BodyTrace, Trace, print};
 use super::{Call, blocking, tracing};
 use crate::cuda::CudaDevice;
 use crate::error::{Error, Result};
 use crate::fact::{Actual, Known};
-use crate::kernel::Body;
+use crate::kernel::{Body, MAX_MAPS};
 use crate::module::{self, Code, Entry, Loaded};
 use crate::report::Waited;
 use crate::slice::{SharedBytes, UniqueBytes};
@@ -36,8 +37,11 @@ pub(super) struct Frame<'f, 'g> {
     pub(super) actuals: &'f mut [Actual],
     /// By parameter: what tells a buffer, once the launch is in line, that it is used.
     pub(super) guards: &'f mut [Option<SyncOnDrop<'g>>],
-    /// One for each of the body's arguments.
+    /// One for each of the body's arguments but its maps.
     pub(super) values: &'f mut [u64],
+    /// The first are those of the body.
+    pub(super) maps: &'f mut [Option<Encoded>; MAX_MAPS],
+    /// One for each of the body's arguments.
     pub(super) pointers: &'f mut [*mut c_void],
 }
 
@@ -125,10 +129,15 @@ fn enqueue<'g>(
         }
     }
     call.grid.into_iter().for_each(|extent| push(extent.into()));
+    let maps = frame.maps.iter_mut().take(body.maps.len()).flatten();
+    for (pointer, map) in frame.pointers[used..].iter_mut().zip(maps) {
+        *pointer = std::ptr::from_mut(map).cast();
+    }
     // SAFETY: the function was loaded into this device's context, which is current and is the stream's. The pointers
-    // are to as many values as the body takes, in its order and of its types (`arg::check`), and the driver copies them
-    // before it returns. The memory behind the addresses belongs to this context and is borrowed by `args`; that it
-    // lives until the kernel has run, and is used by nobody else before, is what the guards see to.
+    // are to as many values as the body takes, in its order and of its types (`arg::check`), and to its maps
+    // (`prepare`); the driver copies all of them before it returns, into a graph too. The memory behind the addresses
+    // belongs to this context and is borrowed by `args`; that it lives until the kernel has run, and is used by nobody
+    // else before, is what the guards see to.
     let launched = unsafe {
         result::launch_kernel(
             chosen.function,
@@ -172,7 +181,9 @@ fn prepare<'g>(
     }
     let known = Known { actuals: frame.actuals, grid: call.grid };
     for entry in &code.entries {
-        if entry.body.facts.iter().all(|fact| fact.holds(&known)) {
+        // A driver that knows no maps might not load the code either, so they come first.
+        let holds = entry.body.facts.iter().all(|fact| fact.holds(&known));
+        if holds && encode(call, entry.body, &known, frame.maps).is_ok() {
             let loaded = entry.load(call.kernel, call.variant, device)?;
             if let Ok(function) = loaded.function() {
                 return Ok(Chosen { code, loaded, body: entry.body, function });
@@ -191,10 +202,27 @@ fn prepare<'g>(
     })
 }
 
+/// Encodes a body's maps, up to the first that is refused.
+fn encode(
+    call: Call,
+    body: &Body,
+    known: &Known<'_>,
+    maps: &mut [Option<Encoded>; MAX_MAPS],
+) -> Result<(), Refusal> {
+    for (encoded, map) in maps[..body.maps.len()].iter_mut().zip(body.maps) {
+        *encoded = Some(map.encode(known, call.variant.dtypes)?);
+    }
+    Ok(())
+}
+
 /// The first thing that keeps a body from being taken.
 fn obstacle(call: Call, entry: &Entry, known: &Known<'_>) -> String {
     if let Some(failed) = entry.body.facts.iter().find(|fact| !fact.holds(known)) {
         return failed.refutation(known, call.kernel.params);
+    }
+    let mut encoded = entry.body.maps.iter().map(|map| map.encode(known, call.variant.dtypes));
+    if let Some(refusal) = encoded.find_map(Result::err) {
+        return refusal.text(call.kernel.params);
     }
     entry.loaded().and_then(|loaded| loaded.function().err()).unwrap_or_default().to_string()
 }

@@ -6,8 +6,8 @@ use super::trace::{BodyTrace, Trace};
 use super::*;
 use crate::bench::{BenchOptions, do_bench};
 use crate::dtype::DType;
-use crate::kernel::{Arch, Body, Fact, Module, Param, ParamKind, Symbol, Term};
-use crate::{Buffer, Device};
+use crate::kernel::{Arch, Body, Fact, Module, Param, ParamKind, Symbol, TensorMap, Term};
+use crate::{Buffer, Device, View};
 
 /// The first GPU, or a note that the test is skipped.
 pub(crate) fn gpu() -> Option<Device> {
@@ -152,6 +152,7 @@ const ALIGNED: Body = Body {
         Fact::Aligned { param: 0, bytes: 16 },
         Fact::Aligned { param: 1, bytes: 16 },
     ],
+    maps: &[],
     resources: None,
 };
 
@@ -162,6 +163,7 @@ const GENERAL: Body = Body {
     blocks: 1,
     shared_bytes: 0,
     facts: &[],
+    maps: &[],
     resources: None,
 };
 
@@ -339,4 +341,177 @@ fn a_block_runs_several_programs() {
     assert_eq!(cuda::blocks([1000, 3, 2], &ALIGNED), [500, 3, 2]);
     assert_eq!(cuda::blocks([1001, 3, 2], &ALIGNED), [501, 3, 2]);
     assert_eq!(cuda::blocks([i32::MAX as u32, 1, 1], &GENERAL), [i32::MAX as u32, 1, 1]);
+}
+
+/// The first GPU, if it has tensor maps.
+fn gpu_with_maps() -> Option<Device> {
+    let device = gpu()?;
+    let has_maps = device.capability() >= Some(90);
+    if !has_maps {
+        eprintln!("skipped: {device} has no tensor maps");
+    }
+    has_maps.then_some(device)
+}
+
+/// The block of 8 by 8 elements of `x` from `row` and `col` on, as a map copies it: row by row, with the halves of the
+/// last four rows exchanged. The plain body fills `out` with -1.
+const BLOCK_PTX: &str = r#"
+.version 8.0
+.target sm_90
+.address_size 64
+
+.visible .entry block_mapped(
+    .param .u64 x, .param .u64 x_len, .param .u64 rows, .param .u64 cols,
+    .param .u64 row_stride, .param .u64 col_stride, .param .u64 out, .param .u64 out_len,
+    .param .u32 row, .param .u32 col,
+    .param .u32 grid_x, .param .u32 grid_y, .param .u32 grid_z,
+    .param .align 64 .b8 map[128])
+{
+    .reg .pred %p<2>;
+    .reg .b32 %r<6>;
+    .reg .b64 %rd<4>;
+    .shared .align 256 .b8 tile[256];
+    .shared .align 8 .b64 arrived;
+    ld.param.u64 %rd0, [out];
+    ld.param.u32 %r0, [row];
+    ld.param.u32 %r1, [col];
+    mov.u32 %r2, %tid.x;
+    mov.u32 %r3, tile;
+    mov.u32 %r4, arrived;
+    setp.ne.u32 %p0, %r2, 0;
+    @%p0 bra copied;
+    mbarrier.init.shared::cta.b64 [%r4], 1;
+    fence.proxy.async.shared::cta;
+    mbarrier.arrive.expect_tx.shared::cta.b64 %rd1, [%r4], 256;
+    mov.b64 %rd2, map;
+    cvta.param.u64 %rd2, %rd2;
+    cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes
+        [%r3], [%rd2, {%r1, %r0}], [%r4];
+copied:
+    bar.sync 0;
+arriving:
+    mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r4], 0;
+    @!%p1 bra arriving;
+    shl.b32 %r5, %r2, 2;
+    add.u32 %r3, %r3, %r5;
+    ld.shared.b32 %r5, [%r3];
+    mul.wide.u32 %rd3, %r2, 4;
+    cvta.to.global.u64 %rd0, %rd0;
+    add.u64 %rd0, %rd0, %rd3;
+    st.global.b32 [%rd0], %r5;
+    ret;
+}
+
+.visible .entry block_plain(
+    .param .u64 x, .param .u64 x_len, .param .u64 rows, .param .u64 cols,
+    .param .u64 row_stride, .param .u64 col_stride, .param .u64 out, .param .u64 out_len,
+    .param .u32 row, .param .u32 col,
+    .param .u32 grid_x, .param .u32 grid_y, .param .u32 grid_z)
+{
+    .reg .b32 %r<1>;
+    .reg .b64 %rd<2>;
+    ld.param.u64 %rd0, [out];
+    mov.u32 %r0, %tid.x;
+    mul.wide.u32 %rd1, %r0, 4;
+    cvta.to.global.u64 %rd0, %rd0;
+    add.u64 %rd0, %rd0, %rd1;
+    st.global.f32 [%rd0], 0fBF800000;
+    ret;
+}
+"#;
+
+const ROW_STRIDE: &[Term] = &[Term { coefficient: 1, factors: &[Symbol::Scalar(3)] }];
+
+static BLOCK: Kernel = Kernel {
+    name: "block",
+    params: &[
+        Param { name: "x", kind: ParamKind::View(2) },
+        Param { name: "x.shape(0)", kind: ParamKind::Scalar },
+        Param { name: "x.shape(1)", kind: ParamKind::Scalar },
+        Param { name: "x.stride(0)", kind: ParamKind::Scalar },
+        Param { name: "x.stride(1)", kind: ParamKind::Scalar },
+        Param { name: "out", kind: ParamKind::SliceMut },
+        Param { name: "row", kind: ParamKind::Scalar },
+        Param { name: "col", kind: ParamKind::Scalar },
+    ],
+    variants: &[Variant {
+        dtypes: &[
+            DType::F32,
+            DType::I64,
+            DType::I64,
+            DType::I64,
+            DType::I64,
+            DType::F32,
+            DType::I32,
+            DType::I32,
+        ],
+        ..variant("", &[module(SM_90, BLOCK_PTX, MAPPED), module(SM_90, BLOCK_PTX, PLAIN)])
+    }],
+    ..Kernel::TEST
+};
+
+const MAPPED: Body = Body {
+    entry: "block_mapped",
+    facts: &[
+        Fact::Aligned { param: 0, bytes: 16 },
+        Fact::Divisible { value: ROW_STRIDE, by: 4 },
+        Fact::Equal { param: 4, value: 1 },
+    ],
+    maps: &[TensorMap { param: 0, block: &[8, 8], swizzle: 32 }],
+    ..PLAIN
+};
+
+const PLAIN: Body = Body { entry: "block_plain", threads: 64, ..GENERAL };
+
+const SM_90: Arch = Arch { capability: 90, exact: false };
+
+/// With an `out` of 64 elements.
+fn block<'a>(
+    x: impl Into<View<'a, f32, 2>>,
+    out: impl Into<crate::SliceMut<'a, f32>>,
+    (row, col): (i32, i32),
+) -> Launch<'a, 8> {
+    let ViewArgs { memory, shape: [rows, cols], strides: [row_stride, col_stride] } = x.into().into();
+    let [rows, cols] = [rows, cols].map(Arg::scalar);
+    let [row_stride, col_stride] = [row_stride, col_stride].map(Arg::scalar);
+    let out = Arg::slice_mut(out);
+    let args = [memory, rows, cols, row_stride, col_stride, out, Arg::scalar(row), Arg::scalar(col)];
+    // SAFETY: both bodies take these arguments, read inside the view and write 64 elements.
+    unsafe { Launch::new(&BLOCK, Ok(&BLOCK.variants[0]), args) }.grid(1)
+}
+
+#[test]
+fn a_map_copies_blocks_beyond_the_edges_too() {
+    let Some(device) = gpu_with_maps() else { return };
+    let memory = ramp(&device, 20 * 16);
+    let x = memory.view_strided([20, 12], [16, 1]).unwrap().slice(0, 1..);
+    let mut out = device.zeros::<f32>(64).unwrap();
+    for (row, col) in [(0, 0), (3, 2), (16, 8), (-2, -4), (40, 0)] {
+        block(x, &mut out, (row, col)).launch(&device).unwrap();
+        let expected = (0..64).map(|i| {
+            let (row, col) = (row + i / 8, col + ((i % 8) ^ (i / 32 * 4)));
+            let inside = (0..19).contains(&row) && (0..12).contains(&col);
+            if inside { (16 + row * 16 + col) as f32 } else { 0.0 }
+        });
+        assert_eq!(out.download().unwrap(), expected.collect::<Vec<_>>(), "from {row}, {col}");
+    }
+}
+
+#[test]
+fn a_body_whose_map_is_refused_is_passed_over() {
+    let Some(device) = gpu_with_maps() else { return };
+    let x = ramp(&device, 20 * 16);
+    let mut out = device.zeros::<f32>(64).unwrap();
+    let mut taken = |shape, strides| {
+        let mut launch = block(x.view_strided(shape, strides).unwrap(), &mut out, (0, 0));
+        let body = launch.trace(&device).unwrap().body.unwrap();
+        launch.launch(&device).unwrap();
+        (body.entry, body.passed_over, out.slice(1..2).download().unwrap()[0])
+    };
+    assert_eq!(taken([20, 12], [16, 1]), ("block_mapped", vec![], 1.0));
+    let why = |why: &str| vec![("block_mapped", why.to_string())];
+    let refused = why("a map of `x` was refused: CUDA_ERROR_INVALID_VALUE");
+    assert_eq!(taken([0, 12], [16, 1]), ("block_plain", refused, -1.0));
+    let odd = why("4 does not divide x.stride(0) (13)");
+    assert_eq!(taken([20, 12], [13, 1]), ("block_plain", odd, -1.0));
 }

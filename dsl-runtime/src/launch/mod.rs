@@ -7,6 +7,7 @@
 mod arg;
 pub(crate) mod cpu;
 mod cuda;
+mod tensor_map;
 mod trace;
 mod trials;
 
@@ -26,7 +27,7 @@ use crate::error::{Error, Result};
 use crate::fact::Actual;
 use crate::graph::{self, Range, Recorded, Work};
 use crate::grid::{Grid, IntoGrid};
-use crate::kernel::{Kernel, Variant};
+use crate::kernel::{Kernel, MAX_MAPS, Variant};
 use crate::stream::{LaunchOn, On, Target};
 use crate::tune::{self, Open, Question};
 use trials::Calls;
@@ -196,6 +197,7 @@ impl<'a, const N: usize> Launch<'a, N> {
                     actuals: &mut [Actual::Scalar { dtype: crate::DType::Bool, bits: 0 }; N],
                     guards: &mut [const { None }; N],
                     values: &mut [],
+                    maps: &mut [const { None }; MAX_MAPS],
                     pointers: &mut [],
                 };
                 cuda::trace(call, cuda::Queue { device, stream, captured: false }, &mut self.args, &mut frame)
@@ -236,6 +238,7 @@ fn run<'g, const N: usize>(call: Call, target: Target<'g>, args: &'g mut [Arg<'_
                 actuals: &mut [Actual::Scalar { dtype: crate::DType::Bool, bits: 0 }; N],
                 guards: &mut [const { None }; N],
                 values: values.as_mut_slice(),
+                maps: &mut [const { None }; MAX_MAPS],
                 pointers: pointers.as_mut_slice(),
             };
             let queue = cuda::Queue { device, stream, captured: recorder.is_some() };
@@ -265,22 +268,23 @@ fn used(call: Call, on: On<'_>, args: &[Arg<'_>]) -> Vec<(&'static str, Range)> 
     ranges.collect()
 }
 
-/// Room for what `N` parameters become, two values each at most, and for the grid.
+/// Room for what `N` parameters become, two values each at most, for the grid and for tensor maps.
 #[repr(C)]
 struct Room<T, const N: usize> {
     params: [[T; 2]; N],
     grid: [T; 3],
+    maps: [T; MAX_MAPS],
 }
 
 impl<T: Copy, const N: usize> Room<T, N> {
     fn filled(value: T) -> Self {
-        Room { params: [[value; 2]; N], grid: [value; 3] }
+        Room { params: [[value; 2]; N], grid: [value; 3], maps: [value; MAX_MAPS] }
     }
 
     fn as_mut_slice(&mut self) -> &mut [T] {
-        // SAFETY: `repr(C)` lays out the two arrays one after the other; all of it is `T`, so there is no padding, and
-        // the borrow covers both.
-        unsafe { std::slice::from_raw_parts_mut(std::ptr::from_mut(self).cast(), 2 * N + 3) }
+        // SAFETY: `repr(C)` lays out the arrays one after the other; all of it is `T`, so there is no padding, and the
+        // borrow covers them all.
+        unsafe { std::slice::from_raw_parts_mut(std::ptr::from_mut(self).cast(), 2 * N + 3 + MAX_MAPS) }
     }
 }
 

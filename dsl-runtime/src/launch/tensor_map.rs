@@ -1,0 +1,372 @@
+//! Tensor maps: how a GPU is told where a view lies and which blocks it copies.
+//!
+//! Takes a declared map and the arguments of a launch, gives the bytes that a kernel takes, or why there are none. It
+//! allocates nothing.
+
+use std::ffi::c_void;
+use std::sync::OnceLock;
+
+use cudarc::driver::sys::{self, CUresult};
+
+use crate::dtype::DType;
+use crate::error::Result;
+use crate::fact::{Known, name};
+use crate::kernel::{Param, Symbol, TensorMap};
+
+/// The most axes of a view.
+const MAX_AXES: usize = 5;
+
+/// A map as a kernel takes it: the driver's `CUtensorMap`.
+#[repr(C, align(64))]
+pub(super) struct Encoded([u64; 16]);
+
+/// Why there is no map of a parameter.
+pub(super) struct Refusal {
+    param: u8,
+    cause: Cause,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+enum Cause {
+    #[error("its arguments are not those of a view of rank {rank}")]
+    NoView { rank: usize },
+    #[error("its elements cannot be {0}")]
+    DType(DType),
+    #[error("its swizzle cannot be {0} bytes")]
+    Swizzle(u32),
+    #[error("the driver is older than CUDA 12")]
+    OldDriver,
+    #[error("{0:?}")]
+    Driver(CUresult),
+}
+
+impl Refusal {
+    /// The refusal in words, in terms of the kernel's parameters.
+    pub(super) fn text(&self, params: &[Param]) -> String {
+        format!("a map of `{}` was refused: {}", name(params, self.param), self.cause)
+    }
+}
+
+/// `CUtensorMapDataType`. What it lacks goes as unsigned integers of the same size: a GPU only copies elements.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+enum DataType {
+    U8,
+    U16,
+    U32,
+    I32,
+    U64,
+    I64,
+    F16,
+    F32,
+    F64,
+    BF16,
+}
+
+impl DataType {
+    fn of(dtype: DType) -> Option<DataType> {
+        Some(match dtype {
+            DType::Bool => return None,
+            DType::I8 | DType::U8 | DType::F8E4M3 | DType::F8E5M2 => DataType::U8,
+            DType::I16 | DType::U16 => DataType::U16,
+            DType::U32 => DataType::U32,
+            DType::I32 => DataType::I32,
+            DType::U64 => DataType::U64,
+            DType::I64 => DataType::I64,
+            DType::F16 => DataType::F16,
+            DType::F32 => DataType::F32,
+            DType::F64 => DataType::F64,
+            DType::BF16 => DataType::BF16,
+        })
+    }
+}
+
+/// `CUtensorMapSwizzle`, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+enum Swizzle {
+    B32 = 1,
+    B64 = 2,
+    B128 = 3,
+}
+
+impl Swizzle {
+    fn of(bytes: u32) -> Option<Swizzle> {
+        match bytes {
+            32 => Some(Swizzle::B32),
+            64 => Some(Swizzle::B64),
+            128 => Some(Swizzle::B128),
+            _ => None,
+        }
+    }
+}
+
+/// What is asked of the driver, the innermost axis first; beyond the rank all is 0.
+struct Request {
+    data_type: DataType,
+    swizzle: Swizzle,
+    rank: usize,
+    address: u64,
+    extents: [u64; MAX_AXES],
+    /// In bytes, of all axes but the innermost, whose elements are neighbours.
+    strides: [u64; MAX_AXES],
+    block: [u32; MAX_AXES],
+}
+
+impl TensorMap {
+    /// The map for these arguments, whose types are `dtypes`.
+    pub(super) fn encode(&self, known: &Known<'_>, dtypes: &[DType]) -> Result<Encoded, Refusal> {
+        let encoded = self.request(known, dtypes).and_then(|request| request.encode());
+        encoded.map_err(|cause| Refusal { param: self.param, cause })
+    }
+
+    fn request(&self, known: &Known<'_>, dtypes: &[DType]) -> Result<Request, Cause> {
+        let rank = self.block.len();
+        let no_view = Cause::NoView { rank };
+        let param = usize::from(self.param);
+        let number = |position: usize| {
+            let scalar = Symbol::Scalar(u8::try_from(position).ok()?);
+            u64::try_from(known.symbol(scalar)?).ok()
+        };
+        if !(1..=MAX_AXES).contains(&rank) {
+            return Err(no_view);
+        }
+        let dtype = *dtypes.get(param).ok_or(no_view)?;
+        let mut request = Request {
+            data_type: DataType::of(dtype).ok_or(Cause::DType(dtype))?,
+            swizzle: Swizzle::of(self.swizzle).ok_or(Cause::Swizzle(self.swizzle))?,
+            rank,
+            address: known.address(self.param).ok_or(no_view)?,
+            extents: [0; MAX_AXES],
+            strides: [0; MAX_AXES],
+            block: [0; MAX_AXES],
+        };
+        for (inner, axis) in (0..rank).rev().enumerate() {
+            request.extents[inner] = number(param + 1 + axis).ok_or(no_view)?;
+            request.block[inner] = self.block[axis];
+            let stride = number(param + 1 + rank + axis).ok_or(no_view)?;
+            if inner > 0 {
+                request.strides[inner - 1] = stride.saturating_mul(dtype.bytes() as u64);
+            }
+        }
+        Ok(request)
+    }
+}
+
+/// The type of `cuTensorMapEncodeTiled`, whose numbers at the end are enumerations.
+type Encode = unsafe extern "C" fn(
+    map: *mut Encoded,
+    data_type: u32,
+    rank: u32,
+    address: *mut c_void,
+    extents: *const u64,
+    strides: *const u64,
+    block: *const u32,
+    steps: *const u32,
+    interleave: u32,
+    swizzle: u32,
+    promotion: u32,
+    fill: u32,
+) -> CUresult;
+
+/// `CU_TENSOR_MAP_INTERLEAVE_NONE`
+const NO_INTERLEAVE: u32 = 0;
+/// `CU_TENSOR_MAP_L2_PROMOTION_L2_256B`
+const L2_BY_256_BYTES: u32 = 3;
+/// `CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE`: what lies outside of the extents is 0.
+const ZEROS_OUTSIDE: u32 = 0;
+
+/// The driver's function, if it has it.
+///
+/// The bindings' own panics where the driver lacks the symbol, and is not there at all where a build finds CUDA 11.
+fn driver() -> Option<Encode> {
+    static ENCODE: OnceLock<Option<Encode>> = OnceLock::new();
+    // SAFETY: a launch has a device, so the library is loaded; the symbol has had this signature since CUDA 12.0.
+    *ENCODE.get_or_init(|| unsafe {
+        sys::culib().get::<Encode>(b"cuTensorMapEncodeTiled\0").ok().map(|symbol| *symbol)
+    })
+}
+
+impl Request {
+    fn encode(&self) -> Result<Encoded, Cause> {
+        let encode = driver().ok_or(Cause::OldDriver)?;
+        let mut map = Encoded([0; 16]);
+        // SAFETY: `map` is as large and as aligned as the driver wants it, and the arrays have as many numbers as it
+        // reads, at most five. It only writes down the address.
+        let status = unsafe {
+            encode(
+                &mut map,
+                self.data_type as u32,
+                self.rank as u32,
+                std::ptr::without_provenance_mut(self.address as usize),
+                self.extents.as_ptr(),
+                self.strides.as_ptr(),
+                self.block.as_ptr(),
+                [1; MAX_AXES].as_ptr(),
+                NO_INTERLEAVE,
+                self.swizzle as u32,
+                L2_BY_256_BYTES,
+                ZEROS_OUTSIDE,
+            )
+        };
+        if status == CUresult::CUDA_SUCCESS { Ok(map) } else { Err(Cause::Driver(status)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+    use crate::dtype::Element;
+    use crate::fact::Actual;
+    use crate::kernel::ParamKind;
+
+    /// What the driver is asked for a map, with its numbers, or a refusal in words. The view `a` of `dtype` at 0x80
+    /// follows a number; `scalars` are its extents and strides.
+    fn check(map: TensorMap, dtype: DType, scalars: &[i64], expected: Expect) {
+        let scalar = |value: i64| Actual::Scalar { dtype: DType::I64, bits: value.bits() };
+        let mut actuals = vec![scalar(7), Actual::Slice { address: 0x80, len: 1000 }];
+        actuals.extend(scalars.iter().map(|&value| scalar(value)));
+        let known = Known { actuals: &actuals, grid: [1; 3] };
+        let params = [
+            Param { name: "n", kind: ParamKind::Scalar },
+            Param { name: "a", kind: ParamKind::View(map.block.len() as u8) },
+        ];
+        let text = match map.request(&known, &[DType::I64, dtype]) {
+            Ok(Request { data_type, swizzle, rank, address, extents, strides, block }) => format!(
+                "{data_type:?} ({}) of {:?} by {:?} at {address:#x}, block {:?}, {swizzle:?} ({})",
+                data_type as u32,
+                &extents[..rank],
+                &strides[..rank - 1],
+                &block[..rank],
+                swizzle as u32
+            ),
+            Err(cause) => Refusal { param: map.param, cause }.text(&params),
+        };
+        expected.assert_eq(&text);
+    }
+
+    const VECTOR: TensorMap = TensorMap { param: 1, block: &[16], swizzle: 32 };
+    const MATRIX: TensorMap = TensorMap { param: 1, block: &[128, 64], swizzle: 128 };
+    const BATCH: TensorMap = TensorMap { param: 1, block: &[2, 32, 16], swizzle: 64 };
+
+    #[test]
+    fn the_innermost_axis_comes_first() {
+        check(
+            VECTOR,
+            DType::F16,
+            &[1000, 1],
+            expect!["F16 (6) of [1000] by [] at 0x80, block [16], B32 (1)"],
+        );
+        check(
+            MATRIX,
+            DType::BF16,
+            &[300, 200, 208, 1],
+            expect!["BF16 (9) of [200, 300] by [416] at 0x80, block [64, 128], B128 (3)"],
+        );
+        check(
+            BATCH,
+            DType::F32,
+            &[5, 300, 200, 0, 256, 1],
+            expect!["F32 (7) of [200, 300, 5] by [1024, 0] at 0x80, block [16, 32, 2], B64 (2)"],
+        );
+        let five = TensorMap { param: 1, block: &[1, 2, 3, 4, 16], swizzle: 32 };
+        check(
+            five,
+            DType::I8,
+            &[3, 4, 5, 6, 7, 960, 16, 48, 192, 1],
+            expect![
+                "U8 (0) of [7, 6, 5, 4, 3] by [192, 48, 16, 960] at 0x80, block [16, 4, 3, 2, 1], B32 (1)"
+            ],
+        );
+        check(
+            MATRIX,
+            DType::F64,
+            &[1 << 32, 1 << 36, 1 << 39, 1],
+            expect![
+                "F64 (8) of [68719476736, 4294967296] by [4398046511104] at 0x80, block [64, 128], B128 (3)"
+            ],
+        );
+    }
+
+    #[test]
+    fn each_type_has_the_driver_s_number() {
+        let text: String = DType::ALL
+            .map(|dtype| match DataType::of(dtype) {
+                Some(data_type) => format!("{dtype}: {data_type:?} ({})\n", data_type as u32),
+                None => format!("{dtype}: none\n"),
+            })
+            .concat();
+        expect![[r#"
+            bool: none
+            i8: U8 (0)
+            i16: U16 (1)
+            i32: I32 (3)
+            i64: I64 (5)
+            u8: U8 (0)
+            u16: U16 (1)
+            u32: U32 (2)
+            u64: U64 (4)
+            f8e4m3: U8 (0)
+            f8e5m2: U8 (0)
+            f16: F16 (6)
+            bf16: BF16 (9)
+            f32: F32 (7)
+            f64: F64 (8)
+        "#]]
+        .assert_eq(&text);
+    }
+
+    #[test]
+    fn a_refusal_says_what_was_refused() {
+        check(
+            MATRIX,
+            DType::Bool,
+            &[300, 200, 208, 1],
+            expect!["a map of `a` was refused: its elements cannot be bool"],
+        );
+        check(
+            TensorMap { swizzle: 16, ..MATRIX },
+            DType::F16,
+            &[300, 200, 208, 1],
+            expect!["a map of `a` was refused: its swizzle cannot be 16 bytes"],
+        );
+        check(
+            TensorMap { block: &[], ..MATRIX },
+            DType::F16,
+            &[],
+            expect!["a map of `a` was refused: its arguments are not those of a view of rank 0"],
+        );
+        check(
+            TensorMap { block: &[1; 6], ..MATRIX },
+            DType::F16,
+            &[1; 12],
+            expect!["a map of `a` was refused: its arguments are not those of a view of rank 6"],
+        );
+        check(
+            MATRIX,
+            DType::F16,
+            &[300, 200, 208],
+            expect!["a map of `a` was refused: its arguments are not those of a view of rank 2"],
+        );
+        check(
+            MATRIX,
+            DType::F16,
+            &[300, -200, 208, 1],
+            expect!["a map of `a` was refused: its arguments are not those of a view of rank 2"],
+        );
+        check(
+            TensorMap { param: 0, ..VECTOR },
+            DType::F16,
+            &[1000, 1],
+            expect!["a map of `n` was refused: its arguments are not those of a view of rank 1"],
+        );
+        let params = [Param { name: "a", kind: ParamKind::View(2) }];
+        let text = |cause| Refusal { param: 0, cause }.text(&params);
+        expect!["a map of `a` was refused: the driver is older than CUDA 12"]
+            .assert_eq(&text(Cause::OldDriver));
+        expect!["a map of `a` was refused: CUDA_ERROR_INVALID_VALUE"]
+            .assert_eq(&text(Cause::Driver(CUresult::CUDA_ERROR_INVALID_VALUE)));
+    }
+}
