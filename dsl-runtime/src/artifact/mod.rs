@@ -18,10 +18,12 @@ impl Kernel {
     /// `<entry>.<arch>.ptx` and its cubins if there are any (`.90.cubin` for compute capability 9.0). Gives the paths of
     /// all files. The directory is made if it is not there.
     ///
-    /// The JSON lists the entry points, fastest first, with the files of each (`ptx`, `cubins`) and what it asks of the
-    /// arguments (`facts`); the arguments that every entry takes, in order (`arguments`); and what a launch needs: for a
-    /// grid of `x * y * z` programs, a CUDA grid of `x` divided by `programs_per_block`, rounded up, and times
-    /// `blocks_per_program`, of `y`, and `z`, blocks of `threads` threads, and `shared_bytes` of dynamic shared memory.
+    /// The JSON lists the entry points, fastest first, with the files of each (`ptx`, `cubins`), what it asks of the
+    /// arguments (`facts`) and, where it takes any behind them, its tensor maps (`maps`, as
+    /// [`TensorMap`](crate::kernel::TensorMap) says); the arguments that every entry takes, in order (`arguments`); and
+    /// what a launch needs: for a grid of `x * y * z` programs, a CUDA grid of `x` divided by `programs_per_block`,
+    /// rounded up, and times `blocks_per_program`, of `y`, and `z`, blocks of `threads` threads, and `shared_bytes` of
+    /// dynamic shared memory.
     ///
     /// # Errors
     /// If a file cannot be written.

@@ -5,11 +5,12 @@ use serde::Serialize;
 use crate::dtype::DType;
 use crate::fact::name;
 use crate::kernel::{
-    Arch, Body, Fact, Kernel, Module, Param, ParamKind, Polynomial, Resources, Symbol, Term, Variant,
+    Arch, Body, Fact, Kernel, Module, Param, ParamKind, Polynomial, Resources, Symbol, TensorMap, Term,
+    Variant,
 };
 
 /// Counts up when a reader of an older file would misread it.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 
 /// The names of the files, relative to the JSON file.
 pub(super) struct Images {
@@ -139,12 +140,20 @@ struct BodyRecord<'k> {
     blocks_per_program: u32,
     shared_bytes: u32,
     facts: Vec<FactRecord>,
+    /// What it takes behind the arguments, in order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    maps: Vec<MapRecord>,
     resources: Option<ResourcesRecord>,
 }
 
 impl<'k> BodyRecord<'k> {
     fn new(body: &'k Body, images: Images, params: &[Param]) -> Self {
         let cubin = |(capability, file)| CubinRecord { capability, file };
+        let map = |&TensorMap { param, block, swizzle }: &TensorMap| MapRecord {
+            param: name(params, param),
+            block,
+            swizzle,
+        };
         let fact = |fact: &Fact| FactRecord { text: fact.text(params), fact: FactKind::new(fact, params) };
         BodyRecord {
             entry: body.entry,
@@ -155,9 +164,17 @@ impl<'k> BodyRecord<'k> {
             blocks_per_program: body.blocks,
             shared_bytes: body.shared_bytes,
             facts: body.facts.iter().map(fact).collect(),
+            maps: body.maps.iter().map(map).collect(),
             resources: body.resources.map(ResourcesRecord::from),
         }
     }
+}
+
+#[derive(Serialize)]
+struct MapRecord {
+    param: &'static str,
+    block: &'static [u32],
+    swizzle: u32,
 }
 
 #[derive(Serialize)]

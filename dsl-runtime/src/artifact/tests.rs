@@ -4,7 +4,7 @@ use expect_test::{Expect, expect};
 
 use super::*;
 use crate::dtype::DType;
-use crate::kernel::{Arch, Body, Fact, Param, ParamKind, Resources, Symbol, Term};
+use crate::kernel::{Arch, Body, Fact, Param, ParamKind, Resources, Symbol, TensorMap, Term};
 
 static SCALE: Kernel = Kernel {
     name: "scale",
@@ -120,7 +120,7 @@ fn the_json_says_how_to_call_each_entry() {
         &SCALE.variants[0],
         expect![[r#"
             {
-              "format": 2,
+              "format": 3,
               "kernel": "scale",
               "module": "demo::kernels",
               "label": "T = bf16, BLOCK = 1024",
@@ -290,6 +290,15 @@ fn the_json_says_how_to_call_each_entry() {
     );
 }
 
+const MAPPED: Body = Body {
+    facts: &[Fact::Equal { param: 2, value: 1 }],
+    maps: &[
+        TensorMap { param: 0, block: &[64], swizzle: 128 },
+        TensorMap { param: 3, block: &[32], swizzle: 64 },
+    ],
+    ..GENERAL
+};
+
 static COPY: Kernel = Kernel {
     name: "copy",
     params: &[
@@ -306,21 +315,22 @@ static COPY: Kernel = Kernel {
         consts: &[],
         dtypes: &[DType::F16, DType::I64, DType::I64, DType::F16, DType::I64, DType::I64],
         source: 0,
-        modules: &[module(&[], Body { facts: &[Fact::Equal { param: 2, value: 1 }], ..GENERAL })],
+        modules: &[module(&[], MAPPED)],
         hosts: &[],
         sites: &[],
     }],
     ..Kernel::TEST
 };
 
-/// A view is its memory and a scalar for each extent and stride.
+/// A view is its memory and a scalar for each extent and stride; an entry may take maps of it.
 #[test]
 fn the_json_says_what_a_view_is() {
     let module = &COPY.variants[0].modules[0];
     let bodies = vec![(module, Images { ptx: "copy.ptx".to_string(), cubins: vec![] })];
     let record = Record::new(&COPY, &COPY.variants[0], module.arch, bodies);
     let json = serde_json::to_value(record).unwrap();
-    let lists = [&json["params"], &json["arguments"], &json["bodies"][0]["facts"]];
+    let body = &json["bodies"][0];
+    let lists = [&json["params"], &json["arguments"], &body["facts"], &body["maps"]];
     let lines = lists.into_iter().flat_map(|list| list.as_array().unwrap());
     let text: String = lines.map(|line| format!("{line}\n")).collect();
     expect![[r#"
@@ -342,6 +352,8 @@ fn the_json_says_what_a_view_is() {
         {"kind":"grid","name":"grid.y","type":"u32"}
         {"kind":"grid","name":"grid.z","type":"u32"}
         {"kind":"equal","param":"x.stride(0)","text":"x.stride(0) is 1","value":1}
+        {"block":[64],"param":"x","swizzle":128}
+        {"block":[32],"param":"out","swizzle":64}
     "#]]
     .assert_eq(&text);
 }
