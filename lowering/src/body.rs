@@ -1,8 +1,10 @@
 //! The bodies of a variant: the same kernel compiled for what its arguments may turn out to be.
 //!
 //! The *aligned* body relies on facts that the launcher checks: addresses and the integers in them divide evenly, and no
-//! access leaves its slice; neighbours along a view's last axis are neighbours in memory. The *general* body relies on
-//! nothing and compares every offset with its slice's length.
+//! access leaves its slice; neighbours along a view's last axis are neighbours in memory. The *tensor* body relies on the
+//! same, and on what the GPU asks of views of which it copies blocks by itself; it takes the place of the aligned one on
+//! those that multiply such blocks. The *general* body relies on nothing and compares every offset with its slice's
+//! length.
 
 use std::collections::HashMap;
 
@@ -10,11 +12,13 @@ use crate::analysis::axis::{Assumptions, Axes};
 use crate::analysis::fact::Fact;
 use crate::analysis::promise::Promise;
 use crate::analysis::split::{Trust, split};
+use crate::analysis::stage::stage;
 use crate::analysis::view::contiguous;
 use crate::check::{Settings, Variant};
 use crate::layout::Threads;
 use crate::layout::access::{self, Alignment, MAX_BYTES};
 use crate::layout::assign::distribute;
+use crate::layout::dot;
 use crate::layout::hoist::hoist;
 use crate::layout::hold::hold;
 use crate::layout::rounds::gather;
@@ -41,17 +45,24 @@ pub enum Gpus {
     /// Blocks of a cluster reach each other's shared memory.
     WithClusters,
     WithoutClusters,
+    /// Four warps multiply together what is in shared memory (`wgmma`).
+    WithGroups,
+    WithoutGroups,
 }
 
 impl Gpus {
     /// The first capability with clusters.
     const CLUSTERS: u32 = 90;
+    /// The one capability whose warps multiply together.
+    const GROUPS: u32 = 90;
 
     pub fn include(self, capability: u32) -> bool {
         match self {
             Gpus::All => true,
             Gpus::WithClusters => capability >= Gpus::CLUSTERS,
             Gpus::WithoutClusters => capability < Gpus::CLUSTERS,
+            Gpus::WithGroups => capability == Gpus::GROUPS,
+            Gpus::WithoutGroups => capability != Gpus::GROUPS,
         }
     }
 }
@@ -60,7 +71,7 @@ impl Body {
     /// What tells it from the variant's other bodies.
     pub fn label(&self) -> String {
         match self.gpus {
-            Gpus::All | Gpus::WithClusters => self.name.to_string(),
+            Gpus::All | Gpus::WithClusters | Gpus::WithGroups | Gpus::WithoutGroups => self.name.to_string(),
             Gpus::WithoutClusters => format!("{}.one_block", self.name),
         }
     }
@@ -113,10 +124,17 @@ pub fn bodies(func: &Func, requests: Requests) -> Result<Vec<Body>, TooMuchShare
 const MAX_WARPS: u32 = 32;
 
 fn bodies_for(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<Body>, TooMuchShared> {
-    let (aligned, facts) = aligned(func, requests)?;
     let mut bodies = vec![];
+    let mut others = gpus;
+    if gpus == Gpus::All
+        && let Some((plan, facts)) = tensor(func, requests)
+    {
+        bodies.push(Body { name: "tensor", plan, facts, gpus: Gpus::WithGroups });
+        others = Gpus::WithoutGroups;
+    }
+    let (aligned, facts) = aligned(func.clone(), requests)?;
     if !facts.is_empty() {
-        bodies.push(Body { name: "aligned", plan: aligned, facts, gpus });
+        bodies.push(Body { name: "aligned", plan: aligned, facts, gpus: others });
     }
     bodies.push(Body { name: "general", plan: general(func, requests)?, facts: vec![], gpus });
     Ok(bodies)
@@ -129,9 +147,25 @@ fn general(func: &Func, requests: Requests) -> Result<Plan, TooMuchShared> {
     plan(&func, Alignment::Element, requests, &Assumptions::default(), &[])
 }
 
+/// The body whose products take blocks as the GPU copies them; `None` where there are none, or no room for them.
+fn tensor(func: &Func, requests: Requests) -> Option<(Plan, Vec<Fact>)> {
+    let num_warps = requests.num_warps.or_else(|| dot::warps(func))?;
+    let mut staged = func.clone();
+    let relied_on = stage(&mut staged, num_warps);
+    if relied_on.is_empty() {
+        return None;
+    }
+    let requests = Requests { num_warps: Some(num_warps), programs: Some(1), ..requests };
+    let (plan, mut facts) = aligned(staged, requests).ok()?;
+    facts.extend(relied_on.into_iter().filter(|fact| !facts.contains(fact)).collect::<Vec<_>>());
+    (plan.maps().len() <= MAX_MAPS).then_some((plan, facts))
+}
+
+/// The most tensor maps that a launch hands over.
+const MAX_MAPS: usize = 8;
+
 /// With what must hold.
-fn aligned(func: &Func, requests: Requests) -> Result<(Plan, Vec<Fact>), TooMuchShared> {
-    let mut func = func.clone();
+fn aligned(mut func: Func, requests: Requests) -> Result<(Plan, Vec<Fact>), TooMuchShared> {
     let trust = if requests.unchecked { Trust::Caller } else { Trust::Launch };
     let strides = contiguous(&mut func);
     let bounds = split(&mut func, trust);

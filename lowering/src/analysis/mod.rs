@@ -6,6 +6,7 @@
 //! - [`promise`]: what the user says of arguments, for the launcher to check.
 //! - [`split`]: offsets and comparisons rewritten so that nothing overflows and the uniform part is scalar; blocks of views
 //!   become accesses with offsets and masks.
+//! - [`stage`]: products of blocks that a GPU copies by itself.
 //! - [`view`]: what bodies take for granted of views.
 
 pub mod axis;
@@ -14,4 +15,5 @@ pub mod fact;
 pub mod polynomial;
 pub mod promise;
 pub mod split;
+pub mod stage;
 pub mod view;

@@ -93,6 +93,11 @@ impl Splitter {
         } else if let Some(place) = op.kind.operation_mut().place_mut() {
             *place = self.place(builder, *place);
         }
+        for window in op.kind.operation_mut().windows_mut() {
+            for offset in &mut window.offsets {
+                *offset = self.beginning_along(builder, *offset);
+            }
+        }
         if let Kind::Scalar(scalar) = &op.kind
             && let Algebra::Compare(compare) = scalar.op.algebra
             && let Some(result) = self.comparison(builder, compare, scalar)

@@ -5,11 +5,13 @@ use quote::{format_ident, quote};
 
 use super::Expansion;
 use crate::analysis::fact::{Fact, Sum, Symbol};
+use crate::analysis::stage::LINE;
 use crate::body::Body;
 use crate::check::{ConstValue, Variant};
 use crate::compile::{HOST_ENTRY, Module, entry_name};
 use crate::diagnostic::Loc;
 use crate::dtype::DType;
+use crate::mlir::gpu::TensorMap;
 use crate::ops::Site;
 use crate::syntax::{Kernel, ParamType, TypeName};
 use crate::target::host::Family;
@@ -145,6 +147,7 @@ fn body_data(body: &Body, entry: &str, code: &Module) -> TokenStream {
         [plan.threads(), plan.programs, plan.blocks(), plan.shared_bytes()].map(Literal::u32_unsuffixed);
     let [threads, programs, blocks, shared_bytes] = numbers;
     let facts = body.facts.iter().map(fact);
+    let maps = plan.maps().iter().map(tensor_map);
     let reported = code
         .cubin
         .as_ref()
@@ -181,9 +184,17 @@ fn body_data(body: &Body, entry: &str, code: &Module) -> TokenStream {
             blocks: #blocks,
             shared_bytes: #shared_bytes,
             facts: &[#(#facts),*],
+            maps: &[#(#maps),*],
             resources: #resources,
         }
     }
+}
+
+fn tensor_map(map: &TensorMap) -> TokenStream {
+    let param = Literal::u32_unsuffixed(map.memory.0);
+    let block = map.block.iter().map(|&extent| Literal::u32_unsuffixed(extent));
+    let line = Literal::u32_unsuffixed(LINE);
+    quote! { TensorMap { param: #param, block: &[#(#block),*], swizzle: #line } }
 }
 
 fn fact(fact: &Fact) -> TokenStream {

@@ -514,10 +514,7 @@ fn operand_layouts(
         .or_else(|| op.results.first().filter(|result| tile(result)).and_then(|&result| of(result)));
     match operation.spread(func, &op.results) {
         Spread::Source | Spread::Free => vec![],
-        Spread::Product { acc } => {
-            let own = result.map(|layout| dot::suited(func, op, &layout));
-            acc.zip(own).into_iter().collect()
-        }
+        Spread::Product { .. } => result.map(|layout| dot::taken(func, op, &layout)).unwrap_or_default(),
         Spread::Lanewise { .. } => {
             let operands: Vec<Value> = operation.operands().into_iter().filter(tile).collect();
             // A store has no result: it lies as the class of its operands, or anyhow when all are cheap.

@@ -4,14 +4,16 @@
 //! holds the elements that [`Fragment`] says. The result of a product lies in such fragments, dealt out over warps and
 //! then registers; each factor lies as the result does, with the warps that share its rows or columns holding the same.
 //! An extent below that of the instruction is repeated: the lanes and registers beyond it hold what those within it do,
-//! and so do their sums. Where there is no instruction, each thread multiplies blocks of its own.
+//! and so do their sums. Where there is no instruction, each thread multiplies blocks of its own. Four warps that multiply
+//! together take the fragments of one warp, sixteen rows each.
 //!
 //! Everything here follows from the element type, the shapes and the number of warps; which operation moves a factor to
 //! where it is multiplied is for emission to choose.
 
 use super::linear::{Coord, LANE_BITS, Layout};
+use crate::analysis::stage::{GROUP_WARPS, Groups};
 use crate::dtype::DType;
-use crate::ops::{Dot, Kind};
+use crate::ops::{Dot, GroupDot, Kind};
 use crate::tile::{Block, Func, Op, Shape, Value};
 
 /// What a bit of a register or lane number adds to the coordinate along one of a matrix's two axes.
@@ -266,6 +268,35 @@ pub fn block_layout(shape: &Shape, num_warps: u32, deal: Deal) -> Layout {
     Layout::of_bases(shape, &registers, BLOCK.lane_bases(rank), &warps)
 }
 
+/// The result of a product by groups of warps. `M16N8K16` takes the same fragments.
+pub fn group_layout(shape: &Shape, num_warps: u32) -> Layout {
+    let [rows, columns] = [0, 1];
+    let instruction = &M16N8K16;
+    let groups = Groups::new(shape[rows], num_warps);
+    let within = (0..GROUP_WARPS.trailing_zeros()).map(|bit| Coord::along(rows, instruction.rows << bit));
+    let mut rest = Rest::beyond(shape, &[instruction.rows * GROUP_WARPS, instruction.columns]);
+    let by_rows: Vec<Coord> =
+        (0..groups.along_rows.trailing_zeros()).filter_map(|_| rest.take(rows)).collect();
+    let mut by_columns: Vec<Coord> =
+        (0..groups.along_columns.trailing_zeros()).filter_map(|_| rest.half(columns)).collect();
+    by_columns.reverse();
+    let warps: Vec<Coord> = within.chain(by_rows).chain(by_columns).collect();
+    let mut registers = instruction.sum.register_bases(shape.rank());
+    registers.extend(rest.registers());
+    Layout::of_bases(shape, &registers, instruction.sum.lane_bases(shape.rank()), &warps)
+}
+
+/// How a left factor that threads hold has to lie for a product by groups of warps.
+pub fn group_factor_layout(shape: &Shape, sum: &Layout) -> Layout {
+    factor_layout(&M16N8K16, Side::Left, shape, sum)
+}
+
+/// What each warp of a group has of sixteen rows, eight columns, sixteen products: of the result, and of a left factor that
+/// threads hold.
+pub fn group_fragments() -> [&'static Fragment; 2] {
+    [&M16N8K16.sum, &M16N8K16.left]
+}
+
 /// A factor, as the instruction takes it for a result that lies as `sum`.
 pub fn factor_layout(instruction: &Instruction, side: Side, shape: &Shape, sum: &Layout) -> Layout {
     let rank = shape.rank();
@@ -297,31 +328,53 @@ fn serves(instruction: &Instruction, layout: &Layout) -> bool {
 
 // ---- the products of a function
 
-/// The products of a function, with their results.
-fn products(func: &Func) -> Vec<(Dot, Value)> {
-    let mut found = vec![];
-    func.body.walk(&mut |op| {
+/// A product of either kind.
+enum Product<'f> {
+    OfTiles(&'f Dot),
+    OfBlocks(&'f GroupDot),
+}
+
+impl Product<'_> {
+    fn of(op: &Op) -> Option<Product<'_>> {
         if let Kind::Dot(dot) = &op.kind {
-            found.push((*dot, op.results[0]));
+            return Some(Product::OfTiles(dot));
         }
-    });
+        let Kind::GroupDot(dot) = &op.kind else { return None };
+        Some(Product::OfBlocks(dot))
+    }
+
+    fn inner(&self, func: &Func) -> u32 {
+        match self {
+            Product::OfTiles(dot) => dot.inner(func),
+            Product::OfBlocks(dot) => dot.inner(),
+        }
+    }
+}
+
+/// What `of` says of each product of a function, with its result.
+fn products<T>(func: &Func, mut of: impl FnMut(Product, Value) -> T) -> Vec<T> {
+    let mut found = vec![];
+    func.body.walk(&mut |op| found.extend(Product::of(op).map(|product| of(product, op.results[0]))));
     found
 }
 
 /// The layouts of the results of all products, those first that multiply most.
 pub(super) fn layouts(func: &Func, num_warps: u32) -> Vec<(Value, Layout)> {
-    let mut products = products(func);
-    products.sort_by_key(|(dot, result)| {
-        let work = func.ty(*result).shape.elements() * u64::from(dot.inner(func));
-        (std::cmp::Reverse(work), *result)
-    });
     let deal = deal(func);
-    let own = |(dot, result): (Dot, Value)| (result, own_layout(func, (&dot, result), num_warps, deal));
-    products.into_iter().map(own).collect()
+    let mut products = products(func, |product, result| {
+        let work = func.ty(result).shape.elements() * u64::from(product.inner(func));
+        (std::cmp::Reverse(work), result, own_layout(func, (&product, result), num_warps, deal))
+    });
+    products.sort_by_key(|(work, result, _)| (*work, *result));
+    products.into_iter().map(|(_, result, layout)| (result, layout)).collect()
 }
 
-fn own_layout(func: &Func, (dot, result): (&Dot, Value), num_warps: u32, deal: Deal) -> Layout {
+fn own_layout(func: &Func, (product, result): (&Product, Value), num_warps: u32, deal: Deal) -> Layout {
     let shape = &func.ty(result).shape;
+    let dot = match product {
+        Product::OfTiles(dot) => dot,
+        Product::OfBlocks(_) => return group_layout(shape, num_warps),
+    };
     match method(func.ty(dot.a).dtype) {
         Method::Warp(instruction) => sum_layout(instruction, shape, num_warps, deal),
         Method::Thread => block_layout(shape, num_warps, deal),
@@ -330,12 +383,29 @@ fn own_layout(func: &Func, (dot, result): (&Dot, Value), num_warps: u32, deal: D
 
 /// How the result of a product lies where it is made, if others want it as `layout`: so, if it can be.
 pub(super) fn suited(func: &Func, op: &Op, layout: &Layout) -> Layout {
-    let Kind::Dot(dot) = &op.kind else { return layout.clone() };
+    let Some(product) = Product::of(op) else { return layout.clone() };
+    let own = || own_layout(func, (&product, op.results[0]), layout.num_warps(), deal(func));
+    let dot = match product {
+        Product::OfTiles(dot) => dot,
+        Product::OfBlocks(_) => return own(),
+    };
     match method(func.ty(dot.a).dtype) {
-        Method::Warp(instruction) if !serves(instruction, layout) => {
-            own_layout(func, (dot, op.results[0]), layout.num_warps(), deal(func))
-        }
+        Method::Warp(instruction) if !serves(instruction, layout) => own(),
         Method::Warp(_) | Method::Thread => layout.clone(),
+    }
+}
+
+/// How a product needs the tiles that it takes to lie, given the layout of what takes its result: factors of others lie
+/// anyhow.
+pub(super) fn taken(func: &Func, op: &Op, layout: &Layout) -> Vec<(Value, Layout)> {
+    let own = suited(func, op, layout);
+    match Product::of(op) {
+        Some(Product::OfTiles(dot)) => dot.acc.into_iter().map(|acc| (acc, own.clone())).collect(),
+        Some(Product::OfBlocks(dot)) => {
+            let left = dot.tile().map(|tile| (tile, group_factor_layout(&func.ty(tile).shape, &own)));
+            left.into_iter().chain(dot.acc.map(|acc| (acc, own.clone()))).collect()
+        }
+        None => vec![],
     }
 }
 
@@ -383,7 +453,7 @@ const ELEMENTS_PER_THREAD: u64 = 32;
 const MAX_WARPS: u64 = 8;
 
 /// The warps that the largest product of a function wants; `None` where there is no product.
-pub(super) fn warps(func: &Func) -> Option<u32> {
-    let largest = products(func).iter().map(|(_, result)| func.ty(*result).shape.elements()).max()?;
+pub fn warps(func: &Func) -> Option<u32> {
+    let largest = products(func, |_, result| func.ty(result).shape.elements()).into_iter().max()?;
     Some((largest / (32 * ELEMENTS_PER_THREAD)).clamp(1, MAX_WARPS).next_power_of_two() as u32)
 }

@@ -74,6 +74,8 @@ pub enum ArgumentKind {
     Exclusive,
     /// A pointer to memory that nothing writes while the function runs.
     ReadOnly,
+    /// A `CUtensorMap`, handed over as its bytes.
+    TensorMap,
 }
 
 /// What the function is to its target.
@@ -150,6 +152,9 @@ impl<'s> ModuleBuilder<'s> {
                 ArgumentKind::Plain => "",
                 ArgumentKind::Exclusive => " {llvm.noalias}",
                 ArgumentKind::ReadOnly => " {llvm.noalias, llvm.readonly}",
+                ArgumentKind::TensorMap => {
+                    " {llvm.byval = !llvm.array<128 x i8>, llvm.align = 64 : i64, nvvm.grid_constant}"
+                }
             };
             format!("%a{i}: {}{attributes}", argument.ty)
         };

@@ -16,6 +16,7 @@ mod convert;
 mod debug;
 mod dot;
 mod fold;
+mod group_dot;
 mod histogram;
 mod inline;
 pub(crate) mod library;
@@ -48,6 +49,7 @@ pub use control::{For, If, LoopHints, While};
 pub use convert::{Convert, Hold};
 pub use debug::{Assert, Print, Site, quotes};
 pub use dot::Dot;
+pub use group_dot::{Factor, GroupDot, Staged};
 pub use histogram::Histogram;
 pub use inline::InlinePtx;
 pub use memory::{Load, Place, Store};
@@ -129,6 +131,11 @@ pub trait Operation: Debug {
     /// The block of a view it reads or writes; an access has a place or a window.
     fn window(&self) -> Option<&Window> {
         None
+    }
+
+    /// The blocks of views that it takes as they are.
+    fn windows_mut(&mut self) -> Vec<&mut Window> {
+        vec![]
     }
 
     /// The access of a window's elements one by one, when they are known to be at `place`.
@@ -263,6 +270,7 @@ operations!(
     Gather,
     Histogram,
     Dot,
+    GroupDot,
     Assert,
     Print,
 );

@@ -15,7 +15,7 @@ use crate::layout::assign::Spread;
 use crate::tile::{Func, ParamId, Shape, Type, Value, View};
 
 /// A block of a view, which may lie across its edges or outside; elements outside of the view take no part.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Window {
     /// The view's memory.
     pub memory: ParamId,
@@ -25,16 +25,16 @@ pub struct Window {
 }
 
 impl Window {
-    fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
+    pub(super) fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
         self.offsets.iter_mut().for_each(|offset| *offset = change(*offset));
     }
 
-    fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
+    pub(super) fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
         let offsets: Vec<String> = self.offsets.iter().map(|&offset| name(offset)).collect();
         format!("{}({})", func.params[self.memory.index()].name, offsets.join(", "))
     }
 
-    fn verify(&self, func: &Func, ty: &Type) -> Result<(), String> {
+    pub(super) fn verify(&self, func: &Func, ty: &Type) -> Result<(), String> {
         let Some(view) = func.view(self.memory) else { return Err("the parameter is not a view".into()) };
         expect_types("the number of offsets", self.offsets.len(), view.rank())?;
         expect_types("the rank", self.extents.rank(), view.rank())?;

@@ -33,6 +33,12 @@ impl Splitter {
         }
     }
 
+    /// Where a block that stays one begins along an axis, an `i64`.
+    pub(super) fn beginning_along(&mut self, builder: &mut Builder, offset: Value) -> Value {
+        let offset = self.signed(builder, offset);
+        self.wide(builder, offset)
+    }
+
     /// An offset as a number that signed 64 bits hold: what is larger is as far outside as the largest.
     fn signed(&mut self, builder: &mut Builder, offset: Value) -> Value {
         if builder.func.ty(offset).dtype != DType::U64 {

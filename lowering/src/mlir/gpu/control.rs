@@ -2,6 +2,7 @@
 
 use super::ahead::{Ahead, Started, Turns};
 use super::emit::Emit;
+use super::pipeline::Turn;
 use super::shared::Ring;
 use super::{Builder, Gpu};
 use crate::layout::Distributed;
@@ -43,12 +44,19 @@ impl Emit for For {
         let (zero, one) = (b.int(Ty::I64, 0), b.int(Ty::I64, 1));
         let own = inits.len();
         inits.extend(firsts);
+        let plan = gpu.plan;
+        let pipeline = plan.pipeline.as_ref().filter(|pipeline| pipeline.turns(self));
+        let first = pipeline.map(|_| gpu.first_turn(b, false));
+        inits.extend(first.iter().flat_map(|turn| [turn.part, turn.parity]));
         gpu.shared.enter_loop(&gpu.plan.distributed, &self.body);
         let outer = gpu.turn;
         let results = b.for_range([zero, *count, one], &inits, |b, index, carried| {
             gpu.scope(|gpu| {
                 gpu.turn = Some(index);
                 let (carried, parts) = carried.split_at(own);
+                let (parts, turn) = parts.split_at(firsts.len());
+                let turn = pipeline.map(|_| Turn { part: turn[0], parity: turn[1] });
+                gpu.turns.extend(turn.map(|turn| (self.body.args[0], turn)));
                 let next = ahead
                     .as_ref()
                     .map(|ahead| gpu.turn_ahead(b, self, ahead, &started, index, parts))
@@ -57,7 +65,9 @@ impl Emit for For {
                 gpu.define(self.body.args[0], vec![variable]);
                 gpu.define_all(&self.body.args[1..], carried);
                 gpu.turn(b, self, ahead.as_ref(), started.turns, index, parts);
-                gpu.flatten(&self.body.yields).into_iter().chain(next).collect()
+                let turn = pipeline.zip(turn).map(|(pipeline, turn)| gpu.next_turn(b, pipeline, self, turn));
+                let turn = turn.into_iter().flat_map(|turn| [turn.part, turn.parity]);
+                gpu.flatten(&self.body.yields).into_iter().chain(next).chain(turn).collect()
             })
         });
         gpu.turn = outer;

@@ -17,9 +17,11 @@ mod emit;
 mod histogram;
 mod memory;
 mod packed;
+mod pipeline;
 mod random;
 mod rearrange;
 mod reduce;
+mod runs;
 mod scan;
 mod shared;
 
@@ -34,12 +36,15 @@ use super::{Asm, Machine, report};
 use crate::analysis::axis::{Assumptions, Axes, Info};
 use crate::analysis::fact::Fact;
 use crate::diagnostic::Loc;
-use crate::layout::{Coord, Distributed, Layout};
+use crate::layout::{Distributed, Layout};
 use crate::ops::Keep;
 use crate::tile::{Block, Func, Op, ParamKind, Value};
 
 use ahead::{Arrived, Started};
 pub use emit::Emit;
+pub use pipeline::TensorMap;
+use pipeline::{Pipeline, Turn};
+use runs::runs;
 use shared::{Interval, Shared};
 
 /// The name of the block's shared memory.
@@ -61,6 +66,8 @@ pub struct Plan {
     pub programs: u32,
     /// The most registers of a thread, if the user says.
     pub maxnreg: Option<u32>,
+    /// Blocks of views that a warp of their own copies.
+    pipeline: Option<Pipeline>,
     /// Shared memory of one program.
     shared: Shared,
 }
@@ -80,12 +87,13 @@ impl Plan {
         assumptions: &Assumptions,
         facts: &[Fact],
     ) -> Result<Plan, TooMuchShared> {
-        let shared = Shared::plan(&distributed, facts)?;
+        let mut pipeline = Pipeline::new(&distributed);
+        let shared = Shared::plan(&distributed, facts, pipeline.as_mut())?;
         let axes = Axes::analyse(&distributed.func, assumptions);
         // Programs that share a block share its memory and its sixteen barriers.
         let fitting = MAX_SHARED_BYTES.checked_div(shared.bytes()).unwrap_or(programs).max(1);
         let fitting = 1 << fitting.min(8).ilog2();
-        Ok(Plan { programs: programs.min(fitting), maxnreg: None, distributed, axes, shared })
+        Ok(Plan { programs: programs.min(fitting), maxnreg: None, distributed, axes, pipeline, shared })
     }
 
     /// Whether GPUs of other capabilities get other code.
@@ -98,7 +106,17 @@ impl Plan {
 
     /// Threads of a block.
     pub fn threads(&self) -> u32 {
-        self.distributed.block_warps() * 32 * self.programs
+        let beside = if self.pipeline.is_some() { pipeline::WARPS } else { 0 };
+        (self.distributed.block_warps() * self.programs + beside) * 32
+    }
+
+    /// What it takes behind the grid's extents.
+    pub fn maps(&self) -> &[TensorMap] {
+        self.pipeline.as_ref().map_or(&[], |pipeline| &pipeline.maps)
+    }
+
+    fn pipeline(&self) -> &Pipeline {
+        self.pipeline.as_ref().expect("products of blocks come with copies")
     }
 
     /// Blocks that run one program.
@@ -114,7 +132,7 @@ impl Plan {
     /// Adds the kernel to a module under the name `entry`.
     pub fn emit<'a>(&'a self, module: &mut ModuleBuilder<'a>, entry: &str) {
         let func = &self.distributed.func;
-        let arguments = arguments(func);
+        let arguments = arguments(func, self.maps().len());
         let kind = Entry::Kernel { threads: self.threads(), blocks: self.blocks(), registers: self.maxnreg };
         debug::declare_formats(module, func, entry);
         let entry_name = entry.to_string();
@@ -138,8 +156,8 @@ pub fn declare<'p>(module: &mut ModuleBuilder, plans: impl Iterator<Item = &'p P
     }
 }
 
-/// A slice is its address and length, a scalar its value (a `bool` a byte); then the grid's extents.
-fn arguments(func: &Func) -> Vec<Argument> {
+/// A slice is its address and length, a scalar its value (a `bool` a byte); then the grid's extents, and tensor maps.
+fn arguments(func: &Func, maps: usize) -> Vec<Argument> {
     let plain = |ty| Argument { ty, kind: ArgumentKind::Plain };
     let mut list = vec![];
     for param in &func.params {
@@ -154,6 +172,8 @@ fn arguments(func: &Func) -> Vec<Argument> {
         }
     }
     list.extend([plain(Ty::I32); 3]);
+    let map = Argument { ty: Ty::scalar(Elem::Ptr(Space::Generic)), kind: ArgumentKind::TensorMap };
+    list.extend(std::iter::repeat_n(map, maps));
     list
 }
 
@@ -180,6 +200,7 @@ pub struct Gpu<'a> {
     func: &'a Func,
     values: HashMap<Value, Registers>,
     slices: Vec<Option<Slice>>,
+    maps: Vec<Val>,
     grid: [Val; 3],
     program: [Val; 3],
     lane: Val,
@@ -200,6 +221,8 @@ pub struct Gpu<'a> {
     turn: Option<Val>,
     /// Whether the other blocks of the cluster may not have started yet.
     awaited: bool,
+    /// The present turn of the ring of the loop with this variable.
+    turns: HashMap<Value, Turn>,
     /// Loads of the current turn of a loop that were made ahead.
     arrived: HashMap<Value, Arrived>,
     /// Loops that were started ahead of what stands before them, by their variable.
@@ -232,6 +255,7 @@ impl<'a> Gpu<'a> {
             }
         }
         let grid = [next(), next(), next()];
+        let maps = rest.collect();
         let thread = b.op("nvvm.read.ptx.sreg.tid.x", &[], Ty::I32);
         let (thirty_one, five) = (b.int(Ty::I32, 31), b.int(Ty::I32, 5));
         let lane = b.and(thread, thirty_one);
@@ -267,6 +291,7 @@ impl<'a> Gpu<'a> {
             func,
             values,
             slices,
+            maps,
             grid,
             program,
             lane,
@@ -278,6 +303,7 @@ impl<'a> Gpu<'a> {
             shared: plan.shared.clone(),
             base: None,
             turn: None,
+            turns: HashMap::new(),
             awaited: plan.blocks() > 1 && cluster::needs_cluster(&plan.distributed, &func.body),
             arrived: HashMap::new(),
             started: HashMap::new(),
@@ -294,8 +320,10 @@ impl<'a> Gpu<'a> {
             self.base = Some(if self.plan.programs == 1 { start } else { b.offset(start, offset, 1) });
         }
         self.enter_cluster(b);
-        let body = &self.func.body;
-        if self.plan.programs == 1 {
+        let (body, plan) = (&self.func.body, self.plan);
+        if let Some(pipeline) = &plan.pipeline {
+            self.with_pipeline(b, pipeline, |gpu, b| gpu.block(b, body));
+        } else if self.plan.programs == 1 {
             self.block(b, body);
         } else {
             // The last block may have more places than there are programs left.
@@ -479,22 +507,16 @@ impl<'a> Gpu<'a> {
         } else if num_warps == 1 {
             let all = b.int(Ty::I32, -1);
             b.effect("nvvm.bar.warp.sync", &[all]);
+        } else if self.plan.pipeline.is_some() {
+            barrier_of(b, 1, num_warps);
         } else if self.plan.programs == 1 {
             b.effect_with("nvvm.barrier", &[], &[("operandSegmentSizes", "array<i32: 0, 0, 0>")]);
         } else {
             // A barrier whose number is not a constant would reserve all sixteen for the block.
-            let threads = b.int(Ty::I32, i64::from(num_warps * 32));
             for group in 0..self.plan.programs {
                 let number = b.int(Ty::I32, i64::from(group));
                 let own = b.icmp(IntPredicate::Eq, self.group, number);
-                b.if_then(own, |b| {
-                    let id = b.int(Ty::I32, i64::from(group + 1));
-                    b.effect_with(
-                        "nvvm.barrier",
-                        &[id, threads],
-                        &[("operandSegmentSizes", "array<i32: 1, 1, 0>")],
-                    );
-                });
+                b.if_then(own, |b| barrier_of(b, group + 1, num_warps));
             }
         }
         self.shared.synchronised();
@@ -558,39 +580,10 @@ enum Exchange {
     Index,
 }
 
-/// Consecutive bits of a lane or warp number whose bases double: one shift and one mask.
-struct Run {
-    first: u32,
-    bits: u32,
-    basis: u32,
-}
-
-impl Run {
-    fn extract(&self, b: &mut Builder, source: Val) -> Val {
-        let first = b.int(Ty::I32, i64::from(self.first));
-        let mask = b.int(Ty::I32, (1 << self.bits) - 1);
-        let shifted = if self.first == 0 { source } else { b.lshr(source, first) };
-        let field = b.and(shifted, mask);
-        let scale = b.int(Ty::I32, i64::from(self.basis.trailing_zeros()));
-        debug_assert!(self.basis.is_power_of_two());
-        b.shl(field, scale)
-    }
-}
-
-fn runs(bases: &[Coord], axis: usize) -> Vec<Run> {
-    let mut runs: Vec<Run> = vec![];
-    for (bit, basis) in bases.iter().enumerate() {
-        let basis = basis.get(axis);
-        // A basis of several bits is the sum of its bits.
-        for part in (0..32).map(|i| 1u32 << i).filter(|part| basis & part != 0) {
-            let grows = |run: &Run| run.first + run.bits == bit as u32 && run.basis << run.bits == part;
-            match runs.iter_mut().find(|run| grows(run)) {
-                Some(run) => run.bits += 1,
-                None => runs.push(Run { first: bit as u32, bits: 1, basis: part }),
-            }
-        }
-    }
-    runs
+/// One of the block's numbered barriers, of so many warps.
+fn barrier_of(b: &mut Builder, number: u32, num_warps: u32) {
+    let operands = [number, num_warps * 32].map(|number| b.int(Ty::I32, i64::from(number)));
+    b.effect_with("nvvm.barrier", &operands, &[("operandSegmentSizes", "array<i32: 1, 1, 0>")]);
 }
 
 /// A PTX statement with results, tied to nothing.

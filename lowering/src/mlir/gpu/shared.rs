@@ -7,6 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
+use super::pipeline::{self, Pipeline};
 use super::{MAX_SHARED_BYTES, TooMuchShared};
 use crate::analysis::bounds::Meetings;
 use crate::analysis::fact::Fact;
@@ -27,7 +28,7 @@ pub(super) const SIGNAL: u32 = 8;
 /// Accesses to slices that are written, beyond which nobody asks which of them meet.
 const MAX_COMPARED: usize = 32;
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(super) struct Interval {
     pub start: u32,
     pub bytes: u32,
@@ -99,6 +100,20 @@ pub struct Ring {
     pub shape: u64,
 }
 
+/// Whether scratch memory is used only when all products of blocks are done.
+fn is_used_last(distributed: &Distributed) -> bool {
+    let has = |op: &Op, is: &dyn Fn(&Op) -> bool| {
+        let mut found = is(op);
+        op.kind.operation().blocks().into_iter().for_each(|block| block.walk(&mut |op| found |= is(op)));
+        found
+    };
+    let ops = &distributed.func.body.ops;
+    let multiplies = |op: &Op| has(op, &|op| matches!(op.kind, Kind::GroupDot(_)));
+    let scratches = |op: &Op| has(op, &|op| op.kind.gpu().scratch(distributed, op) > 0);
+    let last = ops.iter().rposition(multiplies).unwrap_or(0);
+    !ops[..=last].iter().any(scratches)
+}
+
 type Pairs = HashSet<(Place, Place)>;
 /// With the variable of a loop.
 type PairsOfTurns = HashSet<(Value, Place, Place)>;
@@ -123,7 +138,12 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub fn plan(distributed: &Distributed, facts: &[Fact]) -> Result<Shared, TooMuchShared> {
+    /// With `pipeline` blocks of views get places too.
+    pub fn plan(
+        distributed: &Distributed,
+        facts: &[Fact],
+        pipeline: Option<&mut Pipeline>,
+    ) -> Result<Shared, TooMuchShared> {
         let mut needs: Vec<(Value, u32)> = vec![];
         let mut signalling = vec![];
         let alternating = alternating(distributed);
@@ -184,7 +204,16 @@ impl Shared {
             apart: Rc::new(apart),
             apart_in_turns: Rc::new(apart_in_turns),
         };
-        shared.place_rings(distributed, &distributed.func.body, next.next_multiple_of(16));
+        match pipeline {
+            Some(pipeline) => {
+                shared.bytes = pipeline.place(next, is_used_last(distributed));
+                if shared.bytes > pipeline::MAX_BYTES {
+                    let (loc, bytes) = (distributed.func.loc, shared.bytes);
+                    return Err(TooMuchShared { loc, bytes, what: "group_dot" });
+                }
+            }
+            None => shared.place_rings(distributed, &distributed.func.body, next.next_multiple_of(16)),
+        }
         Ok(shared)
     }
 

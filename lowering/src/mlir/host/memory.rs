@@ -8,7 +8,7 @@ use super::{Builder, Elem, Emit, Host, Ty, Val, report};
 use crate::analysis::axis::Info;
 use crate::mlir::IntPredicate;
 use crate::ops::scalar::Algebra;
-use crate::ops::{AddView, Kind, Load, LoadView, Place, Store, StoreView};
+use crate::ops::{AddView, GroupDot, Kind, Load, LoadView, Place, Store, StoreView};
 use crate::syntax::BinaryOp;
 use crate::tile::{Op, Value};
 
@@ -328,9 +328,9 @@ impl Store {
     }
 }
 
-/// `split` has made loads, stores and atomic operations of them.
+/// `split` has made loads, stores and atomic operations of them; products of blocks are made for GPUs alone.
 macro_rules! expanded {
     ($($op:ident),*) => {$(impl Emit for $op {})*};
 }
 
-expanded!(LoadView, StoreView, AddView);
+expanded!(LoadView, StoreView, AddView, GroupDot);

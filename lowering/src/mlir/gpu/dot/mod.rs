@@ -6,6 +6,7 @@
 //! registers.
 
 mod block;
+mod group;
 
 use std::collections::HashMap;
 

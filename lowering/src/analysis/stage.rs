@@ -1,0 +1,186 @@
+//! Products of blocks that a GPU copies to shared memory by itself.
+//!
+//! A product becomes a [`GroupDot`] if four warps together have an instruction for its types and extents, if its right
+//! factor is a block of a view, or such a block's transpose, and if nothing but scalars says where the block begins: a
+//! warp of its own can then have the copies under way. The left factor may be a block too, or a tile that was computed.
+//! Such a product stands in no loop, or in one that stands in none.
+
+use std::collections::HashMap;
+
+use super::bounds::definitions;
+use super::fact::{Fact, Sum, Symbol};
+use crate::ops::{Dot, Effect, Factor, For, GroupDot, Kind, Level, Permute, Reshape, Staged, Window};
+use crate::tile::{Block, Func, Op, ParamKind, Value};
+
+/// Warps that multiply together.
+pub const GROUP_WARPS: u32 = 4;
+/// Rows of the product that they take at once.
+pub const GROUP_ROWS: u32 = 64;
+/// The columns that they take at once, at most.
+pub const GROUP_COLUMNS: u32 = 256;
+/// Products that they add at once.
+pub const GROUP_INNER: u32 = 16;
+/// The bytes of a row of a block in shared memory; a longer row goes on behind the last one.
+pub const LINE: u32 = 128;
+/// The most rows that one instruction copies.
+const MAX_ROWS: u32 = 256;
+/// What the address of a view and the distance between its rows divide by, in bytes.
+const PIECE: u32 = 16;
+
+/// How groups of warps share a product: along its rows, and along its columns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Groups {
+    pub along_rows: u32,
+    pub along_columns: u32,
+}
+
+impl Groups {
+    /// Of so many warps, for so many rows.
+    pub fn new(rows: u32, num_warps: u32) -> Groups {
+        let groups = num_warps / GROUP_WARPS;
+        let along_rows = groups.min(1 << (rows / GROUP_ROWS).trailing_zeros());
+        Groups { along_rows, along_columns: groups / along_rows }
+    }
+}
+
+/// Lets groups of warps multiply what they can; gives the facts that the copies rely on, none if there is nothing to copy.
+pub fn stage(func: &mut Func, num_warps: u32) -> Vec<Fact> {
+    if !num_warps.is_multiple_of(GROUP_WARPS) {
+        return vec![];
+    }
+    let stager = Stager { definitions: definitions(func), func, num_warps };
+    let mut found = HashMap::new();
+    stager.block(&func.body, None, &mut found);
+    let mut facts = vec![];
+    for dot in found.values() {
+        for staged in dot.staged() {
+            relied_on(func, &staged.window, &mut facts);
+        }
+    }
+    replace(&mut func.body, &mut found);
+    facts.sort();
+    facts.dedup();
+    facts
+}
+
+fn replace(block: &mut Block, found: &mut HashMap<Value, GroupDot>) {
+    for op in &mut block.ops {
+        if let Some(dot) = op.results.first().and_then(|result| found.remove(result)) {
+            op.kind = dot.into();
+        }
+        op.kind.operation_mut().blocks_mut().into_iter().for_each(|block| replace(block, found));
+    }
+}
+
+/// What an encoding of a view and copies by it ask for.
+fn relied_on(func: &Func, window: &Window, facts: &mut Vec<Fact>) {
+    let view = func.view(window.memory).expect("a window is one of a view");
+    let elem = func.slice(window.memory).0;
+    facts.push(Fact::Aligned { param: window.memory.0, bytes: PIECE });
+    let position = |value: &Value| {
+        let own = |kind: &ParamKind| matches!(kind, ParamKind::Scalar { value: own, .. } if own == value);
+        func.params.iter().position(|param| own(&param.kind)).map(|position| position as u32)
+    };
+    let (_, outer) = view.strides.split_last().expect("a view has an axis");
+    for scalar in outer.iter().filter_map(position) {
+        facts.push(Fact::Divisible { scalar, by: PIECE / elem.bytes() });
+    }
+    for scalar in view.shape.iter().filter_map(position) {
+        let extent = || Sum { terms: vec![(1, vec![Symbol::Scalar(scalar)])] };
+        let number = |number| Sum { terms: vec![(number, vec![])] };
+        facts.push(Fact::AtMost { low: number(1), high: extent() });
+        facts.push(Fact::AtMost { low: extent(), high: number(i32::MAX.into()) });
+    }
+}
+
+struct Stager<'f> {
+    definitions: HashMap<Value, Kind>,
+    func: &'f Func,
+    num_warps: u32,
+}
+
+impl Stager<'_> {
+    /// The products of a block, which is the whole kernel's or that of a loop with this variable.
+    fn block(&self, block: &Block, variable: Option<Value>, found: &mut HashMap<Value, GroupDot>) {
+        for op in &block.ops {
+            if let Kind::Dot(dot) = &op.kind
+                && let Some(dot) = self.group_dot(dot, op, variable)
+            {
+                found.insert(op.results[0], dot);
+            }
+            if variable.is_none()
+                && let Kind::For(body) = &op.kind
+                && self.counts_alone(body)
+            {
+                self.block(&body.body, Some(body.body.args[0]), found);
+            }
+        }
+    }
+
+    /// Whether nothing but scalars says how often a loop runs.
+    fn counts_alone(&self, body: &For) -> bool {
+        [body.low, body.high, body.step].into_iter().all(|value| self.is_alone(value, None))
+    }
+
+    /// Whether a scalar comes from arguments, program ids and the loop variable by arithmetic of scalars.
+    fn is_alone(&self, value: Value, variable: Option<Value>) -> bool {
+        let is_param =
+            |kind: &ParamKind| matches!(kind, ParamKind::Scalar { value: own, .. } if *own == value);
+        if Some(value) == variable || self.func.params.iter().any(|param| is_param(&param.kind)) {
+            return true;
+        }
+        let Some(kind) = self.definitions.get(&value) else { return false };
+        let operation = kind.operation();
+        let alone = |operand: Value| self.func.ty(operand).is_scalar() && self.is_alone(operand, variable);
+        operation.effect() == Effect::Pure
+            && operation.blocks().is_empty()
+            && operation.operands().into_iter().all(alone)
+    }
+
+    fn group_dot(&self, dot: &Dot, op: &Op, variable: Option<Value>) -> Option<GroupDot> {
+        let elem = self.func.ty(dot.a).dtype;
+        let shape = &self.func.ty(op.results[0]).shape;
+        let b = self.staged(dot.b, variable)?;
+        let a = self.staged(dot.a, variable).map_or(Factor::Tile(dot.a), Factor::Staged);
+        if shape.rank() != 2 || !elem.is_half() || !shape[0].is_multiple_of(GROUP_ROWS) {
+            return None;
+        }
+        let Groups { along_columns, .. } = Groups::new(shape[0], self.num_warps);
+        let columns = shape[1] / along_columns;
+        // The columns of a group begin where a row of the block does, if they lie along rows.
+        let unit = if b.transposed { 8 } else { LINE / elem.bytes() };
+        let fits = shape[1].is_multiple_of(along_columns) && columns.is_multiple_of(unit);
+        (fits && columns <= GROUP_COLUMNS).then_some(GroupDot { a, b, acc: dot.acc })
+    }
+
+    /// A factor as a block of a view, if that is what it is.
+    fn staged(&self, value: Value, variable: Option<Value>) -> Option<Staged> {
+        let mut value = value;
+        let mut transposed = false;
+        if let Some(Kind::Permute(Permute { value: inner, order })) = self.definitions.get(&value)
+            && order[..] == [1, 0]
+        {
+            (value, transposed) = (*inner, true);
+        }
+        let shape = &self.func.ty(value).shape;
+        if let Some(Kind::Reshape(Reshape { value: inner })) = self.definitions.get(&value) {
+            value = *inner;
+        }
+        let Some(Kind::LoadView(load)) = self.definitions.get(&value) else { return None };
+        let staged = Staged { window: load.window.clone(), transposed };
+        let Window { memory, offsets, extents } = &load.window;
+        let rank = extents.rank();
+        if rank < 2 || shape[..] != extents[rank - 2..] {
+            return None;
+        }
+        let [rows, columns] = staged.lines();
+        let elem = self.func.slice(*memory).0;
+        let copied = rows <= MAX_ROWS
+            && rows.is_multiple_of(GROUP_INNER)
+            && (columns * elem.bytes()).is_multiple_of(LINE)
+            && load.invariant
+            && load.cache.level != Level::Volatile
+            && offsets.iter().all(|&offset| self.is_alone(offset, variable));
+        copied.then_some(staged)
+    }
+}

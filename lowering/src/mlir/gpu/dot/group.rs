@@ -1,0 +1,264 @@
+//! Products by groups of four warps (`wgmma`), which take blocks from shared memory as they were copied there.
+
+use super::{outer_axis, per_word};
+use crate::analysis::stage::{GROUP_INNER, GROUP_ROWS, GROUP_WARPS, Groups, LINE};
+use crate::dtype::DType;
+use crate::layout::dot::{Side, group_fragments};
+use crate::layout::{Coord, Distributed};
+use crate::mlir::builder::{Builder, Val};
+use crate::mlir::gpu::emit::Emit;
+use crate::mlir::gpu::memory::pack;
+use crate::mlir::gpu::{Exchange, Gpu, statement};
+use crate::mlir::types::Ty;
+use crate::ops::{Factor, GroupDot, Staged};
+use crate::tile::{Op, Value};
+
+/// Lines whose pieces are exchanged among each other.
+const SWIZZLED: u32 = 8;
+/// How a descriptor says that lines of 128 bytes are swizzled.
+const SWIZZLE: i64 = 1 << 62;
+
+/// A block in shared memory as an instruction takes it.
+struct Matrix {
+    /// Describes what the group's first instruction takes.
+    descriptor: Val,
+    /// Whether elements that are added up lie one line after the other.
+    across: bool,
+    /// The lines of a piece that is as wide as a line.
+    lines: u32,
+    /// Elements of a line.
+    width: u32,
+}
+
+/// The field of a descriptor for a number of bytes.
+fn field(bytes: u32) -> i64 {
+    i64::from(bytes >> 4)
+}
+
+impl Matrix {
+    /// How far it is to the products from `step` on, in units of the descriptor.
+    fn step(&self, step: u32) -> i64 {
+        let bytes = if self.across {
+            step * LINE
+        } else {
+            step / self.width * self.lines * LINE + step % self.width * (LINE / self.width)
+        };
+        field(bytes)
+    }
+
+    /// Bytes to the rows (or columns) of the product from `first` on, a multiple of a line where these lie along lines.
+    fn distance(&self, first: u32) -> u32 {
+        if self.across { first / self.width * self.lines * LINE } else { first * LINE }
+    }
+}
+
+/// A left factor where the instructions take it from.
+enum Left {
+    Matrix(Matrix),
+    /// The words of each step, for each of the group's sets of rows.
+    Registers(Vec<Vec<Vec<Val>>>),
+}
+
+impl Emit for GroupDot {
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        let layout = gpu.layout(op.results[0]).clone();
+        let (rows, [inner, columns]) = (layout.shape()[0], self.b.extents());
+        let groups = Groups::new(rows, gpu.plan.distributed.num_warps);
+        let [row_group, column_group] = gpu.group_of_warp(b, groups);
+        let sets: Vec<u32> = (0..rows).step_by((GROUP_ROWS * groups.along_rows) as usize).collect();
+        let left = match &self.a {
+            Factor::Staged(staged) => {
+                Left::Matrix(gpu.matrix(b, staged, Side::Left, (row_group, GROUP_ROWS)))
+            }
+            Factor::Tile(value) => Left::Registers(gpu.left_words(b, *value, &sets, inner)),
+        };
+        let columns = columns / groups.along_columns;
+        let right = gpu.matrix(b, &self.b, Side::Right, (column_group, columns));
+        // The registers of each set of rows, as the instruction lists them.
+        let places = layout.registers_by_coord();
+        let [fragment, _] = group_fragments();
+        let offsets = fragment.offsets(layout.shape());
+        let lists: Vec<Vec<usize>> = sets
+            .iter()
+            .map(|&row| {
+                let fragments = (0..columns).step_by(8).map(|column| Coord::along(0, row).set(1, column));
+                fragments.flat_map(|first| offsets.iter().map(move |offset| first.plus(*offset))).collect()
+            })
+            .map(|coords: Vec<Coord>| coords.iter().map(|coord| places[coord]).collect())
+            .collect();
+        let before = self.acc.map(|acc| gpu.registers(acc));
+        let dtype = self.dtype(gpu.func);
+        let mut asm = Statement::new(&lists, before.as_ref().map(|before| before.as_slice()));
+        for step in (0..inner).step_by(GROUP_INNER as usize) {
+            for set in 0..sets.len() {
+                let left = match &left {
+                    Left::Matrix(matrix) => {
+                        let descriptor = asm.operand(matrix.descriptor, "l");
+                        let far = field(matrix.distance(sets[set])) + matrix.step(step);
+                        asm.line(format!("add.s64 left, ${descriptor}, {far};"));
+                        "left".to_string()
+                    }
+                    Left::Registers(words) => {
+                        let words = &words[set][(step / GROUP_INNER) as usize];
+                        let names: Vec<String> =
+                            words.iter().map(|&word| format!("${}", asm.operand(word, "r"))).collect();
+                        format!("{{{}}}", names.join(", "))
+                    }
+                };
+                let descriptor = asm.operand(right.descriptor, "l");
+                asm.line(format!("add.s64 right, ${descriptor}, {};", right.step(step)));
+                let adds = if step == 0 && self.acc.is_none() { "none" } else { "all" };
+                let across = |matrix: &Matrix| u32::from(matrix.across);
+                let kinds = match self.a {
+                    Factor::Staged(ref staged) => {
+                        format!("{}, {}", u32::from(staged.transposed), across(&right))
+                    }
+                    Factor::Tile(_) => across(&right).to_string(),
+                };
+                let (elem, sums) = (elem(dtype), asm.sums(set));
+                asm.line(format!(
+                    "wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{elem}.{elem} {sums}, {left}, right, {adds}, 1, 1, {kinds};"
+                ));
+            }
+        }
+        let sums = asm.finish(b);
+        gpu.release_blocks(b, self, op);
+        let mut registers = vec![sums[0]; gpu.register_count(op.results[0])];
+        lists.iter().flatten().zip(sums).for_each(|(&register, sum)| registers[register] = sum);
+        gpu.define(op.results[0], registers);
+    }
+
+    fn scratch(&self, _: &Distributed, _: &Op) -> u32 {
+        0
+    }
+}
+
+fn elem(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F16 => "f16",
+        _ => "bf16",
+    }
+}
+
+impl Gpu<'_> {
+    /// Which rows and which columns the group of this warp has.
+    fn group_of_warp(&mut self, b: &mut Builder, groups: Groups) -> [Val; 2] {
+        let [zero, within, mask, shift] =
+            [0, GROUP_WARPS.ilog2(), groups.along_rows - 1, groups.along_rows.ilog2()]
+                .map(|number| b.int(Ty::I32, i64::from(number)));
+        let group = b.lshr(self.warp, within);
+        // ptxas knows that a number is the same in all lanes only if it comes from a shuffle.
+        let group = self.shuffle(b, group, Exchange::Index, zero);
+        [b.and(group, mask), b.lshr(group, shift)]
+    }
+
+    /// A block of which each group takes so many rows or columns of the product.
+    fn matrix(&mut self, b: &mut Builder, staged: &Staged, side: Side, (group, share): (Val, u32)) -> Matrix {
+        let place = self.awaited_block(b, staged);
+        let [lines, _] = staged.lines();
+        let width = LINE / self.func.slice(staged.window.memory).0.bytes();
+        let across = match side {
+            Side::Left => staged.transposed,
+            Side::Right => !staged.transposed,
+        };
+        let mut matrix = Matrix { descriptor: place, across, lines, width };
+        let share = b.int(Ty::I32, i64::from(matrix.distance(share)));
+        let distance = b.mul_nsw(group, share);
+        let first = b.offset(place, distance, 1);
+        // The 18 bits of an address in shared memory, in units of 16 bytes.
+        let address = b.op("llvm.ptrtoint", &[first], Ty::I64);
+        let (mask, four) = (b.int(Ty::I64, 0x3ffff), b.int(Ty::I64, 4));
+        let address = b.and(address, mask);
+        let address = b.lshr(address, four);
+        // Bytes between lines that are swizzled together, and between pieces.
+        let piece = if across { field(lines * LINE) } else { 1 };
+        let kind = b.int(Ty::I64, SWIZZLE | field(SWIZZLED * LINE) << 32 | piece << 16);
+        matrix.descriptor = b.or(address, kind);
+        matrix
+    }
+
+    /// The words of a left factor for each set of rows and each step.
+    fn left_words(&mut self, b: &mut Builder, value: Value, sets: &[u32], inner: u32) -> Vec<Vec<Vec<Val>>> {
+        let layout = self.layout(value).clone();
+        let dtype = self.func.ty(value).dtype;
+        let values = self.registers(value);
+        let places = layout.registers_by_coord();
+        let [_, fragment] = group_fragments();
+        let offsets = fragment.offsets(layout.shape());
+        let outer = outer_axis(2, Side::Left);
+        let mut words = |row: u32, step: u32| -> Vec<Val> {
+            let first = Coord::along(outer, row).set(1 - outer, step);
+            let of_word = offsets.chunks(per_word(dtype)).map(|offsets| {
+                let own: Vec<Val> =
+                    offsets.iter().map(|offset| values[places[&first.plus(*offset)]]).collect();
+                pack(b, &own, dtype)[0]
+            });
+            of_word.collect()
+        };
+        let steps = || (0..inner).step_by(GROUP_INNER as usize);
+        sets.iter().map(|&row| steps().map(|step| words(row, step)).collect()).collect()
+    }
+}
+
+/// One statement of PTX that multiplies and waits for the sums.
+struct Statement {
+    lines: Vec<String>,
+    /// The sums of each set of rows.
+    sums: Vec<usize>,
+    operands: Vec<Val>,
+    constraints: Vec<String>,
+    /// What is added to, in the order of the sums.
+    before: Vec<Val>,
+}
+
+impl Statement {
+    fn new(lists: &[Vec<usize>], before: Option<&[Val]>) -> Statement {
+        let before = lists.iter().flatten().filter_map(|&register| Some(before?[register]));
+        Statement {
+            lines: vec![],
+            sums: lists.iter().map(Vec::len).collect(),
+            operands: vec![],
+            constraints: vec![],
+            before: before.collect(),
+        }
+    }
+
+    fn results(&self) -> usize {
+        self.sums.iter().sum()
+    }
+
+    /// The number of an operand.
+    fn operand(&mut self, value: Val, constraint: &str) -> usize {
+        let place = self.operands.iter().position(|known| known.id() == value.id()).unwrap_or_else(|| {
+            self.operands.push(value);
+            self.constraints.push(constraint.into());
+            self.operands.len() - 1
+        });
+        self.results() + place
+    }
+
+    fn line(&mut self, line: String) {
+        self.lines.push(line);
+    }
+
+    /// The registers of a set's sums.
+    fn sums(&self, set: usize) -> String {
+        let first: usize = self.sums[..set].iter().sum();
+        let names: Vec<String> = (first..first + self.sums[set]).map(|i| format!("${i}")).collect();
+        format!("{{{}}}", names.join(", "))
+    }
+
+    fn finish(self, b: &mut Builder) -> Vec<Val> {
+        let results = self.results();
+        let text = format!(
+            "{{\n.reg .b64 left, right;\n.reg .pred none, all;\nsetp.ne.b32 none, 0, 0;\nsetp.eq.b32 all, 0, 0;\nwgmma.fence.sync.aligned;\n{}\nwgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\n}}",
+            self.lines.join("\n")
+        );
+        let tied = (0..self.before.len()).map(|i| i.to_string());
+        let outputs = std::iter::repeat_n("=f".to_string(), results);
+        let constraints: Vec<String> =
+            outputs.chain(self.constraints).chain(tied).chain(["~{memory}".to_string()]).collect();
+        let operands: Vec<Val> = self.operands.into_iter().chain(self.before).collect();
+        statement(b, &text, &constraints.join(","), &operands, &vec![Ty::F32; results])
+    }
+}

@@ -1,0 +1,512 @@
+//! Blocks of views on their way to shared memory.
+//!
+//! A warp of a group beside those of the program has the GPU copy the blocks that products take ([`GroupDot`]). What a loop takes anew
+//! in each turn goes to a ring of as many parts as there are stages; anything else is copied once, to a place of its own.
+//! Each place has two barrier objects: a phase of the first ends when the block has come, and one of the second when every
+//! warp has multiplied by it. The copying warp computes by itself how often loops run and where blocks begin.
+
+use std::collections::HashMap;
+
+use super::shared::{Interval, SIGNAL};
+use super::{Builder, Exchange, Gpu, IntPredicate, statement};
+use crate::analysis::stage::{GROUP_WARPS, LINE};
+use crate::layout::Distributed;
+use crate::mlir::builder::{Arm, Val};
+use crate::mlir::shared::{loop_variable, trip_count};
+use crate::mlir::types::{Elem, Ty};
+use crate::ops::{For, GroupDot, Kind, Staged, Window};
+use crate::tile::{Block, Func, Op, ParamId, Value};
+
+/// Shared memory that a block may ask for where there are copies of this kind.
+pub(super) const MAX_BYTES: u32 = 227 * 1024;
+/// Turns whose blocks are under way at once where the user does not say.
+const STAGES: u32 = 4;
+/// The warps of the group of which one copies.
+pub(super) const WARPS: u32 = GROUP_WARPS;
+/// Registers that a multiprocessor has for each thread of a group.
+const REGISTERS: u32 = 512;
+/// Registers of a thread that copies.
+const COPYING_REGISTERS: u32 = 40;
+/// What a block's address in shared memory divides by.
+const ALIGNMENT: u32 = 1024;
+
+/// By which the GPU finds the elements of a block: of a view, and so many of its elements along each axis.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TensorMap {
+    pub memory: ParamId,
+    pub block: Vec<u32>,
+}
+
+/// A block to be copied.
+#[derive(Clone, Debug)]
+struct Transfer {
+    window: Window,
+    bytes: u32,
+    map: usize,
+    /// From the start of its part of a ring, or of shared memory.
+    start: u32,
+    /// The result of the last product in a turn that takes it.
+    last: Value,
+}
+
+/// What is copied, and where to.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Pipeline {
+    /// Copied once.
+    once: Vec<Transfer>,
+    rings: Vec<Ring>,
+    pub maps: Vec<TensorMap>,
+    /// Where the barrier objects of what is copied once are.
+    signals: u32,
+    /// All places of blocks.
+    place: Interval,
+}
+
+/// What a loop takes in each turn.
+#[derive(Clone, Debug)]
+struct Ring {
+    variable: Value,
+    copies: Vec<Transfer>,
+    stages: u32,
+    start: u32,
+    signals: u32,
+}
+
+impl Ring {
+    /// Bytes of one part.
+    fn turn(&self) -> u32 {
+        self.copies.iter().map(|copy| copy.bytes).sum()
+    }
+
+    fn bytes(&self) -> u32 {
+        self.turn() * self.stages
+    }
+}
+
+/// The barrier objects of a block: that it came, and that it was used.
+#[derive(Clone, Copy)]
+struct Signals {
+    full: Val,
+    empty: Val,
+}
+
+/// The part of a ring that is next, and the parity of the phase that is waited for there.
+#[derive(Clone, Copy)]
+pub(super) struct Turn {
+    pub part: Val,
+    pub parity: Val,
+}
+
+impl Pipeline {
+    /// `None` where nothing is to be copied.
+    pub fn new(distributed: &Distributed) -> Option<Pipeline> {
+        let mut pipeline = Pipeline::default();
+        let definitions = definitions(&distributed.func);
+        pipeline.block(distributed, &distributed.func.body, None, &definitions);
+        (!pipeline.maps.is_empty()).then_some(pipeline)
+    }
+
+    fn block(
+        &mut self,
+        distributed: &Distributed,
+        block: &Block,
+        body: Option<&For>,
+        definitions: &HashMap<Value, &Op>,
+    ) {
+        for op in &block.ops {
+            if let Kind::GroupDot(dot) = &op.kind {
+                for staged in dot.staged() {
+                    self.copy(distributed, staged, op, body, definitions);
+                }
+            }
+            if let Kind::For(body) = &op.kind {
+                self.block(distributed, &body.body, Some(body), definitions);
+            }
+        }
+    }
+
+    fn copy(
+        &mut self,
+        distributed: &Distributed,
+        staged: &Staged,
+        op: &Op,
+        body: Option<&For>,
+        definitions: &HashMap<Value, &Op>,
+    ) {
+        let window = &staged.window;
+        let moves =
+            |body: &&For| window.offsets.iter().any(|&offset| varies(offset, body.body.args[0], definitions));
+        let list = match body.filter(moves) {
+            Some(body) => self.ring(distributed, body),
+            None => &mut self.once,
+        };
+        if let Some(known) = list.iter_mut().find(|copy| copy.window == *window) {
+            known.last = op.results[0];
+            return;
+        }
+        let elem = distributed.func.slice(window.memory).0.bytes();
+        let [rows, columns] = staged.lines();
+        let bytes = rows * columns * elem;
+        list.push(Transfer { window: window.clone(), bytes, map: 0, start: 0, last: op.results[0] });
+        let mut block = vec![1; window.extents.rank()];
+        let rank = block.len();
+        (block[rank - 2], block[rank - 1]) = (rows, LINE / elem);
+        let map = TensorMap { memory: window.memory, block };
+        let number = self.maps.iter().position(|known| *known == map).unwrap_or_else(|| {
+            self.maps.push(map);
+            self.maps.len() - 1
+        });
+        self.copies_mut().filter(|copy| copy.window == *window).for_each(|copy| copy.map = number);
+    }
+
+    fn copies_mut(&mut self) -> impl Iterator<Item = &mut Transfer> {
+        self.once.iter_mut().chain(self.rings.iter_mut().flat_map(|ring| &mut ring.copies))
+    }
+
+    /// The copies of a loop.
+    fn ring(&mut self, distributed: &Distributed, body: &For) -> &mut Vec<Transfer> {
+        let variable = body.body.args[0];
+        let place = self.rings.iter().position(|ring| ring.variable == variable).unwrap_or_else(|| {
+            let asked = body.hints.num_stages.or(distributed.num_stages);
+            let stages = asked.unwrap_or(STAGES).max(1);
+            self.rings.push(Ring { variable, copies: vec![], stages, start: 0, signals: 0 });
+            self.rings.len() - 1
+        });
+        &mut self.rings[place].copies
+    }
+
+    /// Finds places for the blocks, beside so many bytes of scratch memory, or on top of it if it is used when no block is
+    /// needed any more. Gives all bytes; there may be fewer stages than asked for, and too little room for one.
+    pub fn place(&mut self, scratch: u32, afterwards: bool) -> u32 {
+        loop {
+            let bytes = self.placed(scratch, afterwards);
+            let largest =
+                self.rings.iter_mut().filter(|ring| ring.stages > 1).max_by_key(|ring| ring.bytes());
+            match largest {
+                Some(ring) if bytes > MAX_BYTES => ring.stages -= 1,
+                _ => return bytes,
+            }
+        }
+    }
+
+    fn placed(&mut self, scratch: u32, afterwards: bool) -> u32 {
+        let start = if afterwards { 0 } else { scratch.next_multiple_of(ALIGNMENT) };
+        let mut next = start;
+        for ring in &mut self.rings {
+            ring.start = next;
+            next += ring.bytes();
+            let mut start = 0;
+            for copy in &mut ring.copies {
+                copy.start = start;
+                start += copy.bytes;
+            }
+        }
+        // What is copied once may be under way to the end of a loop that does not run.
+        self.place = Interval { start, bytes: next - start };
+        next = next.max(scratch).next_multiple_of(ALIGNMENT);
+        for copy in &mut self.once {
+            copy.start = next;
+            next += copy.bytes;
+        }
+        for ring in &mut self.rings {
+            ring.signals = next;
+            next += 2 * SIGNAL * ring.stages * ring.copies.len() as u32;
+        }
+        self.signals = next;
+        next + SIGNAL * self.once.len() as u32
+    }
+
+    /// Where the copy of a window is: in the ring of a loop, or in a place of its own.
+    fn find(&self, window: &Window) -> (Option<&Ring>, usize) {
+        let of = |copies: &[Transfer]| copies.iter().position(|copy| copy.window == *window);
+        let ringed = self.rings.iter().find_map(|ring| Some((Some(ring), of(&ring.copies)?)));
+        ringed.unwrap_or_else(|| (None, of(&self.once).expect("a block of a product is copied")))
+    }
+
+    fn ring_of(&self, variable: Value) -> Option<&Ring> {
+        self.rings.iter().find(|ring| ring.variable == variable)
+    }
+
+    /// The loop's ring takes turns.
+    pub fn turns(&self, body: &For) -> bool {
+        self.ring_of(body.body.args[0]).is_some()
+    }
+}
+
+/// What defines each value.
+fn definitions(func: &Func) -> HashMap<Value, &Op> {
+    fn visit<'f>(block: &'f Block, map: &mut HashMap<Value, &'f Op>) {
+        for op in &block.ops {
+            map.extend(op.results.iter().map(|&result| (result, op)));
+            op.kind.operation().blocks().into_iter().for_each(|block| visit(block, map));
+        }
+    }
+    let mut map = HashMap::new();
+    visit(&func.body, &mut map);
+    map
+}
+
+/// Whether a scalar is computed from a loop's variable.
+fn varies(value: Value, variable: Value, definitions: &HashMap<Value, &Op>) -> bool {
+    let operands = || definitions.get(&value).map(|op| op.kind.operation().operands()).unwrap_or_default();
+    value == variable || operands().into_iter().any(|operand| varies(operand, variable, definitions))
+}
+
+/// Lets the threads of a group have so many registers: beside more than one group all have too few from the start.
+fn share_registers(b: &mut Builder, groups: u32, change: &str, registers: u32) {
+    if groups > 1 {
+        statement(b, &format!("setmaxnreg.{change}.sync.aligned.u32 {registers};"), "~{memory}", &[], &[]);
+    }
+}
+
+impl Gpu<'_> {
+    /// Runs `consume` in the program's warps, and copies in the one beside them.
+    pub(super) fn with_pipeline(
+        &mut self,
+        b: &mut Builder,
+        pipeline: &Pipeline,
+        consume: impl FnOnce(&mut Self, &mut Builder),
+    ) {
+        self.set_up(b, pipeline);
+        let zero = b.int(Ty::I32, 0);
+        // ptxas knows that a number is the same in all lanes only if it comes from a shuffle.
+        let warp = self.shuffle(b, self.block_warp, Exchange::Index, zero);
+        let num_warps = self.plan.distributed.num_warps;
+        let consumers = b.int(Ty::I32, i64::from(num_warps));
+        let beside = b.icmp(IntPredicate::Uge, warp, consumers);
+        let groups = num_warps / GROUP_WARPS;
+        let mut consume = Some(consume);
+        b.branch(beside, &[], |b, arm| {
+            match arm {
+                Arm::Then => {
+                    share_registers(b, groups, "dec", COPYING_REGISTERS);
+                    let copies = b.icmp(IntPredicate::Eq, warp, consumers);
+                    b.if_then(copies, |b| {
+                        let text =
+                            "{\n.reg .pred chosen;\nelect.sync _|chosen, -1;\nselp.b32 $0, 1, 0, chosen;\n}";
+                        let chosen = statement(b, text, "=r", &[], &[Ty::I32])[0];
+                        let zero = b.int(Ty::I32, 0);
+                        let chosen = b.icmp(IntPredicate::Ne, chosen, zero);
+                        b.if_then(chosen, |b| self.scope(|gpu| gpu.produce(b, pipeline)));
+                    });
+                }
+                Arm::Else => {
+                    share_registers(b, groups, "inc", (REGISTERS - COPYING_REGISTERS) / groups / 8 * 8);
+                    let consume = consume.take().expect("each arm is built once");
+                    self.scope(|gpu| consume(gpu, b));
+                }
+            }
+            vec![]
+        });
+    }
+
+    fn set_up(&mut self, b: &mut Builder, pipeline: &Pipeline) {
+        let warps = self.plan.distributed.num_warps;
+        let base = self.scratch();
+        let first = self.first_of(b, 31, 2 * warps - 1);
+        b.guarded(first, |b| {
+            let mut init = |place: u32, count: u32| {
+                let signal = b.offset_bytes(base, place as i32);
+                let text = format!("mbarrier.init.shared::cta.b64 [$0], {count};");
+                statement(b, &text, "l,~{memory}", &[signal], &[]);
+            };
+            for ring in &pipeline.rings {
+                let parts = ring.stages * ring.copies.len() as u32;
+                (0..parts).for_each(|part| init(ring.signals + part * SIGNAL, 1));
+                (parts..2 * parts).for_each(|part| init(ring.signals + part * SIGNAL, warps));
+            }
+            (0..pipeline.once.len() as u32).for_each(|number| init(pipeline.signals + number * SIGNAL, 1));
+            statement(b, "fence.mbarrier_init.release.cluster;", "~{memory}", &[], &[]);
+        });
+        b.effect_with("nvvm.barrier", &[], &[("operandSegmentSizes", "array<i32: 0, 0, 0>")]);
+    }
+
+    // ---- rings
+
+    /// A ring before its loop; who fills it finds its parts empty.
+    pub(super) fn first_turn(&self, b: &mut Builder, fills: bool) -> Turn {
+        Turn { part: b.int(Ty::I32, 0), parity: b.int(Ty::I32, i64::from(fills)) }
+    }
+
+    /// The part after the present one of the loop's ring.
+    pub(super) fn next_turn(&self, b: &mut Builder, pipeline: &Pipeline, body: &For, turn: Turn) -> Turn {
+        let ring = pipeline.ring_of(body.body.args[0]).expect("the loop takes turns");
+        let [zero, one, stages] = [0, 1, ring.stages].map(|number| b.int(Ty::I32, i64::from(number)));
+        let after = b.add(turn.part, one);
+        let around = b.icmp(IntPredicate::Eq, after, stages);
+        let other = b.xor(turn.parity, one);
+        Turn { part: b.select(around, zero, after), parity: b.select(around, other, turn.parity) }
+    }
+
+    /// `start + number * bytes` in shared memory.
+    fn at(&self, b: &mut Builder, start: u32, number: Val, bytes: u32) -> Val {
+        let first = b.offset_bytes(self.scratch(), start as i32);
+        let bytes = b.int(Ty::I32, i64::from(bytes));
+        let distance = b.mul_nsw(number, bytes);
+        b.offset(first, distance, 1)
+    }
+
+    fn ring_signals(&self, b: &mut Builder, ring: &Ring, copy: usize, turn: Turn) -> Signals {
+        let own = ring.signals + SIGNAL * ring.stages * copy as u32;
+        let apart = SIGNAL * ring.stages * ring.copies.len() as u32;
+        let full = self.at(b, own, turn.part, SIGNAL);
+        Signals { full, empty: b.offset_bytes(full, apart as i32) }
+    }
+
+    fn await_phase(&self, b: &mut Builder, signal: Val, parity: Val) {
+        let text = "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;\n@!done bra again;\n}";
+        statement(b, text, "l,r,~{memory}", &[signal, parity], &[]);
+    }
+
+    // ---- the warp that copies
+
+    fn produce(&mut self, b: &mut Builder, pipeline: &Pipeline) {
+        let values = self.values.clone();
+        let func = self.func;
+        let definitions = definitions(func);
+        for (number, copy) in pipeline.once.iter().enumerate() {
+            let full = b.offset_bytes(self.scratch(), (pipeline.signals + number as u32 * SIGNAL) as i32);
+            let to = b.offset_bytes(self.scratch(), copy.start as i32);
+            self.start_copy(b, copy, full, to, &definitions);
+        }
+        for op in &func.body.ops {
+            if let Kind::For(body) = &op.kind
+                && let Some(ring) = pipeline.ring_of(body.body.args[0])
+            {
+                self.fill(b, pipeline, (body, ring), &definitions);
+            }
+        }
+        // A block may end only when nothing is on its way to its memory.
+        for number in 0..pipeline.once.len() as u32 {
+            let full = b.offset_bytes(self.scratch(), (pipeline.signals + number * SIGNAL) as i32);
+            let zero = b.int(Ty::I32, 0);
+            self.await_phase(b, full, zero);
+        }
+        self.values = values;
+    }
+
+    /// Copies what a loop takes.
+    fn fill(
+        &mut self,
+        b: &mut Builder,
+        pipeline: &Pipeline,
+        (body, ring): (&For, &Ring),
+        definitions: &HashMap<Value, &Op>,
+    ) {
+        let [low, high, step] =
+            [body.low, body.high, body.step].map(|value| self.evaluated(b, value, definitions));
+        let (count, step) = trip_count(b, low, high, step);
+        let first = self.first_turn(b, true);
+        let (zero, one) = (b.int(Ty::I64, 0), b.int(Ty::I64, 1));
+        b.for_range([zero, count, one], &[first.part, first.parity], |b, index, carried| {
+            self.scope(|gpu| {
+                let values = gpu.values.clone();
+                let turn = Turn { part: carried[0], parity: carried[1] };
+                let variable = loop_variable(b, index, low, step);
+                gpu.define(ring.variable, vec![variable]);
+                for (number, copy) in ring.copies.iter().enumerate() {
+                    let Signals { full, empty } = gpu.ring_signals(b, ring, number, turn);
+                    gpu.await_phase(b, empty, turn.parity);
+                    let to = gpu.at(b, ring.start + copy.start, turn.part, ring.turn());
+                    gpu.start_copy(b, copy, full, to, definitions);
+                }
+                gpu.values = values;
+                let next = gpu.next_turn(b, pipeline, body, turn);
+                vec![next.part, next.parity]
+            })
+        });
+    }
+
+    /// A scalar, computed here if it is not known.
+    fn evaluated(&mut self, b: &mut Builder, value: Value, definitions: &HashMap<Value, &Op>) -> Val {
+        if !self.values.contains_key(&value) {
+            let op = definitions[&value];
+            for operand in op.kind.operation().operands() {
+                self.evaluated(b, operand, definitions);
+            }
+            op.kind.gpu().emit(self, b, op);
+        }
+        self.scalar(value)
+    }
+
+    fn start_copy(
+        &mut self,
+        b: &mut Builder,
+        copy: &Transfer,
+        full: Val,
+        to: Val,
+        definitions: &HashMap<Value, &Op>,
+    ) {
+        let text = format!("mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], {};", copy.bytes);
+        statement(b, &text, "l,~{memory}", &[full], &[]);
+        // What lies further out than 32 bits say lies outside of the view just as well.
+        let [least, most] = [i32::MIN, i32::MAX].map(|limit| b.int(Ty::I64, limit.into()));
+        let offsets = copy.window.offsets.iter().map(|&offset| {
+            let offset = self.evaluated(b, offset, definitions);
+            let offset = b.op("llvm.intr.smax", &[offset, least], Ty::I64);
+            let offset = b.op("llvm.intr.smin", &[offset, most], Ty::I64);
+            b.trunc(offset, Elem::I32)
+        });
+        let mut offsets: Vec<Val> = offsets.collect();
+        offsets.reverse();
+        let rank = offsets.len();
+        let names: Vec<String> = (0..rank).map(|axis| format!("${}", axis + 3)).collect();
+        let text = format!(
+            "cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1, {{{}}}], [$2];",
+            names.join(", ")
+        );
+        let constraints = format!("l,l,l{},~{{memory}}", ",r".repeat(rank));
+        let map = &self.plan.maps()[copy.map];
+        let across = *map.block.last().expect("a view has an axis");
+        let columns = copy.window.extents[rank - 1];
+        let lines = map.block[rank - 2] * LINE;
+        for piece in 0..columns / across {
+            let place = b.offset_bytes(to, (piece * lines) as i32);
+            let mut own = offsets.clone();
+            let distance = b.int(Ty::I32, i64::from(piece * across));
+            own[0] = b.add(own[0], distance);
+            let operands: Vec<Val> = [place, self.maps[copy.map], full].into_iter().chain(own).collect();
+            statement(b, &text, &constraints, &operands, &[]);
+        }
+    }
+
+    // ---- the warps that multiply
+
+    /// Waits for a product's block; gives where it is.
+    pub(super) fn awaited_block(&mut self, b: &mut Builder, staged: &Staged) -> Val {
+        let pipeline = self.plan.pipeline();
+        match pipeline.find(&staged.window) {
+            (Some(ring), number) => {
+                let turn = self.turns[&ring.variable];
+                let Signals { full, .. } = self.ring_signals(b, ring, number, turn);
+                self.await_phase(b, full, turn.parity);
+                self.at(b, ring.start + ring.copies[number].start, turn.part, ring.turn())
+            }
+            (None, number) => {
+                let place = pipeline.signals + number as u32 * SIGNAL;
+                let full = b.offset_bytes(self.scratch(), place as i32);
+                let zero = b.int(Ty::I32, 0);
+                self.await_phase(b, full, zero);
+                b.offset_bytes(self.scratch(), pipeline.once[number].start as i32)
+            }
+        }
+    }
+
+    /// Lets blocks be copied to where those were that a product took, if it is the last in its turn to take them.
+    pub(super) fn release_blocks(&mut self, b: &mut Builder, dot: &GroupDot, op: &Op) {
+        let pipeline = self.plan.pipeline();
+        for staged in dot.staged() {
+            if let (Some(ring), number) = pipeline.find(&staged.window)
+                && ring.copies[number].last == op.results[0]
+            {
+                let turn = self.turns[&ring.variable];
+                let Signals { empty, .. } = self.ring_signals(b, ring, number, turn);
+                let zero = b.int(Ty::I32, 0);
+                let first = b.icmp(IntPredicate::Eq, self.lane, zero);
+                let text = "@$1 mbarrier.arrive.shared::cta.b64 _, [$0];";
+                statement(b, text, "l,b,~{memory}", &[empty, first], &[]);
+            }
+        }
+        self.shared.read(pipeline.place);
+    }
+}

@@ -1,0 +1,144 @@
+//! The matrix product of blocks that a GPU copies by itself.
+
+use super::{Operation, Window, expect_types};
+use crate::dtype::DType;
+use crate::layout::assign::Spread;
+use crate::tile::{Func, Shape, Type, Value};
+
+/// `a · b + acc`, as [`super::Dot`] has it, by groups of four warps. The right factor is a block of a view, and the left one may
+/// be: such a block is in shared memory when it is multiplied, and in no thread's registers. No check makes this
+/// operation; `analysis::stage` puts it in the place of products that can be done so.
+#[derive(Clone, Debug)]
+pub struct GroupDot {
+    pub a: Factor,
+    pub b: Staged,
+    /// 0 everywhere, if it is not there.
+    pub acc: Option<Value>,
+}
+
+/// A left factor.
+#[derive(Clone, Debug)]
+pub enum Factor {
+    Tile(Value),
+    Staged(Staged),
+}
+
+/// A block of a view as a factor: its last two axes, or those two exchanged.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Staged {
+    pub window: Window,
+    pub transposed: bool,
+}
+
+impl Staged {
+    /// The extents of the block as it lies in the view: rows, and elements of a row.
+    pub fn lines(&self) -> [u32; 2] {
+        let extents = &self.window.extents;
+        [extents[extents.rank() - 2], extents[extents.rank() - 1]]
+    }
+
+    /// The extents of the factor.
+    pub fn extents(&self) -> [u32; 2] {
+        let [rows, columns] = self.lines();
+        if self.transposed { [columns, rows] } else { [rows, columns] }
+    }
+
+    fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
+        let kind = if self.transposed { "transposed " } else { "" };
+        format!("{kind}{} of {}", self.window.extents, self.window.text(func, name))
+    }
+
+    fn dtype(&self, func: &Func) -> DType {
+        func.slice(self.window.memory).0
+    }
+}
+
+impl GroupDot {
+    /// The blocks among its factors.
+    pub fn staged(&self) -> impl Iterator<Item = &Staged> {
+        let left = match &self.a {
+            Factor::Tile(_) => None,
+            Factor::Staged(staged) => Some(staged),
+        };
+        left.into_iter().chain([&self.b])
+    }
+
+    fn windows(&mut self) -> impl Iterator<Item = &mut Window> {
+        let left = match &mut self.a {
+            Factor::Tile(_) => None,
+            Factor::Staged(staged) => Some(&mut staged.window),
+        };
+        left.into_iter().chain([&mut self.b.window])
+    }
+
+    /// The left factor, if threads hold it.
+    pub fn tile(&self) -> Option<Value> {
+        match self.a {
+            Factor::Tile(value) => Some(value),
+            Factor::Staged(_) => None,
+        }
+    }
+
+    /// The type that is multiplied.
+    pub fn dtype(&self, func: &Func) -> DType {
+        self.b.dtype(func)
+    }
+
+    /// The extent that is summed over.
+    pub fn inner(&self) -> u32 {
+        self.b.extents()[0]
+    }
+}
+
+impl Operation for GroupDot {
+    fn name(&self) -> &'static str {
+        "group_dot"
+    }
+
+    fn operands(&self) -> Vec<Value> {
+        let offsets = self.staged().flat_map(|staged| staged.window.offsets.iter().copied());
+        self.tile().into_iter().chain(offsets).chain(self.acc).collect()
+    }
+
+    fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
+        if let Factor::Tile(value) = &mut self.a {
+            *value = change(*value);
+        }
+        self.windows().for_each(|window| window.map(change));
+        self.acc = self.acc.map(change);
+    }
+
+    fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
+        let left = match &self.a {
+            Factor::Tile(value) => name(*value),
+            Factor::Staged(staged) => staged.text(func, name),
+        };
+        let factors = format!("group_dot {left}, {}", self.b.text(func, name));
+        self.acc.map_or(factors.clone(), |acc| format!("{factors} add {}", name(acc)))
+    }
+
+    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
+        for staged in self.staged() {
+            let block = Type::tile(staged.dtype(func), staged.window.extents.clone());
+            staged.window.verify(func, &block)?;
+        }
+        let left = match &self.a {
+            Factor::Tile(value) => func.ty(*value).clone(),
+            Factor::Staged(staged) => Type::tile(staged.dtype(func), Shape::new(staged.extents())),
+        };
+        let [inner, columns] = self.b.extents();
+        expect_types("the left factor's element type", left.dtype, self.dtype(func))?;
+        expect_types("the inner extent", left.shape[1], inner)?;
+        let wanted = Type::tile(DType::F32, Shape::new([left.shape[0], columns]));
+        expect_types("the result", func.ty(results[0]), &wanted)?;
+        self.acc.map_or(Ok(()), |acc| expect_types("the accumulator", func.ty(acc), &wanted))
+    }
+
+    fn windows_mut(&mut self) -> Vec<&mut Window> {
+        self.windows().collect()
+    }
+
+    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
+        Spread::Product { acc: self.acc }
+    }
+}
