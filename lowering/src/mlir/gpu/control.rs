@@ -1,6 +1,7 @@
 //! Loops and branches. Every thread of a program takes the same way, so barriers may stand inside.
 
 use super::ahead::{Ahead, Started, Turns};
+use super::chain::Chain;
 use super::emit::Emit;
 use super::pipeline::Turn;
 use super::shared::Ring;
@@ -14,11 +15,11 @@ use crate::tile::{Op, Value};
 
 impl Gpu<'_> {
     /// The registers of several values, one after the other.
-    fn flatten(&self, values: &[Value]) -> Vec<Val> {
+    pub(super) fn flatten(&self, values: &[Value]) -> Vec<Val> {
         values.iter().flat_map(|&value| self.registers(value).to_vec()).collect()
     }
 
-    fn define_all(&mut self, values: &[Value], mut registers: &[Val]) {
+    pub(super) fn define_all(&mut self, values: &[Value], mut registers: &[Val]) {
         for &value in values {
             let (own, rest) = registers.split_at(self.register_count(value));
             self.define(value, own.to_vec());
@@ -26,7 +27,7 @@ impl Gpu<'_> {
         }
     }
 
-    fn types(&self, values: &[Value]) -> Vec<Ty> {
+    pub(super) fn types(&self, values: &[Value]) -> Vec<Ty> {
         values.iter().flat_map(|&value| vec![self.register_type(value); self.register_count(value)]).collect()
     }
 }
@@ -39,13 +40,24 @@ impl Emit for For {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let started = gpu.started.remove(&self.body.args[0]).unwrap_or_else(|| gpu.start(b, self));
         let Started { turns: Turns { low, step, count }, firsts } = &started;
+        let plan = gpu.plan;
+        let pipeline = plan.pipeline.as_ref().filter(|pipeline| pipeline.turns(self));
+        if pipeline.is_some()
+            && let Some(chain) = Chain::new(gpu.func, self)
+        {
+            let outer = gpu.turn;
+            gpu.shared.enter_loop(&plan.distributed, &self.body);
+            let results = gpu.chained(b, op, (self, &chain), started.turns);
+            gpu.shared.leave_loop(&plan.distributed, &self.body);
+            gpu.turn = outer;
+            gpu.define_all(&op.results, &results);
+            return;
+        }
         let ahead = gpu.ahead(self);
         let mut inits = gpu.flatten(&self.inits);
         let (zero, one) = (b.int(Ty::I64, 0), b.int(Ty::I64, 1));
         let own = inits.len();
         inits.extend(firsts);
-        let plan = gpu.plan;
-        let pipeline = plan.pipeline.as_ref().filter(|pipeline| pipeline.turns(self));
         let first = pipeline.map(|_| gpu.first_turn(b, false));
         inits.extend(first.iter().flat_map(|turn| [turn.part, turn.parity]));
         gpu.shared.enter_loop(&gpu.plan.distributed, &self.body);

@@ -8,6 +8,7 @@
 mod ahead;
 mod atomic;
 mod bound;
+mod chain;
 mod cluster;
 mod control;
 pub(crate) mod convert;

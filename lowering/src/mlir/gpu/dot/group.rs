@@ -3,8 +3,8 @@
 use super::{outer_axis, per_word};
 use crate::analysis::stage::{GROUP_INNER, GROUP_ROWS, GROUP_WARPS, Groups, LINE};
 use crate::dtype::DType;
+use crate::layout::Coord;
 use crate::layout::dot::{Side, group_fragments};
-use crate::layout::{Coord, Distributed};
 use crate::mlir::builder::{Builder, Val};
 use crate::mlir::gpu::emit::Emit;
 use crate::mlir::gpu::memory::pack;
@@ -59,8 +59,32 @@ enum Left {
     Registers(Vec<Vec<Vec<Val>>>),
 }
 
+/// A product that was started.
+pub(in crate::mlir::gpu) struct Issued {
+    sums: Vec<Val>,
+    /// The registers of each set of rows, as the instruction lists them.
+    lists: Vec<Vec<usize>>,
+    /// What it reads from registers.
+    words: Vec<Val>,
+}
+
 impl Emit for GroupDot {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        let issued = self.issue(gpu, b, op, Then::Wait);
+        self.complete(gpu, b, op, &issued);
+    }
+}
+
+/// What follows when a product was started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::mlir::gpu) enum Then {
+    Wait,
+    GoOn,
+}
+
+impl GroupDot {
+    /// Starts the product, once its blocks have come.
+    pub(in crate::mlir::gpu) fn issue(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op, then: Then) -> Issued {
         let layout = gpu.layout(op.results[0]).clone();
         let (rows, [inner, columns]) = (layout.shape()[0], self.b.extents());
         let groups = Groups::new(rows, gpu.plan.distributed.num_warps);
@@ -74,7 +98,6 @@ impl Emit for GroupDot {
         };
         let columns = columns / groups.along_columns;
         let right = gpu.matrix(b, &self.b, Side::Right, (column_group, columns));
-        // The registers of each set of rows, as the instruction lists them.
         let places = layout.registers_by_coord();
         let [fragment, _] = group_fragments();
         let offsets = fragment.offsets(layout.shape());
@@ -87,49 +110,76 @@ impl Emit for GroupDot {
             .map(|coords: Vec<Coord>| coords.iter().map(|coord| places[coord]).collect())
             .collect();
         let before = self.acc.map(|acc| gpu.registers(acc));
-        let dtype = self.dtype(gpu.func);
         let mut asm = Statement::new(&lists, before.as_ref().map(|before| before.as_slice()));
+        let instruction = Instruction { columns, elem: elem(self.dtype(gpu.func)) };
         for step in (0..inner).step_by(GROUP_INNER as usize) {
             for set in 0..sets.len() {
-                let left = match &left {
-                    Left::Matrix(matrix) => {
-                        let descriptor = asm.operand(matrix.descriptor, "l");
-                        let far = field(matrix.distance(sets[set])) + matrix.step(step);
-                        asm.line(format!("add.s64 left, ${descriptor}, {far};"));
-                        "left".to_string()
-                    }
-                    Left::Registers(words) => {
-                        let words = &words[set][(step / GROUP_INNER) as usize];
-                        let names: Vec<String> =
-                            words.iter().map(|&word| format!("${}", asm.operand(word, "r"))).collect();
-                        format!("{{{}}}", names.join(", "))
-                    }
-                };
-                let descriptor = asm.operand(right.descriptor, "l");
-                asm.line(format!("add.s64 right, ${descriptor}, {};", right.step(step)));
-                let adds = if step == 0 && self.acc.is_none() { "none" } else { "all" };
-                let across = |matrix: &Matrix| u32::from(matrix.across);
-                let kinds = match self.a {
-                    Factor::Staged(ref staged) => {
-                        format!("{}, {}", u32::from(staged.transposed), across(&right))
-                    }
-                    Factor::Tile(_) => across(&right).to_string(),
-                };
-                let (elem, sums) = (elem(dtype), asm.sums(set));
-                asm.line(format!(
-                    "wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{elem}.{elem} {sums}, {left}, right, {adds}, 1, 1, {kinds};"
-                ));
+                let left = left.operand(&mut asm, (set, sets[set]), step);
+                let right = asm.matrix("right", &right, right.step(step));
+                let adds = step > 0 || self.acc.is_some();
+                asm.multiply(&instruction, set, [left, right], adds);
             }
         }
-        let sums = asm.finish(b);
-        gpu.release_blocks(b, self, op);
-        let mut registers = vec![sums[0]; gpu.register_count(op.results[0])];
-        lists.iter().flatten().zip(sums).for_each(|(&register, sum)| registers[register] = sum);
-        gpu.define(op.results[0], registers);
+        let words = left.words();
+        Issued { sums: asm.finish(b, then), lists, words }
     }
 
-    fn scratch(&self, _: &Distributed, _: &Op) -> u32 {
-        0
+    /// Waits until none but the last `behind` products that were started are under way. What is `kept` is not used
+    /// before; gives it back.
+    pub(in crate::mlir::gpu) fn settle(
+        b: &mut Builder,
+        issued: &mut Issued,
+        behind: u32,
+        kept: &[Val],
+    ) -> Vec<Val> {
+        let tied: Vec<Val> = issued.sums.iter().chain(kept).copied().collect();
+        let letter = |value: &Val| if value.ty.elem.is_float() { "f" } else { "r" };
+        let results = tied.iter().map(|value| format!("={}", letter(value)));
+        let same = (0..tied.len()).map(|i| i.to_string());
+        // Registers that are read stay as they are until then.
+        let read = issued.words.iter().map(|_| "r".to_string());
+        let constraints: Vec<String> =
+            results.chain(same).chain(read).chain(["~{memory}".to_string()]).collect();
+        let operands: Vec<Val> = tied.iter().chain(&issued.words).copied().collect();
+        let types: Vec<Ty> = tied.iter().map(|value| value.ty).collect();
+        let text = format!("wgmma.wait_group.sync.aligned {behind};");
+        let mut settled = statement(b, &text, &constraints.join(","), &operands, &types);
+        let kept = settled.split_off(issued.sums.len());
+        issued.sums = settled;
+        kept
+    }
+
+    /// Defines the result and lets go of the blocks.
+    pub(in crate::mlir::gpu) fn complete(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op, issued: &Issued) {
+        gpu.release_blocks(b, self, op);
+        let Issued { sums, lists, .. } = issued;
+        let mut registers = vec![sums[0]; gpu.register_count(op.results[0])];
+        lists.iter().flatten().zip(sums).for_each(|(&register, &sum)| registers[register] = sum);
+        gpu.define(op.results[0], registers);
+    }
+}
+
+impl Left {
+    /// The operand for a set, which begins at a row, and a step.
+    fn operand(&self, asm: &mut Statement, (set, row): (usize, u32), step: u32) -> Operand {
+        match self {
+            Left::Matrix(matrix) => {
+                asm.matrix("left", matrix, field(matrix.distance(row)) + matrix.step(step))
+            }
+            Left::Registers(words) => {
+                let words = &words[set][(step / GROUP_INNER) as usize];
+                let names: Vec<String> =
+                    words.iter().map(|&word| format!("${}", asm.operand(word, "r"))).collect();
+                Operand { text: format!("{{{}}}", names.join(", ")), across: None }
+            }
+        }
+    }
+
+    fn words(&self) -> Vec<Val> {
+        match self {
+            Left::Matrix(_) => vec![],
+            Left::Registers(words) => words.iter().flatten().flatten().copied().collect(),
+        }
     }
 }
 
@@ -200,7 +250,18 @@ impl Gpu<'_> {
     }
 }
 
-/// One statement of PTX that multiplies and waits for the sums.
+struct Instruction {
+    columns: u32,
+    elem: &'static str,
+}
+
+/// A factor in a statement, and where it is described whether its lines go across what is added up.
+struct Operand {
+    text: String,
+    across: Option<bool>,
+}
+
+/// One statement of PTX that multiplies.
 struct Statement {
     lines: Vec<String>,
     /// The sums of each set of rows.
@@ -237,8 +298,26 @@ impl Statement {
         self.results() + place
     }
 
-    fn line(&mut self, line: String) {
-        self.lines.push(line);
+    /// A block from `distance` on, in units of a descriptor.
+    fn matrix(&mut self, name: &str, matrix: &Matrix, distance: i64) -> Operand {
+        let descriptor = self.operand(matrix.descriptor, "l");
+        self.lines.push(format!("add.s64 {name}, ${descriptor}, {distance};"));
+        Operand { text: name.to_string(), across: Some(matrix.across) }
+    }
+
+    fn multiply(&mut self, instruction: &Instruction, set: usize, factors: [Operand; 2], adds: bool) {
+        let Instruction { columns, elem } = instruction;
+        let adds = if adds { "all" } else { "none" };
+        let kinds: String = factors
+            .iter()
+            .filter_map(|factor| factor.across)
+            .map(|across| format!(", {}", u32::from(across)))
+            .collect();
+        let [left, right] = factors.map(|factor| factor.text);
+        let sums = self.sums(set);
+        self.lines.push(format!(
+            "wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{elem}.{elem} {sums}, {left}, {right}, {adds}, 1, 1{kinds};"
+        ));
     }
 
     /// The registers of a set's sums.
@@ -248,10 +327,11 @@ impl Statement {
         format!("{{{}}}", names.join(", "))
     }
 
-    fn finish(self, b: &mut Builder) -> Vec<Val> {
+    fn finish(self, b: &mut Builder, then: Then) -> Vec<Val> {
         let results = self.results();
+        let wait = if then == Then::Wait { "wgmma.wait_group.sync.aligned 0;\n" } else { "" };
         let text = format!(
-            "{{\n.reg .b64 left, right;\n.reg .pred none, all;\nsetp.ne.b32 none, 0, 0;\nsetp.eq.b32 all, 0, 0;\nwgmma.fence.sync.aligned;\n{}\nwgmma.commit_group.sync.aligned;\nwgmma.wait_group.sync.aligned 0;\n}}",
+            "{{\n.reg .b64 left, right;\n.reg .pred none, all;\nsetp.ne.b32 none, 0, 0;\nsetp.eq.b32 all, 0, 0;\nwgmma.fence.sync.aligned;\n{}\nwgmma.commit_group.sync.aligned;\n{wait}}}",
             self.lines.join("\n")
         );
         let tied = (0..self.before.len()).map(|i| i.to_string());

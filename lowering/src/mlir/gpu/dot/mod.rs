@@ -6,7 +6,7 @@
 //! registers.
 
 mod block;
-mod group;
+pub(super) mod group;
 
 use std::collections::HashMap;
 

@@ -1,0 +1,362 @@
+//! Loops of two products, of which the second takes what is made of the first: attention, say.
+//!
+//! The second product of a turn is done in the turn after it, so that the first one of that turn is under way at the same
+//! time, and what is made of the first while the second one runs. A turn has two parts: what the carried accumulator goes
+//! into is the second one's, anything else the first one's. The first part of the first turn stands before the loop, the
+//! second part of the last turn behind it.
+
+use std::collections::{HashMap, HashSet};
+
+use super::ahead::Turns;
+use super::dot::group::Then;
+use super::memory::{pack, unpack};
+use super::pipeline::Turn;
+use super::{Builder, Gpu, IntPredicate, Registers};
+use crate::layout::assign::Spread;
+use crate::mlir::builder::{Arm, Val};
+use crate::mlir::shared::loop_variable;
+use crate::mlir::types::Ty;
+use crate::ops::{Cast, Convert, Effect, For, GroupDot, Kind};
+use crate::tile::{Func, Op, Value};
+
+/// When an operation of the body is done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Part {
+    First,
+    /// The first, but not before the product of the turn before it is done: it makes what the next one reads.
+    Narrowing,
+    Second,
+}
+
+/// A loop of this kind.
+pub(super) struct Chain {
+    first: usize,
+    second: usize,
+    parts: Vec<Part>,
+    /// The carried value that the second product adds to, as an argument of the body.
+    sum: Value,
+    /// What the second part takes from the first.
+    bridges: Vec<Value>,
+    /// What narrowing takes.
+    narrowed: Vec<Value>,
+}
+
+/// How often each value is used in a body, the ends of blocks included.
+fn uses(body: &For) -> HashMap<Value, usize> {
+    let mut uses = HashMap::new();
+    let mut count = |values: &[Value]| values.iter().for_each(|&value| *uses.entry(value).or_default() += 1);
+    body.body.walk(&mut |op| {
+        let operation = op.kind.operation();
+        count(&operation.operands());
+        operation.blocks().into_iter().for_each(|block| count(&block.yields));
+    });
+    count(&body.body.yields);
+    uses
+}
+
+/// What an operation takes, those of its blocks included.
+fn taken(op: &Op) -> Vec<Value> {
+    let mut values = op.kind.operation().operands();
+    for block in op.kind.operation().blocks() {
+        values.extend(&block.yields);
+        block.walk(&mut |op| values.extend(op.kind.operation().operands()));
+    }
+    values
+}
+
+/// What an operation takes in registers.
+fn held(op: &Op) -> Vec<Value> {
+    if let Kind::GroupDot(dot) = &op.kind {
+        return dot.tile().into_iter().chain(dot.acc).collect();
+    }
+    op.kind.operation().operands()
+}
+
+impl Chain {
+    pub fn new(func: &Func, body: &For) -> Option<Chain> {
+        let ops = &body.body.ops;
+        let dots: Vec<(usize, &GroupDot)> = ops
+            .iter()
+            .enumerate()
+            .filter_map(|(i, op)| if let Kind::GroupDot(dot) = &op.kind { Some((i, dot)) } else { None })
+            .collect();
+        let &[(first, one), (second, other)] = &dots[..] else { return None };
+        // The sum is carried, and its new value is the product's and nobody else's.
+        let result = ops[second].results[0];
+        let mut carried = body.body.yields.iter().zip(&body.body.args[1..]);
+        let (_, &sum) = carried.find(|(yielded, _)| **yielded == result)?;
+        let uses = uses(body);
+        let tile = other.tile()?;
+        if uses[&result] != 1 || one.acc.is_some() {
+            return None;
+        }
+        let mut parts = vec![Part::First; ops.len()];
+        let mut late = HashSet::from([sum]);
+        for (i, op) in ops.iter().enumerate() {
+            if taken(op).iter().any(|value| late.contains(value)) {
+                let plain =
+                    op.kind.operation().effect() == Effect::Pure && op.kind.operation().blocks().is_empty();
+                if !plain || i > second || i == first {
+                    return None;
+                }
+                parts[i] = Part::Second;
+                late.extend(&op.results);
+            }
+        }
+        let leaves = body.body.yields.iter().filter(|value| late.contains(value)).count();
+        if parts[second] != Part::Second || leaves != 1 {
+            return None;
+        }
+        // What only moves elements for the second part belongs to it, and what narrows its factor comes late.
+        let mut narrow = tile;
+        for i in (0..second).rev().filter(|&i| i != first) {
+            let op = &ops[i];
+            let used: usize = op.results.iter().map(|result| uses.get(result).copied().unwrap_or(0)).sum();
+            let users = ops.iter().zip(&parts).filter(|(_, part)| **part != Part::First);
+            let late =
+                users.flat_map(|(user, _)| held(user)).filter(|value| op.results.contains(value)).count();
+            if parts[i] != Part::First || op.results.is_empty() || used != late {
+                continue;
+            }
+            if op.results[0] == narrow
+                && let Kind::Cast(Cast { value }) | Kind::Convert(Convert { value }) = op.kind
+            {
+                (parts[i], narrow) = (Part::Narrowing, value);
+            } else if matches!(op.kind.operation().spread(func, &op.results), Spread::View(_)) {
+                parts[i] = Part::Second;
+            }
+        }
+        let defined = |is: &dyn Fn(Part) -> bool| {
+            let own = ops.iter().zip(&parts).filter(|(_, part)| is(**part));
+            own.flat_map(|(op, _)| op.results.iter().copied()).collect::<HashSet<Value>>()
+        };
+        let early = defined(&|part| part != Part::Second);
+        let wide = defined(&|part| part == Part::First);
+        let wanted = |part: Part, among: &HashSet<Value>| {
+            let users = ops.iter().zip(&parts).filter(|(_, own)| **own == part);
+            let mut list: Vec<Value> =
+                users.flat_map(|(user, _)| held(user)).filter(|value| among.contains(value)).collect();
+            list.sort();
+            list.dedup();
+            list
+        };
+        let args: HashSet<Value> = body.body.args.iter().copied().filter(|&arg| arg != sum).collect();
+        let bridges = wanted(Part::Second, &early.union(&args).copied().collect());
+        let narrowed = wanted(Part::Narrowing, &wide);
+        Some(Chain { first, second, parts, sum, bridges, narrowed })
+    }
+}
+
+/// What a turn leaves to the next one.
+struct Left {
+    /// Registers of the carried values, the sum left out.
+    carried: Vec<Val>,
+    bridges: Vec<Val>,
+}
+
+impl Gpu<'_> {
+    /// The results of a loop whose turns overlap.
+    pub(super) fn chained(
+        &mut self,
+        b: &mut Builder,
+        op: &Op,
+        (body, chain): (&For, &Chain),
+        turns: Turns,
+    ) -> Vec<Val> {
+        let variable = body.body.args[0];
+        let types = self.types(&op.results);
+        let (zero, one) = (b.int(Ty::I64, 0), b.int(Ty::I64, 1));
+        let runs = b.icmp(IntPredicate::Sgt, turns.count, zero);
+        b.branch(runs, &types, |b, arm| {
+            if arm == Arm::Else {
+                return self.flatten(&body.inits);
+            }
+            self.scope(|gpu| {
+                let start = gpu.first_turn(b, false);
+                let others: Vec<Value> = others(body, chain, &body.inits);
+                let inits = gpu.flatten(&others);
+                let left = gpu.first_part_alone(b, (body, chain), turns, start, &inits);
+                let own =
+                    body.body.args[1..].iter().position(|arg| *arg == chain.sum).expect("a carried value");
+                let sum = gpu.flatten(&[body.inits[own]]);
+                let counts = [left.carried.len(), left.bridges.len(), sum.len()];
+                let next = gpu.next_turn(b, gpu.plan.pipeline(), body, start);
+                let mut inits = left.carried;
+                inits.extend(left.bridges);
+                inits.extend(sum);
+                inits.extend([start.part, start.parity, next.part, next.parity]);
+                let ends = b.for_range([one, turns.count, one], &inits, |b, index, carried| {
+                    gpu.scope(|gpu| {
+                        gpu.turn = Some(index);
+                        let (carried, rest) = carried.split_at(counts[0]);
+                        let (bridges, rest) = rest.split_at(counts[1]);
+                        let (sum, rest) = rest.split_at(counts[2]);
+                        let before = Turn { part: rest[0], parity: rest[1] };
+                        let now = Turn { part: rest[2], parity: rest[3] };
+                        let (left, sum) = gpu.overlapped(
+                            b,
+                            (body, chain),
+                            (turns, index),
+                            [before, now],
+                            (carried, bridges, sum),
+                        );
+                        let next = gpu.next_turn(b, gpu.plan.pipeline(), body, now);
+                        let turns = [now.part, now.parity, next.part, next.parity];
+                        left.carried.into_iter().chain(left.bridges).chain(sum).chain(turns).collect()
+                    })
+                });
+                gpu.turn = None;
+                let (carried, rest) = ends.split_at(counts[0]);
+                let (bridges, rest) = rest.split_at(counts[1]);
+                let (sum, rest) = rest.split_at(counts[2]);
+                gpu.turns.insert(variable, Turn { part: rest[0], parity: rest[1] });
+                gpu.enter_second(b, chain, bridges, sum);
+                for (i, op) in body.body.ops.iter().enumerate() {
+                    if chain.parts[i] == Part::Second {
+                        gpu.op(b, op);
+                    }
+                }
+                let sum = gpu.flatten(&[body.body.ops[chain.second].results[0]]);
+                // In the order of the results.
+                let mut rest = carried;
+                let mut all = vec![];
+                for (&result, &arg) in op.results.iter().zip(&body.body.args[1..]) {
+                    if arg == chain.sum {
+                        all.extend(&sum);
+                    } else {
+                        let (own, others) = rest.split_at(gpu.register_count(result));
+                        all.extend(own);
+                        rest = others;
+                    }
+                }
+                all
+            })
+        })
+    }
+
+    /// The first part of the first turn.
+    fn first_part_alone(
+        &mut self,
+        b: &mut Builder,
+        (body, chain): (&For, &Chain),
+        turns: Turns,
+        turn: Turn,
+        inits: &[Val],
+    ) -> Left {
+        let zero = b.int(Ty::I64, 0);
+        self.turn = Some(zero);
+        self.enter_first(b, (body, chain), (turns, zero), turn, inits);
+        for (i, op) in body.body.ops.iter().enumerate() {
+            if chain.parts[i] != Part::Second {
+                self.op(b, op);
+            }
+        }
+        self.leave_first(b, (body, chain))
+    }
+
+    /// A first part and the second part of the turn before it.
+    fn overlapped(
+        &mut self,
+        b: &mut Builder,
+        (body, chain): (&For, &Chain),
+        (turns, index): (Turns, Val),
+        [before, now]: [Turn; 2],
+        (carried, bridges, sum): (&[Val], &[Val], &[Val]),
+    ) -> (Left, Vec<Val>) {
+        let variable = body.body.args[0];
+        let ops = &body.body.ops;
+        let dot = |i: usize| match &ops[i].kind {
+            Kind::GroupDot(dot) => dot,
+            kind => unreachable!("{kind:?} is no product"),
+        };
+        let (one, other) = (dot(chain.first), dot(chain.second));
+        self.enter_first(b, (body, chain), (turns, index), now, carried);
+        for (op, _) in ops[..chain.first].iter().zip(&chain.parts).filter(|(_, part)| **part == Part::First) {
+            self.op(b, op);
+        }
+        let mut first = one.issue(self, b, &ops[chain.first], Then::GoOn);
+        // The second part of the turn before: its values stand aside for those of this turn.
+        let kept: Vec<(Value, Option<Registers>)> =
+            chain.bridges.iter().map(|&value| (value, self.values.get(&value).cloned())).collect();
+        self.turns.insert(variable, before);
+        self.enter_second(b, chain, bridges, sum);
+        for (op, _) in ops[..chain.second].iter().zip(&chain.parts).filter(|(_, part)| **part == Part::Second)
+        {
+            self.op(b, op);
+        }
+        let mut second = other.issue(self, b, &ops[chain.second], Then::GoOn);
+        for (value, registers) in kept {
+            match registers {
+                Some(registers) => self.values.insert(value, registers),
+                None => self.values.remove(&value),
+            };
+        }
+        self.turns.insert(variable, now);
+        GroupDot::settle(b, &mut first, 1, &[]);
+        one.complete(self, b, &ops[chain.first], &first);
+        for (op, _) in
+            ops.iter().zip(&chain.parts).skip(chain.first + 1).filter(|(_, part)| **part == Part::First)
+        {
+            self.op(b, op);
+        }
+        // What is narrowed takes the place of what the product reads, so it waits.
+        let wide = self.flatten(&chain.narrowed);
+        let wide = GroupDot::settle(b, &mut second, 0, &wide);
+        self.define_all(&chain.narrowed, &wide);
+        self.turns.insert(variable, before);
+        other.complete(self, b, &ops[chain.second], &second);
+        self.turns.insert(variable, now);
+        for (op, _) in ops.iter().zip(&chain.parts).filter(|(_, part)| **part == Part::Narrowing) {
+            self.op(b, op);
+        }
+        let sum = self.flatten(&ops[chain.second].results);
+        (self.leave_first(b, (body, chain)), sum)
+    }
+
+    fn enter_first(
+        &mut self,
+        b: &mut Builder,
+        (body, chain): (&For, &Chain),
+        (turns, index): (Turns, Val),
+        turn: Turn,
+        carried: &[Val],
+    ) {
+        let variable = body.body.args[0];
+        self.turns.insert(variable, turn);
+        let own = loop_variable(b, index, turns.low, turns.step);
+        self.define(variable, vec![own]);
+        let args = others(body, chain, &body.body.args[1..]);
+        self.define_all(&args, carried);
+    }
+
+    fn leave_first(&mut self, b: &mut Builder, (body, chain): (&For, &Chain)) -> Left {
+        let carried = self.flatten(&others(body, chain, &body.body.yields));
+        let words = |gpu: &Self, b: &mut Builder, value: Value| {
+            let registers = gpu.registers(value);
+            let dtype = gpu.func.ty(value).dtype;
+            if dtype.is_half() { pack(b, &registers, dtype) } else { registers.to_vec() }
+        };
+        let bridges = chain.bridges.iter().flat_map(|&value| words(self, b, value)).collect();
+        Left { carried, bridges }
+    }
+
+    /// Defines what the second part takes.
+    fn enter_second(&mut self, b: &mut Builder, chain: &Chain, bridges: &[Val], sum: &[Val]) {
+        let mut rest = bridges;
+        for &value in &chain.bridges {
+            let (dtype, count) = (self.func.ty(value).dtype, self.register_count(value));
+            let words = if dtype.is_half() { count.div_ceil(2) } else { count };
+            let (own, others) = rest.split_at(words);
+            let registers = if dtype.is_half() { unpack(b, own, dtype, count) } else { own.to_vec() };
+            self.define(value, registers);
+            rest = others;
+        }
+        self.define(chain.sum, sum.to_vec());
+    }
+}
+
+/// The values of a list of carried ones without the sum's.
+fn others(body: &For, chain: &Chain, list: &[Value]) -> Vec<Value> {
+    let pairs = list.iter().zip(&body.body.args[1..]);
+    pairs.filter(|(_, arg)| **arg != chain.sum).map(|(&value, _)| value).collect()
+}
