@@ -163,16 +163,16 @@ impl Gpu<'_> {
         (body, chain): (&For, &Chain),
         turns: Turns,
     ) -> Vec<Val> {
-        let variable = body.body.args[0];
-        let types = self.types(&op.results);
+        let mut types = self.types(&op.results);
+        types.extend([Ty::I32; 2]);
+        let start = self.present_turn(body);
         let (zero, one) = (b.int(Ty::I64, 0), b.int(Ty::I64, 1));
         let runs = b.icmp(IntPredicate::Sgt, turns.count, zero);
-        b.branch(runs, &types, |b, arm| {
+        let mut results = b.branch(runs, &types, |b, arm| {
             if arm == Arm::Else {
-                return self.flatten(&body.inits);
+                return self.flatten(&body.inits).into_iter().chain(start.flat()).collect();
             }
             self.scope(|gpu| {
-                let start = gpu.first_turn(b, false);
                 let others: Vec<Value> = others(body, chain, &body.inits);
                 let inits = gpu.flatten(&others);
                 let left = gpu.first_part_alone(b, (body, chain), turns, start, &inits);
@@ -184,15 +184,14 @@ impl Gpu<'_> {
                 let mut inits = left.carried;
                 inits.extend(left.bridges);
                 inits.extend(sum);
-                inits.extend([start.part, start.parity, next.part, next.parity]);
+                inits.extend(start.flat().into_iter().chain(next.flat()));
                 let ends = b.for_range([one, turns.count, one], &inits, |b, index, carried| {
                     gpu.scope(|gpu| {
                         gpu.turn = Some(index);
                         let (carried, rest) = carried.split_at(counts[0]);
                         let (bridges, rest) = rest.split_at(counts[1]);
                         let (sum, rest) = rest.split_at(counts[2]);
-                        let before = Turn { part: rest[0], parity: rest[1] };
-                        let now = Turn { part: rest[2], parity: rest[3] };
+                        let [before, now] = [&rest[..2], &rest[2..]].map(Turn::of);
                         let (left, sum) = gpu.overlapped(
                             b,
                             (body, chain),
@@ -201,7 +200,7 @@ impl Gpu<'_> {
                             (carried, bridges, sum),
                         );
                         let next = gpu.next_turn(b, gpu.plan.pipeline(), body, now);
-                        let turns = [now.part, now.parity, next.part, next.parity];
+                        let turns = now.flat().into_iter().chain(next.flat());
                         left.carried.into_iter().chain(left.bridges).chain(sum).chain(turns).collect()
                     })
                 });
@@ -209,7 +208,8 @@ impl Gpu<'_> {
                 let (carried, rest) = ends.split_at(counts[0]);
                 let (bridges, rest) = rest.split_at(counts[1]);
                 let (sum, rest) = rest.split_at(counts[2]);
-                gpu.turns.insert(variable, Turn { part: rest[0], parity: rest[1] });
+                let next = &rest[2..];
+                gpu.set_turn(body, Turn::of(rest));
                 gpu.enter_second(b, chain, bridges, sum);
                 for (i, op) in body.body.ops.iter().enumerate() {
                     if chain.parts[i] == Part::Second {
@@ -229,9 +229,13 @@ impl Gpu<'_> {
                         rest = others;
                     }
                 }
+                all.extend(next);
                 all
             })
-        })
+        });
+        let end = results.split_off(results.len() - 2);
+        self.set_turn(body, Turn::of(&end));
+        results
     }
 
     /// The first part of the first turn.
@@ -263,7 +267,6 @@ impl Gpu<'_> {
         [before, now]: [Turn; 2],
         (carried, bridges, sum): (&[Val], &[Val], &[Val]),
     ) -> (Left, Vec<Val>) {
-        let variable = body.body.args[0];
         let ops = &body.body.ops;
         let dot = |i: usize| match &ops[i].kind {
             Kind::GroupDot(dot) => dot,
@@ -278,7 +281,7 @@ impl Gpu<'_> {
         // The second part of the turn before: its values stand aside for those of this turn.
         let kept: Vec<(Value, Option<Registers>)> =
             chain.bridges.iter().map(|&value| (value, self.values.get(&value).cloned())).collect();
-        self.turns.insert(variable, before);
+        self.set_turn(body, before);
         self.enter_second(b, chain, bridges, sum);
         for (op, _) in ops[..chain.second].iter().zip(&chain.parts).filter(|(_, part)| **part == Part::Second)
         {
@@ -291,7 +294,7 @@ impl Gpu<'_> {
                 None => self.values.remove(&value),
             };
         }
-        self.turns.insert(variable, now);
+        self.set_turn(body, now);
         GroupDot::settle(b, &mut first, 1, &[]);
         one.complete(self, b, &ops[chain.first], &first);
         for (op, _) in
@@ -303,9 +306,9 @@ impl Gpu<'_> {
         let wide = self.flatten(&chain.narrowed);
         let wide = GroupDot::settle(b, &mut second, 0, &wide);
         self.define_all(&chain.narrowed, &wide);
-        self.turns.insert(variable, before);
+        self.set_turn(body, before);
         other.complete(self, b, &ops[chain.second], &second);
-        self.turns.insert(variable, now);
+        self.set_turn(body, now);
         for (op, _) in ops.iter().zip(&chain.parts).filter(|(_, part)| **part == Part::Narrowing) {
             self.op(b, op);
         }
@@ -322,7 +325,7 @@ impl Gpu<'_> {
         carried: &[Val],
     ) {
         let variable = body.body.args[0];
-        self.turns.insert(variable, turn);
+        self.set_turn(body, turn);
         let own = loop_variable(b, index, turns.low, turns.step);
         self.define(variable, vec![own]);
         let args = others(body, chain, &body.body.args[1..]);

@@ -51,6 +51,7 @@ impl Emit for For {
             gpu.shared.leave_loop(&plan.distributed, &self.body);
             gpu.turn = outer;
             gpu.define_all(&op.results, &results);
+            gpu.release_own(b, plan.pipeline(), self);
             return;
         }
         let ahead = gpu.ahead(self);
@@ -58,8 +59,7 @@ impl Emit for For {
         let (zero, one) = (b.int(Ty::I64, 0), b.int(Ty::I64, 1));
         let own = inits.len();
         inits.extend(firsts);
-        let first = pipeline.map(|_| gpu.first_turn(b, false));
-        inits.extend(first.iter().flat_map(|turn| [turn.part, turn.parity]));
+        inits.extend(pipeline.iter().flat_map(|_| gpu.present_turn(self).flat()));
         gpu.shared.enter_loop(&gpu.plan.distributed, &self.body);
         let outer = gpu.turn;
         let results = b.for_range([zero, *count, one], &inits, |b, index, carried| {
@@ -67,8 +67,9 @@ impl Emit for For {
                 gpu.turn = Some(index);
                 let (carried, parts) = carried.split_at(own);
                 let (parts, turn) = parts.split_at(firsts.len());
-                let turn = pipeline.map(|_| Turn { part: turn[0], parity: turn[1] });
-                gpu.turns.extend(turn.map(|turn| (self.body.args[0], turn)));
+                if pipeline.is_some() {
+                    gpu.set_turn(self, Turn::of(turn));
+                }
                 let next = ahead
                     .as_ref()
                     .map(|ahead| gpu.turn_ahead(b, self, ahead, &started, index, parts))
@@ -77,12 +78,19 @@ impl Emit for For {
                 gpu.define(self.body.args[0], vec![variable]);
                 gpu.define_all(&self.body.args[1..], carried);
                 gpu.turn(b, self, ahead.as_ref(), started.turns, index, parts);
-                let turn = pipeline.zip(turn).map(|(pipeline, turn)| gpu.next_turn(b, pipeline, self, turn));
-                let turn = turn.into_iter().flat_map(|turn| [turn.part, turn.parity]);
+                let turn = pipeline.iter().flat_map(|pipeline| {
+                    let turn = gpu.present_turn(self);
+                    gpu.next_turn(b, pipeline, self, turn).flat()
+                });
+                let turn: Vec<Val> = turn.collect();
                 gpu.flatten(&self.body.yields).into_iter().chain(next).chain(turn).collect()
             })
         });
         gpu.turn = outer;
+        if let Some(pipeline) = pipeline {
+            gpu.set_turn(self, Turn::of(&results[results.len() - 2..]));
+            gpu.release_own(b, pipeline, self);
+        }
         gpu.shared.leave_loop(&gpu.plan.distributed, &self.body);
         gpu.define_all(&op.results, &results);
     }

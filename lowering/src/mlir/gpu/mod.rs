@@ -44,7 +44,7 @@ use crate::tile::{Block, Func, Op, ParamKind, Value};
 use ahead::{Arrived, Started};
 pub use emit::Emit;
 pub use pipeline::TensorMap;
-use pipeline::{Pipeline, Turn};
+use pipeline::{Pipeline, Progress};
 use runs::runs;
 use shared::{Interval, Shared};
 
@@ -114,6 +114,11 @@ impl Plan {
     /// What it takes behind the grid's extents.
     pub fn maps(&self) -> &[TensorMap] {
         self.pipeline.as_ref().map_or(&[], |pipeline| &pipeline.maps)
+    }
+
+    /// Whether a block runs several programs, one after the other.
+    pub fn persistent(&self) -> bool {
+        self.pipeline.as_ref().is_some_and(|pipeline| pipeline.persistent)
     }
 
     fn pipeline(&self) -> &Pipeline {
@@ -222,8 +227,8 @@ pub struct Gpu<'a> {
     turn: Option<Val>,
     /// Whether the other blocks of the cluster may not have started yet.
     awaited: bool,
-    /// The present turn of the ring of the loop with this variable.
-    turns: HashMap<Value, Turn>,
+    /// How far the copies of blocks are.
+    progress: Progress,
     /// Loads of the current turn of a loop that were made ahead.
     arrived: HashMap<Value, Arrived>,
     /// Loops that were started ahead of what stands before them, by their variable.
@@ -304,7 +309,7 @@ impl<'a> Gpu<'a> {
             shared: plan.shared.clone(),
             base: None,
             turn: None,
-            turns: HashMap::new(),
+            progress: Progress::default(),
             awaited: plan.blocks() > 1 && cluster::needs_cluster(&plan.distributed, &func.body),
             arrived: HashMap::new(),
             started: HashMap::new(),

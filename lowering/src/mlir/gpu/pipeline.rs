@@ -1,9 +1,13 @@
 //! Blocks of views on their way to shared memory.
 //!
-//! A warp of a group beside those of the program has the GPU copy the blocks that products take ([`GroupDot`]). What a loop takes anew
-//! in each turn goes to a ring of as many parts as there are stages; anything else is copied once, to a place of its own.
-//! Each place has two barrier objects: a phase of the first ends when the block has come, and one of the second when every
-//! warp has multiplied by it. The copying warp computes by itself how often loops run and where blocks begin.
+//! A warp of a group beside those of the program has the GPU copy the blocks that products take ([`GroupDot`]). What a
+//! loop takes anew in each turn goes to a ring of as many parts as there are stages; anything else is copied once for a
+//! program, to a place of its own. Each place has two barrier objects: a phase of the first ends when the block has come,
+//! and one of the second when every warp has multiplied by it. The copying warp computes by itself how often loops run and
+//! where blocks begin.
+//!
+//! Where all programs take as long, a block runs one after the other: the copies of the next one are under way while the
+//! last one's results are stored.
 
 use std::collections::HashMap;
 
@@ -45,17 +49,21 @@ struct Transfer {
     map: usize,
     /// From the start of its part of a ring, or of shared memory.
     start: u32,
-    /// The result of the last product in a turn that takes it.
+    /// The result of the last product that takes it, of those in a turn.
     last: Value,
+    /// The variable of the loop that this product stands in.
+    within: Option<Value>,
 }
 
 /// What is copied, and where to.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Pipeline {
-    /// Copied once.
+    /// Copied once for each program.
     once: Vec<Transfer>,
     rings: Vec<Ring>,
     pub maps: Vec<TensorMap>,
+    /// Whether a block runs several programs, one after the other.
+    pub persistent: bool,
     /// Where the barrier objects of what is copied once are.
     signals: u32,
     /// All places of blocks.
@@ -90,6 +98,15 @@ struct Signals {
     empty: Val,
 }
 
+/// Where the copies are: what a warp that copies and the others count alike.
+#[derive(Clone, Default)]
+pub(super) struct Progress {
+    /// The next turn of the ring of the loop with this variable.
+    turns: HashMap<Value, Turn>,
+    /// The parity of what is copied once for a program.
+    once: Option<Val>,
+}
+
 /// The part of a ring that is next, and the parity of the phase that is waited for there.
 #[derive(Clone, Copy)]
 pub(super) struct Turn {
@@ -103,6 +120,12 @@ impl Pipeline {
         let mut pipeline = Pipeline::default();
         let definitions = definitions(&distributed.func);
         pipeline.block(distributed, &distributed.func.body, None, &definitions);
+        let rings = pipeline.rings.iter().map(|ring| ring.variable).collect::<Vec<_>>();
+        pipeline.persistent = distributed.func.body.ops.iter().all(|op| {
+            let Kind::For(body) = &op.kind else { return true };
+            let bounds = [body.low, body.high, body.step];
+            !rings.contains(&body.body.args[0]) || !bounds.iter().any(|&bound| differs(bound, &definitions))
+        });
         (!pipeline.maps.is_empty()).then_some(pipeline)
     }
 
@@ -140,14 +163,15 @@ impl Pipeline {
             Some(body) => self.ring(distributed, body),
             None => &mut self.once,
         };
+        let (last, within) = (op.results[0], body.map(|body| body.body.args[0]));
         if let Some(known) = list.iter_mut().find(|copy| copy.window == *window) {
-            known.last = op.results[0];
+            (known.last, known.within) = (last, within);
             return;
         }
         let elem = distributed.func.slice(window.memory).0.bytes();
         let [rows, columns] = staged.lines();
         let bytes = rows * columns * elem;
-        list.push(Transfer { window: window.clone(), bytes, map: 0, start: 0, last: op.results[0] });
+        list.push(Transfer { window: window.clone(), bytes, map: 0, start: 0, last, within });
         let mut block = vec![1; window.extents.rank()];
         let rank = block.len();
         (block[rank - 2], block[rank - 1]) = (rows, LINE / elem);
@@ -178,6 +202,7 @@ impl Pipeline {
     /// Finds places for the blocks, beside so many bytes of scratch memory, or on top of it if it is used when no block is
     /// needed any more. Gives all bytes; there may be fewer stages than asked for, and too little room for one.
     pub fn place(&mut self, scratch: u32, afterwards: bool) -> u32 {
+        let afterwards = afterwards && !self.persistent;
         loop {
             let bytes = self.placed(scratch, afterwards);
             let largest =
@@ -213,7 +238,7 @@ impl Pipeline {
             next += 2 * SIGNAL * ring.stages * ring.copies.len() as u32;
         }
         self.signals = next;
-        next + SIGNAL * self.once.len() as u32
+        next + 2 * SIGNAL * self.once.len() as u32
     }
 
     /// Where the copy of a window is: in the ring of a loop, or in a place of its own.
@@ -231,6 +256,35 @@ impl Pipeline {
     pub fn turns(&self, body: &For) -> bool {
         self.ring_of(body.body.args[0]).is_some()
     }
+
+    /// Before the first program; who fills the places finds them empty.
+    fn start(&self, b: &mut Builder, fills: bool) -> Progress {
+        let [part, parity] = [0, i64::from(fills)].map(|number| b.int(Ty::I32, number));
+        let turns = self.rings.iter().map(|ring| (ring.variable, Turn { part, parity })).collect();
+        Progress { turns, once: Some(parity) }
+    }
+
+    fn flat(&self, progress: &Progress) -> Vec<Val> {
+        let turns = self.rings.iter().flat_map(|ring| progress.turns[&ring.variable].flat());
+        turns.chain(progress.once).collect()
+    }
+
+    fn progress(&self, flat: &[Val]) -> Progress {
+        let variables = self.rings.iter().map(|ring| ring.variable);
+        let turns =
+            variables.zip(flat.chunks(2)).map(|(variable, turn)| (variable, Turn::of(turn))).collect();
+        Progress { turns, once: flat.last().copied() }
+    }
+}
+
+impl Turn {
+    pub fn flat(self) -> [Val; 2] {
+        [self.part, self.parity]
+    }
+
+    pub fn of(flat: &[Val]) -> Turn {
+        Turn { part: flat[0], parity: flat[1] }
+    }
 }
 
 /// What defines each value.
@@ -244,6 +298,15 @@ fn definitions(func: &Func) -> HashMap<Value, &Op> {
     let mut map = HashMap::new();
     visit(&func.body, &mut map);
     map
+}
+
+/// Whether a scalar is another one in other programs.
+fn differs(value: Value, definitions: &HashMap<Value, &Op>) -> bool {
+    let Some(op) = definitions.get(&value) else { return false };
+    let operands = || op.kind.operation().operands().into_iter();
+    matches!(op.kind, Kind::ProgramId(_))
+        || op.kind.operation().place().is_some()
+        || operands().any(|operand| differs(operand, definitions))
 }
 
 /// Whether a scalar is computed from a loop's variable.
@@ -287,17 +350,59 @@ impl Gpu<'_> {
                         let chosen = statement(b, text, "=r", &[], &[Ty::I32])[0];
                         let zero = b.int(Ty::I32, 0);
                         let chosen = b.icmp(IntPredicate::Ne, chosen, zero);
-                        b.if_then(chosen, |b| self.scope(|gpu| gpu.produce(b, pipeline)));
+                        b.if_then(chosen, |b| {
+                            self.scope(|gpu| {
+                                gpu.programs(b, pipeline, true, |gpu, b| gpu.produce(b, pipeline))
+                            });
+                        });
                     });
                 }
                 Arm::Else => {
                     share_registers(b, groups, "inc", (REGISTERS - COPYING_REGISTERS) / groups / 8 * 8);
                     let consume = consume.take().expect("each arm is built once");
-                    self.scope(|gpu| consume(gpu, b));
+                    self.scope(|gpu| gpu.programs(b, pipeline, false, consume));
                 }
             }
             vec![]
         });
+    }
+
+    /// Runs the block's programs.
+    fn programs(
+        &mut self,
+        b: &mut Builder,
+        pipeline: &Pipeline,
+        fills: bool,
+        run: impl FnOnce(&mut Self, &mut Builder),
+    ) {
+        let start = pipeline.start(b, fills);
+        if !pipeline.persistent {
+            self.progress = start;
+            return run(self, b);
+        }
+        let own = self.program;
+        let [x, y, z] = self.grid.map(|extent| b.zext(extent, Elem::I64));
+        let row = b.mul(x, y);
+        let all = b.mul(row, z);
+        let first = b.zext(own[0], Elem::I64);
+        let step = b.op("nvvm.read.ptx.sreg.nctaid.x", &[], Ty::I32);
+        let step = b.zext(step, Elem::I64);
+        b.for_range([first, all, step], &pipeline.flat(&start), |b, index, progress| {
+            self.scope(|gpu| {
+                let rows = b.udiv(index, x);
+                let numbers = [b.urem(index, x), b.urem(rows, y), b.udiv(rows, y)];
+                gpu.program = numbers.map(|number| b.trunc(number, Elem::I32));
+                gpu.progress = pipeline.progress(progress);
+                run(gpu, b);
+                if !fills {
+                    gpu.barrier(b);
+                }
+                let one = b.int(Ty::I32, 1);
+                gpu.progress.once = gpu.progress.once.map(|parity| b.xor(parity, one));
+                pipeline.flat(&gpu.progress)
+            })
+        });
+        self.program = own;
     }
 
     fn set_up(&mut self, b: &mut Builder, pipeline: &Pipeline) {
@@ -315,7 +420,10 @@ impl Gpu<'_> {
                 (0..parts).for_each(|part| init(ring.signals + part * SIGNAL, 1));
                 (parts..2 * parts).for_each(|part| init(ring.signals + part * SIGNAL, warps));
             }
-            (0..pipeline.once.len() as u32).for_each(|number| init(pipeline.signals + number * SIGNAL, 1));
+            for number in 0..pipeline.once.len() as u32 {
+                init(pipeline.signals + 2 * number * SIGNAL, 1);
+                init(pipeline.signals + (2 * number + 1) * SIGNAL, warps);
+            }
             statement(b, "fence.mbarrier_init.release.cluster;", "~{memory}", &[], &[]);
         });
         b.effect_with("nvvm.barrier", &[], &[("operandSegmentSizes", "array<i32: 0, 0, 0>")]);
@@ -323,9 +431,13 @@ impl Gpu<'_> {
 
     // ---- rings
 
-    /// A ring before its loop; who fills it finds its parts empty.
-    pub(super) fn first_turn(&self, b: &mut Builder, fills: bool) -> Turn {
-        Turn { part: b.int(Ty::I32, 0), parity: b.int(Ty::I32, i64::from(fills)) }
+    /// The present turn of a loop's ring.
+    pub(super) fn present_turn(&self, body: &For) -> Turn {
+        self.progress.turns[&body.body.args[0]]
+    }
+
+    pub(super) fn set_turn(&mut self, body: &For, turn: Turn) {
+        self.progress.turns.insert(body.body.args[0], turn);
     }
 
     /// The part after the present one of the loop's ring.
@@ -353,6 +465,12 @@ impl Gpu<'_> {
         Signals { full, empty: b.offset_bytes(full, apart as i32) }
     }
 
+    fn own_signals(&self, b: &mut Builder, pipeline: &Pipeline, number: usize) -> Signals {
+        let own = pipeline.signals + 2 * SIGNAL * number as u32;
+        let [full, empty] = [own, own + SIGNAL].map(|place| b.offset_bytes(self.scratch(), place as i32));
+        Signals { full, empty }
+    }
+
     fn await_phase(&self, b: &mut Builder, signal: Val, parity: Val) {
         let text = "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;\n@!done bra again;\n}";
         statement(b, text, "l,r,~{memory}", &[signal, parity], &[]);
@@ -365,7 +483,8 @@ impl Gpu<'_> {
         let func = self.func;
         let definitions = definitions(func);
         for (number, copy) in pipeline.once.iter().enumerate() {
-            let full = b.offset_bytes(self.scratch(), (pipeline.signals + number as u32 * SIGNAL) as i32);
+            let Signals { full, empty } = self.own_signals(b, pipeline, number);
+            self.await_phase(b, empty, self.progress.once.expect("programs are counted"));
             let to = b.offset_bytes(self.scratch(), copy.start as i32);
             self.start_copy(b, copy, full, to, &definitions);
         }
@@ -375,12 +494,6 @@ impl Gpu<'_> {
             {
                 self.fill(b, pipeline, (body, ring), &definitions);
             }
-        }
-        // A block may end only when nothing is on its way to its memory.
-        for number in 0..pipeline.once.len() as u32 {
-            let full = b.offset_bytes(self.scratch(), (pipeline.signals + number * SIGNAL) as i32);
-            let zero = b.int(Ty::I32, 0);
-            self.await_phase(b, full, zero);
         }
         self.values = values;
     }
@@ -396,12 +509,12 @@ impl Gpu<'_> {
         let [low, high, step] =
             [body.low, body.high, body.step].map(|value| self.evaluated(b, value, definitions));
         let (count, step) = trip_count(b, low, high, step);
-        let first = self.first_turn(b, true);
+        let first = self.present_turn(body);
         let (zero, one) = (b.int(Ty::I64, 0), b.int(Ty::I64, 1));
-        b.for_range([zero, count, one], &[first.part, first.parity], |b, index, carried| {
+        let end = b.for_range([zero, count, one], &first.flat(), |b, index, carried| {
             self.scope(|gpu| {
                 let values = gpu.values.clone();
-                let turn = Turn { part: carried[0], parity: carried[1] };
+                let turn = Turn::of(carried);
                 let variable = loop_variable(b, index, low, step);
                 gpu.define(ring.variable, vec![variable]);
                 for (number, copy) in ring.copies.iter().enumerate() {
@@ -411,10 +524,10 @@ impl Gpu<'_> {
                     gpu.start_copy(b, copy, full, to, definitions);
                 }
                 gpu.values = values;
-                let next = gpu.next_turn(b, pipeline, body, turn);
-                vec![next.part, next.parity]
+                gpu.next_turn(b, pipeline, body, turn).flat().to_vec()
             })
         });
+        self.set_turn(body, Turn::of(&end));
     }
 
     /// A scalar, computed here if it is not known.
@@ -477,16 +590,14 @@ impl Gpu<'_> {
         let pipeline = self.plan.pipeline();
         match pipeline.find(&staged.window) {
             (Some(ring), number) => {
-                let turn = self.turns[&ring.variable];
+                let turn = self.progress.turns[&ring.variable];
                 let Signals { full, .. } = self.ring_signals(b, ring, number, turn);
                 self.await_phase(b, full, turn.parity);
                 self.at(b, ring.start + ring.copies[number].start, turn.part, ring.turn())
             }
             (None, number) => {
-                let place = pipeline.signals + number as u32 * SIGNAL;
-                let full = b.offset_bytes(self.scratch(), place as i32);
-                let zero = b.int(Ty::I32, 0);
-                self.await_phase(b, full, zero);
+                let Signals { full, .. } = self.own_signals(b, pipeline, number);
+                self.await_phase(b, full, self.progress.once.expect("programs are counted"));
                 b.offset_bytes(self.scratch(), pipeline.once[number].start as i32)
             }
         }
@@ -496,17 +607,39 @@ impl Gpu<'_> {
     pub(super) fn release_blocks(&mut self, b: &mut Builder, dot: &GroupDot, op: &Op) {
         let pipeline = self.plan.pipeline();
         for staged in dot.staged() {
-            if let (Some(ring), number) = pipeline.find(&staged.window)
-                && ring.copies[number].last == op.results[0]
-            {
-                let turn = self.turns[&ring.variable];
-                let Signals { empty, .. } = self.ring_signals(b, ring, number, turn);
-                let zero = b.int(Ty::I32, 0);
-                let first = b.icmp(IntPredicate::Eq, self.lane, zero);
-                let text = "@$1 mbarrier.arrive.shared::cta.b64 _, [$0];";
-                statement(b, text, "l,b,~{memory}", &[empty, first], &[]);
+            match pipeline.find(&staged.window) {
+                (Some(ring), number) if ring.copies[number].last == op.results[0] => {
+                    let turn = self.progress.turns[&ring.variable];
+                    let Signals { empty, .. } = self.ring_signals(b, ring, number, turn);
+                    self.arrive(b, empty);
+                }
+                (None, number) if pipeline.once[number].last == op.results[0] => {
+                    if pipeline.once[number].within.is_none() {
+                        let Signals { empty, .. } = self.own_signals(b, pipeline, number);
+                        self.arrive(b, empty);
+                    }
+                }
+                _ => {}
             }
         }
         self.shared.read(pipeline.place);
+    }
+
+    /// The same of blocks that are copied once, and taken last in this loop.
+    pub(super) fn release_own(&mut self, b: &mut Builder, pipeline: &Pipeline, body: &For) {
+        let variable = Some(body.body.args[0]);
+        for (number, _) in pipeline.once.iter().enumerate().filter(|(_, copy)| copy.within == variable) {
+            let Signals { full, empty } = self.own_signals(b, pipeline, number);
+            // Nobody has waited for it if the loop has not run.
+            self.await_phase(b, full, self.progress.once.expect("programs are counted"));
+            self.arrive(b, empty);
+        }
+    }
+
+    fn arrive(&self, b: &mut Builder, signal: Val) {
+        let zero = b.int(Ty::I32, 0);
+        let first = b.icmp(IntPredicate::Eq, self.lane, zero);
+        let text = "@$1 mbarrier.arrive.shared::cta.b64 _, [$0];";
+        statement(b, text, "l,b,~{memory}", &[signal, first], &[]);
     }
 }
