@@ -10,8 +10,9 @@ use std::collections::{HashMap, HashSet};
 use super::ahead::Turns;
 use super::dot::group::Then;
 use super::memory::{pack, unpack};
-use super::pipeline::Turn;
+use super::pipeline::{Baton, Turn};
 use super::{Builder, Gpu, IntPredicate, Registers};
+use crate::analysis::stage::GROUP_WARPS;
 use crate::layout::assign::Spread;
 use crate::mlir::builder::{Arm, Val};
 use crate::mlir::shared::loop_variable;
@@ -277,6 +278,9 @@ impl Gpu<'_> {
         for (op, _) in ops[..chain.first].iter().zip(&chain.parts).filter(|(_, part)| **part == Part::First) {
             self.op(b, op);
         }
+        if self.alternates() {
+            self.take_turns(b, Baton::Take);
+        }
         let mut first = one.issue(self, b, &ops[chain.first], Then::GoOn);
         // The second part of the turn before: its values stand aside for those of this turn.
         let kept: Vec<(Value, Option<Registers>)> =
@@ -288,6 +292,9 @@ impl Gpu<'_> {
             self.op(b, op);
         }
         let mut second = other.issue(self, b, &ops[chain.second], Then::GoOn);
+        if self.alternates() {
+            self.take_turns(b, Baton::Pass);
+        }
         for (value, registers) in kept {
             match registers {
                 Some(registers) => self.values.insert(value, registers),
@@ -314,6 +321,13 @@ impl Gpu<'_> {
         }
         let sum = self.flatten(&ops[chain.second].results);
         (self.leave_first(b, (body, chain)), sum)
+    }
+
+    /// Whether groups of warps multiply in turn, while the others make something of their products. It pays where programs
+    /// do not follow each other in a block (docs/performance.md).
+    pub(super) fn alternates(&self) -> bool {
+        let groups = self.plan.distributed.num_warps / GROUP_WARPS;
+        groups > 1 && !self.plan.persistent()
     }
 
     fn enter_first(

@@ -30,7 +30,7 @@ pub(super) const WARPS: u32 = GROUP_WARPS;
 /// Registers that a multiprocessor has for each thread of a group.
 const REGISTERS: u32 = 512;
 /// Registers of a thread that copies.
-const COPYING_REGISTERS: u32 = 40;
+const COPYING_REGISTERS: u32 = 32;
 /// What a block's address in shared memory divides by.
 const ALIGNMENT: u32 = 1024;
 
@@ -97,6 +97,20 @@ struct Signals {
     full: Val,
     empty: Val,
 }
+
+/// What a group of warps does about the turn to multiply.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Baton {
+    /// The last group lets the first one begin.
+    First,
+    /// Waits until the group before lets this one begin.
+    Take,
+    /// Lets the next one begin.
+    Pass,
+}
+
+/// The number of the first group's barrier: 0 is the block's and 1 the program's.
+const FIRST_BATON: u32 = 2;
 
 /// Where the copies are: what a warp that copies and the others count alike.
 #[derive(Clone, Default)]
@@ -360,6 +374,9 @@ impl Gpu<'_> {
                 Arm::Else => {
                     share_registers(b, groups, "inc", (REGISTERS - COPYING_REGISTERS) / groups / 8 * 8);
                     let consume = consume.take().expect("each arm is built once");
+                    if self.alternates() {
+                        self.take_turns(b, Baton::First);
+                    }
                     self.scope(|gpu| gpu.programs(b, pipeline, false, consume));
                 }
             }
@@ -634,6 +651,27 @@ impl Gpu<'_> {
             self.await_phase(b, full, self.progress.once.expect("programs are counted"));
             self.arrive(b, empty);
         }
+    }
+
+    /// Lets the groups of warps multiply in turn.
+    pub(super) fn take_turns(&mut self, b: &mut Builder, change: Baton) {
+        let groups = self.plan.distributed.num_warps / GROUP_WARPS;
+        let [zero, one, within, last, first] = [0, 1, GROUP_WARPS.ilog2(), groups - 1, FIRST_BATON]
+            .map(|number| b.int(Ty::I32, i64::from(number)));
+        let group = b.lshr(self.warp, within);
+        let group = self.shuffle(b, group, Exchange::Index, zero);
+        let next = b.add(group, one);
+        let next = b.and(next, last);
+        let (which, word, condition) = match change {
+            Baton::First => (next, "arrive", Some(b.icmp(IntPredicate::Eq, group, last))),
+            Baton::Take => (group, "sync", None),
+            Baton::Pass => (next, "arrive", None),
+        };
+        let number = b.add(which, first);
+        let text = format!("bar.{word} $0, {};", 2 * GROUP_WARPS * 32);
+        b.guarded(condition, |b| {
+            statement(b, &text, "r,~{memory}", &[number], &[]);
+        });
     }
 
     fn arrive(&self, b: &mut Builder, signal: Val) {
