@@ -175,11 +175,11 @@ impl Pipeline {
         &mut self.rings[place].copies
     }
 
-    /// Finds places for the blocks, beside so many bytes of scratch memory, or on top of it if it is used when no block is
-    /// needed any more. Gives all bytes; there may be fewer stages than asked for, and too little room for one.
-    pub fn place(&mut self, scratch: u32, afterwards: bool) -> u32 {
+    /// Finds places for the blocks, behind so many bytes of scratch memory, and under those that are used when no block of
+    /// a ring is needed any more. Gives all bytes; there may be fewer stages than asked for, and too little room for one.
+    pub fn place(&mut self, scratch: [u32; 2]) -> u32 {
         loop {
-            let bytes = self.placed(scratch, afterwards);
+            let bytes = self.placed(scratch);
             let largest =
                 self.rings.iter_mut().filter(|ring| ring.stages > 1).max_by_key(|ring| ring.bytes());
             match largest {
@@ -189,8 +189,8 @@ impl Pipeline {
         }
     }
 
-    fn placed(&mut self, scratch: u32, afterwards: bool) -> u32 {
-        let start = if afterwards { 0 } else { scratch.next_multiple_of(ALIGNMENT) };
+    fn placed(&mut self, [first, last]: [u32; 2]) -> u32 {
+        let start = first.next_multiple_of(ALIGNMENT);
         let mut next = start;
         for ring in &mut self.rings {
             ring.start = next;
@@ -203,7 +203,7 @@ impl Pipeline {
         }
         // What is copied once may be under way to the end of a loop that does not run.
         self.place = Interval { start, bytes: next - start };
-        next = next.max(scratch).next_multiple_of(ALIGNMENT);
+        next = next.max(last).next_multiple_of(ALIGNMENT);
         for copy in &mut self.once {
             copy.start = next;
             next += copy.bytes;
