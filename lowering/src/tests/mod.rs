@@ -36,6 +36,7 @@ mod run;
 mod scan;
 mod site;
 mod split;
+mod store;
 mod unmask;
 mod view;
 
