@@ -17,6 +17,7 @@ mod emit;
 mod errors;
 mod exits;
 mod functions;
+mod group;
 mod inline;
 mod isolate;
 mod language;
