@@ -11,10 +11,10 @@ use std::collections::HashSet;
 use std::collections::hash_map::{Entry, HashMap};
 
 use super::access::{self, Alignment, Width};
-use super::dot;
 use super::linear::Layout;
 use super::view::View;
 use super::warps::{Threads, choose_warps};
+use super::{dot, store};
 use crate::analysis::axis::Axes;
 use crate::ops::{Convert, Effect, Kind, Place};
 use crate::tile::{Block, Builder, Func, Op, Shape, Value};
@@ -57,10 +57,20 @@ pub fn distribute(func: &Func, threads: Threads, axes: &Axes) -> Distributed {
     let accesses = accesses(func, threads.alignment, axes);
     let num_ctas = threads.num_ctas;
     let num_warps = num_ctas * threads.num_warps.unwrap_or_else(|| choose_warps(func, &accesses, num_ctas));
+    let site = Site { func, axes, alignment: threads.alignment, num_ctas };
     let chosen =
-        Chooser { func, graph: &graph, accesses: &accesses, num_warps, layouts: HashMap::new() }.run();
-    let (layouts, func) = rebuild(func, &graph, &chosen, threads.alignment, axes);
+        Chooser { site, graph: &graph, accesses: &accesses, num_warps, layouts: HashMap::new() }.run();
+    let (layouts, func) = rebuild(site, &graph, &chosen);
     Distributed { func, layouts, num_warps, num_ctas, num_stages: threads.num_stages }
+}
+
+/// What layouts are chosen for.
+#[derive(Clone, Copy)]
+pub(super) struct Site<'a> {
+    pub func: &'a Func,
+    pub axes: &'a Axes,
+    pub alignment: Alignment,
+    pub num_ctas: u32,
 }
 
 /// A memory access, for choosing a layout by.
@@ -107,7 +117,7 @@ fn accesses(func: &Func, alignment: Alignment, axes: &Axes) -> Vec<Access> {
 }
 
 /// The places of accesses that stand in loops.
-fn repeated(func: &Func) -> HashSet<Place> {
+pub(super) fn repeated(func: &Func) -> HashSet<Place> {
     let mut places = HashSet::new();
     func.body.walk(&mut |op| {
         if matches!(op.kind, Kind::For(_) | Kind::While(_)) {
@@ -144,7 +154,7 @@ fn varying_by_program(func: &Func) -> HashSet<Value> {
 // ---- classes
 
 /// Which values share a layout, and how classes relate.
-struct Graph {
+pub(super) struct Graph {
     /// Union-find over value indices; `None` for scalars and for cheap values that are recomputed.
     parent: Vec<usize>,
     cheap: Vec<bool>,
@@ -201,7 +211,7 @@ impl Graph {
         pinned
     }
 
-    fn has_layout(&self, func: &Func, value: Value) -> bool {
+    pub(super) fn has_layout(&self, func: &Func, value: Value) -> bool {
         !func.ty(value).is_scalar() && !self.cheap[value.index()]
     }
 
@@ -212,7 +222,7 @@ impl Graph {
         index
     }
 
-    fn class(&self, value: Value) -> usize {
+    pub(super) fn class(&self, value: Value) -> usize {
         self.find(value.index())
     }
 
@@ -296,8 +306,14 @@ impl Graph {
 
 // ---- choosing
 
+/// The layout of each class, and those in which stores take tiles of classes that lie otherwise.
+struct Chosen {
+    classes: HashMap<usize, Layout>,
+    stores: HashMap<Place, Layout>,
+}
+
 struct Chooser<'a> {
-    func: &'a Func,
+    site: Site<'a>,
     graph: &'a Graph,
     accesses: &'a [Access],
     num_warps: u32,
@@ -305,18 +321,19 @@ struct Chooser<'a> {
 }
 
 impl Chooser<'_> {
-    fn run(mut self) -> HashMap<usize, Layout> {
-        let mut classes: Vec<usize> = (0..self.func.value_count())
-            .map(|index| self.func.value_at(index))
-            .filter(|&value| self.graph.has_layout(self.func, value))
+    fn run(mut self) -> Chosen {
+        let mut classes: Vec<usize> = (0..self.site.func.value_count())
+            .map(|index| self.site.func.value_at(index))
+            .filter(|&value| self.graph.has_layout(self.site.func, value))
             .map(|value| self.graph.class(value))
             .collect();
         classes.sort_unstable();
         classes.dedup();
         // What multiplies is bound to its instructions.
-        for (result, layout) in dot::layouts(self.func, self.num_warps) {
+        for (result, layout) in dot::layouts(self.site.func, self.num_warps) {
             self.settle(self.graph.class(result), layout);
         }
+        let stores = store::layouts(&self.site, self.graph, &self.layouts);
         let weight = |class: &usize| {
             let traffic: u64 = self.accesses_of(*class).map(Access::bytes).sum();
             (self.shape(*class).elements(), traffic)
@@ -330,7 +347,7 @@ impl Chooser<'_> {
                 self.settle(class, self.choose(class));
             }
         }
-        self.layouts
+        Chosen { classes: self.layouts, stores }
     }
 
     /// Gives a class that has none a layout, and those that follow from it theirs.
@@ -342,15 +359,14 @@ impl Chooser<'_> {
     }
 
     fn shape(&self, class: usize) -> &Shape {
-        &self.func.ty(self.func.value_at(class)).shape
+        &self.site.func.ty(self.site.func.value_at(class)).shape
     }
 
     fn accesses_of(&self, class: usize) -> impl Iterator<Item = &Access> {
         self.accesses.iter().filter(move |access| {
-            access
-                .values
-                .iter()
-                .any(|&value| self.graph.has_layout(self.func, value) && self.graph.class(value) == class)
+            access.values.iter().any(|&value| {
+                self.graph.has_layout(self.site.func, value) && self.graph.class(value) == class
+            })
         })
     }
 
@@ -392,8 +408,6 @@ impl Chooser<'_> {
     fn choose(&self, class: usize) -> Layout {
         let shape = self.shape(class).clone();
         let rank = shape.rank();
-        let threads = u64::from(self.num_warps) * 32;
-        let share = (shape.elements() / threads).max(1).next_power_of_two();
         // Those that are traffic, and of them those that happen most often.
         let mut streams: Vec<&Access> = self.accesses_of(class).collect();
         for more in [|access: &Access| access.streams, |access: &Access| access.repeats] {
@@ -410,25 +424,15 @@ impl Chooser<'_> {
             .map(|access| access.width.elements)
             .min()
             .unwrap_or(1);
-        let vector = u64::from(vector).min(share).min(1 << shape[fast].trailing_zeros()) as u32;
-        let mut order: Vec<usize> = (0..rank).rev().filter(|&axis| axis != fast).collect();
-        order.insert(0, fast);
-        let mut warp_order: Vec<usize> = (0..rank).filter(|&axis| axis != fast).collect();
-        warp_order.push(fast);
-        Layout::blocked(&shape, &order, &warp_order, vector, self.num_warps)
+        Layout::of_vectors(&shape, fast, vector, self.num_warps)
     }
 }
 
 // ---- rebuilding
 
 /// Writes the function again with one layout for each value.
-fn rebuild(
-    func: &Func,
-    graph: &Graph,
-    chosen: &HashMap<usize, Layout>,
-    alignment: Alignment,
-    axes: &Axes,
-) -> (HashMap<Value, Layout>, Func) {
+fn rebuild(site: Site, graph: &Graph, chosen: &Chosen) -> (HashMap<Value, Layout>, Func) {
+    let func = site.func;
     let mut demands = Demands { func, graph, chosen, wanted: HashMap::new() };
     demands.block(&func.body);
     let wanted = demands.wanted;
@@ -441,9 +445,7 @@ fn rebuild(
         wanted,
         placed: vec![HashMap::new()],
         layouts: HashMap::new(),
-        alignment,
-        axes,
-        original: func,
+        site,
     };
     let mut builder = Builder::new(&mut copy);
     rebuilder.ops(&mut builder, body.ops);
@@ -455,7 +457,7 @@ fn rebuild(
 struct Demands<'a> {
     func: &'a Func,
     graph: &'a Graph,
-    chosen: &'a HashMap<usize, Layout>,
+    chosen: &'a Chosen,
     wanted: HashMap<Value, Vec<Layout>>,
 }
 
@@ -502,13 +504,13 @@ impl Demands<'_> {
 fn operand_layouts(
     func: &Func,
     graph: &Graph,
-    chosen: &HashMap<usize, Layout>,
+    chosen: &Chosen,
     op: &Op,
     copy: Option<&Layout>,
 ) -> Vec<(Value, Layout)> {
     let operation = op.kind.operation();
     let tile = |value: &Value| !func.ty(*value).is_scalar();
-    let of = |value: Value| chosen.get(&graph.class(value)).cloned();
+    let of = |value: Value| chosen.classes.get(&graph.class(value)).cloned();
     let result = copy
         .cloned()
         .or_else(|| op.results.first().filter(|result| tile(result)).and_then(|&result| of(result)));
@@ -517,8 +519,9 @@ fn operand_layouts(
         Spread::Product { .. } => result.map(|layout| dot::taken(func, op, &layout)).unwrap_or_default(),
         Spread::Lanewise { .. } => {
             let operands: Vec<Value> = operation.operands().into_iter().filter(tile).collect();
-            // A store has no result: it lies as the class of its operands, or anyhow when all are cheap.
-            let layout = result.or_else(|| {
+            // A store has no result: it lies as it is best done, as the class of its operands, or anyhow when all are cheap.
+            let wide = || operation.place().and_then(|place| chosen.stores.get(place)).cloned();
+            let layout = result.or_else(wide).or_else(|| {
                 let anchor = operands.iter().copied().find(|value| graph.has_layout(func, *value));
                 anchor.and_then(of)
             });
@@ -556,17 +559,15 @@ fn operand_layouts(
 }
 
 struct Rebuilder<'a> {
-    original: &'a Func,
+    site: Site<'a>,
     /// Conversions to append behind the operation being placed.
     moved: Vec<Op>,
     graph: &'a Graph,
-    chosen: &'a HashMap<usize, Layout>,
+    chosen: &'a Chosen,
     wanted: HashMap<Value, Vec<Layout>>,
     /// Where each value is to be had in each layout, one table for each open block.
     placed: Vec<HashMap<(Value, Layout), Value>>,
     layouts: HashMap<Value, Layout>,
-    alignment: Alignment,
-    axes: &'a Axes,
 }
 
 impl Rebuilder<'_> {
@@ -578,10 +579,9 @@ impl Rebuilder<'_> {
     }
 
     fn op(&mut self, builder: &mut Builder, op: Op) {
-        let cheap = op
-            .results
-            .first()
-            .is_some_and(|result| !self.original.ty(*result).is_scalar() && self.graph.cheap[result.index()]);
+        let cheap = op.results.first().is_some_and(|result| {
+            !self.site.func.ty(*result).is_scalar() && self.graph.cheap[result.index()]
+        });
         if cheap {
             for layout in self.wanted.get(&op.results[0]).cloned().unwrap_or_default() {
                 self.copy(builder, &op, layout);
@@ -589,9 +589,9 @@ impl Rebuilder<'_> {
             return;
         }
         let mut op = op;
-        let layouts = operand_layouts(self.original, self.graph, self.chosen, &op, None);
+        let layouts = operand_layouts(self.site.func, self.graph, self.chosen, &op, None);
         // Asked before the operands become values that the original does not know.
-        let spread = op.kind.operation().spread(self.original, &op.results);
+        let spread = op.kind.operation().spread(self.site.func, &op.results);
         self.place_operands(builder, &mut op, &layouts);
         let carried = matches!(spread, Spread::Carry(_));
         for block in op.kind.operation_mut().blocks_mut() {
@@ -646,16 +646,16 @@ impl Rebuilder<'_> {
 
     /// How the result of a product lies where it is made.
     fn product_layout(&self, op: &Op) -> Option<Layout> {
-        let layout = self.chosen.get(&self.graph.class(op.results[0]))?;
-        Some(dot::suited(self.original, op, layout))
+        let layout = self.chosen.classes.get(&self.graph.class(op.results[0]))?;
+        Some(dot::suited(self.site.func, op, layout))
     }
 
     /// Records the class layout of a value that keeps its name.
     fn define(&mut self, value: Value) {
-        if self.original.ty(value).is_scalar() {
+        if self.site.func.ty(value).is_scalar() {
             return;
         }
-        if let Some(layout) = self.chosen.get(&self.graph.class(value)) {
+        if let Some(layout) = self.chosen.classes.get(&self.graph.class(value)) {
             self.layouts.insert(value, layout.clone());
             self.placed.last_mut().expect("a table per block").insert((value, layout.clone()), value);
         }
@@ -664,7 +664,7 @@ impl Rebuilder<'_> {
     /// A cheap operation, built again for one layout of its result.
     fn copy(&mut self, builder: &mut Builder, op: &Op, layout: Layout) {
         let mut copy = op.clone();
-        let operands = operand_layouts(self.original, self.graph, self.chosen, op, Some(&layout));
+        let operands = operand_layouts(self.site.func, self.graph, self.chosen, op, Some(&layout));
         self.place_operands(builder, &mut copy, &operands);
         let ty = builder.func.ty(op.results[0]).clone();
         let value = builder.one(copy.kind, ty);
@@ -675,7 +675,7 @@ impl Rebuilder<'_> {
     fn place_operands(&mut self, builder: &mut Builder, op: &mut Op, layouts: &[(Value, Layout)]) {
         let vector = op.kind.operation().place().and_then(|place| {
             let (_, layout) = layouts.iter().find(|(value, _)| *value == place.offset)?;
-            let width = access::width(self.original, self.axes, place, self.alignment);
+            let width = access::width(self.site.func, self.site.axes, place, self.site.alignment);
             Some(layout.run(width.axis).min(width.elements))
         });
         let mut placed = HashMap::new();

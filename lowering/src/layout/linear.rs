@@ -167,6 +167,18 @@ impl Layout {
         Layout { shape: shape.clone(), registers, lanes, warps }
     }
 
+    /// At most `vector` neighbours along `fast` to a thread, warps along that axis, one after the other along the others.
+    pub fn of_vectors(shape: &Shape, fast: usize, vector: u32, num_warps: u32) -> Layout {
+        let rank = shape.rank();
+        let share = (shape.elements() / (32 * u64::from(num_warps))).max(1).next_power_of_two();
+        let vector = u64::from(vector).min(share).min(u64::from(power(shape[fast]))) as u32;
+        let mut order: Vec<usize> = (0..rank).rev().filter(|&axis| axis != fast).collect();
+        order.insert(0, fast);
+        let mut warp_order: Vec<usize> = (0..rank).filter(|&axis| axis != fast).collect();
+        warp_order.push(fast);
+        Layout::blocked(shape, &order, &warp_order, vector, num_warps)
+    }
+
     pub fn shape(&self) -> &Shape {
         &self.shape
     }

@@ -8,6 +8,7 @@
 //! - [`hoist`]: what a loop multiplies by and does not change is made ready before it.
 //! - `order`: the registers, lanes and warps along one axis.
 //! - [`rounds`]: reductions that can share a barrier stand next to each other.
+//! - `store`: how stores take what was made of products.
 //! - [`unmask`]: what only masked-off elements would notice is left out.
 //! - [`plan`]: how a conversion is done: nothing, registers, shuffles, shared memory.
 //! - [`view`]: the same elements at other coordinates.
@@ -22,6 +23,7 @@ pub mod linear;
 mod order;
 pub mod plan;
 pub mod rounds;
+mod store;
 pub mod unmask;
 pub mod view;
 mod warps;

@@ -17,6 +17,7 @@ mod emit;
 mod errors;
 mod exits;
 mod functions;
+mod group;
 mod inline;
 mod isolate;
 mod language;
@@ -36,6 +37,7 @@ mod run;
 mod scan;
 mod site;
 mod split;
+mod store;
 mod unmask;
 mod view;
 

@@ -27,10 +27,12 @@ pub(super) const MAX_BYTES: u32 = 227 * 1024;
 const STAGES: u32 = 4;
 /// The warps of the group of which one copies.
 pub(super) const WARPS: u32 = GROUP_WARPS;
-/// Registers that a multiprocessor has for each thread of a group.
-const REGISTERS: u32 = 512;
+/// Registers of a multiprocessor.
+const REGISTERS: u32 = 64 * 1024;
+/// A warp's threads get so many together.
+const REGISTER_STEP: u32 = 8;
 /// Registers of a thread that copies.
-const COPYING_REGISTERS: u32 = 32;
+const COPYING_REGISTERS: u32 = 40;
 /// What a block's address in shared memory divides by.
 const ALIGNMENT: u32 = 1024;
 
@@ -213,12 +215,13 @@ impl Pipeline {
         &mut self.rings[place].copies
     }
 
-    /// Finds places for the blocks, beside so many bytes of scratch memory, or on top of it if it is used when no block is
-    /// needed any more. Gives all bytes; there may be fewer stages than asked for, and too little room for one.
-    pub fn place(&mut self, scratch: u32, afterwards: bool) -> u32 {
-        let afterwards = afterwards && !self.persistent;
+    /// Finds places for the blocks, behind so many bytes of scratch memory, and under those that are used when no block of
+    /// a ring is needed any more. Gives all bytes; there may be fewer stages than asked for, and too little room for one.
+    pub fn place(&mut self, [first, last]: [u32; 2]) -> u32 {
+        // The next program's blocks come while this one's results leave.
+        let scratch = if self.persistent { [first.max(last); 2] } else { [first, last] };
         loop {
-            let bytes = self.placed(scratch, afterwards);
+            let bytes = self.placed(scratch);
             let largest =
                 self.rings.iter_mut().filter(|ring| ring.stages > 1).max_by_key(|ring| ring.bytes());
             match largest {
@@ -228,8 +231,8 @@ impl Pipeline {
         }
     }
 
-    fn placed(&mut self, scratch: u32, afterwards: bool) -> u32 {
-        let start = if afterwards { 0 } else { scratch.next_multiple_of(ALIGNMENT) };
+    fn placed(&mut self, [first, last]: [u32; 2]) -> u32 {
+        let start = first.next_multiple_of(ALIGNMENT);
         let mut next = start;
         for ring in &mut self.rings {
             ring.start = next;
@@ -242,7 +245,7 @@ impl Pipeline {
         }
         // What is copied once may be under way to the end of a loop that does not run.
         self.place = Interval { start, bytes: next - start };
-        next = next.max(scratch).next_multiple_of(ALIGNMENT);
+        next = next.max(last).next_multiple_of(ALIGNMENT);
         for copy in &mut self.once {
             copy.start = next;
             next += copy.bytes;
@@ -329,11 +332,20 @@ fn varies(value: Value, variable: Value, definitions: &HashMap<Value, &Op>) -> b
     value == variable || operands().into_iter().any(|operand| varies(operand, variable, definitions))
 }
 
-/// Lets the threads of a group have so many registers: beside more than one group all have too few from the start.
-fn share_registers(b: &mut Builder, groups: u32, change: &str, registers: u32) {
-    if groups > 1 {
-        statement(b, &format!("setmaxnreg.{change}.sync.aligned.u32 {registers};"), "~{memory}", &[], &[]);
-    }
+/// What threads of a program may have when those beside them have given theirs away. All start with the same number, as
+/// many as fit or as the user allows, and what they have together does not grow. `None` where one group has enough, or
+/// nobody anything to give.
+fn multiplying_registers(groups: u32, most: Option<u32>) -> Option<u32> {
+    let all = groups + 1;
+    let fitting = REGISTERS / (all * GROUP_WARPS * 32);
+    let first = fitting.min(most.unwrap_or(fitting)) / REGISTER_STEP * REGISTER_STEP;
+    let shared = |given: u32| (first + given / groups) / REGISTER_STEP * REGISTER_STEP;
+    first.checked_sub(COPYING_REGISTERS).filter(|_| groups > 1).map(shared)
+}
+
+/// Lets each thread of a group have so many registers from here on.
+fn change_registers(b: &mut Builder, change: &str, registers: u32) {
+    statement(b, &format!("setmaxnreg.{change}.sync.aligned.u32 {registers};"), "~{memory}", &[], &[]);
 }
 
 impl Gpu<'_> {
@@ -351,12 +363,12 @@ impl Gpu<'_> {
         let num_warps = self.plan.distributed.num_warps;
         let consumers = b.int(Ty::I32, i64::from(num_warps));
         let beside = b.icmp(IntPredicate::Uge, warp, consumers);
-        let groups = num_warps / GROUP_WARPS;
+        let registers = multiplying_registers(num_warps / GROUP_WARPS, self.plan.maxnreg);
         let mut consume = Some(consume);
         b.branch(beside, &[], |b, arm| {
             match arm {
                 Arm::Then => {
-                    share_registers(b, groups, "dec", COPYING_REGISTERS);
+                    registers.iter().for_each(|_| change_registers(b, "dec", COPYING_REGISTERS));
                     let copies = b.icmp(IntPredicate::Eq, warp, consumers);
                     b.if_then(copies, |b| {
                         let text =
@@ -372,7 +384,7 @@ impl Gpu<'_> {
                     });
                 }
                 Arm::Else => {
-                    share_registers(b, groups, "inc", (REGISTERS - COPYING_REGISTERS) / groups / 8 * 8);
+                    registers.iter().for_each(|&registers| change_registers(b, "inc", registers));
                     let consume = consume.take().expect("each arm is built once");
                     if self.alternates() {
                         self.take_turns(b, Baton::First);

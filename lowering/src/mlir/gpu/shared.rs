@@ -1,7 +1,8 @@
 //! Shared memory: who uses which part of it, and where a barrier must stand.
 //!
 //! Scratch memory lives while its operation runs, so large parts lie on top of each other; small ones get places of
-//! their own while there is room, which saves the barrier between two uses. A barrier is placed where an access could
+//! their own while there is room, which saves the barrier between two uses. What is used behind the last loop lies where
+//! loops had their copies. A barrier is placed where an access could
 //! meet one of another thread since the last barrier, in shared memory or in a slice that the kernel writes.
 
 use std::collections::{HashMap, HashSet};
@@ -76,6 +77,8 @@ impl Touch {
                 (*x || *y) && a.meets(b)
             }
             (Touch::Ring { place: a, shape: x }, Touch::Ring { place: b, shape: y }) => x != y && a.meets(b),
+            (Touch::Ring { place: a, .. }, Touch::Shared { place: b, .. })
+            | (Touch::Shared { place: a, .. }, Touch::Ring { place: b, .. }) => a.meets(b),
             (
                 Touch::Slice { place: a, writes: x, turn: r },
                 Touch::Slice { place: b, writes: y, turn: s },
@@ -100,18 +103,72 @@ pub struct Ring {
     pub shape: u64,
 }
 
-/// Whether scratch memory is used only when all products of blocks are done.
-fn is_used_last(distributed: &Distributed) -> bool {
-    let has = |op: &Op, is: &dyn Fn(&Op) -> bool| {
-        let mut found = is(op);
-        op.kind.operation().blocks().into_iter().for_each(|block| block.walk(&mut |op| found |= is(op)));
-        found
-    };
-    let ops = &distributed.func.body.ops;
-    let multiplies = |op: &Op| has(op, &|op| matches!(op.kind, Kind::GroupDot(_)));
-    let scratches = |op: &Op| has(op, &|op| op.kind.gpu().scratch(distributed, op) > 0);
-    let last = ops.iter().rposition(multiplies).unwrap_or(0);
-    !ops[..=last].iter().any(scratches)
+/// Scratch memory in two: what operations take that stand before the end of the last loop and the last product of blocks,
+/// and what those behind it take, if that is much.
+struct Needs {
+    first: Vec<(Value, u32)>,
+    last: Vec<(Value, u32)>,
+}
+
+impl Needs {
+    fn new(distributed: &Distributed, alternating: &HashSet<Value>) -> Result<Needs, TooMuchShared> {
+        let mut needs = Needs { first: vec![], last: vec![] };
+        let mut error = None;
+        let ops = &distributed.func.body.ops;
+        let end = ops.iter().rposition(copies).map_or(0, |last| last + 1);
+        // Memory of other blocks, which may be behind, is not used for something else.
+        let end = if distributed.num_ctas > 1 { ops.len() } else { end };
+        for (number, op) in ops.iter().enumerate() {
+            walk(op, &mut |op| {
+                let bytes = op.kind.gpu().scratch(distributed, op).next_multiple_of(16);
+                if bytes > MAX_SHARED_BYTES {
+                    error = Some(TooMuchShared { loc: op.loc, bytes, what: op.kind.operation().name() });
+                }
+                if bytes > 0 {
+                    let turns = if alternating.contains(&op.results[0]) { 2 } else { 1 };
+                    let list =
+                        if number < end || bytes <= SMALL { &mut needs.first } else { &mut needs.last };
+                    list.push((op.results[0], bytes * turns));
+                }
+            });
+        }
+        error.map_or(Ok(needs), Err)
+    }
+}
+
+/// Whether an operation may have copies to shared memory under way while it runs.
+fn copies(op: &Op) -> bool {
+    let mut found = false;
+    walk(op, &mut |op| found |= matches!(op.kind, Kind::For(_) | Kind::While(_) | Kind::GroupDot(_)));
+    found
+}
+
+/// An operation and those inside of it.
+fn walk(op: &Op, visit: &mut impl FnMut(&Op)) {
+    visit(op);
+    op.kind.operation().blocks().into_iter().for_each(|block| block.walk(visit));
+}
+
+/// Finds places from the start of shared memory on; gives where they end.
+fn laid(needs: &[(Value, u32)], alternating: &HashSet<Value>, places: &mut HashMap<Value, Interval>) -> u32 {
+    let mut small_total = 0;
+    let is_small: Vec<bool> = needs
+        .iter()
+        .map(|&(value, bytes)| {
+            let alternates = alternating.contains(&value);
+            let small = alternates || bytes <= SMALL && small_total + bytes <= SMALL_TOTAL;
+            small_total += if small { bytes } else { 0 };
+            small
+        })
+        .collect();
+    let large = needs.iter().zip(&is_small).filter(|(_, small)| !**small).map(|(need, _)| need.1);
+    let mut next = large.max().unwrap_or(0);
+    for (&(value, bytes), small) in needs.iter().zip(is_small) {
+        let start = if small { next } else { 0 };
+        next += if small { bytes } else { 0 };
+        places.insert(value, Interval { start, bytes });
+    }
+    next
 }
 
 type Pairs = HashSet<(Place, Place)>;
@@ -144,50 +201,17 @@ impl Shared {
         facts: &[Fact],
         pipeline: Option<&mut Pipeline>,
     ) -> Result<Shared, TooMuchShared> {
-        let mut needs: Vec<(Value, u32)> = vec![];
         let mut signalling = vec![];
-        let alternating = alternating(distributed);
-        let mut error = None;
         distributed.func.body.walk(&mut |op| {
-            let bytes = op.kind.gpu().scratch(distributed, op).next_multiple_of(16);
-            if bytes > MAX_SHARED_BYTES {
-                error = Some(TooMuchShared { loc: op.loc, bytes, what: op.kind.operation().name() });
-            }
             if op.kind.gpu().signals(distributed) {
                 signalling.push(op.results[0]);
             }
-            if bytes > 0 {
-                let turns = if alternating.contains(&op.results[0]) { 2 } else { 1 };
-                needs.push((op.results[0], bytes * turns));
-            }
         });
-        if let Some(error) = error {
-            return Err(error);
-        }
-        let mut small_total = 0;
-        let is_small: Vec<bool> = needs
-            .iter()
-            .map(|&(value, bytes)| {
-                let alternates = alternating.contains(&value);
-                let small = alternates || bytes <= SMALL && small_total + bytes <= SMALL_TOTAL;
-                small_total += if small { bytes } else { 0 };
-                small
-            })
-            .collect();
-        let large = needs
-            .iter()
-            .zip(&is_small)
-            .filter(|(_, small)| !**small)
-            .map(|(need, _)| need.1)
-            .max()
-            .unwrap_or(0);
-        let mut next = large;
+        let alternating = alternating(distributed);
+        let needs = Needs::new(distributed, &alternating)?;
         let mut places = HashMap::new();
-        for (&(value, bytes), small) in needs.iter().zip(is_small) {
-            let start = if small { next } else { 0 };
-            next += if small { bytes } else { 0 };
-            places.insert(value, Interval { start, bytes });
-        }
+        let mut next = laid(&needs.first, &alternating, &mut places);
+        let last = laid(&needs.last, &alternating, &mut places);
         let mut signals = HashMap::new();
         for value in signalling {
             signals.insert(value, next);
@@ -199,14 +223,14 @@ impl Shared {
             signals,
             alternating,
             rings: HashMap::new(),
-            bytes: next,
+            bytes: next.max(last),
             pending: vec![],
             apart: Rc::new(apart),
             apart_in_turns: Rc::new(apart_in_turns),
         };
         match pipeline {
             Some(pipeline) => {
-                shared.bytes = pipeline.place(next, is_used_last(distributed));
+                shared.bytes = pipeline.place([next, last]);
                 if shared.bytes > pipeline::MAX_BYTES {
                     let (loc, bytes) = (distributed.func.loc, shared.bytes);
                     return Err(TooMuchShared { loc, bytes, what: "group_dot" });

@@ -1,0 +1,240 @@
+//! Stores of products: which go through shared memory once, for whole vectors along a row, and where that lies.
+
+use expect_test::{Expect, expect};
+
+use super::{first, lines_with, ptx};
+use crate::body::bodies;
+use crate::dtype::DType;
+use crate::layout::Layout;
+use crate::layout::dot::{Deal, Method, group_layout, method, sum_layout};
+use crate::mlir::gpu::convert::Staging;
+use crate::target::nvptx::Arch;
+use crate::tile::{self, Shape};
+
+const STORE: &str = "tl::store(out + rows.col() * n + cols.row(), sum.to::<bf16>());";
+
+/// A kernel whose product is stored by `store`.
+fn product(store: &str) -> String {
+    format!(
+        "#[fuse_kernel(num_warps = 4)]
+        fn product(a: &[bf16], b: &[bf16], out: &mut [bf16], wide: &mut [f32], at: &[i32], n: i32) {{
+            let (rows, cols, inner) = (tl::arange(0, 64), tl::arange(0, 64), tl::arange(0, 32));
+            let a = tl::load(a + rows.col() * 32 + inner.row());
+            let sum = tl::dot(a, tl::load(b + inner.col() * 64 + cols.row()));
+            {store}
+        }}"
+    )
+}
+
+/// The conversions and stores of each body, behind its shared memory.
+fn stored(source: &str) -> String {
+    let (func, requests) = first(source);
+    let bodies = bodies(&func, requests).expect("bodies that fit");
+    bodies
+        .iter()
+        .map(|body| {
+            let func = &body.plan.distributed.func;
+            let layout =
+                |op: &tile::Op| Some(body.plan.distributed.layouts.get(op.results.first()?)?.to_string());
+            let lines = lines_with(&tile::print(func, &layout), &["convert_layout", "store ", "atomic"]);
+            format!("{}: {} bytes shared\n{lines}", body.label(), body.plan.shared_bytes())
+        })
+        .collect()
+}
+
+fn check_stored(store: &str, expected: Expect) {
+    expected.assert_eq(&stored(&product(store)));
+}
+
+#[test]
+fn a_narrow_product_is_stored_in_whole_vectors() {
+    check_stored(
+        STORE,
+        expect![[r#"
+        aligned: 9728 bytes shared
+        %32 = convert_layout %28 : bf16[64, 64]  // reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
+        store out[%31] inside vector 8 = %32
+        general: 10240 bytes shared
+        store out[%36] = %26
+    "#]],
+    );
+    check_stored(
+        "tl::store(out + rows.col() * n + cols.row(), sum.to::<bf16>(), cols.row() < n);",
+        expect![[r#"
+            aligned: 9728 bytes shared
+            %35 = convert_layout %28 : bf16[64, 64]  // reg(1@1 2@1 4@1 16@0 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0)
+            store out[%34] mask %31 inside vector 8 = %35
+            general: 10240 bytes shared
+            store out[%40] mask %30 = %27
+        "#]],
+    );
+}
+
+/// Two neighbours of four bytes fill a sector with those of the lanes beside them.
+#[test]
+fn a_wide_product_is_stored_as_it_lies() {
+    check_stored(
+        "tl::store(wide + rows.col() * n + cols.row(), sum);",
+        expect![[r#"
+        aligned: 9728 bytes shared
+        store wide[%32] inside vector 2 = %27
+        general: 10240 bytes shared
+        store wide[%35] = %25
+    "#]],
+    );
+}
+
+/// A loop multiplies on, a table says where to, a column has its neighbours elsewhere.
+#[test]
+fn other_products_are_stored_as_they_lie() {
+    check_stored(
+        &format!("for _ in 0..n {{ {STORE} }}"),
+        expect![[r#"
+        aligned: 9728 bytes shared
+        store out[%36] inside vector 2 = %33
+        general: 10240 bytes shared
+        store out[%39] = %29
+    "#]],
+    );
+    check_stored(
+        "tl::store(out + tl::load(at + rows).col() + cols.row(), sum.to::<bf16>());",
+        expect![[r#"
+            aligned: 9728 bytes shared
+            %29 = convert_layout %28 : i64[64]  // reg(8 16) lane(- - 1 2 4) warp(- 32)
+            store out[%35] = %27
+            general: 10240 bytes shared
+            %29 = convert_layout %28 : i64[64]  // reg(8 16) lane(- - 1 2 4) warp(- 32)
+            store out[%35] = %27
+        "#]],
+    );
+    check_stored(
+        "tl::store(out + rows.col() + cols.row() * 64, sum.to::<bf16>());",
+        expect![[r#"
+        aligned: 9728 bytes shared
+        store out[%33] inside = %30
+        general: 10240 bytes shared
+        store out[%33] = %30
+    "#]],
+    );
+}
+
+/// In a cluster every block would write all of it.
+#[test]
+fn blocks_of_a_cluster_store_as_it_lies() {
+    let source = product(STORE).replace("num_warps = 4", "num_warps = 4, num_ctas = 2");
+    expect![[r#"
+        aligned: 9728 bytes shared
+        store out[%33] inside vector 2 = %30
+        general: 10240 bytes shared
+        store out[%36] = %26
+        aligned.one_block: 9728 bytes shared
+        %32 = convert_layout %28 : bf16[64, 64]  // reg(1@1 2@1 4@1 32@0) lane(8@1 16@1 32@1 1@0 2@0) warp(4@0 8@0 16@0)
+        store out[%31] inside vector 8 = %32
+        general.one_block: 10240 bytes shared
+        store out[%36] = %26
+    "#]].assert_eq(&stored(&source));
+}
+
+#[test]
+fn a_large_product_is_stored_as_it_lies() {
+    let conversions = |columns: u32| {
+        let source = product(STORE)
+            .replace("tl::arange(0, 64), tl::arange(0, 64)", "tl::arange(0, 256), tl::arange(0, COLUMNS)");
+        stored(&source.replace("COLUMNS", &columns.to_string())).matches("convert_layout").count()
+    };
+    assert_eq!([128, 256].map(conversions), [1, 0]);
+}
+
+/// What follows a loop lies where the loop had its copies, once all have read them.
+#[test]
+fn conversions_lie_where_loops_had_their_copies() {
+    let source = |store: &str| {
+        format!(
+            "#[fuse_kernel(num_warps = 4)]
+            fn product(a: &[bf16], b: &[bf16], out: &mut [bf16], wide: &mut [f32], n: i32) {{
+                let (rows, cols, inner) = (tl::arange(0, 64), tl::arange(0, 64), tl::arange(0, 32));
+                let mut sum = tl::zeros::<f32>([64, 64]);
+                for start in (0..n).step_by(32) {{
+                    let a = tl::load(a + rows.col() * n + (start + inner).row());
+                    sum = tl::dot(a, tl::load(b + (start + inner).col() * 64 + cols.row()), sum);
+                }}
+                {store}
+            }}"
+        )
+    };
+    let bytes = |store: &str| {
+        let (func, requests) = first(&source(store));
+        bodies(&func, requests).expect("bodies that fit")[0].plan.shared_bytes()
+    };
+    assert_eq!(bytes(STORE), bytes("tl::store(wide + rows.col() * n + cols.row(), sum);"));
+    let text = ptx(&source(STORE), Arch::SM_80);
+    let (_, behind) = text.rsplit_once("mma.sync").expect("a product");
+    expect![[r#"
+        cp.async.cg.shared.global.L2::cache_hint [%r50 + 0], [%rd55], 16, %rd13;
+        cp.async.cg.shared.global.L2::cache_hint [%r50 + 2048], [%rd56], 16, %rd13;
+        cp.async.cg.shared.global.L2::cache_hint [%r50 + 4096], [%rd57], 16, %rd13;
+        cp.async.cg.shared.global.L2::cache_hint [%r50 + 6144], [%rd58], 16, %rd13;
+        bar.sync 	0;
+        st.shared.b32 	[%rd78], %r143;
+        st.shared.b32 	[%rd78+1152], %r144;
+        st.shared.b32 	[%rd78+16], %r145;
+        st.shared.b32 	[%rd82+1152], %r146;
+        st.shared.b32 	[%rd78+32], %r147;
+        st.shared.b32 	[%rd85+1152], %r148;
+        st.shared.b32 	[%rd78+48], %r149;
+        st.shared.b32 	[%rd88+1152], %r150;
+        st.shared.b32 	[%rd78+64], %r151;
+        st.shared.b32 	[%rd91+1152], %r152;
+        st.shared.b32 	[%rd78+80], %r153;
+        st.shared.b32 	[%rd94+1152], %r154;
+        st.shared.b32 	[%rd78+96], %r155;
+        st.shared.b32 	[%rd78+1248], %r156;
+        st.shared.b32 	[%rd78+112], %r157;
+        st.shared.b32 	[%rd78+1264], %r158;
+        bar.sync 	0;
+        ld.shared.v4.b32 	{%r172, %r173, %r174, %r175}, [%rd95];
+        ld.shared.v4.b32 	{%r176, %r177, %r178, %r179}, [%rd96];
+        ld.shared.v4.b32 	{%r181, %r182, %r183, %r184}, [%rd98];
+        ld.shared.v4.b32 	{%r186, %r187, %r188, %r189}, [%rd100];
+        st.global.v4.b32 	[%rd102], {%r172, %r173, %r174, %r175};
+        st.global.v4.b32 	[%rd104], {%r176, %r177, %r178, %r179};
+        st.global.v4.b32 	[%rd106], {%r181, %r182, %r183, %r184};
+        st.global.v4.b32 	[%rd108], {%r186, %r187, %r188, %r189};
+    "#]]
+    .assert_eq(&lines_with(behind, &["bar.sync", "shared", "st.global"]));
+}
+
+/// The fewest and the most words that the accesses of a warp to shared memory have in one bank, `words` to a lane: as many
+/// lanes as read all banks once are served together.
+fn banks(layout: &Layout, dtype: DType, words: u32) -> Vec<usize> {
+    let staging = Staging::padded(layout.shape(), dtype);
+    let together = 32 / words;
+    let served = (0..32 / together).flat_map(|phase| {
+        let mut uses = vec![0; 32];
+        for lane in phase * together..(phase + 1) * together {
+            let coord = layout.thread(lane, 0);
+            let element: u32 =
+                staging.strides.iter().enumerate().map(|(axis, stride)| coord.get(axis) * stride).sum();
+            let word = element * dtype.bytes() / 4;
+            (word..word + words).for_each(|word| uses[word as usize % 32] += 1);
+        }
+        uses
+    });
+    let mut served: Vec<usize> = served.collect();
+    served.sort_unstable();
+    served.dedup();
+    served
+}
+
+#[test]
+fn conversions_have_no_bank_conflicts() {
+    let Method::Warp(instruction) = method(DType::BF16) else { panic!("tensor cores multiply bf16") };
+    for extents in [[64, 64], [128, 64], [128, 128], [128, 256], [64, 256]] {
+        let shape = Shape::new(extents);
+        for deal in [Deal::Square, Deal::Rows] {
+            assert_eq!(banks(&sum_layout(instruction, &shape, 4, deal), DType::BF16, 1), [1], "{extents:?}");
+        }
+        assert_eq!(banks(&group_layout(&shape, 8), DType::BF16, 1), [1], "{extents:?}");
+        assert_eq!(banks(&Layout::of_vectors(&shape, 1, 8, 4), DType::BF16, 4), [1], "{extents:?}");
+    }
+}
