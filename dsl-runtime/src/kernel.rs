@@ -133,6 +133,9 @@ pub struct Body {
     /// Blocks of a cluster that run one program together, where it is more than one: the first extent of the CUDA grid
     /// is that of the kernel's grid times this.
     pub blocks: u32,
+    /// Whether a block runs programs one after the other, `x` fastest: block `b` of a CUDA grid of `n` blocks along one axis
+    /// the programs `b`, `b + n`, .. of the grid's linear order. Any `n` will do, as many as the device runs at once is best.
+    pub persistent: bool,
     /// Dynamic shared memory of a block, in bytes.
     pub shared_bytes: u32,
     /// What must hold for the arguments; all are checked at launch.

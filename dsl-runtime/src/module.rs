@@ -36,6 +36,8 @@ pub(crate) struct Loaded {
     /// What was loaded, such as `cubin for sm_90a`.
     pub(crate) image: String,
     function: Result<sys::CUfunction, String>,
+    /// How many blocks the device runs at once.
+    pub(crate) resident: u32,
     /// Where the entry reports a failure, if it does.
     pub(crate) record: Option<CUdeviceptr>,
 }
@@ -225,7 +227,25 @@ fn linked(
     };
     let function = function(handle, &module.body, device.shared_limit)
         .map_err(|error| refused(&format!("entry `{}`", module.body.entry), error))?;
-    Ok(Loaded { image: name, function, record })
+    let resident = match function {
+        Ok(function) => resident(function, &module.body, device)
+            .map_err(|error| refused(&format!("entry `{}`", module.body.entry), error))?,
+        Err(_) => 0,
+    };
+    Ok(Loaded { image: name, function, resident, record })
+}
+
+/// How many of the entry's blocks the device runs at once.
+fn resident(function: sys::CUfunction, body: &Body, device: &CudaDevice) -> Result<u32, DriverError> {
+    // SAFETY: the function's module was loaded and is never unloaded.
+    let each = unsafe {
+        result::occupancy::max_active_block_per_multiprocessor(
+            function,
+            body.threads as i32,
+            body.shared_bytes as usize,
+        )
+    }?;
+    Ok(each.max(1) as u32 * device.multiprocessors as u32)
 }
 
 /// The entry's function, ready for its shared memory, or why the device is too small for it.
@@ -393,6 +413,7 @@ mod tests {
             threads: 32,
             programs: 1,
             blocks: 1,
+            persistent: false,
             shared_bytes: 0,
             facts: &[],
             maps: &[],

@@ -23,7 +23,7 @@ impl Kernel {
     /// [`TensorMap`](crate::kernel::TensorMap) says); the arguments that every entry takes, in order (`arguments`); and
     /// what a launch needs: for a grid of `x * y * z` programs, a CUDA grid of `x` divided by `programs_per_block`,
     /// rounded up, and times `blocks_per_program`, of `y`, and `z`, blocks of `threads` threads, and `shared_bytes` of
-    /// dynamic shared memory.
+    /// dynamic shared memory. A `persistent` entry takes a grid of any number of blocks along one axis.
     ///
     /// # Errors
     /// If a file cannot be written.

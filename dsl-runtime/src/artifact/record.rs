@@ -138,6 +138,7 @@ struct BodyRecord<'k> {
     threads: u32,
     programs_per_block: u32,
     blocks_per_program: u32,
+    persistent: bool,
     shared_bytes: u32,
     facts: Vec<FactRecord>,
     /// What it takes behind the arguments, in order.
@@ -162,6 +163,7 @@ impl<'k> BodyRecord<'k> {
             threads: body.threads,
             programs_per_block: body.programs,
             blocks_per_program: body.blocks,
+            persistent: body.persistent,
             shared_bytes: body.shared_bytes,
             facts: body.facts.iter().map(fact).collect(),
             maps: body.maps.iter().map(map).collect(),

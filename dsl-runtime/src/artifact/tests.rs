@@ -37,6 +37,7 @@ const ALIGNED: Body = Body {
     threads: 128,
     programs: 2,
     blocks: 1,
+    persistent: false,
     shared_bytes: 0,
     facts: &[
         Fact::Aligned { param: 0, bytes: 16 },
@@ -62,6 +63,7 @@ const GENERAL: Body = Body {
     threads: 128,
     programs: 1,
     blocks: 1,
+    persistent: false,
     shared_bytes: 4096,
     facts: &[],
     maps: &[],
@@ -217,6 +219,7 @@ fn the_json_says_how_to_call_each_entry() {
                   "threads": 128,
                   "programs_per_block": 2,
                   "blocks_per_program": 1,
+                  "persistent": false,
                   "shared_bytes": 0,
                   "facts": [
                     {
@@ -281,6 +284,7 @@ fn the_json_says_how_to_call_each_entry() {
                   "threads": 128,
                   "programs_per_block": 1,
                   "blocks_per_program": 1,
+                  "persistent": false,
                   "shared_bytes": 4096,
                   "facts": [],
                   "resources": null

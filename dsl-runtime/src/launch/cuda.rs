@@ -141,7 +141,7 @@ fn enqueue<'g>(
     let launched = unsafe {
         result::launch_kernel(
             chosen.function,
-            blocks(call.grid, body).into(),
+            blocks(call.grid, body, chosen.loaded.resident).into(),
             (body.threads, 1, 1),
             body.shared_bytes,
             stream.cu_stream(),
@@ -238,7 +238,7 @@ fn describe(call: Call, device: &CudaDevice, actuals: &[Actual], chosen: &Chosen
         grid: call.grid,
         body: Some(BodyTrace {
             entry: chosen.body.entry,
-            blocks: blocks(call.grid, chosen.body),
+            blocks: blocks(call.grid, chosen.body, chosen.loaded.resident),
             cluster: chosen.body.blocks,
             threads: chosen.body.threads,
             shared_bytes: chosen.body.shared_bytes,
@@ -247,8 +247,11 @@ fn describe(call: Call, device: &CudaDevice, actuals: &[Actual], chosen: &Chosen
     }
 }
 
-/// The CUDA grid that runs a kernel's grid.
-pub(super) fn blocks([x, y, z]: [u32; 3], body: &Body) -> [u32; 3] {
+/// The CUDA grid that runs a kernel's grid on a device with room for `resident` blocks.
+pub(super) fn blocks([x, y, z]: [u32; 3], body: &Body, resident: u32) -> [u32; 3] {
+    if body.persistent {
+        return [x.saturating_mul(y).saturating_mul(z).min(resident), 1, 1];
+    }
     [x.div_ceil(body.programs.max(1)).saturating_mul(body.blocks.max(1)), y, z]
 }
 

@@ -144,6 +144,7 @@ const ALIGNED: Body = Body {
     threads: 256,
     programs: 2,
     blocks: 1,
+    persistent: false,
     shared_bytes: 64 << 10,
     facts: &[
         Fact::AtMost { low: N, high: X_LEN },
@@ -161,6 +162,7 @@ const GENERAL: Body = Body {
     threads: 128,
     programs: 1,
     blocks: 1,
+    persistent: false,
     shared_bytes: 0,
     facts: &[],
     maps: &[],
@@ -338,9 +340,13 @@ fn a_trace_is_one_line() {
 
 #[test]
 fn a_block_runs_several_programs() {
-    assert_eq!(cuda::blocks([1000, 3, 2], &ALIGNED), [500, 3, 2]);
-    assert_eq!(cuda::blocks([1001, 3, 2], &ALIGNED), [501, 3, 2]);
-    assert_eq!(cuda::blocks([i32::MAX as u32, 1, 1], &GENERAL), [i32::MAX as u32, 1, 1]);
+    assert_eq!(cuda::blocks([1000, 3, 2], &ALIGNED, 132), [500, 3, 2]);
+    assert_eq!(cuda::blocks([1001, 3, 2], &ALIGNED, 132), [501, 3, 2]);
+    assert_eq!(cuda::blocks([i32::MAX as u32, 1, 1], &GENERAL, 132), [i32::MAX as u32, 1, 1]);
+    const PERSISTENT: Body = Body { persistent: true, ..GENERAL };
+    assert_eq!(cuda::blocks([1000, 3, 2], &PERSISTENT, 132), [132, 1, 1]);
+    assert_eq!(cuda::blocks([5, 3, 2], &PERSISTENT, 132), [30, 1, 1]);
+    assert_eq!(cuda::blocks([u32::MAX; 3], &PERSISTENT, 132), [132, 1, 1]);
 }
 
 /// The first GPU, if it has tensor maps.

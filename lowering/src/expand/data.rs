@@ -146,6 +146,7 @@ fn body_data(body: &Body, entry: &str, code: &Module) -> TokenStream {
     let numbers =
         [plan.threads(), plan.programs, plan.blocks(), plan.shared_bytes()].map(Literal::u32_unsuffixed);
     let [threads, programs, blocks, shared_bytes] = numbers;
+    let persistent = plan.persistent();
     let facts = body.facts.iter().map(fact);
     let maps = plan.maps().iter().map(tensor_map);
     let reported = code
@@ -182,6 +183,7 @@ fn body_data(body: &Body, entry: &str, code: &Module) -> TokenStream {
             threads: #threads,
             programs: #programs,
             blocks: #blocks,
+            persistent: #persistent,
             shared_bytes: #shared_bytes,
             facts: &[#(#facts),*],
             maps: &[#(#maps),*],
