@@ -243,7 +243,9 @@ macro_rules! demos {
                     let extents = Extents { m: rows, k: cols, n: narrow };
                     let expected = matmul::reference::<$T, GELU>([&x, &w], extents, Some(&beta[..narrow]));
                     options.show(matmul::traffic::<$T>(extents), &expected, |on, out| {
-                        Matmul::<$T, GELU>::new(&bx, &bw, extents).bias(bb.slice(..narrow)).launch(on, out)
+                        let product =
+                            Matmul::<$T, GELU>::new(bx.view([rows, cols])?, bw.view([cols, narrow])?);
+                        product.bias(bb.slice(..narrow)).launch(on, out.view_mut([rows, narrow])?)
                     })
                 }
                 Kernel::SiluAndMul => gate!(SILU),
