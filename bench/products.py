@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from elementwise import ACTIVATIONS, GELU, activated
-from entry import BF16, F16, F32, NAMES, SINGLE, UNIT, Entry, Launch, cdiv, empty, normal, rounded
+from entry import BF16, F16, F32, NAMES, SINGLE, UNIT, Entry, Launch, cdiv, empty, normal, processors, rounded
 
 IDENTITY = 0
 
@@ -14,7 +14,7 @@ IDENTITY = 0
 def tile(m, n, dtype):
     """Rows and columns that a program makes of a product, as the library chooses them."""
     rows, cols = (128, 128) if dtype == F32 else (128, 256)
-    fills = m > 64 and n > 128 and cdiv(m, rows) * cdiv(n, cols) >= 96
+    fills = m > 64 and n > 128 and 4 * cdiv(m, rows) * cdiv(n, cols) >= 3 * processors()
     return (rows, cols) if fills else (64, 128)
 
 
@@ -25,7 +25,7 @@ class Matmul(Entry):
     cases = [(4096, 4096, 4096, BF16), (8192, 8192, 8192, BF16), (4096, 4096, 14336, BF16), (2048, 512, 1024, BF16)]
     sweep = [(size, size, size, BF16) for size in (512, 1024, 2048, 4096, 8192)]
     small = [(m, k, n, dtype) for m, k, n in ((1, 1, 1), (128, 32, 128), (129, 31, 127), (5, 300, 200), (300, 64, 1),
-                                              (64, 64, 128), (63, 72, 136), (128, 320, 24576), (1153, 200, 2824))
+                                              (64, 64, 128), (63, 72, 136), (128, 320, 25344), (1153, 200, 2824))
              for dtype in (F32, F16, BF16)]
 
     def __init__(self, act):
@@ -76,7 +76,8 @@ class Attention(Entry):
     group = "products"
     cases = [(32768 * 8 // length, length, 128, BF16) for length in (1024, 4096, 16384)] + [(256, 4096, 64, BF16)]
     sweep = [(32768 * 8 // length, length, 128, BF16) for length in (512, 1024, 2048, 4096, 8192, 16384)]
-    small = [(3, length, d, dtype) for length in (1, 127, 128, 129, 300) for d in (32, 64, 128) for dtype in (F16, BF16)]
+    small = [(3, length, d, dtype)
+             for length in (1, 127, 128, 129, 300) for d in (32, 64, 128) for dtype in (F16, BF16)]
     inputs = ("q", "k", "v")
 
     def __init__(self, causal):

@@ -7,7 +7,7 @@
 //!
 //! **Work.** `2 * m * n * k` operations. A program makes a tile of the result from a band of rows of `a` and one of columns
 //! of `b`. Programs that run at once make tiles near each other, eight rows of them at a time, and so find what they share
-//! in the cache. Tiles are smaller where there would be too few of them for a GPU. The result is written once, and no sum
+//! in the cache. Tiles are smaller where there would be too few of them for the processors. The result is written once, and no sum
 //! without its bias reaches memory.
 //!
 //! **Rounding.** Products of 16-bit floats are exact and are added in `f32`, those of `f32` are added in `f32` with one
@@ -85,9 +85,6 @@ pub struct Tile {
     pub cols: usize,
 }
 
-/// Multiprocessors that large tiles should keep busy, or small ones do better: most of those of an H100 or H200.
-const BUSY: usize = 96;
-
 impl Tile {
     /// How many of these a result of `m x n` elements has.
     pub fn count(self, m: usize, n: usize) -> usize {
@@ -95,9 +92,9 @@ impl Tile {
     }
 
     /// The tile for a result of `m x n` elements, of a large and a small one: the large one where a small one has not all of
-    /// the rows or columns and there is enough to do.
-    pub fn of([large, small]: [Tile; 2], m: usize, n: usize) -> Tile {
-        let fills = m > small.rows && n > small.cols && large.count(m, n) >= BUSY;
+    /// the rows or columns, and where three of four processors get one.
+    pub fn of([large, small]: [Tile; 2], [m, n]: [usize; 2], processors: usize) -> Tile {
+        let fills = m > small.rows && n > small.cols && 4 * large.count(m, n) >= 3 * processors;
         if fills { large } else { small }
     }
 }
@@ -181,7 +178,7 @@ macro_rules! tiles {
             fn multiply(on: impl LaunchOn, of: Factors<'_, $T>, out: ViewMut<'_, $T, 2>) -> Result<()> {
                 let (Factors { a, b, bias }, [rows, cols]) = (of, out.shape());
                 let large = Tile { rows: $M, cols: $N };
-                let tile = Tile::of([large, Tile { rows: $m, cols: $n }], rows, cols);
+                let tile = Tile::of([large, Tile { rows: $m, cols: $n }], [rows, cols], on.processors());
                 let programs = tile.count(rows, cols);
                 let columns = b.permute([1, 0]);
                 match (tile == large, b.strides()[1] != 1 && columns.strides()[1] == 1) {

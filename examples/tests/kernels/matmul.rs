@@ -22,11 +22,11 @@ const EXTENTS: [Extents; 11] = [
     Extents { m: 1200, k: 40, n: 136 },
 ];
 
-/// Results large enough for large tiles, which are full, one too short and one too long; nine rows of them are a group and one.
+/// Results large enough for large tiles on an H200, which are full, one too short and one too long; nine rows of them are a group and one.
 const LARGE: [Extents; 4] = [
-    Extents { m: 128, k: 16, n: 96 * 256 },
-    Extents { m: 127, k: 8, n: 96 * 256 - 8 },
-    Extents { m: 129, k: 7, n: 96 * 256 + 1 },
+    Extents { m: 128, k: 16, n: 99 * 256 },
+    Extents { m: 127, k: 8, n: 99 * 256 - 8 },
+    Extents { m: 129, k: 7, n: 99 * 256 + 1 },
     Extents { m: 9 * 128, k: 72, n: 11 * 256 },
 ];
 
@@ -172,10 +172,10 @@ fn factors_are_parts_of_matrices() {
 #[test]
 fn tiles_are_large_where_there_is_enough_to_do() {
     let (large, small) = (Tile { rows: 128, cols: 256 }, Tile { rows: 64, cols: 128 });
-    let of = |m, n| Tile::of([large, small], m, n);
-    assert_eq!((of(4096, 4096), of(128, 96 * 256)), (large, large));
+    let of = |m, n| Tile::of([large, small], [m, n], 132);
+    assert_eq!((of(4096, 4096), of(128, 99 * 256)), (large, large));
     // Too few large ones, and too few rows or columns for one.
-    assert_eq!((of(2048, 1024), of(128, 95 * 256)), (small, small));
+    assert_eq!((of(2048, 1024), of(128, 98 * 256)), (small, small));
     assert_eq!((of(64, 1 << 20), of(65, 1 << 20)), (small, large));
     assert_eq!((of(1 << 20, 128), of(1 << 20, 129)), (small, large));
     assert_eq!((large.count(257, 257), small.count(1, 1), small.count(0, 9)), (6, 1, 0));
