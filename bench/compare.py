@@ -67,10 +67,20 @@ def deviations(entry, results, exact):
     return max(error for error, _ in found), max(share for _, share in found)
 
 
-def slices(args):
-    """The arguments as an exported kernel takes them."""
-    is_tensor = torch.is_tensor
-    return {name: exported.Slice(arg.data_ptr(), arg.numel()) if is_tensor(arg) else arg for name, arg in args.items()}
+def as_taken(args, params):
+    """The arguments as an exported kernel with these parameters takes them."""
+    ranks = {param["name"]: param.get("rank") for param in params}
+
+    def taken(name, arg):
+        if not torch.is_tensor(arg):
+            return arg
+        if not ranks.get(name):
+            return exported.Slice(arg.data_ptr(), arg.numel())
+        shape, strides = tuple(arg.shape), arg.stride()
+        last = sum((extent - 1) * stride for extent, stride in zip(shape, strides))
+        return exported.View(arg.data_ptr(), last + 1 if arg.numel() else 0, shape, strides)
+
+    return {name: taken(name, arg) for name, arg in args.items()}
 
 
 def prepare(entry, case, args, options):
@@ -84,7 +94,8 @@ def prepare(entry, case, args, options):
             options.loaded[key] = exported.Loaded(record, options.capability, options.ptx)
         loaded = options.loaded[key]
         grid = launch.grid(*record.json["consts"])
-        run, name = loaded.prepare(slices({**args, **launch.args}), grid, torch.cuda.current_stream().cuda_stream)
+        taken = as_taken({**args, **launch.args}, record.json["params"])
+        run, name = loaded.prepare(taken, grid, torch.cuda.current_stream().cuda_stream)
         runs.append(run)
         names.append(name)
         images.append(loaded.image)

@@ -1,7 +1,8 @@
 """Loads kernels that `examples/export.rs` wrote, and launches them with the CUDA driver.
 
 A kernel is a JSON file. Each of its bodies is an entry point, with PTX and perhaps cubins beside the file, that states facts
-about the arguments ("16 divides n"); the first body whose facts hold is the one to launch. This module needs nothing of
+about the arguments ("16 divides n"); the first body whose facts hold is the one to launch. Some take tensor maps of views
+behind the arguments, made of these. This module needs nothing of
 the project but those files: it is also an example of how any program can use them.
 """
 
@@ -15,7 +16,7 @@ CTYPES = {
     "u8": ctypes.c_uint8, "u16": ctypes.c_uint16, "u32": ctypes.c_uint32, "u64": ctypes.c_uint64,
     "f32": ctypes.c_float, "f64": ctypes.c_double, "bool": ctypes.c_bool,
 }
-FORMAT = 2
+FORMAT = 3
 SHARED_WITHOUT_ASKING = 48 << 10
 
 
@@ -74,6 +75,39 @@ def holds(fact, args, grid):
     return False  # A fact of a later version: not known to hold.
 
 
+# ---- tensor maps
+
+#: The driver's `CUtensorMapDataType` and the bytes of an element. What it lacks goes as unsigned integers of the same size.
+DATA_TYPES = {
+    "i8": (0, 1), "u8": (0, 1), "f8e4m3": (0, 1), "f8e5m2": (0, 1), "i16": (1, 2), "u16": (1, 2), "u32": (2, 4),
+    "i32": (3, 4), "u64": (4, 8), "i64": (5, 8), "f16": (6, 2), "f32": (7, 4), "f64": (8, 8), "bf16": (9, 2),
+}
+#: `CUtensorMapSwizzle`, by bytes.
+SWIZZLES = {32: 1, 64: 2, 128: 3}
+L2_BY_256_BYTES = 3
+MAP_BYTES, MAP_ALIGNMENT = 128, 64
+
+
+class TensorMap:
+    """How a GPU is told where a view lies and which blocks of it to copy: the driver's `CUtensorMap`, at `address`."""
+
+    def __init__(self, view, dtype, block, swizzle):
+        self.memory = ctypes.create_string_buffer(MAP_BYTES + MAP_ALIGNMENT)
+        self.address = -(-ctypes.addressof(self.memory) // MAP_ALIGNMENT) * MAP_ALIGNMENT
+        data_type, item = DATA_TYPES[dtype]
+        rank = len(block)
+        # The innermost axis comes first; its elements are neighbours.
+        extents = (ctypes.c_uint64 * rank)(*reversed(view.shape))
+        strides = (ctypes.c_uint64 * rank)(*[stride * item for stride in reversed(view.strides[:-1])])
+        box = (ctypes.c_uint32 * rank)(*reversed(block))
+        steps = (ctypes.c_uint32 * rank)(*[1] * rank)
+        error = ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled(
+            ctypes.c_void_p(self.address), data_type, rank, ctypes.c_void_p(view.address), extents, strides, box, steps,
+            0, SWIZZLES[swizzle], L2_BY_256_BYTES, 0)
+        if error:
+            raise RuntimeError(f"CUDA driver: a tensor map was refused: {error}")
+
+
 # ---- files
 
 
@@ -120,6 +154,12 @@ class Record:
                 value = args[name]
             values.append(CTYPES[ctype](value))
         return values
+
+    def maps(self, body, args):
+        """The tensor maps that a body takes behind the arguments."""
+        dtypes = {param["name"]: param["dtype"] for param in self.json["params"]}
+        return [TensorMap(args[one["param"]], dtypes[one["param"]], one["block"], one["swizzle"])
+                for one in body.get("maps", [])]
 
 
 def find(folder, kernel, types, consts, capability, arch=None):
@@ -176,14 +216,15 @@ class Loaded:
 
         grid, args = tuple(grid) + (1,) * (3 - len(grid)), with_numbers(args)
         body = self.record.body(args, grid)
-        values = self.record.values(args, grid)
-        pointers = (ctypes.c_void_p * len(values))(*[ctypes.addressof(value) for value in values])
+        values, maps = self.record.values(args, grid), self.record.maps(body, args)
+        places = [ctypes.addressof(value) for value in values] + [one.address for one in maps]
+        pointers = (ctypes.c_void_p * len(places))(*places)
         address = ctypes.addressof(pointers)
         function = self.functions[body["entry"]]
         blocks = (-(-grid[0] // body["programs_per_block"]) * body["blocks_per_program"], grid[1], grid[2])
         queue = driver.CUstream(stream)
 
-        def launch(keep=(values, pointers)):
+        def launch(keep=(values, maps, pointers)):
             error, = driver.cuLaunchKernel(
                 function, *blocks, body["threads"], 1, 1, body["shared_bytes"], queue, address, 0)
             if error != driver.CUresult.CUDA_SUCCESS:

@@ -6,9 +6,16 @@ import torch
 import torch.nn.functional as F
 
 from elementwise import ACTIVATIONS, GELU, activated
-from entry import BF16, F16, F32, NAMES, SINGLE, UNIT, Entry, Launch, cdiv, empty, normal, rounded
+from entry import BF16, F16, F32, NAMES, SINGLE, UNIT, Entry, Launch, cdiv, empty, normal, processors, rounded
 
 IDENTITY = 0
+
+
+def tile(m, n, dtype):
+    """Rows and columns that a program makes of a product, as the library chooses them."""
+    rows, cols = (128, 128) if dtype == F32 else (128, 256)
+    fills = m > 64 and n > 128 and 4 * cdiv(m, rows) * cdiv(n, cols) >= 3 * processors()
+    return (rows, cols) if fills else (64, 128)
 
 
 class Matmul(Entry):
@@ -17,10 +24,9 @@ class Matmul(Entry):
     group = "products"
     cases = [(4096, 4096, 4096, BF16), (8192, 8192, 8192, BF16), (4096, 4096, 14336, BF16), (2048, 512, 1024, BF16)]
     sweep = [(size, size, size, BF16) for size in (512, 1024, 2048, 4096, 8192)]
-    small = [(m, k, n, dtype) for m, k, n in ((1, 1, 1), (128, 32, 128), (129, 31, 127), (5, 300, 200), (300, 64, 1))
+    small = [(m, k, n, dtype) for m, k, n in ((1, 1, 1), (128, 32, 128), (129, 31, 127), (5, 300, 200), (300, 64, 1),
+                                              (64, 64, 128), (63, 72, 136), (128, 320, 25344), (1153, 200, 2824))
              for dtype in (F32, F16, BF16)]
-    #: Rows and columns of a program's tile.
-    tile = 128
 
     def __init__(self, act):
         self.act = act
@@ -39,18 +45,20 @@ class Matmul(Entry):
     def make(self, case, shift=0):
         m, k, n, dtype = case
         return {"a": normal(m * k, dtype, 1, shift).view(m, k), "b": normal(k * n, dtype, 2, shift).view(k, n),
-                "bias": normal(n, dtype, 3, shift), "out": empty(m * n, dtype, shift).view(m, n),
-                "m": m, "n": n, "k": k}
+                "bias": normal(n, dtype, 3, shift), "out": empty(m * n, dtype, shift).view(m, n)}
 
     def launches(self, case, args):
         m, _, n, dtype = case
-        return [Launch("matmul", [NAMES[dtype]], lambda act, bias, *tile: (act, bias) == (self.act, self.act != 0),
-                       lambda *consts: (cdiv(m, self.tile), cdiv(n, self.tile)))]
+        rows, cols = tile(m, n, dtype)
+        # Where there is no bias, it is a view without elements.
+        bias = args["bias"].view(1, n) if self.act else args["a"][:0, :0]
+        return [Launch("matmul", [NAMES[dtype]], lambda *consts: consts[:4] == (self.act, False, rows, cols),
+                       lambda *consts: (cdiv(m, rows) * cdiv(n, cols),), bias=bias)]
 
     def exact(self, args):
         a, b = args["a"].double(), args["b"].double()
         total = a @ b
-        within = (args["k"] + 2) * 2 * SINGLE * (a.abs() @ b.abs())
+        within = (a.shape[1] + 2) * 2 * SINGLE * (a.abs() @ b.abs())
         if not self.act:
             return [rounded(total, within, args["a"].dtype)]
         total = total + args["bias"].double()
@@ -68,7 +76,8 @@ class Attention(Entry):
     group = "products"
     cases = [(32768 * 8 // length, length, 128, BF16) for length in (1024, 4096, 16384)] + [(256, 4096, 64, BF16)]
     sweep = [(32768 * 8 // length, length, 128, BF16) for length in (512, 1024, 2048, 4096, 8192, 16384)]
-    small = [(3, length, d, dtype) for length in (1, 127, 300) for d in (32, 64, 128) for dtype in (F16, BF16)]
+    small = [(3, length, d, dtype)
+             for length in (1, 127, 128, 129, 300) for d in (32, 64, 128) for dtype in (F16, BF16)]
     inputs = ("q", "k", "v")
 
     def __init__(self, causal):
@@ -88,13 +97,15 @@ class Attention(Entry):
         rows = {name: normal(heads * length * d, dtype, seed, shift).view(1, heads, length, d)
                 for seed, name in enumerate(self.inputs)}
         return {**rows, "out": empty(heads * length * d, dtype, shift).view(1, heads, length, d),
-                "lse": empty(heads * length, F32, shift), "queries": length, "keys": length,
+                "lse": empty(heads * length, F32, shift).view(heads, length, 1),
                 "scale": d**-0.5 * math.log2(math.e)}
 
     def launches(self, case, args):
         heads, length, d, dtype = case
+        # PyTorch takes the heads of a batch.
+        rows_of = {name: args[name][0] for name in ("q", "k", "v", "out")}
         return [Launch("attention", [NAMES[dtype]], lambda wide, causal, *tile: wide == d and causal == self.causal,
-                       lambda wide, causal, rows, columns: (cdiv(length, rows), heads))]
+                       lambda wide, causal, rows, columns: (cdiv(length, rows), heads), **rows_of)]
 
     def exact(self, args):
         value, within = torch.empty_like(args["q"], dtype=torch.float64), torch.empty_like(args["q"], dtype=F32)

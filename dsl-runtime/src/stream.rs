@@ -115,6 +115,11 @@ pub trait LaunchOn: sealed::Sealed + Copy {
             On::Cuda(device, _) => device.capability == 90,
         }
     }
+
+    /// How many programs run side by side: a GPU's multiprocessors, or the threads of the CPU.
+    fn processors(&self) -> usize {
+        self.target().on.processors()
+    }
 }
 
 /// A device and one of its streams.

@@ -1,18 +1,21 @@
 //! `out = softmax(scale * q · kᵀ) · v` for each head, and the logarithm of each row's sum of exponentials: scaled dot-product
 //! attention, in blocks that never write scores to memory.
 //!
-//! **Shapes.** `q` and `out` are `[heads, queries, D]`, `k` and `v` `[heads, keys, D]`, `lse` is `[heads, queries]`; `heads`
-//! counts those of all batches. Any number of queries and keys. With `CAUSAL` a query sees the keys up to its own place,
+//! **Shapes.** `q` and `out` are views of `[heads, queries, D]`, `k` and `v` of `[heads, keys, D]`, with any strides; `lse` is
+//! `[heads, queries]`, and `heads` counts those of all batches. Fast on a GPU are rows whose elements are side by side and whose distances are
+//! multiples of 16 bytes. Any number of queries and keys. With `CAUSAL` a query sees the keys up to its own place,
 //! counted from the last: query `i` those up to `i + keys - queries`. A query that sees no key gives zeros, and negative
 //! infinity in `lse`.
 //!
-//! **Work.** `4 * heads * queries * keys * D` operations, half of them with `CAUSAL`. A program handles 128 queries of a
-//! head and reads all keys and values that these see once.
+//! **Work.** `4 * heads * queries * keys * D` operations, half of them with `CAUSAL`, and for a score a multiply-add, an
+//! exponential, a maximum and a sum. A program handles 128 queries of a head and reads all keys and values that these see
+//! once; it compares places in the blocks alone that not all of its queries see whole.
 //!
 //! **Rounding.** Scores, their maxima, exponentials and sums are computed in `f32`; exponentials are rounded to `T` before
 //! they weigh the values, and the result is rounded to `T` once. Before that it is within `2 e + (keys + 16) * 2^-23 + u` times
 //! the weighted mean of the values' magnitudes, with `e` `(D + 4) * 2^-23` times the largest sum of magnitudes behind a score
 //! and `u` half a unit of `T`; `lse` is within `2 e + (keys + 16) * 2^-23`, and `2^-20` of its own size and the largest score's.
+//! Where a scaled score is beyond `2^30`, its row may be NaN.
 //!
 //! **Source.** Dao, Fu, Ermon, Rudra, Ré, 2022, arXiv:2205.14135; the running softmax is Milakov and Gimelshein's, 2018,
 //! arXiv:1805.02867.
@@ -25,56 +28,59 @@ use crate::shape::Checks;
 
 /// Queries of a program, and how many keys it takes at a time.
 const QUERIES: usize = 128;
-const KEYS: usize = 64;
+const KEYS: usize = 128;
 
 /// A program handles `M` queries of a head, `N` keys at a time; the grid's second axis counts heads. `scale` is for powers
-/// of two.
+/// of two, and above 0.
 #[fuse_kernel(
-    T = [f16, bf16], D = [32, 64, 128], CAUSAL = [false, true], M = [128], N = [64], num_warps = 8,
+    T = [f16, bf16], D = [32, 64, 128], CAUSAL = [false, true], M = [128], N = [128], num_warps = 8,
 )]
 pub fn attention<T: Float, const D: usize, const CAUSAL: bool, const M: usize, const N: usize>(
-    q: &[T],
-    k: &[T],
-    v: &[T],
-    out: &mut [T],
-    lse: &mut [f32],
-    queries: i32,
-    keys: i32,
+    q: &View<T, 3>,
+    k: &View<T, 3>,
+    v: &View<T, 3>,
+    out: &mut View<T, 3>,
+    lse: &mut View<f32, 3>,
     scale: f32,
 ) {
+    let (queries, keys) = (q.shape(1).to::<i32>(), k.shape(1).to::<i32>());
     let head = tl::program_id(1);
-    let rows = tl::program_id(0) * M + tl::arange(0, M);
-    let cols = tl::arange(0, D);
-    let is_query = rows < queries;
-    let places = head * queries * D + rows.col() * D + cols.row();
-    let q = tl::load(q + places, is_query.col());
+    let row = tl::program_id(0) * M;
+    // The last key that the first of these queries sees, and the first that none of them sees.
+    let sight = if CAUSAL { row + (keys - queries) } else { keys };
+    let end = if CAUSAL { tl::minimum(keys, sight + M) } else { keys };
+    let q = tl::reshape(q.load::<1, M, D>(head, row, 0), [M, D]);
     let mut sum = tl::zeros::<f32>([M, D]);
     let mut largest = tl::full([M], f32::NEG_INFINITY);
     let mut total = tl::zeros::<f32>([M]);
-    // How many keys the last of these queries sees.
-    let end = if CAUSAL { tl::minimum(keys, (tl::program_id(0) + 1) * M + keys - queries) } else { keys };
     for start in (0..end).step_by(N) {
-        let at = start + tl::arange(0, N);
-        let is_key = at < keys;
-        let near = head * keys * D + at.col() * D + cols.row();
-        let seen =
-            if CAUSAL { is_key.row() & (at.row() <= rows.col() + (keys - queries)) } else { is_key.row() };
-        let k = tl::load(k + near, is_key.col());
-        let scores = tl::select(seen, tl::dot(q, tl::trans(k)) * scale, f32::NEG_INFINITY);
-        let next = tl::maximum(largest, tl::max(scores, 1));
+        let k = tl::reshape(k.load::<1, N, D>(head, start, 0), [N, D]);
+        let scores = tl::dot(q, tl::trans(k));
+        let last = start + (N as i32 - 1);
+        let is_cut = if CAUSAL { last >= keys || last > sight } else { last >= keys };
+        let scores = if is_cut {
+            let at = start + tl::arange(0, N);
+            let is_key = (at < keys).row();
+            let seen = if CAUSAL { is_key & (at.row() <= sight + tl::arange(0, M).col()) } else { is_key };
+            tl::select(seen, scores, f32::NEG_INFINITY)
+        } else {
+            scores
+        };
+        let next = tl::maximum(largest, tl::max(scores, 1) * scale);
         // A row that has seen no key yet has no maximum to be counted from.
         let origin = tl::select(next == f32::NEG_INFINITY, 0.0, next);
-        let weights = tl::exp2(scores - origin.col());
+        let weights = tl::exp2(tl::fma(scores, scale, -origin.col()));
         let before = tl::exp2(largest - origin);
         total = total * before + tl::sum(weights, 1);
         largest = next;
-        let v = tl::load(v + near, is_key.col());
+        let v = tl::reshape(v.load::<1, N, D>(head, start, 0), [N, D]);
         sum = tl::dot(weights.to::<T>(), v, sum * before.col());
     }
-    let some = tl::select(total == 0.0, 1.0, total);
-    tl::store(out + places, (sum / some.col()).to::<T>(), is_query.col());
-    let logarithm = tl::select(total == 0.0, f32::NEG_INFINITY, largest + tl::log2(some));
-    tl::store(lse + head * queries + rows, logarithm * 0.6931472, is_query);
+    let is_blind = largest == f32::NEG_INFINITY;
+    let some = tl::select(is_blind, 1.0, total);
+    out.store(tl::reshape((sum / some.col()).to::<T>(), [1, M, D]), head, row, 0);
+    let logarithm = tl::select(is_blind, f32::NEG_INFINITY, largest + tl::log2(some));
+    lse.store(tl::reshape(logarithm * 0.6931472, [1, M, 1]), head, row, 0);
 }
 
 /// How many heads there are, and how long their sequences are.
@@ -88,30 +94,30 @@ pub struct Sequences {
     pub keys: usize,
 }
 
-/// Attention of heads of `D` elements: `Attention::<bf16, 128, true>::new([&q, &k, &v], Sequences { heads, queries, keys })`.
-/// `T` is `f16` or `bf16`, `D` is 32, 64 or 128; the last constant says whether it is causal.
+/// Attention of heads of `D` elements: `Attention::<bf16, 128, true>::new(q, k, v)` of views. `T` is `f16` or `bf16`, `D` is 32, 64 or
+/// 128; the last constant says whether it is causal.
 #[derive(Clone, Copy)]
 pub struct Attention<'a, T: Float, const D: usize, const CAUSAL: bool> {
-    q: Slice<'a, T>,
-    k: Slice<'a, T>,
-    v: Slice<'a, T>,
-    sequences: Sequences,
+    q: View<'a, T, 3>,
+    k: View<'a, T, 3>,
+    v: View<'a, T, 3>,
     scale: f32,
 }
+
+/// The largest factor for scores.
+const MOST: f32 = 1.7e38;
 
 impl<'a, T: Float, const D: usize, const CAUSAL: bool> Attention<'a, T, D, CAUSAL> {
     /// Queries, keys and values; scores are scaled by `1 / sqrt(D)`.
     pub fn new(
-        q: impl Into<Slice<'a, T>>,
-        k: impl Into<Slice<'a, T>>,
-        v: impl Into<Slice<'a, T>>,
-        sequences: Sequences,
+        q: impl Into<View<'a, T, 3>>,
+        k: impl Into<View<'a, T, 3>>,
+        v: impl Into<View<'a, T, 3>>,
     ) -> Self {
-        let scale = 1.0 / (D as f32).sqrt();
-        Attention { q: q.into(), k: k.into(), v: v.into(), sequences, scale }
+        Attention { q: q.into(), k: k.into(), v: v.into(), scale: 1.0 / (D as f32).sqrt() }
     }
 
-    /// Another factor for the scores.
+    /// Another factor for the scores, from 0 to `1.7e38`.
     pub fn scale(self, scale: f32) -> Self {
         Attention { scale, ..self }
     }
@@ -119,23 +125,27 @@ impl<'a, T: Float, const D: usize, const CAUSAL: bool> Attention<'a, T, D, CAUSA
     /// Computes into `out` and `lse`, on a device or stream.
     ///
     /// # Errors
-    /// If the lengths are not those of the sequences; if a sequence is longer than an `i32` counts; those of a launch.
+    /// If shapes and lengths do not fit together; if the factor for the scores is negative, NaN or too large; if a sequence is
+    /// longer than half of what an `i32` counts; those of a launch.
     pub fn launch<'o>(
         &self,
         on: impl LaunchOn,
-        out: impl Into<SliceMut<'o, T>>,
+        out: impl Into<ViewMut<'o, T, 3>>,
         lse: impl Into<SliceMut<'o, f32>>,
     ) -> Result<()>
     where
         attention::Choice<T, D, CAUSAL, QUERIES, KEYS>: attention::Declared,
     {
-        let (out, lse, checks) = (out.into(), lse.into(), Checks("attention"));
-        let Sequences { heads, queries, keys } = self.sequences;
-        checks.same(("q", self.q.len()), ("heads * queries * D", heads * queries * D))?;
-        checks.same(("k", self.k.len()), ("heads * keys * D", heads * keys * D))?;
-        checks.same(("v", self.v.len()), ("heads * keys * D", heads * keys * D))?;
-        checks.same(("out", out.len()), ("q", self.q.len()))?;
+        let (out, mut lse, checks) = (out.into(), lse.into(), Checks("attention"));
+        let ([heads, queries, _], [_, keys, _]) = (self.q.shape(), self.k.shape());
+        checks.extents("q", self.q.shape(), [heads, queries, D])?;
+        checks.extents("k", self.k.shape(), [heads, keys, D])?;
+        checks.extents("v", self.v.shape(), [heads, keys, D])?;
+        checks.extents("out", out.shape(), [heads, queries, D])?;
         checks.same(("lse", lse.len()), ("heads * queries", heads * queries))?;
+        if !(0.0..=MOST).contains(&self.scale) {
+            return Err(checks.error(format!("scale is {}, expected 0 to {MOST:e}", self.scale)));
+        }
         let most = i32::MAX as usize / 2;
         if let Some(longest) = [queries, keys].into_iter().find(|&length| length > most) {
             return Err(checks.error(format!("a sequence has {longest} rows, the most is {most}")));
@@ -143,19 +153,13 @@ impl<'a, T: Float, const D: usize, const CAUSAL: bool> Attention<'a, T, D, CAUSA
         if heads * queries == 0 {
             return Ok(());
         }
-        let scale = self.scale * std::f32::consts::LOG2_E;
-        attention::<T, D, CAUSAL, QUERIES, KEYS>(
-            self.q,
-            self.k,
-            self.v,
-            out,
-            lse,
-            queries as i32,
-            keys as i32,
-            scale,
-        )
-        .grid((queries.div_ceil(QUERIES), heads))
-        .launch(on)
+        // Of keys that are not seen the scores are infinite, and 0 times that is no number.
+        let scale = (self.scale * std::f32::consts::LOG2_E).max(f32::MIN_POSITIVE);
+        // A last axis of 1: its elements are written one by one, and any number of queries will do.
+        let lse = lse.view_mut([heads, queries, 1])?;
+        attention::<T, D, CAUSAL, QUERIES, KEYS>(self.q, self.k, self.v, out, lse, scale)
+            .grid((queries.div_ceil(QUERIES), heads))
+            .launch(on)
     }
 }
 

@@ -4,7 +4,7 @@
 //! | module | operation |
 //! | --- | --- |
 //! | [`add_mul`], [`scale_relu`] | `(x + y) * z`; `max(x, 0) * scale + bias` |
-//! | [`matmul`](mod@matmul) | the product of two matrices with a bias and an [`activation`] |
+//! | [`matmul`](mod@matmul) | the product of two matrices, in any order, with a bias and an [`activation`] |
 //! | [`attention`](mod@attention) | of any lengths, causal or not, with the logarithms of its sums |
 //! | [`add_activation`], [`bias_activation`] | an [`activation`] of a sum, or of a matrix and a bias for each column |
 //! | [`act_and_mul`] | gates: SiLU, GELU, GELU-tanh of one half of a row times the other; the gradient of SwiGLU |

@@ -1,4 +1,4 @@
-//! What the safe functions check before they launch: lengths that must agree, rows that must be whole.
+//! What the safe functions check before they launch: lengths and shapes that must agree, rows that must be whole.
 
 use dsl_runtime::prelude::*;
 use dsl_runtime::{Error, Result};
@@ -22,6 +22,14 @@ impl Checks {
             return Ok(());
         }
         Err(self.error(format!("{name} has {len} elements and {other} has {found}")))
+    }
+
+    /// That a view has these extents.
+    pub fn extents<const R: usize>(self, name: &str, shape: [usize; R], wanted: [usize; R]) -> Result<()> {
+        if shape == wanted {
+            return Ok(());
+        }
+        Err(self.error(format!("{name} has the shape {shape:?}, expected {wanted:?}")))
     }
 
     /// How many rows of `cols` elements an argument has: rows and columns that kernels can count.

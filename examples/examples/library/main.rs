@@ -176,16 +176,18 @@ where
 /// Causal attention of two heads of 64 elements, of as many queries and keys as there are rows.
 fn attended<T: Float>(options: &Options) -> Result<()>
 where
-    attention::attention::Choice<T, 64, true, 128, 64>: attention::attention::Declared,
+    attention::attention::Choice<T, 64, true, 128, 128>: attention::attention::Declared,
 {
-    let sequences = Sequences { heads: 2, queries: options.rows, keys: options.rows };
-    let len = 2 * options.rows * 64;
+    let rows = options.rows;
+    let sequences = Sequences { heads: 2, queries: rows, keys: rows };
+    let (shape, len) = ([2, rows, 64], 2 * rows * 64);
     let ((q, bq), (k, bk)) = (options.normal::<T>(len, 0)?, options.normal::<T>(len, 1)?);
     let (v, bv) = options.normal::<T>(len, 2)?;
-    let mut lse = options.common.device.zeros::<f32>(2 * options.rows)?;
+    let mut lse = options.common.device.zeros::<f32>(2 * rows)?;
     let [expected, _] = attention::reference::<T, 64, true>([&q, &k, &v], sequences, 0.125);
     options.show(attention::traffic::<T>(sequences, 64), &expected, |on, out| {
-        Attention::<T, 64, true>::new(&bq, &bk, &bv, sequences).launch(on, out, &mut lse)
+        let attention = Attention::<T, 64, true>::new(bq.view(shape)?, bk.view(shape)?, bv.view(shape)?);
+        attention.launch(on, out.view_mut(shape)?, &mut lse)
     })
 }
 
@@ -243,7 +245,9 @@ macro_rules! demos {
                     let extents = Extents { m: rows, k: cols, n: narrow };
                     let expected = matmul::reference::<$T, GELU>([&x, &w], extents, Some(&beta[..narrow]));
                     options.show(matmul::traffic::<$T>(extents), &expected, |on, out| {
-                        Matmul::<$T, GELU>::new(&bx, &bw, extents).bias(bb.slice(..narrow)).launch(on, out)
+                        let product =
+                            Matmul::<$T, GELU>::new(bx.view([rows, cols])?, bw.view([cols, narrow])?);
+                        product.bias(bb.slice(..narrow)).launch(on, out.view_mut([rows, narrow])?)
                     })
                 }
                 Kernel::SiluAndMul => gate!(SILU),

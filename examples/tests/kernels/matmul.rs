@@ -1,16 +1,20 @@
 //! `matmul`.
 
+use dsl_runtime::Result;
 use dsl_runtime::prelude::*;
 use fused_kernels::activation::{GELU, IDENTITY, RELU, SILU};
-use fused_kernels::matmul::{Extents, Matmul, matmul, reference};
+use fused_kernels::matmul::{Extents, Matmul, Multiply, Tile, reference};
 
 use crate::data::{check, normal};
 
-/// Tiles that are full, cut on each side, and hardly touched; steps that are few, many and none.
-const EXTENTS: [Extents; 8] = [
+/// Tiles that are full, cut on each side by one and by more, and hardly touched; steps that are few, many and none.
+const EXTENTS: [Extents; 11] = [
     Extents { m: 128, k: 32, n: 128 },
     Extents { m: 256, k: 160, n: 384 },
     Extents { m: 129, k: 31, n: 127 },
+    Extents { m: 64, k: 64, n: 128 },
+    Extents { m: 65, k: 65, n: 129 },
+    Extents { m: 63, k: 63, n: 136 },
     Extents { m: 1, k: 300, n: 200 },
     Extents { m: 5, k: 1, n: 1 },
     Extents { m: 7, k: 0, n: 9 },
@@ -18,57 +22,181 @@ const EXTENTS: [Extents; 8] = [
     Extents { m: 1200, k: 40, n: 136 },
 ];
 
-fn check_one<T: Float, const ACT: usize>()
-where
-    matmul::Choice<T, ACT, false, 128, 128, 32>: matmul::Declared,
-    matmul::Choice<T, ACT, true, 128, 128, 32>: matmul::Declared,
-{
-    for extents in EXTENTS {
-        let Extents { m, k, n } = extents;
-        let (a, b, bias) = (normal::<T>(m * k, 1), normal::<T>(k * n, 2), normal::<T>(n, 3));
-        let what = format!("{extents:?}, activation {ACT}");
-        let expected = [reference::<T, ACT>([&a, &b], extents, Some(&bias))];
-        check(&what, &[&a, &b, &bias], &expected, |on, inputs, outs| {
-            let product = Matmul::<T, ACT>::new(inputs[0], inputs[1], extents);
-            product.bias(inputs[2]).launch(on, &mut outs[0])
-        });
-        let expected = [reference::<T, ACT>([&a, &b], extents, None)];
-        check(&what, &[&a, &b], &expected, |on, inputs, outs| {
-            Matmul::<T, ACT>::new(inputs[0], inputs[1], extents).launch(on, &mut outs[0])
+/// Results large enough for large tiles on an H200, which are full, one too short and one too long; nine rows of them are a group and one.
+const LARGE: [Extents; 4] = [
+    Extents { m: 128, k: 16, n: 99 * 256 },
+    Extents { m: 127, k: 8, n: 99 * 256 - 8 },
+    Extents { m: 129, k: 7, n: 99 * 256 + 1 },
+    Extents { m: 9 * 128, k: 72, n: 11 * 256 },
+];
+
+/// How the elements of a matrix lie in memory.
+#[derive(Clone, Copy, Debug)]
+enum Order {
+    Rows,
+    Columns,
+    /// Rows, and so many elements between them.
+    Apart(usize),
+    ColumnsApart(usize),
+}
+
+impl Order {
+    fn strides(self, [rows, cols]: [usize; 2]) -> [usize; 2] {
+        match self {
+            Order::Rows => [cols, 1],
+            Order::Columns => [1, rows],
+            Order::Apart(by) => [cols + by, 1],
+            Order::ColumnsApart(by) => [1, rows + by],
+        }
+    }
+
+    /// Memory that holds a matrix given in row-major order.
+    fn laid_out<T: Float>(self, elements: &[T], shape: [usize; 2]) -> Vec<T> {
+        let [row, col] = self.strides(shape);
+        let mut memory = vec![T::from_f64(f64::NAN); self.len(shape)];
+        for (i, &element) in elements.iter().enumerate() {
+            memory[i / shape[1] * row + i % shape[1] * col] = element;
+        }
+        memory
+    }
+
+    fn len(self, shape: [usize; 2]) -> usize {
+        let [row, col] = self.strides(shape);
+        if shape.contains(&0) { 0 } else { 1 + (shape[0] - 1) * row + (shape[1] - 1) * col }
+    }
+
+    fn view<'a, T: Float>(self, memory: Slice<'a, T>, shape: [usize; 2]) -> Result<View<'a, T, 2>> {
+        memory.view_strided(shape, self.strides(shape))
+    }
+}
+
+/// One product, with and without a bias, of factors that lie in these orders.
+#[track_caller]
+fn check_product<T: Multiply<ACT>, const ACT: usize>(extents: Extents, [left, right]: [Order; 2]) {
+    let Extents { m, k, n } = extents;
+    let (a, b, bias) = (normal::<T>(m * k, 1), normal::<T>(k * n, 2), normal::<T>(n, 3));
+    let what = format!("{extents:?} of {left:?} and {right:?}, activation {ACT}");
+    let inputs = [left.laid_out(&a, [m, k]), right.laid_out(&b, [k, n]), bias.clone()];
+    let inputs: Vec<&[T]> = inputs.iter().map(|input| &input[..]).collect();
+    for bias in [Some(&bias[..]), None] {
+        let expected = [reference::<T, ACT>([&a, &b], extents, bias)];
+        check(&what, &inputs, &expected, |on, inputs, outs| {
+            let (a, b) = (left.view(inputs[0], [m, k])?, right.view(inputs[1], [k, n])?);
+            let product = Matmul::<T, ACT>::new(a, b);
+            let product = if bias.is_some() { product.bias(inputs[2]) } else { product };
+            product.launch(on, outs[0].view_mut([m, n])?)
         });
     }
 }
 
+fn check_each<T: Multiply<ACT>, const ACT: usize>() {
+    for extents in EXTENTS {
+        check_product::<T, ACT>(extents, [Order::Rows, Order::Rows]);
+    }
+}
+
+/// Strides that are multiples of 16 bytes and such as are not, neighbours along either axis.
+fn check_orders<T: Multiply<IDENTITY>>() {
+    use Order::{Apart, Columns, ColumnsApart, Rows};
+    let orders = [
+        [Rows, Columns],
+        [Columns, Rows],
+        [Columns, Columns],
+        [Apart(8), Apart(16)],
+        [Apart(8), ColumnsApart(8)],
+        [Apart(1), Apart(8)],
+        [Apart(8), Apart(4)],
+        [Rows, ColumnsApart(1)],
+    ];
+    for orders in orders {
+        check_product::<T, IDENTITY>(Extents { m: 72, k: 136, n: 264 }, orders);
+    }
+    check_product::<T, IDENTITY>(Extents { m: 65, k: 65, n: 129 }, [Apart(7), ColumnsApart(7)]);
+    check_product::<T, IDENTITY>(Extents { m: 9, k: 0, n: 7 }, [Rows, Columns]);
+}
+
 #[test]
 fn products_of_f16_are_as_exact_as_stated() {
-    check_one::<f16, IDENTITY>();
-    check_one::<f16, GELU>();
+    check_each::<f16, IDENTITY>();
+    check_each::<f16, GELU>();
 }
 
 #[test]
 fn products_of_bf16_are_as_exact_as_stated() {
-    check_one::<bf16, IDENTITY>();
-    check_one::<bf16, RELU>();
-    check_one::<bf16, SILU>();
+    check_each::<bf16, IDENTITY>();
+    check_each::<bf16, RELU>();
+    check_each::<bf16, SILU>();
 }
 
 #[test]
 fn products_of_f32_are_as_exact_as_stated() {
-    check_one::<f32, IDENTITY>();
-    check_one::<f32, GELU>();
+    check_each::<f32, IDENTITY>();
+    check_each::<f32, GELU>();
 }
 
 #[test]
-fn wrong_lengths_are_errors() {
+fn products_by_large_tiles_are_as_exact_as_stated() {
+    for extents in LARGE {
+        check_product::<bf16, RELU>(extents, [Order::Rows, Order::Rows]);
+    }
+    check_product::<f16, IDENTITY>(LARGE[2], [Order::Rows, Order::Columns]);
+    check_product::<f32, IDENTITY>(LARGE[2], [Order::Rows, Order::Rows]);
+}
+
+#[test]
+fn factors_lie_in_any_order() {
+    check_orders::<f16>();
+    check_orders::<bf16>();
+    check_orders::<f32>();
+}
+
+/// Views whose addresses are no multiples of 16 bytes although their rows' distance is one: the inner part of a matrix.
+#[test]
+fn factors_are_parts_of_matrices() {
+    let extents = Extents { m: 70, k: 96, n: 200 };
+    let Extents { m, k, n } = extents;
+    let (a, b) = (normal::<bf16>((m + 2) * (k + 8), 1), normal::<bf16>((k + 2) * (n + 8), 2));
+    let part = |of: &[bf16], rows: usize, cols: usize| -> Vec<bf16> {
+        let row = |row: usize| of[row * (cols + 8) + 1..][..cols].to_vec();
+        (1..=rows).flat_map(row).collect()
+    };
+    let factors = [part(&a, m, k), part(&b, k, n)];
+    let expected = [reference::<bf16, IDENTITY>([&factors[0], &factors[1]], extents, None)];
+    check("parts", &[&a, &b], &expected, |on, inputs, outs| {
+        let a = inputs[0].view([m + 2, k + 8])?.slice(0, 1..=m).slice(1, 1..=k);
+        let b = inputs[1].view([k + 2, n + 8])?.slice(0, 1..=k).slice(1, 1..=n);
+        Matmul::<bf16, IDENTITY>::new(a, b).launch(on, outs[0].view_mut([m, n])?)
+    });
+}
+
+#[test]
+fn tiles_are_large_where_there_is_enough_to_do() {
+    let (large, small) = (Tile { rows: 128, cols: 256 }, Tile { rows: 64, cols: 128 });
+    let of = |m, n| Tile::of([large, small], [m, n], 132);
+    assert_eq!((of(4096, 4096), of(128, 99 * 256)), (large, large));
+    // Too few large ones, and too few rows or columns for one.
+    assert_eq!((of(2048, 1024), of(128, 98 * 256)), (small, small));
+    assert_eq!((of(64, 1 << 20), of(65, 1 << 20)), (small, large));
+    assert_eq!((of(1 << 20, 128), of(1 << 20, 129)), (small, large));
+    assert_eq!((large.count(257, 257), small.count(1, 1), small.count(0, 9)), (6, 1, 0));
+}
+
+#[test]
+fn wrong_shapes_are_errors() {
     let device = Device::cpu();
     let (a, b) = (device.zeros::<f32>(6).unwrap(), device.zeros::<f32>(8).unwrap());
     let mut out = device.zeros::<f32>(12).unwrap();
-    let product = |m: usize, k: usize, n: usize| Matmul::<f32, IDENTITY>::new(&a, &b, Extents { m, k, n });
-    let message = |product: Matmul<f32, IDENTITY>, out: &mut Buffer<f32>| {
-        product.launch(&device, out).unwrap_err().to_string()
+    let product = |left: [usize; 2], right: [usize; 2]| {
+        Matmul::<f32, IDENTITY>::new(a.view(left).unwrap(), b.view(right).unwrap())
     };
-    assert_eq!(message(product(4, 2, 4), &mut out), "matmul: a has 6 elements and m * k has 8");
-    assert_eq!(message(product(3, 2, 3), &mut out), "matmul: b has 8 elements and k * n has 6");
-    assert_eq!(message(product(3, 2, 4).bias(&a), &mut out), "matmul: bias has 6 elements and n has 4");
-    product(3, 2, 4).launch(&device, &mut out).unwrap();
+    let mut message = |product: Matmul<f32, IDENTITY>, shape: [usize; 2]| {
+        product.launch(&device, out.view_mut(shape).unwrap()).unwrap_err().to_string()
+    };
+    let found = message(product([2, 3], [2, 4]), [2, 4]);
+    assert_eq!(found, "matmul: b has the shape [2, 4], expected [3, 4]");
+    let found = message(product([3, 2], [2, 4]), [4, 3]);
+    assert_eq!(found, "matmul: out has the shape [4, 3], expected [3, 4]");
+    let found = message(product([3, 2], [2, 4]).bias(&a), [3, 4]);
+    assert_eq!(found, "matmul: bias has 6 elements and n has 4");
+    product([3, 2], [2, 4]).launch(&device, out.view_mut([3, 4]).unwrap()).unwrap();
 }
