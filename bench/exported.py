@@ -1,9 +1,8 @@
 """Loads kernels that `examples/export.rs` wrote, and launches them with the CUDA driver.
 
 A kernel is a JSON file. Each of its bodies is an entry point, with PTX and perhaps cubins beside the file, that states facts
-about the arguments ("16 divides n"); the first body whose facts hold is the one to launch. Some take tensor maps of views
-behind the arguments, made of these. This module needs nothing of
-the project but those files: it is also an example of how any program can use them.
+about the arguments ("16 divides n"); the first body whose facts hold is the one to launch. Some take tensor maps of views behind the arguments, made of these. This module needs
+nothing of the project but those files: it is also an example of how any program can use them.
 """
 
 import ctypes
@@ -210,6 +209,16 @@ class Loaded:
                 checked(driver.cuFuncSetAttribute(function, attribute, body["shared_bytes"]))
             self.functions[body["entry"]] = function
 
+    @staticmethod
+    def resident(function, body):
+        """How many blocks of an entry the device runs at once."""
+        from cuda.bindings import driver
+
+        each = checked(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(
+            function, body["threads"], body["shared_bytes"]))
+        attribute = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
+        return each * checked(driver.cuDeviceGetAttribute(attribute, checked(driver.cuCtxGetDevice())))
+
     def prepare(self, args, grid, stream):
         """A function that launches with these arguments, and the name of the entry it launches."""
         from cuda.bindings import driver
@@ -222,6 +231,8 @@ class Loaded:
         address = ctypes.addressof(pointers)
         function = self.functions[body["entry"]]
         blocks = (-(-grid[0] // body["programs_per_block"]) * body["blocks_per_program"], grid[1], grid[2])
+        if body["persistent"]:
+            blocks = (min(math.prod(grid), self.resident(function, body)), 1, 1)
         queue = driver.CUstream(stream)
 
         def launch(keep=(values, maps, pointers)):

@@ -45,7 +45,9 @@ pub fn attention<T: Float, const D: usize, const CAUSAL: bool, const M: usize, c
 ) {
     let (queries, keys) = (q.shape(1).to::<i32>(), k.shape(1).to::<i32>());
     let head = tl::program_id(1);
-    let row = tl::program_id(0) * M;
+    // Programs that see most keys begin first.
+    let tile = if CAUSAL { tl::num_programs(0) - 1 - tl::program_id(0) } else { tl::program_id(0) };
+    let row = tile * M;
     // The last key that the first of these queries sees, and the first that none of them sees.
     let sight = if CAUSAL { row + (keys - queries) } else { keys };
     let end = if CAUSAL { tl::minimum(keys, sight + M) } else { keys };
@@ -78,7 +80,7 @@ pub fn attention<T: Float, const D: usize, const CAUSAL: bool, const M: usize, c
     }
     let is_blind = largest == f32::NEG_INFINITY;
     let some = tl::select(is_blind, 1.0, total);
-    out.store(tl::reshape((sum / some.col()).to::<T>(), [1, M, D]), head, row, 0);
+    out.store(tl::reshape((sum * (1.0 / some).col()).to::<T>(), [1, M, D]), head, row, 0);
     let logarithm = tl::select(is_blind, f32::NEG_INFINITY, largest + tl::log2(some));
     lse.store(tl::reshape(logarithm * 0.6931472, [1, M, 1]), head, row, 0);
 }

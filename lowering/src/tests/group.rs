@@ -290,8 +290,8 @@ fn blocks_that_do_not_fit_are_not_copied() {
         ))
     };
     expect![[r#"
-        tensor: 32800 bytes shared, 256 threads, maps [64, 64] [64, 64]
-        tensor: 196640 bytes shared, 256 threads, maps [64, 64] [64, 64]
+        tensor: 32832 bytes shared, 256 threads, maps [64, 64] [64, 64]
+        tensor: 196672 bytes shared, 256 threads, maps [64, 64] [64, 64]
         aligned: 133120 bytes shared, 128 threads, maps 
     "#]]
     .assert_eq(&[64, 384, 512].map(of).concat());
@@ -312,42 +312,16 @@ fn scratch_lies_on_blocks_that_nobody_needs() {
     let cases = [vec![], vec![narrow, stored], reduced.to_vec(), [reduced, &[narrow, stored]].concat()];
     expect![[r#"
         tensor: 65664 bytes shared, 256 threads, maps [64, 64] [64, 64]
-        tensor: 65664 bytes shared, 256 threads, maps [64, 64] [64, 64]
+        tensor: 74880 bytes shared, 256 threads, maps [64, 64] [64, 64]
         tensor: 99456 bytes shared, 384 threads, maps [64, 64] [64, 64]
-        tensor: 99456 bytes shared, 384 threads, maps [64, 64] [64, 64]
+        tensor: 115840 bytes shared, 384 threads, maps [64, 64] [64, 64]
     "#]]
     .assert_eq(&cases.map(|changes| needs(&changed(&changes))).concat());
     let text = ptx(&changed(&[narrow, stored]), Arch::SM_90A);
     let (_, behind) = text.rsplit_once("wgmma").expect("a product");
     expect![[r#"
-        @%p5 mbarrier.arrive.shared::cta.b64 _, [%rd34];
-        @%p5 mbarrier.arrive.shared::cta.b64 _, [%rd35];
-        bar.sync 	1, 128;
-        st.shared.b32 	[%rd61], %r31;
-        st.shared.b32 	[%rd61+1152], %r32;
-        st.shared.b32 	[%rd61+16], %r33;
-        st.shared.b32 	[%rd65+1152], %r34;
-        st.shared.b32 	[%rd61+32], %r35;
-        st.shared.b32 	[%rd68+1152], %r36;
-        st.shared.b32 	[%rd61+48], %r37;
-        st.shared.b32 	[%rd71+1152], %r38;
-        st.shared.b32 	[%rd61+64], %r39;
-        st.shared.b32 	[%rd74+1152], %r40;
-        st.shared.b32 	[%rd61+80], %r41;
-        st.shared.b32 	[%rd77+1152], %r42;
-        st.shared.b32 	[%rd61+96], %r43;
-        st.shared.b32 	[%rd61+1248], %r44;
-        st.shared.b32 	[%rd61+112], %r45;
-        st.shared.b32 	[%rd61+1264], %r46;
-        bar.sync 	1, 128;
-        ld.shared.v4.b32 	{%r15, %r16, %r17, %r18}, [%rd79];
-        ld.shared.v4.b32 	{%r19, %r20, %r21, %r22}, [%rd79+2304];
-        ld.shared.v4.b32 	{%r23, %r24, %r25, %r26}, [%rd79+4608];
-        ld.shared.v4.b32 	{%r27, %r28, %r29, %r30}, [%rd79+6912];
-        @%p8 st.global.v4.b32 [%rd47], {%r15, %r16, %r17, %r18};
-        @%p9 st.global.v4.b32 [%rd48], {%r19, %r20, %r21, %r22};
-        @%p10 st.global.v4.b32 [%rd49], {%r23, %r24, %r25, %r26};
-        @%p11 st.global.v4.b32 [%rd50], {%r27, %r28, %r29, %r30};
+        @%p8 mbarrier.arrive.shared::cta.b64 _, [%rd84];
+        @%p8 mbarrier.arrive.shared::cta.b64 _, [%rd85];
     "#]]
     .assert_eq(&lines_with(behind, &["bar", "st.shared", "ld.shared", "st.global"]));
 }
@@ -359,42 +333,43 @@ fn a_warp_copies_what_a_group_multiplies() {
     let kept = ["mbarrier", "cp.async.bulk", "wgmma", "setmaxnreg", "bar.sync", "elect", "reqntid"];
     expect![[r#"
         .reqntid 256
-        mbarrier.init.shared::cta.b64 [%rd10], 1;
-        mbarrier.init.shared::cta.b64 [%rd11], 1;
-        mbarrier.init.shared::cta.b64 [%rd12], 1;
-        mbarrier.init.shared::cta.b64 [%rd13], 1;
-        mbarrier.init.shared::cta.b64 [%rd14], 1;
-        mbarrier.init.shared::cta.b64 [%rd15], 1;
-        mbarrier.init.shared::cta.b64 [%rd16], 1;
-        mbarrier.init.shared::cta.b64 [%rd17], 1;
-        mbarrier.init.shared::cta.b64 [%rd18], 4;
-        mbarrier.init.shared::cta.b64 [%rd19], 4;
-        mbarrier.init.shared::cta.b64 [%rd20], 4;
-        mbarrier.init.shared::cta.b64 [%rd21], 4;
-        mbarrier.init.shared::cta.b64 [%rd22], 4;
-        mbarrier.init.shared::cta.b64 [%rd23], 4;
-        mbarrier.init.shared::cta.b64 [%rd24], 4;
-        mbarrier.init.shared::cta.b64 [%rd25], 4;
+        mbarrier.init.shared::cta.b64 [%rd20], 1;
+        mbarrier.init.shared::cta.b64 [%rd21], 1;
+        mbarrier.init.shared::cta.b64 [%rd22], 1;
+        mbarrier.init.shared::cta.b64 [%rd23], 1;
+        mbarrier.init.shared::cta.b64 [%rd24], 1;
+        mbarrier.init.shared::cta.b64 [%rd25], 1;
+        mbarrier.init.shared::cta.b64 [%rd26], 1;
+        mbarrier.init.shared::cta.b64 [%rd27], 1;
+        mbarrier.init.shared::cta.b64 [%rd28], 4;
+        mbarrier.init.shared::cta.b64 [%rd29], 4;
+        mbarrier.init.shared::cta.b64 [%rd30], 4;
+        mbarrier.init.shared::cta.b64 [%rd31], 4;
+        mbarrier.init.shared::cta.b64 [%rd32], 4;
+        mbarrier.init.shared::cta.b64 [%rd33], 4;
+        mbarrier.init.shared::cta.b64 [%rd34], 4;
+        mbarrier.init.shared::cta.b64 [%rd35], 4;
         fence.mbarrier_init.release.cluster;
         bar.sync 	0;
         elect.sync _|chosen, -1;
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd84], %r43;
-        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd85], 8192;
-        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd86], [%rd87, {%r36, %r37}], [%rd85];
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd88], %r43;
-        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd89], 8192;
-        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd90], [%rd91, {%r38, %r36}], [%rd89];
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd30], %r45;
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd31], %r45;
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd110], %r63;
+        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd111], 8192;
+        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd112], [%rd113, {%r55, %r56}], [%rd111];
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd114], %r63;
+        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd115], 8192;
+        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd116], [%rd117, {%r57, %r55}], [%rd115];
+        bar.sync 	1, 128;
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd44], %r97;
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd45], %r97;
         wgmma.fence.sync.aligned;
-        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r47, %r48, %r49, %r50, %r51, %r52, %r53, %r54, %r55, %r56, %r57, %r58, %r59, %r60, %r61, %r62, %r63, %r64, %r65, %r66, %r67, %r68, %r69, %r70, %r71, %r72, %r73, %r74, %r75, %r76, %r77, %r78}, left, right, all, 1, 1, 0, 1;
-        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r47, %r48, %r49, %r50, %r51, %r52, %r53, %r54, %r55, %r56, %r57, %r58, %r59, %r60, %r61, %r62, %r63, %r64, %r65, %r66, %r67, %r68, %r69, %r70, %r71, %r72, %r73, %r74, %r75, %r76, %r77, %r78}, left, right, all, 1, 1, 0, 1;
-        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r47, %r48, %r49, %r50, %r51, %r52, %r53, %r54, %r55, %r56, %r57, %r58, %r59, %r60, %r61, %r62, %r63, %r64, %r65, %r66, %r67, %r68, %r69, %r70, %r71, %r72, %r73, %r74, %r75, %r76, %r77, %r78}, left, right, all, 1, 1, 0, 1;
-        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r47, %r48, %r49, %r50, %r51, %r52, %r53, %r54, %r55, %r56, %r57, %r58, %r59, %r60, %r61, %r62, %r63, %r64, %r65, %r66, %r67, %r68, %r69, %r70, %r71, %r72, %r73, %r74, %r75, %r76, %r77, %r78}, left, right, all, 1, 1, 0, 1;
+        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r64, %r65, %r66, %r67, %r68, %r69, %r70, %r71, %r72, %r73, %r74, %r75, %r76, %r77, %r78, %r79, %r80, %r81, %r82, %r83, %r84, %r85, %r86, %r87, %r88, %r89, %r90, %r91, %r92, %r93, %r94, %r95}, left, right, all, 1, 1, 0, 1;
+        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r64, %r65, %r66, %r67, %r68, %r69, %r70, %r71, %r72, %r73, %r74, %r75, %r76, %r77, %r78, %r79, %r80, %r81, %r82, %r83, %r84, %r85, %r86, %r87, %r88, %r89, %r90, %r91, %r92, %r93, %r94, %r95}, left, right, all, 1, 1, 0, 1;
+        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r64, %r65, %r66, %r67, %r68, %r69, %r70, %r71, %r72, %r73, %r74, %r75, %r76, %r77, %r78, %r79, %r80, %r81, %r82, %r83, %r84, %r85, %r86, %r87, %r88, %r89, %r90, %r91, %r92, %r93, %r94, %r95}, left, right, all, 1, 1, 0, 1;
+        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r64, %r65, %r66, %r67, %r68, %r69, %r70, %r71, %r72, %r73, %r74, %r75, %r76, %r77, %r78, %r79, %r80, %r81, %r82, %r83, %r84, %r85, %r86, %r87, %r88, %r89, %r90, %r91, %r92, %r93, %r94, %r95}, left, right, all, 1, 1, 0, 1;
         wgmma.commit_group.sync.aligned;
         wgmma.wait_group.sync.aligned 0;
-        @%p5 mbarrier.arrive.shared::cta.b64 _, [%rd34];
-        @%p5 mbarrier.arrive.shared::cta.b64 _, [%rd35];
+        @%p8 mbarrier.arrive.shared::cta.b64 _, [%rd48];
+        @%p8 mbarrier.arrive.shared::cta.b64 _, [%rd49];
     "#]].assert_eq(&lines_with(&ptx(PRODUCT, Arch::SM_90A), &kept));
 }
 
@@ -444,30 +419,51 @@ fn copies_begin_where_the_kernel_says() {
     };
     let once = ["for start in (0..a.shape(1)).step_by(64) {", "{ let start = a.shape(1) - 64;"];
     expect![[r#"
-        mov.u32 	%r3, %ctaid.x;
-        mov.u32 	%r4, %ctaid.y;
-        mul.wide.u32 	%rd60, %r3, 64;
-        min.s64 	%rd61, %rd60, 2147483647;
-        cvt.u32.u64 	%r64, %rd61;
-        max.s64 	%rd63, %rd62, -2147483648;
-        min.s64 	%rd64, %rd63, 2147483647;
-        cvt.u32.u64 	%r63, %rd64;
-        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd55], [%rd56, {%r63, %r64}], [%rd54];
-        shl.b32 	%r65, %r4, 6;
+        mov.u32 	%r4, %ctaid.x;
+        cvt.u64.u32 	%rd75, %r19;
+        mul.wide.u32 	%rd76, %r17, %r18;
+        mul.lo.s64 	%rd3, %rd76, %rd75;
+        cvt.u64.u32 	%rd99, %r4;
+        cvt.u64.u32 	%rd1, %r17;
+        cvt.u64.u32 	%rd2, %r18;
+        mov.u32 	%r74, %nctaid.x;
+        cvt.u64.u32 	%rd4, %r74;
+        max.s64 	%rd78, %rd77, -2147483648;
+        min.s64 	%rd79, %rd78, 2147483647;
+        cvt.u32.u64 	%r83, %rd79;
+        shl.b64 	%rd91, %rd101, 32;
+        max.s64 	%rd93, %rd92, -2147483648;
+        min.s64 	%rd94, %rd93, 2147483647;
+        cvt.u32.u64 	%r84, %rd94;
+        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd85], [%rd86, {%r83, %r84}], [%rd84];
+        shl.b64 	%rd95, %rd102, 32;
+        max.s64 	%rd97, %rd96, -2147483648;
+        min.s64 	%rd98, %rd97, 2147483647;
+        cvt.u32.u64 	%r85, %rd98;
     "#]].assert_eq(&computed(&[once]));
     let by_stride = ["(tl::program_id(0) * 64, ", "(tl::program_id(0).to::<i64>() * a.stride(0), "];
     expect![[r#"
-        mov.u32 	%r3, %ctaid.x;
-        mov.u32 	%r4, %ctaid.y;
-        cvt.u64.u32 	%rd62, %r3;
-        mul.lo.s64 	%rd63, %rd2, %rd62;
-        max.s64 	%rd64, %rd63, -2147483648;
-        min.s64 	%rd65, %rd64, 2147483647;
-        cvt.u32.u64 	%r64, %rd65;
-        max.s64 	%rd67, %rd66, -2147483648;
-        min.s64 	%rd68, %rd67, 2147483647;
-        cvt.u32.u64 	%r63, %rd68;
-        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd57], [%rd58, {%r63, %r64}], [%rd56];
-        shl.b32 	%r65, %r4, 6;
+        mov.u32 	%r4, %ctaid.x;
+        cvt.u64.u32 	%rd76, %r19;
+        mul.wide.u32 	%rd77, %r17, %r18;
+        mul.lo.s64 	%rd3, %rd77, %rd76;
+        cvt.u64.u32 	%rd100, %r4;
+        cvt.u64.u32 	%rd1, %r17;
+        cvt.u64.u32 	%rd2, %r18;
+        mov.u32 	%r74, %nctaid.x;
+        cvt.u64.u32 	%rd4, %r74;
+        max.s64 	%rd79, %rd78, -2147483648;
+        min.s64 	%rd80, %rd79, 2147483647;
+        cvt.u32.u64 	%r83, %rd80;
+        cvt.s64.s32 	%rd92, %rd102;
+        mul.lo.s64 	%rd93, %rd92, %rd12;
+        max.s64 	%rd94, %rd93, -2147483648;
+        min.s64 	%rd95, %rd94, 2147483647;
+        cvt.u32.u64 	%r84, %rd95;
+        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd86], [%rd87, {%r83, %r84}], [%rd85];
+        shl.b64 	%rd96, %rd103, 32;
+        max.s64 	%rd98, %rd97, -2147483648;
+        min.s64 	%rd99, %rd98, 2147483647;
+        cvt.u32.u64 	%r85, %rd99;
     "#]].assert_eq(&computed(&[once, by_stride]));
 }

@@ -47,7 +47,9 @@ impl Emit for For {
         {
             let outer = gpu.turn;
             gpu.shared.enter_loop(&plan.distributed, &self.body);
+            let around = std::mem::replace(&mut gpu.overlaps, true);
             let results = gpu.chained(b, op, (self, &chain), started.turns);
+            gpu.overlaps = around;
             gpu.shared.leave_loop(&plan.distributed, &self.body);
             gpu.turn = outer;
             gpu.define_all(&op.results, &results);
@@ -103,18 +105,20 @@ impl Emit for If {
         let before = gpu.shared.snapshot();
         let mut after_then = vec![];
         let results = b.branch(condition, &types, |b, arm| {
-            gpu.scope(|gpu| match arm {
-                Arm::Then => {
-                    gpu.block(b, &self.then);
-                    after_then = gpu.shared.snapshot();
-                    gpu.flatten(&self.then.yields)
-                }
+            let own = match arm {
+                Arm::Then => &self.then,
                 Arm::Else => {
+                    after_then = gpu.shared.snapshot();
                     gpu.shared.restore(before.clone());
-                    gpu.block(b, &self.otherwise);
-                    gpu.flatten(&self.otherwise.yields)
+                    &self.otherwise
                 }
-            })
+            };
+            if gpu.overlaps && !own.ops.is_empty() {
+                gpu.anew(b, |gpu, b| gpu.block(b, own));
+            } else {
+                gpu.scope(|gpu| gpu.block(b, own));
+            }
+            gpu.flatten(&own.yields)
         });
         gpu.shared.join(after_then);
         gpu.define_all(&op.results, &results);

@@ -229,6 +229,8 @@ pub struct Gpu<'a> {
     awaited: bool,
     /// How far the copies of blocks are.
     progress: Progress,
+    /// Whether the turns of the loop around overlap.
+    overlaps: bool,
     /// Loads of the current turn of a loop that were made ahead.
     arrived: HashMap<Value, Arrived>,
     /// Loops that were started ahead of what stands before them, by their variable.
@@ -310,6 +312,7 @@ impl<'a> Gpu<'a> {
             base: None,
             turn: None,
             progress: Progress::default(),
+            overlaps: false,
             awaited: plan.blocks() > 1 && cluster::needs_cluster(&plan.distributed, &func.body),
             arrived: HashMap::new(),
             started: HashMap::new(),
@@ -383,6 +386,19 @@ impl<'a> Gpu<'a> {
         self.built.push(Built::default());
         let result = body(self);
         self.built.pop();
+        result
+    }
+
+    /// Builds what depends on the thread anew, so that LLVM does not compute it before the loop around, where it would take
+    /// registers from what multiplies.
+    fn anew<R>(&mut self, b: &mut Builder, body: impl FnOnce(&mut Self, &mut Builder) -> R) -> R {
+        let before = [self.lane, self.warp, self.block_warp];
+        let same = |number| statement(b, "mov.b32 $0, $1;", "=r,r", &[number], &[Ty::I32])[0];
+        [self.lane, self.warp, self.block_warp] = before.map(same);
+        let known = std::mem::replace(&mut self.built, vec![Built::default()]);
+        let result = body(self, b);
+        self.built = known;
+        [self.lane, self.warp, self.block_warp] = before;
         result
     }
 

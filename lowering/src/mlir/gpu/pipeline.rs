@@ -422,8 +422,10 @@ impl Gpu<'_> {
                 let numbers = [b.urem(index, x), b.urem(rows, y), b.udiv(rows, y)];
                 gpu.program = numbers.map(|number| b.trunc(number, Elem::I32));
                 gpu.progress = pipeline.progress(progress);
-                run(gpu, b);
-                if !fills {
+                if fills {
+                    run(gpu, b);
+                } else {
+                    gpu.anew(b, |gpu, b| run(gpu, b));
                     gpu.barrier(b);
                 }
                 let one = b.int(Ty::I32, 1);
