@@ -99,10 +99,10 @@ fn other_products_are_stored_as_they_lie() {
     check_stored(
         "tl::store(out + tl::load(at + rows).col() + cols.row(), sum.to::<bf16>());",
         expect![[r#"
-            aligned: 9728 bytes shared
+            aligned: 10240 bytes shared
             %29 = convert_layout %28 : i64[64]  // reg(8 16) lane(- - 1 2 4) warp(- 32)
             store out[%35] = %27
-            general: 10240 bytes shared
+            general: 10752 bytes shared
             %29 = convert_layout %28 : i64[64]  // reg(8 16) lane(- - 1 2 4) warp(- 32)
             store out[%35] = %27
         "#]],
@@ -170,36 +170,36 @@ fn conversions_lie_where_loops_had_their_copies() {
     let text = ptx(&source(STORE), Arch::SM_80);
     let (_, behind) = text.rsplit_once("mma.sync").expect("a product");
     expect![[r#"
-        cp.async.cg.shared.global.L2::cache_hint [%r50 + 0], [%rd55], 16, %rd13;
-        cp.async.cg.shared.global.L2::cache_hint [%r50 + 2048], [%rd56], 16, %rd13;
-        cp.async.cg.shared.global.L2::cache_hint [%r50 + 4096], [%rd57], 16, %rd13;
-        cp.async.cg.shared.global.L2::cache_hint [%r50 + 6144], [%rd58], 16, %rd13;
+        cp.async.cg.shared.global.L2::cache_hint [%r51 + 0], [%rd56], 16, %rd13;
+        cp.async.cg.shared.global.L2::cache_hint [%r51 + 2048], [%rd57], 16, %rd13;
+        cp.async.cg.shared.global.L2::cache_hint [%r51 + 4096], [%rd58], 16, %rd13;
+        cp.async.cg.shared.global.L2::cache_hint [%r51 + 6144], [%rd59], 16, %rd13;
         bar.sync 	0;
-        st.shared.b32 	[%rd78], %r143;
-        st.shared.b32 	[%rd78+1152], %r144;
-        st.shared.b32 	[%rd78+16], %r145;
-        st.shared.b32 	[%rd82+1152], %r146;
-        st.shared.b32 	[%rd78+32], %r147;
-        st.shared.b32 	[%rd85+1152], %r148;
-        st.shared.b32 	[%rd78+48], %r149;
-        st.shared.b32 	[%rd88+1152], %r150;
-        st.shared.b32 	[%rd78+64], %r151;
-        st.shared.b32 	[%rd91+1152], %r152;
-        st.shared.b32 	[%rd78+80], %r153;
-        st.shared.b32 	[%rd94+1152], %r154;
-        st.shared.b32 	[%rd78+96], %r155;
-        st.shared.b32 	[%rd78+1248], %r156;
-        st.shared.b32 	[%rd78+112], %r157;
-        st.shared.b32 	[%rd78+1264], %r158;
+        st.shared.b32 	[%rd79], %r144;
+        st.shared.b32 	[%rd79+1152], %r145;
+        st.shared.b32 	[%rd79+16], %r146;
+        st.shared.b32 	[%rd79+1168], %r147;
+        st.shared.b32 	[%rd79+32], %r148;
+        st.shared.b32 	[%rd79+1184], %r149;
+        st.shared.b32 	[%rd79+48], %r150;
+        st.shared.b32 	[%rd79+1200], %r151;
+        st.shared.b32 	[%rd79+64], %r152;
+        st.shared.b32 	[%rd79+1216], %r153;
+        st.shared.b32 	[%rd79+80], %r154;
+        st.shared.b32 	[%rd79+1232], %r155;
+        st.shared.b32 	[%rd79+96], %r156;
+        st.shared.b32 	[%rd79+1248], %r157;
+        st.shared.b32 	[%rd79+112], %r158;
+        st.shared.b32 	[%rd79+1264], %r159;
         bar.sync 	0;
-        ld.shared.v4.b32 	{%r172, %r173, %r174, %r175}, [%rd95];
-        ld.shared.v4.b32 	{%r176, %r177, %r178, %r179}, [%rd96];
-        ld.shared.v4.b32 	{%r181, %r182, %r183, %r184}, [%rd98];
-        ld.shared.v4.b32 	{%r186, %r187, %r188, %r189}, [%rd100];
-        st.global.v4.b32 	[%rd102], {%r172, %r173, %r174, %r175};
-        st.global.v4.b32 	[%rd104], {%r176, %r177, %r178, %r179};
-        st.global.v4.b32 	[%rd106], {%r181, %r182, %r183, %r184};
-        st.global.v4.b32 	[%rd108], {%r186, %r187, %r188, %r189};
+        ld.shared.v4.b32 	{%r168, %r169, %r170, %r171}, [%rd80];
+        ld.shared.v4.b32 	{%r172, %r173, %r174, %r175}, [%rd80+2304];
+        ld.shared.v4.b32 	{%r176, %r177, %r178, %r179}, [%rd80+4608];
+        ld.shared.v4.b32 	{%r180, %r181, %r182, %r183}, [%rd80+6912];
+        st.global.v4.b32 	[%rd82], {%r168, %r169, %r170, %r171};
+        st.global.v4.b32 	[%rd84], {%r172, %r173, %r174, %r175};
+        st.global.v4.b32 	[%rd86], {%r176, %r177, %r178, %r179};
+        st.global.v4.b32 	[%rd88], {%r180, %r181, %r182, %r183};
     "#]]
     .assert_eq(&lines_with(behind, &["bar.sync", "shared", "st.global"]));
 }

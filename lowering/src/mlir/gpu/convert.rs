@@ -6,7 +6,7 @@ use super::{Builder, Exchange, Gpu};
 use crate::dtype::DType;
 use crate::layout::linear::LANE_BITS;
 use crate::layout::plan::Shuffle;
-use crate::layout::{Distributed, Layout, Plan, plan};
+use crate::layout::{Coord, Distributed, Layout, Plan, plan};
 use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;
 use crate::ops::{Convert, Reshape};
@@ -45,6 +45,11 @@ impl Staging {
             stride *= shape[axis];
         }
         Staging { strides, elements: stride, fast }
+    }
+
+    /// Elements from the first one to the one at this coordinate.
+    fn distance(&self, coord: Coord) -> u32 {
+        self.strides.iter().enumerate().map(|(axis, stride)| coord.get(axis) * stride).sum()
     }
 
     /// The address of the element whose coordinate along each axis is `coord(b, axis)`.
@@ -205,10 +210,8 @@ impl Gpu<'_> {
         let values = self.registers(operand);
         let writer = self.writer(b, Some(from));
         let run = vector_along(from, dtype, staging.fast);
-        let pointers: Vec<Val> = (0..values.len())
-            .step_by(run)
-            .map(|r| staging.pointer(b, base, dtype, |b, axis| self.coord(b, from, r, axis)))
-            .collect();
+        let distances = Distances::of(from, dtype, run);
+        let pointers = self.staged_pointers(b, (from, run), (staging, base, dtype), distances);
         let write = |b: &mut Builder| {
             for (chunk, &pointer) in values.chunks(run).zip(&pointers) {
                 let align = run as u32 * dtype.bytes();
@@ -223,13 +226,49 @@ impl Gpu<'_> {
         let to = self.layout(op.results[0]);
         let dtype = self.func.ty(op.results[0]).dtype;
         let run = vector(to, dtype);
-        (0..to.register_count())
-            .step_by(run)
-            .flat_map(|register| {
-                let pointer = staging.pointer(b, base, dtype, |b, axis| self.coord(b, to, register, axis));
-                load(b, pointer, dtype, run)
-            })
-            .collect()
+        // What was written in pieces is read beside all the addresses that its stores need.
+        let from = op.kind.operation().operands().into_iter().find(|&value| !self.func.ty(value).is_scalar());
+        let distances = from.map_or(Distances::Computed, |from| {
+            let from = self.layout(from);
+            Distances::of(from, dtype, vector_along(from, dtype, staging.fast))
+        });
+        let pointers = self.staged_pointers(b, (to, run), (staging, base, dtype), distances);
+        pointers.into_iter().flat_map(|pointer| load(b, pointer, dtype, run)).collect()
+    }
+
+    /// Where `staging` places a thread's elements: the address of the first of every `run` registers.
+    fn staged_pointers(
+        &mut self,
+        b: &mut Builder,
+        (layout, run): (&Layout, usize),
+        (staging, base, dtype): (&Staging, Val, DType),
+        distances: Distances,
+    ) -> Vec<Val> {
+        let registers = (0..layout.register_count()).step_by(run);
+        if distances == Distances::Computed || !layout.is_disjoint() {
+            let place = |r| staging.pointer(b, base, dtype, |b, axis| self.coord(b, layout, r, axis));
+            return registers.map(place).collect();
+        }
+        let first = staging.pointer(b, base, dtype, |b, axis| self.thread_coord(b, layout, axis));
+        let distance = |register| (staging.distance(layout.register(register)) * dtype.bytes()) as i32;
+        registers.map(|register| b.offset_bytes(first, distance(register))).collect()
+    }
+}
+
+/// How far a thread's elements are from its first one in shared memory.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Distances {
+    /// Each address is computed from coordinates.
+    Computed,
+    /// Of fragments there are many small pieces, for which addresses of their own would take registers.
+    Constant,
+}
+
+impl Distances {
+    /// Of a tile of which one instruction writes `run` registers.
+    fn of(layout: &Layout, dtype: DType, run: usize) -> Distances {
+        let pieces = run > 1 && run as u32 * dtype.bytes() < 16 && layout.is_disjoint();
+        if pieces { Distances::Constant } else { Distances::Computed }
     }
 }
 
