@@ -115,9 +115,9 @@ impl Needs {
         let mut needs = Needs { first: vec![], last: vec![] };
         let mut error = None;
         let ops = &distributed.func.body.ops;
-        let end = ops.iter().rposition(copies).map_or(0, |last| last + 1);
+        let last = ops.iter().rposition(copies);
         // Memory of other blocks, which may be behind, is not used for something else.
-        let end = if distributed.num_ctas > 1 { ops.len() } else { end };
+        let end = last.filter(|_| distributed.num_ctas == 1).map_or(ops.len(), |last| last + 1);
         for (number, op) in ops.iter().enumerate() {
             walk(op, &mut |op| {
                 let bytes = op.kind.gpu().scratch(distributed, op).next_multiple_of(16);
