@@ -22,6 +22,7 @@ use crate::layout::dot;
 use crate::layout::hoist::hoist;
 use crate::layout::hold::hold;
 use crate::layout::rounds::gather;
+use crate::layout::sink::sink;
 use crate::layout::unmask::unmask;
 use crate::mlir::gpu::{Plan, TooMuchShared};
 use crate::mlir::report;
@@ -205,6 +206,7 @@ fn plan(
     gather(&mut distributed);
     hold(&mut distributed);
     unmask(&mut distributed);
+    sink(&mut distributed);
     let fitting = if distributed.num_warps == 1 { SMALL_PROGRAMS } else { 1 };
     let programs = requests.programs.unwrap_or(fitting);
     let mut plan = Plan::new(distributed, programs, assumptions, facts)?;

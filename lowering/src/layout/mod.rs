@@ -9,6 +9,7 @@
 //! - `order`: the registers, lanes and warps along one axis.
 //! - [`rounds`]: reductions that can share a barrier stand next to each other.
 //! - `store`: how stores take what was made of products.
+//! - [`sink`]: branches in loops that multiply compute their ramps.
 //! - [`unmask`]: what only masked-off elements would notice is left out.
 //! - [`plan`]: how a conversion is done: nothing, registers, shuffles, shared memory.
 //! - [`view`]: the same elements at other coordinates.
@@ -23,6 +24,7 @@ pub mod linear;
 mod order;
 pub mod plan;
 pub mod rounds;
+pub mod sink;
 mod store;
 pub mod unmask;
 pub mod view;

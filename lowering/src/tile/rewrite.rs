@@ -142,7 +142,8 @@ pub fn substitute(func: &mut Func, old: Value, new: Value) {
     }
 }
 
-fn substitute_in(block: &mut Block, change: &dyn Fn(Value) -> Value) {
+/// Every use of a value in a block becomes one of what `change` gives for it.
+pub fn substitute_in(block: &mut Block, change: &dyn Fn(Value) -> Value) {
     for op in &mut block.ops {
         let operation = op.kind.operation_mut();
         operation.map(&mut |value| change(value));

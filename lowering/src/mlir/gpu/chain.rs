@@ -281,7 +281,7 @@ impl Gpu<'_> {
         if self.alternates() {
             self.take_turns(b, Baton::Take);
         }
-        let mut first = one.issue(self, b, &ops[chain.first], Then::GoOn);
+        let mut first = one.issue(self, b, &ops[chain.first], (None, Then::GoOn));
         // The second part of the turn before: its values stand aside for those of this turn.
         let kept: Vec<(Value, Option<Registers>)> =
             chain.bridges.iter().map(|&value| (value, self.values.get(&value).cloned())).collect();
@@ -291,7 +291,7 @@ impl Gpu<'_> {
         {
             self.op(b, op);
         }
-        let mut second = other.issue(self, b, &ops[chain.second], Then::GoOn);
+        let mut second = other.issue(self, b, &ops[chain.second], (None, Then::GoOn));
         if self.alternates() {
             self.take_turns(b, Baton::Pass);
         }

@@ -1,5 +1,6 @@
 //! Loops and branches. Every thread of a program takes the same way, so barriers may stand inside.
 
+use super::accumulate::Sum;
 use super::ahead::{Ahead, Started, Turns};
 use super::chain::Chain;
 use super::emit::Emit;
@@ -32,6 +33,26 @@ impl Gpu<'_> {
     }
 }
 
+impl For {
+    /// The results, if this is a loop whose turns overlap.
+    fn overlapping(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op, turns: Turns) -> Option<Vec<Val>> {
+        let (chain, sum) = (Chain::new(gpu.func, self), Sum::new(gpu.func, self));
+        if chain.is_none() && sum.is_none() {
+            return None;
+        }
+        let distributed = &gpu.plan.distributed;
+        let (turn, overlaps) = (gpu.turn, std::mem::replace(&mut gpu.overlaps, true));
+        gpu.shared.enter_loop(distributed, &self.body);
+        let results = match (chain, sum) {
+            (Some(chain), _) => gpu.chained(b, op, (self, &chain), turns),
+            (None, sum) => gpu.accumulated(b, (self, &sum?), turns),
+        };
+        gpu.shared.leave_loop(distributed, &self.body);
+        (gpu.turn, gpu.overlaps) = (turn, overlaps);
+        Some(results)
+    }
+}
+
 impl Emit for For {
     fn ring(&self, distributed: &Distributed) -> Option<Ring> {
         Ahead::new(distributed, self).map(|ahead| ahead.ring(distributed))
@@ -42,18 +63,11 @@ impl Emit for For {
         let Started { turns: Turns { low, step, count }, firsts } = &started;
         let plan = gpu.plan;
         let pipeline = plan.pipeline.as_ref().filter(|pipeline| pipeline.turns(self));
-        if pipeline.is_some()
-            && let Some(chain) = Chain::new(gpu.func, self)
+        if let Some(pipeline) = pipeline
+            && let Some(results) = self.overlapping(gpu, b, op, started.turns)
         {
-            let outer = gpu.turn;
-            gpu.shared.enter_loop(&plan.distributed, &self.body);
-            let around = std::mem::replace(&mut gpu.overlaps, true);
-            let results = gpu.chained(b, op, (self, &chain), started.turns);
-            gpu.overlaps = around;
-            gpu.shared.leave_loop(&plan.distributed, &self.body);
-            gpu.turn = outer;
             gpu.define_all(&op.results, &results);
-            gpu.release_own(b, plan.pipeline(), self);
+            gpu.release_own(b, pipeline, self);
             return;
         }
         let ahead = gpu.ahead(self);

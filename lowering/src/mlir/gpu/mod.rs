@@ -5,6 +5,7 @@
 //! own barrier and its own part of shared memory. Or a cluster of blocks runs one program: then shared memory that
 //! several threads use is written in each of them, and read by each block in its own.
 
+mod accumulate;
 mod ahead;
 mod atomic;
 mod bound;

@@ -9,7 +9,7 @@ use crate::mlir::builder::{Builder, Val};
 use crate::mlir::gpu::emit::Emit;
 use crate::mlir::gpu::memory::pack;
 use crate::mlir::gpu::{Exchange, Gpu, statement};
-use crate::mlir::types::Ty;
+use crate::mlir::types::{Elem, Ty};
 use crate::ops::{Factor, GroupDot, Staged};
 use crate::tile::{Op, Value};
 
@@ -70,7 +70,7 @@ pub(in crate::mlir::gpu) struct Issued {
 
 impl Emit for GroupDot {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
-        let issued = self.issue(gpu, b, op, Then::Wait);
+        let issued = self.issue(gpu, b, op, (None, Then::Wait));
         self.complete(gpu, b, op, &issued);
     }
 }
@@ -83,8 +83,14 @@ pub(in crate::mlir::gpu) enum Then {
 }
 
 impl GroupDot {
-    /// Starts the product, once its blocks have come.
-    pub(in crate::mlir::gpu) fn issue(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op, then: Then) -> Issued {
+    /// Starts the product, once its blocks have come. With `again` it adds to what was there only if this holds.
+    pub(in crate::mlir::gpu) fn issue(
+        &self,
+        gpu: &mut Gpu,
+        b: &mut Builder,
+        op: &Op,
+        (again, then): (Option<Val>, Then),
+    ) -> Issued {
         let layout = gpu.layout(op.results[0]).clone();
         let (rows, [inner, columns]) = (layout.shape()[0], self.b.extents());
         let groups = Groups::new(rows, gpu.plan.distributed.num_warps);
@@ -111,12 +117,17 @@ impl GroupDot {
             .collect();
         let before = self.acc.map(|acc| gpu.registers(acc));
         let mut asm = Statement::new(&lists, before.as_ref().map(|before| before.as_slice()));
+        asm.add_if(b, again);
         let instruction = Instruction { columns, elem: elem(self.dtype(gpu.func)) };
         for step in (0..inner).step_by(GROUP_INNER as usize) {
             for set in 0..sets.len() {
                 let left = left.operand(&mut asm, (set, sets[set]), step);
                 let right = asm.matrix("right", &right, right.step(step));
-                let adds = step > 0 || self.acc.is_some();
+                let adds = match (step, self.acc, again) {
+                    (0, None, _) => "none",
+                    (0, Some(_), Some(_)) => "again",
+                    _ => "all",
+                };
                 asm.multiply(&instruction, set, [left, right], adds);
             }
         }
@@ -149,9 +160,30 @@ impl GroupDot {
         kept
     }
 
+    /// Waits for sums that are still worked on; all are 0 if they never were. One statement, so that they stay where they
+    /// are.
+    pub(in crate::mlir::gpu) fn ended(b: &mut Builder, sums: &[Val], any: Val) -> Vec<Val> {
+        let any = b.zext(any, Elem::I32);
+        let count = sums.len();
+        let cleared: String = (0..count).map(|i| format!("@!any mov.b32 ${i}, 0;\n")).collect();
+        let text = format!(
+            "{{\n.reg .pred any;\nsetp.ne.b32 any, ${count}, 0;\nwgmma.wait_group.sync.aligned 0;\n{cleared}}}"
+        );
+        let results = std::iter::repeat_n("=f".to_string(), count);
+        let tied = (0..count).map(|i| i.to_string());
+        let constraints: Vec<String> =
+            results.chain(["r".to_string()]).chain(tied).chain(["~{memory}".to_string()]).collect();
+        let operands: Vec<Val> = [any].into_iter().chain(sums.iter().copied()).collect();
+        statement(b, &text, &constraints.join(","), &operands, &vec![Ty::F32; count])
+    }
+
     /// Defines the result and lets go of the blocks.
     pub(in crate::mlir::gpu) fn complete(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op, issued: &Issued) {
         gpu.release_blocks(b, self, op);
+        self.define(gpu, op, issued);
+    }
+
+    pub(in crate::mlir::gpu) fn define(&self, gpu: &mut Gpu, op: &Op, issued: &Issued) {
         let Issued { sums, lists, .. } = issued;
         let mut registers = vec![sums[0]; gpu.register_count(op.results[0])];
         lists.iter().flatten().zip(sums).for_each(|(&register, &sum)| registers[register] = sum);
@@ -298,6 +330,15 @@ impl Statement {
         self.results() + place
     }
 
+    /// Lets `again` say whether a product adds to what was there.
+    fn add_if(&mut self, b: &mut Builder, again: Option<Val>) {
+        if let Some(again) = again {
+            let again = b.zext(again, Elem::I32);
+            let operand = self.operand(again, "r");
+            self.lines.push(format!("setp.ne.b32 again, ${operand}, 0;"));
+        }
+    }
+
     /// A block from `distance` on, in units of a descriptor.
     fn matrix(&mut self, name: &str, matrix: &Matrix, distance: i64) -> Operand {
         let descriptor = self.operand(matrix.descriptor, "l");
@@ -305,9 +346,8 @@ impl Statement {
         Operand { text: name.to_string(), across: Some(matrix.across) }
     }
 
-    fn multiply(&mut self, instruction: &Instruction, set: usize, factors: [Operand; 2], adds: bool) {
+    fn multiply(&mut self, instruction: &Instruction, set: usize, factors: [Operand; 2], adds: &str) {
         let Instruction { columns, elem } = instruction;
-        let adds = if adds { "all" } else { "none" };
         let kinds: String = factors
             .iter()
             .filter_map(|factor| factor.across)
@@ -331,7 +371,7 @@ impl Statement {
         let results = self.results();
         let wait = if then == Then::Wait { "wgmma.wait_group.sync.aligned 0;\n" } else { "" };
         let text = format!(
-            "{{\n.reg .b64 left, right;\n.reg .pred none, all;\nsetp.ne.b32 none, 0, 0;\nsetp.eq.b32 all, 0, 0;\nwgmma.fence.sync.aligned;\n{}\nwgmma.commit_group.sync.aligned;\n{wait}}}",
+            "{{\n.reg .b64 left, right;\n.reg .pred none, all, again;\nsetp.ne.b32 none, 0, 0;\nsetp.eq.b32 all, 0, 0;\nwgmma.fence.sync.aligned;\n{}\nwgmma.commit_group.sync.aligned;\n{wait}}}",
             self.lines.join("\n")
         );
         let tied = (0..self.before.len()).map(|i| i.to_string());
