@@ -34,44 +34,48 @@ pub fn trials() -> Vec<Trial> {
 
 /// A matrix of numbers that its element type holds.
 #[derive(Clone, Debug)]
-struct Matrix {
+pub struct Matrix {
     columns: usize,
     elements: Vec<f64>,
 }
 
 impl Matrix {
-    fn new(rows: usize, columns: usize, mut element: impl FnMut(usize, usize) -> f64) -> Matrix {
+    pub fn new(rows: usize, columns: usize, mut element: impl FnMut(usize, usize) -> f64) -> Matrix {
         let elements = (0..rows * columns).map(|i| element(i / columns, i % columns)).collect();
         Matrix { columns, elements }
     }
 
-    fn at(&self, row: usize, column: usize) -> f64 {
+    pub fn at(&self, row: usize, column: usize) -> f64 {
         self.elements[row * self.columns + column]
     }
 
-    fn rows(&self) -> usize {
+    pub fn columns(&self) -> usize {
+        self.columns
+    }
+
+    pub fn rows(&self) -> usize {
         self.elements.len().checked_div(self.columns).unwrap_or(0)
     }
 
-    fn transposed(&self) -> Matrix {
+    pub fn transposed(&self) -> Matrix {
         Matrix::new(self.columns, self.rows(), |row, column| self.at(column, row))
     }
 
     /// The product, of as many rows and columns as are asked for: an empty inner extent has no elements to tell.
-    fn times(&self, right: &Matrix, [m, n, k]: [usize; 3]) -> Matrix {
+    pub fn times(&self, right: &Matrix, [m, n, k]: [usize; 3]) -> Matrix {
         Matrix::new(m, n, |row, column| (0..k).map(|i| self.at(row, i) * right.at(i, column)).sum())
     }
 
-    fn map(&self, change: impl Fn(f64) -> f64) -> Matrix {
+    pub fn map(&self, change: impl Fn(f64) -> f64) -> Matrix {
         Matrix { columns: self.columns, elements: self.elements.iter().map(|&x| change(x)).collect() }
     }
 
-    fn plus(&self, other: &Matrix) -> Matrix {
+    pub fn plus(&self, other: &Matrix) -> Matrix {
         let both = self.elements.iter().zip(&other.elements);
         Matrix { columns: self.columns, elements: both.map(|(a, b)| a + b).collect() }
     }
 
-    fn bits(&self, dtype: DType) -> Vec<u64> {
+    pub fn bits(&self, dtype: DType) -> Vec<u64> {
         self.elements.iter().map(|&x| bits(x, dtype)).collect()
     }
 }
@@ -90,7 +94,7 @@ fn held(matrix: &Matrix, dtype: DType) -> Matrix {
 }
 
 /// Whole numbers from `-limit` to `limit`.
-fn whole(rows: usize, columns: usize, limit: usize, seed: u64) -> Matrix {
+pub fn whole(rows: usize, columns: usize, limit: usize, seed: u64) -> Matrix {
     let mut random = Random(seed);
     Matrix::new(rows, columns, |_, _| random.below(2 * limit + 1) as f64 - limit as f64)
 }
@@ -105,7 +109,7 @@ fn mixed(rows: usize, columns: usize, dtype: DType, seed: u64) -> Matrix {
     held(&matrix, dtype)
 }
 
-fn exactly(wanted: &Matrix, found: &[u64], dtype: DType) -> Result<(), Failed> {
+pub fn exactly(wanted: &Matrix, found: &[u64], dtype: DType) -> Result<(), Failed> {
     for (i, (&wanted, &found)) in wanted.elements.iter().zip(found).enumerate() {
         // Zero has one sign here: a sum of products that cancel is positive.
         if bits(wanted + 0.0, dtype) != found {

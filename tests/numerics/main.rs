@@ -15,6 +15,7 @@ mod devices;
 mod dot;
 mod float;
 mod functions;
+mod group;
 mod levels;
 mod memory;
 mod programs;
@@ -40,6 +41,7 @@ fn main() {
         arrange::trials(),
         scan::trials(),
         dot::trials(),
+        group::trials(),
         random::trials(),
         memory::trials(),
         view::trials(),

@@ -9,6 +9,7 @@ pub mod cluster;
 pub mod control;
 pub mod dot;
 pub mod functions;
+pub mod group;
 pub mod memory;
 pub mod programs;
 pub mod random;

@@ -1,0 +1,148 @@
+//! Products of blocks of views, as groups of warps multiply them where a GPU copies blocks by itself: shared along rows and
+//! columns, straight and transposed, in loops of any number of turns and stages, outside of loops, and chained.
+
+use dsl_runtime::prelude::*;
+
+use crate::case::{Job, Output, Results};
+
+/// A kernel that adds the product of the first `limit` columns of `[m, k]` and rows of `[k, n]` to a matrix, and half of the
+/// product of the first blocks.
+#[derive(Debug)]
+pub struct Added {
+    pub dtype: DType,
+    /// Rows, columns and steps of a tile.
+    pub tile: [usize; 3],
+    /// Whether the factors are transposed in memory.
+    pub transposed: [bool; 2],
+    pub warps: usize,
+    pub stages: usize,
+    /// For these numbers of rows, columns and steps, and the limit.
+    pub run: fn(&Job, [usize; 3], usize) -> Results,
+}
+
+macro_rules! added {
+    ($($elem:ident, [$m:tt, $n:tt, $k:tt], $left:tt, $right:tt, $warps:tt, $stages:tt;)*) => {
+        #[fuse_kernel(num_warps = W, num_stages = S, configs = [
+            $({ T: $elem, M: $m, N: $n, K: $k, LEFT: $left, RIGHT: $right, W: $warps, S: $stages }),*
+        ])]
+        fn added<
+            T: Float, const M: usize, const N: usize, const K: usize, const LEFT: bool, const RIGHT: bool,
+            const W: usize, const S: usize,
+        >(a: &View<T, 2>, b: &View<T, 2>, c: &View<f32, 2>, out: &mut View<f32, 2>, limit: i32) {
+            let (row, col) = (tl::program_id(0) * M, tl::program_id(1) * N);
+            let mut sum = tl::zeros::<f32>([M, N]);
+            for start in (0..limit).step_by(K) {
+                let left = if LEFT { tl::trans(a.load::<K, M>(start, row)) } else { a.load::<M, K>(row, start) };
+                let right = if RIGHT { tl::trans(b.load::<N, K>(col, start)) } else { b.load::<K, N>(start, col) };
+                sum = tl::dot(left, right, sum);
+            }
+            let left = if LEFT { tl::trans(a.load::<K, M>(0, row)) } else { a.load::<M, K>(row, 0) };
+            let right = if RIGHT { tl::trans(b.load::<N, K>(col, 0)) } else { b.load::<K, N>(0, col) };
+            // A factor that was computed, and a sum that was loaded.
+            let first = tl::dot((left * 0.5).to::<T>(), right, c.load::<M, N>(row, col));
+            out.store(sum + first, row, col);
+        }
+
+        pub static ADDED: &[Added] = &[$(Added {
+            dtype: <$elem as Element>::DTYPE, tile: [$m, $n, $k], transposed: [$left, $right], warps: $warps,
+            stages: $stages,
+            run: |job, [m, n, k], limit| {
+                let (a, b, c) = (job.operand::<$elem>(0)?, job.operand::<$elem>(1)?, job.operand::<f32>(2)?);
+                let shape = |transposed: bool, [rows, columns]: [usize; 2]| {
+                    if transposed { [columns, rows] } else { [rows, columns] }
+                };
+                let a = Slice::from(&a).view(shape($left, [m, k]))?;
+                let b = Slice::from(&b).view(shape($right, [k, n]))?;
+                let c = Slice::from(&c).view([m, n])?;
+                let mut out = Output::<f32>::new(&job.device, vec![m * n], job.shift)?;
+                let into = ViewMut::new(&mut out, [m, n])?;
+                added::<$elem, $m, $n, $k, $left, $right, $warps, $stages>(a, b, c, into, limit as i32)
+                    .grid((m.div_ceil($m), n.div_ceil($n)))
+                    .launch(&job.device)?;
+                out.finish()
+            },
+        }),*];
+    };
+}
+
+added! {
+    bf16, [64, 64, 64], false, false, 4, 1;
+    bf16, [64, 64, 64], false, true, 4, 2;
+    f16, [64, 64, 64], true, false, 4, 3;
+    f16, [64, 64, 64], true, true, 4, 5;
+    bf16, [128, 128, 64], false, false, 8, 4;
+    bf16, [128, 128, 64], false, true, 4, 2;
+    f16, [64, 128, 64], false, false, 8, 2;
+    bf16, [64, 48, 64], false, true, 4, 3;
+    bf16, [192, 64, 64], false, false, 4, 2;
+    f16, [128, 256, 64], false, false, 8, 3;
+    bf16, [256, 128, 64], false, true, 16, 2;
+    bf16, [128, 64, 128], false, false, 8, 2;
+}
+
+/// A kernel whose rows are sums of rows of `c`, weighted by the products of rows of `a` and `b`: half of what was there in each
+/// turn, without those behind the diagonal.
+#[derive(Debug)]
+pub struct Turned {
+    pub dtype: DType,
+    /// Rows of `a` and of `b` of a tile, and the extent of a row.
+    pub tile: [usize; 3],
+    pub warps: usize,
+    /// Whether later programs have fewer turns.
+    pub falling: bool,
+    /// For these numbers of rows of `a` and `b`.
+    pub run: fn(&Job, [usize; 2]) -> Results,
+}
+
+macro_rules! turned {
+    ($($elem:ident, [$m:tt, $n:tt, $d:tt], $warps:tt, $falling:tt;)*) => {
+        #[fuse_kernel(num_warps = W, configs = [
+            $({ T: $elem, M: $m, N: $n, D: $d, W: $warps, FALLING: $falling }),*
+        ])]
+        fn turned<T: Float, const M: usize, const N: usize, const D: usize, const W: usize, const FALLING: bool>(
+            a: &View<T, 3>, b: &View<T, 3>, c: &View<T, 3>, out: &mut View<f32, 3>,
+        ) {
+            let (row, batch) = (tl::program_id(0) * M, tl::program_id(1));
+            let count = b.shape(1).to::<i32>();
+            let end = if FALLING { count - row } else { count };
+            let left = tl::reshape(a.load::<1, M, D>(batch, row, 0), [M, D]);
+            let mut sum = tl::zeros::<f32>([M, D]);
+            for start in (0..end).step_by(N) {
+                let right = tl::reshape(b.load::<1, N, D>(batch, start, 0), [N, D]);
+                let weights = tl::dot(left, tl::trans(right));
+                let weights = if start + N as i32 > row {
+                    let seen = (start + tl::arange(0, N)).row() <= (row + tl::arange(0, M)).col();
+                    tl::select(seen, weights, 0.0)
+                } else {
+                    weights
+                };
+                let rows = tl::reshape(c.load::<1, N, D>(batch, start, 0), [N, D]);
+                sum = tl::dot(weights.to::<T>(), rows, sum * 0.5);
+            }
+            out.store(tl::reshape(sum, [1, M, D]), batch, row, 0);
+        }
+
+        pub static TURNED: &[Turned] = &[$(Turned {
+            dtype: <$elem as Element>::DTYPE, tile: [$m, $n, $d], warps: $warps, falling: $falling,
+            run: |job, [rows, count]| {
+                let (a, b, c) = (job.operand::<$elem>(0)?, job.operand::<$elem>(1)?, job.operand::<$elem>(2)?);
+                let a = Slice::from(&a).view([2, rows, $d])?;
+                let [b, c] = [Slice::from(&b), Slice::from(&c)].map(|rows| rows.view([2, count, $d]));
+                let mut out = Output::<f32>::new(&job.device, vec![2 * rows * $d], job.shift)?;
+                let into = ViewMut::new(&mut out, [2, rows, $d])?;
+                turned::<$elem, $m, $n, $d, $warps, $falling>(a, b?, c?, into)
+                    .grid((rows.div_ceil($m), 2))
+                    .launch(&job.device)?;
+                out.finish()
+            },
+        }),*];
+    };
+}
+
+turned! {
+    bf16, [64, 64, 64], 4, false;
+    f16, [128, 64, 64], 8, false;
+    bf16, [128, 128, 64], 8, true;
+    f16, [128, 32, 128], 4, true;
+    bf16, [128, 64, 128], 8, false;
+}
