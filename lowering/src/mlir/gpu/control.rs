@@ -36,7 +36,8 @@ impl Gpu<'_> {
 impl For {
     /// The results, if this is a loop whose turns overlap.
     fn overlapping(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op, turns: Turns) -> Option<Vec<Val>> {
-        let (chain, sum) = (Chain::new(gpu.func, self), Sum::new(gpu.func, self));
+        let chain = Chain::new(gpu.func, self);
+        let sum = Sum::new(gpu.func, self).filter(|_| gpu.plan.pipeline().overlaps(self));
         if chain.is_none() && sum.is_none() {
             return None;
         }

@@ -269,6 +269,11 @@ impl Pipeline {
         self.rings.iter().find(|ring| ring.variable == variable)
     }
 
+    /// Whether the blocks of a turn can come while those of the turn before it are still in use.
+    pub fn overlaps(&self, body: &For) -> bool {
+        self.ring_of(body.body.args[0]).is_some_and(|ring| ring.stages > 1)
+    }
+
     /// The loop's ring takes turns.
     pub fn turns(&self, body: &For) -> bool {
         self.ring_of(body.body.args[0]).is_some()
