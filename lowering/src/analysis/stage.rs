@@ -5,7 +5,7 @@
 //! warp of its own can then have the copies under way. The left factor may be a block too, or a tile that was computed.
 //! Such a product stands in no loop, or in one that stands in none.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::bounds::definitions;
 use super::fact::{Fact, Sum, Symbol};
@@ -124,17 +124,27 @@ impl Stager<'_> {
 
     /// Whether a scalar comes from arguments, program ids and the loop variable by arithmetic of scalars.
     fn is_alone(&self, value: Value, variable: Option<Value>) -> bool {
-        let is_param =
-            |kind: &ParamKind| matches!(kind, ParamKind::Scalar { value: own, .. } if *own == value);
-        if Some(value) == variable || self.func.params.iter().any(|param| is_param(&param.kind)) {
-            return true;
+        let is_param = |value: Value| {
+            let own =
+                |kind: &ParamKind| matches!(kind, ParamKind::Scalar { value: own, .. } if *own == value);
+            self.func.params.iter().any(|param| own(&param.kind))
+        };
+        let mut seen = HashSet::new();
+        let mut todo = vec![value];
+        while let Some(value) = todo.pop() {
+            if Some(value) == variable || is_param(value) || !seen.insert(value) {
+                continue;
+            }
+            let Some(kind) = self.definitions.get(&value) else { return false };
+            let operation = kind.operation();
+            let operands = operation.operands();
+            let of_scalars = operands.iter().all(|&operand| self.func.ty(operand).is_scalar());
+            if !of_scalars || operation.effect() != Effect::Pure || !operation.blocks().is_empty() {
+                return false;
+            }
+            todo.extend(operands);
         }
-        let Some(kind) = self.definitions.get(&value) else { return false };
-        let operation = kind.operation();
-        let alone = |operand: Value| self.func.ty(operand).is_scalar() && self.is_alone(operand, variable);
-        operation.effect() == Effect::Pure
-            && operation.blocks().is_empty()
-            && operation.operands().into_iter().all(alone)
+        true
     }
 
     fn group_dot(&self, dot: &Dot, op: &Op, variable: Option<Value>) -> Option<GroupDot> {

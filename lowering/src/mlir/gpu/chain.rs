@@ -123,7 +123,10 @@ impl Chain {
                 && let Kind::Cast(Cast { value }) | Kind::Convert(Convert { value }) = op.kind
             {
                 (parts[i], narrow) = (Part::Narrowing, value);
-            } else if matches!(op.kind.operation().spread(func, &op.results), Spread::View(_)) {
+            } else if matches!(
+                op.kind.operation().spread(func, &op.results),
+                Spread::View(_) | Spread::Source
+            ) {
                 parts[i] = Part::Second;
             }
         }

@@ -9,7 +9,7 @@
 //! Where all programs take as long, a block runs one after the other: the copies of the next one are under way while the
 //! last one's results are stored.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::shared::{Interval, SIGNAL};
 use super::{Builder, Exchange, Gpu, IntPredicate, statement};
@@ -322,19 +322,29 @@ fn definitions(func: &Func) -> HashMap<Value, &Op> {
     map
 }
 
+/// A value and all that it is computed from.
+fn sources(value: Value, definitions: &HashMap<Value, &Op>) -> HashSet<Value> {
+    let mut found = HashSet::new();
+    let mut todo = vec![value];
+    while let Some(value) = todo.pop() {
+        if found.insert(value) {
+            todo.extend(definitions.get(&value).iter().flat_map(|op| op.kind.operation().operands()));
+        }
+    }
+    found
+}
+
 /// Whether a scalar is another one in other programs.
 fn differs(value: Value, definitions: &HashMap<Value, &Op>) -> bool {
-    let Some(op) = definitions.get(&value) else { return false };
-    let operands = || op.kind.operation().operands().into_iter();
-    matches!(op.kind, Kind::ProgramId(_))
-        || op.kind.operation().place().is_some()
-        || operands().any(|operand| differs(operand, definitions))
+    sources(value, definitions)
+        .iter()
+        .filter_map(|value| definitions.get(value))
+        .any(|op| matches!(op.kind, Kind::ProgramId(_)) || op.kind.operation().place().is_some())
 }
 
 /// Whether a scalar is computed from a loop's variable.
 fn varies(value: Value, variable: Value, definitions: &HashMap<Value, &Op>) -> bool {
-    let operands = || definitions.get(&value).map(|op| op.kind.operation().operands()).unwrap_or_default();
-    value == variable || operands().into_iter().any(|operand| varies(operand, variable, definitions))
+    sources(value, definitions).contains(&variable)
 }
 
 /// What threads of a program may have when those beside them have given theirs away. All start with the same number, as
