@@ -150,7 +150,8 @@ pub struct Body {
 pub const MAX_MAPS: usize = 8;
 
 /// Describes a view and a block to the GPU, which then copies blocks to and from shared memory by itself. Elements
-/// outside the view's shape read as 0 and are not written. Its last stride must be 1: a fact of the body says so.
+/// outside the view's shape read as 0 and are not written. Its last stride must be 1: a fact of the body says so. Along the
+/// last axis blocks begin at multiples of 16 bytes, which the body sees to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TensorMap {
     /// The view's memory, by position; its extents and then its strides stand behind it.

@@ -2,15 +2,17 @@
 //!
 //! A product becomes a [`GroupDot`] if four warps together have an instruction for its types and extents, if its right
 //! factor is a block of a view, or such a block's transpose, and if nothing but scalars says where the block begins: a
-//! warp of its own can then have the copies under way. The left factor may be a block too, or a tile that was computed.
+//! warp of its own can then have the copies under way. Along the last axis it must be known to begin at a multiple of 16
+//! bytes; a copy from elsewhere is an illegal instruction. The left factor may be a block too, or a tile that was computed.
 //! Such a product stands in no loop, or in one that stands in none.
 
 use std::collections::{HashMap, HashSet};
 
+use super::axis::{Assumptions, Axes};
 use super::bounds::definitions;
 use super::fact::{Fact, Sum, Symbol};
 use crate::ops::{Dot, Effect, Factor, For, GroupDot, Kind, Level, Permute, Reshape, Staged, Window};
-use crate::tile::{Block, Func, Op, ParamKind, Value};
+use crate::tile::{Block, Func, Op, ParamKind, Value, remove_unused};
 
 /// Warps that multiply together.
 pub const GROUP_WARPS: u32 = 4;
@@ -48,7 +50,8 @@ pub fn stage(func: &mut Func, num_warps: u32) -> Vec<Fact> {
     if !num_warps.is_multiple_of(GROUP_WARPS) {
         return vec![];
     }
-    let stager = Stager { definitions: definitions(func), func, num_warps };
+    let axes = Axes::analyse(func, &Assumptions::promised(func));
+    let stager = Stager { definitions: definitions(func), axes, func, num_warps };
     let mut found = HashMap::new();
     stager.block(&func.body, None, &mut found);
     let mut facts = vec![];
@@ -58,6 +61,7 @@ pub fn stage(func: &mut Func, num_warps: u32) -> Vec<Fact> {
         }
     }
     replace(&mut func.body, &mut found);
+    remove_unused(func);
     facts.sort();
     facts.dedup();
     facts
@@ -81,7 +85,8 @@ fn relied_on(func: &Func, window: &Window, facts: &mut Vec<Fact>) {
         let own = |kind: &ParamKind| matches!(kind, ParamKind::Scalar { value: own, .. } if own == value);
         func.params.iter().position(|param| own(&param.kind)).map(|position| position as u32)
     };
-    let (_, outer) = view.strides.split_last().expect("a view has an axis");
+    let (inner, outer) = view.strides.split_last().expect("a view has an axis");
+    facts.extend(position(inner).map(|scalar| Fact::Equal { scalar, value: 1 }));
     for scalar in outer.iter().filter_map(position) {
         facts.push(Fact::Divisible { scalar, by: PIECE / elem.bytes() });
     }
@@ -95,6 +100,7 @@ fn relied_on(func: &Func, window: &Window, facts: &mut Vec<Fact>) {
 
 struct Stager<'f> {
     definitions: HashMap<Value, Kind>,
+    axes: Axes,
     func: &'f Func,
     num_warps: u32,
 }
@@ -190,6 +196,11 @@ impl Stager<'_> {
             && (columns * elem.bytes()).is_multiple_of(LINE)
             && load.invariant
             && load.cache.level != Level::Volatile
+            && self
+                .axes
+                .get(self.func, offsets[rank - 1])
+                .divisor
+                .is_multiple_of((PIECE / elem.bytes()).into())
             && offsets.iter().all(|&offset| self.is_alone(offset, variable));
         copied.then_some(staged)
     }

@@ -139,7 +139,7 @@ fn blocks_of_views_are_multiplied_by_groups() {
                 ["b: &View<bf16, 2>", "b: &View<bf16, 3>"],
                 [right, "tl::reshape(b.load::<1, 64, 64>(0, start, col), [64, 64])"],
             ],
-            &[[right, "b.load::<64, 64>(start, col + tl::load(table))"]],
+            &[[right, "b.load::<64, 64>(start + tl::load(table).to::<i64>(), col)"]],
         ],
         expect![[r#"
             tensor: %25 = group_dot [64, 64] of a(%22, %19), [64, 64] of b(%19, %24) add %20 : f32[64, 64]
@@ -149,7 +149,7 @@ fn blocks_of_views_are_multiplied_by_groups() {
             tensor: %25 = group_dot transposed [64, 64] of a(%19, %22), [64, 64] of b(%19, %24) add %20 : f32[64, 64]
             tensor: %60 = group_dot %59, [64, 64] of b(%19, %58) add %20 : f32[64, 64]
             tensor: %27 = group_dot [64, 64] of a(%24, %21), [1, 64, 64] of b(%18, %21, %26) add %22 : f32[64, 64]
-            tensor: %29 = group_dot [64, 64] of a(%22, %19), [64, 64] of b(%19, %28) add %20 : f32[64, 64]
+            tensor: %29 = group_dot [64, 64] of a(%26, %19), [64, 64] of b(%24, %28) add %20 : f32[64, 64]
         "#]],
     );
 }
@@ -171,6 +171,8 @@ fn other_products_are_multiplied_by_warps() {
             &[[right, "tl::relu(b.load::<64, 64>(start, col))"]],
             &[["b: &View", "b: &mut View"], ["out.store", "b.store(sum.to::<bf16>(), row, col); out.store"]],
             &[[right, "b.load::<64, 64>(start, col).volatile()"]],
+            // It begins between two pieces of 16 bytes.
+            &[[right, "b.load::<64, 64>(start, col + 4)"]],
             // Where it begins, and how often, is not for a warp of its own to say.
             &[[right, &format!("b.load::<64, 64>(start, col + {summed})")]],
             &[["a.shape(1)", summed]],
@@ -185,6 +187,7 @@ fn other_products_are_multiplied_by_warps() {
             aligned: %85 = dot %53, %84 add %20 : f32[64, 64]
             aligned: %82 = dot %53, %81 add %20 : f32[64, 64]
             aligned: %82 = dot %53, %81 add %20 : f32[64, 64]
+            aligned: %88 = dot %57, %87 add %20 : f32[64, 64]
             aligned: %102 = dot %101, %100 add %20 : f32[64, 64]
             aligned: %90 = dot %61, %89 add %26 : f32[64, 64]
             aligned: %88 = dot %59, %87 add %26 : f32[64, 64]
@@ -220,18 +223,16 @@ fn views_are_what_copies_ask_for() {
     };
     expect![[r#"
         out is 8-byte aligned
-        a.stride(1) is 1
-        b.stride(1) is 1
         out.stride(1) is 1
         4 divides out.shape(1)
         4 divides out.stride(0)
-        63 + 63 * a.stride(0) <= 2147483647
-        63 + 63 * b.stride(0) <= 2147483647
         63 + 63 * out.stride(0) <= 2147483647
         a is 16-byte aligned
         b is 16-byte aligned
         8 divides a.stride(0)
         8 divides b.stride(0)
+        a.stride(1) is 1
+        b.stride(1) is 1
         1 <= a.shape(0)
         1 <= a.shape(1)
         1 <= b.shape(0)
@@ -320,8 +321,8 @@ fn scratch_lies_on_blocks_that_nobody_needs() {
     let text = ptx(&changed(&[narrow, stored]), Arch::SM_90A);
     let (_, behind) = text.rsplit_once("wgmma").expect("a product");
     expect![[r#"
-        @%p8 mbarrier.arrive.shared::cta.b64 _, [%rd84];
-        @%p8 mbarrier.arrive.shared::cta.b64 _, [%rd85];
+        @%p12 mbarrier.arrive.shared::cta.b64 _, [%rd62];
+        @%p12 mbarrier.arrive.shared::cta.b64 _, [%rd63];
     "#]]
     .assert_eq(&lines_with(behind, &["bar", "st.shared", "ld.shared", "st.global"]));
 }
@@ -333,43 +334,46 @@ fn a_warp_copies_what_a_group_multiplies() {
     let kept = ["mbarrier", "cp.async.bulk", "wgmma", "setmaxnreg", "bar.sync", "elect", "reqntid"];
     expect![[r#"
         .reqntid 256
+        mbarrier.init.shared::cta.b64 [%rd18], 1;
+        mbarrier.init.shared::cta.b64 [%rd19], 1;
         mbarrier.init.shared::cta.b64 [%rd20], 1;
         mbarrier.init.shared::cta.b64 [%rd21], 1;
         mbarrier.init.shared::cta.b64 [%rd22], 1;
         mbarrier.init.shared::cta.b64 [%rd23], 1;
         mbarrier.init.shared::cta.b64 [%rd24], 1;
         mbarrier.init.shared::cta.b64 [%rd25], 1;
-        mbarrier.init.shared::cta.b64 [%rd26], 1;
-        mbarrier.init.shared::cta.b64 [%rd27], 1;
+        mbarrier.init.shared::cta.b64 [%rd26], 4;
+        mbarrier.init.shared::cta.b64 [%rd27], 4;
         mbarrier.init.shared::cta.b64 [%rd28], 4;
         mbarrier.init.shared::cta.b64 [%rd29], 4;
         mbarrier.init.shared::cta.b64 [%rd30], 4;
         mbarrier.init.shared::cta.b64 [%rd31], 4;
         mbarrier.init.shared::cta.b64 [%rd32], 4;
         mbarrier.init.shared::cta.b64 [%rd33], 4;
-        mbarrier.init.shared::cta.b64 [%rd34], 4;
-        mbarrier.init.shared::cta.b64 [%rd35], 4;
         fence.mbarrier_init.release.cluster;
         bar.sync 	0;
         elect.sync _|chosen, -1;
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd110], %r63;
-        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd111], 8192;
-        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd112], [%rd113, {%r55, %r56}], [%rd111];
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd114], %r63;
-        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd115], 8192;
-        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd116], [%rd117, {%r57, %r55}], [%rd115];
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd112], %r71;
+        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd113], 8192;
+        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd114], [%rd115, {%r63, %r64}], [%rd113];
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd116], %r71;
+        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd117], 8192;
+        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd118], [%rd119, {%r65, %r63}], [%rd117];
         bar.sync 	1, 128;
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd44], %r97;
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd45], %r97;
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd42], %r106;
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd43], %r106;
         wgmma.fence.sync.aligned;
-        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r64, %r65, %r66, %r67, %r68, %r69, %r70, %r71, %r72, %r73, %r74, %r75, %r76, %r77, %r78, %r79, %r80, %r81, %r82, %r83, %r84, %r85, %r86, %r87, %r88, %r89, %r90, %r91, %r92, %r93, %r94, %r95}, left, right, all, 1, 1, 0, 1;
-        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r64, %r65, %r66, %r67, %r68, %r69, %r70, %r71, %r72, %r73, %r74, %r75, %r76, %r77, %r78, %r79, %r80, %r81, %r82, %r83, %r84, %r85, %r86, %r87, %r88, %r89, %r90, %r91, %r92, %r93, %r94, %r95}, left, right, all, 1, 1, 0, 1;
-        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r64, %r65, %r66, %r67, %r68, %r69, %r70, %r71, %r72, %r73, %r74, %r75, %r76, %r77, %r78, %r79, %r80, %r81, %r82, %r83, %r84, %r85, %r86, %r87, %r88, %r89, %r90, %r91, %r92, %r93, %r94, %r95}, left, right, all, 1, 1, 0, 1;
-        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r64, %r65, %r66, %r67, %r68, %r69, %r70, %r71, %r72, %r73, %r74, %r75, %r76, %r77, %r78, %r79, %r80, %r81, %r82, %r83, %r84, %r85, %r86, %r87, %r88, %r89, %r90, %r91, %r92, %r93, %r94, %r95}, left, right, all, 1, 1, 0, 1;
+        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r104, %r103, %r102, %r101, %r100, %r99, %r98, %r97, %r96, %r95, %r94, %r93, %r92, %r91, %r90, %r89, %r88, %r87, %r86, %r85, %r84, %r83, %r82, %r81, %r80, %r79, %r78, %r77, %r76, %r75, %r74, %r73}, left, right, again, 1, 1, 0, 1;
+        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r104, %r103, %r102, %r101, %r100, %r99, %r98, %r97, %r96, %r95, %r94, %r93, %r92, %r91, %r90, %r89, %r88, %r87, %r86, %r85, %r84, %r83, %r82, %r81, %r80, %r79, %r78, %r77, %r76, %r75, %r74, %r73}, left, right, all, 1, 1, 0, 1;
+        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r104, %r103, %r102, %r101, %r100, %r99, %r98, %r97, %r96, %r95, %r94, %r93, %r92, %r91, %r90, %r89, %r88, %r87, %r86, %r85, %r84, %r83, %r82, %r81, %r80, %r79, %r78, %r77, %r76, %r75, %r74, %r73}, left, right, all, 1, 1, 0, 1;
+        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r104, %r103, %r102, %r101, %r100, %r99, %r98, %r97, %r96, %r95, %r94, %r93, %r92, %r91, %r90, %r89, %r88, %r87, %r86, %r85, %r84, %r83, %r82, %r81, %r80, %r79, %r78, %r77, %r76, %r75, %r74, %r73}, left, right, all, 1, 1, 0, 1;
         wgmma.commit_group.sync.aligned;
+        wgmma.wait_group.sync.aligned 1;
+        @%p12 mbarrier.arrive.shared::cta.b64 _, [%rd58];
+        @%p12 mbarrier.arrive.shared::cta.b64 _, [%rd59];
         wgmma.wait_group.sync.aligned 0;
-        @%p8 mbarrier.arrive.shared::cta.b64 _, [%rd48];
-        @%p8 mbarrier.arrive.shared::cta.b64 _, [%rd49];
+        @%p12 mbarrier.arrive.shared::cta.b64 _, [%rd61];
+        @%p12 mbarrier.arrive.shared::cta.b64 _, [%rd62];
     "#]].assert_eq(&lines_with(&ptx(PRODUCT, Arch::SM_90A), &kept));
 }
 
@@ -419,51 +423,42 @@ fn copies_begin_where_the_kernel_says() {
     };
     let once = ["for start in (0..a.shape(1)).step_by(64) {", "{ let start = a.shape(1) - 64;"];
     expect![[r#"
-        mov.u32 	%r4, %ctaid.x;
-        cvt.u64.u32 	%rd75, %r19;
-        mul.wide.u32 	%rd76, %r17, %r18;
-        mul.lo.s64 	%rd3, %rd76, %rd75;
-        cvt.u64.u32 	%rd99, %r4;
-        cvt.u64.u32 	%rd1, %r17;
-        cvt.u64.u32 	%rd2, %r18;
-        mov.u32 	%r74, %nctaid.x;
-        cvt.u64.u32 	%rd4, %r74;
-        max.s64 	%rd78, %rd77, -2147483648;
-        min.s64 	%rd79, %rd78, 2147483647;
-        cvt.u32.u64 	%r83, %rd79;
-        shl.b64 	%rd91, %rd101, 32;
-        max.s64 	%rd93, %rd92, -2147483648;
-        min.s64 	%rd94, %rd93, 2147483647;
-        cvt.u32.u64 	%r84, %rd94;
-        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd85], [%rd86, {%r83, %r84}], [%rd84];
-        shl.b64 	%rd95, %rd102, 32;
-        max.s64 	%rd97, %rd96, -2147483648;
-        min.s64 	%rd98, %rd97, 2147483647;
-        cvt.u32.u64 	%r85, %rd98;
-    "#]].assert_eq(&computed(&[once]));
+        mov.u32 	%r2, %ctaid.x;
+        cvt.u64.u32 	%rd115, %r8;
+        mul.wide.u32 	%rd116, %r6, %r7;
+        mul.lo.s64 	%rd3, %rd116, %rd115;
+        cvt.u64.u32 	%rd131, %r2;
+        cvt.u64.u32 	%rd1, %r6;
+        cvt.u64.u32 	%rd2, %r7;
+        mov.u32 	%r146, %nctaid.x;
+        cvt.u64.u32 	%rd4, %r146;
+        max.s64 	%rd118, %rd117, -2147483648;
+        min.s64 	%rd119, %rd118, 2147483647;
+        cvt.u32.u64 	%r154, %rd119;
+        shl.b64 	%rd126, %rd133, 32;
+        max.s64 	%rd128, %rd127, -2147483648;
+        min.s64 	%rd129, %rd128, 2147483647;
+        cvt.u32.u64 	%r153, %rd129;
+    "#]]
+    .assert_eq(&computed(&[once]));
     let by_stride = ["(tl::program_id(0) * 64, ", "(tl::program_id(0).to::<i64>() * a.stride(0), "];
     expect![[r#"
-        mov.u32 	%r4, %ctaid.x;
-        cvt.u64.u32 	%rd76, %r19;
-        mul.wide.u32 	%rd77, %r17, %r18;
-        mul.lo.s64 	%rd3, %rd77, %rd76;
-        cvt.u64.u32 	%rd100, %r4;
-        cvt.u64.u32 	%rd1, %r17;
-        cvt.u64.u32 	%rd2, %r18;
-        mov.u32 	%r74, %nctaid.x;
-        cvt.u64.u32 	%rd4, %r74;
-        max.s64 	%rd79, %rd78, -2147483648;
-        min.s64 	%rd80, %rd79, 2147483647;
-        cvt.u32.u64 	%r83, %rd80;
-        cvt.s64.s32 	%rd92, %rd102;
-        mul.lo.s64 	%rd93, %rd92, %rd12;
-        max.s64 	%rd94, %rd93, -2147483648;
-        min.s64 	%rd95, %rd94, 2147483647;
-        cvt.u32.u64 	%r84, %rd95;
-        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd86], [%rd87, {%r83, %r84}], [%rd85];
-        shl.b64 	%rd96, %rd103, 32;
-        max.s64 	%rd98, %rd97, -2147483648;
-        min.s64 	%rd99, %rd98, 2147483647;
-        cvt.u32.u64 	%r85, %rd99;
-    "#]].assert_eq(&computed(&[once, by_stride]));
+        mov.u32 	%r2, %ctaid.x;
+        cvt.u64.u32 	%rd115, %r8;
+        mul.wide.u32 	%rd116, %r6, %r7;
+        mul.lo.s64 	%rd3, %rd116, %rd115;
+        cvt.u64.u32 	%rd131, %r2;
+        cvt.u64.u32 	%rd1, %r6;
+        cvt.u64.u32 	%rd2, %r7;
+        mov.u32 	%r146, %nctaid.x;
+        cvt.u64.u32 	%rd4, %r146;
+        max.s64 	%rd118, %rd117, -2147483648;
+        min.s64 	%rd119, %rd118, 2147483647;
+        cvt.u32.u64 	%r154, %rd119;
+        shl.b64 	%rd126, %rd133, 32;
+        max.s64 	%rd128, %rd127, -2147483648;
+        min.s64 	%rd129, %rd128, 2147483647;
+        cvt.u32.u64 	%r153, %rd129;
+    "#]]
+    .assert_eq(&computed(&[once, by_stride]));
 }
