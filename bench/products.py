@@ -22,7 +22,8 @@ class Matmul(Entry):
     """A case is (m, k, n, element type)."""
 
     group = "products"
-    cases = [(4096, 4096, 4096, BF16), (8192, 8192, 8192, BF16), (4096, 4096, 14336, BF16), (2048, 512, 1024, BF16)]
+    cases = [(m, k, n, BF16) for m, k, n in ((4096, 4096, 4096), (8192, 8192, 8192), (4096, 4096, 14336),
+                                             (16384, 4096, 4096), (8192, 1024, 8192), (2048, 512, 1024))]
     sweep = [(size, size, size, BF16) for size in (512, 1024, 2048, 4096, 8192)]
     small = [(m, k, n, dtype) for m, k, n in ((1, 1, 1), (128, 32, 128), (129, 31, 127), (5, 300, 200), (300, 64, 1),
                                               (64, 64, 128), (63, 72, 136), (128, 320, 25344), (1153, 200, 2824))
@@ -74,7 +75,7 @@ class Attention(Entry):
     FlashAttention-2."""
 
     group = "products"
-    cases = [(32768 * 8 // length, length, 128, BF16) for length in (1024, 4096, 16384)] + [(256, 4096, 64, BF16)]
+    cases = [(16384 * 2048 // d // length, length, d, BF16) for d in (128, 64) for length in (512, 1024, 4096, 16384)]
     sweep = [(32768 * 8 // length, length, 128, BF16) for length in (512, 1024, 2048, 4096, 8192, 16384)]
     small = [(3, length, d, dtype)
              for length in (1, 127, 128, 129, 300) for d in (32, 64, 128) for dtype in (F16, BF16)]

@@ -1,0 +1,385 @@
+//! The warp that copies blocks, and what it and the warps that multiply tell each other.
+
+use std::collections::HashMap;
+
+use super::{
+    Baton, COPYING_REGISTERS, FIRST_BATON, Pipeline, REGISTER_STEP, REGISTERS, Ring, SIGNAL, Signals,
+    Transfer, Turn, definitions,
+};
+use crate::analysis::stage::{GROUP_WARPS, LINE};
+use crate::mlir::builder::{Arm, Val};
+use crate::mlir::gpu::{Builder, Exchange, Gpu, IntPredicate, statement};
+use crate::mlir::shared::{loop_variable, trip_count};
+use crate::mlir::types::{Elem, Ty};
+use crate::ops::{For, GroupDot, Kind, Staged};
+use crate::tile::{Op, Value};
+
+/// What threads of a program may have when those beside them have given theirs away. All start with the same number, as
+/// many as fit or as the user allows, and what they have together does not grow. `None` where one group has enough, or
+/// nobody anything to give.
+fn multiplying_registers(groups: u32, most: Option<u32>) -> Option<u32> {
+    let all = groups + 1;
+    let fitting = REGISTERS / (all * GROUP_WARPS * 32);
+    let first = fitting.min(most.unwrap_or(fitting)) / REGISTER_STEP * REGISTER_STEP;
+    let shared = |given: u32| (first + given / groups) / REGISTER_STEP * REGISTER_STEP;
+    first.checked_sub(COPYING_REGISTERS).filter(|_| groups > 1).map(shared)
+}
+
+/// Lets each thread of a group have so many registers from here on.
+fn change_registers(b: &mut Builder, change: &str, registers: u32) {
+    statement(b, &format!("setmaxnreg.{change}.sync.aligned.u32 {registers};"), "~{memory}", &[], &[]);
+}
+
+impl Gpu<'_> {
+    /// Runs `consume` in the program's warps, and copies in the one beside them.
+    pub(in crate::mlir::gpu) fn with_pipeline(
+        &mut self,
+        b: &mut Builder,
+        pipeline: &Pipeline,
+        consume: impl FnOnce(&mut Self, &mut Builder),
+    ) {
+        self.set_up(b, pipeline);
+        let zero = b.int(Ty::I32, 0);
+        // ptxas knows that a number is the same in all lanes only if it comes from a shuffle.
+        let warp = self.shuffle(b, self.block_warp, Exchange::Index, zero);
+        let num_warps = self.plan.distributed.num_warps;
+        let consumers = b.int(Ty::I32, i64::from(num_warps));
+        let beside = b.icmp(IntPredicate::Uge, warp, consumers);
+        let registers = multiplying_registers(num_warps / GROUP_WARPS, self.plan.maxnreg);
+        let mut consume = Some(consume);
+        b.branch(beside, &[], |b, arm| {
+            match arm {
+                Arm::Then => {
+                    registers.iter().for_each(|_| change_registers(b, "dec", COPYING_REGISTERS));
+                    let copies = b.icmp(IntPredicate::Eq, warp, consumers);
+                    b.if_then(copies, |b| {
+                        let text =
+                            "{\n.reg .pred chosen;\nelect.sync _|chosen, -1;\nselp.b32 $0, 1, 0, chosen;\n}";
+                        let chosen = statement(b, text, "=r", &[], &[Ty::I32])[0];
+                        let zero = b.int(Ty::I32, 0);
+                        let chosen = b.icmp(IntPredicate::Ne, chosen, zero);
+                        b.if_then(chosen, |b| {
+                            self.scope(|gpu| {
+                                gpu.programs(b, pipeline, true, |gpu, b| gpu.produce(b, pipeline))
+                            });
+                        });
+                    });
+                }
+                Arm::Else => {
+                    registers.iter().for_each(|&registers| change_registers(b, "inc", registers));
+                    let consume = consume.take().expect("each arm is built once");
+                    if self.alternates() {
+                        self.take_turns(b, Baton::First);
+                    }
+                    self.scope(|gpu| gpu.programs(b, pipeline, false, consume));
+                }
+            }
+            vec![]
+        });
+    }
+
+    /// Runs the block's programs.
+    fn programs(
+        &mut self,
+        b: &mut Builder,
+        pipeline: &Pipeline,
+        fills: bool,
+        run: impl FnOnce(&mut Self, &mut Builder),
+    ) {
+        let start = pipeline.start(b, fills);
+        if !pipeline.persistent {
+            self.progress = start;
+            return run(self, b);
+        }
+        let own = self.program;
+        let [x, y, z] = self.grid.map(|extent| b.zext(extent, Elem::I64));
+        let row = b.mul(x, y);
+        let all = b.mul(row, z);
+        let first = b.zext(own[0], Elem::I64);
+        let step = b.op("nvvm.read.ptx.sreg.nctaid.x", &[], Ty::I32);
+        let step = b.zext(step, Elem::I64);
+        b.for_range([first, all, step], &pipeline.flat(&start), |b, index, progress| {
+            self.scope(|gpu| {
+                let rows = b.udiv(index, x);
+                let numbers = [b.urem(index, x), b.urem(rows, y), b.udiv(rows, y)];
+                gpu.program = numbers.map(|number| b.trunc(number, Elem::I32));
+                gpu.progress = pipeline.progress(progress);
+                if fills {
+                    run(gpu, b);
+                } else {
+                    gpu.anew(b, |gpu, b| run(gpu, b));
+                    gpu.barrier(b);
+                }
+                let one = b.int(Ty::I32, 1);
+                gpu.progress.once = gpu.progress.once.map(|parity| b.xor(parity, one));
+                pipeline.flat(&gpu.progress)
+            })
+        });
+        self.program = own;
+    }
+
+    fn set_up(&mut self, b: &mut Builder, pipeline: &Pipeline) {
+        let warps = self.plan.distributed.num_warps;
+        let base = self.scratch();
+        let first = self.first_of(b, 31, 2 * warps - 1);
+        b.guarded(first, |b| {
+            let mut init = |place: u32, count: u32| {
+                let signal = b.offset_bytes(base, place as i32);
+                let text = format!("mbarrier.init.shared::cta.b64 [$0], {count};");
+                statement(b, &text, "l,~{memory}", &[signal], &[]);
+            };
+            for ring in &pipeline.rings {
+                let parts = ring.stages * ring.copies.len() as u32;
+                (0..parts).for_each(|part| init(ring.signals + part * SIGNAL, 1));
+                (parts..2 * parts).for_each(|part| init(ring.signals + part * SIGNAL, warps));
+            }
+            for number in 0..pipeline.once.len() as u32 {
+                init(pipeline.signals + 2 * number * SIGNAL, 1);
+                init(pipeline.signals + (2 * number + 1) * SIGNAL, warps);
+            }
+            statement(b, "fence.mbarrier_init.release.cluster;", "~{memory}", &[], &[]);
+        });
+        b.effect_with("nvvm.barrier", &[], &[("operandSegmentSizes", "array<i32: 0, 0, 0>")]);
+    }
+
+    // ---- rings
+
+    /// The present turn of a loop's ring.
+    pub(in crate::mlir::gpu) fn present_turn(&self, body: &For) -> Turn {
+        self.progress.turns[&body.body.args[0]]
+    }
+
+    pub(in crate::mlir::gpu) fn set_turn(&mut self, body: &For, turn: Turn) {
+        self.progress.turns.insert(body.body.args[0], turn);
+    }
+
+    /// The part after the present one of the loop's ring.
+    pub(in crate::mlir::gpu) fn next_turn(
+        &self,
+        b: &mut Builder,
+        pipeline: &Pipeline,
+        body: &For,
+        turn: Turn,
+    ) -> Turn {
+        let ring = pipeline.ring_of(body.body.args[0]).expect("the loop takes turns");
+        let [zero, one, stages] = [0, 1, ring.stages].map(|number| b.int(Ty::I32, i64::from(number)));
+        let after = b.add(turn.part, one);
+        let around = b.icmp(IntPredicate::Eq, after, stages);
+        let other = b.xor(turn.parity, one);
+        Turn { part: b.select(around, zero, after), parity: b.select(around, other, turn.parity) }
+    }
+
+    /// `start + number * bytes` in shared memory.
+    fn at(&self, b: &mut Builder, start: u32, number: Val, bytes: u32) -> Val {
+        let first = b.offset_bytes(self.scratch(), start as i32);
+        let bytes = b.int(Ty::I32, i64::from(bytes));
+        let distance = b.mul_nsw(number, bytes);
+        b.offset(first, distance, 1)
+    }
+
+    fn ring_signals(&self, b: &mut Builder, ring: &Ring, copy: usize, turn: Turn) -> Signals {
+        let own = ring.signals + SIGNAL * ring.stages * copy as u32;
+        let apart = SIGNAL * ring.stages * ring.copies.len() as u32;
+        let full = self.at(b, own, turn.part, SIGNAL);
+        Signals { full, empty: b.offset_bytes(full, apart as i32) }
+    }
+
+    fn own_signals(&self, b: &mut Builder, pipeline: &Pipeline, number: usize) -> Signals {
+        let own = pipeline.signals + 2 * SIGNAL * number as u32;
+        let [full, empty] = [own, own + SIGNAL].map(|place| b.offset_bytes(self.scratch(), place as i32));
+        Signals { full, empty }
+    }
+
+    fn await_phase(&self, b: &mut Builder, signal: Val, parity: Val) {
+        let text = "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;\n@!done bra again;\n}";
+        statement(b, text, "l,r,~{memory}", &[signal, parity], &[]);
+    }
+
+    // ---- the warp that copies
+
+    fn produce(&mut self, b: &mut Builder, pipeline: &Pipeline) {
+        let values = self.values.clone();
+        let func = self.func;
+        let definitions = definitions(func);
+        for (number, copy) in pipeline.once.iter().enumerate() {
+            let Signals { full, empty } = self.own_signals(b, pipeline, number);
+            self.await_phase(b, empty, self.progress.once.expect("programs are counted"));
+            let to = b.offset_bytes(self.scratch(), copy.start as i32);
+            self.start_copy(b, copy, full, to, &definitions);
+        }
+        for op in &func.body.ops {
+            if let Kind::For(body) = &op.kind
+                && let Some(ring) = pipeline.ring_of(body.body.args[0])
+            {
+                self.fill(b, pipeline, (body, ring), &definitions);
+            }
+        }
+        self.values = values;
+    }
+
+    /// Copies what a loop takes.
+    fn fill(
+        &mut self,
+        b: &mut Builder,
+        pipeline: &Pipeline,
+        (body, ring): (&For, &Ring),
+        definitions: &HashMap<Value, &Op>,
+    ) {
+        let [low, high, step] =
+            [body.low, body.high, body.step].map(|value| self.evaluated(b, value, definitions));
+        let (count, step) = trip_count(b, low, high, step);
+        let first = self.present_turn(body);
+        let (zero, one) = (b.int(Ty::I64, 0), b.int(Ty::I64, 1));
+        let end = b.for_range([zero, count, one], &first.flat(), |b, index, carried| {
+            self.scope(|gpu| {
+                let values = gpu.values.clone();
+                let turn = Turn::of(carried);
+                let variable = loop_variable(b, index, low, step);
+                gpu.define(ring.variable, vec![variable]);
+                for (number, copy) in ring.copies.iter().enumerate() {
+                    let Signals { full, empty } = gpu.ring_signals(b, ring, number, turn);
+                    gpu.await_phase(b, empty, turn.parity);
+                    let to = gpu.at(b, ring.start + copy.start, turn.part, ring.turn());
+                    gpu.start_copy(b, copy, full, to, definitions);
+                }
+                gpu.values = values;
+                gpu.next_turn(b, pipeline, body, turn).flat().to_vec()
+            })
+        });
+        self.set_turn(body, Turn::of(&end));
+    }
+
+    /// A scalar, computed here if it is not known.
+    fn evaluated(&mut self, b: &mut Builder, value: Value, definitions: &HashMap<Value, &Op>) -> Val {
+        if !self.values.contains_key(&value) {
+            let op = definitions[&value];
+            for operand in op.kind.operation().operands() {
+                self.evaluated(b, operand, definitions);
+            }
+            op.kind.gpu().emit(self, b, op);
+        }
+        self.scalar(value)
+    }
+
+    fn start_copy(
+        &mut self,
+        b: &mut Builder,
+        copy: &Transfer,
+        full: Val,
+        to: Val,
+        definitions: &HashMap<Value, &Op>,
+    ) {
+        let text = format!("mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], {};", copy.bytes);
+        statement(b, &text, "l,~{memory}", &[full], &[]);
+        // What lies further out than 32 bits say lies outside of the view just as well.
+        let [least, most] = [i32::MIN, i32::MAX].map(|limit| b.int(Ty::I64, limit.into()));
+        let offsets = copy.window.offsets.iter().map(|&offset| {
+            let offset = self.evaluated(b, offset, definitions);
+            let offset = b.op("llvm.intr.smax", &[offset, least], Ty::I64);
+            let offset = b.op("llvm.intr.smin", &[offset, most], Ty::I64);
+            b.trunc(offset, Elem::I32)
+        });
+        let mut offsets: Vec<Val> = offsets.collect();
+        offsets.reverse();
+        let rank = offsets.len();
+        let names: Vec<String> = (0..rank).map(|axis| format!("${}", axis + 3)).collect();
+        let text = format!(
+            "cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1, {{{}}}], [$2];",
+            names.join(", ")
+        );
+        let constraints = format!("l,l,l{},~{{memory}}", ",r".repeat(rank));
+        let map = &self.plan.maps()[copy.map];
+        let across = *map.block.last().expect("a view has an axis");
+        let columns = copy.window.extents[rank - 1];
+        let lines = map.block[rank - 2] * LINE;
+        for piece in 0..columns / across {
+            let place = b.offset_bytes(to, (piece * lines) as i32);
+            let mut own = offsets.clone();
+            let distance = b.int(Ty::I32, i64::from(piece * across));
+            own[0] = b.add(own[0], distance);
+            let operands: Vec<Val> = [place, self.maps[copy.map], full].into_iter().chain(own).collect();
+            statement(b, &text, &constraints, &operands, &[]);
+        }
+    }
+
+    // ---- the warps that multiply
+
+    /// Waits for a product's block; gives where it is.
+    pub(in crate::mlir::gpu) fn awaited_block(&mut self, b: &mut Builder, staged: &Staged) -> Val {
+        let pipeline = self.plan.pipeline();
+        match pipeline.find(&staged.window) {
+            (Some(ring), number) => {
+                let turn = self.progress.turns[&ring.variable];
+                let Signals { full, .. } = self.ring_signals(b, ring, number, turn);
+                self.await_phase(b, full, turn.parity);
+                self.at(b, ring.start + ring.copies[number].start, turn.part, ring.turn())
+            }
+            (None, number) => {
+                let Signals { full, .. } = self.own_signals(b, pipeline, number);
+                self.await_phase(b, full, self.progress.once.expect("programs are counted"));
+                b.offset_bytes(self.scratch(), pipeline.once[number].start as i32)
+            }
+        }
+    }
+
+    /// Lets blocks be copied to where those were that a product took, if it is the last in its turn to take them.
+    pub(in crate::mlir::gpu) fn release_blocks(&mut self, b: &mut Builder, dot: &GroupDot, op: &Op) {
+        let pipeline = self.plan.pipeline();
+        for staged in dot.staged() {
+            match pipeline.find(&staged.window) {
+                (Some(ring), number) if ring.copies[number].last == op.results[0] => {
+                    let turn = self.progress.turns[&ring.variable];
+                    let Signals { empty, .. } = self.ring_signals(b, ring, number, turn);
+                    self.arrive(b, empty);
+                }
+                (None, number) if pipeline.once[number].last == op.results[0] => {
+                    if pipeline.once[number].within.is_none() {
+                        let Signals { empty, .. } = self.own_signals(b, pipeline, number);
+                        self.arrive(b, empty);
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.shared.read(pipeline.place);
+    }
+
+    /// The same of blocks that are copied once, and taken last in this loop.
+    pub(in crate::mlir::gpu) fn release_own(&mut self, b: &mut Builder, pipeline: &Pipeline, body: &For) {
+        let variable = Some(body.body.args[0]);
+        for (number, _) in pipeline.once.iter().enumerate().filter(|(_, copy)| copy.within == variable) {
+            let Signals { full, empty } = self.own_signals(b, pipeline, number);
+            // Nobody has waited for it if the loop has not run.
+            self.await_phase(b, full, self.progress.once.expect("programs are counted"));
+            self.arrive(b, empty);
+        }
+    }
+
+    /// Lets the groups of warps multiply in turn.
+    pub(in crate::mlir::gpu) fn take_turns(&mut self, b: &mut Builder, change: Baton) {
+        let groups = self.plan.distributed.num_warps / GROUP_WARPS;
+        let [zero, one, within, last, first] = [0, 1, GROUP_WARPS.ilog2(), groups - 1, FIRST_BATON]
+            .map(|number| b.int(Ty::I32, i64::from(number)));
+        let group = b.lshr(self.warp, within);
+        let group = self.shuffle(b, group, Exchange::Index, zero);
+        let next = b.add(group, one);
+        let next = b.and(next, last);
+        let (which, word, condition) = match change {
+            Baton::First => (next, "arrive", Some(b.icmp(IntPredicate::Eq, group, last))),
+            Baton::Take => (group, "sync", None),
+            Baton::Pass => (next, "arrive", None),
+        };
+        let number = b.add(which, first);
+        let text = format!("bar.{word} $0, {};", 2 * GROUP_WARPS * 32);
+        b.guarded(condition, |b| {
+            statement(b, &text, "r,~{memory}", &[number], &[]);
+        });
+    }
+
+    fn arrive(&self, b: &mut Builder, signal: Val) {
+        let zero = b.int(Ty::I32, 0);
+        let first = b.icmp(IntPredicate::Eq, self.lane, zero);
+        let text = "@$1 mbarrier.arrive.shared::cta.b64 _, [$0];";
+        statement(b, text, "l,b,~{memory}", &[signal, first], &[]);
+    }
+}
