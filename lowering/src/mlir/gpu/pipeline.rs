@@ -57,6 +57,13 @@ struct Transfer {
     within: Option<Value>,
 }
 
+impl Transfer {
+    /// Whether nothing takes the block after this operation, which stands in no loop.
+    fn ends_with(&self, op: &Op) -> bool {
+        self.last == op.results[0] && self.within.is_none()
+    }
+}
+
 /// What is copied, and where to.
 #[derive(Clone, Default, Debug)]
 pub(super) struct Pipeline {

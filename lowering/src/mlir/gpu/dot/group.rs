@@ -120,8 +120,8 @@ impl GroupDot {
         asm.add_if(b, again);
         let instruction = Instruction { columns, elem: elem(self.dtype(gpu.func)) };
         for step in (0..inner).step_by(GROUP_INNER as usize) {
-            for set in 0..sets.len() {
-                let left = left.operand(&mut asm, (set, sets[set]), step);
+            for (set, &row) in sets.iter().enumerate() {
+                let left = left.operand(&mut asm, (set, row), step);
                 let right = asm.matrix("right", &right, right.step(step));
                 let adds = match (step, self.acc, again) {
                     (0, None, _) => "none",

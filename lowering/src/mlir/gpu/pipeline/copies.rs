@@ -332,11 +332,9 @@ impl Gpu<'_> {
                     let Signals { empty, .. } = self.ring_signals(b, ring, number, turn);
                     self.arrive(b, empty);
                 }
-                (None, number) if pipeline.once[number].last == op.results[0] => {
-                    if pipeline.once[number].within.is_none() {
-                        let Signals { empty, .. } = self.own_signals(b, pipeline, number);
-                        self.arrive(b, empty);
-                    }
+                (None, number) if pipeline.once[number].ends_with(op) => {
+                    let Signals { empty, .. } = self.own_signals(b, pipeline, number);
+                    self.arrive(b, empty);
                 }
                 _ => {}
             }
