@@ -64,11 +64,11 @@ impl Emit for For {
         let Started { turns: Turns { low, step, count }, firsts } = &started;
         let plan = gpu.plan;
         let pipeline = plan.pipeline.as_ref().filter(|pipeline| pipeline.turns(self));
-        if let Some(pipeline) = pipeline
+        if pipeline.is_some()
             && let Some(results) = self.overlapping(gpu, b, op, started.turns)
         {
             gpu.define_all(&op.results, &results);
-            gpu.release_own(b, pipeline, self);
+            gpu.release_own(b, self);
             return;
         }
         let ahead = gpu.ahead(self);
@@ -104,10 +104,10 @@ impl Emit for For {
             })
         });
         gpu.turn = outer;
-        if let Some(pipeline) = pipeline {
+        if pipeline.is_some() {
             gpu.set_turn(self, Turn::of(&results[results.len() - 2..]));
-            gpu.release_own(b, pipeline, self);
         }
+        gpu.release_own(b, self);
         gpu.shared.leave_loop(&gpu.plan.distributed, &self.body);
         gpu.define_all(&op.results, &results);
     }

@@ -342,8 +342,9 @@ impl Gpu<'_> {
         self.shared.read(pipeline.place);
     }
 
-    /// The same of blocks that are copied once, and taken last in this loop.
-    pub(in crate::mlir::gpu) fn release_own(&mut self, b: &mut Builder, pipeline: &Pipeline, body: &For) {
+    /// The same of blocks that are copied once, and taken last in this loop, which may take nothing anew in its turns.
+    pub(in crate::mlir::gpu) fn release_own(&mut self, b: &mut Builder, body: &For) {
+        let Some(pipeline) = &self.plan.pipeline else { return };
         let variable = Some(body.body.args[0]);
         for (number, _) in pipeline.once.iter().enumerate().filter(|(_, copy)| copy.within == variable) {
             let Signals { full, empty } = self.own_signals(b, pipeline, number);
