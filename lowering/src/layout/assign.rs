@@ -34,6 +34,8 @@ pub enum Spread {
     Product { acc: Option<Value> },
     /// Groups of values that lie alike; other operands lie anyhow.
     Carry(Vec<Vec<Value>>),
+    /// The operand lies as the product of groups of warps does.
+    Grouped,
     /// Operand and result are unrelated.
     Free,
 }
@@ -203,7 +205,7 @@ impl Graph {
                     tiles().filter(|operand| !groups.iter().flatten().any(|value| value == operand)).collect()
                 }
                 Spread::Product { acc } => tiles().filter(|operand| Some(*operand) != acc).collect(),
-                Spread::Free => tiles().collect(),
+                Spread::Grouped | Spread::Free => tiles().collect(),
                 Spread::Source => vec![],
             };
             pinned.extend(pins);
@@ -241,7 +243,11 @@ impl Graph {
                 Spread::Source => true,
                 Spread::Lanewise { cheap } => cheap,
                 Spread::View(view) => view.is_invertible(),
-                Spread::Fold { .. } | Spread::Carry(_) | Spread::Product { .. } | Spread::Free => false,
+                Spread::Fold { .. }
+                | Spread::Carry(_)
+                | Spread::Product { .. }
+                | Spread::Grouped
+                | Spread::Free => false,
             };
             let from_cheap = operation
                 .operands()
@@ -265,7 +271,7 @@ impl Graph {
                 values.into_iter().filter(|&value| graph.has_layout(func, value)).collect()
             };
             match operation.spread(func, &op.results) {
-                Spread::Source | Spread::Free => {}
+                Spread::Source | Spread::Grouped | Spread::Free => {}
                 Spread::Lanewise { .. } => {
                     let all = operation.operands().into_iter().chain(op.results.iter().copied()).collect();
                     self.unite_all(&tiles(all, self));
@@ -310,6 +316,7 @@ impl Graph {
 struct Chosen {
     classes: HashMap<usize, Layout>,
     stores: HashMap<Place, Layout>,
+    num_warps: u32,
 }
 
 struct Chooser<'a> {
@@ -347,7 +354,7 @@ impl Chooser<'_> {
                 self.settle(class, self.choose(class));
             }
         }
-        Chosen { classes: self.layouts, stores }
+        Chosen { classes: self.layouts, stores, num_warps: self.num_warps }
     }
 
     /// Gives a class that has none a layout, and those that follow from it theirs.
@@ -516,6 +523,10 @@ fn operand_layouts(
         .or_else(|| op.results.first().filter(|result| tile(result)).and_then(|&result| of(result)));
     match operation.spread(func, &op.results) {
         Spread::Source | Spread::Free => vec![],
+        Spread::Grouped => {
+            let lies = |value: Value| dot::group_layout(&func.ty(value).shape, chosen.num_warps);
+            operation.operands().into_iter().filter(tile).map(|value| (value, lies(value))).collect()
+        }
         Spread::Product { .. } => result.map(|layout| dot::taken(func, op, &layout)).unwrap_or_default(),
         Spread::Lanewise { .. } => {
             let operands: Vec<Value> = operation.operands().into_iter().filter(tile).collect();

@@ -28,7 +28,7 @@ mod runs;
 mod scan;
 mod shared;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use super::builder::{Builder, IntPredicate, Val};
@@ -231,6 +231,10 @@ pub struct Gpu<'a> {
     awaited: bool,
     /// How far the copies of blocks are.
     progress: Progress,
+    /// Blocks that the program takes once, which have come before the loop that takes them.
+    came: HashSet<usize>,
+    /// Whether blocks of the program may be on their way out.
+    left: bool,
     /// Whether the turns of the loop around overlap.
     overlaps: bool,
     /// Loads of the current turn of a loop that were made ahead.
@@ -314,6 +318,8 @@ impl<'a> Gpu<'a> {
             base: None,
             turn: None,
             progress: Progress::default(),
+            came: HashSet::new(),
+            left: false,
             overlaps: false,
             awaited: plan.blocks() > 1 && cluster::needs_cluster(&plan.distributed, &func.body),
             arrived: HashMap::new(),
