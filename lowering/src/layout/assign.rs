@@ -61,7 +61,7 @@ pub fn distribute(func: &Func, threads: Threads, axes: &Axes) -> Distributed {
     let num_warps = num_ctas * threads.num_warps.unwrap_or_else(|| choose_warps(func, &accesses, num_ctas));
     let site = Site { func, axes, alignment: threads.alignment, num_ctas };
     let chosen =
-        Chooser { site, graph: &graph, accesses: &accesses, num_warps, layouts: HashMap::new() }.run();
+        Chooser { site, graph: &graph, accesses: &accesses, num_warps, following: 0, layouts: HashMap::new() }.run();
     let (layouts, func) = rebuild(site, &graph, &chosen);
     Distributed { func, layouts, num_warps, num_ctas, num_stages: threads.num_stages }
 }
@@ -324,6 +324,8 @@ struct Chooser<'a> {
     graph: &'a Graph,
     accesses: &'a [Access],
     num_warps: u32,
+    /// A tile of at most so many elements does not choose for itself.
+    following: u64,
     layouts: HashMap<usize, Layout>,
 }
 
@@ -336,10 +338,12 @@ impl Chooser<'_> {
             .collect();
         classes.sort_unstable();
         classes.dedup();
-        // What multiplies is bound to its instructions.
+        // What multiplies is bound to its instructions, and what is left of it for few elements follows.
+        self.following = u64::from(32 * self.num_warps);
         for (result, layout) in dot::layouts(self.site.func, self.num_warps) {
             self.settle(self.graph.class(result), layout);
         }
+        self.following = 0;
         let stores = store::layouts(&self.site, self.graph, &self.layouts);
         let weight = |class: &usize| {
             let traffic: u64 = self.accesses_of(*class).map(Access::bytes).sum();
@@ -400,7 +404,8 @@ impl Chooser<'_> {
                     continue;
                 };
                 let as_large = self.shape(next).elements() >= self.shape(class).elements();
-                let chooses = as_large && self.accesses_of(next).next().is_some();
+                let follows = self.shape(next).elements() <= self.following;
+                let chooses = as_large && !follows && self.accesses_of(next).next().is_some();
                 if let Some(derived) = derived
                     && !chooses
                 {

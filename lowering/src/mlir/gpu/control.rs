@@ -116,6 +116,11 @@ impl Emit for For {
 
 impl Emit for If {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        if gpu.quiet.contains(&self.condition) {
+            gpu.block(b, &self.otherwise);
+            let registers = gpu.flatten(&self.otherwise.yields);
+            return gpu.define_all(&op.results, &registers);
+        }
         let condition = gpu.scalar(self.condition);
         let types = gpu.types(&op.results);
         let before = gpu.shared.snapshot();

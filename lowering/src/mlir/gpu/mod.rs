@@ -21,6 +21,7 @@ mod histogram;
 mod memory;
 mod packed;
 mod pipeline;
+mod quiet;
 mod random;
 mod rearrange;
 mod reduce;
@@ -231,6 +232,8 @@ pub struct Gpu<'a> {
     awaited: bool,
     /// How far the copies of blocks are.
     progress: Progress,
+    /// Conditions that do not hold in the present turns.
+    quiet: Vec<Value>,
     /// Blocks that the program takes once, which have come before the loop that takes them.
     came: HashSet<usize>,
     /// Whether blocks of the program may be on their way out.
@@ -318,6 +321,7 @@ impl<'a> Gpu<'a> {
             base: None,
             turn: None,
             progress: Progress::default(),
+            quiet: vec![],
             came: HashSet::new(),
             left: false,
             overlaps: false,

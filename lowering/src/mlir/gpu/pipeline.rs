@@ -375,7 +375,7 @@ impl Turn {
 }
 
 /// What defines each value.
-fn definitions(func: &Func) -> HashMap<Value, &Op> {
+pub(super) fn definitions(func: &Func) -> HashMap<Value, &Op> {
     fn visit<'f>(block: &'f Block, map: &mut HashMap<Value, &'f Op>) {
         for op in &block.ops {
             map.extend(op.results.iter().map(|&result| (result, op)));
@@ -408,6 +408,6 @@ fn differs(value: Value, definitions: &HashMap<Value, &Op>) -> bool {
 }
 
 /// Whether a scalar is computed from a loop's variable.
-fn varies(value: Value, variable: Value, definitions: &HashMap<Value, &Op>) -> bool {
+pub(super) fn varies(value: Value, variable: Value, definitions: &HashMap<Value, &Op>) -> bool {
     sources(value, definitions).contains(&variable)
 }

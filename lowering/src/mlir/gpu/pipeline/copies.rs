@@ -278,7 +278,7 @@ impl Gpu<'_> {
     }
 
     /// A scalar, computed here if it is not known.
-    fn evaluated(&mut self, b: &mut Builder, value: Value, definitions: &HashMap<Value, &Op>) -> Val {
+    pub(in crate::mlir::gpu) fn evaluated(&mut self, b: &mut Builder, value: Value, definitions: &HashMap<Value, &Op>) -> Val {
         if !self.values.contains_key(&value) {
             let op = definitions[&value];
             for operand in op.kind.operation().operands() {
