@@ -236,6 +236,8 @@ pub struct Gpu<'a> {
     quiet: Vec<Value>,
     /// Blocks that the program takes once, which have come before the loop that takes them.
     came: HashSet<usize>,
+    /// Those of them that are left factors which lie in registers.
+    held: HashMap<usize, dot::group::Words>,
     /// Whether blocks of the program may be on their way out.
     left: bool,
     /// Whether the turns of the loop around overlap.
@@ -323,6 +325,7 @@ impl<'a> Gpu<'a> {
             progress: Progress::default(),
             quiet: vec![],
             came: HashSet::new(),
+            held: HashMap::new(),
             left: false,
             overlaps: false,
             awaited: plan.blocks() > 1 && cluster::needs_cluster(&plan.distributed, &func.body),

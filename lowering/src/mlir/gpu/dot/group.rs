@@ -8,7 +8,7 @@ use crate::layout::dot::{Side, group_fragments};
 use crate::mlir::builder::{Builder, Val};
 use crate::mlir::gpu::emit::Emit;
 use crate::mlir::gpu::memory::pack;
-use crate::mlir::gpu::{Exchange, Gpu, statement};
+use crate::mlir::gpu::{Exchange, Gpu, Space, statement};
 use crate::mlir::types::{Elem, Ty};
 use crate::ops::{Factor, GroupDot, Staged};
 use crate::tile::{Op, Value};
@@ -52,11 +52,16 @@ impl Matrix {
     }
 }
 
+/// The words of each step of a left factor, for each of the group's sets of rows.
+pub(in crate::mlir::gpu) type Words = Vec<Vec<Vec<Val>>>;
+
+/// Words of a left factor that a thread keeps through a loop, at most.
+const MAX_HELD: u32 = 16;
+
 /// A left factor where the instructions take it from.
 enum Left {
     Matrix(Matrix),
-    /// The words of each step, for each of the group's sets of rows.
-    Registers(Vec<Vec<Vec<Val>>>),
+    Registers(Words),
 }
 
 /// A product that was started.
@@ -98,6 +103,9 @@ impl GroupDot {
         let sets: Vec<u32> = (0..rows).step_by((GROUP_ROWS * groups.along_rows) as usize).collect();
         gpu.await_blocks(b, self);
         let left = match &self.a {
+            Factor::Staged(staged) if gpu.held_words(staged).is_some() => {
+                Left::Registers(gpu.held_words(staged).cloned().expect("it was seen"))
+            }
             Factor::Staged(staged) => {
                 Left::Matrix(gpu.matrix(b, staged, Side::Left, (row_group, GROUP_ROWS)))
             }
@@ -257,8 +265,36 @@ impl Gpu<'_> {
         matrix
     }
 
+    /// The words of a block that is the left factor of a product of so many rows, loaded from shared memory; `None` where
+    /// they are many.
+    pub(in crate::mlir::gpu) fn loaded_words(&mut self, b: &mut Builder, staged: &Staged, rows: u32) -> Option<Words> {
+        let groups = Groups::new(rows, self.plan.distributed.num_warps);
+        let [lines, inner] = staged.lines();
+        let width = LINE / self.func.slice(staged.window.memory).0.bytes();
+        let each = GROUP_ROWS * groups.along_rows;
+        if rows / each * inner / 4 > MAX_HELD || width / GROUP_INNER != 4 {
+            return None;
+        }
+        let [row_group, _] = self.group_of_warp(b, groups);
+        let address = self.block_address(b, staged);
+        let bytes = b.int(Ty::I32, i64::from(GROUP_ROWS * LINE));
+        let distance = b.mul_nsw(row_group, bytes);
+        let address = b.add(address, distance);
+        let place = b.op("llvm.inttoptr", &[address], Ty::scalar(Elem::Ptr(Space::Shared)));
+        let addresses = self.matrix_addresses(b, place);
+        let mut load = |row: u32, step: u32| {
+            let place = step / width * lines * LINE + row * LINE;
+            let address = addresses[(step % width / GROUP_INNER) as usize];
+            let text = format!("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{$0, $1, $2, $3}}, [$4 + {place}];");
+            statement(b, &text, "=r,=r,=r,=r,l,~{memory}", &[address], &[Ty::I32; 4])
+        };
+        let steps = || (0..inner).step_by(GROUP_INNER as usize);
+        let sets = (0..rows).step_by(each as usize);
+        Some(sets.map(|row| steps().map(|step| load(row, step)).collect()).collect())
+    }
+
     /// The words of a left factor for each set of rows and each step.
-    fn left_words(&mut self, b: &mut Builder, value: Value, sets: &[u32], inner: u32) -> Vec<Vec<Vec<Val>>> {
+    fn left_words(&mut self, b: &mut Builder, value: Value, sets: &[u32], inner: u32) -> Words {
         let layout = self.layout(value).clone();
         let dtype = self.func.ty(value).dtype;
         let values = self.registers(value);

@@ -8,10 +8,11 @@ use super::{
 };
 use crate::analysis::stage::{GROUP_WARPS, LINE};
 use crate::mlir::builder::{Arm, Val};
+use crate::mlir::gpu::dot::group::Words;
 use crate::mlir::gpu::{Builder, Exchange, Gpu, IntPredicate, statement};
 use crate::mlir::shared::{loop_variable, trip_count};
 use crate::mlir::types::{Elem, Ty};
-use crate::ops::{For, GroupDot, Kind, Staged};
+use crate::ops::{Factor, For, GroupDot, Kind, Staged};
 use crate::tile::{Op, Value};
 
 /// What threads of a program may have when those beside them have given theirs away. All start with the same number, as
@@ -391,9 +392,30 @@ impl Gpu<'_> {
                 if let (None, number) = pipeline.find(&staged.window) {
                     self.await_own(b, number);
                     self.came.insert(number);
+                    self.hold(b, (dot, op), body, number);
                 }
             }
         });
+    }
+
+    /// Loads a left factor that a whole loop takes into registers, if these are few, and lets go of its block.
+    fn hold(&mut self, b: &mut Builder, (dot, op): (&GroupDot, &Op), body: &For, number: usize) {
+        let pipeline = self.plan.pipeline();
+        let Factor::Staged(staged) = &dot.a else { return };
+        let mut takers = 0;
+        self.func.body.walk(&mut |op| {
+            let Kind::GroupDot(dot) = &op.kind else { return };
+            takers += dot.staged().filter(|staged| staged.window == pipeline.once[number].window).count();
+        });
+        let is_own = pipeline.once[number].window == staged.window && !staged.transposed;
+        if !is_own || takers > 1 || self.held.contains_key(&number) || pipeline.once[number].within != Some(body.body.args[0])
+        {
+            return;
+        }
+        let Some(words) = self.loaded_words(b, staged, self.func.ty(op.results[0]).shape[0]) else { return };
+        self.held.insert(number, words);
+        let Signals { empty, .. } = self.own_signals(b, pipeline, number);
+        self.arrive(b, empty);
     }
 
     fn await_own(&mut self, b: &mut Builder, number: usize) {
@@ -401,6 +423,12 @@ impl Gpu<'_> {
             let Signals { full, .. } = self.own_signals(b, self.plan.pipeline(), number);
             self.await_phase(b, full, self.own_turn().parity);
         }
+    }
+
+    /// The words of a left factor that is held in registers.
+    pub(in crate::mlir::gpu) fn held_words(&self, staged: &Staged) -> Option<&Words> {
+        let (None, number) = self.plan.pipeline().find(&staged.window) else { return None };
+        self.held.get(&number)
     }
 
     /// Where a product's block is: its address in shared memory, an `i32`.
@@ -453,6 +481,9 @@ impl Gpu<'_> {
         let Some(pipeline) = &self.plan.pipeline else { return };
         let variable = Some(body.body.args[0]);
         for (number, _) in pipeline.once.iter().enumerate().filter(|(_, copy)| copy.within == variable) {
+            if self.held.contains_key(&number) {
+                continue;
+            }
             let Signals { empty, .. } = self.own_signals(b, pipeline, number);
             self.arrive(b, empty);
         }

@@ -151,40 +151,17 @@ struct Writer<'s> {
 
 impl Writer<'_> {
     fn new<'s>(gpu: &mut Gpu, b: &mut Builder, store: &'s GroupStore, place: Val) -> Writer<'s> {
-        let number = |b: &mut Builder, number: u32| b.int(Ty::I32, i64::from(number));
-        let bits = |b: &mut Builder, of: Val, from: u32, count: u32| {
-            let (shift, mask) = (number(b, from), number(b, (1 << count) - 1));
-            let shifted = b.lshr(of, shift);
-            b.and(shifted, mask)
-        };
-        let halves = gpu.func.ty(store.value).dtype.bytes() == 2;
         // A lane says where a row of a matrix goes, or where its own two elements go.
-        let (row, piece, within) = if halves {
-            (bits(b, gpu.lane, 0, 4), bits(b, gpu.lane, 4, 1), None)
+        let halves = gpu.func.ty(store.value).dtype.bytes() == 2;
+        let addresses = if halves {
+            gpu.matrix_addresses(b, place)
         } else {
-            (bits(b, gpu.lane, 2, 3), bits(b, gpu.lane, 1, 1), Some(bits(b, gpu.lane, 0, 1)))
-        };
-        let within_group = bits(b, gpu.warp, 0, GROUP_WARPS.ilog2());
-        let sixteen = number(b, 16);
-        let before = b.mul_nsw(within_group, sixteen);
-        let line = b.add_nsw(before, row);
-        let length = number(b, LINE);
-        let mut start = b.mul_nsw(line, length);
-        if let Some(within) = within {
-            let eight = number(b, 8);
+            let [row, piece, within] = [(2, 3), (1, 1), (0, 1)].map(|(from, count)| bits(b, gpu.lane, from, count));
+            let eight = b.int(Ty::I32, 8);
             let distance = b.mul_nsw(within, eight);
-            start = b.add_nsw(start, distance);
-        }
-        let start = b.offset(place, start, 1);
-        let turned = bits(b, row, 0, 3);
-        let first = b.xor(piece, turned);
-        let addresses = (0..LINE / 32).map(|pair| {
-            let pair = number(b, 2 * pair);
-            let piece = b.xor(first, pair);
-            let distance = b.mul_nsw(piece, sixteen);
-            b.offset(start, distance, 1)
-        });
-        let addresses = addresses.collect();
+            let start = b.offset(place, distance, 1);
+            gpu.line_addresses(b, start, [row, piece])
+        };
         Writer { store, addresses }
     }
 
@@ -225,7 +202,41 @@ impl Writer<'_> {
     }
 }
 
+/// So many bits of a number, from one on.
+fn bits(b: &mut Builder, of: Val, from: u32, count: u32) -> Val {
+    let [shift, mask] = [from, (1 << count) - 1].map(|number| b.int(Ty::I32, i64::from(number)));
+    let shifted = b.lshr(of, shift);
+    b.and(shifted, mask)
+}
+
 impl Gpu<'_> {
+    /// The addresses that a lane gives `stmatrix` or `ldmatrix` for four matrices, two above each other and two beside them:
+    /// for each pair of matrices of a line, where a group's lines of 128 bytes begin at `place`.
+    pub(in crate::mlir::gpu) fn matrix_addresses(&self, b: &mut Builder, place: Val) -> Vec<Val> {
+        let [row, piece] = [(0, 4), (4, 1)].map(|(from, count)| bits(b, self.lane, from, count));
+        self.line_addresses(b, place, [row, piece])
+    }
+
+    /// Addresses in a row of this warp's lines, whose pieces of 16 bytes are exchanged: of a piece, and those that are two,
+    /// four and six behind it.
+    fn line_addresses(&self, b: &mut Builder, place: Val, [row, piece]: [Val; 2]) -> Vec<Val> {
+        let within_group = bits(b, self.warp, 0, GROUP_WARPS.ilog2());
+        let [sixteen, length] = [16, LINE].map(|number| b.int(Ty::I32, i64::from(number)));
+        let before = b.mul_nsw(within_group, sixteen);
+        let line = b.add_nsw(before, row);
+        let distance = b.mul_nsw(line, length);
+        let start = b.offset(place, distance, 1);
+        let turned = bits(b, row, 0, 3);
+        let first = b.xor(piece, turned);
+        let addresses = (0..LINE / 32).map(|pair| {
+            let pair = b.int(Ty::I32, i64::from(2 * pair));
+            let piece = b.xor(first, pair);
+            let distance = b.mul_nsw(piece, sixteen);
+            b.offset(start, distance, 1)
+        });
+        addresses.collect()
+    }
+
     /// Waits until the GPU has read all that it copies out: a block's memory goes when its last thread ends.
     pub(super) fn await_departure(&self, b: &mut Builder) {
         if self.plan.pipeline().outgoing.bytes > 0 {
