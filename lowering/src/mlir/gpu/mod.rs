@@ -121,7 +121,12 @@ impl Plan {
 
     /// Whether a block runs several programs, one after the other.
     pub fn persistent(&self) -> bool {
-        self.pipeline.as_ref().is_some_and(|pipeline| pipeline.persistent)
+        self.pipeline.is_some()
+    }
+
+    /// Whether they come from a counter, whose address stands behind the grid's extents.
+    pub fn counted(&self) -> bool {
+        self.pipeline.as_ref().is_some_and(|pipeline| pipeline.counted)
     }
 
     fn pipeline(&self) -> &Pipeline {
@@ -141,7 +146,7 @@ impl Plan {
     /// Adds the kernel to a module under the name `entry`.
     pub fn emit<'a>(&'a self, module: &mut ModuleBuilder<'a>, entry: &str) {
         let func = &self.distributed.func;
-        let arguments = arguments(func, self.maps().len());
+        let arguments = arguments(func, self);
         let kind = Entry::Kernel { threads: self.threads(), blocks: self.blocks(), registers: self.maxnreg };
         debug::declare_formats(module, func, entry);
         let entry_name = entry.to_string();
@@ -165,8 +170,9 @@ pub fn declare<'p>(module: &mut ModuleBuilder, plans: impl Iterator<Item = &'p P
     }
 }
 
-/// A slice is its address and length, a scalar its value (a `bool` a byte); then the grid's extents, and tensor maps.
-fn arguments(func: &Func, maps: usize) -> Vec<Argument> {
+/// A slice is its address and length, a scalar its value (a `bool` a byte); then the grid's extents, the address of a counter
+/// if there is one, and tensor maps.
+fn arguments(func: &Func, of: &Plan) -> Vec<Argument> {
     let plain = |ty| Argument { ty, kind: ArgumentKind::Plain };
     let mut list = vec![];
     for param in &func.params {
@@ -181,8 +187,9 @@ fn arguments(func: &Func, maps: usize) -> Vec<Argument> {
         }
     }
     list.extend([plain(Ty::I32); 3]);
+    list.extend(of.counted().then(|| plain(Ty::I64)));
     let map = Argument { ty: Ty::scalar(Elem::Ptr(Space::Generic)), kind: ArgumentKind::TensorMap };
-    list.extend(std::iter::repeat_n(map, maps));
+    list.extend(std::iter::repeat_n(map, of.maps().len()));
     list
 }
 
@@ -211,6 +218,8 @@ pub struct Gpu<'a> {
     slices: Vec<Option<Slice>>,
     maps: Vec<Val>,
     grid: [Val; 3],
+    /// The address of what counts programs, or 0.
+    counter: Option<Val>,
     program: [Val; 3],
     lane: Val,
     /// This thread's warp within its program.
@@ -238,8 +247,6 @@ pub struct Gpu<'a> {
     came: HashSet<usize>,
     /// Those of them that are left factors which lie in registers.
     held: HashMap<usize, dot::group::Words>,
-    /// Whether blocks of the program may be on their way out.
-    left: bool,
     /// Whether the turns of the loop around overlap.
     overlaps: bool,
     /// Loads of the current turn of a loop that were made ahead.
@@ -274,6 +281,7 @@ impl<'a> Gpu<'a> {
             }
         }
         let grid = [next(), next(), next()];
+        let counter = plan.counted().then(&mut next);
         let maps = rest.collect();
         let thread = b.op("nvvm.read.ptx.sreg.tid.x", &[], Ty::I32);
         let (thirty_one, five) = (b.int(Ty::I32, 31), b.int(Ty::I32, 5));
@@ -312,6 +320,7 @@ impl<'a> Gpu<'a> {
             slices,
             maps,
             grid,
+            counter,
             program,
             lane,
             warp,
@@ -326,7 +335,6 @@ impl<'a> Gpu<'a> {
             quiet: vec![],
             came: HashSet::new(),
             held: HashMap::new(),
-            left: false,
             overlaps: false,
             awaited: plan.blocks() > 1 && cluster::needs_cluster(&plan.distributed, &func.body),
             arrived: HashMap::new(),
@@ -392,6 +400,10 @@ impl<'a> Gpu<'a> {
     }
 
     fn op(&mut self, b: &mut Builder, op: &Op) {
+        let told = self.plan.pipeline.as_ref().map_or(&[][..], |pipeline| &pipeline.told);
+        if op.results.first().is_some_and(|result| told.contains(result)) {
+            return;
+        }
         self.await_cluster(b, op);
         op.kind.gpu().emit(self, b, op);
     }

@@ -6,17 +6,19 @@
 //! and one of the second when every warp has multiplied by it. The copying warp computes by itself how often loops run and
 //! where blocks begin.
 //!
-//! Where all programs take as long, a block runs one after the other: the copies of the next one are under way while the
-//! last one's results are stored. What is made of products may leave through shared memory ([`stores`]).
+//! A block runs one program after the other: the copies of the next one are under way while the last one's results are
+//! stored. Where all take as long, blocks take them in turn; otherwise from a counter ([`programs`]). What is made of products may leave through shared memory ([`stores`]).
 
 mod copies;
+mod programs;
 mod stores;
 
 use std::collections::{HashMap, HashSet};
 
 use self::stores::Outgoing;
 use super::IntPredicate;
-use super::shared::{Interval, SIGNAL};
+use self::programs::ANNOUNCED;
+use super::shared::SIGNAL;
 use crate::analysis::stage::{GROUP_WARPS, LINE};
 use crate::layout::Distributed;
 use crate::mlir::builder::{Builder, Val};
@@ -77,12 +79,14 @@ pub(super) struct Pipeline {
     rings: Vec<Ring>,
     pub maps: Vec<TensorMap>,
     outgoing: Outgoing,
-    /// Whether a block runs several programs, one after the other.
-    pub persistent: bool,
+    /// Whether programs take differently long, so that a block's next one comes from a counter.
+    pub counted: bool,
+    /// Scalars of a program that the warp that copies computes for all: quotients, which take long.
+    pub told: Vec<Value>,
+    /// Where programs are announced, and the barrier objects of that.
+    announcements: u32,
     /// Where the barrier objects of what is copied once are.
     signals: u32,
-    /// All places of blocks.
-    place: Interval,
 }
 
 /// What a loop takes in each turn.
@@ -168,11 +172,12 @@ impl Pipeline {
         let definitions = definitions(&distributed.func);
         pipeline.block(distributed, &distributed.func.body, None, &definitions);
         let rings = pipeline.rings.iter().map(|ring| ring.variable).collect::<Vec<_>>();
-        pipeline.persistent = distributed.func.body.ops.iter().all(|op| {
-            let Kind::For(body) = &op.kind else { return true };
+        pipeline.counted = distributed.func.body.ops.iter().any(|op| {
+            let Kind::For(body) = &op.kind else { return false };
             let bounds = [body.low, body.high, body.step];
-            !rings.contains(&body.body.args[0]) || !bounds.iter().any(|&bound| differs(bound, &definitions))
+            rings.contains(&body.body.args[0]) && bounds.iter().any(|&bound| differs(bound, &definitions))
         });
+        pipeline.told = programs::quotients(&distributed.func, &definitions);
         (!pipeline.maps.is_empty()).then_some(pipeline)
     }
 
@@ -254,25 +259,23 @@ impl Pipeline {
         &mut self.rings[place].copies
     }
 
-    /// Finds places for the blocks, behind so many bytes of scratch memory, and under those that are used when no block of
-    /// a ring is needed any more. Gives all bytes; there may be fewer stages than asked for, and too little room for one.
+    /// Finds places for the blocks, behind so many bytes of scratch memory. Gives all bytes; there may be fewer stages than
+    /// asked for, and too little room for one.
     pub fn place(&mut self, [first, last]: [u32; 2]) -> u32 {
         // The next program's blocks come while this one's results leave.
-        let scratch = if self.persistent { [first.max(last); 2] } else { [first, last] };
-        if self.persistent {
-            // A ring needs two parts before the next program's blocks come early.
-            let asked = self.rings.clone();
-            let bytes = self.fitted(scratch, [2, 2]);
-            if bytes <= MAX_BYTES {
-                return bytes;
-            }
-            self.rings = asked;
+        let scratch = first.max(last);
+        // A ring needs two parts before the next program's blocks come early.
+        let asked = self.rings.clone();
+        let bytes = self.fitted(scratch, [2, 2]);
+        if bytes <= MAX_BYTES {
+            return bytes;
         }
+        self.rings = asked;
         self.fitted(scratch, [1, 1])
     }
 
     /// The same with so many parts of what is copied once, and at least so many stages if there were as many.
-    fn fitted(&mut self, scratch: [u32; 2], [parts, least]: [u32; 2]) -> u32 {
+    fn fitted(&mut self, scratch: u32, [parts, least]: [u32; 2]) -> u32 {
         self.parts = parts;
         loop {
             let bytes = self.placed(scratch);
@@ -285,8 +288,8 @@ impl Pipeline {
         }
     }
 
-    fn placed(&mut self, [first, last]: [u32; 2]) -> u32 {
-        let start = first.next_multiple_of(ALIGNMENT);
+    fn placed(&mut self, scratch: u32) -> u32 {
+        let start = scratch.next_multiple_of(ALIGNMENT);
         let mut next = start;
         for ring in &mut self.rings {
             ring.start = next;
@@ -297,9 +300,7 @@ impl Pipeline {
                 start += copy.bytes;
             }
         }
-        // What is copied once may be under way to the end of a loop that does not run.
-        self.place = Interval { start, bytes: next - start };
-        next = next.max(last).next_multiple_of(ALIGNMENT);
+        next = next.next_multiple_of(ALIGNMENT);
         for copy in &mut self.once {
             copy.start = next;
             next += copy.bytes * self.parts;
@@ -311,7 +312,9 @@ impl Pipeline {
             next += 2 * SIGNAL * ring.stages * ring.lots().len() as u32;
         }
         self.signals = next;
-        next + 2 * SIGNAL * self.parts * self.once.len() as u32
+        next += 2 * SIGNAL * self.parts * self.once.len() as u32;
+        self.announcements = next.next_multiple_of(16);
+        self.announcements + ANNOUNCED * (self.announcement() + 2 * SIGNAL)
     }
 
     /// Where the copy of a window is: in the ring of a loop, or in a place of its own.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::programs::ANNOUNCED;
 use super::{
     Baton, COPYING_REGISTERS, FIRST_BATON, Pipeline, REGISTER_STEP, REGISTERS, Ring, SIGNAL, Signals,
     Transfer, Turn, definitions, varies,
@@ -61,7 +62,7 @@ impl Gpu<'_> {
                         let chosen = b.icmp(IntPredicate::Ne, chosen, zero);
                         b.if_then(chosen, |b| {
                             self.scope(|gpu| {
-                                gpu.programs(b, pipeline, true, |gpu, b| gpu.produce(b, pipeline))
+                                gpu.announced_programs(b, pipeline);
                             });
                         });
                     });
@@ -72,53 +73,12 @@ impl Gpu<'_> {
                     if self.alternates() {
                         self.take_turns(b, Baton::First);
                     }
-                    self.scope(|gpu| gpu.programs(b, pipeline, false, consume));
+                    self.scope(|gpu| gpu.programs(b, pipeline, consume));
                     self.await_departure(b);
                 }
             }
             vec![]
         });
-    }
-
-    /// Runs the block's programs.
-    fn programs(
-        &mut self,
-        b: &mut Builder,
-        pipeline: &Pipeline,
-        fills: bool,
-        run: impl FnOnce(&mut Self, &mut Builder),
-    ) {
-        let start = pipeline.start(b, fills);
-        if !pipeline.persistent {
-            self.progress = start;
-            return run(self, b);
-        }
-        let own = self.program;
-        let [x, y, z] = self.grid.map(|extent| b.zext(extent, Elem::I64));
-        let row = b.mul(x, y);
-        let all = b.mul(row, z);
-        let first = b.zext(own[0], Elem::I64);
-        let step = b.op("nvvm.read.ptx.sreg.nctaid.x", &[], Ty::I32);
-        let step = b.zext(step, Elem::I64);
-        b.for_range([first, all, step], &pipeline.flat(&start), |b, index, progress| {
-            self.scope(|gpu| {
-                let rows = b.udiv(index, x);
-                let numbers = [b.urem(index, x), b.urem(rows, y), b.udiv(rows, y)];
-                gpu.program = numbers.map(|number| b.trunc(number, Elem::I32));
-                gpu.progress = pipeline.progress(progress);
-                if fills {
-                    run(gpu, b);
-                } else {
-                    gpu.anew(b, |gpu, b| run(gpu, b));
-                    if gpu.shared.is_scratch_used() {
-                        gpu.barrier(b);
-                    }
-                }
-                gpu.progress.once = gpu.progress.once.map(|turn| turn.next(b, pipeline.parts));
-                pipeline.flat(&gpu.progress)
-            })
-        });
-        self.program = own;
     }
 
     fn set_up(&mut self, b: &mut Builder, pipeline: &Pipeline) {
@@ -139,6 +99,9 @@ impl Gpu<'_> {
             let own = pipeline.parts * pipeline.once.len() as u32;
             (0..own).for_each(|number| init(pipeline.signals + number * SIGNAL, 1));
             (own..2 * own).for_each(|number| init(pipeline.signals + number * SIGNAL, warps));
+            let first = pipeline.announcements + ANNOUNCED * pipeline.announcement();
+            (0..ANNOUNCED).for_each(|slot| init(first + slot * SIGNAL, 1));
+            (0..ANNOUNCED).for_each(|slot| init(first + (ANNOUNCED + slot) * SIGNAL, warps));
             statement(b, "fence.mbarrier_init.release.cluster;", "~{memory}", &[], &[]);
         });
         b.effect_with("nvvm.barrier", &[], &[("operandSegmentSizes", "array<i32: 0, 0, 0>")]);
@@ -195,14 +158,14 @@ impl Gpu<'_> {
         self.progress.once.expect("programs are counted")
     }
 
-    fn await_phase(&self, b: &mut Builder, signal: Val, parity: Val) {
+    pub(super) fn await_phase(&self, b: &mut Builder, signal: Val, parity: Val) {
         let text = "{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [$0], $1;\n@!done bra again;\n}";
         statement(b, text, "l,r,~{memory}", &[signal, parity], &[]);
     }
 
     // ---- the warp that copies
 
-    fn produce(&mut self, b: &mut Builder, pipeline: &Pipeline) {
+    pub(super) fn produce(&mut self, b: &mut Builder, pipeline: &Pipeline) {
         let values = self.values.clone();
         let func = self.func;
         let definitions = definitions(func);
@@ -473,7 +436,6 @@ impl Gpu<'_> {
                 _ => {}
             }
         }
-        self.shared.read(pipeline.place);
     }
 
     /// The same of blocks that are copied once, and taken last in this loop, which may take nothing anew in its turns.
@@ -510,7 +472,7 @@ impl Gpu<'_> {
         });
     }
 
-    fn arrive(&self, b: &mut Builder, signal: Val) {
+    pub(super) fn arrive(&self, b: &mut Builder, signal: Val) {
         let zero = b.int(Ty::I32, 0);
         let first = b.icmp(IntPredicate::Eq, self.lane, zero);
         let text = "@$1 mbarrier.arrive.shared::cta.b64 _, [$0];";

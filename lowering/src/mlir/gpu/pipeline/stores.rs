@@ -87,11 +87,9 @@ impl Emit for GroupStore {
         // Predicates instead of branches, so that what is stored may be computed between the pieces.
         let first = gpu.first_of(b, 31, GROUP_WARPS - 1).expect("a group has many threads");
         let map = gpu.map_to(self.window.memory);
-        for (round, pieces) in places.chunks(PIECES).enumerate() {
-            if round > 0 || gpu.left || gpu.plan.persistent() {
-                statement(b, "@$0 cp.async.bulk.wait_group.read 0;", "b,~{memory}", &[first], &[]);
-                gpu.group_barrier(b, group);
-            }
+        for pieces in places.chunks(PIECES) {
+            statement(b, "@$0 cp.async.bulk.wait_group.read 0;", "b,~{memory}", &[first], &[]);
+            gpu.group_barrier(b, group);
             for (slot, &piece) in pieces.iter().enumerate() {
                 writer.write(gpu, b, (slot as u32, piece), width);
             }
@@ -109,7 +107,6 @@ impl Emit for GroupStore {
                 copy_out(b, first, (map, &offsets), from);
             }
             statement(b, "@$0 cp.async.bulk.commit_group;", "b,~{memory}", &[first], &[]);
-            gpu.left = true;
         }
     }
 }

@@ -1,0 +1,236 @@
+//! Which programs a block runs: one after the other, the first by its own number.
+//!
+//! Blocks of programs that take equally long pass over as many programs as there are blocks. Otherwise the thread that
+//! copies takes the next number from a counter in global memory, as soon as it begins with a program. A block counts once
+//! for each program that it runs, so the counter has wrapped to 0 when the last one ends. Without a counter there is a block
+//! for each program.
+//!
+//! That thread is ahead of the warps that multiply, so it announces each program to them: its number, its place in the
+//! grid, and quotients that the kernel computes from these. The number behind the last program ends them all.
+
+use std::collections::HashMap;
+
+use super::{Pipeline, Progress, SIGNAL, Signals, Turn, differs, sources};
+use crate::mlir::builder::{Builder, LoopPart, Val};
+use crate::mlir::gpu::{Exchange, Gpu, IntPredicate, statement};
+use crate::mlir::types::{Elem, Ty};
+use crate::ops::{Effect, Kind, Scalar};
+use crate::tile::{Func, Op, ParamKind, Value};
+
+/// Programs that are announced ahead.
+pub(super) const ANNOUNCED: u32 = 2;
+/// Bytes of a program's number and place.
+const PLACE: u32 = 16;
+/// Bytes that a scalar takes.
+const SCALAR: u32 = 8;
+
+/// The quotients and remainders among a kernel's own scalars that differ between programs.
+pub(super) fn quotients(func: &Func, definitions: &HashMap<Value, &Op>) -> Vec<Value> {
+    let is_param = |value: &Value| {
+        let own = |kind: &ParamKind| matches!(kind, ParamKind::Scalar { value: own, .. } if own == value);
+        func.params.iter().any(|param| own(&param.kind))
+    };
+    // Made of arguments and program ids by scalar arithmetic.
+    let is_plain = |value: &Value| {
+        let Some(op) = definitions.get(value) else { return is_param(value) };
+        let operation = op.kind.operation();
+        let scalars = operation.operands().iter().all(|&operand| func.ty(operand).is_scalar());
+        scalars && operation.effect() == Effect::Pure && operation.blocks().is_empty()
+    };
+    let ops = func.body.ops.iter().filter(|op| {
+        let Kind::Scalar(Scalar { op: row, args, .. }) = &op.kind else { return false };
+        let divides = ["div", "rem"].contains(&row.name) && func.ty(op.results[0]).is_scalar();
+        let by_constant = || matches!(definitions.get(&args[1]), Some(op) if matches!(op.kind, Kind::Constant(_)));
+        divides
+            && func.ty(op.results[0]).dtype.is_integer()
+            && func.ty(op.results[0]).dtype.bytes() >= 4
+            && !by_constant()
+            && differs(op.results[0], definitions)
+            && sources(op.results[0], definitions).iter().all(is_plain)
+    });
+    ops.map(|op| op.results[0]).collect()
+}
+
+/// A program as it is announced.
+struct Announced {
+    number: Val,
+    place: [Val; 3],
+    told: Vec<Val>,
+}
+
+impl Announced {
+    fn flat(self) -> Vec<Val> {
+        [self.number].into_iter().chain(self.place).chain(self.told).collect()
+    }
+
+    fn of(flat: &[Val]) -> Announced {
+        Announced { number: flat[0], place: [flat[1], flat[2], flat[3]], told: flat[4..].to_vec() }
+    }
+}
+
+impl Pipeline {
+    /// Bytes of an announcement.
+    pub(super) fn announcement(&self) -> u32 {
+        (PLACE + SCALAR * self.told.len() as u32).next_multiple_of(16)
+    }
+}
+
+/// Where the first announcement goes, and what is waited for there.
+fn first_slot(b: &mut Builder, fills: bool) -> Turn {
+    Turn { part: b.int(Ty::I32, 0), parity: b.int(Ty::I32, i64::from(fills)) }
+}
+
+impl Gpu<'_> {
+    /// How many programs there are; the runtime sees to it that an `i32` counts them.
+    fn all_programs(&self, b: &mut Builder) -> Val {
+        let [x, y, z] = self.grid;
+        let row = b.mul(x, y);
+        b.mul(row, z)
+    }
+
+    /// Runs the block's programs in the warps that multiply.
+    pub(super) fn programs(
+        &mut self,
+        b: &mut Builder,
+        pipeline: &Pipeline,
+        run: impl FnOnce(&mut Self, &mut Builder),
+    ) {
+        let all = self.all_programs(b);
+        let start = pipeline.start(b, false);
+        let slot = first_slot(b, false);
+        let announced = self.heard(b, pipeline, slot).flat();
+        let (counts, values) = (announced.len(), self.values.clone());
+        let next = slot.next(b, ANNOUNCED).flat();
+        let inits: Vec<Val> = announced.into_iter().chain(next).chain(pipeline.flat(&start)).collect();
+        let mut run = Some(run);
+        b.while_loop(&inits, |b, part, carried| {
+            let (announced, rest) = carried.split_at(counts);
+            let Announced { number, place, told } = Announced::of(announced);
+            if part == LoopPart::Test {
+                return vec![b.icmp(IntPredicate::Ult, number, all)];
+            }
+            let (slot, progress) = (Turn::of(&rest[..2]), pipeline.progress(&rest[2..]));
+            let run = run.take().expect("the body is built once");
+            self.scope(|gpu| {
+                let own = std::mem::replace(&mut gpu.program, place);
+                gpu.progress = progress;
+                for (&value, own) in pipeline.told.iter().zip(told) {
+                    gpu.define(value, vec![own]);
+                }
+                gpu.anew(b, |gpu, b| run(gpu, b));
+                if gpu.shared.is_scratch_used() {
+                    gpu.barrier(b);
+                }
+                gpu.next_program(b, pipeline);
+                gpu.program = own;
+                let next = slot.next(b, ANNOUNCED).flat();
+                let announced = gpu.heard(b, pipeline, slot).flat();
+                announced.into_iter().chain(next).chain(pipeline.flat(&gpu.progress)).collect()
+            })
+        });
+        self.values = values;
+    }
+
+    /// Copies for the block's programs, and announces them.
+    pub(super) fn announced_programs(&mut self, b: &mut Builder, pipeline: &Pipeline) {
+        let all = self.all_programs(b);
+        let step = b.op("nvvm.read.ptx.sreg.nctaid.x", &[], Ty::I32);
+        let start = pipeline.start(b, true);
+        let slot = first_slot(b, true);
+        let (own, values) = (self.program, self.values.clone());
+        let definitions = super::definitions(self.func);
+        let inits: Vec<Val> =
+            [own[0]].into_iter().chain(slot.flat()).chain(pipeline.flat(&start)).collect();
+        let [x, y, _] = self.grid;
+        let ends = b.while_loop(&inits, |b, part, carried| {
+            let number = carried[0];
+            if part == LoopPart::Test {
+                return vec![b.icmp(IntPredicate::Ult, number, all)];
+            }
+            let (slot, progress) = (Turn::of(&carried[1..3]), pipeline.progress(&carried[3..]));
+            self.scope(|gpu| {
+                let next = gpu.next_number(b, number, [step, all]);
+                let rows = b.udiv(number, x);
+                let place = [b.urem(number, x), b.urem(rows, y), b.udiv(rows, y)];
+                (gpu.program, gpu.progress) = (place, progress);
+                let told = pipeline.told.iter().map(|&value| gpu.evaluated(b, value, &definitions));
+                let told = told.collect();
+                gpu.announce(b, pipeline, slot, Announced { number, place, told });
+                gpu.produce(b, pipeline);
+                gpu.values = values.clone();
+                gpu.next_program(b, pipeline);
+                let slot = slot.next(b, ANNOUNCED).flat();
+                [next].into_iter().chain(slot).chain(pipeline.flat(&gpu.progress)).collect()
+            })
+        });
+        let zero = b.int(Ty::I32, 0);
+        let told = pipeline.told.iter().map(|&value| b.zero(self.register_type(value))).collect();
+        let end = Announced { number: ends[0], place: [zero; 3], told };
+        self.announce(b, pipeline, Turn::of(&ends[1..3]), end);
+        self.program = own;
+    }
+
+    /// The places of what is copied once for the program after this one.
+    fn next_program(&mut self, b: &mut Builder, pipeline: &Pipeline) {
+        let Progress { once, .. } = &mut self.progress;
+        *once = once.map(|turn| turn.next(b, pipeline.parts));
+    }
+
+    /// The number of the block's program after this one.
+    fn next_number(&self, b: &mut Builder, number: Val, [step, all]: [Val; 2]) -> Val {
+        let Some(counter) = self.counter else { return b.add(number, step) };
+        let one = b.int(Ty::I32, 1);
+        let last = b.sub(all, one);
+        // Each block's first program is its own; those behind are counted. One statement: nothing waits for the counter yet.
+        let text = "{\n.reg .pred counts;\nsetp.ne.b64 counts, $1, 0;\nmov.b32 $0, $3;\n@counts atom.relaxed.gpu.global.inc.u32 $0, [$1], $2;\n}";
+        let before = statement(b, text, "=&r,l,r,r,~{memory}", &[counter, last, number], &[Ty::I32])[0];
+        b.add(before, step)
+    }
+
+    fn announcement_signals(&self, b: &mut Builder, pipeline: &Pipeline, slot: Turn) -> Signals {
+        let first = pipeline.announcements + ANNOUNCED * pipeline.announcement();
+        let full = self.at(b, first, slot.part, SIGNAL);
+        Signals { full, empty: b.offset_bytes(full, (ANNOUNCED * SIGNAL) as i32) }
+    }
+
+    fn announce(&self, b: &mut Builder, pipeline: &Pipeline, slot: Turn, program: Announced) {
+        let Signals { full, empty } = self.announcement_signals(b, pipeline, slot);
+        self.await_phase(b, empty, slot.parity);
+        let to = self.at(b, pipeline.announcements, slot.part, pipeline.announcement());
+        let Announced { number, place: [x, y, z], told } = program;
+        let text = "st.shared.v4.b32 [$0], {$1, $2, $3, $4};";
+        statement(b, text, "l,r,r,r,r,~{memory}", &[to, number, x, y, z], &[]);
+        for (i, value) in told.into_iter().enumerate() {
+            let (suffix, letter) = word(value.ty);
+            let text = format!("st.shared.{suffix} [$0 + {}], $1;", PLACE + SCALAR * i as u32);
+            statement(b, &text, &format!("l,{letter},~{{memory}}"), &[to, value], &[]);
+        }
+        statement(b, "mbarrier.arrive.shared::cta.b64 _, [$0];", "l,~{memory}", &[full], &[]);
+    }
+
+    /// The program that is announced next.
+    fn heard(&mut self, b: &mut Builder, pipeline: &Pipeline, slot: Turn) -> Announced {
+        let Signals { full, empty } = self.announcement_signals(b, pipeline, slot);
+        self.await_phase(b, full, slot.parity);
+        let from = self.at(b, pipeline.announcements, slot.part, pipeline.announcement());
+        let text = "ld.shared.v4.b32 {$0, $1, $2, $3}, [$4];";
+        let mut flat = statement(b, text, "=r,=r,=r,=r,l,~{memory}", &[from], &[Ty::I32; 4]);
+        for (i, &value) in pipeline.told.iter().enumerate() {
+            let ty = self.register_type(value);
+            let (suffix, letter) = word(ty);
+            let text = format!("ld.shared.{suffix} $0, [$1 + {}];", PLACE + SCALAR * i as u32);
+            flat.extend(statement(b, &text, &format!("={letter},l,~{{memory}}"), &[from], &[ty]));
+        }
+        // ptxas knows that a number is the same in all lanes only if it comes from a shuffle; all lanes have read it then.
+        let zero = b.int(Ty::I32, 0);
+        let flat: Vec<Val> =
+            flat.into_iter().map(|value| self.shuffle(b, value, Exchange::Index, zero)).collect();
+        self.arrive(b, empty);
+        Announced::of(&flat)
+    }
+}
+
+/// How PTX names a word of this type, and the letter of its registers.
+fn word(ty: Ty) -> (&'static str, &'static str) {
+    if ty.elem == Elem::I64 { ("b64", "l") } else { ("b32", "r") }
+}
