@@ -224,9 +224,23 @@ impl Pipeline {
 
     /// Finds places for the blocks, behind so many bytes of scratch memory, and under those that are used when no block of
     /// a ring is needed any more. Gives all bytes; there may be fewer stages than asked for, and too little room for one.
+    /// If turns can only overlap where programs do not, programs do not.
     pub fn place(&mut self, [first, last]: [u32; 2]) -> u32 {
-        // The next program's blocks come while this one's results leave.
-        let scratch = if self.persistent { [first.max(last); 2] } else { [first, last] };
+        let asked: Vec<u32> = self.rings.iter().map(|ring| ring.stages).collect();
+        if self.persistent {
+            // The next program's blocks come while this one's results leave.
+            let bytes = self.fitted([first.max(last); 2]);
+            if self.rings.iter().zip(&asked).all(|(ring, &asked)| ring.stages >= asked.min(2)) {
+                return bytes;
+            }
+            self.persistent = false;
+            self.rings.iter_mut().zip(asked).for_each(|(ring, asked)| ring.stages = asked);
+        }
+        self.fitted([first, last])
+    }
+
+    /// Takes stages away until the blocks fit, if they do.
+    fn fitted(&mut self, scratch: [u32; 2]) -> u32 {
         loop {
             let bytes = self.placed(scratch);
             let largest =
