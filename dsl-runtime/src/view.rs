@@ -110,6 +110,30 @@ impl<'a, T: Element, const R: usize> View<'a, T, R> {
         View { memory, shape: part.shape, strides: part.strides }
     }
 
+    /// The same elements in a larger shape: what lies along an axis of extent 1 is repeated, by a stride of 0.
+    ///
+    /// # Errors
+    /// If an extent changes that is not 1.
+    pub fn broadcast(&self, shape: [usize; R]) -> Result<View<'a, T, R>> {
+        let mut strides = self.strides;
+        for axis in (0..R).filter(|&axis| self.shape[axis] != shape[axis]) {
+            if self.shape[axis] != 1 {
+                return Err(self.layout().error(format!("cannot be repeated to the shape {shape:?}")));
+            }
+            strides[axis] = 0;
+        }
+        View::strided(self.memory, shape, strides)
+    }
+
+    /// The same elements in the same row-major order of indices, as another shape.
+    ///
+    /// # Errors
+    /// If there are more or fewer, or if no strides reach them.
+    pub fn reshape<const S: usize>(&self, shape: [usize; S]) -> Result<View<'a, T, S>> {
+        let strides = self.layout().reshape(shape)?;
+        View::strided(self.memory, shape, strides)
+    }
+
     fn layout(&self) -> Layout<R> {
         Layout { shape: self.shape, strides: self.strides }
     }
@@ -386,6 +410,40 @@ impl<const R: usize> Layout<R> {
         Layout { shape: order.map(|axis| self.shape[axis]), strides: order.map(|axis| self.strides[axis]) }
     }
 
+    /// The strides by which a shape has the same elements in the same order.
+    fn reshape<const S: usize>(&self, shape: [usize; S]) -> Result<[usize; S]> {
+        let count = |shape: &[usize]| shape.iter().map(|&extent| extent as u128).product::<u128>();
+        if count(&self.shape) != count(&shape) {
+            return Err(self.error(format!("has not as many elements as the shape {shape:?}")));
+        }
+        if shape.contains(&0) {
+            return Ok(row_major(shape));
+        }
+        // Axes that follow each other in memory are one, the last ones first.
+        let mut runs: Vec<(usize, usize)> = vec![];
+        for (extent, stride) in self.pairs().filter(|&(extent, _)| extent > 1).collect::<Vec<_>>().into_iter().rev() {
+            match runs.last_mut() {
+                Some((length, first)) if *length * *first == stride => *length *= extent,
+                _ => runs.push((extent, stride)),
+            }
+        }
+        let mut runs = runs.into_iter();
+        let (mut length, mut stride) = (1, 1);
+        let mut strides = [0; S];
+        for axis in (0..S).rev() {
+            if length == 1 && shape[axis] > 1 {
+                (length, stride) = runs.next().expect("as many elements in both shapes");
+            }
+            if length % shape[axis] != 0 {
+                return Err(self.error(format!("has no strides for the shape {shape:?}")));
+            }
+            strides[axis] = stride;
+            stride *= shape[axis];
+            length /= shape[axis];
+        }
+        Ok(strides)
+    }
+
     /// The part with indices of a range along one axis, and the element that it begins with.
     #[track_caller]
     fn part(&self, axis: usize, range: impl RangeBounds<usize>) -> (Layout<R>, usize) {
@@ -416,6 +474,43 @@ mod tests {
         let writing =
             writing.map_or_else(|error| error.to_string(), |view| format!("{} elements", view.memory.len()));
         expected.assert_eq(&format!("{reading}\n{writing}"));
+    }
+
+    #[test]
+    fn an_axis_of_one_is_repeated() {
+        let memory: Vec<i32> = (0..12).collect();
+        let view = View::new(&memory, [3, 1, 4]).unwrap();
+        let wide = view.broadcast([3, 5, 4]).unwrap();
+        assert_eq!((wide.shape(), wide.strides()), ([3, 5, 4], [4, 0, 1]));
+        assert_eq!(view.broadcast([3, 0, 4]).unwrap().shape(), [3, 0, 4]);
+        let error = view.broadcast([6, 1, 4]).unwrap_err().to_string();
+        let of = "a view of shape [3, 1, 4] with strides [4, 4, 1]";
+        assert_eq!(error, format!("{of} cannot be repeated to the shape [6, 1, 4]"));
+    }
+
+    #[test]
+    fn a_reshaped_view_has_the_same_elements() {
+        let memory: Vec<i32> = (0..24).collect();
+        let view = View::new(&memory, [2, 3, 4]).unwrap();
+        let strides = |view: Result<View<i32, 4>>| view.map(|view| view.strides()).map_err(|e| e.to_string());
+        assert_eq!(strides(view.reshape([2, 1, 6, 2])), Ok([12, 12, 2, 1]));
+        assert_eq!(strides(view.reshape([1, 24, 1, 1])), Ok([24, 1, 1, 1]));
+        // Split axes stay apart.
+        let turned = view.permute([1, 0, 2]);
+        assert_eq!(strides(turned.reshape([3, 2, 2, 2])), Ok([4, 12, 2, 1]));
+        let of = "a view of shape [3, 2, 4] with strides [4, 12, 1]";
+        assert_eq!(
+            strides(turned.reshape([1, 6, 2, 2])),
+            Err(format!("{of} has no strides for the shape [1, 6, 2, 2]"))
+        );
+        assert_eq!(
+            strides(turned.reshape([3, 2, 2, 1])),
+            Err(format!("{of} has not as many elements as the shape [3, 2, 2, 1]"))
+        );
+        assert_eq!(strides(view.slice(0, ..0).reshape([1, 0, 5, 2])), Ok([0, 10, 2, 1]));
+        // One index along an axis: its stride does not count.
+        let rows = View::strided(&memory, [6, 1, 2], [4, 1, 1]).unwrap();
+        assert_eq!(strides(rows.reshape([2, 1, 3, 2])), Ok([12, 12, 4, 1]));
     }
 
     #[test]
