@@ -421,7 +421,9 @@ impl<const R: usize> Layout<R> {
         }
         // Axes that follow each other in memory are one, the last ones first.
         let mut runs: Vec<(usize, usize)> = vec![];
-        for (extent, stride) in self.pairs().filter(|&(extent, _)| extent > 1).collect::<Vec<_>>().into_iter().rev() {
+        for (extent, stride) in
+            self.pairs().filter(|&(extent, _)| extent > 1).collect::<Vec<_>>().into_iter().rev()
+        {
             match runs.last_mut() {
                 Some((length, first)) if *length * *first == stride => *length *= extent,
                 _ => runs.push((extent, stride)),

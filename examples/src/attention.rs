@@ -42,15 +42,16 @@ const QUERIES: usize = 128;
 
 /// A program handles `M` queries of a head, `N` keys at a time; the grid's second axis counts query heads, of which `group`
 /// that follow each other read one key head. `FORM` is 0 where every query sees every key, 1 if it is causal, 2 with a window,
-/// 3 with a window and all that changes scores. `scale`, above 0, and `softcap` are for powers of two; a `softcap` of 0
-/// is none, and so are slopes of 0, a bias without elements and a `p` of 0. `left` and `right` are at most 2^30.
+/// 3 with a window and what changes scores, 4 with dropout besides. `scale`, above 0, and `softcap` are for powers of two; a `softcap` of 0
+/// is none, and so are slopes of 0 and a bias without elements. `left` and `right` are at most 2^30.
 #[fuse_kernel(
     T = [f16, bf16], M = [128], num_warps = 8,
     configs = [
         { FORM: 0, D: 64, N: 128 }, { FORM: 0, D: 128, N: 128 }, { FORM: 0, D: 192, N: 112 }, { FORM: 0, D: 256, N: 80 },
         { FORM: 1, D: 64, N: 128 }, { FORM: 1, D: 128, N: 128 }, { FORM: 1, D: 192, N: 112 }, { FORM: 1, D: 256, N: 80 },
         { FORM: 2, D: 64, N: 128 }, { FORM: 2, D: 128, N: 128 }, { FORM: 2, D: 192, N: 112 }, { FORM: 2, D: 256, N: 80 },
-        { FORM: 3, D: 64, N: 96 }, { FORM: 3, D: 128, N: 96 }, { FORM: 3, D: 192, N: 80 }, { FORM: 3, D: 256, N: 48 },
+        { FORM: 3, D: 64, N: 128 }, { FORM: 3, D: 128, N: 128 }, { FORM: 3, D: 192, N: 96 }, { FORM: 3, D: 256, N: 64 },
+        { FORM: 4, D: 64, N: 96 }, { FORM: 4, D: 128, N: 96 }, { FORM: 4, D: 192, N: 80 }, { FORM: 4, D: 256, N: 48 },
     ],
 )]
 pub fn attention<T: Float, const FORM: usize, const D: usize, const M: usize, const N: usize>(
@@ -86,8 +87,8 @@ pub fn attention<T: Float, const FORM: usize, const D: usize, const M: usize, co
     // The first key that the first of these queries sees.
     let low = if FORM < 2 { 0 } else { sight - right - left };
     let begin = if FORM < 2 { 0 } else { tl::maximum(low, 0) / 16 * 16 };
-    let slope = if FORM == 3 { tl::max(slopes.load::<1>(head), 0) * 1.442695 } else { 0.0 };
-    let is_biased = if FORM == 3 { bias.shape(2) > 0 } else { false };
+    let slope = if FORM >= 3 { tl::max(slopes.load::<1>(head), 0) * 1.442695 } else { 0.0 };
+    let is_biased = if FORM >= 3 { bias.shape(2) > 0 } else { false };
     let q = tl::reshape(q.load::<1, M, D>(head, row, 0), [M, D]);
     let mut sum = tl::zeros::<f32>([M, D]);
     let mut largest = tl::full([M], f32::NEG_INFINITY);
@@ -96,8 +97,8 @@ pub fn attention<T: Float, const FORM: usize, const D: usize, const M: usize, co
         let k = tl::reshape(k.load::<1, N, D>(head / group, start, 0), [N, D]);
         let scores = tl::dot(q, tl::trans(k));
         let last = start + (N as i32 - 1);
-        // In the general form a score is what the exponential of 2 is taken of.
-        let scores = if FORM == 3 {
+        // Where scores are changed, one is what the exponential of 2 is taken of.
+        let scores = if FORM >= 3 {
             let at = start + tl::arange(0, N);
             let scores = if softcap > 0.0 {
                 softcap - 2.0 * softcap / (1.0 + tl::exp2(scores * (2.885390 * scale / softcap)))
@@ -135,14 +136,14 @@ pub fn attention<T: Float, const FORM: usize, const D: usize, const M: usize, co
         } else {
             scores
         };
-        let next = if FORM == 3 {
+        let next = if FORM >= 3 {
             tl::maximum(largest, tl::max(scores, 1))
         } else {
             tl::maximum(largest, tl::max(scores, 1) * scale)
         };
         // A row that has seen no key yet has no maximum to be counted from.
         let origin = tl::select(next == f32::NEG_INFINITY, 0.0, next);
-        let weights = if FORM == 3 {
+        let weights = if FORM >= 3 {
             tl::exp2(scores - origin.col())
         } else {
             tl::exp2(tl::fma(scores, scale, -origin.col()))
@@ -150,15 +151,15 @@ pub fn attention<T: Float, const FORM: usize, const D: usize, const M: usize, co
         let before = tl::exp2(largest - origin);
         total = total * before + tl::sum(weights, 1);
         largest = next;
-        let weights = if FORM == 3 {
-            if p > 0.0 {
-                let first = (head.to::<i64>() * queries.to::<i64>() + row.to::<i64>()) * keys.to::<i64>() + start.to::<i64>();
-                let places = (tl::arange(0, M).to::<i64>() * keys.to::<i64>()).col() + tl::arange(0, N).to::<i64>().row();
-                let limit = tl::ceil(p * 8388608.0).to::<u32>() * 512;
-                tl::select(tl::randint(seed, first + places) < limit, 0.0, weights)
-            } else {
-                weights
-            }
+        let weights = if FORM == 4 {
+            let first = (head.to::<i64>() * queries.to::<i64>() + row.to::<i64>()) * keys.to::<i64>()
+                + start.to::<i64>();
+            let numbers = first
+                + (tl::arange(0, M).to::<i64>() * keys.to::<i64>()).col()
+                + tl::arange(0, N).to::<i64>().row();
+            // `tl::rand(seed, number) < p`, asked of the number's bits.
+            let limit = tl::ceil(p * 8388608.0).to::<u32>() * 512;
+            tl::select(tl::randint(seed, numbers) < limit, 0.0, weights)
         } else {
             weights
         };
@@ -167,7 +168,7 @@ pub fn attention<T: Float, const FORM: usize, const D: usize, const M: usize, co
     }
     let is_blind = largest == f32::NEG_INFINITY;
     let some = tl::select(is_blind, 1.0, total);
-    let kept = if FORM == 3 { tl::select(p < 1.0, 1.0 / (1.0 - p), 0.0) } else { 1.0 };
+    let kept = if FORM == 4 { tl::select(p < 1.0, 1.0 / (1.0 - p), 0.0) } else { 1.0 };
     out.store(tl::reshape((sum * (kept / some).col()).to::<T>(), [1, M, D]), head, row, 0);
     let logarithm = tl::select(is_blind, f32::NEG_INFINITY, largest + tl::log2(some));
     lse.store(tl::reshape(logarithm * 0.6931472, [1, M, 1]), head, row, 0);
@@ -278,11 +279,12 @@ impl<'a, T: Float> Attention<'a, T> {
         }
         let nothing = self.q.slice(0, ..0).slice(1, ..0).slice(2, ..0);
         let bias = self.bias.map_or(Ok(nothing), |bias| bias.broadcast([heads, queries, keys]))?;
-        let form = match (self.is_plain(), self.window) {
-            (true, [None, None]) => 0,
-            (true, [None, Some(0)]) => 1,
-            (true, _) => 2,
-            (false, _) => 3,
+        let form = match self.window {
+            _ if self.drops() => 4,
+            _ if self.changes_scores() => 3,
+            [None, None] => 0,
+            [None, Some(0)] => 1,
+            _ => 2,
         };
         let Dropout { p, seed } = self.dropout.unwrap_or(Dropout { p: 0.0, seed: 0 });
         let slopes = match self.slopes {
@@ -313,10 +315,13 @@ impl<'a, T: Float> Attention<'a, T> {
         self.window.map(|side| side.map_or(farthest, |keys| keys.min(farthest)) as i32)
     }
 
-    /// Whether nothing but the factor changes scores.
-    fn is_plain(&self) -> bool {
-        let drops = self.dropout.is_some_and(|dropout| dropout.p != 0.0);
-        self.softcap.is_none() && self.slopes.is_none() && self.bias.is_none() && !drops
+    /// Whether scores are more than products with a factor.
+    pub(crate) fn changes_scores(&self) -> bool {
+        self.softcap.is_some() || self.slopes.is_some() || self.bias.is_some()
+    }
+
+    pub(crate) fn drops(&self) -> bool {
+        self.dropout.is_some_and(|dropout| dropout.p != 0.0)
     }
 
     pub(crate) fn check(&self, out: [usize; 3], lse: usize) -> Result<Extents> {
@@ -437,7 +442,8 @@ macro_rules! tiles {
         [0, 64, 128] [0, 128, 128] [0, 192, 112] [0, 256, 80]
         [1, 64, 128] [1, 128, 128] [1, 192, 112] [1, 256, 80]
         [2, 64, 128] [2, 128, 128] [2, 192, 112] [2, 256, 80]
-        [3, 64, 96] [3, 128, 96] [3, 192, 80] [3, 256, 48]
+        [3, 64, 128] [3, 128, 128] [3, 192, 96] [3, 256, 64]
+        [4, 64, 96] [4, 128, 96] [4, 192, 80] [4, 256, 48]
     })*};
 }
 

@@ -27,20 +27,25 @@ use crate::shape::Checks;
 const MAX_SPLITS: usize = 128;
 /// What begins and ends a program takes as long as so many steps.
 const AROUND: usize = 4;
-/// Rows of a program where groups of warps multiply, and elsewhere.
-const ROWS: [usize; 2] = [64, 16];
+/// Rows of a program where groups of warps multiply.
+const WIDE: usize = 64;
+/// And elsewhere.
+const NARROW: usize = 16;
 
 /// A program handles `M` rows of what reads a key head, and `span` keys from `from` on, `N` at a time: the grid counts parts of the
 /// keys, key heads times second axes of `q`, tiles of rows. Row `r` is of query `second + r % period`, whose place is `center` behind it, and of
-/// head `r / period` of those that read the key head; slopes are `[key_heads, group]` or have no elements. Leaves rows, and for each its maximum and its sum.
+/// head `r / period` of those that read the key head; with `CHANGES` there may be a `softcap`, which is else 0, and slopes of
+/// `[key_heads, group]`, which have else no elements. Leaves rows, and for each its maximum and its sum.
 #[fuse_kernel(
     T = [f16, bf16], num_warps = 4,
     configs = [
-        { D: 64, M: 64, N: 64 }, { D: 128, M: 64, N: 64 }, { D: 256, M: 64, N: 64 },
-        { D: 64, M: 16, N: 128 }, { D: 128, M: 16, N: 128 }, { D: 256, M: 16, N: 64 },
+        { CHANGES: false, D: 64, M: 64, N: 64, maxnreg: 128 }, { CHANGES: false, D: 128, M: 64, N: 64 },
+        { CHANGES: false, D: 256, M: 64, N: 64 },
+        { CHANGES: true, D: 128, M: 64, N: 64 }, { CHANGES: true, D: 256, M: 64, N: 64 },
+        { CHANGES: true, D: 128, M: 16, N: 128 }, { CHANGES: true, D: 256, M: 16, N: 64 },
     ],
 )]
-pub fn attention_split<T: Float, const D: usize, const M: usize, const N: usize>(
+pub fn attention_split<T: Float, const CHANGES: bool, const D: usize, const M: usize, const N: usize>(
     q: &View<T, 4>,
     k: &View<T, 3>,
     v: &View<T, 3>,
@@ -65,10 +70,14 @@ pub fn attention_split<T: Float, const D: usize, const M: usize, const N: usize>
     let end = tl::minimum(keys, begin + span);
     let rows = row + tl::arange(0, M);
     let places = center + second + rows % period;
-    let is_sloped = slopes.shape(1) > 0;
-    let first = row / period;
-    let own = tl::reshape(slopes.load::<1, M>(head, first), [M]);
-    let slopes = tl::gather(own, rows / period - first, 0) * 1.442695;
+    let is_sloped = if CHANGES { slopes.shape(1) > 0 } else { false };
+    let slope = if CHANGES {
+        let first = row / period;
+        let own = tl::reshape(slopes.load::<1, M>(head, first), [M]);
+        tl::gather(own, rows / period - first, 0) * 1.442695
+    } else {
+        tl::zeros::<f32>([M])
+    };
     let q = tl::reshape(q.load::<1, 1, M, D>(head, second, row, 0), [M, D]);
     let mut sum = tl::zeros::<f32>([M, D]);
     let mut largest = tl::full([M], f32::NEG_INFINITY);
@@ -76,14 +85,15 @@ pub fn attention_split<T: Float, const D: usize, const M: usize, const N: usize>
     for start in (begin..end).step_by(N) {
         let k = tl::reshape(k.load::<1, N, D>(head, start, 0), [N, D]);
         let scores = tl::dot(q, tl::trans(k));
-        let scores = if softcap > 0.0 {
-            softcap - 2.0 * softcap / (1.0 + tl::exp2(scores * (2.885390 * scale / softcap)))
-        } else {
-            scores * scale
-        };
         let at = start + tl::arange(0, N);
-        let scores = if is_sloped {
-            scores + slopes.col() * (at.row() - places.col()).to::<f32>()
+        // Where scores are changed, one is what the exponential of 2 is taken of.
+        let scores = if CHANGES {
+            let scores = if softcap > 0.0 {
+                softcap - 2.0 * softcap / (1.0 + tl::exp2(scores * (2.885390 * scale / softcap)))
+            } else {
+                scores * scale
+            };
+            if is_sloped { scores + slope.col() * (at.row() - places.col()).to::<f32>() } else { scores }
         } else {
             scores
         };
@@ -96,10 +106,12 @@ pub fn attention_split<T: Float, const D: usize, const M: usize, const N: usize>
         } else {
             scores
         };
-        let next = tl::maximum(largest, tl::max(scores, 1));
+        let high = if CHANGES { tl::max(scores, 1) } else { tl::max(scores, 1) * scale };
+        let next = tl::maximum(largest, high);
         // A row that has seen no key yet has no maximum to be counted from.
         let origin = tl::select(next == f32::NEG_INFINITY, 0.0, next);
-        let weights = tl::exp2(scores - origin.col());
+        let scores = if CHANGES { scores - origin.col() } else { tl::fma(scores, scale, -origin.col()) };
+        let weights = tl::exp2(scores);
         let before = tl::exp2(largest - origin);
         total = total * before + tl::sum(weights, 1);
         largest = next;
@@ -130,7 +142,8 @@ pub fn join_parts<T: Float, const D: usize, const S: usize>(
     for first in (0..splits).step_by(16) {
         let own = tl::reshape(sums.load::<16, 1, 1, 1>(first, head, query, 0), [16]);
         // Beyond the last part there are zeros.
-        let weights = tl::reshape(sums.load::<16, 1, 1, 1>(first, head, query, 1), [16]) * tl::exp2(own - origin);
+        let weights =
+            tl::reshape(sums.load::<16, 1, 1, 1>(first, head, query, 1), [16]) * tl::exp2(own - origin);
         let weights = tl::select(first + tl::arange(0, 16) < splits, weights, 0.0);
         let rows = tl::reshape(parts.load::<16, 1, 1, D>(first, head, query, 0), [16, D]);
         sum += tl::sum(rows * weights.col(), 0);
@@ -192,7 +205,7 @@ impl<'a, T: Float> Attention<'a, T> {
         let (out, mut lse, mut workspace) = (out.into(), lse.into(), workspace.into());
         let checks = Checks("attention");
         let Extents { heads, key_heads, queries, keys, elements } = self.check(out.shape(), lse.len())?;
-        if self.bias.is_some() || self.dropout.is_some() {
+        if self.bias.is_some() || self.drops() {
             return Err(checks.error("shared keys have neither bias nor dropout, expected `launch`".into()));
         }
         checks.same(("workspace", workspace.len()), ("what it should be", self.workspace_len(on)))?;
@@ -205,9 +218,8 @@ impl<'a, T: Float> Attention<'a, T> {
         // One stride for all that reads a key head, or one for its heads.
         let packed = self.q.reshape([key_heads, 1, group * queries, elements]);
         let is_packed = packed.is_ok();
-        let q = packed.or_else(|_| {
-            Ok(self.q.reshape([key_heads, group, queries, elements])?.permute([0, 2, 1, 3]))
-        })?;
+        let q = packed
+            .or_else(|_| Ok(self.q.reshape([key_heads, group, queries, elements])?.permute([0, 2, 1, 3])))?;
         let strides = |pitch: usize| {
             let (all, own) = (heads * queries * pitch, group * queries * pitch);
             if is_packed { [all, own, own, pitch, 1] } else { [all, own, pitch, queries * pitch, 1] }
@@ -227,6 +239,7 @@ impl<'a, T: Float> Attention<'a, T> {
             span: span as i32,
             center: keys as i32 - queries as i32,
             period: if is_packed { queries as i32 } else { 1 },
+            changes: self.changes_scores() || tile_rows(on) < WIDE,
             scale: for_powers(self.scale),
             softcap: self.softcap.unwrap_or(0.0) * std::f32::consts::LOG2_E,
             window: [left, right],
@@ -255,15 +268,15 @@ impl<'a, T: Float> Attention<'a, T> {
         let sight = keys.saturating_sub(queries);
         let from = self.window[0].map_or(0, |left| sight.saturating_sub(left));
         // The registers of a multiprocessor are enough for two programs with short rows.
-        let at_once = on.processors() * if elements <= 64 { 2 } else { 1 };
+        let side_by_side = if elements <= 64 && !self.changes_scores() { 2 } else { 1 };
+        let at_once = on.processors() * side_by_side;
         Shares::new([from, keys, 64], programs, at_once)
     }
 }
 
 /// The rows of a program.
 fn tile_rows(on: impl LaunchOn) -> usize {
-    let [wide, narrow] = ROWS;
-    if on.has_clusters() { wide } else { narrow }
+    if on.has_clusters() { WIDE } else { NARROW }
 }
 
 /// What the first kernel takes, once it is known to fit together.
@@ -277,6 +290,7 @@ pub struct Inputs<'a, T: Float> {
     span: i32,
     center: i32,
     period: i32,
+    changes: bool,
     scale: f32,
     softcap: f32,
     window: [i32; 2],
@@ -305,16 +319,17 @@ pub trait AttendSplit: Float {
     ) -> Result<()>;
 }
 
-/// The elements of a row, rows of a program, keys of a step.
+/// Whether scores are changed, the elements of a row, rows of a program, keys of a step.
 macro_rules! split {
-    ($T:ty: $([$D:literal, $M:literal, $N:literal])*) => {
+    ($T:ty: $([$CHANGES:literal, $D:literal, $M:literal, $N:literal])*) => {
         impl AttendSplit for $T {
             fn split(on: impl LaunchOn, of: Inputs<'_, $T>, made: Parts<'_>) -> Result<()> {
-                let Inputs { q, k, v, slopes, from, span, center, period, scale, softcap, window, parts } = of;
+                let Inputs { q, k, v, slopes, from, span, center, period, .. } = of;
+                let Inputs { changes, scale, softcap, window, parts, .. } = of;
                 let (Parts { rows, sums }, [left, right]) = (made, window);
                 let [heads, second, inner, elements] = q.shape();
-                match tile_rows(on) {
-                    $($M if elements <= $D => attention_split::<$T, $D, $M, $N>(
+                match (changes, tile_rows(on)) {
+                    $(($CHANGES, $M) if elements <= $D => attention_split::<$T, $CHANGES, $D, $M, $N>(
                         q, k, v, slopes, rows, sums, from, span, center, period, scale, softcap, left, right,
                     ).grid((parts, heads * second, inner.div_ceil($M))).launch(on),)*
                     _ => Err(Checks("attention").error(format!("there is no tile for {elements} elements"))),
@@ -336,7 +351,8 @@ macro_rules! split {
 
 macro_rules! tiles {
     ($($T:ty)*) => {$(split! { $T:
-        [64, 64, 64] [128, 64, 64] [256, 64, 64] [64, 16, 128] [128, 16, 128] [256, 16, 64]
+        [false, 64, 64, 64] [false, 128, 64, 64] [false, 256, 64, 64]
+        [true, 128, 64, 64] [true, 256, 64, 64] [true, 128, 16, 128] [true, 256, 16, 64]
     })*};
 }
 

@@ -36,7 +36,8 @@ impl<T: Float> Rules<'_, T> {
 
     fn sees(&self, key: usize, place: i64) -> bool {
         let steps = key as i64 - place;
-        let [left, right] = self.window.map(|side| side.map_or(i64::MAX, |keys| i64::try_from(keys).unwrap_or(i64::MAX)));
+        let [left, right] =
+            self.window.map(|side| side.map_or(i64::MAX, |keys| i64::try_from(keys).unwrap_or(i64::MAX)));
         (-left..=right).contains(&steps)
     }
 }
@@ -112,12 +113,7 @@ fn score<T: Float>([query, key]: [&[f64]; 2], added: [f64; 2], rules: &Rules<'_,
 }
 
 /// One row of the result, and the logarithm of its sum.
-fn of_query(
-    seen: &[Scored],
-    elements: usize,
-    roundings: usize,
-    dtype: DType,
-) -> (Vec<Expected>, Expected) {
+fn of_query(seen: &[Scored], elements: usize, roundings: usize, dtype: DType) -> (Vec<Expected>, Expected) {
     let largest = seen.iter().map(|key| key.score.value).fold(f64::NEG_INFINITY, f64::max);
     if largest == f64::NEG_INFINITY {
         let nothing = Expected { value: 0.0, within: 0.0 };

@@ -25,13 +25,13 @@ const SEQUENCES: [[usize; 4]; 12] = [
     [3, 1, 7, 129],
 ];
 
-fn extents([heads, key_heads, queries, keys]: [usize; 4], elements: usize) -> Extents {
+pub fn extents([heads, key_heads, queries, keys]: [usize; 4], elements: usize) -> Extents {
     Extents { heads, key_heads, queries, keys, elements }
 }
 
 /// How the rows of heads lie in memory.
 #[derive(Clone, Copy, Debug)]
-enum Order {
+pub enum Order {
     /// Head after head.
     Heads,
     /// The first rows of all heads, then the second ones.
@@ -41,7 +41,7 @@ enum Order {
 }
 
 impl Order {
-    fn strides(self, [heads, rows, elements]: [usize; 3]) -> [usize; 3] {
+    pub fn strides(self, [heads, rows, elements]: [usize; 3]) -> [usize; 3] {
         match self {
             Order::Heads => [rows * elements, elements, 1],
             Order::Rows => [elements, heads * elements, 1],
@@ -50,7 +50,7 @@ impl Order {
     }
 
     /// On `device`, `shift` elements after a boundary.
-    fn laid_out<T: Float>(
+    pub fn laid_out<T: Float>(
         self,
         device: Device,
         elements: &[T],
@@ -167,7 +167,8 @@ fn a_window_is_as_exact_as_stated() {
     ];
     for window in windows {
         let rules = Rules::<bf16> { window, ..Rules::scaled(0.2) };
-        for sequences in [[1, 1, 300, 300], [2, 1, 140, 420], [1, 1, 420, 140], [1, 1, 1, 500], [1, 1, 3, 0]] {
+        for sequences in [[1, 1, 300, 300], [2, 1, 140, 420], [1, 1, 420, 140], [1, 1, 1, 500], [1, 1, 3, 0]]
+        {
             check(extents(sequences, 64), Order::Heads, rules);
         }
     }
@@ -278,9 +279,7 @@ fn nan_stays_in_its_row() {
 fn a_factor_may_be_zero() {
     let q = normal::<f16>(3 * 64, 1);
     let [k, v] = [2, 3].map(|seed| normal::<f16>(5 * 64, seed));
-    let [rows, sums] = {
-        reference([&q, &k, &v], extents([1, 1, 3, 5], 64), Rules::scaled(0.0))
-    };
+    let [rows, sums] = { reference([&q, &k, &v], extents([1, 1, 3, 5], 64), Rules::scaled(0.0)) };
     for device in devices() {
         for scale in [0.0, -0.0, 1e-40] {
             let [out, lse] = attended(device, [&q, &k, &v], scale).unwrap();

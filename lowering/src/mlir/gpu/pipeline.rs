@@ -11,6 +11,8 @@
 
 mod copies;
 
+pub(super) use copies::first_registers;
+
 use std::collections::{HashMap, HashSet};
 
 use super::shared::{Interval, SIGNAL};
