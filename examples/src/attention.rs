@@ -1,35 +1,39 @@
-//! `out = softmax(scale * q · kᵀ) · v` for each head, and the logarithm of each row's sum of exponentials: scaled dot-product
-//! attention, in blocks that never write scores to memory.
+//! `out = softmax(scale * q · kᵀ) · v` for each head, and the logarithm of each row's sum of exponentials: scaled
+//! dot-product attention, in blocks that never write scores to memory.
 //!
-//! **Shapes.** `q` and `out` are views of `[heads, queries, D]`, `k` and `v` of `[key_heads, keys, D]`, with any strides; `lse` is
-//! `[heads, queries]`, and `heads` counts those of all batches. `D` is 1 to 256, and as fast as the next of 64, 128, 192 and 256. Where there are fewer key heads
-//! than heads, `group = heads / key_heads` query heads that follow each other read the same one: grouped heads, and multi-query heads
-//! where each batch has one. Fast on a GPU are rows whose elements are side by side and whose distances are
-//! multiples of 16 bytes. Any number of queries and keys.
+//! **Shapes.** `q` and `out` are views of `[heads, queries, D]`, `k` and `v` of `[key_heads, keys, D]`, with any
+//! strides; `lse` is `[heads, queries]`, and `heads` counts those of all batches. `D` is 1 to 256, and as fast as the
+//! next of 64, 128, 192 and 256. Where there are fewer key heads than heads, `group = heads / key_heads` query heads
+//! that follow each other read the same one: grouped heads, and multi-query heads where each batch has one. Fast on a
+//! GPU are rows whose elements are side by side and whose distances are multiples of 16 bytes, those of a bias too.
+//! Any number of queries and keys.
 //!
-//! **Sight.** The place of query `i` is key `i + keys - queries`: sequences end together. A window of `left` and `right` lets it see the
-//! keys from `left` before its place to `right` behind it; causal attention is a window without an end on the left and
-//! 0 on the right. A query that sees no key gives zeros, and negative infinity in `lse`.
+//! **Sight.** The place of query `i` is key `i + keys - queries`: sequences end together. A window of `left` and
+//! `right` lets it see the keys from `left` before its place to `right` behind it; causal attention is a window without
+//! an end on the left and 0 on the right. A query that sees no key gives zeros, and negative infinity in `lse`.
 //!
-//! **Scores.** With `x` the product of a query and a key times `scale`, a score is `softcap * tanh(x / softcap) + slope * (key - place) +
-//! bias`: a cap, ALiBi's slope of each query head, and a number for each query and key, all of them to be had one by one.
-//! A bias of negative infinity hides a key. Dropout leaves out the probability of query `i` and key `j` of head `h` where
-//! `tl::rand(seed, (h * queries + i) * keys + j) < p`, and divides others by `1 - p`: nothing is saved, the mask can be computed again.
+//! **Scores.** Of the product of a query and a key times `scale`, `x`, are made
+//! `softcap * tanh(x / softcap) + slope * (key - place) + bias`: a cap, ALiBi's slope of each query head, and a number
+//! for each query and key. Each of them is optional. A bias of negative infinity hides a key. Dropout leaves out the
+//! probability of query `i` and key `j` of head `h` where `tl::rand(seed, (h * queries + i) * keys + j) < p`, and
+//! divides others by `1 - p`: nothing is saved, the mask can be computed again.
 //!
-//! **Work.** `4 * heads * queries * keys * D` operations, about half of them if it is causal, and for a score a multiply-add, an
-//! exponential, a maximum and a sum. A program handles 128 queries of a head and reads all keys and values that these see
-//! once; blocks of keys that none of them sees it does not read, and it compares places in the blocks alone that not all of its queries see whole.
+//! **Work.** `4 * heads * queries * keys * D` operations, about half of them if it is causal, and for a score a
+//! multiply-add, an exponential, a maximum and a sum. A program handles 128 queries of a head and reads all keys and
+//! values that these see once; blocks of keys that none of them sees it does not read, and it compares places in the
+//! blocks alone that not all of its queries see whole.
 //!
-//! **Rounding.** Scores, their maxima, exponentials and sums are computed in `f32`; exponentials are rounded to `T` before
-//! they weigh the values, and the result is rounded to `T` once. Before that it is within `2 e + (keys + 16) * 2^-23 + u` times
-//! the weighted mean of the values' magnitudes, with `e` `(D + 4) * 2^-23` times the largest sum of magnitudes behind a score
-//! and `u` half a unit of `T`; `lse` is within `2 e + (keys + 16) * 2^-23`, and `2^-20` of its own size and the largest score's.
-//! Behind a score with a cap `8 * 2^-23 * softcap` is added to `e`, and `4 * 2^-23` times the magnitudes of a slope's part, of a bias
-//! and of their sum. Where a scaled score is beyond `2^30`, its row may be NaN.
+//! **Rounding.** Scores, their maxima, exponentials and sums are computed in `f32`; exponentials are rounded to `T`
+//! before they weigh the values, and the result is rounded to `T` once. Before that it is within
+//! `2 e + (keys + 16) * 2^-23 + u` times the weighted mean of the values' magnitudes, with `e` `(D + 4) * 2^-23` times
+//! the largest sum of magnitudes behind a score and `u` half a unit of `T`; `lse` is within
+//! `2 e + (keys + 16) * 2^-23`, and `2^-20` of its own size and the largest score's. Behind a score with a cap
+//! `8 * 2^-23 * softcap` is added to `e`, and `4 * 2^-23` times the magnitudes of a slope's part, of a bias and of
+//! their sum. Where a scaled score is beyond `2^30`, its row may be NaN.
 //!
-//! **Source.** Dao, Fu, Ermon, Rudra, Ré, 2022, arXiv:2205.14135; the running softmax is Milakov and Gimelshein's, 2018,
-//! arXiv:1805.02867; grouped heads are Ainslie and others', 2023, arXiv:2305.13245; slopes Press,
-//! Smith, Lewis, 2022, arXiv:2108.12409; the cap is Gemma 2's, arXiv:2408.00118.
+//! **Source.** Dao, Fu, Ermon, Rudra, Ré, 2022, arXiv:2205.14135; the running softmax is Milakov and Gimelshein's,
+//! 2018, arXiv:1805.02867; grouped heads are Ainslie and others', 2023, arXiv:2305.13245; slopes Press, Smith, Lewis,
+//! 2022, arXiv:2108.12409; the cap is Gemma 2's, arXiv:2408.00118.
 
 use dsl_runtime::Result;
 use dsl_runtime::prelude::*;
@@ -40,10 +44,11 @@ use crate::shape::Checks;
 /// Queries of a program.
 const QUERIES: usize = 128;
 
-/// A program handles `M` queries of a head, `N` keys at a time; the grid's second axis counts query heads, of which `group`
-/// that follow each other read one key head. `FORM` is 0 where every query sees every key, 1 if it is causal, 2 with a window,
-/// 3 with a window and what changes scores, 4 with dropout besides. `scale`, above 0, and `softcap` are for powers of two; a `softcap` of 0
-/// is none, and so are slopes of 0 and a bias without elements. `left` and `right` are at most 2^30.
+/// A program handles `M` queries of a head, `N` keys at a time; the grid's second axis counts query heads, of which
+/// `group` that follow each other read one key head. `FORM` is 0 where every query sees every key, 1 if it is causal, 2
+/// with a window, 3 with a window and what changes scores, 4 with dropout besides. `scale`, above 0, and `softcap` are
+/// for powers of two; a `softcap` of 0 is none, and so are slopes of 0 and a bias without elements. `left` and `right`
+/// are at most 2^30.
 #[fuse_kernel(
     T = [f16, bf16], M = [128], num_warps = 8,
     configs = [
@@ -206,7 +211,8 @@ pub struct Attention<'a, T: Float> {
 
 /// The largest factor for scores.
 const MOST: f32 = 1.7e38;
-/// The largest cap of scores.
+/// The smallest and the largest cap of scores.
+const LOWEST: f32 = 1e-30;
 const HIGHEST: f32 = 1e30;
 
 impl<'a, T: Float> Attention<'a, T> {
@@ -261,8 +267,8 @@ impl<'a, T: Float> Attention<'a, T> {
     ///
     /// # Errors
     /// If shapes and lengths do not fit together, or heads of keys do not divide those of queries; if a row has no
-    /// elements or more than 256; if a number for the scores is not what it may be; if a sequence is longer than a quarter of
-    /// what an `i32` counts; those of a launch.
+    /// elements or more than 256; if a number for the scores is not what it may be; if a sequence is longer than a
+    /// quarter of what an `i32` counts; those of a launch.
     pub fn launch<'o>(
         &self,
         on: impl LaunchOn,
@@ -333,11 +339,12 @@ impl<'a, T: Float> Attention<'a, T> {
         if !(0.0..=MOST).contains(&self.scale) {
             return Err(checks.error(format!("scale is {}, expected 0 to {MOST:e}", self.scale)));
         }
+        // What a product is multiplied by, before the cap, is a number too.
+        let lowest = (self.scale / HIGHEST).max(LOWEST);
         if let Some(softcap) = self.softcap
-            && !(f32::MIN_POSITIVE..=HIGHEST).contains(&softcap)
+            && !(lowest..=HIGHEST).contains(&softcap)
         {
-            let wanted = format!("a number above 0, up to {HIGHEST:e}");
-            return Err(checks.error(format!("softcap is {softcap}, expected {wanted}")));
+            return Err(checks.error(format!("softcap is {softcap}, expected {lowest:e} to {HIGHEST:e}")));
         }
         if let Some(slopes) = self.slopes {
             checks.same(("slopes", slopes.len()), ("q's heads", heads))?;
@@ -379,7 +386,8 @@ pub(crate) fn fit(checks: Checks, of: Extents, [k, v, out]: [[usize; 3]; 3]) -> 
 /// The longest row of a head.
 pub const MAX_ELEMENTS: usize = 256;
 
-/// A factor of scores, for powers of two. Of keys that are not seen the scores are infinite, and 0 times that is no number.
+/// A factor of scores, for powers of two. Of keys that are not seen the scores are infinite, and 0 times that is no
+/// number.
 pub(crate) fn for_powers(scale: f32) -> f32 {
     (scale * std::f32::consts::LOG2_E).max(f32::MIN_POSITIVE)
 }

@@ -1,17 +1,17 @@
-//! Attention of a few queries over many keys, as a model's next tokens take it: programs share the keys, and a second kernel
-//! joins what each made of its part.
+//! Attention of a few queries over many keys, as a model's next tokens take it: programs share the keys, and a second
+//! kernel joins what each made of its part.
 //!
-//! **Shapes, sight, scores.** Those of [`crate::attention`], without bias and dropout; any number of queries is right, up to about
-//! 64 for each key head make sense. The query heads that read one key head are rows of one tile, if one stride leads from each to the
-//! next: where there is one query for each head, or one head for each key head, or all queries of a head lie side by side. Elsewhere
-//! each query has its own programs, which find the keys in the cache.
+//! **Shapes, sight, scores.** Those of [`crate::attention`], without bias and dropout; any number of queries is right,
+//! up to about 64 for each key head make sense. The query heads that read one key head are rows of one tile, if one
+//! stride leads from each to the next: where there is one query for each head, or one head for each key head, or all
+//! queries of a head lie side by side. Elsewhere each query has its own programs, which find the keys in the cache.
 //!
 //! **Work.** It is bound by memory: keys and values that are seen are read once,
-//! `2 * key_heads * keys * D * size_of::<T>()` bytes. There are as many parts as keep all processors busy for about as long; each leaves
-//! `D + 2` numbers for a query of a head in working memory.
+//! `2 * key_heads * keys * D * size_of::<T>()` bytes. There are as many parts as keep all processors busy for about as
+//! long; each leaves `D + 2` numbers for a query of a head in working memory.
 //!
-//! **Rounding.** As in [`crate::attention`], with `keys + 32` for `keys + 16`: parts are kept in `f32`, with the maximum and the sum that
-//! they were made with.
+//! **Rounding.** As in [`crate::attention`], with `keys + 32` for `keys + 16`: parts are kept in `f32`, with the
+//! maximum and the sum that they were made with.
 //!
 //! **Source.** Dao, Haziza, Massa, Sizov, *Flash-Decoding for long-context inference*, 2023.
 
@@ -32,10 +32,11 @@ const WIDE: usize = 64;
 /// And elsewhere.
 const NARROW: usize = 16;
 
-/// A program handles `M` rows of what reads a key head, and `span` keys from `from` on, `N` at a time: the grid counts parts of the
-/// keys, key heads times second axes of `q`, tiles of rows. Row `r` is of query `second + r % period`, whose place is `center` behind it, and of
-/// head `r / period` of those that read the key head; with `CHANGES` there may be a `softcap`, which is else 0, and slopes of
-/// `[key_heads, group]`, which have else no elements. Leaves rows, and for each its maximum and its sum.
+/// A program handles `M` rows of what reads a key head, and `span` keys from `from` on, `N` at a time: the grid counts
+/// parts of the keys, key heads times second axes of `q`, tiles of rows. Row `r` is of query `second + r % period`,
+/// whose place is `center` behind it, and of head `r / period` of those that read the key head; with `CHANGES` there
+/// may be a `softcap`, which is else 0, and slopes of `[key_heads, group]`, which have else no elements. Leaves rows,
+/// and for each its maximum and its sum.
 #[fuse_kernel(
     T = [f16, bf16], num_warps = 4,
     configs = [
@@ -165,7 +166,8 @@ struct Shares {
 }
 
 impl Shares {
-    /// Of the keys from `from` on, `step` at a time, where so many programs take the same ones and so many programs run at once.
+    /// Of the keys from `from` on, `step` at a time, where so many programs take the same ones and so many programs run
+    /// at once.
     fn new([from, keys, step]: [usize; 3], programs: usize, at_once: usize) -> Shares {
         let steps = (keys - from).div_ceil(step).max(1);
         let turns = |splits: usize| (programs * splits).div_ceil(at_once) * (steps.div_ceil(splits) + AROUND);
@@ -187,8 +189,8 @@ impl<'a, T: Float> Attention<'a, T> {
         self.shares(on).parts * heads * queries * (pitch(elements) + 2)
     }
 
-    /// What [`Attention::launch`] computes, for a few queries and many keys: programs share the keys of a head, with working memory of
-    /// [`Attention::workspace_len`] numbers.
+    /// What [`Attention::launch`] computes, for a few queries and many keys: programs share the keys of a head, with
+    /// working memory of [`Attention::workspace_len`] numbers.
     ///
     /// # Errors
     /// Those of [`Attention::launch`]; if the working memory has another length; if there is a bias or dropout.
@@ -361,7 +363,8 @@ tiles!(f16 bf16);
 /// Roundings of a row beside those of its keys.
 const ROUNDINGS: usize = 32;
 
-/// What the kernels compute, in `f64`, and the bounds that the module's documentation explains: of the rows and of `lse`.
+/// What the kernels compute, in `f64`, and the bounds that the module's documentation explains: of the rows and of
+/// `lse`.
 pub fn reference<T: Float>(inputs: [&[T]; 3], extents: Extents, rules: Rules<'_, T>) -> [Vec<Expected>; 2] {
     rounded_often(inputs, extents, rules, ROUNDINGS)
 }

@@ -42,8 +42,8 @@ impl<T: Float> Rules<'_, T> {
     }
 }
 
-/// What roundings make of a row beside those of its products and of the result, in units of `2^-23`: as many as there are keys, and
-/// so many more.
+/// What roundings make of a row beside those of its products and of the result, in units of `2^-23`: as many as there
+/// are keys, and so many more.
 const ROUNDINGS: usize = 16;
 
 /// The rows of the result, and the logarithms of their sums, of `[q, k, v]` with rows side by side.

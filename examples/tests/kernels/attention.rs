@@ -342,9 +342,11 @@ fn wrong_shapes_are_errors() {
     let found = message(plain.alibi(&slopes), [2, 3, 16], 6);
     assert_eq!(found, "attention: slopes has 3 elements and q's heads has 2");
     let found = message(plain.softcap(0.0), [2, 3, 16], 6);
-    assert_eq!(found, "attention: softcap is 0, expected a number above 0, up to 1e30");
+    assert_eq!(found, "attention: softcap is 0, expected 1e-30 to 1e30");
     let found = message(plain.softcap(f32::NAN), [2, 3, 16], 6);
-    assert_eq!(found, "attention: softcap is NaN, expected a number above 0, up to 1e30");
+    assert_eq!(found, "attention: softcap is NaN, expected 1e-30 to 1e30");
+    let found = message(plain.scale(2e30).softcap(1.0), [2, 3, 16], 6);
+    assert_eq!(found, "attention: softcap is 1, expected 2e0 to 1e30");
     let found = message(plain.dropout(1.5, 0), [2, 3, 16], 6);
     assert_eq!(found, "attention: 1.5 is not a probability");
 }

@@ -363,6 +363,31 @@ fn scratch_lies_on_blocks_that_nobody_needs() {
     .assert_eq(&lines_with(behind, &["bar", "st.shared", "ld.shared", "st.global"]));
 }
 
+/// Scratch memory beside the blocks, as programs that follow each other need it, may leave no room for a second turn:
+/// then they do not follow each other.
+#[test]
+fn turns_overlap_before_programs_do() {
+    let of = |stages: u32| {
+        let source = changed(&[
+            ["num_warps = 4", &format!("num_warps = 8, num_stages = {stages}")],
+            ["step_by(64)", "step_by(128)"],
+            ["a.load::<64, 64>", "a.load::<128, 128>"],
+            ["b.load::<64, 64>", "b.load::<128, 256>"],
+            ["[64, 64]", "[128, 256]"],
+            ["out: &mut View<f32, 2>", "out: &mut View<bf16, 2>"],
+            ["out.store(sum,", "out.store(sum.to::<bf16>(),"],
+        ]);
+        let follow = all_bodies(&source)[0].plan.persistent();
+        format!("{stages}, one after the other {follow}: {}", needs(&source))
+    };
+    expect![[r#"
+        1, one after the other true: tensor: 165920 bytes shared, 384 threads, maps [128, 64] [128, 64]
+        2, one after the other false: tensor: 196672 bytes shared, 384 threads, maps [128, 64] [128, 64]
+        4, one after the other false: tensor: 196672 bytes shared, 384 threads, maps [128, 64] [128, 64]
+    "#]]
+    .assert_eq(&[1, 2, 4].map(of).concat());
+}
+
 // ---- code
 
 #[test]
@@ -424,11 +449,13 @@ fn registers_go_where_products_are() {
         ]);
         format!("{warps}\n{}", lines_with(&ptx(&source, Arch::SM_90A), &["maxnreg", "reqntid"]))
     };
+    // Who changes the number is told what it is at the start.
     expect![[r#"
         num_warps = 4
         .reqntid 256
         num_warps = 8
         .reqntid 384
+        .maxnreg 168
         setmaxnreg.dec.sync.aligned.u32 40;
         setmaxnreg.inc.sync.aligned.u32 232;
         num_warps = 8, maxnreg = 128
@@ -438,6 +465,7 @@ fn registers_go_where_products_are() {
         setmaxnreg.inc.sync.aligned.u32 168;
         num_warps = 16
         .reqntid 640
+        .maxnreg 96
         setmaxnreg.dec.sync.aligned.u32 40;
         setmaxnreg.inc.sync.aligned.u32 104;
     "#]]
