@@ -179,14 +179,14 @@ where
     })
 }
 
-/// Causal attention of four heads of 64 elements that share two heads of keys, of as many queries and keys as there are rows.
+/// Causal attention of two heads of 64 elements that share a head of keys, of as many queries and keys as there are rows.
 fn attended<T: Attend>(options: &Options) -> Result<()> {
-    let extents = Heads { heads: 4, key_heads: 2, queries: options.rows, keys: options.rows, elements: 64 };
-    let [of_q, of_k] = [[4, options.rows, 64], [2, options.rows, 64]];
+    let extents = Heads { heads: 2, key_heads: 1, queries: options.rows, keys: options.rows, elements: 64 };
+    let [of_q, of_k] = [[2, options.rows, 64], [1, options.rows, 64]];
     let len = |shape: [usize; 3]| shape.iter().product::<usize>();
     let ((q, bq), (k, bk)) = (options.normal::<T>(len(of_q), 0)?, options.normal::<T>(len(of_k), 1)?);
     let (v, bv) = options.normal::<T>(len(of_k), 2)?;
-    let mut lse = options.common.device.zeros::<f32>(4 * options.rows)?;
+    let mut lse = options.common.device.zeros::<f32>(2 * options.rows)?;
     let [expected, _] = attention_reference::reference([&q, &k, &v], extents, Rules::scaled(0.125).causal());
     options.show(attention_reference::traffic::<T>(extents), &expected, |on, out| {
         let attention = Attention::new(bq.view(of_q)?, bk.view(of_k)?, bv.view(of_k)?).causal();
