@@ -29,7 +29,7 @@
 //! the largest sum of magnitudes behind a score and `u` half a unit of `T`; `lse` is within
 //! `2 e + (keys + 16) * 2^-23`, and `2^-20` of its own size and the largest score's. Behind a score with a cap
 //! `8 * 2^-23 * softcap` is added to `e`, and `4 * 2^-23` times the magnitudes of a slope's part, of a bias and of
-//! their sum. Where a scaled score is beyond `2^30`, its row may be NaN.
+//! the score. Where a scaled score is beyond `2^30`, its row may be NaN.
 //!
 //! **Source.** Dao, Fu, Ermon, Rudra, Ré, 2022, arXiv:2205.14135; the running softmax is Milakov and Gimelshein's,
 //! 2018, arXiv:1805.02867; grouped heads are Ainslie and others', 2023, arXiv:2305.13245; slopes Press, Smith, Lewis,
@@ -207,6 +207,8 @@ pub struct Attention<'a, T: Float> {
     pub(crate) slopes: Option<Slice<'a, f32>>,
     pub(crate) bias: Option<View<'a, T, 3>>,
     pub(crate) dropout: Option<Dropout>,
+    /// Parts of the keys, where programs share them.
+    pub(crate) splits: Option<usize>,
 }
 
 /// The largest factor for scores.
@@ -224,8 +226,18 @@ impl<'a, T: Float> Attention<'a, T> {
     ) -> Self {
         let (q, k, v) = (q.into(), k.into(), v.into());
         let scale = 1.0 / (q.shape()[2].max(1) as f32).sqrt();
-        let window = [None; 2];
-        Attention { q, k, v, scale, window, softcap: None, slopes: None, bias: None, dropout: None }
+        Attention {
+            q,
+            k,
+            v,
+            scale,
+            window: [None; 2],
+            softcap: None,
+            slopes: None,
+            bias: None,
+            dropout: None,
+            splits: None,
+        }
     }
 
     /// Another factor for the scores, from 0 to `1.7e38`.

@@ -25,6 +25,8 @@ use crate::shape::Checks;
 
 /// The most parts of the keys.
 const MAX_SPLITS: usize = 128;
+/// Parts are multiples of so many keys.
+const STEP: usize = 64;
 /// What begins and ends a program takes as long as so many steps.
 const AROUND: usize = 4;
 /// Rows of a program where groups of warps multiply.
@@ -166,15 +168,19 @@ struct Shares {
 }
 
 impl Shares {
-    /// Of the keys from `from` on, `step` at a time, where so many programs take the same ones and so many programs run
-    /// at once.
-    fn new([from, keys, step]: [usize; 3], programs: usize, at_once: usize) -> Shares {
-        let steps = (keys - from).div_ceil(step).max(1);
-        let turns = |splits: usize| (programs * splits).div_ceil(at_once) * (steps.div_ceil(splits) + AROUND);
-        let splits = (1..=steps.min(MAX_SPLITS)).min_by_key(|&splits| turns(splits)).unwrap_or(1);
-        let own = steps.div_ceil(splits);
-        Shares { from, span: own * step, parts: steps.div_ceil(own) }
+    /// Of the keys from `from` on, in so many parts or fewer.
+    fn new([from, keys]: [usize; 2], splits: usize) -> Shares {
+        let steps = (keys - from).div_ceil(STEP).max(1);
+        let own = steps.div_ceil(splits.clamp(1, MAX_SPLITS));
+        Shares { from, span: own * STEP, parts: steps.div_ceil(own) }
     }
+}
+
+/// The parts that end soonest, where so many programs take the same keys and so many programs run at once.
+fn quickest(keys: usize, programs: usize, at_once: usize) -> usize {
+    let steps = keys.div_ceil(STEP).max(1);
+    let turns = |splits: usize| (programs * splits).div_ceil(at_once) * (steps.div_ceil(splits) + AROUND);
+    (1..=steps.min(MAX_SPLITS)).min_by_key(|&splits| turns(splits)).unwrap_or(1)
 }
 
 /// A part's rows are this far apart in working memory.
@@ -183,6 +189,12 @@ fn pitch(elements: usize) -> usize {
 }
 
 impl<'a, T: Float> Attention<'a, T> {
+    /// In how many parts programs share the keys: as many, or fewer where there are not 64 keys for each; 128 are the
+    /// most. Without it the device's processors decide, and with them the order of sums.
+    pub fn splits(self, splits: usize) -> Self {
+        Attention { splits: Some(splits), ..self }
+    }
+
     /// The length of the working memory that [`Attention::launch_split`] takes on this device or stream.
     pub fn workspace_len(&self, on: impl LaunchOn) -> usize {
         let [heads, queries, elements] = self.q.shape();
@@ -272,7 +284,8 @@ impl<'a, T: Float> Attention<'a, T> {
         // The registers of a multiprocessor are enough for two programs with short rows.
         let side_by_side = if elements <= 64 && !self.changes_scores() { 2 } else { 1 };
         let at_once = on.processors() * side_by_side;
-        Shares::new([from, keys, 64], programs, at_once)
+        let splits = self.splits.unwrap_or_else(|| quickest(keys - from, programs, at_once));
+        Shares::new([from, keys], splits)
     }
 }
 

@@ -9,8 +9,13 @@ use fused_kernels::reference::compare;
 use crate::attention::{Order, extents};
 use crate::data::{Guarded, devices, normal};
 
-/// On every device, with working memory that holds NaNs.
+/// On every device, with as many parts as it likes.
 fn check<T: AttendSplit>(extents: Extents, order: Order, rules: Rules<'_, T>) {
+    check_parts(extents, order, rules, None);
+}
+
+/// With working memory that holds NaNs.
+fn check_parts<T: AttendSplit>(extents: Extents, order: Order, rules: Rules<'_, T>, parts: Option<usize>) {
     let Extents { heads, key_heads, queries, keys, elements } = extents;
     let q = normal::<T>(heads * queries * elements, 1);
     let [k, v] = [2, 3].map(|seed| normal::<T>(key_heads * keys * elements, seed));
@@ -30,13 +35,20 @@ fn check<T: AttendSplit>(extents: Extents, order: Order, rules: Rules<'_, T>) {
         if let Some(slopes) = &slopes {
             attention = attention.alibi(slopes);
         }
+        if let Some(parts) = parts {
+            attention = attention.splits(parts);
+        }
         let mut out = Guarded::<T>::new(device, rows.len(), 0);
         let mut lse = Guarded::<f32>::new(device, sums.len(), 0);
         let mut workspace = Guarded::<f32>::new(device, attention.workspace_len(&device), 0);
         let mut memory = out.output();
         let result = memory.view_mut(of_q).unwrap();
         attention.launch_split(&device, result, lse.output(), workspace.output()).unwrap();
-        let what = format!("{extents:?} of {}, {order:?}, {:?}, on {device}", T::DTYPE, rules.window);
+        let what = format!(
+            "{extents:?} of {}, {order:?}, {:?}, {parts:?} parts, on {device}",
+            T::DTYPE,
+            rules.window
+        );
         compare(&out.content(), &rows).unwrap_or_else(|found| panic!("{what}: {found}"));
         compare(&lse.content(), &sums).unwrap_or_else(|found| panic!("{what}, lse: {found}"));
         workspace.content();
@@ -70,6 +82,23 @@ fn shared_keys_are_as_exact_as_stated() {
         let rules = Rules::scaled(0.1).causal();
         check(extents([4, 2, 2, 600], elements), Order::Apart(8), Rules::<f16> { ..rules });
         check(extents([4, 2, 1, 333], elements), Order::Apart(3), Rules::<bf16>::scaled(0.1));
+    }
+}
+
+/// Few parts and many, more than there are keys for, and those that see nothing.
+#[test]
+fn keys_are_shared_in_any_number_of_parts() {
+    for parts in [0, 1, 2, 15, 16, 17, 40, 128, 1000] {
+        for sequences in [[4, 1, 1, 5000], [2, 2, 3, 1100], [2, 1, 2, 10], [2, 1, 1, 0]] {
+            check_parts(
+                extents(sequences, 64),
+                Order::Heads,
+                Rules::<bf16>::scaled(0.2).causal(),
+                Some(parts),
+            );
+        }
+        let rules = Rules::<f16> { window: [Some(700), Some(0)], ..Rules::scaled(0.1) };
+        check_parts(extents([4, 2, 2, 9000], 16), Order::Rows, rules, Some(parts));
     }
 }
 
