@@ -449,13 +449,11 @@ fn registers_go_where_products_are() {
         ]);
         format!("{warps}\n{}", lines_with(&ptx(&source, Arch::SM_90A), &["maxnreg", "reqntid"]))
     };
-    // Who changes the number is told what it is at the start.
     expect![[r#"
         num_warps = 4
         .reqntid 256
         num_warps = 8
         .reqntid 384
-        .maxnreg 168
         setmaxnreg.dec.sync.aligned.u32 40;
         setmaxnreg.inc.sync.aligned.u32 232;
         num_warps = 8, maxnreg = 128
@@ -465,7 +463,6 @@ fn registers_go_where_products_are() {
         setmaxnreg.inc.sync.aligned.u32 168;
         num_warps = 16
         .reqntid 640
-        .maxnreg 96
         setmaxnreg.dec.sync.aligned.u32 40;
         setmaxnreg.inc.sync.aligned.u32 104;
     "#]]

@@ -38,7 +38,6 @@ use super::types::{Elem, Space, Ty};
 use super::{Asm, Machine, report};
 use crate::analysis::axis::{Assumptions, Axes, Info};
 use crate::analysis::fact::Fact;
-use crate::analysis::stage::GROUP_WARPS;
 use crate::diagnostic::Loc;
 use crate::layout::{Distributed, Layout};
 use crate::ops::Keep;
@@ -142,10 +141,7 @@ impl Plan {
     pub fn emit<'a>(&'a self, module: &mut ModuleBuilder<'a>, entry: &str) {
         let func = &self.distributed.func;
         let arguments = arguments(func, self.maps().len());
-        let groups = self.distributed.num_warps / GROUP_WARPS;
-        let first = self.pipeline.as_ref().and_then(|_| pipeline::first_registers(groups, self.maxnreg));
-        let registers = first.or(self.maxnreg);
-        let kind = Entry::Kernel { threads: self.threads(), blocks: self.blocks(), registers };
+        let kind = Entry::Kernel { threads: self.threads(), blocks: self.blocks(), registers: self.maxnreg };
         debug::declare_formats(module, func, entry);
         let entry_name = entry.to_string();
         module.function(entry, &arguments, &kind, move |b, args| {

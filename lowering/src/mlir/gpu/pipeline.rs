@@ -11,8 +11,6 @@
 
 mod copies;
 
-pub(super) use copies::first_registers;
-
 use std::collections::{HashMap, HashSet};
 
 use super::shared::{Interval, SIGNAL};

@@ -18,17 +18,11 @@ use crate::tile::{Op, Value};
 /// many as fit or as the user allows, and what they have together does not grow. `None` where one group has enough, or
 /// nobody anything to give.
 fn multiplying_registers(groups: u32, most: Option<u32>) -> Option<u32> {
-    let first = first_registers(groups, most)?;
-    let given = first - COPYING_REGISTERS;
-    Some((first + given / groups) / REGISTER_STEP * REGISTER_STEP)
-}
-
-/// What all threads start with where some give registers away; ptxas must be told, or it may take fewer for enough.
-pub(in crate::mlir::gpu) fn first_registers(groups: u32, most: Option<u32>) -> Option<u32> {
     let all = groups + 1;
     let fitting = REGISTERS / (all * GROUP_WARPS * 32);
     let first = fitting.min(most.unwrap_or(fitting)) / REGISTER_STEP * REGISTER_STEP;
-    (groups > 1 && first >= COPYING_REGISTERS).then_some(first)
+    let shared = |given: u32| (first + given / groups) / REGISTER_STEP * REGISTER_STEP;
+    first.checked_sub(COPYING_REGISTERS).filter(|_| groups > 1).map(shared)
 }
 
 /// Lets each thread of a group have so many registers from here on.
