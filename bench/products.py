@@ -70,15 +70,20 @@ class Matmul(Entry):
         return sum(args[name].numel() for name in ("a", "b", "out")) * args["a"].element_size()
 
 
+def head_tile(elements, tiles=(64, 128, 192, 256)):
+    """The smallest tile that holds a row of a head."""
+    return min(tile for tile in tiles if tile >= elements)
+
+
 class Attention(Entry):
     """A case is (heads of all batches, length, D, element type). PyTorch's is its fused operation: cuDNN's, or
     FlashAttention-2."""
 
     group = "products"
-    cases = [(16384 * 2048 // d // length, length, d, BF16) for d in (128, 64) for length in (512, 1024, 4096, 16384)]
+    cases = [(16384 * 2048 // d // length, length, d, BF16) for d in (128, 64, 256) for length in (512, 1024, 4096, 16384)]
     sweep = [(32768 * 8 // length, length, 128, BF16) for length in (512, 1024, 2048, 4096, 8192, 16384)]
     small = [(3, length, d, dtype)
-             for length in (1, 127, 128, 129, 300) for d in (32, 64, 128) for dtype in (F16, BF16)]
+             for length in (1, 127, 128, 129, 300) for d in (32, 64, 96, 128, 192, 256) for dtype in (F16, BF16)]
     inputs = ("q", "k", "v")
 
     def __init__(self, causal):
@@ -99,14 +104,18 @@ class Attention(Entry):
                 for seed, name in enumerate(self.inputs)}
         return {**rows, "out": empty(heads * length * d, dtype, shift).view(1, heads, length, d),
                 "lse": empty(heads * length, F32, shift).view(heads, length, 1),
-                "scale": d**-0.5 * math.log2(math.e)}
+                "scale": d**-0.5 * math.log2(math.e), "group": 1, "left": 0, "right": 0, "softcap": 0.0, "p": 0.0,
+                "seed": 0}
 
     def launches(self, case, args):
         heads, length, d, dtype = case
         # PyTorch takes the heads of a batch.
         rows_of = {name: args[name][0] for name in ("q", "k", "v", "out")}
-        return [Launch("attention", [NAMES[dtype]], lambda wide, causal, *tile: wide == d and causal == self.causal,
-                       lambda wide, causal, rows, columns: (cdiv(length, rows), heads), **rows_of)]
+        # Where there is no bias, and there are no slopes, they are views without elements.
+        rows_of |= {"bias": rows_of["q"][:0, :0, :0], "slopes": args["lse"].flatten()[:0]}
+        return [Launch("attention", [NAMES[dtype]],
+                       lambda form, wide, *tile: wide == head_tile(d) and form == int(self.causal),
+                       lambda form, wide, rows, columns: (cdiv(length, rows), heads), **rows_of)]
 
     def exact(self, args):
         value, within = torch.empty_like(args["q"], dtype=torch.float64), torch.empty_like(args["q"], dtype=F32)
@@ -125,4 +134,72 @@ class Attention(Entry):
         return 4 * args["q"].numel() * args["q"].element_size() + 4 * args["lse"].numel()
 
 
-ENTRIES = [Matmul(IDENTITY), Matmul(GELU), Attention(False), Attention(True)]
+class Decode(Entry):
+    """One query for each head. A case is (heads and key heads of all batches, keys, D, element type)."""
+
+    group = "products"
+    name = "attention_decode"
+    cases = [(heads, key_heads, keys, d, BF16) for heads, key_heads, keys, d in (
+        (32, 8, 32768, 128), (32, 8, 131072, 128), (256, 64, 8192, 128), (512, 512, 2048, 128), (32, 32, 32768, 64),
+        (16, 8, 32768, 256))]
+    sweep = [(32, 8, keys, 128, BF16) for keys in (4096, 8192, 16384, 32768, 65536, 131072)]
+    small = [(heads, key_heads, keys, d, dtype) for heads, key_heads, keys in ((1, 1, 1), (4, 2, 300), (8, 1, 5000))
+             for d in (64, 96, 256) for dtype in (F16, BF16)]
+    inputs = ("q", "k", "v")
+
+    def compute(self, q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+
+    def label(self, case):
+        heads, key_heads, keys, d, dtype = case
+        return f"{heads} / {key_heads} x {keys} x {d} {NAMES[dtype]}"
+
+    def size(self, case):
+        return case[2], NAMES[case[4]]
+
+    @staticmethod
+    def shares(key_heads, keys, d):
+        """Keys of a part, and how many parts there are, as the library chooses them."""
+        steps, at_once = max(cdiv(keys, 64), 1), processors() * (2 if d <= 64 else 1)
+        splits = min(range(1, min(steps, 128) + 1),
+                     key=lambda splits: cdiv(key_heads * splits, at_once) * (cdiv(steps, splits) + 4))
+        return cdiv(steps, splits) * 64, cdiv(steps, cdiv(steps, splits))
+
+    def make(self, case, shift=0):
+        heads, key_heads, keys, d, dtype = case
+        span, parts = self.shares(key_heads, keys, d)
+        cache = {name: normal(key_heads * keys * d, dtype, seed, shift).view(1, key_heads, keys, d)
+                 for seed, name in enumerate(("k", "v"), 1)}
+        return {"q": normal(heads * d, dtype, 0, shift).view(1, heads, 1, d), **cache,
+                "rows": empty(parts * heads * d, F32).view(parts, heads, 1, d),
+                "sums": empty(parts * heads * 2, F32).view(parts, heads, 1, 2),
+                "out": empty(heads * d, dtype, shift).view(1, heads, 1, d),
+                "lse": empty(heads, F32, shift).view(heads, 1, 1),
+                "scale": d**-0.5 * math.log2(math.e), "softcap": 0.0, "from": 0, "span": span, "center": keys - 1,
+                "period": 1, "left": keys + 1, "right": keys + 1}
+
+    def launches(self, case, args):
+        heads, key_heads, _, d, dtype = case
+        group, parts = heads // key_heads, args["rows"].shape[0]
+        ours = {"k": args["k"][0], "v": args["v"][0], "q": args["q"].view(key_heads, 1, group, d),
+                "slopes": args["lse"][:0, :0, 0], "parts": args["rows"].view(parts, key_heads, 1, group, d),
+                "sums": args["sums"].view(parts, key_heads, 1, group, 2)}
+        return [Launch("attention_split", [NAMES[dtype]],
+                       lambda changes, wide, rows, _: not changes and wide == head_tile(d, (64, 128, 256)),
+                       lambda changes, wide, rows, _: (parts, key_heads, cdiv(group, rows)), **ours),
+                Launch("join_parts", [NAMES[dtype]], lambda *consts: True, lambda *consts: (1, heads),
+                       parts=args["rows"], sums=args["sums"], out=args["out"][0])]
+
+    def exact(self, args):
+        q, k, v = (args[name][0].double() for name in self.inputs)
+        group = q.shape[0] // k.shape[0]
+        k, v = (rows.repeat_interleave(group, 0) for rows in (k, v))
+        weights = torch.softmax(q @ k.transpose(1, 2) * q.shape[2] ** -0.5, 2)
+        within = (UNIT[args["q"].dtype] + 96 * SINGLE) * (weights @ v.abs())
+        return [rounded((weights @ v)[None], within[None], args["q"].dtype)]
+
+    def traffic(self, args):
+        return 2 * args["k"].numel() * args["k"].element_size()
+
+
+ENTRIES = [Matmul(IDENTITY), Matmul(GELU), Attention(False), Attention(True), Decode()]

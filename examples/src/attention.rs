@@ -1,122 +1,243 @@
-//! `out = softmax(scale * q · kᵀ) · v` for each head, and the logarithm of each row's sum of exponentials: scaled dot-product
-//! attention, in blocks that never write scores to memory.
+//! `out = softmax(scale * q · kᵀ) · v` for each head, and the logarithm of each row's sum of exponentials: scaled
+//! dot-product attention, in blocks that never write scores to memory.
 //!
-//! **Shapes.** `q` and `out` are views of `[heads, queries, D]`, `k` and `v` of `[heads, keys, D]`, with any strides; `lse` is
-//! `[heads, queries]`, and `heads` counts those of all batches. Fast on a GPU are rows whose elements are side by side and whose distances are
-//! multiples of 16 bytes. Any number of queries and keys. With `CAUSAL` a query sees the keys up to its own place,
-//! counted from the last: query `i` those up to `i + keys - queries`. A query that sees no key gives zeros, and negative
-//! infinity in `lse`.
+//! **Shapes.** `q` and `out` are views of `[heads, queries, D]`, `k` and `v` of `[key_heads, keys, D]`, with any
+//! strides; `lse` is `[heads, queries]`, and `heads` counts those of all batches. `D` is 1 to 256, and as fast as the
+//! next of 64, 128, 192 and 256. Where there are fewer key heads than heads, `group = heads / key_heads` query heads
+//! that follow each other read the same one: grouped heads, and multi-query heads where each batch has one. Fast on a
+//! GPU are rows whose elements are side by side and whose distances are multiples of 16 bytes, those of a bias too.
+//! Any number of queries and keys.
 //!
-//! **Work.** `4 * heads * queries * keys * D` operations, half of them with `CAUSAL`, and for a score a multiply-add, an
-//! exponential, a maximum and a sum. A program handles 128 queries of a head and reads all keys and values that these see
-//! once; it compares places in the blocks alone that not all of its queries see whole.
+//! **Sight.** The place of query `i` is key `i + keys - queries`: sequences end together. A window of `left` and
+//! `right` lets it see the keys from `left` before its place to `right` behind it; causal attention is a window without
+//! an end on the left and 0 on the right. A query that sees no key gives zeros, and negative infinity in `lse`.
 //!
-//! **Rounding.** Scores, their maxima, exponentials and sums are computed in `f32`; exponentials are rounded to `T` before
-//! they weigh the values, and the result is rounded to `T` once. Before that it is within `2 e + (keys + 16) * 2^-23 + u` times
-//! the weighted mean of the values' magnitudes, with `e` `(D + 4) * 2^-23` times the largest sum of magnitudes behind a score
-//! and `u` half a unit of `T`; `lse` is within `2 e + (keys + 16) * 2^-23`, and `2^-20` of its own size and the largest score's.
-//! Where a scaled score is beyond `2^30`, its row may be NaN.
+//! **Scores.** Of the product of a query and a key times `scale`, `x`, are made
+//! `softcap * tanh(x / softcap) + slope * (key - place) + bias`: a cap, ALiBi's slope of each query head, and a number
+//! for each query and key. Each of them is optional. A bias of negative infinity hides a key. Dropout leaves out the
+//! probability of query `i` and key `j` of head `h` where `tl::rand(seed, (h * queries + i) * keys + j) < p`, and
+//! divides others by `1 - p`: nothing is saved, the mask can be computed again.
 //!
-//! **Source.** Dao, Fu, Ermon, Rudra, Ré, 2022, arXiv:2205.14135; the running softmax is Milakov and Gimelshein's, 2018,
-//! arXiv:1805.02867.
+//! **Work.** `4 * heads * queries * keys * D` operations, about half of them if it is causal, and for a score a
+//! multiply-add, an exponential, a maximum and a sum. A program handles 128 queries of a head and reads all keys and
+//! values that these see once; blocks of keys that none of them sees it does not read, and it compares places in the
+//! blocks alone that not all of its queries see whole.
+//!
+//! **Rounding.** Scores, their maxima, exponentials and sums are computed in `f32`; exponentials are rounded to `T`
+//! before they weigh the values, and the result is rounded to `T` once. Before that it is within
+//! `2 e + (keys + 16) * 2^-23 + u` times the weighted mean of the values' magnitudes, with `e` `(D + 4) * 2^-23` times
+//! the largest sum of magnitudes behind a score and `u` half a unit of `T`; `lse` is within
+//! `2 e + (keys + 16) * 2^-23`, and `2^-20` of its own size and the largest score's. Behind a score with a cap
+//! `8 * 2^-23 * softcap` is added to `e`, and `4 * 2^-23` times the magnitudes of a slope's part, of a bias and of
+//! the score. Where a scaled score is beyond `2^30`, its row may be NaN.
+//!
+//! **Source.** Dao, Fu, Ermon, Rudra, Ré, 2022, arXiv:2205.14135; the running softmax is Milakov and Gimelshein's,
+//! 2018, arXiv:1805.02867; grouped heads are Ainslie and others', 2023, arXiv:2305.13245; slopes Press, Smith, Lewis,
+//! 2022, arXiv:2108.12409; the cap is Gemma 2's, arXiv:2408.00118.
 
+use dsl_runtime::Result;
 use dsl_runtime::prelude::*;
-use dsl_runtime::{DType, Result};
 
-use crate::reference::{Expected, unit_roundoff};
+use crate::dropout::Dropout;
 use crate::shape::Checks;
 
-/// Queries of a program, and how many keys it takes at a time.
+/// Queries of a program.
 const QUERIES: usize = 128;
-const KEYS: usize = 128;
 
-/// A program handles `M` queries of a head, `N` keys at a time; the grid's second axis counts heads. `scale` is for powers
-/// of two, and above 0.
+/// A program handles `M` queries of a head, `N` keys at a time; the grid's second axis counts query heads, of which
+/// `group` that follow each other read one key head. `FORM` is 0 where every query sees every key, 1 if it is causal, 2
+/// with a window, 3 with a window and what changes scores, 4 with dropout besides. `scale`, above 0, and `softcap` are
+/// for powers of two; a `softcap` of 0 is none, and so are slopes of 0 and a bias without elements. `left` and `right`
+/// are at most 2^30.
 #[fuse_kernel(
-    T = [f16, bf16], D = [32, 64, 128], CAUSAL = [false, true], M = [128], N = [128], num_warps = 8,
+    T = [f16, bf16], M = [128], num_warps = 8,
+    configs = [
+        { FORM: 0, D: 64, N: 128 }, { FORM: 0, D: 128, N: 128 }, { FORM: 0, D: 192, N: 96 }, { FORM: 0, D: 256, N: 64 },
+        { FORM: 1, D: 64, N: 128 }, { FORM: 1, D: 128, N: 128 }, { FORM: 1, D: 192, N: 96 }, { FORM: 1, D: 256, N: 64 },
+        { FORM: 2, D: 64, N: 128 }, { FORM: 2, D: 128, N: 128 }, { FORM: 2, D: 192, N: 96 }, { FORM: 2, D: 256, N: 64 },
+        { FORM: 3, D: 64, N: 128 }, { FORM: 3, D: 128, N: 128 }, { FORM: 3, D: 192, N: 64 }, { FORM: 3, D: 256, N: 48 },
+        { FORM: 4, D: 64, N: 128 }, { FORM: 4, D: 128, N: 96 }, { FORM: 4, D: 192, N: 64 }, { FORM: 4, D: 256, N: 48 },
+    ],
 )]
-pub fn attention<T: Float, const D: usize, const CAUSAL: bool, const M: usize, const N: usize>(
+pub fn attention<T: Float, const FORM: usize, const D: usize, const M: usize, const N: usize>(
     q: &View<T, 3>,
     k: &View<T, 3>,
     v: &View<T, 3>,
+    bias: &View<T, 3>,
+    slopes: &View<f32, 1>,
     out: &mut View<T, 3>,
     lse: &mut View<f32, 3>,
+    group: i32,
     scale: f32,
+    left: i32,
+    right: i32,
+    softcap: f32,
+    p: f32,
+    seed: u64,
 ) {
     let (queries, keys) = (q.shape(1).to::<i32>(), k.shape(1).to::<i32>());
     let head = tl::program_id(1);
     // Programs that see most keys begin first.
-    let tile = if CAUSAL { tl::num_programs(0) - 1 - tl::program_id(0) } else { tl::program_id(0) };
+    let tile = if FORM == 0 { tl::program_id(0) } else { tl::num_programs(0) - 1 - tl::program_id(0) };
     let row = tile * M;
     // The last key that the first of these queries sees, and the first that none of them sees.
-    let sight = if CAUSAL { row + (keys - queries) } else { keys };
-    let end = if CAUSAL { tl::minimum(keys, sight + M) } else { keys };
+    let sight = if FORM == 0 {
+        keys
+    } else if FORM == 1 {
+        row + (keys - queries)
+    } else {
+        row + (keys - queries) + right
+    };
+    let end = if FORM == 0 { keys } else { tl::minimum(keys, sight + M) };
+    // The first key that the first of these queries sees.
+    let low = if FORM < 2 { 0 } else { sight - right - left };
+    let begin = if FORM < 2 { 0 } else { tl::maximum(low, 0) / 16 * 16 };
+    let slope = if FORM >= 3 { tl::max(slopes.load::<1>(head), 0) * 1.442695 } else { 0.0 };
+    let is_biased = if FORM >= 3 { bias.shape(2) > 0 } else { false };
     let q = tl::reshape(q.load::<1, M, D>(head, row, 0), [M, D]);
     let mut sum = tl::zeros::<f32>([M, D]);
     let mut largest = tl::full([M], f32::NEG_INFINITY);
     let mut total = tl::zeros::<f32>([M]);
-    for start in (0..end).step_by(N) {
-        let k = tl::reshape(k.load::<1, N, D>(head, start, 0), [N, D]);
+    for start in (begin..end).step_by(N) {
+        let k = tl::reshape(k.load::<1, N, D>(head / group, start, 0), [N, D]);
         let scores = tl::dot(q, tl::trans(k));
         let last = start + (N as i32 - 1);
-        let is_cut = if CAUSAL { last >= keys || last > sight } else { last >= keys };
+        // Where scores are changed, one is what the exponential of 2 is taken of.
+        let scores = if FORM >= 3 {
+            let at = start + tl::arange(0, N);
+            let scores = if softcap > 0.0 {
+                softcap - 2.0 * softcap / (1.0 + tl::exp2(scores * (2.885390 * scale / softcap)))
+            } else {
+                scores * scale
+            };
+            let scores = if slope != 0.0 {
+                let center = row + (keys - queries) + tl::arange(0, M);
+                scores + slope * (at.row() - center.col()).to::<f32>()
+            } else {
+                scores
+            };
+            if is_biased {
+                let bias = tl::reshape(bias.load::<1, M, N>(head, row, start), [M, N]).to::<f32>();
+                tl::fma(bias, 1.442695, scores)
+            } else {
+                scores
+            }
+        } else {
+            scores
+        };
+        let is_cut = if FORM == 0 {
+            last >= keys
+        } else if FORM == 1 {
+            last >= keys || last > sight
+        } else {
+            last >= keys || last > sight || start < low + (M as i32 - 1)
+        };
         let scores = if is_cut {
             let at = start + tl::arange(0, N);
             let is_key = (at < keys).row();
-            let seen = if CAUSAL { is_key & (at.row() <= sight + tl::arange(0, M).col()) } else { is_key };
+            let seen = if FORM == 0 { is_key } else { is_key & (at.row() <= sight + tl::arange(0, M).col()) };
+            let seen = if FORM < 2 { seen } else { seen & (at.row() >= low + tl::arange(0, M).col()) };
             tl::select(seen, scores, f32::NEG_INFINITY)
         } else {
             scores
         };
-        let next = tl::maximum(largest, tl::max(scores, 1) * scale);
+        let next = if FORM >= 3 {
+            tl::maximum(largest, tl::max(scores, 1))
+        } else {
+            tl::maximum(largest, tl::max(scores, 1) * scale)
+        };
         // A row that has seen no key yet has no maximum to be counted from.
         let origin = tl::select(next == f32::NEG_INFINITY, 0.0, next);
-        let weights = tl::exp2(tl::fma(scores, scale, -origin.col()));
+        let weights = if FORM >= 3 {
+            tl::exp2(scores - origin.col())
+        } else {
+            tl::exp2(tl::fma(scores, scale, -origin.col()))
+        };
         let before = tl::exp2(largest - origin);
         total = total * before + tl::sum(weights, 1);
         largest = next;
-        let v = tl::reshape(v.load::<1, N, D>(head, start, 0), [N, D]);
+        let weights = if FORM == 4 {
+            let first = (head.to::<i64>() * queries.to::<i64>() + row.to::<i64>()) * keys.to::<i64>()
+                + start.to::<i64>();
+            let numbers = first
+                + (tl::arange(0, M).to::<i64>() * keys.to::<i64>()).col()
+                + tl::arange(0, N).to::<i64>().row();
+            // `tl::rand(seed, number) < p`, asked of the number's bits.
+            let limit = tl::ceil(p * 8388608.0).to::<u32>() * 512;
+            tl::select(tl::randint(seed, numbers) < limit, 0.0, weights)
+        } else {
+            weights
+        };
+        let v = tl::reshape(v.load::<1, N, D>(head / group, start, 0), [N, D]);
         sum = tl::dot(weights.to::<T>(), v, sum * before.col());
     }
     let is_blind = largest == f32::NEG_INFINITY;
     let some = tl::select(is_blind, 1.0, total);
-    out.store(tl::reshape((sum * (1.0 / some).col()).to::<T>(), [1, M, D]), head, row, 0);
+    let kept = if FORM == 4 { tl::select(p < 1.0, 1.0 / (1.0 - p), 0.0) } else { 1.0 };
+    out.store(tl::reshape((sum * (kept / some).col()).to::<T>(), [1, M, D]), head, row, 0);
     let logarithm = tl::select(is_blind, f32::NEG_INFINITY, largest + tl::log2(some));
     lse.store(tl::reshape(logarithm * 0.6931472, [1, M, 1]), head, row, 0);
 }
 
-/// How many heads there are, and how long their sequences are.
+/// The extents of attention.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Sequences {
-    /// Of all batches together.
+pub struct Extents {
+    /// Heads of `q`, of all batches together.
     pub heads: usize,
+    /// Heads of `k` and `v`.
+    pub key_heads: usize,
     /// Rows of `q`.
     pub queries: usize,
     /// Rows of `k` and `v`.
     pub keys: usize,
+    /// Of a row: `D`.
+    pub elements: usize,
 }
 
-/// Attention of heads of `D` elements: `Attention::<bf16, 128, true>::new(q, k, v)` of views. `T` is `f16` or `bf16`, `D` is 32, 64 or
-/// 128; the last constant says whether it is causal.
+/// Attention of the heads of views: `Attention::new(q, k, v).causal()`. `T` is `f16` or `bf16`.
 #[derive(Clone, Copy)]
-pub struct Attention<'a, T: Float, const D: usize, const CAUSAL: bool> {
-    q: View<'a, T, 3>,
-    k: View<'a, T, 3>,
-    v: View<'a, T, 3>,
-    scale: f32,
+pub struct Attention<'a, T: Float> {
+    pub(crate) q: View<'a, T, 3>,
+    pub(crate) k: View<'a, T, 3>,
+    pub(crate) v: View<'a, T, 3>,
+    pub(crate) scale: f32,
+    /// To the left and to the right.
+    pub(crate) window: [Option<usize>; 2],
+    pub(crate) softcap: Option<f32>,
+    pub(crate) slopes: Option<Slice<'a, f32>>,
+    pub(crate) bias: Option<View<'a, T, 3>>,
+    pub(crate) dropout: Option<Dropout>,
+    /// Parts of the keys, where programs share them.
+    pub(crate) splits: Option<usize>,
 }
 
 /// The largest factor for scores.
 const MOST: f32 = 1.7e38;
+/// The smallest and the largest cap of scores.
+const LOWEST: f32 = 1e-30;
+const HIGHEST: f32 = 1e30;
 
-impl<'a, T: Float, const D: usize, const CAUSAL: bool> Attention<'a, T, D, CAUSAL> {
-    /// Queries, keys and values; scores are scaled by `1 / sqrt(D)`.
+impl<'a, T: Float> Attention<'a, T> {
+    /// Queries, keys and values; scores are scaled by `1 / sqrt(D)`, and every query sees every key.
     pub fn new(
         q: impl Into<View<'a, T, 3>>,
         k: impl Into<View<'a, T, 3>>,
         v: impl Into<View<'a, T, 3>>,
     ) -> Self {
-        Attention { q: q.into(), k: k.into(), v: v.into(), scale: 1.0 / (D as f32).sqrt() }
+        let (q, k, v) = (q.into(), k.into(), v.into());
+        let scale = 1.0 / (q.shape()[2].max(1) as f32).sqrt();
+        Attention {
+            q,
+            k,
+            v,
+            scale,
+            window: [None; 2],
+            softcap: None,
+            slopes: None,
+            bias: None,
+            dropout: None,
+            splits: None,
+        }
     }
 
     /// Another factor for the scores, from 0 to `1.7e38`.
@@ -124,11 +245,42 @@ impl<'a, T: Float, const D: usize, const CAUSAL: bool> Attention<'a, T, D, CAUSA
         Attention { scale, ..self }
     }
 
+    /// A query sees the keys up to its place: a window without an end on the left, and 0 on the right.
+    pub fn causal(self) -> Self {
+        self.window(None, 0)
+    }
+
+    /// A query sees so many keys before its place and so many behind it; `None` is all of them.
+    pub fn window(self, left: impl Into<Option<usize>>, right: impl Into<Option<usize>>) -> Self {
+        Attention { window: [left.into(), right.into()], ..self }
+    }
+
+    /// Keeps scores between `-softcap` and `softcap`, by `softcap * tanh(score / softcap)`.
+    pub fn softcap(self, softcap: f32) -> Self {
+        Attention { softcap: Some(softcap), ..self }
+    }
+
+    /// Adds `slope * (key - place)` to scores, with a slope for each head of `q`.
+    pub fn alibi(self, slopes: impl Into<Slice<'a, f32>>) -> Self {
+        Attention { slopes: Some(slopes.into()), ..self }
+    }
+
+    /// Adds a number to each score: a view of `[heads, queries, keys]`, of which the first two may be 1.
+    pub fn bias(self, bias: impl Into<View<'a, T, 3>>) -> Self {
+        Attention { bias: Some(bias.into()), ..self }
+    }
+
+    /// The share of probabilities that is left out, and the seed of the numbers that choose them.
+    pub fn dropout(self, p: f32, seed: u64) -> Self {
+        Attention { dropout: Some(Dropout { p, seed }), ..self }
+    }
+
     /// Computes into `out` and `lse`, on a device or stream.
     ///
     /// # Errors
-    /// If shapes and lengths do not fit together; if the factor for the scores is negative, NaN or too large; if a sequence is
-    /// longer than half of what an `i32` counts; those of a launch.
+    /// If shapes and lengths do not fit together, or heads of keys do not divide those of queries; if a row has no
+    /// elements or more than 256; if a number for the scores is not what it may be; if a sequence is longer than a
+    /// quarter of what an `i32` counts; those of a launch.
     pub fn launch<'o>(
         &self,
         on: impl LaunchOn,
@@ -136,90 +288,183 @@ impl<'a, T: Float, const D: usize, const CAUSAL: bool> Attention<'a, T, D, CAUSA
         lse: impl Into<SliceMut<'o, f32>>,
     ) -> Result<()>
     where
-        attention::Choice<T, D, CAUSAL, QUERIES, KEYS>: attention::Declared,
+        T: Attend,
     {
-        let (out, mut lse, checks) = (out.into(), lse.into(), Checks("attention"));
-        let ([heads, queries, _], [_, keys, _]) = (self.q.shape(), self.k.shape());
-        checks.extents("q", self.q.shape(), [heads, queries, D])?;
-        checks.extents("k", self.k.shape(), [heads, keys, D])?;
-        checks.extents("v", self.v.shape(), [heads, keys, D])?;
-        checks.extents("out", out.shape(), [heads, queries, D])?;
-        checks.same(("lse", lse.len()), ("heads * queries", heads * queries))?;
-        if !(0.0..=MOST).contains(&self.scale) {
-            return Err(checks.error(format!("scale is {}, expected 0 to {MOST:e}", self.scale)));
-        }
-        let most = i32::MAX as usize / 2;
-        if let Some(longest) = [queries, keys].into_iter().find(|&length| length > most) {
-            return Err(checks.error(format!("a sequence has {longest} rows, the most is {most}")));
-        }
+        let (out, mut lse) = (out.into(), lse.into());
+        let Extents { heads, key_heads, queries, keys, .. } = self.check(out.shape(), lse.len())?;
         if heads * queries == 0 {
             return Ok(());
         }
-        // Of keys that are not seen the scores are infinite, and 0 times that is no number.
-        let scale = (self.scale * std::f32::consts::LOG2_E).max(f32::MIN_POSITIVE);
+        let nothing = self.q.slice(0, ..0).slice(1, ..0).slice(2, ..0);
+        let bias = self.bias.map_or(Ok(nothing), |bias| bias.broadcast([heads, queries, keys]))?;
+        let form = match self.window {
+            _ if self.drops() => 4,
+            _ if self.changes_scores() => 3,
+            [None, None] => 0,
+            [None, Some(0)] => 1,
+            _ => 2,
+        };
+        let Dropout { p, seed } = self.dropout.unwrap_or(Dropout { p: 0.0, seed: 0 });
+        let slopes = match self.slopes {
+            Some(slopes) => slopes.view([heads])?,
+            None => View::new(&[][..], [0])?,
+        };
+        let of = Inputs {
+            q: self.q,
+            k: self.k,
+            v: self.v,
+            bias,
+            slopes,
+            form,
+            group: (heads / key_heads) as i32,
+            scale: for_powers(self.scale),
+            softcap: self.softcap.unwrap_or(0.0) * std::f32::consts::LOG2_E,
+            window: self.sides(),
+            p,
+            seed,
+        };
         // A last axis of 1: its elements are written one by one, and any number of queries will do.
-        let lse = lse.view_mut([heads, queries, 1])?;
-        attention::<T, D, CAUSAL, QUERIES, KEYS>(self.q, self.k, self.v, out, lse, scale)
-            .grid((queries.div_ceil(QUERIES), heads))
-            .launch(on)
+        T::attend(on, of, out, lse.view_mut([heads, queries, 1])?)
     }
-}
 
-/// What the kernel computes, in `f64`, and the bounds that the module's documentation explains: of the rows and of `lse`.
-pub fn reference<T: Float, const D: usize, const CAUSAL: bool>(
-    [q, k, v]: [&[T]; 3],
-    Sequences { heads, queries, keys }: Sequences,
-    scale: f32,
-) -> [Vec<Expected>; 2] {
-    let rows_of = |of: &[T], head: usize, count: usize| -> Vec<Vec<f64>> {
-        let own = of[head * count * D..(head + 1) * count * D].chunks(D);
-        own.map(|row| row.iter().map(|x| x.to_f64()).collect()).collect()
-    };
-    let (mut rows, mut sums) = (vec![], vec![]);
-    for head in 0..heads {
-        let [own_keys, values] = [k, v].map(|of| rows_of(of, head, keys));
-        for (query, own) in rows_of(q, head, queries).iter().enumerate() {
-            let seen = if CAUSAL { (query + 1 + keys).saturating_sub(queries).min(keys) } else { keys };
-            let seen = [&own_keys[..seen], &values[..seen]];
-            let (of_row, lse) = of_query::<D>(own, seen, f64::from(scale), T::DTYPE);
-            rows.extend(of_row);
-            sums.push(lse);
+    /// The window for the kernel: beyond all places there is nothing to be seen.
+    pub(crate) fn sides(&self) -> [i32; 2] {
+        let farthest = self.q.shape()[1] + self.k.shape()[1];
+        self.window.map(|side| side.map_or(farthest, |keys| keys.min(farthest)) as i32)
+    }
+
+    /// Whether scores are more than products with a factor.
+    pub(crate) fn changes_scores(&self) -> bool {
+        self.softcap.is_some() || self.slopes.is_some() || self.bias.is_some()
+    }
+
+    pub(crate) fn drops(&self) -> bool {
+        self.dropout.is_some_and(|dropout| dropout.p != 0.0)
+    }
+
+    pub(crate) fn check(&self, out: [usize; 3], lse: usize) -> Result<Extents> {
+        let checks = Checks("attention");
+        let ([heads, queries, elements], [key_heads, keys, _]) = (self.q.shape(), self.k.shape());
+        let extents = Extents { heads, key_heads, queries, keys, elements };
+        fit(checks, extents, [self.k.shape(), self.v.shape(), out])?;
+        checks.same(("lse", lse), ("heads * queries", heads * queries))?;
+        if !(0.0..=MOST).contains(&self.scale) {
+            return Err(checks.error(format!("scale is {}, expected 0 to {MOST:e}", self.scale)));
         }
+        // What a product is multiplied by, before the cap, is a number too.
+        let lowest = (self.scale / HIGHEST).max(LOWEST);
+        if let Some(softcap) = self.softcap
+            && !(lowest..=HIGHEST).contains(&softcap)
+        {
+            return Err(checks.error(format!("softcap is {softcap}, expected {lowest:e} to {HIGHEST:e}")));
+        }
+        if let Some(slopes) = self.slopes {
+            checks.same(("slopes", slopes.len()), ("q's heads", heads))?;
+        }
+        if let Some(bias) = self.bias {
+            let shape = bias.shape();
+            let wanted = [0, 1].map(|axis| if shape[axis] == 1 { 1 } else { [heads, queries][axis] });
+            checks.extents("bias", shape, [wanted[0], wanted[1], keys])?;
+        }
+        if let Some(dropout) = self.dropout
+            && !(0.0..=1.0).contains(&dropout.p)
+        {
+            return Err(checks.error(format!("{} is not a probability", dropout.p)));
+        }
+        Ok(extents)
     }
-    [rows, sums]
 }
 
-/// One row of the result, and the logarithm of its sum.
-fn of_query<const D: usize>(
-    query: &[f64],
-    [keys, values]: [&[Vec<f64>]; 2],
-    scale: f64,
-    dtype: DType,
-) -> (Vec<Expected>, Expected) {
-    if keys.is_empty() {
-        let nothing = Expected { value: 0.0, within: 0.0 };
-        return (vec![nothing; D], Expected { value: f64::NEG_INFINITY, within: 0.0 });
+/// That the views fit together, of which `q` has these extents; the shapes of `k`, `v` and `out`.
+pub(crate) fn fit(checks: Checks, of: Extents, [k, v, out]: [[usize; 3]; 3]) -> Result<()> {
+    let Extents { heads, key_heads, queries, keys, elements } = of;
+    checks.extents("k", k, [key_heads, keys, elements])?;
+    checks.extents("v", v, [key_heads, keys, elements])?;
+    checks.extents("out", out, [heads, queries, elements])?;
+    if heads.checked_rem(key_heads).unwrap_or(heads) != 0 {
+        let reason = format!("q has {heads} heads and k has {key_heads}, which does not divide them");
+        return Err(checks.error(reason));
     }
-    let single = 2.0 * unit_roundoff(DType::F32);
-    let products = |key: &Vec<f64>| query.iter().zip(key).map(|(a, b)| a * b).collect::<Vec<f64>>();
-    let scores: Vec<f64> = keys.iter().map(|key| scale * products(key).iter().sum::<f64>()).collect();
-    let magnitude = |key: &Vec<f64>| scale.abs() * products(key).iter().map(|x| x.abs()).sum::<f64>();
-    let within = keys.iter().map(magnitude).fold(0.0, f64::max) * (D + 4) as f64 * single;
-    let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let weights: Vec<f64> = scores.iter().map(|score| (score - largest).exp()).collect();
-    let total: f64 = weights.iter().sum();
-    // Weights are off by what scores are, and by rounding; so is their sum.
-    let relative = 2.0 * within + (keys.len() + 16) as f64 * single;
-    let row = (0..D).map(|column| {
-        let parts = || weights.iter().zip(values).map(|(weight, value)| weight * value[column]);
-        let (value, size) = (parts().sum::<f64>() / total, parts().map(f64::abs).sum::<f64>() / total);
-        Expected { value, within: size * (relative + unit_roundoff(dtype)) }.rounded(dtype)
-    });
-    let lse = largest + total.ln();
-    (row.collect(), Expected { value: lse, within: relative + 8.0 * single * (largest.abs() + lse.abs()) })
+    if !(1..=MAX_ELEMENTS).contains(&elements) {
+        return Err(checks.error(format!("rows have {elements} elements, expected 1 to {MAX_ELEMENTS}")));
+    }
+    let most = i32::MAX as usize / 4;
+    if let Some(longest) = [queries, keys].into_iter().find(|&length| length > most) {
+        return Err(checks.error(format!("a sequence has {longest} rows, the most is {most}")));
+    }
+    Ok(())
 }
 
-/// The bytes that attention must move.
-pub const fn traffic<T>(Sequences { heads, queries, keys }: Sequences, dimension: usize) -> usize {
-    heads * (2 * (queries + keys) * dimension * size_of::<T>() + queries * 4)
+/// The longest row of a head.
+pub const MAX_ELEMENTS: usize = 256;
+
+/// A factor of scores, for powers of two. Of keys that are not seen the scores are infinite, and 0 times that is no
+/// number.
+pub(crate) fn for_powers(scale: f32) -> f32 {
+    (scale * std::f32::consts::LOG2_E).max(f32::MIN_POSITIVE)
 }
+
+/// What the kernel takes, once it is known to fit together.
+#[derive(Clone, Copy)]
+pub struct Inputs<'a, T: Float> {
+    q: View<'a, T, 3>,
+    k: View<'a, T, 3>,
+    v: View<'a, T, 3>,
+    bias: View<'a, T, 3>,
+    slopes: View<'a, f32, 1>,
+    form: usize,
+    group: i32,
+    scale: f32,
+    softcap: f32,
+    window: [i32; 2],
+    p: f32,
+    seed: u64,
+}
+
+/// The element types of attention, each with its tiles.
+pub trait Attend: Float {
+    /// Launches the kernel with the smallest tile that holds a row.
+    #[doc(hidden)]
+    fn attend(
+        on: impl LaunchOn,
+        of: Inputs<'_, Self>,
+        out: ViewMut<'_, Self, 3>,
+        lse: ViewMut<'_, f32, 3>,
+    ) -> Result<()>;
+}
+
+/// The form, the elements of a row and the keys of a step.
+macro_rules! attend {
+    ($T:ty: $([$FORM:literal, $D:literal, $N:literal])*) => {
+        impl Attend for $T {
+            fn attend(
+                on: impl LaunchOn,
+                of: Inputs<'_, $T>,
+                out: ViewMut<'_, $T, 3>,
+                lse: ViewMut<'_, f32, 3>,
+            ) -> Result<()> {
+                let Inputs { q, k, v, bias, slopes, form, group, scale, softcap, window, p, seed } = of;
+                let ([left, right], [heads, queries, elements]) = (window, q.shape());
+                let grid = (queries.div_ceil(QUERIES), heads);
+                match form {
+                    $($FORM if elements <= $D => attention::<$T, $FORM, $D, QUERIES, $N>(
+                        q, k, v, bias, slopes, out, lse, group, scale, left, right, softcap, p, seed,
+                    ).grid(grid).launch(on),)*
+                    _ => Err(Checks("attention").error(format!("there is no tile for {elements} elements"))),
+                }
+            }
+        }
+    };
+}
+
+macro_rules! tiles {
+    ($($T:ty)*) => {$(attend! { $T:
+        [0, 64, 128] [0, 128, 128] [0, 192, 96] [0, 256, 64]
+        [1, 64, 128] [1, 128, 128] [1, 192, 96] [1, 256, 64]
+        [2, 64, 128] [2, 128, 128] [2, 192, 96] [2, 256, 64]
+        [3, 64, 128] [3, 128, 128] [3, 192, 64] [3, 256, 48]
+        [4, 64, 128] [4, 128, 96] [4, 192, 64] [4, 256, 48]
+    })*};
+}
+
+tiles!(f16 bf16);

@@ -291,7 +291,7 @@ pub fn rand(seed: u64, offset: u64) -> f32 {
     (counter[offset as usize % 4] >> 9) as f32 * 2f32.powi(-23)
 }
 
-/// How an element is dropped, for the references.
+/// How elements are dropped.
 #[derive(Clone, Copy, Debug)]
 pub struct Dropout {
     /// The share of elements that are dropped.
@@ -302,7 +302,7 @@ pub struct Dropout {
 
 impl Dropout {
     /// What the element of this number is multiplied by.
-    fn factor(self, number: usize) -> f64 {
+    pub(crate) fn factor(self, number: usize) -> f64 {
         let dropped = rand(self.seed, number as u64) < self.p;
         if dropped { 0.0 } else { 1.0 / (1.0 - f64::from(self.p)) }
     }

@@ -5,7 +5,8 @@
 //! | --- | --- |
 //! | [`add_mul`], [`scale_relu`] | `(x + y) * z`; `max(x, 0) * scale + bias` |
 //! | [`matmul`](mod@matmul) | the product of two matrices, in any order, with a bias and an [`activation`] |
-//! | [`attention`](mod@attention) | of any lengths, causal or not, with the logarithms of its sums |
+//! | [`attention`](mod@attention) | of any lengths and up to 256 elements, grouped heads, causal or in a window, with a cap, slopes, a bias, dropout |
+//! | [`attention_decode`] | of a few queries over many keys, which programs share |
 //! | [`add_activation`], [`bias_activation`] | an [`activation`] of a sum, or of a matrix and a bias for each column |
 //! | [`act_and_mul`] | gates: SiLU, GELU, GELU-tanh of one half of a row times the other; the gradient of SwiGLU |
 //! | [`layer_norm`], [`rms_norm`] | norms of rows of any length; RMSNorm with a residual that is updated in place |
@@ -43,6 +44,8 @@ pub mod activation;
 pub mod add_activation;
 pub mod add_mul;
 pub mod attention;
+pub mod attention_decode;
+pub mod attention_reference;
 pub mod bias_activation;
 pub mod center;
 pub mod cross_entropy;
@@ -101,6 +104,8 @@ pub static KERNELS: &[&Kernel] = &[
     &softmax::softmax::KERNEL,
     &softmax::softmax_long::KERNEL,
     &attention::attention::KERNEL,
+    &attention_decode::attention_split::KERNEL,
+    &attention_decode::join_parts::KERNEL,
     &matmul::matmul::KERNEL,
     &masked_softmax::masked_softmax::KERNEL,
     &masked_softmax::masked_softmax_long::KERNEL,

@@ -14,7 +14,9 @@ use dsl_runtime::prelude::*;
 use fused_kernels::act_and_mul::{self, ActAndMul, Gate, SwigluBackward};
 use fused_kernels::activation::{GELU, GELU_TANH, RELU, SILU};
 use fused_kernels::add_activation::{self, AddActivation};
-use fused_kernels::attention::{self, Attention, Sequences};
+use fused_kernels::attention::{Attend, Attention, Extents as Heads};
+use fused_kernels::attention_decode::{self, AttendSplit};
+use fused_kernels::attention_reference::{self, Rules};
 use fused_kernels::bias_activation::{self, BiasActivation};
 use fused_kernels::center::{self, Center};
 use fused_kernels::cross_entropy::{self, CrossEntropy, Label, Saved};
@@ -87,6 +89,7 @@ enum Kernel {
     BiasGeluDropout,
     RmsNormQuantize,
     Attention,
+    AttentionDecode,
     Rope,
     Recurrence,
     TopkGating,
@@ -108,6 +111,9 @@ fn main() -> Result<()> {
         (Some(Kernel::Attention), Type::F32) => bail!("attention is of 16-bit types"),
         (Some(Kernel::Attention), Type::F16) => attended::<f16>(&options),
         (Some(Kernel::Attention), Type::Bf16) => attended::<bf16>(&options),
+        (Some(Kernel::AttentionDecode), Type::F32) => bail!("attention is of 16-bit types"),
+        (Some(Kernel::AttentionDecode), Type::F16) => decoded::<f16>(&options),
+        (Some(Kernel::AttentionDecode), Type::Bf16) => decoded::<bf16>(&options),
         (_, Type::F32) => in_f32(&options),
         (_, Type::F16) => in_f16(&options),
         (_, Type::Bf16) => in_bf16(&options),
@@ -173,21 +179,36 @@ where
     })
 }
 
-/// Causal attention of two heads of 64 elements, of as many queries and keys as there are rows.
-fn attended<T: Float>(options: &Options) -> Result<()>
-where
-    attention::attention::Choice<T, 64, true, 128, 128>: attention::attention::Declared,
-{
-    let rows = options.rows;
-    let sequences = Sequences { heads: 2, queries: rows, keys: rows };
-    let (shape, len) = ([2, rows, 64], 2 * rows * 64);
-    let ((q, bq), (k, bk)) = (options.normal::<T>(len, 0)?, options.normal::<T>(len, 1)?);
-    let (v, bv) = options.normal::<T>(len, 2)?;
-    let mut lse = options.common.device.zeros::<f32>(2 * rows)?;
-    let [expected, _] = attention::reference::<T, 64, true>([&q, &k, &v], sequences, 0.125);
-    options.show(attention::traffic::<T>(sequences, 64), &expected, |on, out| {
-        let attention = Attention::<T, 64, true>::new(bq.view(shape)?, bk.view(shape)?, bv.view(shape)?);
-        attention.launch(on, out.view_mut(shape)?, &mut lse)
+/// Causal attention of two heads of 64 elements that share a head of keys, of as many queries and keys as there are rows.
+fn attended<T: Attend>(options: &Options) -> Result<()> {
+    let extents = Heads { heads: 2, key_heads: 1, queries: options.rows, keys: options.rows, elements: 64 };
+    let [of_q, of_k] = [[2, options.rows, 64], [1, options.rows, 64]];
+    let len = |shape: [usize; 3]| shape.iter().product::<usize>();
+    let ((q, bq), (k, bk)) = (options.normal::<T>(len(of_q), 0)?, options.normal::<T>(len(of_k), 1)?);
+    let (v, bv) = options.normal::<T>(len(of_k), 2)?;
+    let mut lse = options.common.device.zeros::<f32>(2 * options.rows)?;
+    let [expected, _] = attention_reference::reference([&q, &k, &v], extents, Rules::scaled(0.125).causal());
+    options.show(attention_reference::traffic::<T>(extents), &expected, |on, out| {
+        let attention = Attention::new(bq.view(of_q)?, bk.view(of_k)?, bv.view(of_k)?).causal();
+        attention.launch(on, out.view_mut(of_q)?, &mut lse)
+    })
+}
+
+/// A query for each of 32 heads of 128 elements, of which four share a head of keys, of as many keys as there are rows.
+fn decoded<T: AttendSplit>(options: &Options) -> Result<()> {
+    let extents = Heads { heads: 32, key_heads: 8, queries: 1, keys: options.rows, elements: 128 };
+    let [of_q, of_k] = [[32, 1, 128], [8, options.rows, 128]];
+    let len = |shape: [usize; 3]| shape.iter().product::<usize>();
+    let ((q, bq), (k, bk)) = (options.normal::<T>(len(of_q), 0)?, options.normal::<T>(len(of_k), 1)?);
+    let (v, bv) = options.normal::<T>(len(of_k), 2)?;
+    let device = options.common.device;
+    let attention = Attention::new(bq.view(of_q)?, bk.view(of_k)?, bv.view(of_k)?);
+    let mut workspace = device.zeros::<f32>(attention.workspace_len(&device))?;
+    let mut lse = device.zeros::<f32>(32)?;
+    let scale = 1.0 / 128f32.sqrt();
+    let [expected, _] = attention_decode::reference([&q, &k, &v], extents, Rules::scaled(scale));
+    options.show(attention_reference::traffic::<T>(extents), &expected, |on, out| {
+        attention.launch_split(on, out.view_mut(of_q)?, &mut lse, &mut workspace)
     })
 }
 
@@ -372,7 +393,9 @@ macro_rules! demos {
                         BiasGeluDropout::<$T, GELU>::new(&bx, &bb).dropout(0.1, 42).launch(on, out)
                     })
                 }
-                Kernel::RmsNormQuantize | Kernel::Attention => bail!("16-bit types, by themselves"),
+                Kernel::RmsNormQuantize | Kernel::Attention | Kernel::AttentionDecode => {
+                    bail!("16-bit types, by themselves")
+                }
                 Kernel::Rope => {
                     // A row is a token: heads of 128 elements where they divide it, else one head.
                     let dim = if cols.is_multiple_of(128) { 128 } else { cols.min(256) };

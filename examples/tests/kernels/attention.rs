@@ -1,28 +1,37 @@
 //! `attention`.
 
 use dsl_runtime::prelude::*;
-use fused_kernels::attention::{Attention, Sequences, attention, reference};
+use fused_kernels::attention::{Attend, Attention, Extents};
+use fused_kernels::attention_reference::{Rules, reference};
+use fused_kernels::dropout::Dropout;
 use fused_kernels::reference::compare;
 
 use crate::data::{Guarded, devices, normal, shifted};
 
-/// Blocks that are full, cut on either side by one and by more, and hardly touched; fewer keys than queries, and none.
-const SEQUENCES: [Sequences; 10] = [
-    Sequences { heads: 2, queries: 128, keys: 128 },
-    Sequences { heads: 1, queries: 129, keys: 191 },
-    Sequences { heads: 3, queries: 1, keys: 100 },
-    Sequences { heads: 2, queries: 70, keys: 1 },
-    Sequences { heads: 1, queries: 200, keys: 65 },
-    Sequences { heads: 1, queries: 5, keys: 0 },
-    Sequences { heads: 0, queries: 5, keys: 5 },
-    Sequences { heads: 1, queries: 64, keys: 320 },
-    Sequences { heads: 2, queries: 127, keys: 257 },
-    Sequences { heads: 1, queries: 257, keys: 255 },
+/// Heads, heads of keys, queries and keys: blocks that are full, cut on either side by one and by more, and hardly touched;
+/// fewer keys than queries, and none; groups of heads, and one head of keys for all.
+const SEQUENCES: [[usize; 4]; 12] = [
+    [2, 2, 128, 128],
+    [1, 1, 129, 191],
+    [3, 3, 1, 100],
+    [2, 2, 70, 1],
+    [1, 1, 200, 65],
+    [1, 1, 5, 0],
+    [0, 0, 5, 5],
+    [1, 1, 64, 320],
+    [2, 2, 127, 257],
+    [1, 1, 257, 255],
+    [6, 2, 33, 130],
+    [3, 1, 7, 129],
 ];
+
+pub fn extents([heads, key_heads, queries, keys]: [usize; 4], elements: usize) -> Extents {
+    Extents { heads, key_heads, queries, keys, elements }
+}
 
 /// How the rows of heads lie in memory.
 #[derive(Clone, Copy, Debug)]
-enum Order {
+pub enum Order {
     /// Head after head.
     Heads,
     /// The first rows of all heads, then the second ones.
@@ -32,7 +41,7 @@ enum Order {
 }
 
 impl Order {
-    fn strides(self, [heads, rows, elements]: [usize; 3]) -> [usize; 3] {
+    pub fn strides(self, [heads, rows, elements]: [usize; 3]) -> [usize; 3] {
         match self {
             Order::Heads => [rows * elements, elements, 1],
             Order::Rows => [elements, heads * elements, 1],
@@ -41,7 +50,7 @@ impl Order {
     }
 
     /// On `device`, `shift` elements after a boundary.
-    fn laid_out<T: Float>(
+    pub fn laid_out<T: Float>(
         self,
         device: Device,
         elements: &[T],
@@ -60,27 +69,13 @@ impl Order {
     }
 }
 
-fn check_one<T: Float, const D: usize, const CAUSAL: bool>()
-where
-    attention::Choice<T, D, CAUSAL, 128, 128>: attention::Declared,
-{
-    for sequences in SEQUENCES {
-        check_order::<T, D, CAUSAL>(sequences, Order::Heads);
-    }
-    for order in [Order::Rows, Order::Apart(8), Order::Apart(3)] {
-        check_order::<T, D, CAUSAL>(Sequences { heads: 3, queries: 131, keys: 140 }, order);
-    }
-}
-
-fn check_order<T: Float, const D: usize, const CAUSAL: bool>(sequences: Sequences, order: Order)
-where
-    attention::Choice<T, D, CAUSAL, 128, 128>: attention::Declared,
-{
-    let Sequences { heads, queries, keys } = sequences;
-    let q = normal::<T>(heads * queries * D, 1);
-    let [k, v] = [2, 3].map(|seed| normal::<T>(heads * keys * D, seed));
-    let [rows, sums] = reference::<T, D, CAUSAL>([&q, &k, &v], sequences, 0.2);
-    let shapes = [queries, keys, keys].map(|rows| [heads, rows, D]);
+/// With the rules, on every device, with everything on a boundary and one element off it.
+fn check<T: Attend>(extents: Extents, order: Order, rules: Rules<'_, T>) {
+    let Extents { heads, key_heads, queries, keys, elements } = extents;
+    let q = normal::<T>(heads * queries * elements, 1);
+    let [k, v] = [2, 3].map(|seed| normal::<T>(key_heads * keys * elements, seed));
+    let [rows, sums] = reference([&q, &k, &v], extents, rules);
+    let shapes = [[heads, queries, elements], [key_heads, keys, elements], [key_heads, keys, elements]];
     for device in devices() {
         for shift in [0, 1] {
             let mut inputs = [&q, &k, &v].into_iter().zip(shapes);
@@ -96,38 +91,166 @@ where
             let mut lse = Guarded::<f32>::new(device, sums.len(), shift);
             let mut memory = out.output();
             let result = memory.view_mut(shapes[0]).unwrap();
-            let attention = Attention::<T, D, CAUSAL>::new(q, k, v).scale(0.2);
+            let slopes = rules.slopes.map(|slopes| device.upload(slopes).unwrap());
+            let bias = rules.bias.map(|bias| shifted(device, bias, shift));
+            let [left, right] = rules.window;
+            let mut attention = Attention::new(q, k, v).scale(rules.scale).window(left, right);
+            if let Some(softcap) = rules.softcap {
+                attention = attention.softcap(softcap);
+            }
+            if let Some(slopes) = &slopes {
+                attention = attention.alibi(slopes);
+            }
+            if let Some(bias) = &bias {
+                attention = attention.bias(bias.slice(shift..).view([heads, queries, keys]).unwrap());
+            }
+            if let Some(Dropout { p, seed }) = rules.dropout {
+                attention = attention.dropout(p, seed);
+            }
             attention.launch(&device, result, lse.output()).unwrap();
-            let what =
-                format!("{sequences:?} of {} x {D}, {order:?}, on {device}, shifted by {shift}", T::DTYPE);
+            let what = format!("{extents:?} of {}, {order:?}, on {device}, shifted by {shift}", T::DTYPE);
             compare(&out.content(), &rows).unwrap_or_else(|found| panic!("{what}: {found}"));
             compare(&lse.content(), &sums).unwrap_or_else(|found| panic!("{what}, lse: {found}"));
         }
     }
 }
 
+fn check_all<T: Attend>(elements: usize, rules: Rules<'_, T>) {
+    for sequences in SEQUENCES {
+        check::<T>(extents(sequences, elements), Order::Heads, rules);
+    }
+    for order in [Order::Rows, Order::Apart(8), Order::Apart(3)] {
+        check::<T>(extents([3, 3, 131, 140], elements), order, rules);
+    }
+}
+
 #[test]
 fn attention_is_as_exact_as_stated() {
-    check_one::<f16, 64, false>();
-    check_one::<bf16, 64, false>();
-    check_one::<bf16, 32, false>();
-    check_one::<bf16, 128, false>();
+    check_all::<f16>(64, Rules::scaled(0.2));
+    check_all::<bf16>(64, Rules::scaled(0.2));
+    check_all::<bf16>(32, Rules::scaled(0.2));
+    check_all::<bf16>(128, Rules::scaled(0.2));
 }
 
 #[test]
 fn causal_attention_is_as_exact_as_stated() {
-    check_one::<f16, 64, true>();
-    check_one::<bf16, 64, true>();
-    check_one::<f16, 128, true>();
+    check_all::<f16>(64, Rules::scaled(0.2).causal());
+    check_all::<bf16>(64, Rules::scaled(0.2).causal());
+    check_all::<f16>(128, Rules::scaled(0.2).causal());
 }
 
+/// Rows that fill a tile, and those that leave some of one.
+#[test]
+fn rows_have_any_length() {
+    for elements in [1, 17, 80, 96, 192, 200, 256] {
+        let of = |sequences| extents(sequences, elements);
+        for rules in [Rules::<bf16>::scaled(0.1), Rules::scaled(0.1).causal()] {
+            check(of([2, 2, 130, 193]), Order::Heads, rules);
+        }
+        check(of([4, 2, 40, 230]), Order::Rows, Rules::<f16>::scaled(0.1).causal());
+        check(of([1, 1, 129, 64]), Order::Apart(8), Rules::<f16>::scaled(0.1));
+    }
+}
+
+/// Windows narrower and wider than blocks, on one side and on both; some that show nothing.
+#[test]
+fn a_window_is_as_exact_as_stated() {
+    let windows: [[Option<usize>; 2]; 8] = [
+        [Some(0), Some(0)],
+        [Some(70), Some(0)],
+        [Some(3), Some(200)],
+        [None, Some(5)],
+        [Some(130), None],
+        [Some(usize::MAX), Some(usize::MAX)],
+        [Some(1), Some(1)],
+        [Some(127), Some(129)],
+    ];
+    for window in windows {
+        let rules = Rules::<bf16> { window, ..Rules::scaled(0.2) };
+        for sequences in [[1, 1, 300, 300], [2, 1, 140, 420], [1, 1, 420, 140], [1, 1, 1, 500], [1, 1, 3, 0]]
+        {
+            check(extents(sequences, 64), Order::Heads, rules);
+        }
+    }
+    for elements in [128, 160, 256] {
+        let rules = Rules::<f16> { window: [Some(90), Some(30)], ..Rules::scaled(0.1) };
+        check(extents([2, 1, 200, 333], elements), Order::Rows, rules);
+    }
+}
+
+/// What changes scores, alone and together.
+#[test]
+fn changed_scores_are_as_exact_as_stated() {
+    let slopes = [0.5, 0.0, 0.0625, -0.25];
+    for sequences in [[4, 2, 150, 210], [4, 4, 130, 60], [4, 1, 1, 96], [4, 4, 3, 0]] {
+        let [heads, _, queries, keys] = sequences;
+        let mut bias = normal::<bf16>(heads * queries * keys, 4);
+        // Hidden: a key here and there, all of the first row, and of a row in the middle all keys of a block.
+        bias.iter_mut().step_by(7).for_each(|x| *x = bf16::NEG_INFINITY);
+        bias.iter_mut().take(keys).for_each(|x| *x = bf16::NEG_INFINITY);
+        bias.iter_mut().skip(queries / 2 * keys).take(keys.min(96)).for_each(|x| *x = bf16::NEG_INFINITY);
+        let plain = Rules::scaled(0.2);
+        let (bias, slopes) = (Some(&bias[..]), Some(&slopes[..]));
+        let dropout = Some(Dropout { p: 0.3, seed: 7 });
+        let window = [Some(100), Some(20)];
+        for rules in [
+            Rules { softcap: Some(2.0), ..plain },
+            Rules { softcap: Some(1e30), ..plain.causal() },
+            Rules { softcap: Some(1e-30), ..plain },
+            Rules { slopes, ..plain },
+            Rules { slopes, ..plain.causal() },
+            Rules { bias, ..plain },
+            Rules { bias, ..plain.causal() },
+            Rules { dropout, ..plain.causal() },
+            Rules { dropout: Some(Dropout { p: 1.0, seed: 7 }), ..plain },
+            Rules { softcap: Some(3.0), slopes, bias, dropout, window, ..plain },
+        ] {
+            check(extents(sequences, 64), Order::Heads, rules);
+        }
+        let all = Rules { softcap: Some(3.0), slopes, bias, dropout, window, ..plain };
+        for elements in [128, 192, 256] {
+            check(extents(sequences, elements), Order::Heads, all);
+        }
+    }
+}
+
+/// One bias for all heads, and one for all queries, is what is repeated in memory.
+#[test]
+fn a_bias_is_repeated() {
+    let (heads, queries, keys) = (3, 40, 130);
+    let q = normal::<f16>(heads * queries * 64, 1);
+    let [k, v] = [2, 3].map(|seed| normal::<f16>(heads * keys * 64, seed));
+    let device = Device::cpu();
+    let [bq, bk, bv] = [&q, &k, &v].map(|values| device.upload(values).unwrap());
+    let [shape_q, shape_k] = [[heads, queries, 64], [heads, keys, 64]];
+    let views = || (bq.view(shape_q).unwrap(), bk.view(shape_k).unwrap(), bv.view(shape_k).unwrap());
+    for [first, second] in [[1, 1], [heads, 1], [1, queries]] {
+        let bias = normal::<f16>(first * second * keys, 4);
+        let whole: Vec<f16> = (0..heads * queries * keys)
+            .map(|i| {
+                let (head, query) = (i / keys / queries % first, i / keys % queries % second);
+                bias[(head * second + query) * keys + i % keys]
+            })
+            .collect();
+        let extents = extents([heads, heads, queries, keys], 64);
+        let rules = Rules { bias: Some(&whole), ..Rules::scaled(0.125) };
+        let [rows, _] = reference([&q, &k, &v], extents, rules);
+        let (mut out, mut lse) =
+            (device.zeros::<f16>(q.len()).unwrap(), device.zeros::<f32>(heads * queries).unwrap());
+        let bias = device.upload(&bias).unwrap();
+        let (q, k, v) = views();
+        let attention = Attention::new(q, k, v).bias(bias.view([first, second, keys]).unwrap());
+        attention.launch(&device, out.view_mut(shape_q).unwrap(), &mut lse).unwrap();
+        compare(&out.download().unwrap(), &rows).unwrap();
+    }
+}
 /// A query, and two keys with values, all of 64 elements; what comes of one head of them.
 fn attended(device: Device, [q, k, v]: [&[f16]; 3], scale: f32) -> dsl_runtime::Result<[Vec<f32>; 2]> {
     let rows = |of: &[f16]| [1, of.len() / 64, 64];
     let [bq, bk, bv] = [q, k, v].map(|values| device.upload(values).unwrap());
     let (mut out, mut lse) = (device.zeros::<f16>(q.len())?, device.zeros::<f32>(q.len() / 64)?);
     let [vq, vk, vv] = [(&bq, q), (&bk, k), (&bv, v)].map(|(buffer, of)| buffer.view(rows(of)).unwrap());
-    let attention = Attention::<f16, 64, false>::new(vq, vk, vv).scale(scale);
+    let attention = Attention::new(vq, vk, vv).scale(scale);
     attention.launch(&device, out.view_mut(rows(q))?, &mut lse)?;
     Ok([out.download()?.into_iter().map(f32::from).collect(), lse.download()?])
 }
@@ -156,10 +279,7 @@ fn nan_stays_in_its_row() {
 fn a_factor_may_be_zero() {
     let q = normal::<f16>(3 * 64, 1);
     let [k, v] = [2, 3].map(|seed| normal::<f16>(5 * 64, seed));
-    let [rows, sums] = {
-        let sequences = Sequences { heads: 1, queries: 3, keys: 5 };
-        reference::<f16, 64, false>([&q, &k, &v], sequences, 0.0)
-    };
+    let [rows, sums] = { reference([&q, &k, &v], extents([1, 1, 3, 5], 64), Rules::scaled(0.0)) };
     for device in devices() {
         for scale in [0.0, -0.0, 1e-40] {
             let [out, lse] = attended(device, [&q, &k, &v], scale).unwrap();
@@ -183,17 +303,50 @@ fn a_factor_is_no_negative_number() {
 #[test]
 fn wrong_shapes_are_errors() {
     let device = Device::cpu();
-    let (q, k) = (device.zeros::<f16>(64).unwrap(), device.zeros::<f16>(128).unwrap());
-    let (mut out, mut lse) = (device.zeros::<f16>(64).unwrap(), device.zeros::<f32>(2).unwrap());
-    let (q, k) = (q.view([1, 1, 64]).unwrap(), k.view([1, 2, 64]).unwrap());
-    let mut message = |attention: Attention<f16, 64, false>| {
-        let out = out.view_mut([1, 1, 64]).unwrap();
-        attention.launch(&device, out, &mut lse).unwrap_err().to_string()
+    let memory = device.zeros::<f16>(4096).unwrap();
+    let slopes = device.zeros::<f32>(3).unwrap();
+    let (mut out, mut lse) = (device.zeros::<f16>(4096).unwrap(), device.zeros::<f32>(64).unwrap());
+    let view = |shape: [usize; 3]| memory.view(shape).unwrap();
+    let mut message = |attention: Attention<f16>, shape: [usize; 3], sums: usize| {
+        let out = out.view_mut(shape).unwrap();
+        let lse = lse.slice_mut(..sums);
+        attention.launch(&device, out, lse).unwrap_err().to_string()
     };
-    let found = message(Attention::new(q, k, q));
+    let (q, k) = (view([1, 1, 64]), view([1, 2, 64]));
+    let found = message(Attention::new(q, k, q), [1, 1, 64], 1);
     assert_eq!(found, "attention: v has the shape [1, 1, 64], expected [1, 2, 64]");
-    let found = message(Attention::new(q.permute([0, 2, 1]), k, k));
-    assert_eq!(found, "attention: q has the shape [1, 64, 1], expected [1, 64, 64]");
-    let found = message(Attention::new(q, k, k));
+    let found = message(Attention::new(q.permute([0, 2, 1]), k, k), [1, 64, 1], 64);
+    assert_eq!(found, "attention: k has the shape [1, 2, 64], expected [1, 2, 1]");
+    let found = message(Attention::new(q, k, k), [1, 2, 64], 1);
+    assert_eq!(found, "attention: out has the shape [1, 2, 64], expected [1, 1, 64]");
+    let found = message(Attention::new(q, k, k), [1, 1, 64], 2);
     assert_eq!(found, "attention: lse has 2 elements and heads * queries has 1");
+    let (q, k) = (view([6, 1, 16]), view([4, 1, 16]));
+    let found = message(Attention::new(q, k, k), [6, 1, 16], 6);
+    assert_eq!(found, "attention: q has 6 heads and k has 4, which does not divide them");
+    let k = view([0, 1, 16]);
+    let found = message(Attention::new(q, k, k), [6, 1, 16], 6);
+    assert_eq!(found, "attention: q has 6 heads and k has 0, which does not divide them");
+    let long = view([1, 1, 257]);
+    let found = message(Attention::new(long, long, long), [1, 1, 257], 1);
+    assert_eq!(found, "attention: rows have 257 elements, expected 1 to 256");
+    let none = view([1, 1, 0]);
+    let found = message(Attention::new(none, none, none), [1, 1, 0], 1);
+    assert_eq!(found, "attention: rows have 0 elements, expected 1 to 256");
+    let q = view([2, 3, 16]);
+    let plain = Attention::new(q, q, q);
+    let found = message(plain.bias(view([3, 1, 3])), [2, 3, 16], 6);
+    assert_eq!(found, "attention: bias has the shape [3, 1, 3], expected [2, 1, 3]");
+    let found = message(plain.bias(view([1, 3, 1])), [2, 3, 16], 6);
+    assert_eq!(found, "attention: bias has the shape [1, 3, 1], expected [1, 3, 3]");
+    let found = message(plain.alibi(&slopes), [2, 3, 16], 6);
+    assert_eq!(found, "attention: slopes has 3 elements and q's heads has 2");
+    let found = message(plain.softcap(0.0), [2, 3, 16], 6);
+    assert_eq!(found, "attention: softcap is 0, expected 1e-30 to 1e30");
+    let found = message(plain.softcap(f32::NAN), [2, 3, 16], 6);
+    assert_eq!(found, "attention: softcap is NaN, expected 1e-30 to 1e30");
+    let found = message(plain.scale(2e30).softcap(1.0), [2, 3, 16], 6);
+    assert_eq!(found, "attention: softcap is 1, expected 2e0 to 1e30");
+    let found = message(plain.dropout(1.5, 0), [2, 3, 16], 6);
+    assert_eq!(found, "attention: 1.5 is not a probability");
 }

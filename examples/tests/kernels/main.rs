@@ -3,6 +3,7 @@
 mod activations;
 mod add_mul;
 mod attention;
+mod attention_decode;
 mod cross_entropy;
 mod data;
 mod dropout;

@@ -110,6 +110,30 @@ impl<'a, T: Element, const R: usize> View<'a, T, R> {
         View { memory, shape: part.shape, strides: part.strides }
     }
 
+    /// The same elements in a larger shape: what lies along an axis of extent 1 is repeated, by a stride of 0.
+    ///
+    /// # Errors
+    /// If an extent changes that is not 1.
+    pub fn broadcast(&self, shape: [usize; R]) -> Result<View<'a, T, R>> {
+        let mut strides = self.strides;
+        for axis in (0..R).filter(|&axis| self.shape[axis] != shape[axis]) {
+            if self.shape[axis] != 1 {
+                return Err(self.layout().error(format!("cannot be repeated to the shape {shape:?}")));
+            }
+            strides[axis] = 0;
+        }
+        View::strided(self.memory, shape, strides)
+    }
+
+    /// The same elements in the same row-major order of indices, as another shape.
+    ///
+    /// # Errors
+    /// If there are more or fewer, or if no strides reach them.
+    pub fn reshape<const S: usize>(&self, shape: [usize; S]) -> Result<View<'a, T, S>> {
+        let strides = self.layout().reshape(shape)?;
+        View::strided(self.memory, shape, strides)
+    }
+
     fn layout(&self) -> Layout<R> {
         Layout { shape: self.shape, strides: self.strides }
     }
@@ -386,6 +410,42 @@ impl<const R: usize> Layout<R> {
         Layout { shape: order.map(|axis| self.shape[axis]), strides: order.map(|axis| self.strides[axis]) }
     }
 
+    /// The strides by which a shape has the same elements in the same order.
+    fn reshape<const S: usize>(&self, shape: [usize; S]) -> Result<[usize; S]> {
+        let count = |shape: &[usize]| shape.iter().map(|&extent| extent as u128).product::<u128>();
+        if count(&self.shape) != count(&shape) {
+            return Err(self.error(format!("has not as many elements as the shape {shape:?}")));
+        }
+        if shape.contains(&0) {
+            return Ok(row_major(shape));
+        }
+        // Axes that follow each other in memory are one, the last ones first.
+        let mut runs: Vec<(usize, usize)> = vec![];
+        for (extent, stride) in
+            self.pairs().filter(|&(extent, _)| extent > 1).collect::<Vec<_>>().into_iter().rev()
+        {
+            match runs.last_mut() {
+                Some((length, first)) if *length * *first == stride => *length *= extent,
+                _ => runs.push((extent, stride)),
+            }
+        }
+        let mut runs = runs.into_iter();
+        let (mut length, mut stride) = (1, 1);
+        let mut strides = [0; S];
+        for axis in (0..S).rev() {
+            if length == 1 && shape[axis] > 1 {
+                (length, stride) = runs.next().expect("as many elements in both shapes");
+            }
+            if length % shape[axis] != 0 {
+                return Err(self.error(format!("has no strides for the shape {shape:?}")));
+            }
+            strides[axis] = stride;
+            stride *= shape[axis];
+            length /= shape[axis];
+        }
+        Ok(strides)
+    }
+
     /// The part with indices of a range along one axis, and the element that it begins with.
     #[track_caller]
     fn part(&self, axis: usize, range: impl RangeBounds<usize>) -> (Layout<R>, usize) {
@@ -400,165 +460,4 @@ impl<const R: usize> Layout<R> {
 }
 
 #[cfg(test)]
-mod tests {
-    use expect_test::{Expect, expect};
-
-    use super::*;
-    use crate::Device;
-
-    /// What a view of 12 elements comes to, to read and to write.
-    fn check<const R: usize>(shape: [usize; R], strides: [usize; R], expected: Expect) {
-        let mut memory: Vec<i32> = (0..12).collect();
-        let reading = View::strided(&memory, shape, strides);
-        let reading =
-            reading.map_or_else(|error| error.to_string(), |view| format!("{} elements", view.memory.len()));
-        let writing = ViewMut::strided(&mut memory, shape, strides);
-        let writing =
-            writing.map_or_else(|error| error.to_string(), |view| format!("{} elements", view.memory.len()));
-        expected.assert_eq(&format!("{reading}\n{writing}"));
-    }
-
-    #[test]
-    fn a_view_lies_within_its_memory() {
-        check(
-            [3, 4],
-            [4, 1],
-            expect![[r#"
-            12 elements
-            12 elements"#]],
-        );
-        check(
-            [3, 4],
-            [5, 1],
-            expect![[r#"
-            a view of shape [3, 4] with strides [5, 1] reaches element 13 of memory that has 12 elements
-            a view of shape [3, 4] with strides [5, 1] reaches element 13 of memory that has 12 elements"#]],
-        );
-        check(
-            [4, 4],
-            [4, 1],
-            expect![[r#"
-            a view of shape [4, 4] with strides [4, 1] reaches element 15 of memory that has 12 elements
-            a view of shape [4, 4] with strides [4, 1] reaches element 15 of memory that has 12 elements"#]],
-        );
-        check(
-            [13],
-            [1],
-            expect![[r#"
-            a view of shape [13] with strides [1] reaches element 12 of memory that has 12 elements
-            a view of shape [13] with strides [1] reaches element 12 of memory that has 12 elements"#]],
-        );
-        check(
-            [5, 0, 7],
-            [1000, 1, 1],
-            expect![[r#"
-            0 elements
-            0 elements"#]],
-        );
-        check(
-            [usize::MAX, 2],
-            [usize::MAX, 1],
-            expect![[r#"
-            a view of shape [18446744073709551615, 2] with strides [18446744073709551615, 1] has 18446744073709551615 where the limit is 1099511627775
-            a view of shape [18446744073709551615, 2] with strides [18446744073709551615, 1] has 18446744073709551615 where the limit is 1099511627775"#]],
-        );
-        check(
-            [1 << 39, 1 << 39, 1 << 39],
-            [1 << 39, 1 << 39, 1 << 39],
-            expect![[r#"
-            a view of shape [549755813888, 549755813888, 549755813888] with strides [549755813888, 549755813888, 549755813888] reaches element 906694364709322613587968 of memory that has 12 elements
-            a view of shape [549755813888, 549755813888, 549755813888] with strides [549755813888, 549755813888, 549755813888] reaches element 906694364709322613587968 of memory that has 12 elements"#]],
-        );
-        check(
-            [1, 12],
-            [1 << 39, 1],
-            expect![[r#"
-            12 elements
-            12 elements"#]],
-        );
-    }
-
-    #[test]
-    fn elements_to_write_are_distinct() {
-        check(
-            [12, 12],
-            [0, 1],
-            expect![[r#"
-            12 elements
-            a view of shape [12, 12] with strides [0, 1] has elements that might be the same along axis 0: it cannot be written"#]],
-        );
-        check(
-            [2, 3],
-            [2, 1],
-            expect![[r#"
-            5 elements
-            a view of shape [2, 3] with strides [2, 1] has elements that might be the same along axis 0: it cannot be written"#]],
-        );
-        check(
-            [2, 3],
-            [3, 1],
-            expect![[r#"
-            6 elements
-            6 elements"#]],
-        );
-        check(
-            [3, 2, 2],
-            [1, 6, 3],
-            expect![[r#"
-            12 elements
-            12 elements"#]],
-        );
-        check(
-            [3, 1, 2],
-            [2, 0, 1],
-            expect![[r#"
-            6 elements
-            6 elements"#]],
-        );
-        check(
-            [2, 2],
-            [1, 1],
-            expect![[r#"
-            3 elements
-            a view of shape [2, 2] with strides [1, 1] has elements that might be the same along axis 1: it cannot be written"#]],
-        );
-    }
-
-    #[test]
-    fn views_are_permuted_and_cut() {
-        let memory: Vec<i32> = (0..24).collect();
-        let view = View::new(&memory, [2, 3, 4]).unwrap();
-        assert_eq!(format!("{view:?}"), "i32 of [2, 3, 4] by [12, 4, 1]");
-        assert_eq!(format!("{:?}", view.permute([2, 0, 1])), "i32 of [4, 2, 3] by [1, 12, 4]");
-        let part = view.slice(1, 1..).slice(2, 1..3);
-        assert_eq!(format!("{part:?}"), "i32 of [2, 2, 2] by [12, 4, 1]");
-        assert_eq!(part.memory.as_host().unwrap(), &memory[5..23]);
-        assert_eq!(view.slice(0, 2..).memory.len(), 0);
-        assert_eq!(view.slice(0, 1..1).shape(), [0, 3, 4]);
-    }
-
-    #[test]
-    fn a_view_to_write_is_part_of_its_buffer() {
-        let mut buffer = Device::cpu().zeros::<u8>(20).unwrap();
-        let mut view = buffer.view_strided_mut([3, 4], [5, 1]).unwrap();
-        assert_eq!(format!("{:?}", view.reborrow().permute([1, 0])), "u8 of [4, 3] by [1, 5]");
-        let part = view.slice_mut(0, 1..2);
-        assert_eq!((part.shape(), part.memory.len()), ([1, 4], 4));
-        assert_eq!(View::from(&view).shape(), [3, 4]);
-        let mut tail = buffer.slice_mut(8..);
-        assert_eq!(tail.view_mut([3, 4]).unwrap().shape(), [3, 4]);
-        assert!(tail.view_mut([13]).is_err() && tail.slice(..).view([13]).is_err());
-    }
-
-    #[test]
-    #[should_panic(expected = "the order [0, 0] does not name each of 2 axes once")]
-    fn an_order_names_every_axis() {
-        let _ = View::new(&[0i32; 4], [2, 2]).unwrap().permute([0, 0]);
-    }
-
-    #[test]
-    #[should_panic(expected = "there is no axis 2: a view of 2 axes has axes 0 to 1")]
-    fn a_part_is_along_an_axis() {
-        let _ = View::new(&[0i32; 4], [2, 2]).unwrap().slice(2, ..);
-    }
-}
+mod tests;
