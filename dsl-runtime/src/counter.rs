@@ -135,7 +135,8 @@ mod tests {
         assert_eq!(first.iter().collect::<HashSet<_>>().len(), 3000);
         assert_eq!(pages, [0x10000, 0x20000, 0x30000]);
         let inside = |counter: &u64| {
-            pages.iter().any(|&page| (page..page + PAGE_BYTES as u64).contains(counter)) && counter % 4 == 0
+            pages.iter().any(|&page| (page..page + PAGE_BYTES as u64).contains(counter))
+                && counter.is_multiple_of(4)
         };
         assert!(first.iter().all(inside));
     }

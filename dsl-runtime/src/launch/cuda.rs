@@ -149,7 +149,8 @@ fn enqueue<'g>(
     // are to as many values as the body takes, in its order and of its types (`arg::check`), and to its maps
     // (`prepare`); the driver copies all of them before it returns, into a graph too. The memory behind the addresses
     // belongs to this context and is borrowed by `args`; that it lives until the kernel has run, and is used by nobody
-    // else before, is what the guards see to.
+    // else before, is what the guards see to. A counter lives as long as the context, and is used by kernels of this
+    // stream alone, which run one after the other.
     let launched = unsafe {
         result::launch_kernel(
             chosen.function,
@@ -201,8 +202,7 @@ fn prepare<'g>(
             if let Ok(function) = loaded.function() {
                 let body = entry.body;
                 // Asked for only now: waiting for the arguments may have made the stream part of a capture.
-                let counted = body.counted && !captured;
-                let counter = if counted { device.counters.of(stream) } else { None };
+                let counter = if body.counted && !captured { device.counters.of(stream) } else { None };
                 return Ok(Chosen { code, loaded, body, function, counter });
             }
         }
