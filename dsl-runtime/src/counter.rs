@@ -117,7 +117,7 @@ mod tests {
     use super::*;
     use crate::cuda::driver_version;
     use crate::device::Place;
-    use crate::launch::gpu;
+    use crate::launch::{alone, gpu};
 
     #[test]
     fn each_stream_has_a_counter_of_its_own_and_keeps_it() {
@@ -158,6 +158,7 @@ mod tests {
             eprintln!("skipped: the driver is older than CUDA 12");
             return;
         }
+        let _alone = alone();
         let stream = device.new_stream().unwrap();
         let counter = device.counters.of(&stream);
         assert!(counter.is_some());

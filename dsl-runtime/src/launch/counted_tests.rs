@@ -218,6 +218,7 @@ fn streams_do_not_share_a_counter() {
 #[test]
 fn a_graph_has_no_counter() {
     let Some(device) = gpu_with_counters() else { return };
+    let _alone = alone();
     let (grid, _) = many(&device);
     let programs = grid.0 * grid.1 * grid.2;
     let mut graph = device

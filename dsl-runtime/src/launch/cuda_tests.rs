@@ -1,5 +1,7 @@
 //! Launches on a GPU, of PTX written by hand; without a GPU they are skipped.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use expect_test::expect;
 
 use super::trace::{BodyTrace, Trace};
@@ -18,6 +20,12 @@ pub(crate) fn gpu() -> Option<Device> {
             None
         }
     }
+}
+
+/// While one test captures a stream, no other can wait for the whole GPU.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// `out[i] = flag ? -factor * x[i] : factor * x[i]`, plus `grid.x`, for `i < n`; a program handles 128 elements. The
@@ -300,6 +308,7 @@ fn what_cannot_run_on_the_gpu_is_an_error_in_words() {
 #[test]
 fn a_launch_takes_little_time() {
     let Some(device) = gpu() else { return };
+    let _alone = alone();
     let n = 1 << 26;
     let (x, mut out) = (device.zeros::<f32>(n).unwrap(), device.zeros::<f32>(n).unwrap());
     let timing =

@@ -19,7 +19,7 @@ mod cpu_tests;
 mod cuda_tests;
 
 #[cfg(test)]
-pub(crate) use cuda_tests::gpu;
+pub(crate) use cuda_tests::{alone, gpu};
 
 pub use arg::{Arg, ViewArgs};
 pub use trace::{BodyTrace, Trace};
