@@ -1,8 +1,9 @@
 """Loads kernels that `examples/export.rs` wrote, and launches them with the CUDA driver.
 
-A kernel is a JSON file. Each of its bodies is an entry point, with PTX and perhaps cubins beside the file, that states facts
-about the arguments ("16 divides n"); the first body whose facts hold is the one to launch. Some take tensor maps of views behind the arguments, made of these. This module needs
-nothing of the project but those files: it is also an example of how any program can use them.
+A kernel is a JSON file. Each of its bodies is an entry point, with PTX and perhaps cubins beside the file, that states
+facts about the arguments ("16 divides n"); the first body whose facts hold is the one to launch. Behind the arguments
+some take the address of a counter, and some tensor maps of views, made of the arguments. This module needs nothing of
+the project but those files: it is also an example of how any program can use them.
 """
 
 import ctypes
@@ -15,8 +16,10 @@ CTYPES = {
     "u8": ctypes.c_uint8, "u16": ctypes.c_uint16, "u32": ctypes.c_uint32, "u64": ctypes.c_uint64,
     "f32": ctypes.c_float, "f64": ctypes.c_double, "bool": ctypes.c_bool,
 }
-FORMAT = 3
+FORMAT = 4
 SHARED_WITHOUT_ASKING = 48 << 10
+#: Of a persistent entry.
+MOST_PROGRAMS = (1 << 31) - 1
 
 
 class Slice:
@@ -76,7 +79,8 @@ def holds(fact, args, grid):
 
 # ---- tensor maps
 
-#: The driver's `CUtensorMapDataType` and the bytes of an element. What it lacks goes as unsigned integers of the same size.
+#: The driver's `CUtensorMapDataType` and the bytes of an element. What it lacks goes as unsigned integers of the same
+#: size.
 DATA_TYPES = {
     "i8": (0, 1), "u8": (0, 1), "f8e4m3": (0, 1), "f8e5m2": (0, 1), "i16": (1, 2), "u16": (1, 2), "u32": (2, 4),
     "i32": (3, 4), "u64": (4, 8), "i64": (5, 8), "f16": (6, 2), "f32": (7, 4), "f64": (8, 8), "bf16": (9, 2),
@@ -131,8 +135,10 @@ class Record:
         return max(fits, key=lambda c: c["capability"], default=None)
 
     def body(self, args, grid):
-        """The first body whose facts hold."""
+        """The first body whose facts hold, of those that run so many programs."""
         for body in self.json["bodies"]:
+            if body["persistent"] and math.prod(grid) > MOST_PROGRAMS:
+                continue
             if all(holds(fact, args, grid) for fact in body["facts"]):
                 return body
         raise SystemExit(f"{self.json['kernel']}: no body takes these arguments")
@@ -219,13 +225,27 @@ class Loaded:
         attribute = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
         return each * checked(driver.cuDeviceGetAttribute(attribute, checked(driver.cuCtxGetDevice())))
 
+    @staticmethod
+    def counter(queue):
+        """The address of a counter that is 0. It stays: a graph may launch the kernel again at any time."""
+        from cuda.bindings import driver
+
+        address = checked(driver.cuMemAlloc(ctypes.sizeof(ctypes.c_uint32)))
+        checked(driver.cuMemsetD32Async(address, 0, 1, queue))
+        checked(driver.cuStreamSynchronize(queue))
+        return ctypes.c_uint64(int(address))
+
     def prepare(self, args, grid, stream):
-        """A function that launches with these arguments, and the name of the entry it launches."""
+        """A function that launches with these arguments, and the name of the entry it launches. The launches of a
+        function must follow each other, as those on one stream do."""
         from cuda.bindings import driver
 
         grid, args = tuple(grid) + (1,) * (3 - len(grid)), with_numbers(args)
         body = self.record.body(args, grid)
+        queue = driver.CUstream(stream)
         values, maps = self.record.values(args, grid), self.record.maps(body, args)
+        if body["counted"]:
+            values.append(self.counter(queue))
         places = [ctypes.addressof(value) for value in values] + [one.address for one in maps]
         pointers = (ctypes.c_void_p * len(places))(*places)
         address = ctypes.addressof(pointers)
@@ -233,7 +253,6 @@ class Loaded:
         blocks = (-(-grid[0] // body["programs_per_block"]) * body["blocks_per_program"], grid[1], grid[2])
         if body["persistent"]:
             blocks = (min(math.prod(grid), self.resident(function, body)), 1, 1)
-        queue = driver.CUstream(stream)
 
         def launch(keep=(values, maps, pointers)):
             error, = driver.cuLaunchKernel(

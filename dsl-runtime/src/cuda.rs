@@ -13,6 +13,7 @@ use cudarc::driver::{
     DriverError, SyncOnDrop, result,
 };
 
+use crate::counter::Counters;
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::kernel::Kernel;
@@ -33,6 +34,7 @@ pub(crate) struct CudaDevice {
     pub(crate) modules: Table,
     pub(crate) recent: Recent,
     pub(crate) pending: Pending,
+    pub(crate) counters: Counters,
     /// Keeps the context in the mode in which buffers track their uses across streams: it would leave that mode when
     /// its last stream is dropped, even with work of that stream still in flight.
     tracking: Mutex<Option<Arc<CudaStream>>>,
@@ -104,6 +106,7 @@ fn register(
         modules: Table::default(),
         recent: Recent::default(),
         pending: Pending::default(),
+        counters: Counters::default(),
         tracking: Mutex::new(None),
         recording: Mutex::new(()),
         context,

@@ -119,9 +119,10 @@ pub struct Arch {
 /// One entry point.
 ///
 /// Its arguments are, for each parameter in order, the device address (`u64`) and length in elements (`i64`) of a slice or
-/// of a view's memory, or a scalar's value (a `bool` as `u8`); then the grid's three extents (`u32`); then its tensor
-/// maps (a `CUtensorMap` of 128 bytes, 64-byte aligned). Every index inside a view's shape must be an element of its
-/// memory, and its extents and strides lie between 0 and 2^40 - 1: no body checks that.
+/// of a view's memory, or a scalar's value (a `bool` as `u8`); then the grid's three extents (`u32`); then, if it is
+/// [`counted`](Body::counted), the device address of its counter (`u64`) or 0; then its tensor maps (a `CUtensorMap` of
+/// 128 bytes, 64-byte aligned). Every index inside a view's shape must be an element of its memory, and its extents and
+/// strides lie between 0 and 2^40 - 1: no body checks that.
 #[derive(Clone, Copy, Debug)]
 pub struct Body {
     pub entry: &'static str,
@@ -135,7 +136,13 @@ pub struct Body {
     pub blocks: u32,
     /// Whether a block runs programs one after the other, `x` fastest: block `b` of a CUDA grid of `n` blocks along one axis
     /// the programs `b`, `b + n`, .. of the grid's linear order. Any `n` will do, as many as the device runs at once is best.
+    /// The grid may have at most `i32::MAX` programs.
     pub persistent: bool,
+    /// Whether the blocks of a persistent body take the next program from a counter instead, so that programs that take
+    /// longer hold no others up: a `u32` in device memory that is 0 when the kernel starts, is used by no other kernel
+    /// while it runs, and is 0 again when it has ended. Without a counter, that is at address 0, the CUDA grid has a
+    /// block for each program.
+    pub counted: bool,
     /// Dynamic shared memory of a block, in bytes.
     pub shared_bytes: u32,
     /// What must hold for the arguments; all are checked at launch.
@@ -222,8 +229,8 @@ pub struct Host {
 
 /// Runs the programs `(x, y, z)` for `x` in `first..last`.
 ///
-/// `args` holds eight bytes for each of a body's arguments, grid extents left out: an address, a length, or a scalar's
-/// bits in its low bytes; then, if [`Host::reports`], the address of a zeroed record of 48 bytes for the first failure,
+/// `args` holds eight bytes for each of a body's arguments before the grid's extents: an address, a length, or a
+/// scalar's bits in its low bytes; then, if [`Host::reports`], the address of a zeroed record of 48 bytes for the first failure,
 /// followed by the address of the function that prints lines. `grid` is the three extents. `scratch` is [`Host::scratch_bytes`] long and private to the call.
 pub type HostEntry = unsafe extern "C" fn(
     args: *const u64,

@@ -113,6 +113,7 @@ pub mod tune;
 mod artifact;
 mod buffer;
 mod choose;
+mod counter;
 mod cuda;
 mod device;
 mod dtype;

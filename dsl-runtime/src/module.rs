@@ -414,6 +414,7 @@ mod tests {
             programs: 1,
             blocks: 1,
             persistent: false,
+            counted: false,
             shared_bytes: 0,
             facts: &[],
             maps: &[],

@@ -23,7 +23,9 @@ impl Kernel {
     /// [`TensorMap`](crate::kernel::TensorMap) says); the arguments that every entry takes, in order (`arguments`); and
     /// what a launch needs: for a grid of `x * y * z` programs, a CUDA grid of `x` divided by `programs_per_block`,
     /// rounded up, and times `blocks_per_program`, of `y`, and `z`, blocks of `threads` threads, and `shared_bytes` of
-    /// dynamic shared memory. A `persistent` entry takes a grid of any number of blocks along one axis.
+    /// dynamic shared memory. A `persistent` entry takes a grid of any number of blocks along one axis, and at most
+    /// `i32::MAX` programs. One that is `counted` takes the address of a counter (`u64`) behind the arguments and
+    /// before the maps, or 0 and a block for each program, as [`Body::counted`](crate::kernel::Body::counted) says.
     ///
     /// # Errors
     /// If a file cannot be written.

@@ -10,7 +10,7 @@ use crate::kernel::{
 };
 
 /// Counts up when a reader of an older file would misread it.
-const FORMAT: u32 = 3;
+const FORMAT: u32 = 4;
 
 /// The names of the files, relative to the JSON file.
 pub(super) struct Images {
@@ -139,6 +139,7 @@ struct BodyRecord<'k> {
     programs_per_block: u32,
     blocks_per_program: u32,
     persistent: bool,
+    counted: bool,
     shared_bytes: u32,
     facts: Vec<FactRecord>,
     /// What it takes behind the arguments, in order.
@@ -164,6 +165,7 @@ impl<'k> BodyRecord<'k> {
             programs_per_block: body.programs,
             blocks_per_program: body.blocks,
             persistent: body.persistent,
+            counted: body.counted,
             shared_bytes: body.shared_bytes,
             facts: body.facts.iter().map(fact).collect(),
             maps: body.maps.iter().map(map).collect(),

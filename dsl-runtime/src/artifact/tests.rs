@@ -38,6 +38,7 @@ const ALIGNED: Body = Body {
     programs: 2,
     blocks: 1,
     persistent: false,
+    counted: false,
     shared_bytes: 0,
     facts: &[
         Fact::Aligned { param: 0, bytes: 16 },
@@ -64,6 +65,7 @@ const GENERAL: Body = Body {
     programs: 1,
     blocks: 1,
     persistent: false,
+    counted: false,
     shared_bytes: 4096,
     facts: &[],
     maps: &[],
@@ -122,7 +124,7 @@ fn the_json_says_how_to_call_each_entry() {
         &SCALE.variants[0],
         expect![[r#"
             {
-              "format": 3,
+              "format": 4,
               "kernel": "scale",
               "module": "demo::kernels",
               "label": "T = bf16, BLOCK = 1024",
@@ -220,6 +222,7 @@ fn the_json_says_how_to_call_each_entry() {
                   "programs_per_block": 2,
                   "blocks_per_program": 1,
                   "persistent": false,
+                  "counted": false,
                   "shared_bytes": 0,
                   "facts": [
                     {
@@ -285,6 +288,7 @@ fn the_json_says_how_to_call_each_entry() {
                   "programs_per_block": 1,
                   "blocks_per_program": 1,
                   "persistent": false,
+                  "counted": false,
                   "shared_bytes": 4096,
                   "facts": [],
                   "resources": null

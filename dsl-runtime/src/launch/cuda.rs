@@ -51,6 +51,15 @@ struct Chosen<'c> {
     loaded: &'c Loaded,
     body: &'static Body,
     function: CUfunction,
+    /// Of a counted body.
+    counter: Option<CUdeviceptr>,
+}
+
+impl Chosen<'_> {
+    /// The CUDA grid that runs a kernel's grid.
+    fn blocks(&self, grid: [u32; 3]) -> [u32; 3] {
+        blocks(grid, self.body, self.loaded.resident, self.counter)
+    }
 }
 
 pub(super) fn launch<'g>(
@@ -129,6 +138,9 @@ fn enqueue<'g>(
         }
     }
     call.grid.into_iter().for_each(|extent| push(extent.into()));
+    if body.counted {
+        push(chosen.counter.unwrap_or(0));
+    }
     let maps = frame.maps.iter_mut().take(body.maps.len()).flatten();
     for (pointer, map) in frame.pointers[used..].iter_mut().zip(maps) {
         *pointer = std::ptr::from_mut(map).cast();
@@ -137,11 +149,12 @@ fn enqueue<'g>(
     // are to as many values as the body takes, in its order and of its types (`arg::check`), and to its maps
     // (`prepare`); the driver copies all of them before it returns, into a graph too. The memory behind the addresses
     // belongs to this context and is borrowed by `args`; that it lives until the kernel has run, and is used by nobody
-    // else before, is what the guards see to.
+    // else before, is what the guards see to. A counter lives as long as the context, and is used by kernels of this
+    // stream alone, which run one after the other.
     let launched = unsafe {
         result::launch_kernel(
             chosen.function,
-            blocks(call.grid, body, chosen.loaded.resident).into(),
+            chosen.blocks(call.grid).into(),
             (body.threads, 1, 1),
             body.shared_bytes,
             stream.cu_stream(),
@@ -182,11 +195,15 @@ fn prepare<'g>(
     let known = Known { actuals: frame.actuals, grid: call.grid };
     for entry in &code.entries {
         // A driver that knows no maps might not load the code either, so they come first.
-        let holds = entry.body.facts.iter().all(|fact| fact.holds(&known));
+        let holds = entry.body.facts.iter().all(|fact| fact.holds(&known))
+            && too_many(call.grid, entry.body).is_none();
         if holds && encode(call, entry.body, &known, frame.maps).is_ok() {
             let loaded = entry.load(call.kernel, call.variant, device)?;
             if let Ok(function) = loaded.function() {
-                return Ok(Chosen { code, loaded, body: entry.body, function });
+                let body = entry.body;
+                // Asked for only now: waiting for the arguments may have made the stream part of a capture.
+                let counter = if body.counted && !captured { device.counters.of(stream) } else { None };
+                return Ok(Chosen { code, loaded, body, function, counter });
             }
         }
     }
@@ -220,6 +237,9 @@ fn obstacle(call: Call, entry: &Entry, known: &Known<'_>) -> String {
     if let Some(failed) = entry.body.facts.iter().find(|fact| !fact.holds(known)) {
         return failed.refutation(known, call.kernel.params);
     }
+    if let Some(programs) = too_many(call.grid, entry.body) {
+        return format!("it runs at most {MOST_PROGRAMS} programs, not {programs}");
+    }
     let mut encoded = entry.body.maps.iter().map(|map| map.encode(known, call.variant.dtypes));
     if let Some(refusal) = encoded.find_map(Result::err) {
         return refusal.text(call.kernel.params);
@@ -238,7 +258,7 @@ fn describe(call: Call, device: &CudaDevice, actuals: &[Actual], chosen: &Chosen
         grid: call.grid,
         body: Some(BodyTrace {
             entry: chosen.body.entry,
-            blocks: blocks(call.grid, chosen.body, chosen.loaded.resident),
+            blocks: chosen.blocks(call.grid),
             cluster: chosen.body.blocks,
             threads: chosen.body.threads,
             shared_bytes: chosen.body.shared_bytes,
@@ -247,11 +267,27 @@ fn describe(call: Call, device: &CudaDevice, actuals: &[Actual], chosen: &Chosen
     }
 }
 
-/// The CUDA grid that runs a kernel's grid on a device with room for `resident` blocks.
-pub(super) fn blocks([x, y, z]: [u32; 3], body: &Body, resident: u32) -> [u32; 3] {
+/// The most programs of a persistent body.
+const MOST_PROGRAMS: u64 = i32::MAX as u64;
+
+fn programs(grid: [u32; 3]) -> u64 {
+    grid.into_iter().fold(1, |product, extent| product.saturating_mul(extent.into()))
+}
+
+/// How many programs there are, if that is more than the body runs.
+pub(super) fn too_many(grid: [u32; 3], body: &Body) -> Option<u64> {
+    Some(programs(grid)).filter(|&programs| body.persistent && programs > MOST_PROGRAMS)
+}
+
+/// The CUDA grid that runs a kernel's grid, of at most as many programs as the body runs, on a device with room for
+/// `resident` blocks.
+pub(super) fn blocks(grid: [u32; 3], body: &Body, resident: u32, counter: Option<CUdeviceptr>) -> [u32; 3] {
     if body.persistent {
-        return [x.saturating_mul(y).saturating_mul(z).min(resident), 1, 1];
+        let programs = programs(grid).min(MOST_PROGRAMS) as u32;
+        let each_its_own = body.counted && counter.is_none();
+        return [if each_its_own { programs } else { programs.min(resident) }, 1, 1];
     }
+    let [x, y, z] = grid;
     [x.div_ceil(body.programs.max(1)).saturating_mul(body.blocks.max(1)), y, z]
 }
 

@@ -1,5 +1,7 @@
 //! Launches on a GPU, of PTX written by hand; without a GPU they are skipped.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 use expect_test::expect;
 
 use super::trace::{BodyTrace, Trace};
@@ -18,6 +20,12 @@ pub(crate) fn gpu() -> Option<Device> {
             None
         }
     }
+}
+
+/// While one test captures a stream, no other can wait for the whole GPU.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static ONE: Mutex<()> = Mutex::new(());
+    ONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// `out[i] = flag ? -factor * x[i] : factor * x[i]`, plus `grid.x`, for `i < n`; a program handles 128 elements. The
@@ -145,6 +153,7 @@ const ALIGNED: Body = Body {
     programs: 2,
     blocks: 1,
     persistent: false,
+    counted: false,
     shared_bytes: 64 << 10,
     facts: &[
         Fact::AtMost { low: N, high: X_LEN },
@@ -157,12 +166,13 @@ const ALIGNED: Body = Body {
     resources: None,
 };
 
-const GENERAL: Body = Body {
+pub(super) const GENERAL: Body = Body {
     entry: "scale_general",
     threads: 128,
     programs: 1,
     blocks: 1,
     persistent: false,
+    counted: false,
     shared_bytes: 0,
     facts: &[],
     maps: &[],
@@ -172,11 +182,11 @@ const GENERAL: Body = Body {
 /// More shared memory than a block has anywhere.
 const HUNGRY: Body = Body { shared_bytes: 1 << 30, ..GENERAL };
 
-const SM_80: Arch = Arch { capability: 80, exact: false };
+pub(super) const SM_80: Arch = Arch { capability: 80, exact: false };
 /// For a device that nobody has.
 const SM_10A: Arch = Arch { capability: 10, exact: true };
 
-const fn module(arch: Arch, ptx: &'static str, body: Body) -> Module {
+pub(super) const fn module(arch: Arch, ptx: &'static str, body: Body) -> Module {
     Module { arch, ptx, cubins: &[], body, reports: false }
 }
 
@@ -298,6 +308,7 @@ fn what_cannot_run_on_the_gpu_is_an_error_in_words() {
 #[test]
 fn a_launch_takes_little_time() {
     let Some(device) = gpu() else { return };
+    let _alone = alone();
     let n = 1 << 26;
     let (x, mut out) = (device.zeros::<f32>(n).unwrap(), device.zeros::<f32>(n).unwrap());
     let timing =
@@ -340,13 +351,13 @@ fn a_trace_is_one_line() {
 
 #[test]
 fn a_block_runs_several_programs() {
-    assert_eq!(cuda::blocks([1000, 3, 2], &ALIGNED, 132), [500, 3, 2]);
-    assert_eq!(cuda::blocks([1001, 3, 2], &ALIGNED, 132), [501, 3, 2]);
-    assert_eq!(cuda::blocks([i32::MAX as u32, 1, 1], &GENERAL, 132), [i32::MAX as u32, 1, 1]);
+    assert_eq!(cuda::blocks([1000, 3, 2], &ALIGNED, 132, None), [500, 3, 2]);
+    assert_eq!(cuda::blocks([1001, 3, 2], &ALIGNED, 132, None), [501, 3, 2]);
+    assert_eq!(cuda::blocks([i32::MAX as u32, 1, 1], &GENERAL, 132, None), [i32::MAX as u32, 1, 1]);
     const PERSISTENT: Body = Body { persistent: true, ..GENERAL };
-    assert_eq!(cuda::blocks([1000, 3, 2], &PERSISTENT, 132), [132, 1, 1]);
-    assert_eq!(cuda::blocks([5, 3, 2], &PERSISTENT, 132), [30, 1, 1]);
-    assert_eq!(cuda::blocks([u32::MAX; 3], &PERSISTENT, 132), [132, 1, 1]);
+    assert_eq!(cuda::blocks([1000, 3, 2], &PERSISTENT, 132, None), [132, 1, 1]);
+    assert_eq!(cuda::blocks([5, 3, 2], &PERSISTENT, 132, None), [30, 1, 1]);
+    assert_eq!(cuda::blocks([u32::MAX; 3], &PERSISTENT, 132, None), [132, 1, 1]);
 }
 
 /// The first GPU, if it has tensor maps.

@@ -12,12 +12,14 @@ mod trace;
 mod trials;
 
 #[cfg(test)]
+mod counted_tests;
+#[cfg(test)]
 mod cpu_tests;
 #[cfg(test)]
 mod cuda_tests;
 
 #[cfg(test)]
-pub(crate) use cuda_tests::gpu;
+pub(crate) use cuda_tests::{alone, gpu};
 
 pub use arg::{Arg, ViewArgs};
 pub use trace::{BodyTrace, Trace};
@@ -182,7 +184,7 @@ impl<'a, const N: usize> Launch<'a, N> {
     /// # Errors
     /// Those of the launch.
     pub fn trace(&mut self, on: impl LaunchOn) -> Result<Trace> {
-        let on = on.target().on;
+        let Target { on, recorder } = on.target();
         let mut call = self.check(on)?;
         if let Which::Open(open) = &self.which
             && open.candidates.len() > 1
@@ -200,7 +202,8 @@ impl<'a, const N: usize> Launch<'a, N> {
                     maps: &mut [const { None }; MAX_MAPS],
                     pointers: &mut [],
                 };
-                cuda::trace(call, cuda::Queue { device, stream, captured: false }, &mut self.args, &mut frame)
+                let queue = cuda::Queue { device, stream, captured: recorder.is_some() };
+                cuda::trace(call, queue, &mut self.args, &mut frame)
             }
         }
     }
@@ -268,23 +271,24 @@ fn used(call: Call, on: On<'_>, args: &[Arg<'_>]) -> Vec<(&'static str, Range)> 
     ranges.collect()
 }
 
-/// Room for what `N` parameters become, two values each at most, for the grid and for tensor maps.
+/// Room for what `N` parameters become, two values each at most, for the grid, for a counter and for tensor maps.
 #[repr(C)]
 struct Room<T, const N: usize> {
     params: [[T; 2]; N],
     grid: [T; 3],
+    counter: T,
     maps: [T; MAX_MAPS],
 }
 
 impl<T: Copy, const N: usize> Room<T, N> {
     fn filled(value: T) -> Self {
-        Room { params: [[value; 2]; N], grid: [value; 3], maps: [value; MAX_MAPS] }
+        Room { params: [[value; 2]; N], grid: [value; 3], counter: value, maps: [value; MAX_MAPS] }
     }
 
     fn as_mut_slice(&mut self) -> &mut [T] {
-        // SAFETY: `repr(C)` lays out the arrays one after the other; all of it is `T`, so there is no padding, and the
+        // SAFETY: `repr(C)` lays out the fields one after the other; all of it is `T`, so there is no padding, and the
         // borrow covers them all.
-        unsafe { std::slice::from_raw_parts_mut(std::ptr::from_mut(self).cast(), 2 * N + 3 + MAX_MAPS) }
+        unsafe { std::slice::from_raw_parts_mut(std::ptr::from_mut(self).cast(), 2 * N + 3 + 1 + MAX_MAPS) }
     }
 }
 

@@ -184,6 +184,7 @@ fn body_data(body: &Body, entry: &str, code: &Module) -> TokenStream {
             programs: #programs,
             blocks: #blocks,
             persistent: #persistent,
+            counted: false,
             shared_bytes: #shared_bytes,
             facts: &[#(#facts),*],
             maps: &[#(#maps),*],
