@@ -22,12 +22,14 @@ pub(super) fn find(
     let accesses = accesses(func);
     let of = |op: &Op| {
         let Kind::StoreView(StoreView { window, value, cache }) = &op.kind else { return None };
-        let value = match definitions.get(value) {
-            Some(Kind::Reshape(Reshape { value: inner })) if is_matrix(window, &func.ty(*inner).shape) => *inner,
-            _ if is_matrix(window, &func.ty(*value).shape) => *value,
-            _ => return None,
-        };
+        let mut value = *value;
+        if let Some(Kind::Reshape(Reshape { value: inner })) = definitions.get(&value) {
+            value = *inner;
+        }
         let ty = func.ty(value);
+        if !is_matrix(window, &ty.shape) {
+            return None;
+        }
         let bytes = ty.dtype.bytes();
         let groups = Groups::new(ty.shape[0], num_warps);
         let start = *window.offsets.last().expect("a view has an axis");

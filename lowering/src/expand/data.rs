@@ -146,7 +146,7 @@ fn body_data(body: &Body, entry: &str, code: &Module) -> TokenStream {
     let numbers =
         [plan.threads(), plan.programs, plan.blocks(), plan.shared_bytes()].map(Literal::u32_unsuffixed);
     let [threads, programs, blocks, shared_bytes] = numbers;
-    let persistent = plan.persistent();
+    let (persistent, counted) = (plan.persistent(), plan.counted());
     let facts = body.facts.iter().map(fact);
     let maps = plan.maps().iter().map(tensor_map);
     let reported = code
@@ -184,7 +184,7 @@ fn body_data(body: &Body, entry: &str, code: &Module) -> TokenStream {
             programs: #programs,
             blocks: #blocks,
             persistent: #persistent,
-            counted: false,
+            counted: #counted,
             shared_bytes: #shared_bytes,
             facts: &[#(#facts),*],
             maps: &[#(#maps),*],

@@ -1,8 +1,10 @@
 //! How many neighbouring elements one memory instruction may move, and along which axis.
 
+use std::collections::HashSet;
+
 use crate::analysis::axis::Axes;
-use crate::ops::Place;
-use crate::tile::Func;
+use crate::ops::{Kind, Place};
+use crate::tile::{Block, Func, Value};
 
 /// The widest access of a GPU thread.
 pub const MAX_BYTES: u32 = 16;
@@ -49,4 +51,26 @@ pub fn width(func: &Func, axes: &Axes, place: &Place, alignment: Alignment) -> W
         }
     };
     Width { axis, elements: elements as u32, contiguous: contiguous.min(1 << 20) as u32 }
+}
+
+/// Values that depend on the program's place in the grid, or on a loop.
+pub(super) fn varying_by_program(func: &Func) -> HashSet<Value> {
+    let mut varying = HashSet::new();
+    fn visit(block: &Block, varying: &mut HashSet<Value>) {
+        for op in &block.ops {
+            let operation = op.kind.operation();
+            let depends = matches!(op.kind, Kind::ProgramId(_))
+                || operation.place().is_some()
+                || operation.operands().iter().any(|operand| varying.contains(operand));
+            for nested in operation.blocks() {
+                varying.extend(&nested.args);
+                visit(nested, varying);
+            }
+            if depends || !operation.blocks().is_empty() {
+                varying.extend(&op.results);
+            }
+        }
+    }
+    visit(&func.body, &mut varying);
+    varying
 }

@@ -60,8 +60,15 @@ pub fn distribute(func: &Func, threads: Threads, axes: &Axes) -> Distributed {
     let num_ctas = threads.num_ctas;
     let num_warps = num_ctas * threads.num_warps.unwrap_or_else(|| choose_warps(func, &accesses, num_ctas));
     let site = Site { func, axes, alignment: threads.alignment, num_ctas };
-    let chosen =
-        Chooser { site, graph: &graph, accesses: &accesses, num_warps, following: 0, layouts: HashMap::new() }.run();
+    let chosen = Chooser {
+        site,
+        graph: &graph,
+        accesses: &accesses,
+        num_warps,
+        following: 0,
+        layouts: HashMap::new(),
+    }
+    .run();
     let (layouts, func) = rebuild(site, &graph, &chosen);
     Distributed { func, layouts, num_warps, num_ctas, num_stages: threads.num_stages }
 }
@@ -96,7 +103,7 @@ impl Access {
 }
 
 fn accesses(func: &Func, alignment: Alignment, axes: &Axes) -> Vec<Access> {
-    let varying = varying_by_program(func);
+    let varying = access::varying_by_program(func);
     let mut found = vec![];
     let repeated = repeated(func);
     func.body.walk(&mut |op| {
@@ -129,28 +136,6 @@ pub(super) fn repeated(func: &Func) -> HashSet<Place> {
         }
     });
     places
-}
-
-/// Values that depend on the program's place in the grid, or on a loop.
-fn varying_by_program(func: &Func) -> HashSet<Value> {
-    let mut varying = HashSet::new();
-    fn visit(block: &Block, varying: &mut HashSet<Value>) {
-        for op in &block.ops {
-            let operation = op.kind.operation();
-            let depends = matches!(op.kind, Kind::ProgramId(_))
-                || operation.place().is_some()
-                || operation.operands().iter().any(|operand| varying.contains(operand));
-            for nested in operation.blocks() {
-                varying.extend(&nested.args);
-                visit(nested, varying);
-            }
-            if depends || !operation.blocks().is_empty() {
-                varying.extend(&op.results);
-            }
-        }
-    }
-    visit(&func.body, &mut varying);
-    varying
 }
 
 // ---- classes

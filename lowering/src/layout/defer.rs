@@ -147,7 +147,11 @@ impl Lanes {
         let crossed = layout.warp_bases().iter().any(|basis| basis.get(1) != 0);
         let low = 1 << mask.trailing_zeros().min(31);
         let lanes = mask / low + 1;
-        if along.is_empty() || crossed || !lanes.is_power_of_two() || lanes.trailing_zeros() as usize != along.len() {
+        if along.is_empty()
+            || crossed
+            || !lanes.is_power_of_two()
+            || lanes.trailing_zeros() as usize != along.len()
+        {
             return None;
         }
         let split = Shape::new([shape[0], shape[1] / (lanes * low), lanes, low]);
@@ -180,7 +184,8 @@ fn rewrite(
     };
     let [init, carried, next, row_sums, all] = [(); 5].map(|()| value(&lanes.sums));
     let in_four = value(&lanes.split);
-    let column = (Shape::new([lanes.sums.0[0], 1]), lanes.sums.1.before_broadcast(&Shape::new([lanes.sums.0[0], 1])));
+    let column =
+        (Shape::new([lanes.sums.0[0], 1]), lanes.sums.1.before_broadcast(&Shape::new([lanes.sums.0[0], 1])));
     let [factor_column, factors, product] = [value(&column), value(&lanes.sums), value(&lanes.sums)];
 
     let zero = before.iter().find(|op| op.results.contains(&body.inits[sum.place])).map(|op| op.kind.clone());

@@ -15,9 +15,9 @@ mod stores;
 
 use std::collections::{HashMap, HashSet};
 
+use self::programs::ANNOUNCED;
 use self::stores::Outgoing;
 use super::IntPredicate;
-use self::programs::ANNOUNCED;
 use super::shared::SIGNAL;
 use crate::analysis::stage::{GROUP_WARPS, LINE};
 use crate::layout::Distributed;

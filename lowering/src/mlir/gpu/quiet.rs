@@ -81,8 +81,8 @@ impl Walk<'_, '_> {
         };
         let mut terms = vec![(false, rest)];
         self.sum(own, &mut terms)?;
-        let plain = !varies(rest, self.variable, self.definitions)
-            && terms.iter().all(|&(_, term)| self.small(term));
+        let plain =
+            !varies(rest, self.variable, self.definitions) && terms.iter().all(|&(_, term)| self.small(term));
         found.push(Comparison { rises, terms, strict: !or_equal });
         plain.then_some(())
     }
@@ -92,27 +92,23 @@ impl Walk<'_, '_> {
         if value == self.variable {
             return Some(());
         }
-        let func = self.gpu.func;
-        match &self.definitions.get(&value)?.kind {
-            Kind::Cast(Cast { value: inner }) => {
-                let (from, to) = (func.ty(*inner).dtype, func.ty(value).dtype);
-                (from.is_signed() && to.is_signed() && to.bytes() >= from.bytes()).then_some(())?;
-                self.sum(*inner, terms)
-            }
-            Kind::Scalar(Scalar { op, args, .. })
-                if ["add", "sub"].contains(&op.name) && func.ty(value).dtype.bytes() == 8 =>
-            {
-                let [left, right] = args[..] else { return None };
-                let in_left = varies(left, self.variable, self.definitions);
-                let (own, other) = if in_left { (left, right) } else { (right, left) };
-                if varies(other, self.variable, self.definitions) || op.name == "sub" && !in_left {
-                    return None;
-                }
-                terms.push((op.name == "add", other));
-                self.sum(own, terms)
-            }
-            _ => None,
+        let (func, kind) = (self.gpu.func, &self.definitions.get(&value)?.kind);
+        let to = func.ty(value).dtype;
+        if let Kind::Cast(Cast { value: inner }) = kind {
+            let from = func.ty(*inner).dtype;
+            let keeps = from.is_signed() && to.is_signed() && to.bytes() >= from.bytes();
+            return if keeps { self.sum(*inner, terms) } else { None };
         }
+        let Kind::Scalar(Scalar { op, args, .. }) = kind else { return None };
+        let [left, right] = args[..] else { return None };
+        let in_left = varies(left, self.variable, self.definitions);
+        let (own, other) = if in_left { (left, right) } else { (right, left) };
+        let adds = op.name == "add" || op.name == "sub" && in_left;
+        if !adds || to.bytes() < 8 || varies(other, self.variable, self.definitions) {
+            return None;
+        }
+        terms.push((op.name == "add", other));
+        self.sum(own, terms)
     }
 
     fn small(&self, value: Value) -> bool {

@@ -267,7 +267,12 @@ impl Gpu<'_> {
 
     /// The words of a block that is the left factor of a product of so many rows, loaded from shared memory; `None` where
     /// they are many.
-    pub(in crate::mlir::gpu) fn loaded_words(&mut self, b: &mut Builder, staged: &Staged, rows: u32) -> Option<Words> {
+    pub(in crate::mlir::gpu) fn loaded_words(
+        &mut self,
+        b: &mut Builder,
+        staged: &Staged,
+        rows: u32,
+    ) -> Option<Words> {
         let groups = Groups::new(rows, self.plan.distributed.num_warps);
         let [lines, inner] = staged.lines();
         let width = LINE / self.func.slice(staged.window.memory).0.bytes();
@@ -285,7 +290,8 @@ impl Gpu<'_> {
         let mut load = |row: u32, step: u32| {
             let place = step / width * lines * LINE + row * LINE;
             let address = addresses[(step % width / GROUP_INNER) as usize];
-            let text = format!("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{$0, $1, $2, $3}}, [$4 + {place}];");
+            let text =
+                format!("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{$0, $1, $2, $3}}, [$4 + {place}];");
             statement(b, &text, "=r,=r,=r,=r,l,~{memory}", &[address], &[Ty::I32; 4])
         };
         let steps = || (0..inner).step_by(GROUP_INNER as usize);

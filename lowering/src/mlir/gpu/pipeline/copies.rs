@@ -242,7 +242,12 @@ impl Gpu<'_> {
     }
 
     /// A scalar, computed here if it is not known.
-    pub(in crate::mlir::gpu) fn evaluated(&mut self, b: &mut Builder, value: Value, definitions: &HashMap<Value, &Op>) -> Val {
+    pub(in crate::mlir::gpu) fn evaluated(
+        &mut self,
+        b: &mut Builder,
+        value: Value,
+        definitions: &HashMap<Value, &Op>,
+    ) -> Val {
         if !self.values.contains_key(&value) {
             let op = definitions[&value];
             for operand in op.kind.operation().operands() {
@@ -371,7 +376,10 @@ impl Gpu<'_> {
             takers += dot.staged().filter(|staged| staged.window == pipeline.once[number].window).count();
         });
         let is_own = pipeline.once[number].window == staged.window && !staged.transposed;
-        if !is_own || takers > 1 || self.held.contains_key(&number) || pipeline.once[number].within != Some(body.body.args[0])
+        if !is_own
+            || takers > 1
+            || self.held.contains_key(&number)
+            || pipeline.once[number].within != Some(body.body.args[0])
         {
             return;
         }

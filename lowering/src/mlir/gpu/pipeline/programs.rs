@@ -40,7 +40,8 @@ pub(super) fn quotients(func: &Func, definitions: &HashMap<Value, &Op>) -> Vec<V
     let ops = func.body.ops.iter().filter(|op| {
         let Kind::Scalar(Scalar { op: row, args, .. }) = &op.kind else { return false };
         let divides = ["div", "rem"].contains(&row.name) && func.ty(op.results[0]).is_scalar();
-        let by_constant = || matches!(definitions.get(&args[1]), Some(op) if matches!(op.kind, Kind::Constant(_)));
+        let by_constant =
+            || matches!(definitions.get(&args[1]), Some(op) if matches!(op.kind, Kind::Constant(_)));
         divides
             && func.ty(op.results[0]).dtype.is_integer()
             && func.ty(op.results[0]).dtype.bytes() >= 4
@@ -139,8 +140,7 @@ impl Gpu<'_> {
         let slot = first_slot(b, true);
         let (own, values) = (self.program, self.values.clone());
         let definitions = super::definitions(self.func);
-        let inits: Vec<Val> =
-            [own[0]].into_iter().chain(slot.flat()).chain(pipeline.flat(&start)).collect();
+        let inits: Vec<Val> = [own[0]].into_iter().chain(slot.flat()).chain(pipeline.flat(&start)).collect();
         let [x, y, _] = self.grid;
         let ends = b.while_loop(&inits, |b, part, carried| {
             let number = carried[0];

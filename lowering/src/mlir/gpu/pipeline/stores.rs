@@ -153,7 +153,8 @@ impl Writer<'_> {
         let addresses = if halves {
             gpu.matrix_addresses(b, place)
         } else {
-            let [row, piece, within] = [(2, 3), (1, 1), (0, 1)].map(|(from, count)| bits(b, gpu.lane, from, count));
+            let [row, piece, within] =
+                [(2, 3), (1, 1), (0, 1)].map(|(from, count)| bits(b, gpu.lane, from, count));
             let eight = b.int(Ty::I32, 8);
             let distance = b.mul_nsw(within, eight);
             let start = b.offset(place, distance, 1);
