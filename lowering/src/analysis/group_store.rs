@@ -27,7 +27,9 @@ pub(super) fn find(
             value = *inner;
         }
         let ty = func.ty(value);
-        if !is_matrix(window, &ty.shape) {
+        let made = made_of(value, definitions);
+        let is_product = |source: &Value| products.contains(source) && func.ty(*source).shape == ty.shape;
+        if !is_matrix(window, &ty.shape) || !made.iter().any(is_product) {
             return None;
         }
         let bytes = ty.dtype.bytes();
@@ -37,10 +39,7 @@ pub(super) fn find(
             && *cache == Cache::default()
             && accesses[&window.memory] == 1
             && (ty.shape[1] * bytes).is_multiple_of(LINE * groups.along_columns)
-            && axes.get(func, start).divisor.is_multiple_of((PIECE / bytes).into())
-            && made_of(value, definitions)
-                .iter()
-                .any(|source| products.contains(source) && func.ty(*source).shape == ty.shape);
+            && axes.get(func, start).divisor.is_multiple_of((PIECE / bytes).into());
         fits.then(|| GroupStore { window: window.clone(), value })
     };
     func.body.ops.iter().enumerate().filter_map(|(place, op)| Some((place, of(op)?))).collect()

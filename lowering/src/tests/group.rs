@@ -222,25 +222,27 @@ fn views_are_what_copies_ask_for() {
         body.facts.iter().map(|fact| format!("{}\n", Named(fact, &params))).collect()
     };
     expect![[r#"
-        out is 8-byte aligned
-        out.stride(1) is 1
-        4 divides out.shape(1)
-        4 divides out.stride(0)
-        63 + 63 * out.stride(0) <= 2147483647
         a is 16-byte aligned
         b is 16-byte aligned
+        out is 16-byte aligned
         8 divides a.stride(0)
         8 divides b.stride(0)
+        4 divides out.stride(0)
         a.stride(1) is 1
         b.stride(1) is 1
+        out.stride(1) is 1
         1 <= a.shape(0)
         1 <= a.shape(1)
         1 <= b.shape(0)
         1 <= b.shape(1)
+        1 <= out.shape(0)
+        1 <= out.shape(1)
         a.shape(0) <= 2147483647
         a.shape(1) <= 2147483647
         b.shape(0) <= 2147483647
         b.shape(1) <= 2147483647
+        out.shape(0) <= 2147483647
+        out.shape(1) <= 2147483647
     "#]]
     .assert_eq(&facts(&all_bodies(PRODUCT)[0]));
 }
@@ -267,12 +269,12 @@ fn stages_fall_until_they_fit() {
     };
     let cases = [[128, 128, 1], [128, 128, 2], [128, 128, 7], [128, 128, 8], [256, 256, 3], [256, 256, 4]];
     expect![[r#"
-        tensor: 32800 bytes shared, 384 threads, maps [128, 64] [64, 64]
-        tensor: 65600 bytes shared, 384 threads, maps [128, 64] [64, 64]
-        tensor: 229600 bytes shared, 384 threads, maps [128, 64] [64, 64]
-        tensor: 229600 bytes shared, 384 threads, maps [128, 64] [64, 64]
-        tensor: 196704 bytes shared, 384 threads, maps [256, 64] [64, 64]
-        tensor: 196704 bytes shared, 384 threads, maps [256, 64] [64, 64]
+        tensor: 65616 bytes shared, 384 threads, maps [128, 64] [64, 64] [64, 32]
+        tensor: 98400 bytes shared, 384 threads, maps [128, 64] [64, 64] [64, 32]
+        tensor: 229536 bytes shared, 384 threads, maps [128, 64] [64, 64] [64, 32]
+        tensor: 229536 bytes shared, 384 threads, maps [128, 64] [64, 64] [64, 32]
+        tensor: 229488 bytes shared, 384 threads, maps [256, 64] [64, 64] [64, 32]
+        tensor: 229488 bytes shared, 384 threads, maps [256, 64] [64, 64] [64, 32]
     "#]]
     .assert_eq(&cases.map(of).concat());
 }
@@ -291,17 +293,16 @@ fn blocks_that_do_not_fit_are_not_copied() {
         ))
     };
     expect![[r#"
-        tensor: 32832 bytes shared, 256 threads, maps [64, 64] [64, 64]
-        tensor: 196672 bytes shared, 256 threads, maps [64, 64] [64, 64]
+        tensor: 82112 bytes shared, 256 threads, maps [64, 64] [64, 64] [64, 32]
+        tensor: 213120 bytes shared, 256 threads, maps [64, 64] [64, 64] [64, 32]
         aligned: 133120 bytes shared, 128 threads, maps 
     "#]]
     .assert_eq(&[64, 384, 512].map(of).concat());
 }
 
-/// Where nothing but what follows the last product takes scratch memory, that lies on the blocks of the products, and where
-/// a loop takes some, beside them.
+/// Scratch memory comes first, then blocks, then what leaves: programs follow each other, so that none lies on another.
 #[test]
-fn scratch_lies_on_blocks_that_nobody_needs() {
+fn blocks_lie_behind_scratch_and_before_what_leaves() {
     let narrow = ["out: &mut View<f32, 2>", "out: &mut View<bf16, 2>"];
     let stored = ["out.store(sum,", "out.store(sum.to::<bf16>(),"];
     let reduced: &[[&str; 2]] = &[
@@ -311,56 +312,13 @@ fn scratch_lies_on_blocks_that_nobody_needs() {
         ["sum);", "sum) - tl::max(sum, 1).col();"],
     ];
     let cases = [vec![], vec![narrow, stored], reduced.to_vec(), [reduced, &[narrow, stored]].concat()];
-    // Programs that take equally long follow each other, and the next one's blocks come meanwhile.
     expect![[r#"
-        tensor: 65664 bytes shared, 256 threads, maps [64, 64] [64, 64]
-        tensor: 74880 bytes shared, 256 threads, maps [64, 64] [64, 64]
-        tensor: 99456 bytes shared, 384 threads, maps [64, 64] [64, 64]
-        tensor: 115840 bytes shared, 384 threads, maps [64, 64] [64, 64]
+        tensor: 82048 bytes shared, 256 threads, maps [64, 64] [64, 64] [64, 32]
+        tensor: 73856 bytes shared, 256 threads, maps [64, 64] [64, 64] [64, 64]
+        tensor: 132224 bytes shared, 384 threads, maps [64, 64] [64, 64] [64, 32]
+        tensor: 115840 bytes shared, 384 threads, maps [64, 64] [64, 64] [64, 64]
     "#]]
-    .assert_eq(&cases.each_ref().map(|changes| needs(&changed(changes))).concat());
-    let differing =
-        |changes: &[[&str; 2]]| changed(&[changes, &[["a.shape(1))", "tl::program_id(0) * 64)"]]].concat());
-    expect![[r#"
-        tensor: 65664 bytes shared, 256 threads, maps [64, 64] [64, 64]
-        tensor: 65664 bytes shared, 256 threads, maps [64, 64] [64, 64]
-        tensor: 99456 bytes shared, 384 threads, maps [64, 64] [64, 64]
-        tensor: 99456 bytes shared, 384 threads, maps [64, 64] [64, 64]
-    "#]]
-    .assert_eq(&cases.map(|changes| needs(&differing(&changes))).concat());
-    let text = ptx(&differing(&[narrow, stored]), Arch::SM_90A);
-    let (_, behind) = text.rsplit_once("wgmma").expect("a product");
-    expect![[r#"
-        @%p9 mbarrier.arrive.shared::cta.b64 _, [%rd45];
-        @%p9 mbarrier.arrive.shared::cta.b64 _, [%rd46];
-        bar.sync 	1, 128;
-        st.shared.b32 	[%rd61], %r40;
-        st.shared.b32 	[%rd61+1152], %r41;
-        st.shared.b32 	[%rd61+16], %r42;
-        st.shared.b32 	[%rd61+1168], %r43;
-        st.shared.b32 	[%rd61+32], %r44;
-        st.shared.b32 	[%rd61+1184], %r45;
-        st.shared.b32 	[%rd61+48], %r46;
-        st.shared.b32 	[%rd61+1200], %r47;
-        st.shared.b32 	[%rd61+64], %r48;
-        st.shared.b32 	[%rd61+1216], %r49;
-        st.shared.b32 	[%rd61+80], %r50;
-        st.shared.b32 	[%rd61+1232], %r51;
-        st.shared.b32 	[%rd61+96], %r52;
-        st.shared.b32 	[%rd61+1248], %r53;
-        st.shared.b32 	[%rd61+112], %r54;
-        st.shared.b32 	[%rd61+1264], %r55;
-        bar.sync 	1, 128;
-        ld.shared.v4.b32 	{%r24, %r25, %r26, %r27}, [%rd63];
-        ld.shared.v4.b32 	{%r28, %r29, %r30, %r31}, [%rd63+2304];
-        ld.shared.v4.b32 	{%r32, %r33, %r34, %r35}, [%rd63+4608];
-        ld.shared.v4.b32 	{%r36, %r37, %r38, %r39}, [%rd63+6912];
-        @%p10 st.global.v4.b32 [%rd47], {%r24, %r25, %r26, %r27};
-        @%p11 st.global.v4.b32 [%rd48], {%r28, %r29, %r30, %r31};
-        @%p12 st.global.v4.b32 [%rd49], {%r32, %r33, %r34, %r35};
-        @%p13 st.global.v4.b32 [%rd50], {%r36, %r37, %r38, %r39};
-    "#]]
-    .assert_eq(&lines_with(behind, &["bar", "st.shared", "ld.shared", "st.global"]));
+    .assert_eq(&cases.map(|changes| needs(&changed(&changes))).concat());
 }
 
 // ---- code
@@ -370,46 +328,51 @@ fn a_warp_copies_what_a_group_multiplies() {
     let kept = ["mbarrier", "cp.async.bulk", "wgmma", "setmaxnreg", "bar.sync", "elect", "reqntid"];
     expect![[r#"
         .reqntid 256
-        mbarrier.init.shared::cta.b64 [%rd18], 1;
-        mbarrier.init.shared::cta.b64 [%rd19], 1;
-        mbarrier.init.shared::cta.b64 [%rd20], 1;
-        mbarrier.init.shared::cta.b64 [%rd21], 1;
-        mbarrier.init.shared::cta.b64 [%rd22], 1;
-        mbarrier.init.shared::cta.b64 [%rd23], 1;
-        mbarrier.init.shared::cta.b64 [%rd24], 1;
-        mbarrier.init.shared::cta.b64 [%rd25], 1;
-        mbarrier.init.shared::cta.b64 [%rd26], 4;
-        mbarrier.init.shared::cta.b64 [%rd27], 4;
-        mbarrier.init.shared::cta.b64 [%rd28], 4;
-        mbarrier.init.shared::cta.b64 [%rd29], 4;
-        mbarrier.init.shared::cta.b64 [%rd30], 4;
-        mbarrier.init.shared::cta.b64 [%rd31], 4;
-        mbarrier.init.shared::cta.b64 [%rd32], 4;
-        mbarrier.init.shared::cta.b64 [%rd33], 4;
+        mbarrier.init.shared::cta.b64 [%rd8], 1;
+        mbarrier.init.shared::cta.b64 [%rd9], 1;
+        mbarrier.init.shared::cta.b64 [%rd10], 1;
+        mbarrier.init.shared::cta.b64 [%rd11], 1;
+        mbarrier.init.shared::cta.b64 [%rd12], 4;
+        mbarrier.init.shared::cta.b64 [%rd13], 4;
+        mbarrier.init.shared::cta.b64 [%rd14], 4;
+        mbarrier.init.shared::cta.b64 [%rd15], 4;
+        mbarrier.init.shared::cta.b64 [%rd16], 1;
+        mbarrier.init.shared::cta.b64 [%rd17], 1;
+        mbarrier.init.shared::cta.b64 [%rd18], 4;
+        mbarrier.init.shared::cta.b64 [%rd19], 4;
         fence.mbarrier_init.release.cluster;
         bar.sync 	0;
         elect.sync _|chosen, -1;
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd112], %r71;
-        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd113], 8192;
-        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd114], [%rd115, {%r63, %r64}], [%rd113];
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd116], %r71;
-        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd117], 8192;
-        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd118], [%rd119, {%r65, %r63}], [%rd117];
-        bar.sync 	1, 128;
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd42], %r106;
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd43], %r106;
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd70], %r99;
+        mbarrier.arrive.shared::cta.b64 _, [%rd72];
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd83], %r96;
+        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd84], 16384;
+        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd85], [%rd86, {%r83, %r84}], [%rd84];
+        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd87], [%rd88, {%r85, %r83}], [%rd84];
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd21], %r137;
+        @%p3 mbarrier.arrive.shared::cta.b64 _, [%rd23];
+        @%p11 cp.async.bulk.wait_group.read 0;
+        bar.sync 8, 128;
+        bar.sync 8, 128;
+        @%p11 cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {%r43, %r44}], [%rd39];
+        @%p11 cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {%r45, %r44}], [%rd40];
+        @%p11 cp.async.bulk.commit_group;
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd41], %r100;
+        @%p3 mbarrier.arrive.shared::cta.b64 _, [%rd43];
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd28], %r138;
         wgmma.fence.sync.aligned;
-        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r104, %r103, %r102, %r101, %r100, %r99, %r98, %r97, %r96, %r95, %r94, %r93, %r92, %r91, %r90, %r89, %r88, %r87, %r86, %r85, %r84, %r83, %r82, %r81, %r80, %r79, %r78, %r77, %r76, %r75, %r74, %r73}, left, right, again, 1, 1, 0, 1;
-        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r104, %r103, %r102, %r101, %r100, %r99, %r98, %r97, %r96, %r95, %r94, %r93, %r92, %r91, %r90, %r89, %r88, %r87, %r86, %r85, %r84, %r83, %r82, %r81, %r80, %r79, %r78, %r77, %r76, %r75, %r74, %r73}, left, right, all, 1, 1, 0, 1;
-        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r104, %r103, %r102, %r101, %r100, %r99, %r98, %r97, %r96, %r95, %r94, %r93, %r92, %r91, %r90, %r89, %r88, %r87, %r86, %r85, %r84, %r83, %r82, %r81, %r80, %r79, %r78, %r77, %r76, %r75, %r74, %r73}, left, right, all, 1, 1, 0, 1;
-        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r104, %r103, %r102, %r101, %r100, %r99, %r98, %r97, %r96, %r95, %r94, %r93, %r92, %r91, %r90, %r89, %r88, %r87, %r86, %r85, %r84, %r83, %r82, %r81, %r80, %r79, %r78, %r77, %r76, %r75, %r74, %r73}, left, right, all, 1, 1, 0, 1;
+        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r136, %r135, %r134, %r133, %r132, %r131, %r130, %r129, %r128, %r127, %r126, %r125, %r124, %r123, %r122, %r121, %r120, %r119, %r118, %r117, %r116, %r115, %r114, %r113, %r112, %r111, %r110, %r109, %r108, %r107, %r106, %r105}, left, right, again, 1, 1, 0, 1;
+        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r136, %r135, %r134, %r133, %r132, %r131, %r130, %r129, %r128, %r127, %r126, %r125, %r124, %r123, %r122, %r121, %r120, %r119, %r118, %r117, %r116, %r115, %r114, %r113, %r112, %r111, %r110, %r109, %r108, %r107, %r106, %r105}, left, right, all, 1, 1, 0, 1;
+        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r136, %r135, %r134, %r133, %r132, %r131, %r130, %r129, %r128, %r127, %r126, %r125, %r124, %r123, %r122, %r121, %r120, %r119, %r118, %r117, %r116, %r115, %r114, %r113, %r112, %r111, %r110, %r109, %r108, %r107, %r106, %r105}, left, right, all, 1, 1, 0, 1;
+        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r136, %r135, %r134, %r133, %r132, %r131, %r130, %r129, %r128, %r127, %r126, %r125, %r124, %r123, %r122, %r121, %r120, %r119, %r118, %r117, %r116, %r115, %r114, %r113, %r112, %r111, %r110, %r109, %r108, %r107, %r106, %r105}, left, right, all, 1, 1, 0, 1;
         wgmma.commit_group.sync.aligned;
         wgmma.wait_group.sync.aligned 1;
-        @%p12 mbarrier.arrive.shared::cta.b64 _, [%rd58];
-        @%p12 mbarrier.arrive.shared::cta.b64 _, [%rd59];
+        @%p23 mbarrier.arrive.shared::cta.b64 _, [%rd32];
         wgmma.wait_group.sync.aligned 0;
-        @%p12 mbarrier.arrive.shared::cta.b64 _, [%rd61];
-        @%p12 mbarrier.arrive.shared::cta.b64 _, [%rd62];
+        @%p23 mbarrier.arrive.shared::cta.b64 _, [%rd34];
+        cp.async.bulk.wait_group.read 0;
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd94], %r99;
+        mbarrier.arrive.shared::cta.b64 _, [%rd96];
     "#]].assert_eq(&lines_with(&ptx(PRODUCT, Arch::SM_90A), &kept));
 }
 
@@ -454,58 +417,64 @@ fn registers_go_where_products_are() {
 fn copies_begin_where_the_kernel_says() {
     let computed = |changes: &[[&str; 2]]| {
         let text = ptx(&changed(changes), Arch::SM_90A);
-        let (copies, _) = text.rsplit_once("cp.async.bulk").expect("a copy");
+        let (copies, _) = text.rsplit_once("cp.async.bulk.tensor.2d.shared").expect("a copy");
         lines_with(copies, &["ctaid", "cvt.", "mul.", "shl.", "max.s64", "min.s64", "cp.async.bulk"])
     };
     let once = ["for start in (0..a.shape(1)).step_by(64) {", "{ let start = a.shape(1) / 64 * 64 - 64;"];
     expect![[r#"
-        mov.u32 	%r2, %ctaid.x;
-        cvt.u64.u32 	%rd73, %r7;
-        mul.wide.u32 	%rd74, %r5, %r6;
-        mul.lo.s64 	%rd3, %rd74, %rd73;
-        cvt.u64.u32 	%rd101, %r2;
-        cvt.u64.u32 	%rd1, %r5;
-        cvt.u64.u32 	%rd2, %r6;
-        mov.u32 	%r77, %nctaid.x;
-        cvt.u64.u32 	%rd4, %r77;
-        max.s64 	%rd80, %rd79, -2147483648;
-        min.s64 	%rd81, %rd80, 2147483647;
-        cvt.u32.u64 	%r86, %rd81;
-        shl.b64 	%rd93, %rd103, 32;
-        max.s64 	%rd95, %rd94, -2147483648;
-        min.s64 	%rd96, %rd95, 2147483647;
-        cvt.u32.u64 	%r87, %rd96;
-        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd87], [%rd88, {%r86, %r87}], [%rd86];
-        shl.b64 	%rd97, %rd104, 32;
-        max.s64 	%rd99, %rd98, -2147483648;
-        min.s64 	%rd100, %rd99, 2147483647;
-        cvt.u32.u64 	%r88, %rd100;
+        mov.u32 	%r125, %ctaid.x;
+        mul.lo.s32 	%r103, %r8, %r9;
+        mul.lo.s32 	%r3, %r103, %r10;
+        mov.u32 	%r4, %nctaid.x;
+        max.s64 	%rd66, %rd65, -2147483648;
+        min.s64 	%rd67, %rd66, 2147483647;
+        cvt.u32.u64 	%r107, %rd67;
+        mul.lo.s32 	%r111, %r110, %r8;
+        mul.lo.s32 	%r112, %r106, %r9;
+        shl.b32 	%r113, %r126, 3;
+        cvt.s64.s32 	%rd79, %r113;
+        mul.wide.s32 	%rd83, %r104, 64;
+        max.s64 	%rd84, %rd83, -2147483648;
+        min.s64 	%rd85, %rd84, 2147483647;
+        cvt.u32.u64 	%r108, %rd85;
+        shl.b32 	%r114, %r123, 3;
+        cvt.s64.s32 	%rd86, %r114;
+        shl.b32 	%r115, %r123, 13;
+        cvt.s64.s32 	%rd88, %r115;
+        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd73], [%rd74, {%r107, %r108}], [%rd72];
+        mul.wide.s32 	%rd89, %r105, 64;
+        max.s64 	%rd90, %rd89, -2147483648;
+        min.s64 	%rd91, %rd90, 2147483647;
+        cvt.u32.u64 	%r109, %rd91;
     "#]]
     .assert_eq(&computed(&[once]));
     let by_stride = ["(tl::program_id(0) * 64, ", "(tl::program_id(0).to::<i64>() * a.stride(0), "];
     expect![[r#"
-        mov.u32 	%r2, %ctaid.x;
-        cvt.u64.u32 	%rd74, %r7;
-        mul.wide.u32 	%rd75, %r5, %r6;
-        mul.lo.s64 	%rd3, %rd75, %rd74;
-        cvt.u64.u32 	%rd102, %r2;
-        cvt.u64.u32 	%rd1, %r5;
-        cvt.u64.u32 	%rd2, %r6;
-        mov.u32 	%r77, %nctaid.x;
-        cvt.u64.u32 	%rd4, %r77;
-        max.s64 	%rd81, %rd80, -2147483648;
-        min.s64 	%rd82, %rd81, 2147483647;
-        cvt.u32.u64 	%r86, %rd82;
-        cvt.s64.s32 	%rd94, %rd104;
-        mul.lo.s64 	%rd95, %rd94, %rd10;
-        max.s64 	%rd96, %rd95, -2147483648;
-        min.s64 	%rd97, %rd96, 2147483647;
-        cvt.u32.u64 	%r87, %rd97;
-        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd88], [%rd89, {%r86, %r87}], [%rd87];
-        shl.b64 	%rd98, %rd105, 32;
-        max.s64 	%rd100, %rd99, -2147483648;
-        min.s64 	%rd101, %rd100, 2147483647;
-        cvt.u32.u64 	%r88, %rd101;
+        mov.u32 	%r125, %ctaid.x;
+        mul.lo.s32 	%r103, %r8, %r9;
+        mul.lo.s32 	%r3, %r103, %r10;
+        mov.u32 	%r4, %nctaid.x;
+        max.s64 	%rd68, %rd67, -2147483648;
+        min.s64 	%rd69, %rd68, 2147483647;
+        cvt.u32.u64 	%r107, %rd69;
+        mul.lo.s32 	%r111, %r110, %r8;
+        mul.lo.s32 	%r112, %r106, %r9;
+        shl.b32 	%r113, %r126, 3;
+        cvt.s64.s32 	%rd81, %r113;
+        cvt.s64.s32 	%rd85, %r104;
+        mul.lo.s64 	%rd86, %rd3, %rd85;
+        max.s64 	%rd87, %rd86, -2147483648;
+        min.s64 	%rd88, %rd87, 2147483647;
+        cvt.u32.u64 	%r108, %rd88;
+        shl.b32 	%r114, %r123, 3;
+        cvt.s64.s32 	%rd89, %r114;
+        shl.b32 	%r115, %r123, 13;
+        cvt.s64.s32 	%rd91, %r115;
+        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd75], [%rd76, {%r107, %r108}], [%rd74];
+        mul.wide.s32 	%rd92, %r105, 64;
+        max.s64 	%rd93, %rd92, -2147483648;
+        min.s64 	%rd94, %rd93, 2147483647;
+        cvt.u32.u64 	%r109, %rd94;
     "#]]
     .assert_eq(&computed(&[once, by_stride]));
 }
