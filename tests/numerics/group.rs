@@ -1,7 +1,7 @@
 //! Products of blocks of views: whole numbers, bit for bit, whatever the tiles, warps, stages and turns.
 
 use fuse_tests::case::Job;
-use fuse_tests::group::{ADDED, Added, TURNED, Turned};
+use fuse_tests::group::{ADDED, AGAIN, Added, Again, TURNED, Turned};
 use libtest_mimic::{Failed, Trial};
 
 use crate::devices::{Place, places};
@@ -16,6 +16,10 @@ pub fn trials() -> Vec<Trial> {
             let name = format!("{dtype}::[{m},{k}]{}x[{k},{n}]{}::{warps}x{stages}", marks[0], marks[1]);
             trials.push(Trial::test(format!("group::{name}::{place}"), move || check_added(added, place)));
         }
+        for again in AGAIN {
+            let name = format!("group::again::{:?}::{place}", again.tile);
+            trials.push(Trial::test(name, move || check_again(again, place)));
+        }
         for turned in TURNED {
             let Turned { dtype, tile: [m, n, d], falling, .. } = turned;
             let name = format!("group::turned::{dtype}::[{m},{n},{d}]::{falling}::{place}");
@@ -23,6 +27,29 @@ pub fn trials() -> Vec<Trial> {
         }
     }
     trials
+}
+
+/// More programs than a GPU runs at once: blocks run some one after the other.
+fn many([m, n]: [usize; 2]) -> [usize; 2] {
+    let each = if m * n <= 64 * 64 { 20 } else { 12 };
+    [each * m - 8, each * n]
+}
+
+/// No turn, one and three.
+fn check_again(again: &'static Again, place: Place) -> Result<(), Failed> {
+    let [m, n] = many(again.tile);
+    let (a, b) = (whole(m, 64, 4, 1), whole(64, n, 4, 2));
+    let product = a.times(&b, [m, n, 64]);
+    let operands: Vec<_> = [a, b].iter().map(|matrix| matrix.bits(dsl_runtime::DType::BF16)).collect();
+    for count in [0, 1, 3] {
+        let job = Job { device: place.device()?, operands: operands.clone(), shift: 0 };
+        let found = (again.run)(&job, [m, n], count)?.concat();
+        let wanted = product.map(|x| count as f64 * x);
+        let told =
+            |error: Failed| format!("{count} times: {}", error.message().unwrap_or_default());
+        exactly(&wanted, &found, dsl_runtime::DType::F32).map_err(told)?;
+    }
+    Ok(())
 }
 
 /// Whole tiles, and tiles that are cut by as much as copies of whole pieces allow, and by less; no turn, one, as many as
@@ -36,6 +63,7 @@ fn check_added(added: &'static Added, place: Place) -> Result<(), Failed> {
         ([m - 8, 2 * n - 8, stages * k], stages * k - k),
         ([m, n, 7 * k], 7 * k),
         ([m + 1, n - 1, k + 1], k + 1),
+        ([many([m, n])[0], many([m, n])[1], k + 8], k + 8),
     ];
     for (i, (size, limit)) in sizes.into_iter().enumerate() {
         let [m, n, k] = size;
@@ -62,7 +90,7 @@ fn check_added(added: &'static Added, place: Place) -> Result<(), Failed> {
 
 fn check_turned(turned: &'static Turned, place: Place) -> Result<(), Failed> {
     let Turned { dtype, tile: [m, n, d], falling, .. } = *turned;
-    for [rows, count] in [[m, n], [m + 3, 3 * n + 5], [2 * m, 1], [3 * m - 1, 5 * n]] {
+    for [rows, count] in [[m, n], [m + 3, 3 * n + 5], [2 * m, 1], [3 * m - 1, 5 * n], [9600, n + 3]] {
         // Products are small enough for eight bits, and halves of sums for a float's.
         let matrices = [(rows, 1), (count, 1), (count, 3)]
             .map(|(rows, limit)| [1, 2].map(|batch| whole(rows, d, limit, (batch * rows + limit) as u64)));
@@ -94,7 +122,7 @@ fn sums(products: &Matrix, c: &Matrix, (m, n, falling): (usize, usize, bool)) ->
         let mut sum = 0.0;
         for start in (0..end).step_by(n) {
             let keys = (start..count.min(start + n)).filter(|&key| start + n <= first || key <= row);
-            sum = sum * 0.5 + keys.map(|key| products.at(row, key) * c.at(key, column)).sum::<f64>();
+            sum = sum * 0.5 + keys.map(|key| products.at(row, key) * (c.at(key, column) + 1.0)).sum::<f64>();
         }
         sum
     })

@@ -80,8 +80,51 @@ added! {
     bf16, [128, 64, 128], false, false, 8, 2;
 }
 
+/// A kernel that adds the product of the same two blocks a number of times.
+#[derive(Debug)]
+pub struct Again {
+    /// Rows and columns of a tile, whose products have 64 terms.
+    pub tile: [usize; 2],
+    /// For these numbers of rows and columns, and so many times.
+    pub run: fn(&Job, [usize; 2], usize) -> Results,
+}
+
+macro_rules! again {
+    ($([$m:tt, $n:tt], $warps:tt;)*) => {
+        #[fuse_kernel(num_warps = W, configs = [$({ M: $m, N: $n, W: $warps }),*])]
+        fn again<const M: usize, const N: usize, const W: usize>(
+            a: &View<bf16, 2>, b: &View<bf16, 2>, out: &mut View<f32, 2>, count: i32,
+        ) {
+            let (row, col) = (tl::program_id(0) * M, tl::program_id(1) * N);
+            let mut sum = tl::zeros::<f32>([M, N]);
+            for _ in 0..count {
+                sum = tl::dot(a.load::<M, 64>(row, 0), b.load::<64, N>(0, col), sum);
+            }
+            out.store(sum, row, col);
+        }
+
+        pub static AGAIN: &[Again] = &[$(Again {
+            tile: [$m, $n],
+            run: |job, [m, n], count| {
+                let (a, b) = (job.operand::<bf16>(0)?, job.operand::<bf16>(1)?);
+                let (a, b) = (Slice::from(&a).view([m, 64])?, Slice::from(&b).view([64, n])?);
+                let mut out = Output::<f32>::new(&job.device, vec![m * n], job.shift)?;
+                again::<$m, $n, $warps>(a, b, ViewMut::new(&mut out, [m, n])?, count as i32)
+                    .grid((m.div_ceil($m), n.div_ceil($n)))
+                    .launch(&job.device)?;
+                out.finish()
+            },
+        }),*];
+    };
+}
+
+again! {
+    [64, 64], 4;
+    [128, 64], 8;
+}
+
 /// A kernel whose rows are sums of rows of `c`, weighted by the products of rows of `a` and `b`: half of what was there in each
-/// turn, without those behind the diagonal.
+/// turn, without those behind the diagonal. To each row the sum of its weights is added, halved alike.
 #[derive(Debug)]
 pub struct Turned {
     pub dtype: DType,
@@ -107,6 +150,7 @@ macro_rules! turned {
             let end = if FALLING { count - row } else { count };
             let left = tl::reshape(a.load::<1, M, D>(batch, row, 0), [M, D]);
             let mut sum = tl::zeros::<f32>([M, D]);
+            let mut total = tl::zeros::<f32>([M]);
             for start in (0..end).step_by(N) {
                 let right = tl::reshape(b.load::<1, N, D>(batch, start, 0), [N, D]);
                 let weights = tl::dot(left, tl::trans(right));
@@ -116,10 +160,11 @@ macro_rules! turned {
                 } else {
                     weights
                 };
+                total = total * 0.5 + tl::sum(weights, 1);
                 let rows = tl::reshape(c.load::<1, N, D>(batch, start, 0), [N, D]);
                 sum = tl::dot(weights.to::<T>(), rows, sum * 0.5);
             }
-            out.store(tl::reshape(sum, [1, M, D]), batch, row, 0);
+            out.store(tl::reshape(sum + total.col(), [1, M, D]), batch, row, 0);
         }
 
         pub static TURNED: &[Turned] = &[$(Turned {
