@@ -1,6 +1,6 @@
 //! The matrix product.
 
-use super::{Function, Generic, Gives, Operation, expect_types, optional, required};
+use super::{Function, Generic, Gives, Kind, Operation, expect_types, optional, required};
 use crate::check::{Call, Check, Operand};
 use crate::diagnostic::list;
 use crate::dtype::DType;
@@ -15,6 +15,8 @@ pub struct Dot {
     pub b: Value,
     /// 0 everywhere, if it is not there.
     pub acc: Option<Value>,
+    /// The most products of 8-bit floats whose sum may have fewer digits than its type.
+    pub imprecise: Option<u32>,
 }
 
 /// How elements of a type multiply.
@@ -75,7 +77,8 @@ impl Operation for Dot {
 
     fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
         let factors = format!("dot {}, {}", name(self.a), name(self.b));
-        self.acc.map_or(factors.clone(), |acc| format!("{factors} add {}", name(acc)))
+        let sum = self.acc.map_or(factors.clone(), |acc| format!("{factors} add {}", name(acc)));
+        self.imprecise.map_or(sum.clone(), |most| format!("{sum} imprecise {most}"))
     }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
@@ -111,11 +114,42 @@ pub(super) const FUNCTIONS: &[Function] = &[Function {
 | `f64` | `f64` | 4 |
 | `i8` | `i32`, which wraps | 32 |
 
-M and N may be any extent; a GPU's tensor cores take rows in sixteens and columns in eights, and repeat those of a smaller tile. Both factors have one element type. Either may be a transpose (`tl::trans`), or computed. Products of 16- and 8-bit floats are exact; those of `f32` and `f64` are added with one rounding (`f64` on x86-64 without FMA with two). The order of additions along K is unspecified but fixed for a variant; tensor cores cut sums of a few products to `f32` where other processors round. NaN and infinities spread as in any sum of products.
+M and N may be any extent; a GPU's tensor cores take rows in sixteens and columns in eights, and repeat those of a smaller tile. Both factors have one element type. Either may be a transpose (`tl::trans`), or computed. Products of 16- and 8-bit floats are exact; those of `f32` and `f64` are added with one rounding (`f64` on x86-64 without FMA with two). The order of additions along K is unspecified but fixed for a variant; tensor cores cut sums of a few products to `f32` where other processors round; [`Tile::max_num_imprecise_acc`] lets those of 8-bit floats keep fewer digits. NaN and infinities spread as in any sum of products.
 
 A sum over tiles stays where it is, in the registers of the threads, if the loop carries it: `acc = tl::dot(a, b, acc)`.",
     check: dot,
 }];
+
+pub(super) const METHODS: &[Function] = &[Function {
+    name: "max_num_imprecise_acc",
+    gives: Gives::Tile,
+    example: "let rows = tl::reshape(tile, [2, 32]).to::<f8e4m3>();\nlet square = tl::dot(rows, tl::trans(rows)).max_num_imprecise_acc(128);",
+    generic: Generic::None,
+    params: &[required("self"), required("products")],
+    doc: "On `tl::dot` of 8-bit floats: tensor cores may add up to that many products, a multiple of 32, with fewer digits before their sum is added to `acc` in `f32`. Written behind the call: `tl::dot(a, b, acc).max_num_imprecise_acc(128)`. A GPU of capability 9.0 multiplies 8-bit floats at their full speed only so: of 32 products and the sum so far it keeps what is at least `2^-13` of the largest one's power of two, which is within `33 * 2^-13` of the largest for each 32 products. It changes nothing for other element types and processors.",
+    check: imprecise,
+}];
+
+fn imprecise(check: &mut Check, call: &Call) -> Operand {
+    let most = check.constant(&call.args[1], &format!("the argument of {}", call.what));
+    let Some(most) = most else { return check.failed(call.loc) };
+    let Some(most) = u32::try_from(most).ok().filter(|most| *most > 0 && most.is_multiple_of(32)) else {
+        let text = format!("{} takes a positive multiple of 32, found {most}", call.what);
+        return check.error(call.args[1].loc, text);
+    };
+    match check.operation_of(&call.args[0]).map(|op| &mut op.kind) {
+        Some(Kind::Dot(dot)) => {
+            dot.imprecise = Some(most);
+            check.extend_operation(&call.args[0], call.loc);
+            Operand { loc: call.loc, ..call.args[0].clone() }
+        }
+        _ => check.error_help(
+            call.name_loc,
+            format!("{} belongs to `tl::dot`", call.what),
+            format!("write it behind the call: `tl::dot(a, b).{}(128)`", call.name),
+        ),
+    }
+}
 
 fn dot(check: &mut Check, call: &Call) -> Operand {
     let a = check.tile(&call.args[0], &call.what);
@@ -133,7 +167,7 @@ fn dot(check: &mut Check, call: &Call) -> Operand {
         let elem = multiplied_as(check.ty(factor).dtype);
         check.convert(factor, elem, call.loc)
     });
-    check.emit(Dot { a, b, acc }, result, call.loc)
+    check.emit(Dot { a, b, acc, imprecise: None }, result, call.loc)
 }
 
 /// What the product of two tiles is, if they multiply.

@@ -374,7 +374,9 @@ pub fn methods() -> impl Iterator<Item = &'static Function> {
 }
 
 pub fn tile_methods() -> impl Iterator<Item = &'static Function> {
-    [cast::METHODS, bitcast::METHODS, shape::METHODS, atomic::METHODS, cache::METHODS].into_iter().flatten()
+    [cast::METHODS, bitcast::METHODS, shape::METHODS, atomic::METHODS, cache::METHODS, dot::METHODS]
+        .into_iter()
+        .flatten()
 }
 
 /// Methods that say more about a store, which gives nothing.
