@@ -119,6 +119,34 @@ impl<'a, T: Element, const R: usize> View<'a, T, R> {
     }
 }
 
+impl<'a, T: Element> View<'a, T, 2> {
+    /// The matrix as a batch of one.
+    pub fn batch(&self) -> View<'a, T, 3> {
+        let Layout { shape, strides } = self.layout().batch();
+        View { memory: self.memory, shape, strides }
+    }
+}
+
+impl<'a, T: Element> View<'a, T, 3> {
+    /// A matrix of a batch.
+    ///
+    /// # Panics
+    /// If there are not as many.
+    #[track_caller]
+    pub fn matrix(&self, index: usize) -> View<'a, T, 2> {
+        let View { memory, shape: [_, rows, cols], strides: [_, row, col] } = self.slice(0, index..=index);
+        View { memory, shape: [rows, cols], strides: [row, col] }
+    }
+}
+
+impl<'a, T: Element> ViewMut<'a, T, 2> {
+    /// The matrix as a batch of one.
+    pub fn batch(self) -> ViewMut<'a, T, 3> {
+        let Layout { shape, strides } = self.layout().batch();
+        ViewMut { memory: self.memory, shape, strides }
+    }
+}
+
 impl<'a, T: Element, const R: usize> ViewMut<'a, T, R> {
     /// The first elements of `memory` in row-major order.
     ///
@@ -318,6 +346,15 @@ impl<T: Element, const R: usize> fmt::Debug for ViewMut<'_, T, R> {
 struct Layout<const R: usize> {
     shape: [usize; R],
     strides: [usize; R],
+}
+
+impl Layout<2> {
+    /// With an axis of extent 1 before the others, whose stride leads beyond them.
+    fn batch(self) -> Layout<3> {
+        let Layout { shape: [rows, cols], strides: [row, col] } = self;
+        let stride = rows.saturating_mul(row).max(cols.saturating_mul(col)).min(LIMIT - 1);
+        Layout { shape: [1, rows, cols], strides: [stride, row, col] }
+    }
 }
 
 fn row_major<const R: usize>(shape: [usize; R]) -> [usize; R] {

@@ -4,7 +4,8 @@
 //! | module | operation |
 //! | --- | --- |
 //! | [`add_mul`], [`scale_relu`] | `(x + y) * z`; `max(x, 0) * scale + bias` |
-//! | [`matmul`](mod@matmul) | the product of two matrices, in any order, with a bias and an [`activation`] |
+//! | [`matmul`](mod@matmul), [`split_matmul`] | the product of two matrices or batches, in any order, with a scale, a bias, an [`activation`] and a residual |
+//! | [`quantized_matmul`](mod@quantized_matmul) | the same of `i8` or `f8e4m3` with scales, to floats or back to `i8` |
 //! | [`attention`](mod@attention) | of any lengths, causal or not, with the logarithms of its sums |
 //! | [`add_activation`], [`bias_activation`] | an [`activation`] of a sum, or of a matrix and a bias for each column |
 //! | [`act_and_mul`] | gates: SiLU, GELU, GELU-tanh of one half of a row times the other; the gradient of SwiGLU |
@@ -58,6 +59,7 @@ pub mod masked_softmax;
 pub mod matmul;
 pub mod partials;
 pub mod quantize;
+pub mod quantized_matmul;
 pub mod recurrence;
 pub mod reference;
 pub mod rms_norm;
@@ -66,6 +68,7 @@ pub mod rope;
 pub mod scale_relu;
 mod shape;
 pub mod softmax;
+pub mod split_matmul;
 
 use dsl_runtime::kernel::Kernel;
 
@@ -102,6 +105,9 @@ pub static KERNELS: &[&Kernel] = &[
     &softmax::softmax_long::KERNEL,
     &attention::attention::KERNEL,
     &matmul::matmul::KERNEL,
+    &split_matmul::matmul_parts::KERNEL,
+    &split_matmul::sum_parts::KERNEL,
+    &quantized_matmul::quantized_matmul::KERNEL,
     &masked_softmax::masked_softmax::KERNEL,
     &masked_softmax::masked_softmax_long::KERNEL,
     &cross_entropy::cross_entropy::KERNEL,

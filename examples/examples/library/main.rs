@@ -26,7 +26,7 @@ use fused_kernels::l2_norm::{self, L2Norm};
 use fused_kernels::layer_norm_backward::{self, Gradients, LayerNormBackward};
 use fused_kernels::layer_norm_gelu::{self, LayerNormGelu};
 use fused_kernels::masked_softmax::{self, HostMask, Mask, MaskedSoftmax};
-use fused_kernels::matmul::{self, Extents, Matmul};
+use fused_kernels::matmul::{self, Epilogue, Extents, Matmul};
 use fused_kernels::quantize::{self, DequantizeAdd, Quantize, RMS};
 use fused_kernels::recurrence::{self, HostSteps, Recurrence};
 use fused_kernels::reference::Expected;
@@ -243,7 +243,8 @@ macro_rules! demos {
                     let narrow = cols.min(256);
                     let (w, bw) = options.normal::<$T>(cols * narrow, 4)?;
                     let extents = Extents { m: rows, k: cols, n: narrow };
-                    let expected = matmul::reference::<$T, GELU>([&x, &w], extents, Some(&beta[..narrow]));
+                    let epilogue = Epilogue { bias: Some(&beta[..narrow]), ..Epilogue::default() };
+                    let expected = matmul::reference::<$T, GELU>([&x, &w], extents, epilogue);
                     options.show(matmul::traffic::<$T>(extents), &expected, |on, out| {
                         let product =
                             Matmul::<$T, GELU>::new(bx.view([rows, cols])?, bw.view([cols, narrow])?);

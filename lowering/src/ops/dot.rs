@@ -114,7 +114,7 @@ pub(super) const FUNCTIONS: &[Function] = &[Function {
 | `f64` | `f64` | 4 |
 | `i8` | `i32`, which wraps | 32 |
 
-M and N may be any extent; a GPU's tensor cores take rows in sixteens and columns in eights, and repeat those of a smaller tile. Both factors have one element type. Either may be a transpose (`tl::trans`), or computed. Products of 16- and 8-bit floats are exact; those of `f32` and `f64` are added with one rounding (`f64` on x86-64 without FMA with two). The order of additions along K is unspecified but fixed for a variant; tensor cores cut sums of a few products to `f32` where other processors round; [`Tile::max_num_imprecise_acc`] lets those of 8-bit floats keep fewer digits. NaN and infinities spread as in any sum of products.
+M and N may be any extent; a GPU's tensor cores take rows in sixteens and columns in eights, and repeat those of a smaller tile. Both factors have one element type. Either may be a transpose (`tl::trans`), or computed. Products of 16- and 8-bit floats are exact; those of `f32` and `f64` are added with one rounding (`f64` on x86-64 without FMA with two). The order of additions along K is unspecified but fixed for a variant; tensor cores cut sums of a few products to `f32` where other processors round; `.max_num_imprecise_acc(n)` lets those of 8-bit floats keep fewer digits. NaN and infinities spread as in any sum of products.
 
 A sum over tiles stays where it is, in the registers of the threads, if the loop carries it: `acc = tl::dot(a, b, acc)`.",
     check: dot,
@@ -126,7 +126,7 @@ pub(super) const METHODS: &[Function] = &[Function {
     example: "let rows = tl::reshape(tile, [2, 32]).to::<f8e4m3>();\nlet square = tl::dot(rows, tl::trans(rows)).max_num_imprecise_acc(128);",
     generic: Generic::None,
     params: &[required("self"), required("products")],
-    doc: "On `tl::dot` of 8-bit floats: tensor cores may add up to that many products, a multiple of 32, with fewer digits before their sum is added to `acc` in `f32`. Written behind the call: `tl::dot(a, b, acc).max_num_imprecise_acc(128)`. A GPU of capability 9.0 multiplies 8-bit floats at their full speed only so: of 32 products and the sum so far it keeps what is at least `2^-13` of the largest one's power of two, which is within `33 * 2^-13` of the largest for each 32 products. It changes nothing for other element types and processors.",
+    doc: "On `tl::dot` of 8-bit floats: tensor cores may add up to that many products, a multiple of 32, with fewer digits before their sum is added to `acc` in `f32`. Written behind the call: `tl::dot(a, b, acc).max_num_imprecise_acc(128)`. A GPU of capability 9.0 multiplies 8-bit floats at their full speed only so: of 32 products and the sum so far it keeps what is at least `2^-13` of the largest one, and as many digits of the new sum: each 32 products err by at most `34 * 2^-13` of the largest of these products and sums. It changes nothing for other element types and processors.",
     check: imprecise,
 }];
 
