@@ -48,7 +48,7 @@ pub use combine::Combination;
 pub use control::{For, If, LoopHints, While};
 pub use convert::{Convert, Hold};
 pub use debug::{Assert, Print, Site, quotes};
-pub use dot::Dot;
+pub use dot::{Dot, InputPrecision};
 pub use group_dot::{Factor, GroupDot, Staged};
 pub use histogram::Histogram;
 pub use inline::InlinePtx;
