@@ -4,6 +4,8 @@
 //! shape is an element of the memory, and of a view to write that no two are the same one. Kernels rely on it: their
 //! accesses compare indices with the shape alone. What they take of a view is [`ViewArgs`].
 
+mod batch;
+
 use std::fmt;
 use std::ops::RangeBounds;
 
@@ -116,34 +118,6 @@ impl<'a, T: Element, const R: usize> View<'a, T, R> {
 
     pub(crate) fn memory(self) -> Slice<'a, T> {
         self.memory
-    }
-}
-
-impl<'a, T: Element> View<'a, T, 2> {
-    /// The matrix as a batch of one.
-    pub fn batch(&self) -> View<'a, T, 3> {
-        let Layout { shape, strides } = self.layout().batch();
-        View { memory: self.memory, shape, strides }
-    }
-}
-
-impl<'a, T: Element> View<'a, T, 3> {
-    /// A matrix of a batch.
-    ///
-    /// # Panics
-    /// If there are not as many.
-    #[track_caller]
-    pub fn matrix(&self, index: usize) -> View<'a, T, 2> {
-        let View { memory, shape: [_, rows, cols], strides: [_, row, col] } = self.slice(0, index..=index);
-        View { memory, shape: [rows, cols], strides: [row, col] }
-    }
-}
-
-impl<'a, T: Element> ViewMut<'a, T, 2> {
-    /// The matrix as a batch of one.
-    pub fn batch(self) -> ViewMut<'a, T, 3> {
-        let Layout { shape, strides } = self.layout().batch();
-        ViewMut { memory: self.memory, shape, strides }
     }
 }
 
@@ -346,15 +320,6 @@ impl<T: Element, const R: usize> fmt::Debug for ViewMut<'_, T, R> {
 struct Layout<const R: usize> {
     shape: [usize; R],
     strides: [usize; R],
-}
-
-impl Layout<2> {
-    /// With an axis of extent 1 before the others, whose stride leads beyond them.
-    fn batch(self) -> Layout<3> {
-        let Layout { shape: [rows, cols], strides: [row, col] } = self;
-        let stride = rows.saturating_mul(row).max(cols.saturating_mul(col)).min(LIMIT - 1);
-        Layout { shape: [1, rows, cols], strides: [stride, row, col] }
-    }
 }
 
 fn row_major<const R: usize>(shape: [usize; R]) -> [usize; R] {

@@ -201,14 +201,12 @@ fn imprecise(check: &mut Check, call: &Call) -> Operand {
         let text = format!("{} takes a positive multiple of 32, found {most}", call.what);
         return check.error(call.args[1].loc, text);
     };
-    match check.operation_of(&call.args[0]).map(|op| &mut op.kind) {
-        Some(Kind::Dot(dot)) => {
-            dot.imprecise = Some(most);
-            check.extend_operation(&call.args[0], call.loc);
-            Operand { loc: call.loc, ..call.args[0].clone() }
-        }
-        _ => no_product(check, call, "128"),
-    }
+    let Some(Kind::Dot(dot)) = check.operation_of(&call.args[0]).map(|op| &mut op.kind) else {
+        return no_product(check, call, "128");
+    };
+    dot.imprecise = Some(most);
+    check.extend_operation(&call.args[0], call.loc);
+    Operand { loc: call.loc, ..call.args[0].clone() }
 }
 
 fn dot(check: &mut Check, call: &Call) -> Operand {

@@ -397,7 +397,8 @@ fn tensor_cores_multiply_tf32() {
         8 ldmatrix
         4 ld.shared
         0 fma.rn
-    "#]].assert_eq(&counted(&source, &words));
+    "#]]
+    .assert_eq(&counted(&source, &words));
 }
 
 /// An accumulator whose values others want elsewhere is converted; one that only the product has is made as it wants it.
