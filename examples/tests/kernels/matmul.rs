@@ -175,7 +175,7 @@ fn factors_are_parts_of_matrices() {
 #[track_caller]
 fn check_epilogue<T: Multiply<ACT>, const ACT: usize>([batches, m, k, n]: [usize; 4], alpha: f32) {
     let extents = Extents { m, k, n };
-    let (a, b) = (normal::<T>(batches * m * k, 1), normal::<T>(batches * k * n, 2));
+    let (a, b) = (normal::<T>(batches * m * k, 1), normal::<T>(batches.max(1) * k * n, 2));
     let (bias, residual) = (normal::<T>(n, 3), normal::<T>(batches * m * n, 4));
     let inputs: [&[T]; 4] = [&a, &b, &bias, &residual];
     let with = |index: usize, shared: bool| {
@@ -224,12 +224,28 @@ fn products_are_scaled_and_added_to() {
 }
 
 #[test]
+fn batches_without_a_residual_have_the_largest_tiles() {
+    // Enough for them on an H200, all of which are full but the last column of a matrix.
+    let [batches, m, k, n] = [2, 640, 16, 2552];
+    let (a, b) = (normal::<bf16>(batches * m * k, 1), normal::<bf16>(batches * k * n, 2));
+    let of = |index: usize| {
+        let factors = [&a[index * m * k..][..m * k], &b[index * k * n..][..k * n]];
+        reference::<bf16, IDENTITY>(factors, Extents { m, k, n }, Epilogue::default())
+    };
+    let expected = [(0..batches).flat_map(of).collect::<Vec<_>>()];
+    check("a batch", &[&a, &b], &expected, |on, inputs, outs| {
+        let (a, b) = (inputs[0].view([batches, m, k])?, inputs[1].view([batches, k, n])?);
+        Matmul::<bf16, IDENTITY>::new(a, b).launch(on, outs[0].view_mut([batches, m, n])?)
+    });
+}
+
+#[test]
 fn batches_may_be_empty_and_sums_without_terms() {
     check_epilogue::<f16, IDENTITY>([0, 8, 8, 8], 1.0);
     check_epilogue::<f32, GELU>([2, 3, 0, 5], 2.0);
 }
 
-/// Products whose steps are shared, on this many processors at least; whole shares, and such as are cut or empty.
+/// Products whose steps are shared where there are processors for more than one part.
 #[track_caller]
 fn check_split<T: Multiply<ACT> + Split<ACT>, const ACT: usize>(extents: Extents, right: Order) {
     let Extents { m, k, n } = extents;
