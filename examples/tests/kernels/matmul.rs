@@ -4,9 +4,9 @@ use dsl_runtime::Result;
 use dsl_runtime::prelude::*;
 use fused_kernels::activation::{GELU, IDENTITY, RELU, SILU};
 use fused_kernels::matmul::{Epilogue, Extents, Matmul, Multiply, Tile, reference};
-use fused_kernels::split_matmul::{Split, parts};
+use fused_kernels::split_matmul::{Split, matmul_parts, parts};
 
-use crate::data::{check, normal};
+use crate::data::{check, devices, normal};
 
 /// Tiles that are full, cut on each side by one and by more, and hardly touched; steps that are few, many and none.
 const EXTENTS: [Extents; 11] = [
@@ -264,7 +264,8 @@ fn check_split<T: Multiply<ACT> + Split<ACT>, const ACT: usize>(extents: Extents
 
 #[test]
 fn steps_are_shared_among_programs() {
-    for k in [512, 513, 1000, 8192, 300] {
+    // Of 8200 terms the last of 32 parts have none.
+    for k in [512, 513, 1000, 8192, 8200, 300] {
         check_split::<bf16, GELU>(Extents { m: 3, k, n: 72 }, Order::Columns);
     }
     check_split::<f16, IDENTITY>(Extents { m: 64, k: 2048, n: 128 }, Order::Rows);
@@ -272,6 +273,35 @@ fn steps_are_shared_among_programs() {
     check_split::<f32, RELU>(Extents { m: 5, k: 768, n: 16 }, Order::Columns);
     // Too many tiles, or too few steps: nothing is shared.
     check_split::<bf16, IDENTITY>(Extents { m: 200, k: 64, n: 300 }, Order::Rows);
+}
+
+/// A whole part, one that is cut, and parts without terms.
+#[test]
+fn parts_without_terms_are_zero() {
+    let [m, k, n] = [64, 72, 128];
+    let (a, b) = (normal::<bf16>(m * k, 1), normal::<bf16>(k * n, 2));
+    let sum = |i: usize, terms: std::ops::Range<usize>| -> f64 {
+        terms.map(|j| a[i / n * k + j].to_f64() * b[j * n + i % n].to_f64()).sum()
+    };
+    for device in devices() {
+        let (left, right) = (device.upload(&a).unwrap(), device.upload(&b).unwrap());
+        let mut out = device.upload(&vec![f32::NAN; 4 * m * n]).unwrap();
+        let (left, right) = (left.view([1, m, k]).unwrap(), right.view([1, k, n]).unwrap());
+        matmul_parts::<bf16, false, 64, 128, 64>(left, right, out.view_mut([4, 1, m, n]).unwrap(), 1)
+            .grid((1, 4))
+            .launch(&device)
+            .unwrap();
+        let found = out.download().unwrap();
+        for (i, &found) in found.iter().enumerate() {
+            let (part, i) = (i / (m * n), i % (m * n));
+            let wanted = sum(i, k.min(64 * part)..k.min(64 * (part + 1)));
+            assert!(
+                (f64::from(found) - wanted).abs() < 1e-4,
+                "{part} {i} on {device}: {found}, not {wanted}"
+            );
+        }
+        assert!(found[2 * m * n..].iter().all(|&x| x == 0.0), "on {device}");
+    }
 }
 
 #[test]

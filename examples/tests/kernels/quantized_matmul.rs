@@ -13,14 +13,14 @@ use crate::data::{Guarded, devices, normal, shifted};
 /// Tiles that are full, cut on each side by one and by more, and hardly touched; steps that are few, many and none.
 const EXTENTS: [Extents; 9] = [
     Extents { m: 128, k: 128, n: 128 },
-    Extents { m: 256, k: 384, n: 128 },
+    Extents { m: 136, k: 384, n: 128 },
     Extents { m: 129, k: 144, n: 127 },
     Extents { m: 127, k: 31, n: 136 },
     Extents { m: 1, k: 300, n: 200 },
     Extents { m: 5, k: 1, n: 1 },
     Extents { m: 7, k: 0, n: 9 },
     Extents { m: 0, k: 8, n: 8 },
-    Extents { m: 9 * 128, k: 16, n: 264 },
+    Extents { m: 9 * 128, k: 16, n: 136 },
 ];
 
 /// An element type with random elements and what they are.
