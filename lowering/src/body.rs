@@ -18,6 +18,7 @@ use crate::check::{Settings, Variant};
 use crate::layout::Threads;
 use crate::layout::access::{self, Alignment, MAX_BYTES};
 use crate::layout::assign::distribute;
+use crate::layout::defer::defer;
 use crate::layout::dot;
 use crate::layout::hoist::hoist;
 use crate::layout::hold::hold;
@@ -151,15 +152,18 @@ fn general(func: &Func, requests: Requests) -> Result<Plan, TooMuchShared> {
 /// The body whose products take blocks as the GPU copies them; `None` where there are none, or no room for them.
 fn tensor(func: &Func, requests: Requests) -> Option<(Plan, Vec<Fact>)> {
     let num_warps = requests.num_warps.or_else(|| dot::warps(func))?;
-    let mut staged = func.clone();
-    let relied_on = stage(&mut staged, num_warps);
-    if relied_on.is_empty() {
-        return None;
-    }
     let requests = Requests { num_warps: Some(num_warps), programs: Some(1), ..requests };
-    let (plan, mut facts) = aligned(staged, requests).ok()?;
-    facts.extend(relied_on.into_iter().filter(|fact| !facts.contains(fact)).collect::<Vec<_>>());
-    (plan.maps().len() <= MAX_MAPS).then_some((plan, facts))
+    let with = |copies_out: bool| {
+        let mut staged = func.clone();
+        let relied_on = stage(&mut staged, num_warps, copies_out);
+        if relied_on.is_empty() {
+            return None;
+        }
+        let (plan, mut facts) = aligned(staged, requests).ok()?;
+        facts.extend(relied_on.into_iter().filter(|fact| !facts.contains(fact)).collect::<Vec<_>>());
+        (plan.maps().len() <= MAX_MAPS).then_some((plan, facts))
+    };
+    with(true).or_else(|| with(false))
 }
 
 /// The most tensor maps that a launch hands over.
@@ -206,6 +210,7 @@ fn plan(
     gather(&mut distributed);
     hold(&mut distributed);
     unmask(&mut distributed);
+    defer(&mut distributed);
     sink(&mut distributed);
     let fitting = if distributed.num_warps == 1 { SMALL_PROGRAMS } else { 1 };
     let programs = requests.programs.unwrap_or(fitting);

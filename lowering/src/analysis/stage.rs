@@ -11,6 +11,7 @@ use std::collections::{HashMap, HashSet};
 use super::axis::{Assumptions, Axes};
 use super::bounds::definitions;
 use super::fact::{Fact, Sum, Symbol};
+use super::group_store;
 use crate::dtype::DType;
 use crate::ops::{Cast, Dot, Effect, Factor, For, GroupDot, Kind, Level, Permute, Reshape, Staged, Window};
 use crate::tile::{Block, Func, Op, ParamKind, Value, remove_unused};
@@ -30,7 +31,7 @@ const LINES: u32 = 16;
 /// The most rows that one instruction copies.
 const MAX_ROWS: u32 = 256;
 /// What the address of a view and the distance between its rows divide by, in bytes.
-const PIECE: u32 = 16;
+pub(super) const PIECE: u32 = 16;
 
 /// How groups of warps share a product: along its rows, and along its columns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,8 +49,9 @@ impl Groups {
     }
 }
 
-/// Lets groups of warps multiply what they can; gives the facts that the copies rely on, none if there is nothing to copy.
-pub fn stage(func: &mut Func, num_warps: u32) -> Vec<Fact> {
+/// Lets groups of warps multiply what they can, and with `copies_out` the GPU copy what they made of it; gives the facts
+/// that the copies rely on, none if there is nothing to copy.
+pub fn stage(func: &mut Func, num_warps: u32, copies_out: bool) -> Vec<Fact> {
     if !num_warps.is_multiple_of(GROUP_WARPS) {
         return vec![];
     }
@@ -57,11 +59,21 @@ pub fn stage(func: &mut Func, num_warps: u32) -> Vec<Fact> {
     let stager = Stager { definitions: definitions(func), axes, func, num_warps };
     let mut found = HashMap::new();
     stager.block(&func.body, None, &mut found);
+    let stores = if copies_out {
+        let products = found.keys().copied().collect();
+        group_store::find(func, &products, &stager.definitions, &stager.axes, num_warps)
+    } else {
+        vec![]
+    };
     let mut facts = vec![];
     for dot in found.values() {
         for staged in dot.staged() {
             relied_on(func, &staged.window, &mut facts);
         }
+    }
+    for (place, store) in stores {
+        relied_on(func, &store.window, &mut facts);
+        func.body.ops[place].kind = store.into();
     }
     replace(&mut func.body, &mut found);
     remove_unused(func);

@@ -34,6 +34,8 @@ pub enum Spread {
     Product { acc: Option<Value> },
     /// Groups of values that lie alike; other operands lie anyhow.
     Carry(Vec<Vec<Value>>),
+    /// The operand lies as the product of groups of warps does.
+    Grouped,
     /// Operand and result are unrelated.
     Free,
 }
@@ -58,8 +60,15 @@ pub fn distribute(func: &Func, threads: Threads, axes: &Axes) -> Distributed {
     let num_ctas = threads.num_ctas;
     let num_warps = num_ctas * threads.num_warps.unwrap_or_else(|| choose_warps(func, &accesses, num_ctas));
     let site = Site { func, axes, alignment: threads.alignment, num_ctas };
-    let chosen =
-        Chooser { site, graph: &graph, accesses: &accesses, num_warps, layouts: HashMap::new() }.run();
+    let chosen = Chooser {
+        site,
+        graph: &graph,
+        accesses: &accesses,
+        num_warps,
+        following: 0,
+        layouts: HashMap::new(),
+    }
+    .run();
     let (layouts, func) = rebuild(site, &graph, &chosen);
     Distributed { func, layouts, num_warps, num_ctas, num_stages: threads.num_stages }
 }
@@ -203,7 +212,7 @@ impl Graph {
                     tiles().filter(|operand| !groups.iter().flatten().any(|value| value == operand)).collect()
                 }
                 Spread::Product { acc } => tiles().filter(|operand| Some(*operand) != acc).collect(),
-                Spread::Free => tiles().collect(),
+                Spread::Grouped | Spread::Free => tiles().collect(),
                 Spread::Source => vec![],
             };
             pinned.extend(pins);
@@ -241,7 +250,11 @@ impl Graph {
                 Spread::Source => true,
                 Spread::Lanewise { cheap } => cheap,
                 Spread::View(view) => view.is_invertible(),
-                Spread::Fold { .. } | Spread::Carry(_) | Spread::Product { .. } | Spread::Free => false,
+                Spread::Fold { .. }
+                | Spread::Carry(_)
+                | Spread::Product { .. }
+                | Spread::Grouped
+                | Spread::Free => false,
             };
             let from_cheap = operation
                 .operands()
@@ -265,7 +278,7 @@ impl Graph {
                 values.into_iter().filter(|&value| graph.has_layout(func, value)).collect()
             };
             match operation.spread(func, &op.results) {
-                Spread::Source | Spread::Free => {}
+                Spread::Source | Spread::Grouped | Spread::Free => {}
                 Spread::Lanewise { .. } => {
                     let all = operation.operands().into_iter().chain(op.results.iter().copied()).collect();
                     self.unite_all(&tiles(all, self));
@@ -310,6 +323,7 @@ impl Graph {
 struct Chosen {
     classes: HashMap<usize, Layout>,
     stores: HashMap<Place, Layout>,
+    num_warps: u32,
 }
 
 struct Chooser<'a> {
@@ -317,6 +331,8 @@ struct Chooser<'a> {
     graph: &'a Graph,
     accesses: &'a [Access],
     num_warps: u32,
+    /// A tile of at most so many elements does not choose for itself.
+    following: u64,
     layouts: HashMap<usize, Layout>,
 }
 
@@ -329,10 +345,12 @@ impl Chooser<'_> {
             .collect();
         classes.sort_unstable();
         classes.dedup();
-        // What multiplies is bound to its instructions.
+        // What multiplies is bound to its instructions, and what is left of it for few elements follows.
+        self.following = u64::from(32 * self.num_warps);
         for (result, layout) in dot::layouts(self.site.func, self.num_warps) {
             self.settle(self.graph.class(result), layout);
         }
+        self.following = 0;
         let stores = store::layouts(&self.site, self.graph, &self.layouts);
         let weight = |class: &usize| {
             let traffic: u64 = self.accesses_of(*class).map(Access::bytes).sum();
@@ -347,7 +365,7 @@ impl Chooser<'_> {
                 self.settle(class, self.choose(class));
             }
         }
-        Chosen { classes: self.layouts, stores }
+        Chosen { classes: self.layouts, stores, num_warps: self.num_warps }
     }
 
     /// Gives a class that has none a layout, and those that follow from it theirs.
@@ -393,7 +411,8 @@ impl Chooser<'_> {
                     continue;
                 };
                 let as_large = self.shape(next).elements() >= self.shape(class).elements();
-                let chooses = as_large && self.accesses_of(next).next().is_some();
+                let follows = self.shape(next).elements() <= self.following;
+                let chooses = as_large && !follows && self.accesses_of(next).next().is_some();
                 if let Some(derived) = derived
                     && !chooses
                 {
@@ -516,6 +535,10 @@ fn operand_layouts(
         .or_else(|| op.results.first().filter(|result| tile(result)).and_then(|&result| of(result)));
     match operation.spread(func, &op.results) {
         Spread::Source | Spread::Free => vec![],
+        Spread::Grouped => {
+            let lies = |value: Value| dot::group_layout(&func.ty(value).shape, chosen.num_warps);
+            operation.operands().into_iter().filter(tile).map(|value| (value, lies(value))).collect()
+        }
         Spread::Product { .. } => result.map(|layout| dot::taken(func, op, &layout)).unwrap_or_default(),
         Spread::Lanewise { .. } => {
             let operands: Vec<Value> = operation.operands().into_iter().filter(tile).collect();

@@ -440,9 +440,12 @@ fn goes_on(func: &Func, block: &Block, made: &mut [bool]) -> bool {
                 (operation.operands().into_iter().filter(|value| Some(*value) != acc).collect(), true)
             }
             Spread::Fold { .. } => (operation.operands(), false),
-            Spread::Source | Spread::Lanewise { .. } | Spread::View(_) | Spread::Carry(_) | Spread::Free => {
-                (vec![], false)
-            }
+            Spread::Source
+            | Spread::Lanewise { .. }
+            | Spread::View(_)
+            | Spread::Carry(_)
+            | Spread::Grouped
+            | Spread::Free => (vec![], false),
         };
         found |= takes.iter().any(|value: &Value| made[value.index()]);
         let mut passes = gives || operation.operands().iter().any(|value| made[value.index()]);

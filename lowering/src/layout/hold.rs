@@ -174,6 +174,7 @@ impl Pass<'_> {
             | Spread::Fold { .. }
             | Spread::Carry(_)
             | Spread::Product { .. }
+            | Spread::Grouped
             | Spread::Free => false,
         }
     }

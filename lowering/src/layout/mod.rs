@@ -3,6 +3,7 @@
 //! - [`linear`]: the one type of layout: a map from register, lane and warp bits to coordinates.
 //! - [`access`]: how wide a memory operation may be.
 //! - [`assign`]: a layout for every tile value, with conversions where two meet.
+//! - [`defer`]: loops with products carry the sums of single lanes.
 //! - [`dot`]: how what multiplies lies in the registers of its instructions.
 //! - [`hold`]: narrow tiles that wait for a reduction stay narrow.
 //! - [`hoist`]: what a loop multiplies by and does not change is made ready before it.
@@ -17,6 +18,7 @@
 
 pub mod access;
 pub mod assign;
+pub mod defer;
 pub mod dot;
 pub mod hoist;
 pub mod hold;

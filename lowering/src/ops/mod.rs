@@ -17,6 +17,7 @@ mod debug;
 mod dot;
 mod fold;
 mod group_dot;
+mod group_store;
 mod histogram;
 mod inline;
 pub(crate) mod library;
@@ -50,6 +51,7 @@ pub use convert::{Convert, Hold};
 pub use debug::{Assert, Print, Site, quotes};
 pub use dot::{Dot, InputPrecision};
 pub use group_dot::{Factor, GroupDot, Staged};
+pub use group_store::GroupStore;
 pub use histogram::Histogram;
 pub use inline::InlinePtx;
 pub use memory::{Load, Place, Store};
@@ -271,6 +273,7 @@ operations!(
     Histogram,
     Dot,
     GroupDot,
+    GroupStore,
     Assert,
     Print,
 );

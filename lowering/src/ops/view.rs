@@ -44,7 +44,7 @@ impl Window {
         if self.offsets.iter().all(plain) { Ok(()) } else { Err("an offset is no integer scalar".into()) }
     }
 
-    fn verify_written(&self, func: &Func, ty: &Type) -> Result<(), String> {
+    pub(super) fn verify_written(&self, func: &Func, ty: &Type) -> Result<(), String> {
         let (_, mutable) = func.slice(self.memory);
         if mutable { self.verify(func, ty) } else { Err("the view is read-only".into()) }
     }

@@ -199,7 +199,11 @@ impl Slicer<'_> {
         let cheap = match operation.spread(func, &op.results) {
             Spread::Lanewise { cheap } => cheap || scalar,
             Spread::Source | Spread::View(_) => true,
-            Spread::Fold { .. } | Spread::Carry(_) | Spread::Product { .. } | Spread::Free => false,
+            Spread::Fold { .. }
+            | Spread::Carry(_)
+            | Spread::Product { .. }
+            | Spread::Grouped
+            | Spread::Free => false,
         };
         cheap
             && operation.effect() == Effect::Pure

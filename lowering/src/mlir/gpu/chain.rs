@@ -10,7 +10,8 @@ use std::collections::{HashMap, HashSet};
 use super::ahead::Turns;
 use super::dot::group::Then;
 use super::memory::{pack, unpack};
-use super::pipeline::{Baton, Turn};
+use super::pipeline::{Baton, Turn, definitions};
+use super::quiet::{Branches, Quiet};
 use super::{Builder, Gpu, IntPredicate, Registers};
 use crate::analysis::stage::GROUP_WARPS;
 use crate::layout::assign::Spread;
@@ -189,25 +190,33 @@ impl Gpu<'_> {
                 inits.extend(left.bridges);
                 inits.extend(sum);
                 inits.extend(start.flat().into_iter().chain(next.flat()));
-                let ends = b.for_range([one, turns.count, one], &inits, |b, index, carried| {
-                    gpu.scope(|gpu| {
-                        gpu.turn = Some(index);
-                        let (carried, rest) = carried.split_at(counts[0]);
-                        let (bridges, rest) = rest.split_at(counts[1]);
-                        let (sum, rest) = rest.split_at(counts[2]);
-                        let [before, now] = [&rest[..2], &rest[2..]].map(Turn::of);
-                        let (left, sum) = gpu.overlapped(
-                            b,
-                            (body, chain),
-                            (turns, index),
-                            [before, now],
-                            (carried, bridges, sum),
-                        );
-                        let next = gpu.next_turn(b, gpu.plan.pipeline(), body, now);
-                        let turns = now.flat().into_iter().chain(next.flat());
-                        left.carried.into_iter().chain(left.bridges).chain(sum).chain(turns).collect()
+                let run = |gpu: &mut Self, b: &mut Builder, [first, end]: [Val; 2], inits: &[Val]| {
+                    b.for_range([first, end, one], inits, |b, index, carried| {
+                        gpu.scope(|gpu| {
+                            gpu.turn = Some(index);
+                            let (carried, rest) = carried.split_at(counts[0]);
+                            let (bridges, rest) = rest.split_at(counts[1]);
+                            let (sum, rest) = rest.split_at(counts[2]);
+                            let [before, now] = [&rest[..2], &rest[2..]].map(Turn::of);
+                            let (left, sum) = gpu.overlapped(
+                                b,
+                                (body, chain),
+                                (turns, index),
+                                [before, now],
+                                (carried, bridges, sum),
+                            );
+                            let next = gpu.next_turn(b, gpu.plan.pipeline(), body, now);
+                            let turns = now.flat().into_iter().chain(next.flat());
+                            left.carried.into_iter().chain(left.bridges).chain(sum).chain(turns).collect()
+                        })
                     })
-                });
+                };
+                let mut ends = inits;
+                for (range, quiet) in gpu.ranges(b, body, turns) {
+                    gpu.quiet = quiet;
+                    ends = run(gpu, b, range, &ends);
+                }
+                gpu.quiet = vec![];
                 gpu.turn = None;
                 let (carried, rest) = ends.split_at(counts[0]);
                 let (bridges, rest) = rest.split_at(counts[1]);
@@ -240,6 +249,31 @@ impl Gpu<'_> {
         let end = results.split_off(results.len() - 2);
         self.set_turn(body, Turn::of(&end));
         results
+    }
+
+    /// The turns behind the first one in ranges, each with the conditions that do not hold in it.
+    fn ranges(&mut self, b: &mut Builder, body: &For, turns: Turns) -> Vec<([Val; 2], Vec<Value>)> {
+        let one = b.int(Ty::I64, 1);
+        let definitions = definitions(self.func);
+        let Some(branches) = Branches::new(self, body, &definitions) else {
+            return vec![([one, turns.count], vec![])];
+        };
+        let Quiet { first, end } = self.quiet_turns(b, &branches, turns, &definitions);
+        let between = |b: &mut Builder, least: Val, turn: Val| {
+            let turn = b.op("llvm.intr.smin", &[turn, turns.count], Ty::I64);
+            b.op("llvm.intr.smax", &[turn, least], Ty::I64)
+        };
+        let mut ranges = vec![];
+        let start = first.map_or(one, |first| between(b, one, first));
+        if first.is_some() {
+            ranges.push(([one, start], vec![]));
+        }
+        let stop = end.map_or(turns.count, |end| between(b, start, end));
+        ranges.push(([start, stop], branches.conditions));
+        if end.is_some() {
+            ranges.push(([stop, turns.count], vec![]));
+        }
+        ranges
     }
 
     /// The first part of the first turn.
@@ -326,11 +360,10 @@ impl Gpu<'_> {
         (self.leave_first(b, (body, chain)), sum)
     }
 
-    /// Whether groups of warps multiply in turn, while the others make something of their products. It pays where programs
-    /// do not follow each other in a block (docs/performance.md).
+    /// Whether groups of warps multiply in turn, while the others make something of their products.
     pub(super) fn alternates(&self) -> bool {
         let groups = self.plan.distributed.num_warps / GROUP_WARPS;
-        groups > 1 && !self.plan.persistent()
+        groups > 1
     }
 
     fn enter_first(

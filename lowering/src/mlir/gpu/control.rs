@@ -62,6 +62,7 @@ impl Emit for For {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let started = gpu.started.remove(&self.body.args[0]).unwrap_or_else(|| gpu.start(b, self));
         let Started { turns: Turns { low, step, count }, firsts } = &started;
+        gpu.await_before(b, self);
         let plan = gpu.plan;
         let pipeline = plan.pipeline.as_ref().filter(|pipeline| pipeline.turns(self));
         if pipeline.is_some()
@@ -115,6 +116,11 @@ impl Emit for For {
 
 impl Emit for If {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        if gpu.quiet.contains(&self.condition) {
+            gpu.block(b, &self.otherwise);
+            let registers = gpu.flatten(&self.otherwise.yields);
+            return gpu.define_all(&op.results, &registers);
+        }
         let condition = gpu.scalar(self.condition);
         let types = gpu.types(&op.results);
         let before = gpu.shared.snapshot();

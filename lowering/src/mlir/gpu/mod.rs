@@ -21,6 +21,7 @@ mod histogram;
 mod memory;
 mod packed;
 mod pipeline;
+mod quiet;
 mod random;
 mod rearrange;
 mod reduce;
@@ -28,7 +29,7 @@ mod runs;
 mod scan;
 mod shared;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use super::builder::{Builder, IntPredicate, Val};
@@ -231,6 +232,14 @@ pub struct Gpu<'a> {
     awaited: bool,
     /// How far the copies of blocks are.
     progress: Progress,
+    /// Conditions that do not hold in the present turns.
+    quiet: Vec<Value>,
+    /// Blocks that the program takes once, which have come before the loop that takes them.
+    came: HashSet<usize>,
+    /// Those of them that are left factors which lie in registers.
+    held: HashMap<usize, dot::group::Words>,
+    /// Whether blocks of the program may be on their way out.
+    left: bool,
     /// Whether the turns of the loop around overlap.
     overlaps: bool,
     /// Loads of the current turn of a loop that were made ahead.
@@ -314,6 +323,10 @@ impl<'a> Gpu<'a> {
             base: None,
             turn: None,
             progress: Progress::default(),
+            quiet: vec![],
+            came: HashSet::new(),
+            held: HashMap::new(),
+            left: false,
             overlaps: false,
             awaited: plan.blocks() > 1 && cluster::needs_cluster(&plan.distributed, &func.body),
             arrived: HashMap::new(),

@@ -7,12 +7,15 @@
 //! where blocks begin.
 //!
 //! Where all programs take as long, a block runs one after the other: the copies of the next one are under way while the
-//! last one's results are stored.
+//! last one's results are stored. What is made of products may leave through shared memory ([`stores`]).
 
 mod copies;
+mod stores;
 
 use std::collections::{HashMap, HashSet};
 
+use self::stores::Outgoing;
+use super::IntPredicate;
 use super::shared::{Interval, SIGNAL};
 use crate::analysis::stage::{GROUP_WARPS, LINE};
 use crate::layout::Distributed;
@@ -69,8 +72,11 @@ impl Transfer {
 pub(super) struct Pipeline {
     /// Copied once for each program.
     once: Vec<Transfer>,
+    /// Programs for which there is room at once: the next one's blocks may come while this one's are in use.
+    parts: u32,
     rings: Vec<Ring>,
     pub maps: Vec<TensorMap>,
+    outgoing: Outgoing,
     /// Whether a block runs several programs, one after the other.
     pub persistent: bool,
     /// Where the barrier objects of what is copied once are.
@@ -90,6 +96,24 @@ struct Ring {
 }
 
 impl Ring {
+    /// The blocks of a turn in lots that come together and are let go together.
+    fn lots(&self) -> Vec<Vec<usize>> {
+        let mut lots: Vec<Vec<usize>> = vec![];
+        for (number, copy) in self.copies.iter().enumerate() {
+            match lots.iter_mut().find(|lot| self.copies[lot[0]].last == copy.last) {
+                Some(lot) => lot.push(number),
+                None => lots.push(vec![number]),
+            }
+        }
+        lots
+    }
+
+    /// Which lot a block belongs to.
+    fn lot(&self, number: usize) -> usize {
+        let found = self.lots().iter().position(|lot| lot.contains(&number));
+        found.expect("each block is in a lot")
+    }
+
     /// Bytes of one part.
     fn turn(&self) -> u32 {
         self.copies.iter().map(|copy| copy.bytes).sum()
@@ -126,8 +150,8 @@ const FIRST_BATON: u32 = 2;
 pub(super) struct Progress {
     /// The next turn of the ring of the loop with this variable.
     turns: HashMap<Value, Turn>,
-    /// The parity of what is copied once for a program.
-    once: Option<Val>,
+    /// The place of what is copied once for a program.
+    once: Option<Turn>,
 }
 
 /// The part of a ring that is next, and the parity of the phase that is waited for there.
@@ -165,6 +189,9 @@ impl Pipeline {
                     self.copy(distributed, staged, op, body, definitions);
                 }
             }
+            if let Kind::GroupStore(store) = &op.kind {
+                self.leaves(distributed, store);
+            }
             if let Kind::For(body) = &op.kind {
                 self.block(distributed, &body.body, Some(body), definitions);
             }
@@ -195,15 +222,20 @@ impl Pipeline {
         let [rows, columns] = staged.lines();
         let bytes = rows * columns * elem;
         list.push(Transfer { window: window.clone(), bytes, map: 0, start: 0, last, within });
+        let number = self.map_of(window, [rows, LINE / elem]);
+        self.copies_mut().filter(|copy| copy.window == *window).for_each(|copy| copy.map = number);
+    }
+
+    /// The number of the map for matrices of so many rows and columns of a view.
+    fn map_of(&mut self, window: &Window, matrix: [u32; 2]) -> usize {
         let mut block = vec![1; window.extents.rank()];
-        let rank = block.len();
-        (block[rank - 2], block[rank - 1]) = (rows, LINE / elem);
+        let outer = block.len() - 2;
+        block[outer..].copy_from_slice(&matrix);
         let map = TensorMap { memory: window.memory, block };
-        let number = self.maps.iter().position(|known| *known == map).unwrap_or_else(|| {
+        self.maps.iter().position(|known| *known == map).unwrap_or_else(|| {
             self.maps.push(map);
             self.maps.len() - 1
-        });
-        self.copies_mut().filter(|copy| copy.window == *window).for_each(|copy| copy.map = number);
+        })
     }
 
     fn copies_mut(&mut self) -> impl Iterator<Item = &mut Transfer> {
@@ -227,10 +259,25 @@ impl Pipeline {
     pub fn place(&mut self, [first, last]: [u32; 2]) -> u32 {
         // The next program's blocks come while this one's results leave.
         let scratch = if self.persistent { [first.max(last); 2] } else { [first, last] };
+        if self.persistent {
+            // A ring needs two parts before the next program's blocks come early.
+            let asked = self.rings.clone();
+            let bytes = self.fitted(scratch, [2, 2]);
+            if bytes <= MAX_BYTES {
+                return bytes;
+            }
+            self.rings = asked;
+        }
+        self.fitted(scratch, [1, 1])
+    }
+
+    /// The same with so many parts of what is copied once, and at least so many stages if there were as many.
+    fn fitted(&mut self, scratch: [u32; 2], [parts, least]: [u32; 2]) -> u32 {
+        self.parts = parts;
         loop {
             let bytes = self.placed(scratch);
             let largest =
-                self.rings.iter_mut().filter(|ring| ring.stages > 1).max_by_key(|ring| ring.bytes());
+                self.rings.iter_mut().filter(|ring| ring.stages > least).max_by_key(|ring| ring.bytes());
             match largest {
                 Some(ring) if bytes > MAX_BYTES => ring.stages -= 1,
                 _ => return bytes,
@@ -255,14 +302,16 @@ impl Pipeline {
         next = next.max(last).next_multiple_of(ALIGNMENT);
         for copy in &mut self.once {
             copy.start = next;
-            next += copy.bytes;
+            next += copy.bytes * self.parts;
         }
+        self.outgoing.start = next.next_multiple_of(ALIGNMENT);
+        next = self.outgoing.start + self.outgoing.bytes;
         for ring in &mut self.rings {
             ring.signals = next;
-            next += 2 * SIGNAL * ring.stages * ring.copies.len() as u32;
+            next += 2 * SIGNAL * ring.stages * ring.lots().len() as u32;
         }
         self.signals = next;
-        next + 2 * SIGNAL * self.once.len() as u32
+        next + 2 * SIGNAL * self.parts * self.once.len() as u32
     }
 
     /// Where the copy of a window is: in the ring of a loop, or in a place of its own.
@@ -290,19 +339,19 @@ impl Pipeline {
     fn start(&self, b: &mut Builder, fills: bool) -> Progress {
         let [part, parity] = [0, i64::from(fills)].map(|number| b.int(Ty::I32, number));
         let turns = self.rings.iter().map(|ring| (ring.variable, Turn { part, parity })).collect();
-        Progress { turns, once: Some(parity) }
+        Progress { turns, once: Some(Turn { part, parity }) }
     }
 
     fn flat(&self, progress: &Progress) -> Vec<Val> {
         let turns = self.rings.iter().flat_map(|ring| progress.turns[&ring.variable].flat());
-        turns.chain(progress.once).collect()
+        turns.chain(progress.once.iter().flat_map(|turn| turn.flat())).collect()
     }
 
     fn progress(&self, flat: &[Val]) -> Progress {
-        let variables = self.rings.iter().map(|ring| ring.variable);
-        let turns =
-            variables.zip(flat.chunks(2)).map(|(variable, turn)| (variable, Turn::of(turn))).collect();
-        Progress { turns, once: flat.last().copied() }
+        let mut turns = flat.chunks(2).map(Turn::of);
+        let rings = self.rings.iter().map(|ring| ring.variable);
+        let of_rings = rings.zip(turns.by_ref()).collect();
+        Progress { turns: of_rings, once: turns.next() }
     }
 }
 
@@ -314,10 +363,19 @@ impl Turn {
     pub fn of(flat: &[Val]) -> Turn {
         Turn { part: flat[0], parity: flat[1] }
     }
+
+    /// The one after it, of so many parts.
+    fn next(self, b: &mut Builder, parts: u32) -> Turn {
+        let [zero, one, parts] = [0, 1, parts].map(|number| b.int(Ty::I32, i64::from(number)));
+        let after = b.add(self.part, one);
+        let around = b.icmp(IntPredicate::Eq, after, parts);
+        let other = b.xor(self.parity, one);
+        Turn { part: b.select(around, zero, after), parity: b.select(around, other, self.parity) }
+    }
 }
 
 /// What defines each value.
-fn definitions(func: &Func) -> HashMap<Value, &Op> {
+pub(super) fn definitions(func: &Func) -> HashMap<Value, &Op> {
     fn visit<'f>(block: &'f Block, map: &mut HashMap<Value, &'f Op>) {
         for op in &block.ops {
             map.extend(op.results.iter().map(|&result| (result, op)));
@@ -350,6 +408,6 @@ fn differs(value: Value, definitions: &HashMap<Value, &Op>) -> bool {
 }
 
 /// Whether a scalar is computed from a loop's variable.
-fn varies(value: Value, variable: Value, definitions: &HashMap<Value, &Op>) -> bool {
+pub(super) fn varies(value: Value, variable: Value, definitions: &HashMap<Value, &Op>) -> bool {
     sources(value, definitions).contains(&variable)
 }

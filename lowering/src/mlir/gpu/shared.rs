@@ -276,6 +276,11 @@ impl Shared {
         self.bytes
     }
 
+    /// Whether any operation has scratch memory.
+    pub fn is_scratch_used(&self) -> bool {
+        !self.places.is_empty()
+    }
+
     /// The scratch of the operation that defines `value`, if it needs any.
     pub fn planned(&self, value: Value) -> Option<Interval> {
         self.places.get(&value).copied()

@@ -8,7 +8,7 @@ use super::{Builder, Elem, Emit, Host, Ty, Val, report};
 use crate::analysis::axis::Info;
 use crate::mlir::IntPredicate;
 use crate::ops::scalar::Algebra;
-use crate::ops::{AddView, GroupDot, Kind, Load, LoadView, Place, Store, StoreView};
+use crate::ops::{AddView, GroupDot, GroupStore, Kind, Load, LoadView, Place, Store, StoreView};
 use crate::syntax::BinaryOp;
 use crate::tile::{Op, Value};
 
@@ -333,4 +333,4 @@ macro_rules! expanded {
     ($($op:ident),*) => {$(impl Emit for $op {})*};
 }
 
-expanded!(LoadView, StoreView, AddView, GroupDot);
+expanded!(LoadView, StoreView, AddView, GroupDot, GroupStore);

@@ -8,19 +8,19 @@ use crate::layout::dot::{Side, group_fragments};
 use crate::mlir::builder::{Builder, Val};
 use crate::mlir::gpu::emit::Emit;
 use crate::mlir::gpu::memory::pack;
-use crate::mlir::gpu::{Exchange, Gpu, statement};
+use crate::mlir::gpu::{Exchange, Gpu, Space, statement};
 use crate::mlir::types::{Elem, Ty};
 use crate::ops::{Factor, GroupDot, Staged};
 use crate::tile::{Op, Value};
 
 /// Lines whose pieces are exchanged among each other.
 const SWIZZLED: u32 = 8;
-/// How a descriptor says that lines of 128 bytes are swizzled.
-const SWIZZLE: i64 = 1 << 62;
+/// The upper word of a descriptor: lines of 128 bytes are swizzled, and so far apart are those that are swizzled together.
+const KIND: u32 = 1 << 30 | SWIZZLED * LINE >> 4;
 
 /// A block in shared memory as an instruction takes it.
 struct Matrix {
-    /// Describes what the group's first instruction takes.
+    /// The lower word of what describes what the group's first instruction takes.
     descriptor: Val,
     /// Whether elements that are added up lie one line after the other.
     across: bool,
@@ -52,11 +52,16 @@ impl Matrix {
     }
 }
 
+/// The words of each step of a left factor, for each of the group's sets of rows.
+pub(in crate::mlir::gpu) type Words = Vec<Vec<Vec<Val>>>;
+
+/// Words of a left factor that a thread keeps through a loop, at most.
+const MAX_HELD: u32 = 16;
+
 /// A left factor where the instructions take it from.
 enum Left {
     Matrix(Matrix),
-    /// The words of each step, for each of the group's sets of rows.
-    Registers(Vec<Vec<Vec<Val>>>),
+    Registers(Words),
 }
 
 /// A product that was started.
@@ -135,7 +140,11 @@ impl GroupDot {
         let groups = Groups::new(rows, gpu.plan.distributed.num_warps);
         let [row_group, column_group] = gpu.group_of_warp(b, groups);
         let sets: Vec<u32> = (0..rows).step_by((GROUP_ROWS * groups.along_rows) as usize).collect();
+        gpu.await_blocks(b, self);
         let left = match &self.a {
+            Factor::Staged(staged) if gpu.held_words(staged).is_some() => {
+                Left::Registers(gpu.held_words(staged).cloned().expect("it was seen"))
+            }
             Factor::Staged(staged) => {
                 Left::Matrix(gpu.matrix(b, staged, Side::Left, (row_group, GROUP_ROWS)))
             }
@@ -261,7 +270,7 @@ fn letter(ty: Ty) -> &'static str {
 
 impl Gpu<'_> {
     /// Which rows and which columns the group of this warp has.
-    fn group_of_warp(&mut self, b: &mut Builder, groups: Groups) -> [Val; 2] {
+    pub(in crate::mlir::gpu) fn group_of_warp(&mut self, b: &mut Builder, groups: Groups) -> [Val; 2] {
         let [zero, within, mask, shift] =
             [0, GROUP_WARPS.ilog2(), groups.along_rows - 1, groups.along_rows.ilog2()]
                 .map(|number| b.int(Ty::I32, i64::from(number)));
@@ -273,7 +282,7 @@ impl Gpu<'_> {
 
     /// A block of which each group takes so many rows or columns of the product.
     fn matrix(&mut self, b: &mut Builder, staged: &Staged, side: Side, (group, share): (Val, u32)) -> Matrix {
-        let place = self.awaited_block(b, staged);
+        let place = self.block_address(b, staged);
         let [lines, _] = staged.lines();
         let width = LINE / self.func.slice(staged.window.memory).0.bytes();
         let across = match side {
@@ -283,17 +292,49 @@ impl Gpu<'_> {
         let mut matrix = Matrix { descriptor: place, across, lines, width };
         let share = b.int(Ty::I32, i64::from(matrix.distance(share)));
         let distance = b.mul_nsw(group, share);
-        let first = b.offset(place, distance, 1);
-        // The 18 bits of an address in shared memory, in units of 16 bytes.
-        let address = b.op("llvm.ptrtoint", &[first], Ty::I64);
-        let (mask, four) = (b.int(Ty::I64, 0x3ffff), b.int(Ty::I64, 4));
-        let address = b.and(address, mask);
-        let address = b.lshr(address, four);
-        // Bytes between lines that are swizzled together, and between pieces.
+        let first = b.add(place, distance);
+        // The address in units of 16 bytes, and those between pieces.
+        let four = b.int(Ty::I32, 4);
+        let address = b.lshr(first, four);
         let piece = if across { field(lines * LINE) } else { 1 };
-        let kind = b.int(Ty::I64, SWIZZLE | field(SWIZZLED * LINE) << 32 | piece << 16);
-        matrix.descriptor = b.or(address, kind);
+        let piece = b.int(Ty::I32, piece << 16);
+        matrix.descriptor = b.or(address, piece);
         matrix
+    }
+
+    /// The words of a block that is the left factor of a product of so many rows, loaded from shared memory; `None` where
+    /// they are many.
+    pub(in crate::mlir::gpu) fn loaded_words(
+        &mut self,
+        b: &mut Builder,
+        staged: &Staged,
+        rows: u32,
+    ) -> Option<Words> {
+        let groups = Groups::new(rows, self.plan.distributed.num_warps);
+        let [lines, inner] = staged.lines();
+        let dtype = self.func.slice(staged.window.memory).0;
+        let (width, at_once) = (LINE / dtype.bytes(), GROUP_BYTES / dtype.bytes());
+        let each = GROUP_ROWS * groups.along_rows;
+        if rows / each * inner / 4 > MAX_HELD || !dtype.is_half() {
+            return None;
+        }
+        let [row_group, _] = self.group_of_warp(b, groups);
+        let address = self.block_address(b, staged);
+        let bytes = b.int(Ty::I32, i64::from(GROUP_ROWS * LINE));
+        let distance = b.mul_nsw(row_group, bytes);
+        let address = b.add(address, distance);
+        let place = b.op("llvm.inttoptr", &[address], Ty::scalar(Elem::Ptr(Space::Shared)));
+        let addresses = self.matrix_addresses(b, place);
+        let mut load = |row: u32, step: u32| {
+            let place = step / width * lines * LINE + row * LINE;
+            let address = addresses[(step % width / at_once) as usize];
+            let text =
+                format!("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{$0, $1, $2, $3}}, [$4 + {place}];");
+            statement(b, &text, "=r,=r,=r,=r,l,~{memory}", &[address], &[Ty::I32; 4])
+        };
+        let steps = || (0..inner).step_by(at_once as usize);
+        let sets = (0..rows).step_by(each as usize);
+        Some(sets.map(|row| steps().map(|step| load(row, step)).collect()).collect())
     }
 
     /// The words of a left factor for each set of rows and each step.
@@ -303,7 +344,7 @@ impl Gpu<'_> {
         value: Value,
         sets: &[u32],
         (inner, at_once): (u32, u32),
-    ) -> Vec<Vec<Vec<Val>>> {
+    ) -> Words {
         let layout = self.layout(value).clone();
         let dtype = self.func.ty(value).dtype;
         let values = self.registers(value);
@@ -401,8 +442,9 @@ impl Statement {
 
     /// A block from `distance` on, in units of a descriptor.
     fn matrix(&mut self, name: &str, matrix: &Matrix, distance: i64) -> Operand {
-        let descriptor = self.operand(matrix.descriptor, "l");
-        self.lines.push(format!("add.s64 {name}, ${descriptor}, {distance};"));
+        let descriptor = self.operand(matrix.descriptor, "r");
+        self.lines.push(format!("add.s32 word, ${descriptor}, {distance};"));
+        self.lines.push(format!("mov.b64 {name}, {{word, {KIND}}};"));
         Operand { text: name.to_string(), across: Some(matrix.across) }
     }
 
@@ -429,7 +471,7 @@ impl Statement {
         let results = self.results();
         let wait = if then == Then::Wait { "wgmma.wait_group.sync.aligned 0;\n" } else { "" };
         let text = format!(
-            "{{\n.reg .b64 left, right;\n.reg .pred none, all, again;\nsetp.ne.b32 none, 0, 0;\nsetp.eq.b32 all, 0, 0;\nwgmma.fence.sync.aligned;\n{}\nwgmma.commit_group.sync.aligned;\n{wait}}}",
+            "{{\n.reg .b64 left, right;\n.reg .b32 word;\n.reg .pred none, all, again;\nsetp.ne.b32 none, 0, 0;\nsetp.eq.b32 all, 0, 0;\nwgmma.fence.sync.aligned;\n{}\nwgmma.commit_group.sync.aligned;\n{wait}}}",
             self.lines.join("\n")
         );
         let tied = (0..self.before.len()).map(|i| i.to_string());

@@ -4,14 +4,15 @@ use std::collections::HashMap;
 
 use super::{
     Baton, COPYING_REGISTERS, FIRST_BATON, Pipeline, REGISTER_STEP, REGISTERS, Ring, SIGNAL, Signals,
-    Transfer, Turn, definitions,
+    Transfer, Turn, definitions, varies,
 };
 use crate::analysis::stage::{GROUP_WARPS, LINE};
 use crate::mlir::builder::{Arm, Val};
+use crate::mlir::gpu::dot::group::Words;
 use crate::mlir::gpu::{Builder, Exchange, Gpu, IntPredicate, statement};
 use crate::mlir::shared::{loop_variable, trip_count};
 use crate::mlir::types::{Elem, Ty};
-use crate::ops::{For, GroupDot, Kind, Staged};
+use crate::ops::{Factor, For, GroupDot, Kind, Staged};
 use crate::tile::{Op, Value};
 
 /// What threads of a program may have when those beside them have given theirs away. All start with the same number, as
@@ -72,6 +73,7 @@ impl Gpu<'_> {
                         self.take_turns(b, Baton::First);
                     }
                     self.scope(|gpu| gpu.programs(b, pipeline, false, consume));
+                    self.await_departure(b);
                 }
             }
             vec![]
@@ -108,10 +110,11 @@ impl Gpu<'_> {
                     run(gpu, b);
                 } else {
                     gpu.anew(b, |gpu, b| run(gpu, b));
-                    gpu.barrier(b);
+                    if gpu.shared.is_scratch_used() {
+                        gpu.barrier(b);
+                    }
                 }
-                let one = b.int(Ty::I32, 1);
-                gpu.progress.once = gpu.progress.once.map(|parity| b.xor(parity, one));
+                gpu.progress.once = gpu.progress.once.map(|turn| turn.next(b, pipeline.parts));
                 pipeline.flat(&gpu.progress)
             })
         });
@@ -129,14 +132,13 @@ impl Gpu<'_> {
                 statement(b, &text, "l,~{memory}", &[signal], &[]);
             };
             for ring in &pipeline.rings {
-                let parts = ring.stages * ring.copies.len() as u32;
+                let parts = ring.stages * ring.lots().len() as u32;
                 (0..parts).for_each(|part| init(ring.signals + part * SIGNAL, 1));
                 (parts..2 * parts).for_each(|part| init(ring.signals + part * SIGNAL, warps));
             }
-            for number in 0..pipeline.once.len() as u32 {
-                init(pipeline.signals + 2 * number * SIGNAL, 1);
-                init(pipeline.signals + (2 * number + 1) * SIGNAL, warps);
-            }
+            let own = pipeline.parts * pipeline.once.len() as u32;
+            (0..own).for_each(|number| init(pipeline.signals + number * SIGNAL, 1));
+            (own..2 * own).for_each(|number| init(pipeline.signals + number * SIGNAL, warps));
             statement(b, "fence.mbarrier_init.release.cluster;", "~{memory}", &[], &[]);
         });
         b.effect_with("nvvm.barrier", &[], &[("operandSegmentSizes", "array<i32: 0, 0, 0>")]);
@@ -162,32 +164,35 @@ impl Gpu<'_> {
         turn: Turn,
     ) -> Turn {
         let ring = pipeline.ring_of(body.body.args[0]).expect("the loop takes turns");
-        let [zero, one, stages] = [0, 1, ring.stages].map(|number| b.int(Ty::I32, i64::from(number)));
-        let after = b.add(turn.part, one);
-        let around = b.icmp(IntPredicate::Eq, after, stages);
-        let other = b.xor(turn.parity, one);
-        Turn { part: b.select(around, zero, after), parity: b.select(around, other, turn.parity) }
+        turn.next(b, ring.stages)
     }
 
     /// `start + number * bytes` in shared memory.
-    fn at(&self, b: &mut Builder, start: u32, number: Val, bytes: u32) -> Val {
+    pub(super) fn at(&self, b: &mut Builder, start: u32, number: Val, bytes: u32) -> Val {
         let first = b.offset_bytes(self.scratch(), start as i32);
         let bytes = b.int(Ty::I32, i64::from(bytes));
         let distance = b.mul_nsw(number, bytes);
         b.offset(first, distance, 1)
     }
 
-    fn ring_signals(&self, b: &mut Builder, ring: &Ring, copy: usize, turn: Turn) -> Signals {
-        let own = ring.signals + SIGNAL * ring.stages * copy as u32;
-        let apart = SIGNAL * ring.stages * ring.copies.len() as u32;
+    /// Those of a lot of a ring's blocks.
+    fn ring_signals(&self, b: &mut Builder, ring: &Ring, lot: usize, turn: Turn) -> Signals {
+        let own = ring.signals + SIGNAL * ring.stages * lot as u32;
+        let apart = SIGNAL * ring.stages * ring.lots().len() as u32;
         let full = self.at(b, own, turn.part, SIGNAL);
         Signals { full, empty: b.offset_bytes(full, apart as i32) }
     }
 
     fn own_signals(&self, b: &mut Builder, pipeline: &Pipeline, number: usize) -> Signals {
-        let own = pipeline.signals + 2 * SIGNAL * number as u32;
-        let [full, empty] = [own, own + SIGNAL].map(|place| b.offset_bytes(self.scratch(), place as i32));
-        Signals { full, empty }
+        let own = pipeline.signals + SIGNAL * pipeline.parts * number as u32;
+        let apart = SIGNAL * pipeline.parts * pipeline.once.len() as u32;
+        let full = self.at(b, own, self.own_turn().part, SIGNAL);
+        Signals { full, empty: b.offset_bytes(full, apart as i32) }
+    }
+
+    /// The place of what is copied once for the present program.
+    fn own_turn(&self) -> Turn {
+        self.progress.once.expect("programs are counted")
     }
 
     fn await_phase(&self, b: &mut Builder, signal: Val, parity: Val) {
@@ -202,10 +207,13 @@ impl Gpu<'_> {
         let func = self.func;
         let definitions = definitions(func);
         for (number, copy) in pipeline.once.iter().enumerate() {
+            let offsets = self.coordinates(b, copy, &definitions);
             let Signals { full, empty } = self.own_signals(b, pipeline, number);
-            self.await_phase(b, empty, self.progress.once.expect("programs are counted"));
-            let to = b.offset_bytes(self.scratch(), copy.start as i32);
-            self.start_copy(b, copy, full, to, &definitions);
+            let turn = self.own_turn();
+            self.await_phase(b, empty, turn.parity);
+            self.expect_bytes(b, full, copy.bytes);
+            let to = self.at(b, copy.start, turn.part, copy.bytes);
+            self.start_copy(b, copy, &offsets, full, to);
         }
         for op in &func.body.ops {
             if let Kind::For(body) = &op.kind
@@ -229,6 +237,16 @@ impl Gpu<'_> {
             [body.low, body.high, body.step].map(|value| self.evaluated(b, value, definitions));
         let (count, step) = trip_count(b, low, high, step);
         let first = self.present_turn(body);
+        // What stays the same is computed before the loop: a thread that copies has little time for a turn.
+        for value in ring.copies.iter().flat_map(|copy| &copy.window.offsets) {
+            self.evaluate_constant(b, *value, ring.variable, definitions);
+        }
+        let mut same = HashMap::new();
+        for &value in ring.copies.iter().flat_map(|copy| &copy.window.offsets) {
+            if !varies(value, ring.variable, definitions) && !same.contains_key(&value) {
+                same.insert(value, self.coordinate_of(b, value));
+            }
+        }
         let (zero, one) = (b.int(Ty::I64, 0), b.int(Ty::I64, 1));
         let end = b.for_range([zero, count, one], &first.flat(), |b, index, carried| {
             self.scope(|gpu| {
@@ -236,11 +254,22 @@ impl Gpu<'_> {
                 let turn = Turn::of(carried);
                 let variable = loop_variable(b, index, low, step);
                 gpu.define(ring.variable, vec![variable]);
-                for (number, copy) in ring.copies.iter().enumerate() {
+                for (number, lot) in ring.lots().into_iter().enumerate() {
+                    let copies: Vec<&Transfer> = lot.into_iter().map(|copy| &ring.copies[copy]).collect();
                     let Signals { full, empty } = gpu.ring_signals(b, ring, number, turn);
                     gpu.await_phase(b, empty, turn.parity);
-                    let to = gpu.at(b, ring.start + copy.start, turn.part, ring.turn());
-                    gpu.start_copy(b, copy, full, to, definitions);
+                    gpu.expect_bytes(b, full, copies.iter().map(|copy| copy.bytes).sum());
+                    for copy in copies {
+                        let offsets = copy.window.offsets.iter().map(|offset| {
+                            same.get(offset).copied().unwrap_or_else(|| {
+                                gpu.evaluated(b, *offset, definitions);
+                                gpu.coordinate_of(b, *offset)
+                            })
+                        });
+                        let offsets: Vec<Val> = offsets.collect();
+                        let to = gpu.at(b, ring.start + copy.start, turn.part, ring.turn());
+                        gpu.start_copy(b, copy, &offsets, full, to);
+                    }
                 }
                 gpu.values = values;
                 gpu.next_turn(b, pipeline, body, turn).flat().to_vec()
@@ -250,7 +279,12 @@ impl Gpu<'_> {
     }
 
     /// A scalar, computed here if it is not known.
-    fn evaluated(&mut self, b: &mut Builder, value: Value, definitions: &HashMap<Value, &Op>) -> Val {
+    pub(in crate::mlir::gpu) fn evaluated(
+        &mut self,
+        b: &mut Builder,
+        value: Value,
+        definitions: &HashMap<Value, &Op>,
+    ) -> Val {
         if !self.values.contains_key(&value) {
             let op = definitions[&value];
             for operand in op.kind.operation().operands() {
@@ -261,26 +295,44 @@ impl Gpu<'_> {
         self.scalar(value)
     }
 
-    fn start_copy(
+    /// Computes what of a scalar does not come from a loop's variable.
+    fn evaluate_constant(
+        &mut self,
+        b: &mut Builder,
+        value: Value,
+        variable: Value,
+        definitions: &HashMap<Value, &Op>,
+    ) {
+        if !varies(value, variable, definitions) {
+            self.evaluated(b, value, definitions);
+        } else if let Some(op) = definitions.get(&value) {
+            for operand in op.kind.operation().operands() {
+                self.evaluate_constant(b, operand, variable, definitions);
+            }
+        }
+    }
+
+    /// Where a block begins, as copies take it.
+    fn coordinates(
         &mut self,
         b: &mut Builder,
         copy: &Transfer,
-        full: Val,
-        to: Val,
         definitions: &HashMap<Value, &Op>,
-    ) {
-        let text = format!("mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], {};", copy.bytes);
-        statement(b, &text, "l,~{memory}", &[full], &[]);
-        // What lies further out than 32 bits say lies outside of the view just as well.
-        let [least, most] = [i32::MIN, i32::MAX].map(|limit| b.int(Ty::I64, limit.into()));
+    ) -> Vec<Val> {
         let offsets = copy.window.offsets.iter().map(|&offset| {
-            let offset = self.evaluated(b, offset, definitions);
-            let offset = b.op("llvm.intr.smax", &[offset, least], Ty::I64);
-            let offset = b.op("llvm.intr.smin", &[offset, most], Ty::I64);
-            b.trunc(offset, Elem::I32)
+            self.evaluated(b, offset, definitions);
+            self.coordinate_of(b, offset)
         });
-        let mut offsets: Vec<Val> = offsets.collect();
-        offsets.reverse();
+        offsets.collect()
+    }
+
+    fn expect_bytes(&self, b: &mut Builder, full: Val, bytes: u32) {
+        let text = format!("mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], {bytes};");
+        statement(b, &text, "l,~{memory}", &[full], &[]);
+    }
+
+    fn start_copy(&mut self, b: &mut Builder, copy: &Transfer, offsets: &[Val], full: Val, to: Val) {
+        let offsets: Vec<Val> = offsets.iter().rev().copied().collect();
         let rank = offsets.len();
         let names: Vec<String> = (0..rank).map(|axis| format!("${}", axis + 3)).collect();
         let text = format!(
@@ -302,34 +354,124 @@ impl Gpu<'_> {
         }
     }
 
+    /// An offset in a view as copies take it. What lies further out than 32 bits say lies outside of the view just as well.
+    pub(super) fn coordinate_of(&self, b: &mut Builder, offset: Value) -> Val {
+        let (low, high) = self.info(offset).range;
+        let fits = low >= i32::MIN.into() && high <= i32::MAX.into();
+        let offset = self.scalar(offset);
+        if fits {
+            return b.trunc(offset, Elem::I32);
+        }
+        let [least, most] = [i32::MIN, i32::MAX].map(|limit| b.int(Ty::I64, limit.into()));
+        let offset = b.op("llvm.intr.smax", &[offset, least], Ty::I64);
+        let offset = b.op("llvm.intr.smin", &[offset, most], Ty::I64);
+        b.trunc(offset, Elem::I32)
+    }
+
     // ---- the warps that multiply
 
-    /// Waits for a product's block; gives where it is.
-    pub(in crate::mlir::gpu) fn awaited_block(&mut self, b: &mut Builder, staged: &Staged) -> Val {
+    /// Waits for the blocks of a product.
+    pub(in crate::mlir::gpu) fn await_blocks(&mut self, b: &mut Builder, dot: &GroupDot) {
         let pipeline = self.plan.pipeline();
-        match pipeline.find(&staged.window) {
-            (Some(ring), number) => {
-                let turn = self.progress.turns[&ring.variable];
-                let Signals { full, .. } = self.ring_signals(b, ring, number, turn);
-                self.await_phase(b, full, turn.parity);
-                self.at(b, ring.start + ring.copies[number].start, turn.part, ring.turn())
-            }
-            (None, number) => {
-                let Signals { full, .. } = self.own_signals(b, pipeline, number);
-                self.await_phase(b, full, self.progress.once.expect("programs are counted"));
-                b.offset_bytes(self.scratch(), pipeline.once[number].start as i32)
+        let mut lots = vec![];
+        for staged in dot.staged() {
+            match pipeline.find(&staged.window) {
+                (Some(ring), number) if lots.contains(&(ring.variable, ring.lot(number))) => {}
+                (Some(ring), number) => {
+                    let (turn, lot) = (self.progress.turns[&ring.variable], ring.lot(number));
+                    lots.push((ring.variable, lot));
+                    let Signals { full, .. } = self.ring_signals(b, ring, lot, turn);
+                    self.await_phase(b, full, turn.parity);
+                }
+                (None, number) => self.await_own(b, number),
             }
         }
+    }
+
+    /// Waits before a loop for what its products take that is copied once.
+    pub(in crate::mlir::gpu) fn await_before(&mut self, b: &mut Builder, body: &For) {
+        let Some(pipeline) = &self.plan.pipeline else { return };
+        body.body.walk(&mut |op| {
+            let Kind::GroupDot(dot) = &op.kind else { return };
+            for staged in dot.staged() {
+                if let (None, number) = pipeline.find(&staged.window) {
+                    self.await_own(b, number);
+                    self.came.insert(number);
+                    self.hold(b, (dot, op), body, number);
+                }
+            }
+        });
+    }
+
+    /// Loads a left factor that a whole loop takes into registers, if these are few, and lets go of its block.
+    fn hold(&mut self, b: &mut Builder, (dot, op): (&GroupDot, &Op), body: &For, number: usize) {
+        let pipeline = self.plan.pipeline();
+        let Factor::Staged(staged) = &dot.a else { return };
+        let mut takers = 0;
+        self.func.body.walk(&mut |op| {
+            let Kind::GroupDot(dot) = &op.kind else { return };
+            takers += dot.staged().filter(|staged| staged.window == pipeline.once[number].window).count();
+        });
+        let is_own = pipeline.once[number].window == staged.window && !staged.transposed;
+        if !is_own
+            || takers > 1
+            || self.held.contains_key(&number)
+            || pipeline.once[number].within != Some(body.body.args[0])
+        {
+            return;
+        }
+        let Some(words) = self.loaded_words(b, staged, self.func.ty(op.results[0]).shape[0]) else { return };
+        self.held.insert(number, words);
+        let Signals { empty, .. } = self.own_signals(b, pipeline, number);
+        self.arrive(b, empty);
+    }
+
+    fn await_own(&mut self, b: &mut Builder, number: usize) {
+        if !self.came.contains(&number) {
+            let Signals { full, .. } = self.own_signals(b, self.plan.pipeline(), number);
+            self.await_phase(b, full, self.own_turn().parity);
+        }
+    }
+
+    /// The words of a left factor that is held in registers.
+    pub(in crate::mlir::gpu) fn held_words(&self, staged: &Staged) -> Option<&Words> {
+        let (None, number) = self.plan.pipeline().find(&staged.window) else { return None };
+        self.held.get(&number)
+    }
+
+    /// Where a product's block is: its address in shared memory, an `i32`.
+    pub(in crate::mlir::gpu) fn block_address(&self, b: &mut Builder, staged: &Staged) -> Val {
+        let pipeline = self.plan.pipeline();
+        let (start, number, bytes) = match pipeline.find(&staged.window) {
+            (Some(ring), number) => {
+                let turn = self.progress.turns[&ring.variable];
+                (ring.start + ring.copies[number].start, turn.part, ring.turn())
+            }
+            (None, number) => {
+                let Transfer { start, bytes, .. } = pipeline.once[number];
+                (start, self.own_turn().part, bytes)
+            }
+        };
+        let base = b.op("llvm.ptrtoint", &[self.scratch()], Ty::I32);
+        let [start, bytes] = [start, bytes].map(|number| b.int(Ty::I32, i64::from(number)));
+        let first = b.add(base, start);
+        let distance = b.mul_nsw(number, bytes);
+        b.add(first, distance)
     }
 
     /// Lets blocks be copied to where those were that a product took, if it is the last in its turn to take them.
     pub(in crate::mlir::gpu) fn release_blocks(&mut self, b: &mut Builder, dot: &GroupDot, op: &Op) {
         let pipeline = self.plan.pipeline();
+        let mut lots = vec![];
         for staged in dot.staged() {
             match pipeline.find(&staged.window) {
-                (Some(ring), number) if ring.copies[number].last == op.results[0] => {
-                    let turn = self.progress.turns[&ring.variable];
-                    let Signals { empty, .. } = self.ring_signals(b, ring, number, turn);
+                (Some(ring), number)
+                    if ring.copies[number].last == op.results[0]
+                        && !lots.contains(&(ring.variable, ring.lot(number))) =>
+                {
+                    let (turn, lot) = (self.progress.turns[&ring.variable], ring.lot(number));
+                    lots.push((ring.variable, lot));
+                    let Signals { empty, .. } = self.ring_signals(b, ring, lot, turn);
                     self.arrive(b, empty);
                 }
                 (None, number) if pipeline.once[number].ends_with(op) => {
@@ -347,9 +489,10 @@ impl Gpu<'_> {
         let Some(pipeline) = &self.plan.pipeline else { return };
         let variable = Some(body.body.args[0]);
         for (number, _) in pipeline.once.iter().enumerate().filter(|(_, copy)| copy.within == variable) {
-            let Signals { full, empty } = self.own_signals(b, pipeline, number);
-            // Nobody has waited for it if the loop has not run.
-            self.await_phase(b, full, self.progress.once.expect("programs are counted"));
+            if self.held.contains_key(&number) {
+                continue;
+            }
+            let Signals { empty, .. } = self.own_signals(b, pipeline, number);
             self.arrive(b, empty);
         }
     }

@@ -1,0 +1,88 @@
+//! Stores of blocks that a GPU copies out of shared memory by itself.
+//!
+//! A store becomes a [`GroupStore`] if it takes a matrix that is as large as a product by groups of warps and is made of one,
+//! if it happens once, and if it alone accesses its view. As with blocks that are copied in ([`super::stage`]), the block
+//! begins at a multiple of 16 bytes. Lines of shared memory hold columns of one group only.
+
+use std::collections::{HashMap, HashSet};
+
+use super::axis::Axes;
+use super::stage::{Groups, LINE, PIECE};
+use crate::ops::{Cache, GroupStore, Kind, Reshape, StoreView, Window};
+use crate::tile::{Func, Op, ParamId, Shape, Value};
+
+/// The places of such stores in the function's body, with what takes their place.
+pub(super) fn find(
+    func: &Func,
+    products: &HashSet<Value>,
+    definitions: &HashMap<Value, Kind>,
+    axes: &Axes,
+    num_warps: u32,
+) -> Vec<(usize, GroupStore)> {
+    let accesses = accesses(func);
+    let of = |op: &Op| {
+        let Kind::StoreView(StoreView { window, value, cache }) = &op.kind else { return None };
+        let value = match definitions.get(value) {
+            Some(Kind::Reshape(Reshape { value: inner })) if is_matrix(window, &func.ty(*inner).shape) => {
+                *inner
+            }
+            _ if is_matrix(window, &func.ty(*value).shape) => *value,
+            _ => return None,
+        };
+        let ty = func.ty(value);
+        let bytes = ty.dtype.bytes();
+        let groups = Groups::new(ty.shape[0], num_warps);
+        let start = *window.offsets.last().expect("a view has an axis");
+        let fits = [2, 4].contains(&bytes)
+            && *cache == Cache::default()
+            && accesses[&window.memory] == 1
+            && (ty.shape[1] * bytes).is_multiple_of(LINE * groups.along_columns)
+            && axes.get(func, start).divisor.is_multiple_of((PIECE / bytes).into())
+            && made_of(value, definitions)
+                .iter()
+                .any(|source| products.contains(source) && func.ty(*source).shape == ty.shape);
+        fits.then(|| GroupStore { window: window.clone(), value })
+    };
+    func.body.ops.iter().enumerate().filter_map(|(place, op)| Some((place, of(op)?))).collect()
+}
+
+/// Whether a block is a matrix of this shape, as far as its axes are not 1.
+fn is_matrix(window: &Window, shape: &Shape) -> bool {
+    let rank = window.extents.rank();
+    shape.rank() == 2
+        && rank >= 2
+        && window.extents[rank - 2..] == shape[..]
+        && window.extents[..rank - 2].iter().all(|&extent| extent == 1)
+}
+
+/// How many operations access each slice or view.
+fn accesses(func: &Func) -> HashMap<ParamId, u32> {
+    let mut counts = HashMap::new();
+    func.body.walk(&mut |op| {
+        let mut op = op.kind.clone();
+        let operation = op.operation_mut();
+        let place = operation.place().map(|place| place.param);
+        let window = operation.window().map(|window| window.memory);
+        let blocks: Vec<ParamId> = operation.windows_mut().iter().map(|window| window.memory).collect();
+        for memory in place.into_iter().chain(window).chain(blocks) {
+            *counts.entry(memory).or_default() += 1;
+        }
+    });
+    counts
+}
+
+/// A value and all that it is made of, through loops and branches too.
+fn made_of(value: Value, definitions: &HashMap<Value, Kind>) -> HashSet<Value> {
+    let mut found = HashSet::new();
+    let mut todo = vec![value];
+    while let Some(value) = todo.pop() {
+        if found.insert(value)
+            && let Some(kind) = definitions.get(&value)
+        {
+            let operation = kind.operation();
+            todo.extend(operation.operands());
+            todo.extend(operation.blocks().into_iter().flat_map(|block| block.yields.iter().copied()));
+        }
+    }
+    found
+}
