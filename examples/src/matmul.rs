@@ -14,9 +14,9 @@
 //! once, and no sum without its bias reaches memory.
 //!
 //! **Rounding.** Products of 16-bit floats are exact and are added in `f32`, those of `f32` are added in `f32` with one
-//! rounding each; the sum is within `(k + 2) * 2^-23` of the sum of the products' magnitudes, or better. The scale and the bias
-//! are one multiplication and addition with one rounding, the activation and the residual are computed in `f32`, and the result
-//! is rounded to `T` once.
+//! rounding each; the sum is within `(k + 2) * 2^-23` of the sum of the products' magnitudes, or better. The scale, the bias, the
+//! activation and the residual are computed in `f32`, the first two within `2^-23` of the scaled products' magnitudes and of what
+//! the activation takes, and the result is rounded to `T` once.
 //!
 //! **Source.** Tiles and their order: Tillet, Kung, Cox, *Triton*, 2019, doi:10.1145/3315508.3329973.
 
@@ -77,7 +77,9 @@ pub fn matmul<
         };
         sum = tl::dot(left, right, sum);
     }
-    let v = tl::fma(sum, alpha, bias.load::<1, N>(0, col).to::<f32>());
+    // A branch, because 128 x 256 elements leave no registers for multiplications with the additions.
+    let sum = if alpha == 1.0 { sum } else { sum * alpha };
+    let v = sum + bias.load::<1, N>(0, col).to::<f32>();
     let y = if ACT == 1 {
         tl::relu(v)
     } else if ACT == 2 {
