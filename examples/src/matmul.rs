@@ -404,7 +404,7 @@ pub fn reference<T: Float, const ACT: usize>(
         }
         expected.extend(sums.into_iter().enumerate().map(|(column, (sum, magnitude))| {
             let value = alpha * sum + bias.map_or(0.0, |bias| bias[column].to_f64());
-            let within = (k + 2) as f64 * unit * (alpha * magnitude).abs() + unit * value.abs();
+            let within = (k + 3) as f64 * unit * (alpha * magnitude).abs() + unit * value.abs();
             let added = residual.map_or(0.0, |residual| residual[row * n + column].to_f64());
             activation::added::<ACT>(Expected { value, within }, added, T::DTYPE)
         }));

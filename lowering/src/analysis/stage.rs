@@ -44,7 +44,7 @@ impl Groups {
     /// Of so many warps, for so many rows.
     pub fn new(rows: u32, num_warps: u32) -> Groups {
         let groups = num_warps / GROUP_WARPS;
-        let along_rows = groups.min(1 << (rows / GROUP_ROWS).trailing_zeros());
+        let along_rows = groups.min(1 << (rows / GROUP_ROWS).max(1).trailing_zeros());
         Groups { along_rows, along_columns: groups / along_rows }
     }
 }
