@@ -51,10 +51,13 @@ class Matmul(Entry):
     def launches(self, case, args):
         m, _, n, dtype = case
         rows, cols = tile(m, n, dtype)
-        # Where there is no bias, it is a view without elements.
-        bias = args["bias"].view(1, n) if self.act else args["a"][:0, :0]
+        # Where there is no bias or residual, it is a view without elements.
+        nothing = args["a"][:0, :0]
+        bias = args["bias"].view(1, n) if self.act else nothing
+        batch = {name: args[name][None] for name in ("a", "b", "out")}
         return [Launch("matmul", [NAMES[dtype]], lambda *consts: consts[:4] == (self.act, False, rows, cols),
-                       lambda *consts: (cdiv(m, rows) * cdiv(n, cols),), bias=bias)]
+                       lambda *consts: (cdiv(m, rows) * cdiv(n, cols),), bias=bias, residual=nothing[None], alpha=1.0,
+                       **batch)]
 
     def exact(self, args):
         a, b = args["a"].double(), args["b"].double()

@@ -74,7 +74,19 @@ pub(crate) const STEEPEST: f64 = 1.13;
 
 /// The function of an argument that is itself only known within a bound, rounded to `T` at the end.
 pub(crate) fn rounded<const ACT: usize>(argument: Expected, dtype: DType) -> Expected {
+    known::<ACT>(argument, dtype).rounded(dtype)
+}
+
+/// The same with a number added in `f32` before it is rounded.
+pub(crate) fn added<const ACT: usize>(argument: Expected, number: f64, dtype: DType) -> Expected {
+    let Expected { value, within } = known::<ACT>(argument, dtype);
+    let sum = value + number;
+    let unit = if number == 0.0 { 0.0 } else { unit_roundoff(DType::F32) };
+    Expected { value: sum, within: within + unit * (sum.abs() + within) }.rounded(dtype)
+}
+
+/// The same before it is rounded.
+pub(crate) fn known<const ACT: usize>(argument: Expected, dtype: DType) -> Expected {
     let Expected { value, within } = exact::<ACT>(argument.value, dtype);
-    let inner = within + STEEPEST * argument.within;
-    Expected { value, within: inner }.rounded(dtype)
+    Expected { value, within: within + STEEPEST * argument.within }
 }

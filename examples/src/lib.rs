@@ -4,7 +4,8 @@
 //! | module | operation |
 //! | --- | --- |
 //! | [`add_mul`], [`scale_relu`] | `(x + y) * z`; `max(x, 0) * scale + bias` |
-//! | [`matmul`](mod@matmul) | the product of two matrices, in any order, with a bias and an [`activation`] |
+//! | [`matmul`](mod@matmul), [`split_matmul`] | the product of two matrices or batches, in any order, with a scale, a bias, an [`activation`] and a residual |
+//! | [`quantized_matmul`](mod@quantized_matmul) | the same of `i8` or `f8e4m3` with scales, to floats or back to `i8` |
 //! | [`attention`](mod@attention) | of any lengths and up to 256 elements, grouped heads, causal or in a window, with a cap, slopes, a bias, dropout |
 //! | [`attention_decode`] | of a few queries over many keys, which programs share |
 //! | [`add_activation`], [`bias_activation`] | an [`activation`] of a sum, or of a matrix and a bias for each column |
@@ -61,6 +62,7 @@ pub mod masked_softmax;
 pub mod matmul;
 pub mod partials;
 pub mod quantize;
+pub mod quantized_matmul;
 pub mod recurrence;
 pub mod reference;
 pub mod rms_norm;
@@ -69,6 +71,7 @@ pub mod rope;
 pub mod scale_relu;
 mod shape;
 pub mod softmax;
+pub mod split_matmul;
 
 use dsl_runtime::kernel::Kernel;
 
@@ -107,6 +110,9 @@ pub static KERNELS: &[&Kernel] = &[
     &attention_decode::attention_split::KERNEL,
     &attention_decode::join_parts::KERNEL,
     &matmul::matmul::KERNEL,
+    &split_matmul::matmul_parts::KERNEL,
+    &split_matmul::sum_parts::KERNEL,
+    &quantized_matmul::quantized_matmul::KERNEL,
     &masked_softmax::masked_softmax::KERNEL,
     &masked_softmax::masked_softmax_long::KERNEL,
     &cross_entropy::cross_entropy::KERNEL,

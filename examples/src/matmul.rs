@@ -1,18 +1,22 @@
-//! `out = act(a · b + bias)`: the product of an `m x k` and a `k x n` matrix, with a bias for each column and an activation
-//! of [`crate::activation`] in the same pass: a linear layer.
+//! `out = act(alpha * a · b + bias) + residual`: the product of an `m x k` and a `k x n` matrix, or of batches of them, scaled, with a
+//! bias for each column, an activation of [`crate::activation`] and a matrix that is added behind it, in the same pass: a
+//! linear layer.
 //!
-//! **Shapes.** `a` is a view of `[m, k]`, `b` of `[k, n]`, `out` of `[m, n]`, with any strides. Fast on a GPU are rows side by side,
-//! or for `b` columns, which is how a linear layer keeps its weights: `weights.permute([1, 0])`. The other strides of the
-//! three are then multiples of 16 bytes, and so are `n` and the addresses.
+//! **Shapes.** `a` is a view of `[m, k]`, `b` of `[k, n]`, `residual` and `out` of `[m, n]`, with any strides, or each with an axis
+//! before these that counts matrices of a batch; all matrices of `a` may be multiplied by one `b`. Fast on a GPU are rows side by
+//! side, or for `b` columns, which is how a linear layer keeps its weights: `weights.permute([1, 0])`. The other strides of
+//! the views are then multiples of 16 bytes, and so are `n` and the addresses.
 //!
-//! **Work.** `2 * m * n * k` operations. A program makes a tile of the result from a band of rows of `a` and one of columns
-//! of `b`. Programs that run at once make tiles near each other, eight rows of them at a time, and so find what they share
-//! in the cache. Tiles are smaller where there would be too few of them for the processors. The result is written once, and no sum
-//! without its bias reaches memory.
+//! **Work.** `2 * m * n * k` operations for each matrix. A program makes a tile of the result from a band of rows of `a` and one of
+//! columns of `b`. Programs that run at once make tiles near each other, eight rows of them at a time, and so find what they
+//! share in the cache. Tiles are smaller where there would be too few of them for the processors. Where even these are too
+//! few and `k` is long, [`Matmul::launch_split`] shares the steps among programs: see [`crate::split_matmul`]. The result is written
+//! once, and no sum without its bias reaches memory.
 //!
 //! **Rounding.** Products of 16-bit floats are exact and are added in `f32`, those of `f32` are added in `f32` with one
-//! rounding each; the sum is within `(k + 2) * 2^-23` of the sum of the products' magnitudes, or better. The bias and the
-//! activation are computed in `f32` and the result is rounded to `T` once.
+//! rounding each; the sum is within `(k + 2) * 2^-23` of the sum of the products' magnitudes, or better. The scale, the bias, the
+//! activation and the residual are computed in `f32`, the first two within `2^-23` of the scaled products' magnitudes and of what
+//! the activation takes, and the result is rounded to `T` once.
 //!
 //! **Source.** Tiles and their order: Tillet, Kung, Cox, *Triton*, 2019, doi:10.1145/3315508.3329973.
 
@@ -20,38 +24,61 @@ use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
 use crate::activation;
-use crate::reference::Expected;
+use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
+use crate::split_matmul::{self, Split};
 
-/// A program makes a tile of `M x N` elements in steps of `K`; the grid counts tiles. With `TB` the columns of `b` are the rows
-/// of what is handed over. Where there is no bias, `bias` has no elements.
+/// A program makes a tile of `M x N` elements in steps of `K`; the grid counts the tiles of one matrix after the other. With `TB` the
+/// columns of `b` are the rows of what is handed over. `b` has one matrix, or as many as `a`. Where there is no bias or no
+/// residual, they have no elements; with `ADD` there may be a residual: the largest tiles have no registers for it.
 #[fuse_kernel(
     ACT = [0, 1, 2, 4], TB = [false, true], num_warps = M / 16,
     configs = [
-        { T: f16, M: 128, N: 256, K: 64 }, { T: f16, M: 64, N: 128, K: 64 },
-        { T: bf16, M: 128, N: 256, K: 64 }, { T: bf16, M: 64, N: 128, K: 64 },
-        { T: f32, M: 128, N: 128, K: 32 }, { T: f32, M: 64, N: 128, K: 32 },
+        { T: f16, M: 128, N: 256, K: 64, ADD: false }, { T: bf16, M: 128, N: 256, K: 64, ADD: false },
+        { T: f16, M: 128, N: 128, K: 64, ADD: true }, { T: bf16, M: 128, N: 128, K: 64, ADD: true },
+        { T: f16, M: 64, N: 128, K: 64, ADD: true }, { T: bf16, M: 64, N: 128, K: 64, ADD: true },
+        { T: f32, M: 128, N: 128, K: 32, ADD: true }, { T: f32, M: 64, N: 128, K: 32, ADD: true },
     ],
 )]
-pub fn matmul<T: Float, const ACT: usize, const TB: bool, const M: usize, const N: usize, const K: usize>(
-    a: &View<T, 2>,
-    b: &View<T, 2>,
+pub fn matmul<
+    T: Float,
+    const ACT: usize,
+    const TB: bool,
+    const M: usize,
+    const N: usize,
+    const K: usize,
+    const ADD: bool,
+>(
+    a: &View<T, 3>,
+    b: &View<T, 3>,
     bias: &View<T, 2>,
-    out: &mut View<T, 2>,
+    residual: &View<T, 3>,
+    out: &mut View<T, 3>,
+    alpha: f32,
 ) {
+    let down = tl::cdiv(out.shape(1).to::<i32>(), M);
+    let across = tl::cdiv(out.shape(2).to::<i32>(), N);
+    let batch = tl::program_id(0) / (down * across);
+    let tile = tl::program_id(0) % (down * across);
+    let right_batch = tl::minimum(batch, b.shape(0).to::<i32>() - 1);
     // Eight rows of tiles, column by column, then the next eight: neighbours share what they read.
-    let down = tl::cdiv(out.shape(0).to::<i32>(), M);
-    let across = tl::cdiv(out.shape(1).to::<i32>(), N);
-    let group = tl::program_id(0) / (8 * across);
-    let place = tl::program_id(0) % (8 * across);
+    let group = tile / (8 * across);
+    let place = tile % (8 * across);
     let height = tl::minimum(down - 8 * group, 8);
     let row = (8 * group + place % height) * M;
     let col = place / height * N;
     let mut sum = tl::zeros::<f32>([M, N]);
-    for start in (0..a.shape(1)).step_by(K) {
-        let right = if TB { tl::trans(b.load::<N, K>(col, start)) } else { b.load::<K, N>(start, col) };
-        sum = tl::dot(a.load::<M, K>(row, start), right, sum);
+    for start in (0..a.shape(2)).step_by(K) {
+        let left = tl::reshape(a.load::<1, M, K>(batch, row, start), [M, K]);
+        let right = if TB {
+            tl::trans(tl::reshape(b.load::<1, N, K>(right_batch, col, start), [N, K]))
+        } else {
+            tl::reshape(b.load::<1, K, N>(right_batch, start, col), [K, N])
+        };
+        sum = tl::dot(left, right, sum);
     }
+    // A branch, because 128 x 256 elements leave no registers for multiplications with the additions.
+    let sum = if alpha == 1.0 { sum } else { sum * alpha };
     let v = sum + bias.load::<1, N>(0, col).to::<f32>();
     let y = if ACT == 1 {
         tl::relu(v)
@@ -62,7 +89,16 @@ pub fn matmul<T: Float, const ACT: usize, const TB: bool, const M: usize, const 
     } else {
         v
     };
-    out.store(y.to::<T>(), row, col);
+    let y = if ADD {
+        if residual.shape(1) > 0 {
+            y + tl::reshape(residual.load::<1, M, N>(batch, row, col), [M, N]).to::<f32>()
+        } else {
+            y
+        }
+    } else {
+        y
+    };
+    out.store(tl::reshape(y.to::<T>(), [1, M, N]), batch, row, col);
 }
 
 /// The extents of a product: `m` rows, `k` products for each element, `n` columns.
@@ -86,127 +122,275 @@ pub struct Tile {
 }
 
 impl Tile {
-    /// How many of these a result of `m x n` elements has.
-    pub fn count(self, m: usize, n: usize) -> usize {
-        m.div_ceil(self.rows) * n.div_ceil(self.cols)
+    /// How many of these results of `m x n` elements have.
+    pub fn count(self, [batches, m, n]: [usize; 3]) -> usize {
+        batches * m.div_ceil(self.rows) * n.div_ceil(self.cols)
     }
 
-    /// The tile for a result of `m x n` elements, of a large and a small one: the large one where a small one has not all of
+    /// The tile for results of `m x n` elements, of a large and a small one: the large one where a small one has not all of
     /// the rows or columns, and where three of four processors get one.
-    pub fn of([large, small]: [Tile; 2], [m, n]: [usize; 2], processors: usize) -> Tile {
-        let fills = m > small.rows && n > small.cols && 4 * large.count(m, n) >= 3 * processors;
+    pub fn of([large, small]: [Tile; 2], [batches, m, n]: [usize; 3], processors: usize) -> Tile {
+        let fills = m > small.rows && n > small.cols && 4 * large.count([batches, m, n]) >= 3 * processors;
         if fills { large } else { small }
     }
 }
 
-/// The product of two matrices: `Matmul::<bf16, GELU>::new(a.view([m, k])?, b.view([k, n])?).bias(&bias)`. `T` is `f16`, `bf16`
-/// or `f32`; `ACT` is `IDENTITY`, `RELU`, `GELU` or `SILU`.
+/// A matrix, or a batch of matrices along a first axis.
+pub trait Matrices<'a, T: Element> {
+    /// The same with an axis that counts matrices.
+    fn matrices(self) -> View<'a, T, 3>;
+}
+
+impl<'a, T: Element> Matrices<'a, T> for View<'a, T, 2> {
+    fn matrices(self) -> View<'a, T, 3> {
+        self.batch()
+    }
+}
+
+impl<'a, T: Element> Matrices<'a, T> for View<'a, T, 3> {
+    fn matrices(self) -> View<'a, T, 3> {
+        self
+    }
+}
+
+/// A matrix to write, or a batch of matrices along a first axis.
+pub trait MatricesMut<'a, T: Element> {
+    /// The same with an axis that counts matrices.
+    fn matrices(self) -> ViewMut<'a, T, 3>;
+}
+
+impl<'a, T: Element> MatricesMut<'a, T> for ViewMut<'a, T, 2> {
+    fn matrices(self) -> ViewMut<'a, T, 3> {
+        self.batch()
+    }
+}
+
+impl<'a, T: Element> MatricesMut<'a, T> for ViewMut<'a, T, 3> {
+    fn matrices(self) -> ViewMut<'a, T, 3> {
+        self
+    }
+}
+
+/// The product of two matrices, or of two batches of as many: `Matmul::<bf16, GELU>::new(a.view([m, k])?, b.view([k, n])?).bias(&bias)`.
+/// `T` is `f16`, `bf16` or `f32`; `ACT` is `IDENTITY`, `RELU`, `GELU` or `SILU`.
 #[derive(Clone, Copy)]
 pub struct Matmul<'a, T: Float, const ACT: usize> {
-    a: View<'a, T, 2>,
-    b: View<'a, T, 2>,
+    a: View<'a, T, 3>,
+    b: View<'a, T, 3>,
+    alpha: f32,
     bias: Option<Slice<'a, T>>,
+    residual: Option<View<'a, T, 3>>,
 }
 
 impl<'a, T: Float, const ACT: usize> Matmul<'a, T, ACT> {
-    /// The product without a bias.
-    pub fn new(a: impl Into<View<'a, T, 2>>, b: impl Into<View<'a, T, 2>>) -> Self {
-        Matmul { a: a.into(), b: b.into(), bias: None }
+    /// The product without a bias. All of a batch may be multiplied by one matrix `b`.
+    pub fn new(a: impl Matrices<'a, T>, b: impl Matrices<'a, T>) -> Self {
+        let (a, b) = (a.matrices(), b.matrices());
+        // One matrix that is repeated is copied as one.
+        let repeated = b.shape()[0] > 1 && b.strides()[0] == 0;
+        let b = if repeated { b.slice(0, ..1) } else { b };
+        Matmul { a, b, alpha: 1.0, bias: None, residual: None }
     }
 
-    /// Adds a number to each column.
+    /// Multiplies the product, before anything is added.
+    pub fn alpha(self, alpha: f32) -> Self {
+        Matmul { alpha, ..self }
+    }
+
+    /// Adds a number to each column, before the activation.
     pub fn bias(self, bias: impl Into<Slice<'a, T>>) -> Self {
         Matmul { bias: Some(bias.into()), ..self }
+    }
+
+    /// Adds a matrix like the result, behind the activation.
+    pub fn residual(self, residual: impl Matrices<'a, T>) -> Self {
+        Matmul { residual: Some(residual.matrices()), ..self }
     }
 
     /// Computes into `out`, on a device or stream.
     ///
     /// # Errors
     /// If the shapes do not fit together; if there are more rows or columns than an `i32` counts; those of a launch.
-    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<ViewMut<'o, T, 2>>) -> Result<()>
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl MatricesMut<'o, T>) -> Result<()>
     where
         T: Multiply<ACT>,
     {
-        let (out, checks) = (out.into(), Checks("matmul"));
-        let ([m, k], [inner, n]) = (self.a.shape(), self.b.shape());
-        checks.extents("b", [inner, n], [k, n])?;
-        checks.extents("out", out.shape(), [m, n])?;
+        let out = out.matrices();
+        match self.factors(out.shape())? {
+            Some(factors) => T::multiply(on, factors, out),
+            None => Ok(()),
+        }
+    }
+
+    /// The same, with the steps along `k` shared among programs where there would be too few of them: in working memory of
+    /// [`Matmul::scratch_len`] numbers.
+    ///
+    /// # Errors
+    /// Those of [`Matmul::launch`]; if the working memory is not as long.
+    pub fn launch_split<'o, 's>(
+        &self,
+        on: impl LaunchOn,
+        out: impl MatricesMut<'o, T>,
+        scratch: impl Into<SliceMut<'s, f32>>,
+    ) -> Result<()>
+    where
+        T: Multiply<ACT> + Split<ACT>,
+    {
+        let (out, scratch) = (out.matrices(), scratch.into());
+        let Some(factors) = self.factors(out.shape())? else { return Ok(()) };
+        let wanted = self.scratch_len(on);
+        CHECKS.same(("scratch", scratch.len()), ("what it should be", wanted))?;
+        if wanted == 0 { T::multiply(on, factors, out) } else { T::split(on, factors, out, scratch) }
+    }
+
+    /// The length of the working memory of [`Matmul::launch_split`] on a device or stream: 0 where nothing is shared.
+    pub fn scratch_len(&self, on: impl LaunchOn) -> usize {
+        let ([batches, m, k], [_, _, n]) = (self.a.shape(), self.b.shape());
+        match split_matmul::parts([batches, m, n], k, on.processors()) {
+            1 => 0,
+            parts => parts * batches * m * n,
+        }
+    }
+
+    /// What is multiplied, if it fits together; nothing if the result has no elements.
+    fn factors(&self, out: [usize; 3]) -> Result<Option<Factors<'a, T>>> {
+        let ([batches, m, k], [others, inner, n]) = (self.a.shape(), self.b.shape());
+        CHECKS.extents("b", [inner, n], [k, n])?;
+        CHECKS.extents("out", out[1..].try_into().unwrap_or_default(), [m, n])?;
+        CHECKS.batches("out", out[0], batches)?;
+        if others != 1 {
+            CHECKS.batches("b", others, batches)?;
+        }
         if let Some(bias) = &self.bias {
-            checks.same(("bias", bias.len()), ("n", n))?;
+            CHECKS.same(("bias", bias.len()), ("n", n))?;
+        }
+        if let Some(residual) = &self.residual {
+            let [count, rows, cols] = residual.shape();
+            CHECKS.extents("residual", [rows, cols], [m, n])?;
+            CHECKS.batches("residual", count, batches)?;
         }
         // Places behind the edges, in the last tiles, are counted too.
         let most = i32::MAX as usize - 256;
         if let Some(extent) = [m, k, n].into_iter().find(|&extent| extent > most) {
-            return Err(checks.error(format!("an extent is {extent}, the most is {most}")));
+            return Err(CHECKS.error(format!("an extent is {extent}, the most is {most}")));
         }
-        if m * n == 0 {
-            return Ok(());
+        if batches * m * n == 0 {
+            return Ok(None);
         }
+        let nothing = self.a.slice(1, ..0).slice(2, ..0);
         let bias = match self.bias {
             Some(bias) => bias.view([1, n])?,
-            None => self.a.slice(0, ..0).slice(1, ..0),
+            None => nothing.matrix(0),
         };
-        T::multiply(on, Factors { a: self.a, b: self.b, bias }, out)
+        let residual = self.residual.unwrap_or(nothing);
+        Ok(Some(Factors { a: self.a, b: self.b, bias, residual, alpha: self.alpha }))
     }
 }
+
+const CHECKS: Checks = Checks("matmul");
 
 /// What a product is made of, once it is known to fit together.
 #[derive(Clone, Copy)]
 pub struct Factors<'a, T: Float> {
-    a: View<'a, T, 2>,
-    b: View<'a, T, 2>,
-    bias: View<'a, T, 2>,
+    pub(crate) a: View<'a, T, 3>,
+    pub(crate) b: View<'a, T, 3>,
+    pub(crate) bias: View<'a, T, 2>,
+    pub(crate) residual: View<'a, T, 3>,
+    pub(crate) alpha: f32,
+}
+
+impl<'a, T: Float> Factors<'a, T> {
+    /// The right factor as the kernels take it: transposed if that puts what is summed over side by side, and whether it is.
+    pub(crate) fn right(&self) -> (View<'a, T, 3>, bool) {
+        let columns = self.b.permute([0, 2, 1]);
+        if self.b.strides()[2] != 1 && columns.strides()[2] == 1 { (columns, true) } else { (self.b, false) }
+    }
 }
 
 /// The element types of products with the activation `ACT`, each with its tiles.
 pub trait Multiply<const ACT: usize>: Float {
     /// Launches the kernel with the tile for the product's extents.
     #[doc(hidden)]
-    fn multiply(on: impl LaunchOn, of: Factors<'_, Self>, out: ViewMut<'_, Self, 2>) -> Result<()>;
+    fn multiply(on: impl LaunchOn, of: Factors<'_, Self>, out: ViewMut<'_, Self, 3>) -> Result<()>;
 }
 
-/// Rows, columns and steps of the large and the small tile of an element type.
+/// The variant for a tile and an order of the right factor, among those that are listed as `tile, steps, with a residual`.
+macro_rules! launch {
+    ($T:ty, $on:ident, $of:ident, $out:ident, $tile:ident, [$($M:literal, $N:literal, $K:literal, $ADD:literal;)*]) => {{
+        let programs = $tile.count($out.shape());
+        let ((b, transposed), Factors { a, bias, residual, alpha, .. }) = ($of.right(), $of);
+        match ($tile.rows, $tile.cols, transposed) {
+            $(
+                ($M, $N, false) => {
+                    let call = matmul::<$T, ACT, false, $M, $N, $K, $ADD>(a, b, bias, residual, $out, alpha);
+                    call.grid(programs).launch($on)
+                }
+                ($M, $N, true) => {
+                    let call = matmul::<$T, ACT, true, $M, $N, $K, $ADD>(a, b, bias, residual, $out, alpha);
+                    call.grid(programs).launch($on)
+                }
+            )*
+            _ => unreachable!("a tile is one of those"),
+        }
+    }};
+}
+
+/// Rows, columns and steps of the largest tile, of that with a residual, and of the small one.
 macro_rules! tiles {
-    ($($T:ty: [$M:literal, $N:literal, $K:literal], [$m:literal, $n:literal, $k:literal];)*) => {$(
+    ($($T:ty: [$($M:literal, $N:literal, $K:literal, $ADD:literal;)*], $largest:expr, $added:expr, $small:expr;)*) => {$(
         impl<const ACT: usize> Multiply<ACT> for $T
         where
-            matmul::Choice<$T, ACT, false, $M, $N, $K>: matmul::Declared,
-            matmul::Choice<$T, ACT, true, $M, $N, $K>: matmul::Declared,
-            matmul::Choice<$T, ACT, false, $m, $n, $k>: matmul::Declared,
-            matmul::Choice<$T, ACT, true, $m, $n, $k>: matmul::Declared,
+            $(
+                matmul::Choice<$T, ACT, false, $M, $N, $K, $ADD>: matmul::Declared,
+                matmul::Choice<$T, ACT, true, $M, $N, $K, $ADD>: matmul::Declared,
+            )*
         {
-            fn multiply(on: impl LaunchOn, of: Factors<'_, $T>, out: ViewMut<'_, $T, 2>) -> Result<()> {
-                let (Factors { a, b, bias }, [rows, cols]) = (of, out.shape());
-                let large = Tile { rows: $M, cols: $N };
-                let tile = Tile::of([large, Tile { rows: $m, cols: $n }], [rows, cols], on.processors());
-                let programs = tile.count(rows, cols);
-                let columns = b.permute([1, 0]);
-                match (tile == large, b.strides()[1] != 1 && columns.strides()[1] == 1) {
-                    (true, false) => matmul::<$T, ACT, false, $M, $N, $K>(a, b, bias, out).grid(programs).launch(on),
-                    (true, true) => matmul::<$T, ACT, true, $M, $N, $K>(a, columns, bias, out).grid(programs).launch(on),
-                    (false, false) => matmul::<$T, ACT, false, $m, $n, $k>(a, b, bias, out).grid(programs).launch(on),
-                    (false, true) => matmul::<$T, ACT, true, $m, $n, $k>(a, columns, bias, out).grid(programs).launch(on),
-                }
+            fn multiply(on: impl LaunchOn, of: Factors<'_, $T>, out: ViewMut<'_, $T, 3>) -> Result<()> {
+                let adds = of.residual.shape()[1] > 0;
+                let large = if adds { $added } else { $largest };
+                let tile = Tile::of([large, $small], out.shape(), on.processors());
+                launch!($T, on, of, out, tile, [$($M, $N, $K, $ADD;)*])
             }
         }
     )*};
 }
 
+const LARGEST: Tile = Tile { rows: 128, cols: 256 };
+const LARGE: Tile = Tile { rows: 128, cols: 128 };
+const SMALL: Tile = Tile { rows: 64, cols: 128 };
+
 tiles! {
-    f16: [128, 256, 64], [64, 128, 64];
-    bf16: [128, 256, 64], [64, 128, 64];
-    f32: [128, 128, 32], [64, 128, 32];
+    f16: [128, 256, 64, false; 128, 128, 64, true; 64, 128, 64, true;], LARGEST, LARGE, SMALL;
+    bf16: [128, 256, 64, false; 128, 128, 64, true; 64, 128, 64, true;], LARGEST, LARGE, SMALL;
+    f32: [128, 128, 32, true; 64, 128, 32, true;], LARGE, LARGE, SMALL;
 }
 
-/// What the kernel computes, in `f64`, and the bound that the module's documentation states.
+/// What becomes of a product: a scale, a bias for each column, and after the activation a matrix that is added.
+#[derive(Clone, Copy, Debug)]
+pub struct Epilogue<'a, T> {
+    /// What the product is multiplied by.
+    pub alpha: f32,
+    /// A number for each column.
+    pub bias: Option<&'a [T]>,
+    /// A number for each element.
+    pub residual: Option<&'a [T]>,
+}
+
+impl<T> Default for Epilogue<'_, T> {
+    fn default() -> Self {
+        Epilogue { alpha: 1.0, bias: None, residual: None }
+    }
+}
+
+/// What the kernel computes of two matrices, in `f64`, and the bound that the module's documentation states.
 pub fn reference<T: Float, const ACT: usize>(
     [a, b]: [&[T]; 2],
     Extents { m, k, n }: Extents,
-    bias: Option<&[T]>,
+    Epilogue { alpha, bias, residual }: Epilogue<'_, T>,
 ) -> Vec<Expected> {
-    let unit = 2.0 * crate::reference::unit_roundoff(DType::F32);
+    let unit = 2.0 * unit_roundoff(DType::F32);
     let wide = |of: &[T]| of.iter().map(|x| x.to_f64()).collect::<Vec<f64>>();
-    let (a, b) = (wide(a), wide(b));
+    let (a, b, alpha) = (wide(a), wide(b), f64::from(alpha));
     let mut expected = Vec::with_capacity(m * n);
     for row in 0..m {
         // The sums of a row, and of their terms' magnitudes.
@@ -219,9 +403,10 @@ pub fn reference<T: Float, const ACT: usize>(
             }
         }
         expected.extend(sums.into_iter().enumerate().map(|(column, (sum, magnitude))| {
-            let value = sum + bias.map_or(0.0, |bias| bias[column].to_f64());
-            let within = (k + 2) as f64 * unit * magnitude + unit * value.abs();
-            activation::rounded::<ACT>(Expected { value, within }, T::DTYPE)
+            let value = alpha * sum + bias.map_or(0.0, |bias| bias[column].to_f64());
+            let within = (k + 3) as f64 * unit * (alpha * magnitude).abs() + unit * value.abs();
+            let added = residual.map_or(0.0, |residual| residual[row * n + column].to_f64());
+            activation::added::<ACT>(Expected { value, within }, added, T::DTYPE)
         }));
     }
     expected

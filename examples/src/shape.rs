@@ -32,6 +32,14 @@ impl Checks {
         Err(self.error(format!("{name} has the shape {shape:?}, expected {wanted:?}")))
     }
 
+    /// That a view has as many matrices as another.
+    pub fn batches(self, name: &str, found: usize, wanted: usize) -> Result<()> {
+        if found == wanted {
+            return Ok(());
+        }
+        Err(self.error(format!("{name} has {found} matrices and a has {wanted}")))
+    }
+
     /// How many rows of `cols` elements an argument has: rows and columns that kernels can count.
     pub fn rows(self, (name, len): Named, cols: usize) -> Result<usize> {
         if len.checked_rem(cols).unwrap_or(len) != 0 {

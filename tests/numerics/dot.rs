@@ -14,8 +14,9 @@ pub fn trials() -> Vec<Trial> {
     let mut trials = vec![];
     for place in places() {
         for products in PRODUCTS {
-            let Products { dtype, tile: [m, n, k], transposed: [left, right], .. } = products;
+            let Products { dtype, tile: [m, n, k], transposed: [left, right], tf32, .. } = products;
             let marks = [left, right].map(|transposed| if *transposed { "t" } else { "" });
+            let dtype = if *tf32 { "tf32".into() } else { dtype.to_string() };
             let name = format!("dot::{dtype}::[{m},{k}]{}x[{k},{n}]{}", marks[0], marks[1]);
             trials.push(Trial::test(format!("{name}::{place}"), move || check_products(products, place)));
         }
@@ -170,11 +171,18 @@ fn check_products(products: &'static Products, place: Place) -> Result<(), Faile
             continue;
         }
         let (a, b) = (mixed(m, k, dtype, 3), mixed(k, n, dtype, 4));
+        let found = run(&a, &b)?;
+        let [a, b] = if products.tf32 { [a, b].map(|factor| factor.map(as_tf32)) } else { [a, b] };
         let magnitudes = a.map(f64::abs).times(&b.map(f64::abs), size);
         let bounds = magnitudes.map(|x| x * relative(k, sum));
-        within(&a.times(&b, size), &run(&a, &b)?, &bounds, sum).map_err(|error| told(size, error))?;
+        within(&a.times(&b, size), &found, &bounds, sum).map_err(|error| told(size, error))?;
     }
     Ok(())
+}
+
+/// The nearest number of eleven digits, halves away from zero.
+fn as_tf32(value: f64) -> f64 {
+    f64::from(f32::from_bits(((value as f32).to_bits() + (1 << 12)) & !((1 << 13) - 1)))
 }
 
 fn told([m, n, k]: [usize; 3], error: Failed) -> Failed {

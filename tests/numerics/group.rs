@@ -1,7 +1,7 @@
 //! Products of blocks of views: whole numbers, bit for bit, whatever the tiles, warps, stages and turns.
 
 use fuse_tests::case::Job;
-use fuse_tests::group::{ADDED, AGAIN, Added, Again, TURNED, Turned};
+use fuse_tests::group::{ADDED, AGAIN, Added, Again, BYTES, Bytes, TURNED, Turned};
 use libtest_mimic::{Failed, Trial};
 
 use crate::devices::{Place, places};
@@ -19,6 +19,11 @@ pub fn trials() -> Vec<Trial> {
         for again in AGAIN {
             let name = format!("group::again::{:?}::{place}", again.tile);
             trials.push(Trial::test(name, move || check_again(again, place)));
+        }
+        for bytes in BYTES {
+            let Bytes { dtype, tile: [m, n, k], warps, stages, .. } = bytes;
+            let name = format!("group::{dtype}::[{m},{k}]x[{k},{n}]t::{warps}x{stages}::{place}");
+            trials.push(Trial::test(name, move || check_bytes(bytes, place)));
         }
         for turned in TURNED {
             let Turned { dtype, tile: [m, n, d], falling, .. } = turned;
@@ -45,8 +50,7 @@ fn check_again(again: &'static Again, place: Place) -> Result<(), Failed> {
         let job = Job { device: place.device()?, operands: operands.clone(), shift: 0 };
         let found = (again.run)(&job, [m, n], count)?.concat();
         let wanted = product.map(|x| count as f64 * x);
-        let told =
-            |error: Failed| format!("{count} times: {}", error.message().unwrap_or_default());
+        let told = |error: Failed| format!("{count} times: {}", error.message().unwrap_or_default());
         exactly(&wanted, &found, dsl_runtime::DType::F32).map_err(told)?;
     }
     Ok(())
@@ -83,6 +87,37 @@ fn check_added(added: &'static Added, place: Place) -> Result<(), Failed> {
             let found = (added.run)(&job, size, limit)?.concat();
             let told = |error: Failed| format!("{i}, shift {shift}: {}", error.message().unwrap_or_default());
             exactly(&wanted, &found, dsl_runtime::DType::F32).map_err(told)?;
+        }
+    }
+    Ok(())
+}
+
+/// As with more bytes each. What products are added to has more digits than the sums of 8-bit floats in a tensor core.
+fn check_bytes(bytes: &'static Bytes, place: Place) -> Result<(), Failed> {
+    let Bytes { dtype, sum, tile: [m, n, k], stages, .. } = *bytes;
+    let sizes = [
+        ([m, n, k], k),
+        ([m, n, k], 0),
+        ([2 * m + 8, n + 16, 2 * k + 16], 2 * k + 16),
+        ([m - 8, 2 * n - 8, stages * k], stages * k - k),
+        ([m, n, 7 * k], 7 * k),
+        ([m + 1, n - 1, k + 1], k + 1),
+    ];
+    for (i, (size, limit)) in sizes.into_iter().enumerate() {
+        let [m, n, k] = size;
+        let (a, b, c) = (whole(m, k, 4, 1), whole(k, n, 4, 2), whole(m, n, 1 << 20, 3));
+        let product = |limit: usize| {
+            let limit = limit.min(k);
+            let a = Matrix::new(m, limit, |row, i| a.at(row, i));
+            a.times(&Matrix::new(limit, n, |i, column| b.at(i, column)), [m, n, limit])
+        };
+        let wanted = product(limit).plus(&product(bytes.tile[2])).plus(&c);
+        for shift in [0, 1] {
+            let operands = vec![a.bits(dtype), b.transposed().bits(dtype), c.bits(sum)];
+            let job = Job { device: place.device()?, operands, shift };
+            let found = (bytes.run)(&job, size, limit)?.concat();
+            let told = |error: Failed| format!("{i}, shift {shift}: {}", error.message().unwrap_or_default());
+            exactly(&wanted, &found, sum).map_err(told)?;
         }
     }
     Ok(())

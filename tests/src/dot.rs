@@ -14,15 +14,20 @@ pub struct Products {
     pub tile: [usize; 3],
     /// Whether the factors are transposed in memory.
     pub transposed: [bool; 2],
+    /// Whether factors are rounded to TF32.
+    pub tf32: bool,
     /// For these numbers of rows, columns and steps.
     pub run: fn(&Job, [usize; 3]) -> Results,
 }
 
 macro_rules! products {
-    ($($elem:ident, $sum:ident, [$m:tt, $n:tt, $k:tt], $left:tt, $right:tt;)*) => {
-        #[fuse_kernel(configs = [$({ T: $elem, S: $sum, M: $m, N: $n, K: $k, LEFT: $left, RIGHT: $right }),*])]
+    ($($elem:ident, $sum:ident, [$m:tt, $n:tt, $k:tt], $left:tt, $right:tt, $tf32:tt;)*) => {
+        #[fuse_kernel(configs = [
+            $({ T: $elem, S: $sum, M: $m, N: $n, K: $k, LEFT: $left, RIGHT: $right, TF32: $tf32 }),*
+        ])]
         fn multiplied<
             T: Element, S: Number, const M: usize, const N: usize, const K: usize, const LEFT: bool, const RIGHT: bool,
+            const TF32: bool,
         >(a: &[T], b: &[T], out: &mut [S], m: i32, n: i32, k: i32) {
             let rows = tl::program_id(0) * M + tl::arange(0, M);
             let cols = tl::program_id(1) * N + tl::arange(0, N);
@@ -39,18 +44,22 @@ macro_rules! products {
                 } else {
                     tl::load(b + inner.col() * n + cols.row(), (inner.col() < k) & (cols.row() < n))
                 };
-                acc = tl::dot(left, right, acc);
+                acc = if TF32 {
+                    tl::dot(left, right, acc).input_precision("tf32")
+                } else {
+                    tl::dot(left, right, acc)
+                };
             }
             tl::store(out + rows.col() * n + cols.row(), acc, (rows.col() < m) & (cols.row() < n));
         }
 
         pub static PRODUCTS: &[Products] = &[$(Products {
             dtype: <$elem as Element>::DTYPE, sum: <$sum as Element>::DTYPE, tile: [$m, $n, $k],
-            transposed: [$left, $right],
+            transposed: [$left, $right], tf32: $tf32,
             run: |job, [m, n, k]| {
                 let (a, b) = (job.operand::<$elem>(0)?, job.operand::<$elem>(1)?);
                 let mut out = Output::<$sum>::new(&job.device, vec![m * n], job.shift)?;
-                multiplied::<$elem, $sum, $m, $n, $k, $left, $right>(&a, &b, &mut out, m as i32, n as i32, k as i32)
+                multiplied::<$elem, $sum, $m, $n, $k, $left, $right, $tf32>(&a, &b, &mut out, m as i32, n as i32, k as i32)
                     .grid((m.div_ceil($m), n.div_ceil($n)))
                     .launch(&job.device)?;
                 out.finish()
@@ -60,28 +69,32 @@ macro_rules! products {
 }
 
 products! {
-    f16, f32, [64, 64, 32], false, false;
-    f16, f32, [16, 8, 16], true, false;
-    f16, f32, [128, 64, 32], false, true;
-    f16, f32, [1, 64, 64], false, true;
-    f16, f32, [8, 32, 16], true, true;
-    f16, f32, [48, 24, 48], false, false;
-    bf16, f32, [64, 128, 32], false, false;
-    bf16, f32, [32, 32, 64], true, true;
-    bf16, f32, [128, 128, 32], false, true;
-    bf16, f32, [5, 12, 16], true, false;
-    f32, f32, [64, 64, 16], false, false;
-    f32, f32, [16, 32, 8], false, true;
-    f32, f32, [32, 16, 4], true, false;
-    f32, f32, [7, 5, 12], false, false;
-    f64, f64, [32, 32, 8], false, false;
-    f64, f64, [16, 16, 16], true, true;
-    f64, f64, [4, 64, 4], false, true;
-    i8, i32, [64, 64, 64], false, false;
-    i8, i32, [16, 16, 32], true, true;
-    i8, i32, [128, 32, 32], false, true;
-    f8e4m3, f32, [32, 32, 32], false, true;
-    f8e5m2, f32, [16, 64, 16], true, false;
+    f16, f32, [64, 64, 32], false, false, false;
+    f16, f32, [16, 8, 16], true, false, false;
+    f16, f32, [128, 64, 32], false, true, false;
+    f16, f32, [1, 64, 64], false, true, false;
+    f16, f32, [8, 32, 16], true, true, false;
+    f16, f32, [48, 24, 48], false, false, false;
+    bf16, f32, [64, 128, 32], false, false, false;
+    bf16, f32, [32, 32, 64], true, true, false;
+    bf16, f32, [128, 128, 32], false, true, false;
+    bf16, f32, [5, 12, 16], true, false, false;
+    f32, f32, [64, 64, 16], false, false, false;
+    f32, f32, [16, 32, 8], false, true, false;
+    f32, f32, [32, 16, 4], true, false, false;
+    f32, f32, [7, 5, 12], false, false, false;
+    f64, f64, [32, 32, 8], false, false, false;
+    f64, f64, [16, 16, 16], true, true, false;
+    f64, f64, [4, 64, 4], false, true, false;
+    i8, i32, [64, 64, 64], false, false, false;
+    i8, i32, [16, 16, 32], true, true, false;
+    i8, i32, [128, 32, 32], false, true, false;
+    f8e4m3, f32, [32, 32, 32], false, true, false;
+    f8e5m2, f32, [16, 64, 16], true, false, false;
+    f32, f32, [64, 64, 16], false, false, true;
+    f32, f32, [16, 32, 8], false, true, true;
+    f32, f32, [128, 64, 32], true, false, true;
+    f32, f32, [8, 128, 24], false, true, true;
 }
 
 /// A kernel of one program on square matrices, one after the other in memory.

@@ -80,6 +80,70 @@ added! {
     bf16, [128, 64, 128], false, false, 8, 2;
 }
 
+/// A kernel that adds the product of the first `limit` elements of the rows of `[m, k]` and `[n, k]` to a matrix, and the product of
+/// the first blocks.
+#[derive(Debug)]
+pub struct Bytes {
+    pub dtype: DType,
+    /// What products are added in.
+    pub sum: DType,
+    /// Rows, columns and steps of a tile.
+    pub tile: [usize; 3],
+    pub warps: usize,
+    pub stages: usize,
+    /// For these numbers of rows, columns and steps, and the limit.
+    pub run: fn(&Job, [usize; 3], usize) -> Results,
+}
+
+macro_rules! bytes {
+    ($($elem:ident, $sum:ident, [$m:tt, $n:tt, $k:tt], $most:tt, $warps:tt, $stages:tt;)*) => {
+        #[fuse_kernel(num_warps = W, num_stages = STAGES, configs = [
+            $({ T: $elem, S: $sum, M: $m, N: $n, K: $k, MOST: $most, W: $warps, STAGES: $stages }),*
+        ])]
+        fn bytes<
+            T: Element, S: Element, const M: usize, const N: usize, const K: usize, const MOST: usize,
+            const W: usize, const STAGES: usize,
+        >(a: &View<T, 2>, b: &View<T, 2>, c: &View<S, 2>, out: &mut View<S, 2>, limit: i32) {
+            let (row, col) = (tl::program_id(0) * M, tl::program_id(1) * N);
+            let mut sum = tl::zeros::<S>([M, N]);
+            for start in (0..limit).step_by(K) {
+                let right = tl::trans(b.load::<N, K>(col, start));
+                sum = tl::dot(a.load::<M, K>(row, start), right, sum).max_num_imprecise_acc(MOST);
+            }
+            let (left, right) = (a.load::<M, K>(row, 0), tl::trans(b.load::<N, K>(col, 0)));
+            let first = tl::dot(left, right, c.load::<M, N>(row, col)).max_num_imprecise_acc(MOST);
+            out.store(sum + first, row, col);
+        }
+
+        pub static BYTES: &[Bytes] = &[$(Bytes {
+            dtype: <$elem as Element>::DTYPE, sum: <$sum as Element>::DTYPE, tile: [$m, $n, $k], warps: $warps,
+            stages: $stages,
+            run: |job, [m, n, k], limit| {
+                let (a, b, c) = (job.operand::<$elem>(0)?, job.operand::<$elem>(1)?, job.operand::<$sum>(2)?);
+                let (a, b) = (Slice::from(&a).view([m, k])?, Slice::from(&b).view([n, k])?);
+                let c = Slice::from(&c).view([m, n])?;
+                let mut out = Output::<$sum>::new(&job.device, vec![m * n], job.shift)?;
+                let into = ViewMut::new(&mut out, [m, n])?;
+                bytes::<$elem, $sum, $m, $n, $k, $most, $warps, $stages>(a, b, c, into, limit as i32)
+                    .grid((m.div_ceil($m), n.div_ceil($n)))
+                    .launch(&job.device)?;
+                out.finish()
+            },
+        }),*];
+    };
+}
+
+bytes! {
+    i8, i32, [64, 64, 128], 128, 4, 1;
+    i8, i32, [128, 128, 128], 128, 8, 4;
+    i8, i32, [64, 48, 256], 128, 4, 2;
+    i8, i32, [64, 128, 128], 128, 8, 3;
+    f8e4m3, f32, [64, 64, 128], 128, 4, 2;
+    f8e4m3, f32, [128, 128, 128], 128, 8, 4;
+    f8e5m2, f32, [64, 48, 256], 128, 4, 2;
+    f8e5m2, f32, [128, 64, 128], 32, 8, 3;
+}
+
 /// A kernel that adds the product of the same two blocks a number of times.
 #[derive(Debug)]
 pub struct Again {

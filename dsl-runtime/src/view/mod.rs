@@ -4,6 +4,8 @@
 //! shape is an element of the memory, and of a view to write that no two are the same one. Kernels rely on it: their
 //! accesses compare indices with the shape alone. What they take of a view is [`ViewArgs`].
 
+mod batch;
+
 use std::fmt;
 use std::ops::RangeBounds;
 

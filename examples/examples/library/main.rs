@@ -28,8 +28,9 @@ use fused_kernels::l2_norm::{self, L2Norm};
 use fused_kernels::layer_norm_backward::{self, Gradients, LayerNormBackward};
 use fused_kernels::layer_norm_gelu::{self, LayerNormGelu};
 use fused_kernels::masked_softmax::{self, HostMask, Mask, MaskedSoftmax};
-use fused_kernels::matmul::{self, Extents, Matmul};
+use fused_kernels::matmul::{self, Epilogue, Extents, Matmul};
 use fused_kernels::quantize::{self, DequantizeAdd, Quantize, RMS};
+use fused_kernels::quantized_matmul::{self, Quantized, QuantizedMatmul};
 use fused_kernels::recurrence::{self, HostSteps, Recurrence};
 use fused_kernels::reference::Expected;
 use fused_kernels::rms_norm::{self, AddRmsNorm, RmsNorm};
@@ -69,6 +70,7 @@ enum Kernel {
     AddSilu,
     BiasGelu,
     MatmulBiasGelu,
+    QuantizedMatmul,
     SiluAndMul,
     GeluAndMul,
     GeluTanhAndMul,
@@ -114,6 +116,11 @@ fn main() -> Result<()> {
         (Some(Kernel::AttentionDecode), Type::F32) => bail!("attention is of 16-bit types"),
         (Some(Kernel::AttentionDecode), Type::F16) => decoded::<f16>(&options),
         (Some(Kernel::AttentionDecode), Type::Bf16) => decoded::<bf16>(&options),
+        (Some(Kernel::QuantizedMatmul), Type::F32) => {
+            bail!("products of quantised matrices are of 16-bit types here")
+        }
+        (Some(Kernel::QuantizedMatmul), Type::F16) => multiplied::<f16>(&options),
+        (Some(Kernel::QuantizedMatmul), Type::Bf16) => multiplied::<bf16>(&options),
         (_, Type::F32) => in_f32(&options),
         (_, Type::F16) => in_f16(&options),
         (_, Type::Bf16) => in_bf16(&options),
@@ -176,6 +183,48 @@ where
     options.show(traffic, &expected, |on, out: &mut Buffer<T>| {
         Quantize::rms_norm(&bx, &bg).to_i8(on, &mut q, &mut scales)?;
         DequantizeAdd::new(&q, &scales).launch(on, out)
+    })
+}
+
+/// The GELU of a product of `i8` with a scale for each row and column, and a bias. The right factor is narrow: the reference takes
+/// its time.
+fn multiplied<T: Float>(options: &Options) -> Result<()>
+where
+    quantized_matmul::quantized_matmul::Choice<i8, i32, T, GELU, 128, 128, 128, false>:
+        quantized_matmul::quantized_matmul::Declared,
+{
+    let (device, (m, k)) = (options.common.device, (options.rows, options.cols));
+    let extents = Extents { m, k, n: k.min(256) };
+    let n = extents.n;
+    let integers = |len: usize, seed: u64| -> Result<(Vec<f64>, Buffer<i8>)> {
+        let (numbers, _) = options.normal::<f32>(len, seed)?;
+        let integers: Vec<i8> = numbers.into_iter().map(|x| (40.0 * x) as i8).collect();
+        Ok((integers.iter().map(|&x| f64::from(x)).collect(), device.upload(&integers)?))
+    };
+    let scales = |len: usize, seed: u64| -> Result<(Vec<f32>, Buffer<f32>)> {
+        let (numbers, _) = options.normal::<f32>(len, seed)?;
+        let scales: Vec<f32> = numbers.into_iter().map(|x| 0.01 + 0.005 * x.abs()).collect();
+        let buffer = device.upload(&scales)?;
+        Ok((scales, buffer))
+    };
+    let ((a, ba), (weights, bb)) = (integers(m * k, 0)?, integers(n * k, 1)?);
+    let ((row_scales, br), (col_scales, bc)) = (scales(m, 2)?, scales(n, 3)?);
+    let (bias, bs) = options.normal::<f32>(n, 4)?;
+    let b: Vec<f64> = (0..k * n).map(|i| weights[i % n * k + i / n]).collect();
+    let of = Quantized {
+        a: &a,
+        b: &b,
+        row_scales: &row_scales,
+        col_scales: &col_scales,
+        bias: Some(&bias),
+        integers: true,
+    };
+    let expected: Vec<Expected> =
+        quantized_matmul::reference::<GELU>(of, extents).into_iter().map(|y| y.rounded(T::DTYPE)).collect();
+    options.show(quantized_matmul::traffic::<i8, T>(extents), &expected, |on, out| {
+        let columns = bb.view([n, k])?.permute([1, 0]);
+        let product = QuantizedMatmul::<i8, GELU>::new(ba.view([m, k])?, &br, columns, &bc);
+        product.bias(&bs).launch(on, out.view_mut([m, n])?)
     })
 }
 
@@ -264,7 +313,8 @@ macro_rules! demos {
                     let narrow = cols.min(256);
                     let (w, bw) = options.normal::<$T>(cols * narrow, 4)?;
                     let extents = Extents { m: rows, k: cols, n: narrow };
-                    let expected = matmul::reference::<$T, GELU>([&x, &w], extents, Some(&beta[..narrow]));
+                    let epilogue = Epilogue { bias: Some(&beta[..narrow]), ..Epilogue::default() };
+                    let expected = matmul::reference::<$T, GELU>([&x, &w], extents, epilogue);
                     options.show(matmul::traffic::<$T>(extents), &expected, |on, out| {
                         let product =
                             Matmul::<$T, GELU>::new(bx.view([rows, cols])?, bw.view([cols, narrow])?);
@@ -393,7 +443,10 @@ macro_rules! demos {
                         BiasGeluDropout::<$T, GELU>::new(&bx, &bb).dropout(0.1, 42).launch(on, out)
                     })
                 }
-                Kernel::RmsNormQuantize | Kernel::Attention | Kernel::AttentionDecode => {
+                Kernel::RmsNormQuantize
+                | Kernel::QuantizedMatmul
+                | Kernel::Attention
+                | Kernel::AttentionDecode => {
                     bail!("16-bit types, by themselves")
                 }
                 Kernel::Rope => {

@@ -12,6 +12,7 @@ mod matmul;
 mod norm_backward;
 mod norms;
 mod quantize;
+mod quantized_matmul;
 mod rms_norm;
 mod rope;
 mod routing;

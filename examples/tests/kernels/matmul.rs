@@ -3,9 +3,10 @@
 use dsl_runtime::Result;
 use dsl_runtime::prelude::*;
 use fused_kernels::activation::{GELU, IDENTITY, RELU, SILU};
-use fused_kernels::matmul::{Extents, Matmul, Multiply, Tile, reference};
+use fused_kernels::matmul::{Epilogue, Extents, Matmul, Multiply, Tile, reference};
+use fused_kernels::split_matmul::{Split, matmul_parts, parts};
 
-use crate::data::{check, normal};
+use crate::data::{check, devices, normal};
 
 /// Tiles that are full, cut on each side by one and by more, and hardly touched; steps that are few, many and none.
 const EXTENTS: [Extents; 11] = [
@@ -79,7 +80,7 @@ fn check_product<T: Multiply<ACT>, const ACT: usize>(extents: Extents, [left, ri
     let inputs = [left.laid_out(&a, [m, k]), right.laid_out(&b, [k, n]), bias.clone()];
     let inputs: Vec<&[T]> = inputs.iter().map(|input| &input[..]).collect();
     for bias in [Some(&bias[..]), None] {
-        let expected = [reference::<T, ACT>([&a, &b], extents, bias)];
+        let expected = [reference::<T, ACT>([&a, &b], extents, Epilogue { bias, ..Epilogue::default() })];
         check(&what, &inputs, &expected, |on, inputs, outs| {
             let (a, b) = (left.view(inputs[0], [m, k])?, right.view(inputs[1], [k, n])?);
             let product = Matmul::<T, ACT>::new(a, b);
@@ -161,7 +162,7 @@ fn factors_are_parts_of_matrices() {
         (1..=rows).flat_map(row).collect()
     };
     let factors = [part(&a, m, k), part(&b, k, n)];
-    let expected = [reference::<bf16, IDENTITY>([&factors[0], &factors[1]], extents, None)];
+    let expected = [reference::<bf16, IDENTITY>([&factors[0], &factors[1]], extents, Epilogue::default())];
     check("parts", &[&a, &b], &expected, |on, inputs, outs| {
         let a = inputs[0].view([m + 2, k + 8])?.slice(0, 1..=m).slice(1, 1..=k);
         let b = inputs[1].view([k + 2, n + 8])?.slice(0, 1..=k).slice(1, 1..=n);
@@ -169,16 +170,162 @@ fn factors_are_parts_of_matrices() {
     });
 }
 
+/// A scale, a bias and a residual, for a batch and for one matrix; one right factor for a batch, as a view of one matrix, as one that is
+/// repeated, and as many.
+#[track_caller]
+fn check_epilogue<T: Multiply<ACT>, const ACT: usize>([batches, m, k, n]: [usize; 4], alpha: f32) {
+    let extents = Extents { m, k, n };
+    let (a, b) = (normal::<T>(batches * m * k, 1), normal::<T>(batches.max(1) * k * n, 2));
+    let (bias, residual) = (normal::<T>(n, 3), normal::<T>(batches * m * n, 4));
+    let inputs: [&[T]; 4] = [&a, &b, &bias, &residual];
+    let with = |index: usize, shared: bool| {
+        let of = |all: &[T], len: usize, index: usize| all[index * len..(index + 1) * len].to_vec();
+        let (a, b) = (of(&a, m * k, index), of(&b, k * n, if shared { 0 } else { index }));
+        let residual = of(&residual, m * n, index);
+        let epilogue = Epilogue { alpha, bias: Some(&bias), residual: Some(&residual) };
+        reference::<T, ACT>([&a, &b], extents, epilogue)
+    };
+    let all = |shared: bool| [(0..batches).flat_map(|index| with(index, shared)).collect::<Vec<_>>()];
+    let what = format!("{batches} of {extents:?}, activation {ACT}");
+    for shared in [0, 1, 2] {
+        check(&what, &inputs, &all(shared > 0), |on, inputs, outs| {
+            let a = inputs[0].view([batches, m, k])?;
+            let product = match shared {
+                0 => Matmul::<T, ACT>::new(a, inputs[1].view([batches, k, n])?),
+                1 => Matmul::new(a, inputs[1].view([k, n])?),
+                _ => Matmul::new(a, inputs[1].view_strided([batches, k, n], [0, n, 1])?),
+            };
+            let residual = inputs[3].view([batches, m, n])?;
+            product
+                .alpha(alpha)
+                .bias(inputs[2])
+                .residual(residual)
+                .launch(on, outs[0].view_mut([batches, m, n])?)
+        });
+    }
+    if batches == 0 {
+        return;
+    }
+    check(&what, &inputs, &[with(0, false)], |on, inputs, outs| {
+        let product = Matmul::<T, ACT>::new(inputs[0].view([m, k])?, inputs[1].view([k, n])?);
+        let residual = inputs[3].view([m, n])?;
+        product.alpha(alpha).bias(inputs[2]).residual(residual).launch(on, outs[0].view_mut([m, n])?)
+    });
+}
+
+#[test]
+fn products_are_scaled_and_added_to() {
+    check_epilogue::<bf16, IDENTITY>([3, 72, 40, 136], 0.5);
+    check_epilogue::<bf16, GELU>([2, 65, 64, 130], -1.5);
+    check_epilogue::<f16, SILU>([2, 64, 72, 128], 0.25);
+    check_epilogue::<f32, RELU>([3, 17, 33, 9], 3.0);
+    // Enough for large tiles on an H200.
+    check_epilogue::<bf16, RELU>([2, 7 * 128 + 8, 64, 8 * 128 - 8], 0.125);
+}
+
+#[test]
+fn batches_without_a_residual_have_the_largest_tiles() {
+    // Enough for them on an H200, all of which are full but the last column of a matrix.
+    let [batches, m, k, n] = [2, 640, 16, 2552];
+    let (a, b) = (normal::<bf16>(batches * m * k, 1), normal::<bf16>(batches * k * n, 2));
+    let of = |index: usize| {
+        let factors = [&a[index * m * k..][..m * k], &b[index * k * n..][..k * n]];
+        reference::<bf16, IDENTITY>(factors, Extents { m, k, n }, Epilogue::default())
+    };
+    let expected = [(0..batches).flat_map(of).collect::<Vec<_>>()];
+    check("a batch", &[&a, &b], &expected, |on, inputs, outs| {
+        let (a, b) = (inputs[0].view([batches, m, k])?, inputs[1].view([batches, k, n])?);
+        Matmul::<bf16, IDENTITY>::new(a, b).launch(on, outs[0].view_mut([batches, m, n])?)
+    });
+}
+
+#[test]
+fn batches_may_be_empty_and_sums_without_terms() {
+    check_epilogue::<f16, IDENTITY>([0, 8, 8, 8], 1.0);
+    check_epilogue::<f32, GELU>([2, 3, 0, 5], 2.0);
+}
+
+/// Products whose steps are shared where there are processors for more than one part.
+#[track_caller]
+fn check_split<T: Multiply<ACT> + Split<ACT>, const ACT: usize>(extents: Extents, right: Order) {
+    let Extents { m, k, n } = extents;
+    let (a, b) = (normal::<T>(m * k, 1), normal::<T>(k * n, 2));
+    let (bias, residual) = (normal::<T>(n, 3), normal::<T>(m * n, 4));
+    let inputs: [&[T]; 4] = [&a, &right.laid_out(&b, [k, n]), &bias, &residual];
+    let epilogue = Epilogue { alpha: 0.5, bias: Some(&bias), residual: Some(&residual) };
+    let expected = [reference::<T, ACT>([&a, &b], extents, epilogue)];
+    check(&format!("{extents:?} shared"), &inputs, &expected, |on, inputs, outs| {
+        let product = Matmul::<T, ACT>::new(inputs[0].view([m, k])?, right.view(inputs[1], [k, n])?);
+        let product = product.alpha(0.5).bias(inputs[2]).residual(inputs[3].view([m, n])?);
+        let mut scratch = on.upload(&vec![f32::NAN; product.scratch_len(on)])?;
+        product.launch_split(on, outs[0].view_mut([m, n])?, &mut scratch)
+    });
+}
+
+#[test]
+fn steps_are_shared_among_programs() {
+    // Of 8200 terms the last of 32 parts have none.
+    for k in [512, 513, 1000, 8192, 8200, 300] {
+        check_split::<bf16, GELU>(Extents { m: 3, k, n: 72 }, Order::Columns);
+    }
+    check_split::<f16, IDENTITY>(Extents { m: 64, k: 2048, n: 128 }, Order::Rows);
+    check_split::<f32, SILU>(Extents { m: 1, k: 1025, n: 7 }, Order::Rows);
+    check_split::<f32, RELU>(Extents { m: 5, k: 768, n: 16 }, Order::Columns);
+    // Too many tiles, or too few steps: nothing is shared.
+    check_split::<bf16, IDENTITY>(Extents { m: 200, k: 64, n: 300 }, Order::Rows);
+}
+
+/// A whole part, one that is cut, and parts without terms.
+#[test]
+fn parts_without_terms_are_zero() {
+    let [m, k, n] = [64, 72, 128];
+    let (a, b) = (normal::<bf16>(m * k, 1), normal::<bf16>(k * n, 2));
+    let sum = |i: usize, terms: std::ops::Range<usize>| -> f64 {
+        terms.map(|j| a[i / n * k + j].to_f64() * b[j * n + i % n].to_f64()).sum()
+    };
+    for device in devices() {
+        let (left, right) = (device.upload(&a).unwrap(), device.upload(&b).unwrap());
+        let mut out = device.upload(&vec![f32::NAN; 4 * m * n]).unwrap();
+        let (left, right) = (left.view([1, m, k]).unwrap(), right.view([1, k, n]).unwrap());
+        matmul_parts::<bf16, false, 64, 128, 64>(left, right, out.view_mut([4, 1, m, n]).unwrap(), 1)
+            .grid((1, 4))
+            .launch(&device)
+            .unwrap();
+        let found = out.download().unwrap();
+        for (i, &found) in found.iter().enumerate() {
+            let (part, i) = (i / (m * n), i % (m * n));
+            let wanted = sum(i, k.min(64 * part)..k.min(64 * (part + 1)));
+            assert!(
+                (f64::from(found) - wanted).abs() < 1e-4,
+                "{part} {i} on {device}: {found}, not {wanted}"
+            );
+        }
+        assert!(found[2 * m * n..].iter().all(|&x| x == 0.0), "on {device}");
+    }
+}
+
+#[test]
+fn there_are_as_many_parts_as_processors_and_terms_for_them() {
+    assert_eq!(parts([1, 64, 128], 1 << 20, 132), 32);
+    assert_eq!(parts([1, 64, 4096], 14336, 132), 4);
+    assert_eq!(parts([2, 64, 4096], 14336, 132), 2);
+    assert_eq!(parts([1, 64, 4096], 511, 132), 1);
+    assert_eq!(parts([1, 4096, 4096], 14336, 132), 1);
+    assert_eq!(parts([1, 0, 0], 14336, 132), 32);
+}
+
 #[test]
 fn tiles_are_large_where_there_is_enough_to_do() {
     let (large, small) = (Tile { rows: 128, cols: 256 }, Tile { rows: 64, cols: 128 });
-    let of = |m, n| Tile::of([large, small], [m, n], 132);
+    let of = |m, n| Tile::of([large, small], [1, m, n], 132);
     assert_eq!((of(4096, 4096), of(128, 99 * 256)), (large, large));
     // Too few large ones, and too few rows or columns for one.
     assert_eq!((of(2048, 1024), of(128, 98 * 256)), (small, small));
     assert_eq!((of(64, 1 << 20), of(65, 1 << 20)), (small, large));
     assert_eq!((of(1 << 20, 128), of(1 << 20, 129)), (small, large));
-    assert_eq!((large.count(257, 257), small.count(1, 1), small.count(0, 9)), (6, 1, 0));
+    assert_eq!((large.count([1, 257, 257]), small.count([2, 1, 1]), small.count([3, 0, 9])), (6, 2, 0));
+    // A batch has as many of each.
+    assert_eq!(Tile::of([large, small], [25, 256, 512], 132), large);
 }
 
 #[test]
@@ -198,5 +345,16 @@ fn wrong_shapes_are_errors() {
     assert_eq!(found, "matmul: out has the shape [4, 3], expected [3, 4]");
     let found = message(product([3, 2], [2, 4]).bias(&a), [3, 4]);
     assert_eq!(found, "matmul: bias has 6 elements and n has 4");
+    let found = message(product([3, 2], [2, 4]).residual(b.view([4, 2]).unwrap()), [3, 4]);
+    assert_eq!(found, "matmul: residual has the shape [4, 2], expected [3, 4]");
     product([3, 2], [2, 4]).launch(&device, out.view_mut([3, 4]).unwrap()).unwrap();
+    let batch = Matmul::<f32, IDENTITY>::new(a.view([3, 1, 2]).unwrap(), b.view([2, 2, 2]).unwrap());
+    let found = batch.launch(&device, out.view_mut([3, 1, 2]).unwrap()).unwrap_err().to_string();
+    assert_eq!(found, "matmul: b has 2 matrices and a has 3");
+    let batch = Matmul::<f32, IDENTITY>::new(a.view([3, 1, 2]).unwrap(), b.view([2, 4]).unwrap());
+    let found = batch.launch(&device, out.view_mut([2, 1, 4]).unwrap()).unwrap_err().to_string();
+    assert_eq!(found, "matmul: out has 2 matrices and a has 3");
+    let mut short = device.zeros::<f32>(1).unwrap();
+    let found = product([3, 2], [2, 4]).launch_split(&device, out.view_mut([3, 4]).unwrap(), &mut short);
+    assert_eq!(found.unwrap_err().to_string(), "matmul: scratch has 1 elements and what it should be has 0");
 }

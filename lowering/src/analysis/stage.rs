@@ -12,7 +12,8 @@ use super::axis::{Assumptions, Axes};
 use super::bounds::definitions;
 use super::fact::{Fact, Sum, Symbol};
 use super::group_store;
-use crate::ops::{Dot, Effect, Factor, For, GroupDot, Kind, Level, Permute, Reshape, Staged, Window};
+use crate::dtype::DType;
+use crate::ops::{Cast, Dot, Effect, Factor, For, GroupDot, Kind, Level, Permute, Reshape, Staged, Window};
 use crate::tile::{Block, Func, Op, ParamKind, Value, remove_unused};
 
 /// Warps that multiply together.
@@ -21,10 +22,12 @@ pub const GROUP_WARPS: u32 = 4;
 pub const GROUP_ROWS: u32 = 64;
 /// The columns that they take at once, at most.
 pub const GROUP_COLUMNS: u32 = 256;
-/// Products that they add at once.
-pub const GROUP_INNER: u32 = 16;
+/// Bytes of a row of the left factor that they take at once.
+pub const GROUP_BYTES: u32 = 32;
 /// The bytes of a row of a block in shared memory; a longer row goes on behind the last one.
 pub const LINE: u32 = 128;
+/// What the lines of a block divide by.
+const LINES: u32 = 16;
 /// The most rows that one instruction copies.
 const MAX_ROWS: u32 = 256;
 /// What the address of a view and the distance between its rows divide by, in bytes.
@@ -41,7 +44,7 @@ impl Groups {
     /// Of so many warps, for so many rows.
     pub fn new(rows: u32, num_warps: u32) -> Groups {
         let groups = num_warps / GROUP_WARPS;
-        let along_rows = groups.min(1 << (rows / GROUP_ROWS).trailing_zeros());
+        let along_rows = groups.min(1 << (rows / GROUP_ROWS).max(1).trailing_zeros());
         Groups { along_rows, along_columns: groups / along_rows }
     }
 }
@@ -166,19 +169,52 @@ impl Stager<'_> {
     }
 
     fn group_dot(&self, dot: &Dot, op: &Op, variable: Option<Value>) -> Option<GroupDot> {
-        let elem = self.func.ty(dot.a).dtype;
         let shape = &self.func.ty(op.results[0]).shape;
-        let b = self.staged(dot.b, variable)?;
-        let a = self.staged(dot.a, variable).map_or(Factor::Tile(dot.a), Factor::Staged);
-        if shape.rank() != 2 || !elem.is_half() || !shape[0].is_multiple_of(GROUP_ROWS) {
+        let [a, b] = self.own_elements(dot);
+        let elem = self.func.ty(b).dtype;
+        let b = self.staged(b, variable)?;
+        let a = self.staged(a, variable).map_or(Factor::Tile(a), Factor::Staged);
+        if shape.rank() != 2 || !shape[0].is_multiple_of(GROUP_ROWS) || !self.multiply(elem, (&a, &b)) {
             return None;
         }
         let Groups { along_columns, .. } = Groups::new(shape[0], self.num_warps);
         let columns = shape[1] / along_columns;
         // The columns of a group begin where a row of the block does, if they lie along rows.
-        let unit = if b.transposed { 8 } else { LINE / elem.bytes() };
+        let unit = match elem {
+            _ if !b.transposed => LINE / elem.bytes(),
+            DType::I8 => 16,
+            _ => 8,
+        };
         let fits = shape[1].is_multiple_of(along_columns) && columns.is_multiple_of(unit);
-        (fits && columns <= GROUP_COLUMNS).then_some(GroupDot { a, b, acc: dot.acc })
+        (fits && columns <= GROUP_COLUMNS).then_some(GroupDot {
+            a,
+            b,
+            acc: dot.acc,
+            imprecise: dot.imprecise.filter(|_| elem.is_f8()),
+        })
+    }
+
+    /// The factors; where sums may be imprecise, as the 8-bit floats that they were converted from.
+    fn own_elements(&self, dot: &Dot) -> [Value; 2] {
+        let factors = [dot.a, dot.b];
+        let dtype = |value: Value| self.func.ty(value).dtype;
+        let narrow = factors.map(|factor| match self.definitions.get(&factor) {
+            Some(&Kind::Cast(Cast { value })) if dtype(value).is_f8() => Some(value),
+            _ => None,
+        });
+        match narrow {
+            [Some(a), Some(b)] if dot.imprecise.is_some() && dtype(a) == dtype(b) => [a, b],
+            _ => factors,
+        }
+    }
+
+    /// Whether there is an instruction for these elements as they lie: bytes are neighbours along what is summed over.
+    fn multiply(&self, elem: DType, (a, b): (&Factor, &Staged)) -> bool {
+        if elem.is_half() {
+            return true;
+        }
+        let straight = matches!(a, Factor::Staged(a) if !a.transposed);
+        (elem == DType::I8 || elem.is_f8()) && straight && b.transposed
     }
 
     /// A factor as a block of a view, if that is what it is.
@@ -204,7 +240,7 @@ impl Stager<'_> {
         let [rows, columns] = staged.lines();
         let elem = self.func.slice(*memory).0;
         let copied = rows <= MAX_ROWS
-            && rows.is_multiple_of(GROUP_INNER)
+            && rows.is_multiple_of(LINES)
             && (columns * elem.bytes()).is_multiple_of(LINE)
             && load.invariant
             && load.cache.level != Level::Volatile

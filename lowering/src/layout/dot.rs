@@ -13,7 +13,7 @@
 use super::linear::{Coord, LANE_BITS, Layout};
 use crate::analysis::stage::{GROUP_WARPS, Groups};
 use crate::dtype::DType;
-use crate::ops::{Dot, GroupDot, Kind};
+use crate::ops::{Dot, GroupDot, InputPrecision, Kind};
 use crate::tile::{Block, Func, Op, Shape, Value};
 
 /// What a bit of a register or lane number adds to the coordinate along one of a matrix's two axes.
@@ -92,6 +92,16 @@ static M16N8K32: Instruction = Instruction {
     sum: Fragment { registers: &[Column(1), Row(8)], lanes: EIGHT_ROWS_OF_PAIRS },
 };
 
+/// `mma.m16n8k8` of TF32.
+static M16N8K8: Instruction = Instruction {
+    rows: 16,
+    columns: 8,
+    inner: 8,
+    left: Fragment { registers: &[Row(8), Column(4)], lanes: [Column(1), Column(2), Row(1), Row(2), Row(4)] },
+    right: Fragment { registers: &[Row(4)], lanes: [Row(1), Row(2), Column(1), Column(2), Column(4)] },
+    sum: Fragment { registers: &[Column(1), Row(8)], lanes: EIGHT_ROWS_OF_PAIRS },
+};
+
 /// `mma.m8n8k4` of `f64`.
 static M8N8K4: Instruction = Instruction {
     rows: 8,
@@ -103,12 +113,13 @@ static M8N8K4: Instruction = Instruction {
 };
 
 /// How factors of an element type are multiplied.
-pub fn method(elem: DType) -> Method {
-    match elem.bytes() {
-        1 => Method::Warp(&M16N8K32),
-        2 => Method::Warp(&M16N8K16),
-        8 => Method::Warp(&M8N8K4),
-        _ => Method::Thread,
+pub fn method(elem: DType, input: InputPrecision) -> Method {
+    match (elem.bytes(), input) {
+        (1, _) => Method::Warp(&M16N8K32),
+        (2, _) => Method::Warp(&M16N8K16),
+        (8, _) => Method::Warp(&M8N8K4),
+        (_, InputPrecision::Tf32) => Method::Warp(&M16N8K8),
+        (_, InputPrecision::Ieee) => Method::Thread,
     }
 }
 
@@ -375,7 +386,7 @@ fn own_layout(func: &Func, (product, result): (&Product, Value), num_warps: u32,
         Product::OfTiles(dot) => dot,
         Product::OfBlocks(_) => return group_layout(shape, num_warps),
     };
-    match method(func.ty(dot.a).dtype) {
+    match method(func.ty(dot.a).dtype, dot.input) {
         Method::Warp(instruction) => sum_layout(instruction, shape, num_warps, deal),
         Method::Thread => block_layout(shape, num_warps, deal),
     }
@@ -389,7 +400,7 @@ pub(super) fn suited(func: &Func, op: &Op, layout: &Layout) -> Layout {
         Product::OfTiles(dot) => dot,
         Product::OfBlocks(_) => return own(),
     };
-    match method(func.ty(dot.a).dtype) {
+    match method(func.ty(dot.a).dtype, dot.input) {
         Method::Warp(instruction) if !serves(instruction, layout) => own(),
         Method::Warp(_) | Method::Thread => layout.clone(),
     }

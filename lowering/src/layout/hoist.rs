@@ -75,7 +75,7 @@ impl Pass<'_> {
     fn wanted(&self, dot: &Dot, side: Side, result: Value) -> Option<Layout> {
         let factor = dot.factor(side);
         let ty = self.distributed.func.ty(factor);
-        let Method::Warp(instruction) = method(ty.dtype) else { return None };
+        let Method::Warp(instruction) = method(ty.dtype, dot.input) else { return None };
         if self.inside.contains(&factor) {
             return None;
         }

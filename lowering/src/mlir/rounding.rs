@@ -8,6 +8,21 @@ use crate::dtype::DType;
 /// A processor of which nothing is known but its family.
 pub const BASELINE: Machine = Machine::Host { f16c: false };
 
+/// Digits of an `f32` that TF32 does not have.
+const BEYOND_TF32: u32 = 13;
+
+/// The nearest number of eleven digits, halves away from zero; NaN stays NaN.
+pub fn tf32(b: &mut Builder, a: Val) -> Val {
+    let ty = a.ty.with(Elem::I32);
+    let bits = b.bitcast(a, ty);
+    let (half, kept) = (b.int(ty, 1 << (BEYOND_TF32 - 1)), b.int(ty, -(1 << BEYOND_TF32)));
+    let bits = b.add(bits, half);
+    let bits = b.and(bits, kept);
+    let rounded = b.bitcast(bits, a.ty);
+    let is_nan = b.fcmp(FloatPredicate::Uno, a, a);
+    b.select(is_nan, a, rounded)
+}
+
 impl Builder<'_> {
     /// The largest integer not above `a`.
     pub fn floor(&mut self, a: Val) -> Val {

@@ -254,7 +254,7 @@ pub(super) const METHODS: &[Function] = &[
 ];
 
 /// The argument as one of several words.
-fn choice<T: Copy>(check: &mut Check, call: &Call, named: &[(&str, T)]) -> Option<T> {
+pub(super) fn choice<T: Copy>(check: &mut Check, call: &Call, named: &[(&str, T)]) -> Option<T> {
     let operand = &call.args[1];
     let known = || list(named.iter().map(|(name, _)| format!("`\"{name}\"`")));
     let Item::Text(text) = &operand.item else {

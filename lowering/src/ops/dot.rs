@@ -1,6 +1,7 @@
 //! The matrix product.
 
-use super::{Function, Generic, Gives, Operation, expect_types, optional, required};
+use super::atomic::choice;
+use super::{Function, Generic, Gives, Kind, Operation, expect_types, optional, required};
 use crate::check::{Call, Check, Operand};
 use crate::diagnostic::list;
 use crate::dtype::DType;
@@ -15,7 +16,23 @@ pub struct Dot {
     pub b: Value,
     /// 0 everywhere, if it is not there.
     pub acc: Option<Value>,
+    /// The most products of 8-bit floats whose sum may have fewer digits than its type.
+    pub imprecise: Option<u32>,
+    pub input: InputPrecision,
 }
+
+/// The digits of factors of `f32` that are multiplied.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum InputPrecision {
+    /// All.
+    #[default]
+    Ieee,
+    /// Eleven: factors are rounded to the nearest, halves away from zero.
+    Tf32,
+}
+
+/// What the inner extent of products of TF32 is a multiple of.
+const TF32_INNER: u32 = 8;
 
 /// How elements of a type multiply.
 struct Product {
@@ -75,7 +92,9 @@ impl Operation for Dot {
 
     fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
         let factors = format!("dot {}, {}", name(self.a), name(self.b));
-        self.acc.map_or(factors.clone(), |acc| format!("{factors} add {}", name(acc)))
+        let sum = self.acc.map_or(factors.clone(), |acc| format!("{factors} add {}", name(acc)));
+        let sum = self.imprecise.map_or(sum.clone(), |most| format!("{sum} imprecise {most}"));
+        if self.input == InputPrecision::Tf32 { format!("{sum} tf32") } else { sum }
     }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
@@ -85,6 +104,10 @@ impl Operation for Dot {
         let shape = product_shape(&a.shape, &b.shape).ok_or_else(|| format!("{a} times {b}"))?;
         if !self.inner(func).is_multiple_of(product.inner) {
             return Err(format!("an inner extent of {}", self.inner(func)));
+        }
+        if self.input == InputPrecision::Tf32 {
+            expect_types("the type of factors in TF32", a.dtype, DType::F32)?;
+            expect_types("the rest of the inner extent", self.inner(func) % TF32_INNER, 0)?;
         }
         let wanted = Type::tile(product.accumulator, shape);
         expect_types("the result", func.ty(results[0]), &wanted)?;
@@ -107,15 +130,84 @@ pub(super) const FUNCTIONS: &[Function] = &[Function {
 | elements | of the result and of `acc` | K is a multiple of |
 | --- | --- | --- |
 | `f16`, `bf16`, `f8e4m3`, `f8e5m2` | `f32` | 16 |
-| `f32` | `f32` | 1 |
+| `f32` | `f32` | 1, in TF32 (`.input_precision`) 8 |
 | `f64` | `f64` | 4 |
 | `i8` | `i32`, which wraps | 32 |
 
-M and N may be any extent; a GPU's tensor cores take rows in sixteens and columns in eights, and repeat those of a smaller tile. Both factors have one element type. Either may be a transpose (`tl::trans`), or computed. Products of 16- and 8-bit floats are exact; those of `f32` and `f64` are added with one rounding (`f64` on x86-64 without FMA with two). The order of additions along K is unspecified but fixed for a variant; tensor cores cut sums of a few products to `f32` where other processors round. NaN and infinities spread as in any sum of products.
+M and N may be any extent; a GPU's tensor cores take rows in sixteens and columns in eights, and repeat those of a smaller tile. Both factors have one element type. Either may be a transpose (`tl::trans`), or computed. Products of 16- and 8-bit floats are exact; those of `f32` and `f64` are added with one rounding (`f64` on x86-64 without FMA with two). The order of additions along K is unspecified but fixed for a variant; tensor cores cut sums of a few products to `f32` where other processors round; `.max_num_imprecise_acc(n)` lets those of 8-bit floats keep fewer digits. NaN and infinities spread as in any sum of products.
 
 A sum over tiles stays where it is, in the registers of the threads, if the loop carries it: `acc = tl::dot(a, b, acc)`.",
     check: dot,
 }];
+
+pub(super) const METHODS: &[Function] = &[
+    Function {
+        name: "input_precision",
+        gives: Gives::Tile,
+        example: "let rows = tl::reshape(tile, [8, 8]);\nlet square = tl::dot(rows, tl::trans(rows)).input_precision(\"tf32\");",
+        generic: Generic::None,
+        params: &[required("self"), required("precision")],
+        doc: "On `tl::dot` of `f32`: how many digits of the factors are multiplied. `\"ieee\"`, the default: all, by single threads of a GPU. `\"tf32\"`: eleven, by its tensor cores; both factors are rounded to the nearest such number, halves away from zero, on every processor, so that products are exact and are added in `f32`. K is then a multiple of 8. It changes nothing for other element types. Written behind the call: `tl::dot(a, b, acc).input_precision(\"tf32\")`.",
+        check: input_precision,
+    },
+    Function {
+        name: "max_num_imprecise_acc",
+        gives: Gives::Tile,
+        example: "let rows = tl::reshape(tile, [2, 32]).to::<f8e4m3>();\nlet square = tl::dot(rows, tl::trans(rows)).max_num_imprecise_acc(128);",
+        generic: Generic::None,
+        params: &[required("self"), required("products")],
+        doc: "On `tl::dot` of 8-bit floats: tensor cores may add up to that many products, a multiple of 32, with fewer digits before their sum is added to `acc` in `f32`. Written behind the call: `tl::dot(a, b, acc).max_num_imprecise_acc(128)`. A GPU of capability 9.0 multiplies 8-bit floats at their full speed only so: of 32 products and the sum so far it keeps what is at least `2^-13` of the largest one, and as many digits of the new sum: each 32 products err by at most `34 * 2^-13` of the largest of these products and sums. It changes nothing for other element types and processors.",
+        check: imprecise,
+    },
+];
+
+fn input_precision(check: &mut Check, call: &Call) -> Operand {
+    let named = [("ieee", InputPrecision::Ieee), ("tf32", InputPrecision::Tf32)];
+    let Some(input) = choice(check, call, &named) else { return check.failed(call.loc) };
+    let Some(Kind::Dot(dot)) = check.operation_of(&call.args[0]).map(|op| &mut op.kind) else {
+        return no_product(check, call, "\"tf32\"");
+    };
+    let factor = dot.b;
+    let ty = check.ty(factor).clone();
+    let inner = ty.shape[ty.shape.rank() - 2];
+    if input == InputPrecision::Tf32 && ty.dtype == DType::F32 && !inner.is_multiple_of(TF32_INNER) {
+        let text = format!(
+            "a product in TF32 takes an inner extent that is a multiple of {TF32_INNER}, found {inner}"
+        );
+        let help = "load a wider tile, with 0 where there is nothing to multiply";
+        return check.error_help(call.args[0].loc, text, help);
+    }
+    if let Some(Kind::Dot(dot)) = check.operation_of(&call.args[0]).map(|op| &mut op.kind)
+        && ty.dtype == DType::F32
+    {
+        dot.input = input;
+    }
+    check.extend_operation(&call.args[0], call.loc);
+    Operand { loc: call.loc, ..call.args[0].clone() }
+}
+
+fn no_product(check: &mut Check, call: &Call, argument: &str) -> Operand {
+    check.error_help(
+        call.name_loc,
+        format!("{} belongs to `tl::dot`", call.what),
+        format!("write it behind the call: `tl::dot(a, b).{}({argument})`", call.name),
+    )
+}
+
+fn imprecise(check: &mut Check, call: &Call) -> Operand {
+    let most = check.constant(&call.args[1], &format!("the argument of {}", call.what));
+    let Some(most) = most else { return check.failed(call.loc) };
+    let Some(most) = u32::try_from(most).ok().filter(|most| *most > 0 && most.is_multiple_of(32)) else {
+        let text = format!("{} takes a positive multiple of 32, found {most}", call.what);
+        return check.error(call.args[1].loc, text);
+    };
+    let Some(Kind::Dot(dot)) = check.operation_of(&call.args[0]).map(|op| &mut op.kind) else {
+        return no_product(check, call, "128");
+    };
+    dot.imprecise = Some(most);
+    check.extend_operation(&call.args[0], call.loc);
+    Operand { loc: call.loc, ..call.args[0].clone() }
+}
 
 fn dot(check: &mut Check, call: &Call) -> Operand {
     let a = check.tile(&call.args[0], &call.what);
@@ -133,7 +225,7 @@ fn dot(check: &mut Check, call: &Call) -> Operand {
         let elem = multiplied_as(check.ty(factor).dtype);
         check.convert(factor, elem, call.loc)
     });
-    check.emit(Dot { a, b, acc }, result, call.loc)
+    check.emit(Dot { a, b, acc, imprecise: None, input: InputPrecision::Ieee }, result, call.loc)
 }
 
 /// What the product of two tiles is, if they multiply.

@@ -14,6 +14,8 @@ pub struct GroupDot {
     pub b: Staged,
     /// 0 everywhere, if it is not there.
     pub acc: Option<Value>,
+    /// Products of 8-bit floats that are summed before their sum is added to others.
+    pub imprecise: Option<u32>,
 }
 
 /// A left factor.
@@ -84,6 +86,21 @@ impl GroupDot {
         self.b.dtype(func)
     }
 
+    /// What products are added in.
+    pub fn accumulator(&self, func: &Func) -> DType {
+        if self.dtype(func) == DType::I8 { DType::I32 } else { DType::F32 }
+    }
+
+    /// The products whose sum begins at 0 and has its digits: all there are, or as many as may be imprecise.
+    pub fn summed_at_once(&self) -> u32 {
+        self.imprecise.map_or(self.inner(), |most| most.min(self.inner()))
+    }
+
+    /// Whether sums of the instructions are added to others by arithmetic.
+    pub fn promotes(&self) -> bool {
+        self.imprecise.is_some() && (self.acc.is_some() || self.summed_at_once() < self.inner())
+    }
+
     /// The extent that is summed over.
     pub fn inner(&self) -> u32 {
         self.b.extents()[0]
@@ -114,7 +131,8 @@ impl Operation for GroupDot {
             Factor::Staged(staged) => staged.text(func, name),
         };
         let factors = format!("group_dot {left}, {}", self.b.text(func, name));
-        self.acc.map_or(factors.clone(), |acc| format!("{factors} add {}", name(acc)))
+        let sum = self.acc.map_or(factors.clone(), |acc| format!("{factors} add {}", name(acc)));
+        self.imprecise.map_or(sum.clone(), |most| format!("{sum} imprecise {most}"))
     }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
@@ -129,7 +147,7 @@ impl Operation for GroupDot {
         let [inner, columns] = self.b.extents();
         expect_types("the left factor's element type", left.dtype, self.dtype(func))?;
         expect_types("the inner extent", left.shape[1], inner)?;
-        let wanted = Type::tile(DType::F32, Shape::new([left.shape[0], columns]));
+        let wanted = Type::tile(self.accumulator(func), Shape::new([left.shape[0], columns]));
         expect_types("the result", func.ty(results[0]), &wanted)?;
         self.acc.map_or(Ok(()), |acc| expect_types("the accumulator", func.ty(acc), &wanted))
     }

@@ -49,7 +49,7 @@ pub use combine::Combination;
 pub use control::{For, If, LoopHints, While};
 pub use convert::{Convert, Hold};
 pub use debug::{Assert, Print, Site, quotes};
-pub use dot::Dot;
+pub use dot::{Dot, InputPrecision};
 pub use group_dot::{Factor, GroupDot, Staged};
 pub use group_store::GroupStore;
 pub use histogram::Histogram;
@@ -377,7 +377,9 @@ pub fn methods() -> impl Iterator<Item = &'static Function> {
 }
 
 pub fn tile_methods() -> impl Iterator<Item = &'static Function> {
-    [cast::METHODS, bitcast::METHODS, shape::METHODS, atomic::METHODS, cache::METHODS].into_iter().flatten()
+    [cast::METHODS, bitcast::METHODS, shape::METHODS, atomic::METHODS, cache::METHODS, dot::METHODS]
+        .into_iter()
+        .flatten()
 }
 
 /// Methods that say more about a store, which gives nothing.

@@ -11,6 +11,7 @@ use crate::body::bodies;
 use crate::dtype::DType;
 use crate::layout::dot::{Deal, Instruction, Method, Side, block_layout, factor_layout, method, sum_layout};
 use crate::layout::{Layout, Plan, plan};
+use crate::ops::InputPrecision;
 use crate::target::nvptx::Arch;
 use crate::tile::Shape;
 
@@ -30,6 +31,12 @@ fn documented(dtype: DType) -> Documented {
             left: |lane, _| (lane >> 2, lane % 4),
             right: |lane, _| (lane % 4, lane >> 2),
             sum: |lane, i| (lane >> 2, lane % 4 * 2 + (i & 1)),
+        },
+        // As TF32.
+        DType::F32 => Documented {
+            left: |lane, i| ((lane >> 2) + 8 * (i & 1), lane % 4 + 4 * (i >> 1)),
+            right: |lane, i| (lane % 4 + 4 * i, lane >> 2),
+            sum: |lane, i| (if i < 2 { lane >> 2 } else { (lane >> 2) + 8 }, lane % 4 * 2 + (i & 1)),
         },
         DType::I8 => Documented {
             left: |lane, i| {
@@ -51,7 +58,7 @@ fn documented(dtype: DType) -> Documented {
 }
 
 fn instruction(dtype: DType) -> &'static Instruction {
-    match method(dtype) {
+    match method(dtype, InputPrecision::Tf32) {
         Method::Warp(instruction) => instruction,
         Method::Thread => panic!("{dtype} has no instruction"),
     }
@@ -59,7 +66,7 @@ fn instruction(dtype: DType) -> &'static Instruction {
 
 #[test]
 fn fragments_are_those_of_the_manual() {
-    for dtype in [DType::F16, DType::BF16, DType::I8, DType::F64] {
+    for dtype in [DType::F16, DType::BF16, DType::I8, DType::F32, DType::F64] {
         let (own, manual) = (instruction(dtype), documented(dtype));
         let (rows, columns, inner) = (own.rows, own.columns, own.inner);
         let parts = [
@@ -81,7 +88,7 @@ fn fragments_are_those_of_the_manual() {
 }
 
 fn dtypes() -> impl Strategy<Value = DType> {
-    prop::sample::select(vec![DType::F16, DType::I8, DType::F64])
+    prop::sample::select(vec![DType::F16, DType::I8, DType::F32, DType::F64])
 }
 
 /// Extents of a product: rows, columns and steps of the instruction.
@@ -370,6 +377,28 @@ fn threads_multiply() {
         2 bar.sync
     "#]]
     .assert_eq(&counted(&source, &["fma.rn", "mma", "st.shared", "ld.shared.v4", "bar.sync"]));
+}
+
+/// Factors are rounded to TF32 where fragments are read.
+#[test]
+fn tensor_cores_multiply_tf32() {
+    let source = LOOP.replace("f16", "f32").replace("(b), acc);", "(b), acc).input_precision(\"tf32\");");
+    assert_ne!(source, LOOP.replace("f16", "f32"));
+    let words = [
+        "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32",
+        "cvt.rna.tf32.f32",
+        "ldmatrix",
+        "ld.shared",
+        "fma.rn",
+    ];
+    expect![[r#"
+        8 mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32
+        32 cvt.rna.tf32.f32
+        8 ldmatrix
+        4 ld.shared
+        0 fma.rn
+    "#]]
+    .assert_eq(&counted(&source, &words));
 }
 
 /// An accumulator whose values others want elsewhere is converted; one that only the product has is made as it wants it.

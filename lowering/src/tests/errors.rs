@@ -737,9 +737,9 @@ fn functions_that_do_not_exist() {
             4: `too`: `too` is not a method of a scalar of type i32
                 help: did you mean `to`?
             5: `iter`: `iter` is not a method of a slice
-                help: methods are `to`, `bitcast`, `expand_dims`, `row`, `col`, `sem`, `scope`, `evict_first`, `evict_last`, `no_allocate`, `cache_global`, `streaming`, `volatile`, `write_through`, `len`, `step_by`, `num_stages` and `unroll`
+                help: methods are `to`, `bitcast`, `expand_dims`, `row`, `col`, `sem`, `scope`, `evict_first`, `evict_last`, `no_allocate`, `cache_global`, `streaming`, `volatile`, `input_precision`, `max_num_imprecise_acc`, `write_through`, `len`, `step_by`, `num_stages` and `unroll`
             6: `powi`: `powi` is not a method of a scalar of type f32
-                help: methods are `to`, `bitcast`, `expand_dims`, `row`, `col`, `sem`, `scope`, `evict_first`, `evict_last`, `no_allocate`, `cache_global`, `streaming`, `volatile`, `write_through`, `len`, `step_by`, `num_stages` and `unroll`
+                help: methods are `to`, `bitcast`, `expand_dims`, `row`, `col`, `sem`, `scope`, `evict_first`, `evict_last`, `no_allocate`, `cache_global`, `streaming`, `volatile`, `input_precision`, `max_num_imprecise_acc`, `write_through`, `len`, `step_by`, `num_stages` and `unroll`
             7: `lens`: `lens` is not a method of a slice
                 help: did you mean `len`?
         "#]],
@@ -1310,6 +1310,52 @@ fn hints_without_an_access() {
             8: `1`: `.evict_first` takes no arguments, found 1
             9: `streaming`: `.streaming` belongs to `tl::load` or `tl::store`
                 help: write it behind the call: `tl::load(pointer).streaming()`
+        "#]],
+    );
+}
+
+#[test]
+fn input_precision_of_what_has_none() {
+    check_body(
+        "let a = tl::reshape(tl::load(x + tl::arange(0, 64)), [8, 8]).to::<f32>();
+        let y = tl::dot(a, tl::trans(a)).input_precision(\"tf32\");
+        let z = tl::dot(a, a).input_precision(\"ieee\");
+        let z = tl::dot(a, a).input_precision(\"tf32x3\");
+        let z = tl::dot(a, a).input_precision(32);
+        let h = tl::reshape(a, [4, 16]).to::<f16>();
+        let z = tl::dot(h, tl::trans(h)).input_precision(\"tf32\");
+        let f = tl::reshape(a, [16, 4]);
+        let z = tl::dot(f, tl::trans(f)).input_precision(\"tf32\");
+        let z = (y + y).input_precision(\"tf32\");",
+        expect![[r#"
+            6: `"tf32x3"`: `.input_precision` does not know `"tf32x3"`
+                help: it is one of `"ieee"` and `"tf32"`
+            7: `32`: `.input_precision` takes a word, found the integer 32
+                help: it is one of `"ieee"` and `"tf32"`
+            11: `tl::dot(f, tl::trans(f))`: a product in TF32 takes an inner extent that is a multiple of 8, found 4
+                help: load a wider tile, with 0 where there is nothing to multiply
+            12: `input_precision`: `.input_precision` belongs to `tl::dot`
+                help: write it behind the call: `tl::dot(a, b).input_precision("tf32")`
+        "#]],
+    );
+}
+
+#[test]
+fn imprecise_sums_of_what_is_no_product() {
+    check_body(
+        "let a = tl::reshape(tl::load(x + tl::arange(0, 64)), [2, 32]).to::<f8e4m3>();
+        let y = tl::dot(a, tl::trans(a)).max_num_imprecise_acc(128);
+        let z = tl::dot(a, tl::trans(a)).max_num_imprecise_acc(48);
+        let z = tl::dot(a, tl::trans(a)).max_num_imprecise_acc(0);
+        let z = tl::dot(a, tl::trans(a)).max_num_imprecise_acc(n);
+        let z = (y + y).max_num_imprecise_acc(32);",
+        expect![[r#"
+            5: `48`: `.max_num_imprecise_acc` takes a positive multiple of 32, found 48
+            6: `0`: `.max_num_imprecise_acc` takes a positive multiple of 32, found 0
+            7: `n`: the argument of `.max_num_imprecise_acc` is a constant integer, found a scalar of type i32
+                help: constants are literals and const parameters of the kernel
+            8: `max_num_imprecise_acc`: `.max_num_imprecise_acc` belongs to `tl::dot`
+                help: write it behind the call: `tl::dot(a, b).max_num_imprecise_acc(128)`
         "#]],
     );
 }

@@ -154,6 +154,70 @@ fn blocks_of_views_are_multiplied_by_groups() {
     );
 }
 
+/// Bytes are multiplied where they are neighbours along what is summed over; 8-bit floats where their sums may be imprecise.
+#[test]
+fn bytes_are_multiplied_by_groups() {
+    let integers: &[[&str; 2]] = &[
+        ["bf16", "i8"],
+        ["b.load::<64, 64>(start, col)", "tl::trans(b.load::<64, 128>(col, start))"],
+        ["a.load::<64, 64>", "a.load::<64, 128>"],
+        ["step_by(64)", "step_by(128)"],
+        ["zeros::<f32>", "zeros::<i32>"],
+        ["out.store(sum,", "out.store(sum.to::<f32>(),"],
+    ];
+    let floats: &[[&str; 2]] = &[
+        ["zeros::<i32>", "zeros::<f32>"],
+        ["<i8, 2>, b", "<f8e4m3, 2>, b"],
+        ["<i8, 2>, out", "<f8e4m3, 2>, out"],
+        [", sum);\n        }", ", sum).max_num_imprecise_acc(128);\n        }"],
+    ];
+    let floats = [integers, floats].concat();
+    let with = |more: &[[&'static str; 2]]| [integers, more].concat();
+    let also = |more: &[[&'static str; 2]]| [&floats, more].concat();
+    let straight = ["tl::trans(b.load::<64, 128>(col, start))", "b.load::<128, 64>(start, col)"];
+    let turned = ["a.load::<64, 128>(row, start)", "tl::trans(a.load::<128, 64>(start, row))"];
+    let cases = [
+        with(&[]),
+        // Lines that are no whole ones, a multiple of 8 columns, the other order of either factor, a computed one.
+        with(&[
+            ["step_by(128)", "step_by(64)"],
+            ["::<64, 128>(row", "::<64, 64>(row"],
+            ["::<64, 128>(col", "::<64, 64>(col"],
+        ]),
+        with(&[["::<64, 128>(col", "::<40, 128>(col"], ["[64, 64]", "[64, 40]"]]),
+        with(&[straight]),
+        with(&[turned]),
+        with(&[["a.load::<64, 128>(row, start)", "tl::abs(a.load::<64, 128>(row, start))"]]),
+        also(&[]),
+        also(&[["(128);\n", "(32);\n"]]),
+        also(&[["<f8e4m3, 2>, b", "<f8e5m2, 2>, b"], ["<f8e4m3, 2>, out", "<f8e5m2, 2>, out"]]),
+        also(&[["::<64, 128>(col", "::<40, 128>(col"], ["[64, 64]", "[64, 40]"]]),
+        // All digits are wanted.
+        also(&[[".max_num_imprecise_acc(128)", ""]]),
+        also(&[straight]),
+        also(&[turned]),
+    ];
+    let cases: Vec<&[[&str; 2]]> = cases.iter().map(|case| &case[..]).collect();
+    check_products(
+        &cases,
+        expect![[r#"
+        tensor: %26 = group_dot [64, 128] of a(%23, %19), transposed [64, 128] of b(%25, %19) add %20 : i32[64, 64]
+        aligned: %83 = dot %53, %82 add %20 : i32[64, 64]
+        aligned: %86 = dot %54, %85 add %20 : i32[64, 40]
+        aligned: %87 = dot %56, %86 add %20 : i32[64, 64]
+        aligned: %89 = dot %57, %88 add %20 : i32[64, 64]
+        aligned: %85 = dot %55, %84 add %20 : i32[64, 64]
+        tensor: %26 = group_dot [64, 128] of a(%23, %19), transposed [64, 128] of b(%25, %19) add %20 imprecise 128 : f32[64, 64]
+        tensor: %26 = group_dot [64, 128] of a(%23, %19), transposed [64, 128] of b(%25, %19) add %20 imprecise 32 : f32[64, 64]
+        tensor: %26 = group_dot [64, 128] of a(%23, %19), transposed [64, 128] of b(%25, %19) add %20 imprecise 128 : f32[64, 64]
+        aligned: %88 = dot %86, %87 add %20 imprecise 128 : f32[64, 40]
+        aligned: %86 = dot %84, %85 add %20 : f32[64, 64]
+        aligned: %89 = dot %87, %88 add %20 imprecise 128 : f32[64, 64]
+        aligned: %91 = dot %89, %90 add %20 imprecise 128 : f32[64, 64]
+    "#]],
+    );
+}
+
 #[test]
 fn other_products_are_multiplied_by_warps() {
     let right = "b.load::<64, 64>(start, col)";
@@ -374,6 +438,81 @@ fn a_warp_copies_what_a_group_multiplies() {
         mbarrier.try_wait.parity.shared::cta.b64 done, [%rd94], %r99;
         mbarrier.arrive.shared::cta.b64 _, [%rd96];
     "#]].assert_eq(&lines_with(&ptx(PRODUCT, Arch::SM_90A), &kept));
+}
+
+/// Integers stay in their sums from turn to turn; sums of 8-bit floats begin anew and are added as `f32`.
+#[test]
+fn bytes_are_multiplied_32_at_a_time() {
+    let kept = ["expect_tx", "wgmma.mma", "wgmma.wait", "add.rn.f32", "add.f32"];
+    let of = |changes: &[[&str; 2]]| {
+        let narrow: &[[&str; 2]] = &[
+            ["a.load::<64, 64>", "a.load::<64, 128>"],
+            ["b.load::<64, 64>(start, col)", "tl::trans(b.load::<16, 128>(col, start))"],
+            ["[64, 64]", "[64, 16]"],
+            ["program_id(1) * 64", "program_id(1) * 16"],
+            ["step_by(64)", "step_by(128)"],
+        ];
+        lines_with(&ptx(&changed(&[narrow, changes].concat()), Arch::SM_90A), &kept)
+    };
+    let integers = of(&[
+        ["bf16", "i8"],
+        ["zeros::<f32>", "zeros::<i32>"],
+        ["out.store(sum,", "out.store(sum.to::<f32>(),"],
+    ]);
+    expect![[r#"
+        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd101], 8192;
+        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd105], 2048;
+        wgmma.mma_async.sync.aligned.m64n16k32.s32.s8.s8 {%r82, %r81, %r80, %r79, %r78, %r77, %r76, %r75}, left, right, again;
+        wgmma.mma_async.sync.aligned.m64n16k32.s32.s8.s8 {%r82, %r81, %r80, %r79, %r78, %r77, %r76, %r75}, left, right, all;
+        wgmma.mma_async.sync.aligned.m64n16k32.s32.s8.s8 {%r82, %r81, %r80, %r79, %r78, %r77, %r76, %r75}, left, right, all;
+        wgmma.mma_async.sync.aligned.m64n16k32.s32.s8.s8 {%r82, %r81, %r80, %r79, %r78, %r77, %r76, %r75}, left, right, all;
+        wgmma.wait_group.sync.aligned 1;
+        wgmma.wait_group.sync.aligned 0;
+    "#]].assert_eq(&integers);
+    let floats = |most: &str| of(&[["bf16", "f8e5m2"], [", sum);\n        }", most]]);
+    expect![[r#"
+        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd97], 8192;
+        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd101], 2048;
+        wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r24, %r25, %r26, %r27, %r28, %r29, %r30, %r31}, left, right, none, 1, 1;
+        wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r24, %r25, %r26, %r27, %r28, %r29, %r30, %r31}, left, right, all, 1, 1;
+        wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r24, %r25, %r26, %r27, %r28, %r29, %r30, %r31}, left, right, all, 1, 1;
+        wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r24, %r25, %r26, %r27, %r28, %r29, %r30, %r31}, left, right, all, 1, 1;
+        wgmma.wait_group.sync.aligned 0;
+        add.f32 	%r69, %r69, %r24;
+        add.f32 	%r70, %r70, %r25;
+        add.f32 	%r71, %r71, %r26;
+        add.f32 	%r72, %r72, %r27;
+        add.f32 	%r73, %r73, %r28;
+        add.f32 	%r74, %r74, %r29;
+        add.f32 	%r75, %r75, %r30;
+        add.f32 	%r76, %r76, %r31;
+    "#]].assert_eq(&floats(", sum).max_num_imprecise_acc(128);\n        }"));
+    expect![[r#"
+        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd103], 8192;
+        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd107], 2048;
+        wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r24, %r25, %r26, %r27, %r28, %r29, %r30, %r31}, left, right, none, 1, 1;
+        wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r24, %r25, %r26, %r27, %r28, %r29, %r30, %r31}, left, right, all, 1, 1;
+        wgmma.wait_group.sync.aligned 0;
+        add.f32 	%r44, %r87, %r24;
+        add.f32 	%r45, %r88, %r25;
+        add.f32 	%r46, %r89, %r26;
+        add.f32 	%r47, %r90, %r27;
+        add.f32 	%r48, %r91, %r28;
+        add.f32 	%r49, %r92, %r29;
+        add.f32 	%r50, %r93, %r30;
+        add.f32 	%r51, %r94, %r31;
+        wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r32, %r33, %r34, %r35, %r36, %r37, %r38, %r39}, left, right, none, 1, 1;
+        wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r32, %r33, %r34, %r35, %r36, %r37, %r38, %r39}, left, right, all, 1, 1;
+        wgmma.wait_group.sync.aligned 0;
+        add.f32 	%r87, %r44, %r32;
+        add.f32 	%r88, %r45, %r33;
+        add.f32 	%r89, %r46, %r34;
+        add.f32 	%r90, %r47, %r35;
+        add.f32 	%r91, %r48, %r36;
+        add.f32 	%r92, %r49, %r37;
+        add.f32 	%r93, %r50, %r38;
+        add.f32 	%r94, %r51, %r39;
+    "#]].assert_eq(&floats(", sum).max_num_imprecise_acc(64);\n        }"));
 }
 
 /// Groups take their registers from the warps that copy: what all have together does not grow.

@@ -8,6 +8,7 @@ use crate::dtype::DType;
 use crate::layout::Layout;
 use crate::layout::dot::{Deal, Method, group_layout, method, sum_layout};
 use crate::mlir::gpu::convert::Staging;
+use crate::ops::InputPrecision;
 use crate::target::nvptx::Arch;
 use crate::tile::{self, Shape};
 
@@ -226,7 +227,9 @@ fn banks(layout: &Layout, dtype: DType, words: u32) -> Vec<usize> {
 
 #[test]
 fn conversions_have_no_bank_conflicts() {
-    let Method::Warp(instruction) = method(DType::BF16) else { panic!("tensor cores multiply bf16") };
+    let Method::Warp(instruction) = method(DType::BF16, InputPrecision::Ieee) else {
+        panic!("tensor cores multiply bf16")
+    };
     for extents in [[64, 64], [128, 64], [128, 128], [128, 256], [64, 256]] {
         let shape = Shape::new(extents);
         for deal in [Deal::Square, Deal::Rows] {

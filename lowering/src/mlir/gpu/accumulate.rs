@@ -24,7 +24,7 @@ fn is_zero(func: &Func, tile: Value) -> bool {
     let defined =
         |value: Value| func.body.ops.iter().find(|op| op.results.contains(&value)).map(|op| &op.kind);
     let Some(Kind::Splat(Splat { value })) = defined(tile) else { return false };
-    matches!(defined(*value), Some(Kind::Constant(Constant { value: Number::Float(0.0) })))
+    matches!(defined(*value), Some(Kind::Constant(Constant { value: Number::Float(0.0) | Number::Int(0) })))
 }
 
 impl Sum {
@@ -48,7 +48,8 @@ impl Sum {
         });
         uses += body.body.yields.iter().filter(|v| **v == sum || **v == result).count();
         // The product takes the sum, and the loop's end its result.
-        let alone = dot.acc == Some(sum) && dot.tile().is_none() && products == 1 && uses == 2;
+        let stays = dot.acc == Some(sum) && !dot.promotes();
+        let alone = stays && dot.tile().is_none() && products == 1 && uses == 2;
         (alone && is_zero(func, body.inits[carried])).then_some(Sum { product, carried })
     }
 }
@@ -68,7 +69,8 @@ impl Gpu<'_> {
         let mut inits = self.flatten(&body.inits);
         let own = inits.len();
         let range = self.range_of(&body.body.args[1..], sum.carried);
-        inits[range.clone()].fill(b.poison(Ty::F32));
+        let nothing = b.poison(inits[range.start].ty);
+        inits[range.clone()].fill(nothing);
         inits.extend(start.flat().into_iter().chain(start.flat()));
         let (zero, one) = (b.int(Ty::I64, 0), b.int(Ty::I64, 1));
         let ends = b.for_range([zero, count, one], &inits, |b, index, carried| {

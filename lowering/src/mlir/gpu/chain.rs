@@ -89,7 +89,7 @@ impl Chain {
         let (_, &sum) = carried.find(|(yielded, _)| **yielded == result)?;
         let uses = uses(body);
         let tile = other.tile()?;
-        if uses[&result] != 1 || one.acc.is_some() {
+        if uses[&result] != 1 || one.acc.is_some() || one.promotes() {
             return None;
         }
         let mut parts = vec![Part::First; ops.len()];

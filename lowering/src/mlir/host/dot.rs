@@ -7,7 +7,7 @@ use super::{Access, Builder, Emit, Host, Ty, Val};
 use crate::dtype::DType;
 use crate::layout::dot::Side;
 use crate::mlir::{cast, rounding};
-use crate::ops::Dot;
+use crate::ops::{Dot, InputPrecision};
 use crate::tile::{Func, Op, Shape, Value};
 
 /// Rows of a block whose sums, vectors of four-byte numbers, leave room for the factors among sixteen registers of half
@@ -26,6 +26,7 @@ struct Extents {
     /// Columns that are summed together.
     lanes: u32,
     dtype: DType,
+    input: InputPrecision,
 }
 
 impl Extents {
@@ -40,6 +41,7 @@ impl Extents {
             columns,
             lanes: (1u32 << columns.trailing_zeros()).min(LANES),
             dtype: ty.dtype,
+            input: dot.input,
         }
     }
 
@@ -123,6 +125,10 @@ impl Host<'_> {
             let own = Point { coords, axis: point.axis + batch.len(), lanes: point.lanes };
             let elements = host.at(b, factor, &own);
             let elements = cast::cast(b, elements, ty.dtype, extents.dtype);
+            let elements = match extents.input {
+                InputPrecision::Ieee => elements,
+                InputPrecision::Tf32 => rounding::tf32(b, elements),
+            };
             extents.store(b, elements, (side, start), point);
         });
     }

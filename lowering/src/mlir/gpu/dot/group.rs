@@ -1,7 +1,7 @@
 //! Products by groups of four warps (`wgmma`), which take blocks from shared memory as they were copied there.
 
 use super::{outer_axis, per_word};
-use crate::analysis::stage::{GROUP_INNER, GROUP_ROWS, GROUP_WARPS, Groups, LINE};
+use crate::analysis::stage::{GROUP_BYTES, GROUP_ROWS, GROUP_WARPS, Groups, LINE};
 use crate::dtype::DType;
 use crate::layout::Coord;
 use crate::layout::dot::{Side, group_fragments};
@@ -75,9 +75,20 @@ pub(in crate::mlir::gpu) struct Issued {
 
 impl Emit for GroupDot {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        if self.promotes() {
+            return self.promoted(gpu, b, op);
+        }
         let issued = self.issue(gpu, b, op, (None, Then::Wait));
         self.complete(gpu, b, op, &issued);
     }
+}
+
+/// The products of these steps, added to `acc`; with `again` only if this holds.
+struct Part {
+    steps: std::ops::Range<u32>,
+    acc: Option<Value>,
+    again: Option<Val>,
+    then: Then,
 }
 
 /// What follows when a product was started.
@@ -96,6 +107,34 @@ impl GroupDot {
         op: &Op,
         (again, then): (Option<Val>, Then),
     ) -> Issued {
+        self.issue_part(gpu, b, op, Part { steps: 0..self.inner(), acc: self.acc, again, then })
+    }
+
+    /// The product in parts, each with a sum of its own, which is then added in the type of sums.
+    fn promoted(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        let (inner, most) = (self.inner(), self.summed_at_once());
+        let mut sums = self.acc.map(|acc| gpu.registers(acc).to_vec());
+        for first in (0..inner).step_by(most as usize) {
+            let steps = first..inner.min(first + most);
+            let issued =
+                self.issue_part(gpu, b, op, Part { steps, acc: None, again: None, then: Then::Wait });
+            if first + most >= inner {
+                gpu.release_blocks(b, self, op);
+            }
+            self.define(gpu, op, &issued);
+            let own = gpu.registers(op.results[0]).to_vec();
+            sums = Some(match sums {
+                Some(sums) => sums.into_iter().zip(own).map(|(sum, own)| b.fadd(sum, own)).collect(),
+                None => own,
+            });
+        }
+        gpu.define(op.results[0], sums.expect("a product has a part"));
+    }
+
+    fn issue_part(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op, part: Part) -> Issued {
+        let Part { steps, acc, again, then } = part;
+        let dtype = self.dtype(gpu.func);
+        let at_once = GROUP_BYTES / dtype.bytes();
         let layout = gpu.layout(op.results[0]).clone();
         let (rows, [inner, columns]) = (layout.shape()[0], self.b.extents());
         let groups = Groups::new(rows, gpu.plan.distributed.num_warps);
@@ -109,7 +148,7 @@ impl GroupDot {
             Factor::Staged(staged) => {
                 Left::Matrix(gpu.matrix(b, staged, Side::Left, (row_group, GROUP_ROWS)))
             }
-            Factor::Tile(value) => Left::Registers(gpu.left_words(b, *value, &sets, inner)),
+            Factor::Tile(value) => Left::Registers(gpu.left_words(b, *value, &sets, (inner, at_once))),
         };
         let columns = columns / groups.along_columns;
         let right = gpu.matrix(b, &self.b, Side::Right, (column_group, columns));
@@ -124,24 +163,24 @@ impl GroupDot {
             })
             .map(|coords: Vec<Coord>| coords.iter().map(|coord| places[coord]).collect())
             .collect();
-        let before = self.acc.map(|acc| gpu.registers(acc));
+        let before = acc.map(|acc| gpu.registers(acc));
         let mut asm = Statement::new(&lists, before.as_ref().map(|before| before.as_slice()));
         asm.add_if(b, again);
-        let instruction = Instruction { columns, elem: elem(self.dtype(gpu.func)) };
-        for step in (0..inner).step_by(GROUP_INNER as usize) {
+        let instruction = Instruction { columns, inner: at_once, dtype };
+        for step in steps.clone().step_by(at_once as usize) {
             for (set, &row) in sets.iter().enumerate() {
-                let left = left.operand(&mut asm, (set, row), step);
+                let left = left.operand(&mut asm, (set, row), (step, at_once));
                 let right = asm.matrix("right", &right, right.step(step));
-                let adds = match (step, self.acc, again) {
-                    (0, None, _) => "none",
-                    (0, Some(_), Some(_)) => "again",
+                let adds = match (step == steps.start, acc, again) {
+                    (true, None, _) => "none",
+                    (true, Some(_), Some(_)) => "again",
                     _ => "all",
                 };
                 asm.multiply(&instruction, set, [left, right], adds);
             }
         }
         let words = left.words();
-        Issued { sums: asm.finish(b, then), lists, words }
+        Issued { sums: asm.finish(b, gpu.register_type(op.results[0]), then), lists, words }
     }
 
     /// Waits until none but the last `behind` products that were started are under way. What is `kept` is not used
@@ -153,8 +192,7 @@ impl GroupDot {
         kept: &[Val],
     ) -> Vec<Val> {
         let tied: Vec<Val> = issued.sums.iter().chain(kept).copied().collect();
-        let letter = |value: &Val| if value.ty.elem.is_float() { "f" } else { "r" };
-        let results = tied.iter().map(|value| format!("={}", letter(value)));
+        let results = tied.iter().map(|value| format!("={}", letter(value.ty)));
         let same = (0..tied.len()).map(|i| i.to_string());
         // Registers that are read stay as they are until then.
         let read = issued.words.iter().map(|_| "r".to_string());
@@ -178,12 +216,13 @@ impl GroupDot {
         let text = format!(
             "{{\n.reg .pred any;\nsetp.ne.b32 any, ${count}, 0;\nwgmma.wait_group.sync.aligned 0;\n{cleared}}}"
         );
-        let results = std::iter::repeat_n("=f".to_string(), count);
+        let ty = sums[0].ty;
+        let results = std::iter::repeat_n(format!("={}", letter(ty)), count);
         let tied = (0..count).map(|i| i.to_string());
         let constraints: Vec<String> =
             results.chain(["r".to_string()]).chain(tied).chain(["~{memory}".to_string()]).collect();
         let operands: Vec<Val> = [any].into_iter().chain(sums.iter().copied()).collect();
-        statement(b, &text, &constraints.join(","), &operands, &vec![Ty::F32; count])
+        statement(b, &text, &constraints.join(","), &operands, &vec![ty; count])
     }
 
     /// Defines the result and lets go of the blocks.
@@ -202,13 +241,13 @@ impl GroupDot {
 
 impl Left {
     /// The operand for a set, which begins at a row, and a step.
-    fn operand(&self, asm: &mut Statement, (set, row): (usize, u32), step: u32) -> Operand {
+    fn operand(&self, asm: &mut Statement, (set, row): (usize, u32), (step, at_once): (u32, u32)) -> Operand {
         match self {
             Left::Matrix(matrix) => {
                 asm.matrix("left", matrix, field(matrix.distance(row)) + matrix.step(step))
             }
             Left::Registers(words) => {
-                let words = &words[set][(step / GROUP_INNER) as usize];
+                let words = &words[set][(step / at_once) as usize];
                 let names: Vec<String> =
                     words.iter().map(|&word| format!("${}", asm.operand(word, "r"))).collect();
                 Operand { text: format!("{{{}}}", names.join(", ")), across: None }
@@ -224,11 +263,9 @@ impl Left {
     }
 }
 
-fn elem(dtype: DType) -> &'static str {
-    match dtype {
-        DType::F16 => "f16",
-        _ => "bf16",
-    }
+/// The register of a statement that holds a value.
+fn letter(ty: Ty) -> &'static str {
+    if ty.elem.is_float() { "f" } else { "r" }
 }
 
 impl Gpu<'_> {
@@ -275,9 +312,10 @@ impl Gpu<'_> {
     ) -> Option<Words> {
         let groups = Groups::new(rows, self.plan.distributed.num_warps);
         let [lines, inner] = staged.lines();
-        let width = LINE / self.func.slice(staged.window.memory).0.bytes();
+        let dtype = self.func.slice(staged.window.memory).0;
+        let (width, at_once) = (LINE / dtype.bytes(), GROUP_BYTES / dtype.bytes());
         let each = GROUP_ROWS * groups.along_rows;
-        if rows / each * inner / 4 > MAX_HELD || width / GROUP_INNER != 4 {
+        if rows / each * inner / 4 > MAX_HELD || !dtype.is_half() {
             return None;
         }
         let [row_group, _] = self.group_of_warp(b, groups);
@@ -289,18 +327,24 @@ impl Gpu<'_> {
         let addresses = self.matrix_addresses(b, place);
         let mut load = |row: u32, step: u32| {
             let place = step / width * lines * LINE + row * LINE;
-            let address = addresses[(step % width / GROUP_INNER) as usize];
+            let address = addresses[(step % width / at_once) as usize];
             let text =
                 format!("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{$0, $1, $2, $3}}, [$4 + {place}];");
             statement(b, &text, "=r,=r,=r,=r,l,~{memory}", &[address], &[Ty::I32; 4])
         };
-        let steps = || (0..inner).step_by(GROUP_INNER as usize);
+        let steps = || (0..inner).step_by(at_once as usize);
         let sets = (0..rows).step_by(each as usize);
         Some(sets.map(|row| steps().map(|step| load(row, step)).collect()).collect())
     }
 
     /// The words of a left factor for each set of rows and each step.
-    fn left_words(&mut self, b: &mut Builder, value: Value, sets: &[u32], inner: u32) -> Words {
+    fn left_words(
+        &mut self,
+        b: &mut Builder,
+        value: Value,
+        sets: &[u32],
+        (inner, at_once): (u32, u32),
+    ) -> Words {
         let layout = self.layout(value).clone();
         let dtype = self.func.ty(value).dtype;
         let values = self.registers(value);
@@ -317,14 +361,31 @@ impl Gpu<'_> {
             });
             of_word.collect()
         };
-        let steps = || (0..inner).step_by(GROUP_INNER as usize);
+        let steps = || (0..inner).step_by(at_once as usize);
         sets.iter().map(|&row| steps().map(|step| words(row, step)).collect()).collect()
     }
 }
 
 struct Instruction {
     columns: u32,
-    elem: &'static str,
+    /// Products that it adds.
+    inner: u32,
+    dtype: DType,
+}
+
+impl Instruction {
+    /// What it is called, and what follows the factors: their signs and where there is a choice whether lines go across.
+    fn text(&self, across: &str) -> [String; 2] {
+        let (sum, factor, rest) = match self.dtype {
+            DType::I8 => ("s32", "s8", String::new()),
+            DType::F8E4M3 => ("f32", "e4m3", ", 1, 1".into()),
+            DType::F8E5M2 => ("f32", "e5m2", ", 1, 1".into()),
+            DType::F16 => ("f32", "f16", format!(", 1, 1{across}")),
+            _ => ("f32", "bf16", format!(", 1, 1{across}")),
+        };
+        let Instruction { columns, inner, .. } = self;
+        [format!("wgmma.mma_async.sync.aligned.m64n{columns}k{inner}.{sum}.{factor}.{factor}"), rest]
+    }
 }
 
 /// A factor in a statement, and where it is described whether its lines go across what is added up.
@@ -388,17 +449,15 @@ impl Statement {
     }
 
     fn multiply(&mut self, instruction: &Instruction, set: usize, factors: [Operand; 2], adds: &str) {
-        let Instruction { columns, elem } = instruction;
-        let kinds: String = factors
+        let across: String = factors
             .iter()
             .filter_map(|factor| factor.across)
             .map(|across| format!(", {}", u32::from(across)))
             .collect();
         let [left, right] = factors.map(|factor| factor.text);
         let sums = self.sums(set);
-        self.lines.push(format!(
-            "wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{elem}.{elem} {sums}, {left}, {right}, {adds}, 1, 1{kinds};"
-        ));
+        let [name, rest] = instruction.text(&across);
+        self.lines.push(format!("{name} {sums}, {left}, {right}, {adds}{rest};"));
     }
 
     /// The registers of a set's sums.
@@ -408,7 +467,7 @@ impl Statement {
         format!("{{{}}}", names.join(", "))
     }
 
-    fn finish(self, b: &mut Builder, then: Then) -> Vec<Val> {
+    fn finish(self, b: &mut Builder, sum: Ty, then: Then) -> Vec<Val> {
         let results = self.results();
         let wait = if then == Then::Wait { "wgmma.wait_group.sync.aligned 0;\n" } else { "" };
         let text = format!(
@@ -416,10 +475,10 @@ impl Statement {
             self.lines.join("\n")
         );
         let tied = (0..self.before.len()).map(|i| i.to_string());
-        let outputs = std::iter::repeat_n("=f".to_string(), results);
+        let outputs = std::iter::repeat_n(format!("={}", letter(sum)), results);
         let constraints: Vec<String> =
             outputs.chain(self.constraints).chain(tied).chain(["~{memory}".to_string()]).collect();
         let operands: Vec<Val> = self.operands.into_iter().chain(self.before).collect();
-        statement(b, &text, &constraints.join(","), &operands, &vec![Ty::F32; results])
+        statement(b, &text, &constraints.join(","), &operands, &vec![sum; results])
     }
 }

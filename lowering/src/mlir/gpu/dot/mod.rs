@@ -43,7 +43,7 @@ impl Factors {
         let staged = SIDES.map(|side| {
             let value = dot.factor(side);
             let (ty, from) = (distributed.func.ty(value), &distributed.layouts[&value]);
-            let held = match method(ty.dtype) {
+            let held = match method(ty.dtype, dot.input) {
                 Method::Warp(own) => {
                     let to = factor_layout(own, side, &ty.shape, sum);
                     matches!(plan(from, &to), Plan::Registers(_))
@@ -99,7 +99,7 @@ impl Emit for Dot {
                 vec![zero; gpu.register_count(op.results[0])]
             }
         };
-        let sums = match method(gpu.func.ty(self.a).dtype) {
+        let sums = match method(gpu.func.ty(self.a).dtype, self.input) {
             Method::Warp(instruction) => self.by_warp(gpu, b, op, (instruction, &factors, bases), sums),
             Method::Thread => self.by_thread(gpu, b, op, (&factors, bases), sums),
         };
@@ -169,8 +169,18 @@ impl Source {
             return known.clone();
         }
         let words = self.read(b, start, known);
+        let words = self.rounded(b, words);
         known.insert(start, words.clone());
         words
+    }
+
+    /// Numbers of four bytes as TF32.
+    fn rounded(&self, b: &mut Builder, words: Vec<Val>) -> Vec<Val> {
+        if self.dtype != DType::F32 {
+            return words;
+        }
+        let text = "cvt.rna.tf32.f32 $0, $1;";
+        words.into_iter().map(|word| b.asm(text, "=r,r", &[word], &[Ty::I32], Asm::Pure)[0]).collect()
     }
 
     /// The same, anew; what is read along is known then.
@@ -189,6 +199,7 @@ impl Source {
             let others = words.split_off(count);
             let (own, beside) = if first == start { (words, others) } else { (others, words) };
             let beside_at = start.set(self.outer, start.get(self.outer) ^ apart);
+            let beside = self.rounded(b, beside);
             known.insert(beside_at, beside);
             return own;
         }
@@ -257,6 +268,7 @@ impl Pointed {
         let fits = match ty.dtype.bytes() {
             1 => !transposed,
             2 => !transposed || ty.shape[fast].is_multiple_of(8),
+            4 => !transposed,
             _ => false,
         };
         let along = if transposed { inner } else { outer };
@@ -368,6 +380,7 @@ fn multiply(
     let (factor, sum, letters) = match dtype {
         DType::F16 => ("f16", "f32", ["r", "f"]),
         DType::BF16 => ("bf16", "f32", ["r", "f"]),
+        DType::F32 => ("tf32", "f32", ["r", "f"]),
         DType::I8 => ("s8", "s32", ["r", "r"]),
         _ => ("f64", "f64", ["d", "d"]),
     };

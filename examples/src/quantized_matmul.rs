@@ -1,0 +1,318 @@
+//! `out = act(row_scales * (a · b) * col_scales + bias)` of 8-bit factors, as [`crate::quantize`] makes them: the product of an `m x k` and
+//! a `k x n` matrix with a scale for each row of `a` and each column of `b`, or one for all, a bias for each column and an
+//! activation of [`crate::activation`], in one pass. The result is in floats, or `i8` again: divided by a scale for each row, or
+//! one for all, and rounded.
+//!
+//! **Shapes.** `a` is a view of `[m, k]`, `b` of `[k, n]`, `out` of `[m, n]`, with any strides. Fast on a GPU are rows of `a` and columns of
+//! `b` whose elements are side by side, which is how a linear layer keeps its weights: `weights.permute([1, 0])`. `k` and the
+//! strides between such rows and columns are then multiples of 16, and so are the addresses.
+//!
+//! **Work.** `2 * m * n * k` operations, at twice the rate of 16-bit types. Tiles are as in [`crate::matmul`].
+//!
+//! **Rounding.** Sums of `i8` are exact. Products of `f8e4m3` are exact, and their sum is within `(k + 2) * 2^-23` of the sum of their
+//! magnitudes; a GPU of capability 9.0 may add `34 * 2^-13` of the largest of products and sums for each 32 products (see
+//! `max_num_imprecise_acc`), and adds sums of 128 products in `f32`. Scales, the bias and the activation are computed in
+//! `f32`: the first three are within `4 * 2^-24` of the value's magnitude without the bias, and the result is rounded once. `i8` is
+//! within half a step and `4 * 2^-24` of what is rounded, halves go to the even neighbour, and what is beyond the range becomes
+//! its end.
+//!
+//! **Source.** Dettmers and others, *LLM.int8()*, 2022, arXiv:2208.07339, section 2; DeepSeek-AI, *DeepSeek-V3*, 2024,
+//! arXiv:2412.19437, section 3.3.2, for sums of 8-bit floats.
+
+use dsl_runtime::prelude::*;
+use dsl_runtime::{DType, Result};
+
+use crate::activation;
+use crate::matmul::{Extents, Tile};
+use crate::reference::{Expected, unit_roundoff};
+use crate::shape::Checks;
+
+/// A program makes a tile of `M x N` elements in steps of `K`; the grid counts tiles. The columns of `b` are the rows of what is handed
+/// over; scales and the bias are columns of numbers, and the bias, and the scales of a result that is not `i8`, may be empty.
+#[fuse_kernel(
+    M = [128], N = [128], K = [128], num_warps = 8,
+    configs = [
+        { A: i8, S: i32, O: f16, ACT: 0, ROUND: false },
+        { A: i8, S: i32, O: f16, ACT: 1, ROUND: false },
+        { A: i8, S: i32, O: f16, ACT: 2, ROUND: false },
+        { A: i8, S: i32, O: f16, ACT: 4, ROUND: false },
+        { A: i8, S: i32, O: bf16, ACT: 0, ROUND: false },
+        { A: i8, S: i32, O: bf16, ACT: 1, ROUND: false },
+        { A: i8, S: i32, O: bf16, ACT: 2, ROUND: false },
+        { A: i8, S: i32, O: bf16, ACT: 4, ROUND: false },
+        { A: i8, S: i32, O: f32, ACT: 0, ROUND: false },
+        { A: i8, S: i32, O: i8, ACT: 0, ROUND: true },
+        { A: i8, S: i32, O: i8, ACT: 1, ROUND: true },
+        { A: i8, S: i32, O: i8, ACT: 2, ROUND: true },
+        { A: f8e4m3, S: f32, O: f16, ACT: 0, ROUND: false },
+        { A: f8e4m3, S: f32, O: f16, ACT: 2, ROUND: false },
+        { A: f8e4m3, S: f32, O: f16, ACT: 4, ROUND: false },
+        { A: f8e4m3, S: f32, O: bf16, ACT: 0, ROUND: false },
+        { A: f8e4m3, S: f32, O: bf16, ACT: 2, ROUND: false },
+        { A: f8e4m3, S: f32, O: bf16, ACT: 4, ROUND: false },
+    ],
+)]
+pub fn quantized_matmul<
+    A: Element,
+    S: Element,
+    O: Element,
+    const ACT: usize,
+    const M: usize,
+    const N: usize,
+    const K: usize,
+    const ROUND: bool,
+>(
+    a: &View<A, 2>,
+    b: &View<A, 2>,
+    row_scales: &View<f32, 2>,
+    col_scales: &View<f32, 2>,
+    bias: &View<f32, 2>,
+    out_scales: &View<f32, 2>,
+    out: &mut View<O, 2>,
+) {
+    let down = tl::cdiv(out.shape(0).to::<i32>(), M);
+    let across = tl::cdiv(out.shape(1).to::<i32>(), N);
+    let group = tl::program_id(0) / (8 * across);
+    let place = tl::program_id(0) % (8 * across);
+    let height = tl::minimum(down - 8 * group, 8);
+    let row = (8 * group + place % height) * M;
+    let col = place / height * N;
+    let mut sum = tl::zeros::<S>([M, N]);
+    for start in (0..a.shape(1)).step_by(K) {
+        let right = tl::trans(b.load::<N, K>(col, start));
+        sum = tl::dot(a.load::<M, K>(row, start), right, sum).max_num_imprecise_acc(128);
+    }
+    let scaled = sum.to::<f32>() * row_scales.load::<M, 1>(row, 0);
+    let v = tl::fma(scaled, tl::trans(col_scales.load::<N, 1>(col, 0)), tl::trans(bias.load::<N, 1>(col, 0)));
+    let y = if ACT == 1 {
+        tl::relu(v)
+    } else if ACT == 2 {
+        tl::gelu::<f16>(v)
+    } else if ACT == 4 {
+        tl::silu::<f16>(v)
+    } else {
+        v
+    };
+    let y = if ROUND { tl::round_ties_even(y / out_scales.load::<M, 1>(row, 0)) } else { y };
+    out.store(y.to::<O>(), row, col);
+}
+
+/// A type that can be multiplied.
+pub trait Factor: Element {
+    /// What products are added in.
+    type Sum: Element;
+    /// The longest sum.
+    const MAX_TERMS: usize;
+}
+
+impl Factor for i8 {
+    type Sum = i32;
+    // Each product is at most 2^14.
+    const MAX_TERMS: usize = (1 << 17) - 1;
+}
+
+impl Factor for f8e4m3 {
+    type Sum = f32;
+    const MAX_TERMS: usize = i32::MAX as usize - 256;
+}
+
+const CHECKS: Checks = Checks("quantized_matmul");
+
+/// Rows, columns and steps of a tile.
+const ROWS: usize = 128;
+const COLS: usize = 128;
+const STEPS: usize = 128;
+
+/// The product of two quantised matrices: `QuantizedMatmul::<i8, GELU>::new(a.view([m, k])?, &a_scales, b.view([k, n])?,
+/// &b_scales)`. `A` is `i8` or `f8e4m3`.
+///
+/// | factors | result | activations |
+/// | --- | --- | --- |
+/// | `i8` | `f16`, `bf16` | `IDENTITY`, `RELU`, `GELU`, `SILU` |
+/// | `i8` | `f32` | `IDENTITY` |
+/// | `i8` | `i8`, by [`QuantizedMatmul::requantize`] | `IDENTITY`, `RELU`, `GELU` |
+/// | `f8e4m3` | `f16`, `bf16` | `IDENTITY`, `GELU`, `SILU` |
+#[derive(Clone, Copy)]
+pub struct QuantizedMatmul<'a, A: Factor, const ACT: usize> {
+    a: View<'a, A, 2>,
+    b: View<'a, A, 2>,
+    row_scales: Slice<'a, f32>,
+    col_scales: Slice<'a, f32>,
+    bias: Option<Slice<'a, f32>>,
+}
+
+impl<'a, A: Factor, const ACT: usize> QuantizedMatmul<'a, A, ACT> {
+    /// The product without a bias, with a scale for each row of `a` and each column of `b`, or one for all of them.
+    pub fn new(
+        a: impl Into<View<'a, A, 2>>,
+        row_scales: impl Into<Slice<'a, f32>>,
+        b: impl Into<View<'a, A, 2>>,
+        col_scales: impl Into<Slice<'a, f32>>,
+    ) -> Self {
+        let (row_scales, col_scales) = (row_scales.into(), col_scales.into());
+        QuantizedMatmul { a: a.into(), b: b.into(), row_scales, col_scales, bias: None }
+    }
+
+    /// Adds a number to each column.
+    pub fn bias(self, bias: impl Into<Slice<'a, f32>>) -> Self {
+        QuantizedMatmul { bias: Some(bias.into()), ..self }
+    }
+
+    /// Computes into `out`, on a device or stream.
+    ///
+    /// # Errors
+    /// If the shapes do not fit together; if there are more rows or columns than an `i32` counts, or more products of `i8` than it
+    /// adds; those of a launch.
+    pub fn launch<'o, O: Element>(&self, on: impl LaunchOn, out: impl Into<ViewMut<'o, O, 2>>) -> Result<()>
+    where
+        quantized_matmul::Choice<A, A::Sum, O, ACT, ROWS, COLS, STEPS, false>: quantized_matmul::Declared,
+    {
+        let out = out.into();
+        let Some(checked) = self.checked(out.shape())? else { return Ok(()) };
+        let Checked { rows, cols, bias, programs } = checked;
+        let (columns, nothing) = (self.b.permute([1, 0]), self.row_scales.view([0, 1])?);
+        quantized_matmul::<A, A::Sum, O, ACT, ROWS, COLS, STEPS, false>(
+            self.a, columns, rows, cols, bias, nothing, out,
+        )
+        .grid(programs)
+        .launch(on)
+    }
+
+    /// Computes `i8` into `out`, on a device or stream: the result divided by a scale for each row, or one for all of them.
+    ///
+    /// # Errors
+    /// Those of [`QuantizedMatmul::launch`].
+    pub fn requantize<'o, 's>(
+        &self,
+        on: impl LaunchOn,
+        out: impl Into<ViewMut<'o, i8, 2>>,
+        scales: impl Into<Slice<'s, f32>>,
+    ) -> Result<()>
+    where
+        quantized_matmul::Choice<A, A::Sum, i8, ACT, ROWS, COLS, STEPS, true>: quantized_matmul::Declared,
+    {
+        let (out, scales) = (out.into(), scales.into());
+        let Some(checked) = self.checked(out.shape())? else { return Ok(()) };
+        let Checked { rows, cols, bias, programs } = checked;
+        let (columns, scales) = (self.b.permute([1, 0]), each_or_all("scales", scales, out.shape()[0])?);
+        quantized_matmul::<A, A::Sum, i8, ACT, ROWS, COLS, STEPS, true>(
+            self.a, columns, rows, cols, bias, scales, out,
+        )
+        .grid(programs)
+        .launch(on)
+    }
+
+    /// What the kernel takes, if it fits together; nothing if the result has no elements.
+    fn checked(&self, out: [usize; 2]) -> Result<Option<Checked<'a>>> {
+        let ([m, k], [inner, n]) = (self.a.shape(), self.b.shape());
+        CHECKS.extents("b", [inner, n], [k, n])?;
+        CHECKS.extents("out", out, [m, n])?;
+        let rows = each_or_all("row_scales", self.row_scales, m)?;
+        let cols = each_or_all("col_scales", self.col_scales, n)?;
+        if let Some(bias) = &self.bias {
+            CHECKS.same(("bias", bias.len()), ("n", n))?;
+        }
+        // Places behind the edges, in the last tiles, are counted too.
+        let most = i32::MAX as usize - 256;
+        if let Some(extent) = [m, n].into_iter().find(|&extent| extent > most) {
+            return Err(CHECKS.error(format!("an extent is {extent}, the most is {most}")));
+        }
+        if k > A::MAX_TERMS {
+            let text =
+                format!("k is {k}, the most products of {} that can be added are {}", A::DTYPE, A::MAX_TERMS);
+            return Err(CHECKS.error(text));
+        }
+        if m * n == 0 {
+            return Ok(None);
+        }
+        let bias = match self.bias {
+            Some(bias) => bias.view([n, 1])?,
+            None => self.row_scales.view([0, 1])?,
+        };
+        let programs = Tile { rows: ROWS, cols: COLS }.count([1, m, n]);
+        Ok(Some(Checked { rows, cols, bias, programs }))
+    }
+}
+
+/// Scales and bias as columns of numbers, and the number of tiles.
+struct Checked<'a> {
+    rows: View<'a, f32, 2>,
+    cols: View<'a, f32, 2>,
+    bias: View<'a, f32, 2>,
+    programs: usize,
+}
+
+/// A number for each of so many, or one that is repeated.
+fn each_or_all<'a>(name: &str, scales: Slice<'a, f32>, count: usize) -> Result<View<'a, f32, 2>> {
+    match scales.len() {
+        1 => scales.view_strided([count, 1], [0, 1]),
+        len if len == count => scales.view([count, 1]),
+        len => Err(CHECKS.error(format!("{name} has {len} elements, expected {count} or 1"))),
+    }
+}
+
+/// The factors of a product by their values, and what their products are multiplied by and added to.
+#[derive(Clone, Copy, Debug)]
+pub struct Quantized<'a> {
+    /// Row by row.
+    pub a: &'a [f64],
+    /// Row by row.
+    pub b: &'a [f64],
+    /// One for each row of `a`, or one.
+    pub row_scales: &'a [f32],
+    /// One for each column of `b`, or one.
+    pub col_scales: &'a [f32],
+    /// One for each column.
+    pub bias: Option<&'a [f32]>,
+    /// Whether sums are exact.
+    pub integers: bool,
+}
+
+/// What the kernel computes, in `f64`, before it is rounded, and the bound that the module's documentation states.
+pub fn reference<const ACT: usize>(of: Quantized<'_>, Extents { m, k, n }: Extents) -> Vec<Expected> {
+    let unit = unit_roundoff(DType::F32);
+    let scale = |scales: &[f32], i: usize| f64::from(if scales.len() == 1 { scales[0] } else { scales[i] });
+    let element = |i: usize| {
+        let (row, column) = (i / n, i % n);
+        let product = |j: usize| of.a[row * k + j] * of.b[j * n + column];
+        let (sum, error) = summed(k, product, of.integers);
+        let factor = scale(of.row_scales, row) * scale(of.col_scales, column);
+        let value = sum * factor + of.bias.map_or(0.0, |bias| f64::from(bias[column]));
+        let within = error * factor.abs() + 4.0 * unit * ((sum * factor).abs() + value.abs());
+        activation::known::<ACT>(Expected { value, within }, DType::F16)
+    };
+    (0..m * n).map(element).collect()
+}
+
+/// The sum of so many products, and how far a sum may be from it.
+fn summed(count: usize, product: impl Fn(usize) -> f64, integers: bool) -> (f64, f64) {
+    let (mut sum, mut magnitude, mut error) = (0.0, 0.0, 0.0);
+    for first in (0..count).step_by(128) {
+        let mut partial = 0.0f64;
+        for step in (first..count.min(first + 128)).step_by(32) {
+            let products = (step..count.min(step + 32)).map(&product);
+            let mut largest = partial.abs();
+            for product in products {
+                partial += product;
+                magnitude += product.abs();
+                largest = largest.max(product.abs());
+            }
+            error += 34.0 * 2f64.powi(-13) * largest.max(partial.abs());
+        }
+        sum += partial;
+    }
+    let rounded = (count + 2) as f64 * 2.0 * unit_roundoff(DType::F32) * magnitude;
+    (sum, if integers { 0.0 } else { error + rounded })
+}
+
+/// What [`QuantizedMatmul::requantize`] makes of a result with a scale.
+pub fn requantized(result: Expected, scale: f32) -> Expected {
+    let exact = result.value / f64::from(scale);
+    let moved = result.within / f64::from(scale).abs() + 4.0 * unit_roundoff(DType::F32) * exact.abs();
+    Expected { value: exact.clamp(-128.0, 127.0), within: 0.5 + moved }
+}
+
+/// The bytes that a product must move.
+pub const fn traffic<A, O>(Extents { m, k, n }: Extents) -> usize {
+    (m * k + k * n) * size_of::<A>() + m * n * size_of::<O>() + (m + n) * size_of::<f32>()
+}

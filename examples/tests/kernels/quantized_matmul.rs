@@ -1,0 +1,224 @@
+//! `quantized_matmul`.
+
+use dsl_runtime::prelude::*;
+use fused_kernels::activation::{GELU, IDENTITY, RELU, SILU};
+use fused_kernels::matmul::Extents;
+use fused_kernels::quantized_matmul::{
+    Factor, Quantized, QuantizedMatmul, quantized_matmul, reference, requantized,
+};
+use fused_kernels::reference::Expected;
+
+use crate::data::{Guarded, devices, normal, shifted};
+
+/// Tiles that are full, cut on each side by one and by more, and hardly touched; steps that are few, many and none.
+const EXTENTS: [Extents; 9] = [
+    Extents { m: 128, k: 128, n: 128 },
+    Extents { m: 136, k: 384, n: 128 },
+    Extents { m: 129, k: 144, n: 127 },
+    Extents { m: 127, k: 31, n: 136 },
+    Extents { m: 1, k: 300, n: 200 },
+    Extents { m: 5, k: 1, n: 1 },
+    Extents { m: 7, k: 0, n: 9 },
+    Extents { m: 0, k: 8, n: 8 },
+    Extents { m: 9 * 128, k: 16, n: 136 },
+];
+
+/// An element type with random elements and what they are.
+trait Random: Factor {
+    fn random(len: usize, seed: u64) -> (Vec<Self>, Vec<f64>);
+}
+
+impl Random for i8 {
+    fn random(len: usize, seed: u64) -> (Vec<i8>, Vec<f64>) {
+        let all = normal::<f32>(len, seed).into_iter().map(|x| (50.0 * x) as i8);
+        let all: Vec<i8> = all.collect();
+        let values = all.iter().map(|&x| f64::from(x)).collect();
+        (all, values)
+    }
+}
+
+impl Random for f8e4m3 {
+    fn random(len: usize, seed: u64) -> (Vec<f8e4m3>, Vec<f64>) {
+        let all: Vec<f8e4m3> = normal::<f32>(len, seed).into_iter().map(f8e4m3::from_f32).collect();
+        let values = all.iter().map(|x| f64::from(x.to_f32())).collect();
+        (all, values)
+    }
+}
+
+/// How the right factor lies, and how many scales there are.
+#[derive(Clone, Copy, Debug)]
+struct Form {
+    columns: bool,
+    one_scale: bool,
+    bias: bool,
+}
+
+const FORMS: [Form; 3] = [
+    Form { columns: true, one_scale: false, bias: true },
+    Form { columns: true, one_scale: true, bias: false },
+    Form { columns: false, one_scale: false, bias: false },
+];
+
+/// What a product is made of, in `f32` and as it is.
+struct Case<A> {
+    extents: Extents,
+    form: Form,
+    a: (Vec<A>, Vec<f64>),
+    b: (Vec<A>, Vec<f64>),
+    row_scales: Vec<f32>,
+    col_scales: Vec<f32>,
+    bias: Vec<f32>,
+}
+
+fn scales(len: usize, seed: u64) -> Vec<f32> {
+    normal::<f32>(len, seed).into_iter().map(|x| 0.01 * (x.abs() + 0.1)).collect()
+}
+
+impl<A: Random> Case<A> {
+    fn new(extents: Extents, form: Form) -> Self {
+        let Extents { m, k, n } = extents;
+        let count = |len: usize| if form.one_scale { 1 } else { len };
+        let (row_scales, col_scales) = (scales(count(m), 3), scales(count(n), 4));
+        let (a, b) = (A::random(m * k, 1), A::random(k * n, 2));
+        Case { extents, form, a, b, row_scales, col_scales, bias: normal(n, 5) }
+    }
+
+    fn expected<const ACT: usize>(&self) -> Vec<Expected> {
+        let bias = self.form.bias.then_some(&self.bias[..]);
+        let (row_scales, col_scales) = (&self.row_scales[..], &self.col_scales[..]);
+        let integers = A::DTYPE == DType::I8;
+        let of = Quantized { a: &self.a.1, b: &self.b.1, row_scales, col_scales, bias, integers };
+        reference::<ACT>(of, self.extents)
+    }
+
+    /// Hands the product to `launch` on a device, with everything on a boundary or off it.
+    fn run<const ACT: usize>(
+        &self,
+        device: Device,
+        shift: usize,
+        launch: impl FnOnce(QuantizedMatmul<A, ACT>) -> dsl_runtime::Result<()>,
+    ) {
+        let (Extents { m, k, n }, Form { columns, bias, .. }) = (self.extents, self.form);
+        let strides = if columns { [1, k] } else { [n, 1] };
+        let mut memory = self.b.0.clone();
+        for (i, &element) in self.b.0.iter().enumerate() {
+            memory[i / n * strides[0] + i % n * strides[1]] = element;
+        }
+        let (a, b) = (shifted(device, &self.a.0, shift), shifted(device, &memory, shift));
+        let floats = [&self.row_scales, &self.col_scales, &self.bias].map(|all| shifted(device, all, shift));
+        let [rows, cols, added] = floats.each_ref().map(|all| all.slice(shift..));
+        let a = a.slice(shift..).view([m, k]).unwrap();
+        let b = b.slice(shift..).view_strided([k, n], strides).unwrap();
+        let product = QuantizedMatmul::new(a, rows, b, cols);
+        launch(if bias { product.bias(added) } else { product }).unwrap();
+    }
+}
+
+fn check_floats<A: Random, O: Float, const ACT: usize>()
+where
+    quantized_matmul::Choice<A, A::Sum, O, ACT, 128, 128, 128, false>: quantized_matmul::Declared,
+{
+    for (extents, form) in EXTENTS.into_iter().flat_map(|extents| FORMS.map(|form| (extents, form))) {
+        let case = Case::<A>::new(extents, form);
+        let expected: Vec<Expected> =
+            case.expected::<ACT>().into_iter().map(|expected| expected.rounded(O::DTYPE)).collect();
+        for (device, shift) in devices().into_iter().flat_map(|device| [(device, 0), (device, 1)]) {
+            let mut out = Guarded::<O>::new(device, expected.len(), shift);
+            case.run::<ACT>(device, shift, |product| {
+                product.launch(&device, out.output().view_mut([extents.m, extents.n])?)
+            });
+            if let Err(found) = fused_kernels::reference::compare(&out.content(), &expected) {
+                panic!("{extents:?} {form:?} of {} on {device}, shifted by {shift}: {found}", A::DTYPE);
+            }
+        }
+    }
+}
+
+fn check_integers<const ACT: usize>()
+where
+    quantized_matmul::Choice<i8, i32, i8, ACT, 128, 128, 128, true>: quantized_matmul::Declared,
+{
+    for (extents, form) in EXTENTS.into_iter().flat_map(|extents| FORMS.map(|form| (extents, form))) {
+        let (case, Extents { m, n, .. }) = (Case::<i8>::new(extents, form), extents);
+        let out_scales = scales(if form.one_scale { 1 } else { m }, 6);
+        let expected = case.expected::<ACT>();
+        for (device, shift) in devices().into_iter().flat_map(|device| [(device, 0), (device, 1)]) {
+            let mut out = device.zeros::<i8>(m * n + shift).unwrap();
+            let given = shifted(device, &out_scales, shift);
+            case.run::<ACT>(device, shift, |product| {
+                let out = out.slice_mut(shift..);
+                product.requantize(&device, ViewMut::new(out, [m, n])?, given.slice(shift..))
+            });
+            let found = out.download().unwrap();
+            for (i, (&expected, &found)) in expected.iter().zip(&found[shift..]).enumerate() {
+                let scale = out_scales[if form.one_scale { 0 } else { i / n }];
+                let Expected { value, within } = requantized(expected, scale);
+                let error = (f64::from(found) - value).abs();
+                assert!(error <= within, "{extents:?} {form:?} on {device}: {i} is {found}, not {value}");
+            }
+        }
+    }
+}
+
+#[test]
+fn products_of_i8_are_as_exact_as_stated() {
+    check_floats::<i8, f16, IDENTITY>();
+    check_floats::<i8, bf16, GELU>();
+    check_floats::<i8, bf16, RELU>();
+    check_floats::<i8, f16, SILU>();
+    check_floats::<i8, f32, IDENTITY>();
+}
+
+#[test]
+fn products_of_f8_are_as_exact_as_stated() {
+    check_floats::<f8e4m3, bf16, IDENTITY>();
+    check_floats::<f8e4m3, f16, GELU>();
+    check_floats::<f8e4m3, f16, SILU>();
+}
+
+#[test]
+fn products_become_i8_again() {
+    check_integers::<IDENTITY>();
+    check_integers::<RELU>();
+    check_integers::<GELU>();
+}
+
+/// The ends of the range, where sums are longest.
+#[test]
+fn sums_of_i8_are_exact() {
+    let (m, k, n) = (2, 100_000, 3);
+    let (a, b) = (vec![-128i8; m * k], vec![-128i8; n * k]);
+    for device in devices() {
+        let (a, b) = (device.upload(&a).unwrap(), device.upload(&b).unwrap());
+        let one = device.upload(&[1.0f32]).unwrap();
+        let mut out = device.zeros::<f32>(m * n).unwrap();
+        let b = b.view([n, k]).unwrap().permute([1, 0]);
+        let product = QuantizedMatmul::<i8, IDENTITY>::new(a.view([m, k]).unwrap(), &one, b, &one);
+        product.launch(&device, out.view_mut([m, n]).unwrap()).unwrap();
+        assert_eq!(out.download().unwrap(), [16384.0 * k as f32; 6]);
+    }
+}
+
+#[test]
+fn wrong_shapes_are_errors() {
+    let device = Device::cpu();
+    let (a, b) = (device.zeros::<i8>(1 << 18).unwrap(), device.zeros::<i8>(1 << 18).unwrap());
+    let scales = device.zeros::<f32>(8).unwrap();
+    let mut out = device.zeros::<f16>(64).unwrap();
+    let mut message = |left: [usize; 2], right: [usize; 2], counts: [usize; 2], shape: [usize; 2]| {
+        let [rows, cols] = counts.map(|count| scales.slice(..count));
+        let product =
+            QuantizedMatmul::<i8, IDENTITY>::new(a.view(left).unwrap(), rows, b.view(right).unwrap(), cols);
+        product.launch(&device, out.view_mut(shape).unwrap()).unwrap_err().to_string()
+    };
+    let found = message([2, 3], [2, 4], [2, 4], [2, 4]);
+    assert_eq!(found, "quantized_matmul: b has the shape [2, 4], expected [3, 4]");
+    let found = message([3, 2], [2, 4], [3, 4], [4, 3]);
+    assert_eq!(found, "quantized_matmul: out has the shape [4, 3], expected [3, 4]");
+    let found = message([3, 2], [2, 4], [2, 4], [3, 4]);
+    assert_eq!(found, "quantized_matmul: row_scales has 2 elements, expected 3 or 1");
+    let found = message([3, 2], [2, 4], [1, 3], [3, 4]);
+    assert_eq!(found, "quantized_matmul: col_scales has 3 elements, expected 4 or 1");
+    let found = message([1, 1 << 17], [1 << 17, 1], [1, 1], [1, 1]);
+    assert_eq!(found, "quantized_matmul: k is 131072, the most products of i8 that can be added are 131071");
+}
