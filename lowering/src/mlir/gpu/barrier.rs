@@ -1,7 +1,8 @@
 //! Barriers of a program's warps.
 
 use super::shared::Interval;
-use super::{Builder, Gpu, IntPredicate, cluster};
+use super::{Builder, Gpu, IntPredicate, cluster, statement};
+use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;
 
 impl Gpu<'_> {
@@ -11,12 +12,11 @@ impl Gpu<'_> {
         if self.plan.blocks() > 1 {
             cluster::barrier(b);
         } else if num_warps == 1 {
-            let all = b.int(Ty::I32, -1);
-            b.effect("nvvm.bar.warp.sync", &[all]);
+            warp_barrier(b);
         } else if self.plan.pipeline.is_some() {
             barrier_of(b, 1, num_warps);
         } else if self.plan.programs == 1 {
-            b.effect_with("nvvm.barrier", &[], &[("operandSegmentSizes", "array<i32: 0, 0, 0>")]);
+            block_barrier(b);
         } else {
             // A barrier whose number is not a constant would reserve all sixteen for the block.
             for group in 0..self.plan.programs {
@@ -35,6 +35,28 @@ impl Gpu<'_> {
             self.shared.write(place);
         }
     }
+}
+
+/// Makes barrier objects in shared memory, so many bytes behind `base`, each with the arrivals that end a phase. By one
+/// thread, before the others use them.
+pub(super) fn init_signals(b: &mut Builder, base: Val, signals: impl IntoIterator<Item = (u32, u32)>) {
+    for (place, arrivals) in signals {
+        let signal = b.offset_bytes(base, place as i32);
+        let text = format!("mbarrier.init.shared::cta.b64 [$0], {arrivals};");
+        statement(b, &text, "l,~{memory}", &[signal], &[]);
+    }
+    statement(b, "fence.mbarrier_init.release.cluster;", "~{memory}", &[], &[]);
+}
+
+/// Waits for the other lanes of this warp: what they read and wrote before is done.
+pub(super) fn warp_barrier(b: &mut Builder) {
+    let all = b.int(Ty::I32, -1);
+    b.effect("nvvm.bar.warp.sync", &[all]);
+}
+
+/// The barrier of all of a block's threads.
+pub(super) fn block_barrier(b: &mut Builder) {
+    b.effect_with("nvvm.barrier", &[], &[("operandSegmentSizes", "array<i32: 0, 0, 0>")]);
 }
 
 /// One of the block's numbered barriers, of so many warps.

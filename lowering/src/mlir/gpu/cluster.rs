@@ -3,6 +3,7 @@
 //! A barrier of the cluster is slow, for it orders all memory and empties the first-level cache (docs/performance.md).
 //! Stores that count themselves in at an `mbarrier` of the block they go to order nothing else.
 
+use super::barrier::init_signals;
 use super::{Builder, Exchange, Gpu, IntPredicate, Plan, statement};
 use crate::layout::Distributed;
 use crate::mlir::builder::Val;
@@ -90,12 +91,7 @@ impl Gpu<'_> {
         let (base, warps) = (self.scratch(), self.plan.distributed.block_warps());
         let first = self.first_of(b, 31, warps - 1);
         b.guarded(first, |b| {
-            for place in places {
-                let signal = b.offset_bytes(base, place as i32);
-                let text = format!("mbarrier.init.shared::cta.b64 [$0], {warps};");
-                statement(b, &text, "l,~{memory}", &[signal], &[]);
-            }
-            statement(b, "fence.mbarrier_init.release.cluster;", "~{memory}", &[], &[]);
+            init_signals(b, base, places.into_iter().map(|place| (place, warps)));
         });
     }
 

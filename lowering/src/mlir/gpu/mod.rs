@@ -39,6 +39,7 @@ use super::types::{Elem, Space, Ty};
 use super::{Asm, Machine, report};
 use crate::analysis::axis::{Assumptions, Axes, Info};
 use crate::analysis::fact::Fact;
+use crate::analysis::stage::GROUP_WARPS;
 use crate::diagnostic::Loc;
 use crate::layout::{Distributed, Layout};
 use crate::ops::Keep;
@@ -564,6 +565,19 @@ impl<'a> Gpu<'a> {
         let info = self.info(value);
         let along = (0..info.axes.len()).find(|&axis| layout.run(axis) > 1);
         along.map_or(1, |axis| u64::from(layout.run(axis)).min(info.axes[axis].constancy) as usize)
+    }
+
+    /// A number that is the same in all lanes, as one of which ptxas knows it: it comes from a shuffle.
+    fn uniform(&self, b: &mut Builder, value: Val) -> Val {
+        let first = b.int(Ty::I32, 0);
+        self.shuffle(b, value, Exchange::Index, first)
+    }
+
+    /// The group of four warps that this one is in.
+    fn warp_group(&self, b: &mut Builder) -> Val {
+        let within = b.int(Ty::I32, i64::from(GROUP_WARPS.ilog2()));
+        let group = b.lshr(self.warp, within);
+        self.uniform(b, group)
     }
 
     /// The value of another lane of the warp, bit by bit.

@@ -1,14 +1,14 @@
 //! Products by groups of four warps (`wgmma`), which take blocks from shared memory as they were copied there.
 
 use super::{outer_axis, per_word};
-use crate::analysis::stage::{GROUP_BYTES, GROUP_ROWS, GROUP_WARPS, Groups, LINE};
+use crate::analysis::stage::{GROUP_BYTES, GROUP_ROWS, Groups, LINE};
 use crate::dtype::DType;
 use crate::layout::Coord;
 use crate::layout::dot::{Side, group_fragments};
 use crate::mlir::builder::{Builder, Val};
 use crate::mlir::gpu::emit::Emit;
 use crate::mlir::gpu::memory::pack;
-use crate::mlir::gpu::{Exchange, Gpu, Space, statement};
+use crate::mlir::gpu::{Gpu, Space, statement};
 use crate::mlir::types::{Elem, Ty};
 use crate::ops::{Factor, GroupDot, Staged};
 use crate::tile::{Op, Value};
@@ -271,12 +271,9 @@ fn letter(ty: Ty) -> &'static str {
 impl Gpu<'_> {
     /// Which rows and which columns the group of this warp has.
     pub(in crate::mlir::gpu) fn group_of_warp(&mut self, b: &mut Builder, groups: Groups) -> [Val; 2] {
-        let [zero, within, mask, shift] =
-            [0, GROUP_WARPS.ilog2(), groups.along_rows - 1, groups.along_rows.ilog2()]
-                .map(|number| b.int(Ty::I32, i64::from(number)));
-        let group = b.lshr(self.warp, within);
-        // ptxas knows that a number is the same in all lanes only if it comes from a shuffle.
-        let group = self.shuffle(b, group, Exchange::Index, zero);
+        let [mask, shift] = [groups.along_rows - 1, groups.along_rows.ilog2()]
+            .map(|number| b.int(Ty::I32, i64::from(number)));
+        let group = self.warp_group(b);
         [b.and(group, mask), b.lshr(group, shift)]
     }
 

@@ -9,8 +9,9 @@ use super::{
 };
 use crate::analysis::stage::{GROUP_WARPS, LINE};
 use crate::mlir::builder::{Arm, Val};
+use crate::mlir::gpu::barrier::{block_barrier, init_signals, warp_barrier};
 use crate::mlir::gpu::dot::group::Words;
-use crate::mlir::gpu::{Builder, Exchange, Gpu, IntPredicate, statement};
+use crate::mlir::gpu::{Builder, Gpu, IntPredicate, statement};
 use crate::mlir::shared::{loop_variable, trip_count};
 use crate::mlir::types::{Elem, Ty};
 use crate::ops::{Factor, For, GroupDot, Kind, Staged};
@@ -41,9 +42,7 @@ impl Gpu<'_> {
         consume: impl FnOnce(&mut Self, &mut Builder),
     ) {
         self.set_up(b, pipeline);
-        let zero = b.int(Ty::I32, 0);
-        // ptxas knows that a number is the same in all lanes only if it comes from a shuffle.
-        let warp = self.shuffle(b, self.block_warp, Exchange::Index, zero);
+        let warp = self.uniform(b, self.block_warp);
         let num_warps = self.plan.distributed.num_warps;
         let consumers = b.int(Ty::I32, i64::from(num_warps));
         let beside = b.icmp(IntPredicate::Uge, warp, consumers);
@@ -81,30 +80,19 @@ impl Gpu<'_> {
         });
     }
 
+    /// Makes the barrier objects: in each list those of what came are followed by as many of what was used.
     fn set_up(&mut self, b: &mut Builder, pipeline: &Pipeline) {
         let warps = self.plan.distributed.num_warps;
         let base = self.scratch();
-        let first = self.first_of(b, 31, 2 * warps - 1);
-        b.guarded(first, |b| {
-            let mut init = |place: u32, count: u32| {
-                let signal = b.offset_bytes(base, place as i32);
-                let text = format!("mbarrier.init.shared::cta.b64 [$0], {count};");
-                statement(b, &text, "l,~{memory}", &[signal], &[]);
-            };
-            for ring in &pipeline.rings {
-                let parts = ring.stages * ring.lots().len() as u32;
-                (0..parts).for_each(|part| init(ring.signals + part * SIGNAL, 1));
-                (parts..2 * parts).for_each(|part| init(ring.signals + part * SIGNAL, warps));
-            }
-            let own = pipeline.parts * pipeline.once.len() as u32;
-            (0..own).for_each(|number| init(pipeline.signals + number * SIGNAL, 1));
-            (own..2 * own).for_each(|number| init(pipeline.signals + number * SIGNAL, warps));
-            let first = pipeline.announcements + ANNOUNCED * pipeline.announcement();
-            (0..ANNOUNCED).for_each(|slot| init(first + slot * SIGNAL, 1));
-            (0..ANNOUNCED).for_each(|slot| init(first + (ANNOUNCED + slot) * SIGNAL, warps));
-            statement(b, "fence.mbarrier_init.release.cluster;", "~{memory}", &[], &[]);
+        let rings = pipeline.rings.iter().map(|ring| (ring.signals, ring.stages * ring.lots().len() as u32));
+        let own = (pipeline.signals, pipeline.parts * pipeline.once.len() as u32);
+        let announced = (pipeline.announcements + ANNOUNCED * pipeline.announcement(), ANNOUNCED);
+        let signals = rings.chain([own, announced]).flat_map(|(start, count)| {
+            (0..2 * count).map(move |i| (start + i * SIGNAL, if i < count { 1 } else { warps }))
         });
-        b.effect_with("nvvm.barrier", &[], &[("operandSegmentSizes", "array<i32: 0, 0, 0>")]);
+        let first = self.first_of(b, 31, 2 * warps - 1);
+        b.guarded(first, |b| init_signals(b, base, signals));
+        block_barrier(b);
     }
 
     // ---- rings
@@ -385,6 +373,7 @@ impl Gpu<'_> {
         }
         let Some(words) = self.loaded_words(b, staged, self.func.ty(op.results[0]).shape[0]) else { return };
         self.held.insert(number, words);
+        warp_barrier(b);
         let Signals { empty, .. } = self.own_signals(b, pipeline, number);
         self.arrive(b, empty);
     }
@@ -462,10 +451,8 @@ impl Gpu<'_> {
     /// Lets the groups of warps multiply in turn.
     pub(in crate::mlir::gpu) fn take_turns(&mut self, b: &mut Builder, change: Baton) {
         let groups = self.plan.distributed.num_warps / GROUP_WARPS;
-        let [zero, one, within, last, first] = [0, 1, GROUP_WARPS.ilog2(), groups - 1, FIRST_BATON]
-            .map(|number| b.int(Ty::I32, i64::from(number)));
-        let group = b.lshr(self.warp, within);
-        let group = self.shuffle(b, group, Exchange::Index, zero);
+        let [one, last, first] = [1, groups - 1, FIRST_BATON].map(|number| b.int(Ty::I32, i64::from(number)));
+        let group = self.warp_group(b);
         let next = b.add(group, one);
         let next = b.and(next, last);
         let (which, word, condition) = match change {

@@ -12,7 +12,8 @@ use std::collections::HashMap;
 
 use super::{Pipeline, Progress, SIGNAL, Signals, Turn, differs, sources};
 use crate::mlir::builder::{Builder, LoopPart, Val};
-use crate::mlir::gpu::{Exchange, Gpu, IntPredicate, statement};
+use crate::mlir::gpu::barrier::warp_barrier;
+use crate::mlir::gpu::{Gpu, IntPredicate, statement};
 use crate::mlir::types::{Elem, Ty};
 use crate::ops::{Effect, Kind, Scalar};
 use crate::tile::{Func, Op, ParamKind, Value};
@@ -221,10 +222,8 @@ impl Gpu<'_> {
             let text = format!("ld.shared.{suffix} $0, [$1 + {}];", PLACE + SCALAR * i as u32);
             flat.extend(statement(b, &text, &format!("={letter},l,~{{memory}}"), &[from], &[ty]));
         }
-        // ptxas knows that a number is the same in all lanes only if it comes from a shuffle; all lanes have read it then.
-        let zero = b.int(Ty::I32, 0);
-        let flat: Vec<Val> =
-            flat.into_iter().map(|value| self.shuffle(b, value, Exchange::Index, zero)).collect();
+        let flat: Vec<Val> = flat.into_iter().map(|value| self.uniform(b, value)).collect();
+        warp_barrier(b);
         self.arrive(b, empty);
         Announced::of(&flat)
     }

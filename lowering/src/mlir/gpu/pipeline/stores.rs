@@ -76,11 +76,7 @@ impl Emit for GroupStore {
         let num_warps = gpu.plan.distributed.num_warps;
         let Pieces { groups, places, width, share } = Pieces::new(gpu.func, self, num_warps);
         let [row_group, column_group] = gpu.group_of_warp(b, groups);
-        let group = {
-            let along_rows = b.int(Ty::I32, i64::from(groups.along_rows));
-            let others = b.mul_nsw(column_group, along_rows);
-            b.add_nsw(row_group, others)
-        };
+        let group = gpu.warp_group(b);
         let place = gpu.leaving_place(b, group);
         let begins = self.begins(gpu, b, [(row_group, GROUP_ROWS), (column_group, share)]);
         let writer = Writer::new(gpu, b, self, place);

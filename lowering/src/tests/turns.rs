@@ -1,0 +1,148 @@
+//! Loops with products of blocks, and the programs that run them one after the other.
+
+use expect_test::{Expect, expect};
+
+use super::{first, lines_with, ptx};
+use crate::body::{Body, bodies};
+use crate::target::nvptx::Arch;
+use crate::tile;
+
+/// Rows of sums of rows of `c`, weighted by products, and the sum of each row's weights.
+const WEIGHED: &str = "#[fuse_kernel(num_warps = 8)]
+    fn weighed(
+        a: &View<bf16, 2>, b: &View<bf16, 2>, c: &View<bf16, 2>, out: &mut View<f32, 2>, sums: &mut View<f32, 2>, end: i32
+    ) {
+        let row = tl::program_id(0) * 128;
+        let left = a.load::<128, 64>(row, 0);
+        let mut sum = tl::zeros::<f32>([128, 64]);
+        let mut total = tl::zeros::<f32>([128]);
+        for start in (0..end).step_by(64) {
+            let weights = tl::dot(left, tl::trans(b.load::<64, 64>(start, 0)));
+            let weights = if start + 63 >= end {
+                tl::select((start + tl::arange(0, 64)).row() < end, weights, 0.0)
+            } else {
+                weights
+            };
+            total = total * 0.5 + tl::sum(weights, 1);
+            sum = tl::dot(weights.to::<bf16>(), c.load::<64, 64>(start, 0), sum * 0.5);
+        }
+        out.store(sum, row, 0);
+        sums.store(total.col(), row, 0);
+    }";
+
+fn changed(changes: &[[&str; 2]]) -> String {
+    changes.iter().fold(WEIGHED.to_string(), |text, [from, to]| {
+        assert!(text.contains(from), "{from}");
+        text.replace(from, to)
+    })
+}
+
+fn tensor(changes: &[[&str; 2]]) -> Body {
+    let (func, requests) = first(&changed(changes));
+    let body = bodies(&func, requests).expect("bodies that fit").remove(0);
+    assert_eq!(body.name, "tensor");
+    body
+}
+
+const TOTAL: &str = "total = total * 0.5 + tl::sum(weights, 1);";
+
+/// The reductions of the first body.
+fn check_sums(changes: &[[&str; 2]], expected: Expect) {
+    let text = tile::print(&tensor(changes).plan.distributed.func, &|_| None);
+    expected.assert_eq(&lines_with(&text, &["reduce", "for ", "carry", "group_store"]));
+}
+
+#[test]
+fn lanes_carry_sums_of_their_own() {
+    check_sums(&[], expect![[""]]);
+    check_sums(&[[TOTAL, "total = tl::sum(weights, 1) + total;"]], expect![[""]]);
+    check_sums(
+        &[[TOTAL, "total = tl::fma(total, tl::max(weights, 1), tl::sum(weights, 1));"]],
+        expect![[""]],
+    );
+}
+
+#[test]
+fn other_sums_are_carried_whole() {
+    let cases = [
+        // It does not begin at 0; a turn takes it; it is no sum, or multiplied by itself.
+        ["let mut total = tl::zeros::<f32>([128]);", "let mut total = tl::full([128], 1.0);"],
+        ["sum * 0.5)", "sum * total.col())"],
+        [TOTAL, "total = total * 0.5 + tl::max(weights, 1);"],
+        [TOTAL, "total = total * total + tl::sum(weights, 1);"],
+    ];
+    for case in cases {
+        let text = tile::print(&tensor(&[case]).plan.distributed.func, &|_| None);
+        assert!(!text.contains("axes [1, 3]"), "{case:?}: {text}");
+    }
+}
+
+/// How many groups of products are started, and how many exponents of branches there are: a turn before the loop, each loop
+/// with one for each product, and one behind.
+#[test]
+fn turns_without_a_branch_are_a_loop_of_their_own() {
+    let started = |condition: &str| {
+        let text = ptx(&changed(&[["start + 63 >= end", condition]]), Arch::SM_90A);
+        let (tensor, _) = text
+            .split_once(".entry")
+            .map(|(_, rest)| rest.split_once(".entry").unwrap_or((rest, "")))
+            .unwrap();
+        format!("{condition}: {}\n", tensor.matches("wgmma.commit_group").count())
+    };
+    let conditions = [
+        "start + 63 >= end",
+        "start + 63 >= end || start > row - 64",
+        "start < row",
+        "start < row || start + 63 >= end",
+        "start % 128 == 0",
+        "end > 7",
+    ];
+    expect![[""]].assert_eq(&conditions.map(started).concat());
+}
+
+#[test]
+fn programs_that_take_differently_long_are_counted() {
+    let counted = |changes: &[[&str; 2]]| {
+        let body = tensor(changes);
+        let text = ptx(&changed(changes), Arch::SM_90A);
+        let kept = lines_with(&text, &["inc.u32"]);
+        format!("{} {}\n{kept}", body.plan.persistent(), body.plan.counted())
+    };
+    expect![[""]].assert_eq(&counted(&[]));
+    expect![[""]].assert_eq(&counted(&[["(0..end)", "(0..end - row)"]]));
+    // A program's own numbers make its blocks begin elsewhere, and take no time.
+    expect![[""]].assert_eq(&counted(&[["(start, 0))", "(start + row, 0))"]]));
+}
+
+/// A quotient is computed by the thread that copies alone, where it is one of a program's own numbers.
+#[test]
+fn programs_are_announced_with_their_quotients() {
+    let divisions = |row: &str| {
+        let text = ptx(&changed(&[["tl::program_id(0) * 128", row]]), Arch::SM_90A);
+        let (before, behind) = text.split_once("setmaxnreg.inc").expect("warps that multiply");
+        let count = |text: &str| text.split(".entry").next().unwrap_or_default().matches("div.s32").count();
+        let before = before.rsplit(".entry").next().unwrap_or_default();
+        format!("{row}: {} and {}\n", count(before), count(behind))
+    };
+    let rows = [
+        "tl::program_id(0) * 128",
+        "tl::program_id(0) / end * 128",
+        "tl::program_id(0) / end % 3 * 128 + tl::program_id(0) % (end + 1)",
+        "tl::program_id(0) / 3 * 128",
+    ];
+    expect![[""]].assert_eq(&rows.map(divisions).concat());
+}
+
+/// A left factor of few words is loaded once before the loop, and its block let go there.
+#[test]
+fn few_words_of_a_left_factor_lie_in_registers() {
+    let loads = |changes: &[[&str; 2]]| {
+        let text = ptx(&changed(changes), Arch::SM_90A);
+        let (_, multiplying) = text.split_once("setmaxnreg.inc").expect("warps that multiply");
+        multiplying.split(".entry").next().unwrap_or_default().matches("ldmatrix").count()
+    };
+    let wide =
+        [["<128, 64>(row, 0)", "<128, 128>(row, 0)"], ["<64, 64>(start, 0)))", "<64, 128>(start, 0)))"]];
+    assert_eq!(loads(&[]), 4);
+    assert_eq!(loads(&wide), 0);
+}
