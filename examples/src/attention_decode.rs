@@ -44,7 +44,7 @@ const NARROW: usize = 16;
     configs = [
         { CHANGES: false, D: 64, M: 64, N: 64, maxnreg: 128 }, { CHANGES: false, D: 128, M: 64, N: 64 },
         { CHANGES: false, D: 256, M: 64, N: 64 },
-        { CHANGES: true, D: 128, M: 64, N: 64 }, { CHANGES: true, D: 256, M: 64, N: 64 },
+        { CHANGES: true, D: 128, M: 64, N: 64 }, { CHANGES: true, D: 256, M: 64, N: 32 },
         { CHANGES: true, D: 128, M: 16, N: 128 }, { CHANGES: true, D: 256, M: 16, N: 64 },
     ],
 )]
@@ -367,7 +367,7 @@ macro_rules! split {
 macro_rules! tiles {
     ($($T:ty)*) => {$(split! { $T:
         [false, 64, 64, 64] [false, 128, 64, 64] [false, 256, 64, 64]
-        [true, 128, 64, 64] [true, 256, 64, 64] [true, 128, 16, 128] [true, 256, 16, 64]
+        [true, 128, 64, 64] [true, 256, 64, 32] [true, 128, 16, 128] [true, 256, 16, 64]
     })*};
 }
 

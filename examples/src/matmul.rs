@@ -36,7 +36,7 @@ use crate::split_matmul::{self, Split};
     configs = [
         { T: f16, M: 128, N: 256, K: 64, ADD: false }, { T: bf16, M: 128, N: 256, K: 64, ADD: false },
         { T: f16, M: 128, N: 128, K: 64, ADD: true }, { T: bf16, M: 128, N: 128, K: 64, ADD: true },
-        { T: f16, M: 64, N: 128, K: 64, ADD: true }, { T: bf16, M: 64, N: 128, K: 64, ADD: true },
+        { T: f16, M: 64, N: 128, K: 64, ADD: false }, { T: bf16, M: 64, N: 128, K: 64, ADD: false },
         { T: f32, M: 128, N: 128, K: 32, ADD: true }, { T: f32, M: 64, N: 128, K: 32, ADD: true },
     ],
 )]
@@ -347,8 +347,8 @@ macro_rules! tiles {
         {
             fn multiply(on: impl LaunchOn, of: Factors<'_, $T>, out: ViewMut<'_, $T, 3>) -> Result<()> {
                 let adds = of.residual.shape()[1] > 0;
-                let large = if adds { $added } else { $largest };
-                let tile = Tile::of([large, $small], out.shape(), on.processors());
+                let tile =
+                    if adds { $added } else { Tile::of([$largest, $small], out.shape(), on.processors()) };
                 launch!($T, on, of, out, tile, [$($M, $N, $K, $ADD;)*])
             }
         }
@@ -360,8 +360,8 @@ const LARGE: Tile = Tile { rows: 128, cols: 128 };
 const SMALL: Tile = Tile { rows: 64, cols: 128 };
 
 tiles! {
-    f16: [128, 256, 64, false; 128, 128, 64, true; 64, 128, 64, true;], LARGEST, LARGE, SMALL;
-    bf16: [128, 256, 64, false; 128, 128, 64, true; 64, 128, 64, true;], LARGEST, LARGE, SMALL;
+    f16: [128, 256, 64, false; 128, 128, 64, true; 64, 128, 64, false;], LARGEST, LARGE, SMALL;
+    bf16: [128, 256, 64, false; 128, 128, 64, true; 64, 128, 64, false;], LARGEST, LARGE, SMALL;
     f32: [128, 128, 32, true; 64, 128, 32, true;], LARGE, LARGE, SMALL;
 }
 

@@ -83,6 +83,10 @@ impl<'a> Arg<'a> {
 
     /// Whether a launch there can reach it.
     fn is_within(&self, on: On<'_>) -> bool {
+        // Nothing is nowhere.
+        if self.len == 0 && matches!(self.value, Value::Shared(SharedBytes::Host(_))) {
+            return true;
+        }
         let context = match &self.value {
             Value::Scalar(_) => return true,
             Value::Shared(SharedBytes::Cuda(view)) => Some(context_of(view)),

@@ -323,8 +323,11 @@ impl Chooser<'_> {
             .collect();
         classes.sort_unstable();
         classes.dedup();
-        // What multiplies is bound to its instructions, and what is left of it for few elements follows.
-        self.following = u64::from(32 * self.num_warps);
+        // What multiplies is bound to its instructions. Where groups of warps do, few elements that are left of it follow:
+        // they would have to wait for each other.
+        let mut groups = false;
+        self.site.func.body.walk(&mut |op| groups |= matches!(op.kind, Kind::GroupDot(_)));
+        self.following = if groups { u64::from(32 * self.num_warps) } else { 0 };
         for (result, layout) in dot::layouts(self.site.func, self.num_warps) {
             self.settle(self.graph.class(result), layout);
         }

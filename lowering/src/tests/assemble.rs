@@ -161,8 +161,8 @@ fn assemble(source: &str, options: &Options) -> (Table, Vec<String>) {
     (table, spills)
 }
 
-/// Takes note of what the entries need; gives a line for each that spills and may not: more than [`PARKED`] bytes, in an aligned
-/// body for the latest architecture. What others spill, ptxas having chosen to or a row that is not aligned being long, is in the ratchet.
+/// Takes note of what the entries need; gives a line for each that spills and may not: anything in a tensor body, more than
+/// [`PARKED`] bytes in an aligned one, for the latest architecture. What others spill, ptxas having chosen to or a row that is not aligned being long, is in the ratchet.
 fn record(entries: Vec<String>, lowered: &LoweredVariant, table: &mut Table) -> Vec<String> {
     let mut spills = vec![];
     for module in &lowered.code.modules {
@@ -186,7 +186,12 @@ fn record(entries: Vec<String>, lowered: &LoweredVariant, table: &mut Table) -> 
             );
             let spilled_bytes =
                 resources.spill_store_bytes.max(resources.spill_load_bytes).max(resources.stack_bytes);
-            if spilled_bytes > PARKED && body.name == "aligned" && module.exact {
+            let most = match body.name {
+                "tensor" => 0,
+                "aligned" => PARKED,
+                _ => u32::MAX,
+            };
+            if spilled_bytes > most && module.exact {
                 spills.push(format!("{entry} for {arch}: {spilled_bytes} bytes\n"));
             }
             let own = module.ptx.split(".entry ").find(|text| text.starts_with(&format!("{entry}(")));

@@ -100,10 +100,12 @@ fn other_products_are_stored_as_they_lie() {
     check_stored(
         "tl::store(out + tl::load(at + rows).col() + cols.row(), sum.to::<bf16>());",
         expect![[r#"
-            aligned: 9728 bytes shared
-            store out[%34] = %27
-            general: 10240 bytes shared
-            store out[%34] = %27
+            aligned: 10240 bytes shared
+            %29 = convert_layout %28 : i64[64]  // reg(8 16) lane(- - 1 2 4) warp(- 32)
+            store out[%35] = %27
+            general: 10752 bytes shared
+            %29 = convert_layout %28 : i64[64]  // reg(8 16) lane(- - 1 2 4) warp(- 32)
+            store out[%35] = %27
         "#]],
     );
     check_stored(

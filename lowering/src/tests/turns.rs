@@ -54,11 +54,33 @@ fn check_sums(changes: &[[&str; 2]], expected: Expect) {
 
 #[test]
 fn lanes_carry_sums_of_their_own() {
-    check_sums(&[], expect![[""]]);
-    check_sums(&[[TOTAL, "total = tl::sum(weights, 1) + total;"]], expect![[""]]);
+    check_sums(
+        &[],
+        expect![[r#"
+        %28, %29 = for %22..%20 step %26 carry %27, %24 : f32[128, 4], f32[128, 64] { |%30, %31, %32|
+        %55 = reduce %54 axes [1, 3] : f32[128, 4] { |%56, %57|
+        %67 = reduce %28 axes [1] : f32[128] { |%56, %57|
+        group_store out(%70, %71) = %29
+    "#]],
+    );
+    check_sums(
+        &[[TOTAL, "total = tl::sum(weights, 1) + total;"]],
+        expect![[r#"
+        %28, %29 = for %22..%20 step %26 carry %27, %24 : f32[128, 4], f32[128, 64] { |%30, %31, %32|
+        %53 = reduce %52 axes [1, 3] : f32[128, 4] { |%54, %55|
+        %63 = reduce %28 axes [1] : f32[128] { |%54, %55|
+        group_store out(%66, %67) = %29
+    "#]],
+    );
     check_sums(
         &[[TOTAL, "total = tl::fma(total, tl::max(weights, 1), tl::sum(weights, 1));"]],
-        expect![[""]],
+        expect![[r#"
+            %28, %29 = for %22..%20 step %26 carry %27, %24 : f32[128, 4], f32[128, 64] { |%30, %31, %32|
+            %52 = reduce %42 axes [1] : f32[128] { |%53, %54|
+            %57 = reduce %56 axes [1, 3] : f32[128, 4] { |%58, %59|
+            %70 = reduce %28 axes [1] : f32[128] { |%58, %59|
+            group_store out(%73, %74) = %29
+        "#]],
     );
 }
 
@@ -77,8 +99,8 @@ fn other_sums_are_carried_whole() {
     }
 }
 
-/// How many groups of products are started, and how many exponents of branches there are: a turn before the loop, each loop
-/// with one for each product, and one behind.
+/// How many groups of products are started: one before the loops, two in each of them, and one behind. A condition that may
+/// hold at first and at last has three loops.
 #[test]
 fn turns_without_a_branch_are_a_loop_of_their_own() {
     let started = |condition: &str| {
@@ -90,14 +112,22 @@ fn turns_without_a_branch_are_a_loop_of_their_own() {
         format!("{condition}: {}\n", tensor.matches("wgmma.commit_group").count())
     };
     let conditions = [
-        "start + 63 >= end",
-        "start + 63 >= end || start > row - 64",
+        "start >= end - 63",
+        "start > row - 64 || start >= end - 63",
         "start < row",
-        "start < row || start + 63 >= end",
+        "start < row || start >= end - 63",
         "start % 128 == 0",
         "end > 7",
     ];
-    expect![[""]].assert_eq(&conditions.map(started).concat());
+    expect![[r#"
+        start >= end - 63: 6
+        start > row - 64 || start >= end - 63: 6
+        start < row: 6
+        start < row || start >= end - 63: 8
+        start % 128 == 0: 4
+        end > 7: 4
+    "#]]
+    .assert_eq(&conditions.map(started).concat());
 }
 
 #[test]
@@ -108,10 +138,20 @@ fn programs_that_take_differently_long_are_counted() {
         let kept = lines_with(&text, &["inc.u32"]);
         format!("{} {}\n{kept}", body.plan.persistent(), body.plan.counted())
     };
-    expect![[""]].assert_eq(&counted(&[]));
-    expect![[""]].assert_eq(&counted(&[["(0..end)", "(0..end - row)"]]));
+    expect![[r#"
+        true false
+    "#]]
+    .assert_eq(&counted(&[]));
+    expect![[r#"
+        true true
+        @counts atom.relaxed.gpu.global.inc.u32 %r323, [%rd111], %r324;
+    "#]]
+    .assert_eq(&counted(&[["(0..end)", "(0..end - row)"]]));
     // A program's own numbers make its blocks begin elsewhere, and take no time.
-    expect![[""]].assert_eq(&counted(&[["(start, 0))", "(start + row, 0))"]]));
+    expect![[r#"
+        true false
+    "#]]
+    .assert_eq(&counted(&[["(start, 0))", "(start + row, 0))"]]));
 }
 
 /// A quotient is computed by the thread that copies alone, where it is one of a program's own numbers.
@@ -130,7 +170,13 @@ fn programs_are_announced_with_their_quotients() {
         "tl::program_id(0) / end % 3 * 128 + tl::program_id(0) % (end + 1)",
         "tl::program_id(0) / 3 * 128",
     ];
-    expect![[""]].assert_eq(&rows.map(divisions).concat());
+    expect![[r#"
+        tl::program_id(0) * 128: 0 and 0
+        tl::program_id(0) / end * 128: 1 and 0
+        tl::program_id(0) / end % 3 * 128 + tl::program_id(0) % (end + 1): 2 and 0
+        tl::program_id(0) / 3 * 128: 0 and 0
+    "#]]
+    .assert_eq(&rows.map(divisions).concat());
 }
 
 /// A left factor of few words is loaded once before the loop, and its block let go there.

@@ -18,6 +18,7 @@ mod debug;
 mod dot;
 mod emit;
 mod histogram;
+mod lanes;
 mod memory;
 mod packed;
 mod pipeline;
@@ -39,7 +40,6 @@ use super::types::{Elem, Space, Ty};
 use super::{Asm, Machine, report};
 use crate::analysis::axis::{Assumptions, Axes, Info};
 use crate::analysis::fact::Fact;
-use crate::analysis::stage::GROUP_WARPS;
 use crate::diagnostic::Loc;
 use crate::layout::{Distributed, Layout};
 use crate::ops::Keep;
@@ -47,6 +47,7 @@ use crate::tile::{Block, Func, Op, ParamKind, Value};
 
 use ahead::{Arrived, Started};
 pub use emit::Emit;
+use lanes::Exchange;
 pub use pipeline::TensorMap;
 use pipeline::{Pipeline, Progress};
 use runs::runs;
@@ -566,50 +567,6 @@ impl<'a> Gpu<'a> {
         let along = (0..info.axes.len()).find(|&axis| layout.run(axis) > 1);
         along.map_or(1, |axis| u64::from(layout.run(axis)).min(info.axes[axis].constancy) as usize)
     }
-
-    /// A number that is the same in all lanes, as one of which ptxas knows it: it comes from a shuffle.
-    fn uniform(&self, b: &mut Builder, value: Val) -> Val {
-        let first = b.int(Ty::I32, 0);
-        self.shuffle(b, value, Exchange::Index, first)
-    }
-
-    /// The group of four warps that this one is in.
-    fn warp_group(&self, b: &mut Builder) -> Val {
-        let within = b.int(Ty::I32, i64::from(GROUP_WARPS.ilog2()));
-        let group = b.lshr(self.warp, within);
-        self.uniform(b, group)
-    }
-
-    /// The value of another lane of the warp, bit by bit.
-    fn shuffle(&self, b: &mut Builder, value: Val, kind: Exchange, lane: Val) -> Val {
-        let bits = value.ty.elem.bits();
-        if bits == 64 {
-            let words = b.bitcast(value, Ty::vector(Elem::I32, 2));
-            let halves: Vec<Val> = b.unpack(words);
-            let moved: Vec<Val> = halves.into_iter().map(|word| self.shuffle(b, word, kind, lane)).collect();
-            let words = b.pack(&moved);
-            return b.bitcast(words, value.ty);
-        }
-        let int = b.bitcast(value, value.ty.with(value.ty.elem.as_int()));
-        let word = b.zext(int, Elem::I32);
-        let (all, clamp) = (b.int(Ty::I32, -1), b.int(Ty::I32, 31));
-        let kind = match kind {
-            Exchange::Butterfly => "#nvvm<shfl_kind bfly>",
-            Exchange::Index => "#nvvm<shfl_kind idx>",
-        };
-        let moved = b.op_with("nvvm.shfl.sync", &[all, word, lane, clamp], Ty::I32, &[("kind", kind)]);
-        let moved = b.trunc(moved, int.ty.elem);
-        b.bitcast(moved, value.ty)
-    }
-}
-
-/// Which lane a shuffle reads.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Exchange {
-    /// The lane whose number differs in the given bits.
-    Butterfly,
-    /// The lane given.
-    Index,
 }
 
 /// A PTX statement with results, tied to nothing.

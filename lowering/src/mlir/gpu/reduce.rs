@@ -15,7 +15,7 @@ use crate::ops::{Kind, Reduce};
 use crate::tile::{Op, Value};
 
 /// Chains that a thread folds its registers in: enough to hide the latency of one addition.
-const CHAINS: usize = 8;
+const CHAINS: usize = 4;
 
 /// Whether partial results go to other blocks of a cluster by stores that count themselves in, which takes no barrier; every
 /// warp has its share in that.

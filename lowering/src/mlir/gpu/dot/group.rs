@@ -16,7 +16,7 @@ use crate::tile::{Op, Value};
 /// Lines whose pieces are exchanged among each other.
 const SWIZZLED: u32 = 8;
 /// The upper word of a descriptor: lines of 128 bytes are swizzled, and so far apart are those that are swizzled together.
-const KIND: u32 = 1 << 30 | SWIZZLED * LINE >> 4;
+const KIND: u32 = 1 << 30 | (SWIZZLED * LINE) >> 4;
 
 /// A block in shared memory as an instruction takes it.
 struct Matrix {
