@@ -16,6 +16,8 @@ use crate::tile::{Op, Value};
 
 /// Chains that a thread folds its registers in: enough to hide the latency of one addition.
 const CHAINS: usize = 4;
+/// The same in loops whose turns overlap, where other groups of warps wait for it.
+const CHAINS_IN_TURNS: usize = 8;
 
 /// Whether partial results go to other blocks of a cluster by stores that count themselves in, which takes no barrier; every
 /// warp has its share in that.
@@ -185,6 +187,7 @@ impl Reduce {
                 self.axes.iter().rev().fold(layout.register(register), |coord, &axis| coord.remove(axis));
             members[places[&coord]].push(register);
         }
+        let count = if gpu.overlaps { CHAINS_IN_TURNS } else { CHAINS };
         members
             .iter()
             .map(|registers| {
@@ -193,8 +196,8 @@ impl Reduce {
                 let mut chains: Vec<Element> = vec![];
                 for (i, &register) in registers.iter().enumerate() {
                     let next = element(register);
-                    match chains.get(i % CHAINS) {
-                        Some(chain) => chains[i % CHAINS] = self.combination.apply(gpu.func, b, chain, &next),
+                    match chains.get(i % count) {
+                        Some(chain) => chains[i % count] = self.combination.apply(gpu.func, b, chain, &next),
                         None => chains.push(next),
                     }
                 }
