@@ -41,10 +41,12 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// Of so many warps, for so many rows.
+    /// Of so many warps, for so many rows: as many along rows as these can be dealt out to evenly.
     pub fn new(rows: u32, num_warps: u32) -> Groups {
         let groups = num_warps / GROUP_WARPS;
-        let along_rows = groups.min(1 << (rows / GROUP_ROWS).max(1).trailing_zeros());
+        let sets = (rows / GROUP_ROWS).max(1);
+        let even = |along_rows: &u32| groups.is_multiple_of(*along_rows) && sets.is_multiple_of(*along_rows);
+        let along_rows = (1..=groups).rev().find(even).unwrap_or(1);
         Groups { along_rows, along_columns: groups / along_rows }
     }
 }
@@ -185,7 +187,9 @@ impl Stager<'_> {
             DType::I8 => 16,
             _ => 8,
         };
-        let fits = shape[1].is_multiple_of(along_columns) && columns.is_multiple_of(unit);
+        // Groups that are no power of two share rows alone.
+        let even = along_columns.is_power_of_two();
+        let fits = even && shape[1].is_multiple_of(along_columns) && columns.is_multiple_of(unit);
         (fits && columns <= GROUP_COLUMNS).then_some(GroupDot {
             a,
             b,

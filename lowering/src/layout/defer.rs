@@ -144,7 +144,8 @@ impl Lanes {
         let along: Vec<u32> =
             layout.lane_bases().iter().map(|basis| basis.get(1)).filter(|&column| column != 0).collect();
         let mask = along.iter().fold(0, |mask, column| mask | column);
-        let crossed = layout.warp_bases().iter().any(|basis| basis.get(1) != 0);
+        let dealt = layout.dealt().is_some_and(|(axis, _)| axis == 1);
+        let crossed = dealt || layout.warp_bases().iter().any(|basis| basis.get(1) != 0);
         let low = 1 << mask.trailing_zeros().min(31);
         let lanes = mask / low + 1;
         if along.is_empty()

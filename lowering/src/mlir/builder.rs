@@ -420,6 +420,10 @@ impl<'c> Builder<'c> {
         self.op("llvm.sub", &[a, b], a.ty)
     }
 
+    pub fn sub_nsw(&mut self, a: Val, b: Val) -> Val {
+        self.op_with("llvm.sub", &[a, b], a.ty, &[("overflowFlags", "#llvm.overflow<nsw>")])
+    }
+
     pub fn mul(&mut self, a: Val, b: Val) -> Val {
         self.op("llvm.mul", &[a, b], a.ty)
     }

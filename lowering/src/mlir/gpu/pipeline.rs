@@ -37,7 +37,7 @@ const REGISTERS: u32 = 64 * 1024;
 /// A warp's threads get so many together.
 const REGISTER_STEP: u32 = 8;
 /// Registers of a thread that copies.
-const COPYING_REGISTERS: u32 = 40;
+const COPYING_REGISTERS: u32 = 32;
 /// What a block's address in shared memory divides by.
 const ALIGNMENT: u32 = 1024;
 

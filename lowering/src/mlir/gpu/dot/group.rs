@@ -55,8 +55,9 @@ impl Matrix {
 /// The words of each step of a left factor, for each of the group's sets of rows.
 pub(in crate::mlir::gpu) type Words = Vec<Vec<Vec<Val>>>;
 
-/// Words of a left factor that a thread keeps through a loop, at most.
+/// Words of a left factor that a thread keeps through a loop, at most, and for how many groups there are registers.
 const MAX_HELD: u32 = 16;
+const HOLDING_GROUPS: u32 = 2;
 
 /// A left factor where the instructions take it from.
 enum Left {
@@ -271,10 +272,13 @@ fn letter(ty: Ty) -> &'static str {
 impl Gpu<'_> {
     /// Which rows and which columns the group of this warp has.
     pub(in crate::mlir::gpu) fn group_of_warp(&mut self, b: &mut Builder, groups: Groups) -> [Val; 2] {
-        let [mask, shift] = [groups.along_rows - 1, groups.along_rows.ilog2()]
-            .map(|number| b.int(Ty::I32, i64::from(number)));
         let group = self.warp_group(b);
-        [b.and(group, mask), b.lshr(group, shift)]
+        let zero = b.int(Ty::I32, 0);
+        if groups.along_columns == 1 {
+            return [group, zero];
+        }
+        let along_rows = b.int(Ty::I32, i64::from(groups.along_rows));
+        [b.urem(group, along_rows), b.udiv(group, along_rows)]
     }
 
     /// A block of which each group takes so many rows or columns of the product.
@@ -312,7 +316,9 @@ impl Gpu<'_> {
         let dtype = self.func.slice(staged.window.memory).0;
         let (width, at_once) = (LINE / dtype.bytes(), GROUP_BYTES / dtype.bytes());
         let each = GROUP_ROWS * groups.along_rows;
-        if rows / each * inner / 4 > MAX_HELD || !dtype.is_half() {
+        let few =
+            rows / each * inner / 4 <= MAX_HELD && groups.along_rows * groups.along_columns <= HOLDING_GROUPS;
+        if !few || !dtype.is_half() {
             return None;
         }
         let [row_group, _] = self.group_of_warp(b, groups);

@@ -342,7 +342,9 @@ impl Dot {
                 let strides = staging.strides.clone();
                 let pointed = Pointed::new((instruction, side), &ty, staging.fast, &to);
                 let from = match &pointed {
-                    Some(pointed) => Layout::of_bases(&ty.shape, &[], pointed.lanes, to.warp_bases()),
+                    Some(pointed) => {
+                        Layout::of_bases(&ty.shape, &[], pointed.lanes, to.warp_bases()).with_sets(to.sets())
+                    }
                     None => to,
                 };
                 let pointer = staging.pointer(b, base, ty.dtype, |b, axis| gpu.thread_coord(b, &from, axis));

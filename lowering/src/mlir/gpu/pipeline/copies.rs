@@ -90,7 +90,8 @@ impl Gpu<'_> {
         let signals = rings.chain([own, announced]).flat_map(|(start, count)| {
             (0..2 * count).map(move |i| (start + i * SIGNAL, if i < count { 1 } else { warps }))
         });
-        let first = self.first_of(b, 31, 2 * warps - 1);
+        let all = self.plan.threads() / 32;
+        let first = self.first_of(b, 31, all.next_power_of_two() - 1);
         b.guarded(first, |b| init_signals(b, base, signals));
         block_barrier(b);
     }
@@ -451,12 +452,14 @@ impl Gpu<'_> {
     /// Lets the groups of warps multiply in turn.
     pub(in crate::mlir::gpu) fn take_turns(&mut self, b: &mut Builder, change: Baton) {
         let groups = self.plan.distributed.num_warps / GROUP_WARPS;
-        let [one, last, first] = [1, groups - 1, FIRST_BATON].map(|number| b.int(Ty::I32, i64::from(number)));
+        let [zero, one, last, first] =
+            [0, 1, groups - 1, FIRST_BATON].map(|number| b.int(Ty::I32, i64::from(number)));
         let group = self.warp_group(b);
-        let next = b.add(group, one);
-        let next = b.and(next, last);
+        let is_last = b.icmp(IntPredicate::Eq, group, last);
+        let after = b.add(group, one);
+        let next = b.select(is_last, zero, after);
         let (which, word, condition) = match change {
-            Baton::First => (next, "arrive", Some(b.icmp(IntPredicate::Eq, group, last))),
+            Baton::First => (next, "arrive", Some(is_last)),
             Baton::Take => (group, "sync", None),
             Baton::Pass => (next, "arrive", None),
         };
