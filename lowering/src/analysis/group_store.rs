@@ -15,7 +15,7 @@ use crate::tile::{Func, Op, ParamId, Shape, Value};
 pub(super) fn find(
     func: &Func,
     products: &HashSet<Value>,
-    definitions: &HashMap<Value, Kind>,
+    definitions: &HashMap<Value, &Op>,
     axes: &Axes,
     num_warps: u32,
 ) -> Vec<(usize, GroupStore)> {
@@ -23,7 +23,7 @@ pub(super) fn find(
     let of = |op: &Op| {
         let Kind::StoreView(StoreView { window, value, cache }) = &op.kind else { return None };
         let mut value = *value;
-        if let Some(Kind::Reshape(Reshape { value: inner })) = definitions.get(&value) {
+        if let Some(Kind::Reshape(Reshape { value: inner })) = definitions.get(&value).map(|op| &op.kind) {
             value = *inner;
         }
         let ty = func.ty(value);
@@ -71,14 +71,14 @@ fn accesses(func: &Func) -> HashMap<ParamId, u32> {
 }
 
 /// A value and all that it is made of, through loops and branches too.
-fn made_of(value: Value, definitions: &HashMap<Value, Kind>) -> HashSet<Value> {
+fn made_of(value: Value, definitions: &HashMap<Value, &Op>) -> HashSet<Value> {
     let mut found = HashSet::new();
     let mut todo = vec![value];
     while let Some(value) = todo.pop() {
         if found.insert(value)
-            && let Some(kind) = definitions.get(&value)
+            && let Some(op) = definitions.get(&value)
         {
-            let operation = kind.operation();
+            let operation = op.kind.operation();
             todo.extend(operation.operands());
             todo.extend(operation.blocks().into_iter().flat_map(|block| block.yields.iter().copied()));
         }

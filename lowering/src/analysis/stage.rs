@@ -9,12 +9,11 @@
 use std::collections::{HashMap, HashSet};
 
 use super::axis::{Assumptions, Axes};
-use super::bounds::definitions;
 use super::fact::{Fact, Sum, Symbol};
 use super::group_store;
 use crate::dtype::DType;
 use crate::ops::{Cast, Dot, Effect, Factor, For, GroupDot, Kind, Level, Permute, Reshape, Staged, Window};
-use crate::tile::{Block, Func, Op, ParamKind, Value, remove_unused};
+use crate::tile::{Block, Func, Op, Value, remove_unused};
 
 /// Warps that multiply together.
 pub const GROUP_WARPS: u32 = 4;
@@ -56,7 +55,7 @@ pub fn stage(func: &mut Func, num_warps: u32, copies_out: bool) -> Vec<Fact> {
         return vec![];
     }
     let axes = Axes::analyse(func, &Assumptions::promised(func));
-    let stager = Stager { definitions: definitions(func), axes, func, num_warps };
+    let stager = Stager { definitions: func.definitions(), axes, func, num_warps };
     let mut found = HashMap::new();
     stager.block(&func.body, None, &mut found);
     let stores = if copies_out {
@@ -96,16 +95,12 @@ fn relied_on(func: &Func, window: &Window, facts: &mut Vec<Fact>) {
     let view = func.view(window.memory).expect("a window is one of a view");
     let elem = func.slice(window.memory).0;
     facts.push(Fact::Aligned { param: window.memory.0, bytes: PIECE });
-    let position = |value: &Value| {
-        let own = |kind: &ParamKind| matches!(kind, ParamKind::Scalar { value: own, .. } if own == value);
-        func.params.iter().position(|param| own(&param.kind)).map(|position| position as u32)
-    };
     let (inner, outer) = view.strides.split_last().expect("a view has an axis");
-    facts.extend(position(inner).map(|scalar| Fact::Equal { scalar, value: 1 }));
-    for scalar in outer.iter().filter_map(position) {
+    facts.extend(func.scalar_parameter(*inner).map(|scalar| Fact::Equal { scalar, value: 1 }));
+    for scalar in outer.iter().filter_map(|&stride| func.scalar_parameter(stride)) {
         facts.push(Fact::Divisible { scalar, by: PIECE / elem.bytes() });
     }
-    for scalar in view.shape.iter().filter_map(position) {
+    for scalar in view.shape.iter().filter_map(|&extent| func.scalar_parameter(extent)) {
         let extent = || Sum { terms: vec![(1, vec![Symbol::Scalar(scalar)])] };
         let number = |number| Sum { terms: vec![(number, vec![])] };
         facts.push(Fact::AtMost { low: number(1), high: extent() });
@@ -114,13 +109,17 @@ fn relied_on(func: &Func, window: &Window, facts: &mut Vec<Fact>) {
 }
 
 struct Stager<'f> {
-    definitions: HashMap<Value, Kind>,
+    definitions: HashMap<Value, &'f Op>,
     axes: Axes,
     func: &'f Func,
     num_warps: u32,
 }
 
-impl Stager<'_> {
+impl<'f> Stager<'f> {
+    fn defined(&self, value: Value) -> Option<&'f Kind> {
+        self.definitions.get(&value).map(|op| &op.kind)
+    }
+
     /// The products of a block, which is the whole kernel's or that of a loop with this variable.
     fn block(&self, block: &Block, variable: Option<Value>, found: &mut HashMap<Value, GroupDot>) {
         for op in &block.ops {
@@ -145,19 +144,15 @@ impl Stager<'_> {
 
     /// Whether a scalar comes from arguments, program ids and the loop variable by arithmetic of scalars.
     fn is_alone(&self, value: Value, variable: Option<Value>) -> bool {
-        let is_param = |value: Value| {
-            let own =
-                |kind: &ParamKind| matches!(kind, ParamKind::Scalar { value: own, .. } if *own == value);
-            self.func.params.iter().any(|param| own(&param.kind))
-        };
         let mut seen = HashSet::new();
         let mut todo = vec![value];
         while let Some(value) = todo.pop() {
-            if Some(value) == variable || is_param(value) || !seen.insert(value) {
+            let is_given = Some(value) == variable || self.func.scalar_parameter(value).is_some();
+            if is_given || !seen.insert(value) {
                 continue;
             }
-            let Some(kind) = self.definitions.get(&value) else { return false };
-            let operation = kind.operation();
+            let Some(op) = self.definitions.get(&value) else { return false };
+            let operation = op.kind.operation();
             let operands = operation.operands();
             let of_scalars = operands.iter().all(|&operand| self.func.ty(operand).is_scalar());
             if !of_scalars || operation.effect() != Effect::Pure || !operation.blocks().is_empty() {
@@ -198,7 +193,7 @@ impl Stager<'_> {
     fn own_elements(&self, dot: &Dot) -> [Value; 2] {
         let factors = [dot.a, dot.b];
         let dtype = |value: Value| self.func.ty(value).dtype;
-        let narrow = factors.map(|factor| match self.definitions.get(&factor) {
+        let narrow = factors.map(|factor| match self.defined(factor) {
             Some(&Kind::Cast(Cast { value })) if dtype(value).is_f8() => Some(value),
             _ => None,
         });
@@ -221,16 +216,16 @@ impl Stager<'_> {
     fn staged(&self, value: Value, variable: Option<Value>) -> Option<Staged> {
         let mut value = value;
         let mut transposed = false;
-        if let Some(Kind::Permute(Permute { value: inner, order })) = self.definitions.get(&value)
+        if let Some(Kind::Permute(Permute { value: inner, order })) = self.defined(value)
             && order[..] == [1, 0]
         {
             (value, transposed) = (*inner, true);
         }
         let shape = &self.func.ty(value).shape;
-        if let Some(Kind::Reshape(Reshape { value: inner })) = self.definitions.get(&value) {
+        if let Some(Kind::Reshape(Reshape { value: inner })) = self.defined(value) {
             value = *inner;
         }
-        let Some(Kind::LoadView(load)) = self.definitions.get(&value) else { return None };
+        let Some(Kind::LoadView(load)) = self.defined(value) else { return None };
         let staged = Staged { window: load.window.clone(), transposed };
         let Window { memory, offsets, extents } = &load.window;
         let rank = extents.rank();

@@ -16,6 +16,7 @@ mod print;
 mod rewrite;
 mod verify;
 
+use std::collections::HashMap;
 use std::fmt;
 
 use crate::analysis::promise::Promise;
@@ -249,7 +250,7 @@ pub struct Block {
 
 impl Block {
     /// Visits every operation, those of nested blocks after the operation that holds them.
-    pub fn walk(&self, visit: &mut dyn FnMut(&Op)) {
+    pub fn walk<'b>(&'b self, visit: &mut dyn FnMut(&'b Op)) {
         for op in &self.ops {
             visit(op);
             for block in op.kind.operation().blocks() {
@@ -310,6 +311,19 @@ impl Func {
     /// How many values there are; every [`Value::index`] is below it.
     pub fn value_count(&self) -> usize {
         self.types.len()
+    }
+
+    /// The operation that defines each value; block arguments and parameters have none.
+    pub fn definitions(&self) -> HashMap<Value, &Op> {
+        let mut map = HashMap::new();
+        self.body.walk(&mut |op| map.extend(op.results.iter().map(|&result| (result, op))));
+        map
+    }
+
+    /// The number of the parameter that a scalar is, if it is one.
+    pub fn scalar_parameter(&self, value: Value) -> Option<u32> {
+        let is = |param: &Param| matches!(param.kind, ParamKind::Scalar { value: own, .. } if own == value);
+        self.params.iter().position(is).map(|position| position as u32)
     }
 
     /// The view whose memory a parameter is.

@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use super::ahead::Turns;
 use super::dot::group::Then;
 use super::memory::{pack, unpack};
-use super::pipeline::{Baton, Turn, definitions};
+use super::pipeline::{Baton, Turn};
 use super::quiet::{Branches, Quiet};
 use super::{Builder, Gpu, IntPredicate, Registers};
 use crate::analysis::stage::GROUP_WARPS;
@@ -254,7 +254,7 @@ impl Gpu<'_> {
     /// The turns behind the first one in ranges, each with the conditions that do not hold in it.
     fn ranges(&mut self, b: &mut Builder, body: &For, turns: Turns) -> Vec<([Val; 2], Vec<Value>)> {
         let one = b.int(Ty::I64, 1);
-        let definitions = definitions(self.func);
+        let definitions = self.func.definitions();
         let Some(branches) = Branches::new(self, body, &definitions) else {
             return vec![([one, turns.count], vec![])];
         };

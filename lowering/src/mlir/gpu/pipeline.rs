@@ -24,7 +24,7 @@ use crate::layout::Distributed;
 use crate::mlir::builder::{Builder, Val};
 use crate::mlir::types::Ty;
 use crate::ops::{For, Kind, Staged, Window};
-use crate::tile::{Block, Func, Op, ParamId, Value};
+use crate::tile::{Block, Op, ParamId, Value};
 
 /// Shared memory that a block may ask for where there are copies of this kind.
 pub(super) const MAX_BYTES: u32 = 227 * 1024;
@@ -169,7 +169,7 @@ impl Pipeline {
     /// `None` where nothing is to be copied.
     pub fn new(distributed: &Distributed) -> Option<Pipeline> {
         let mut pipeline = Pipeline::default();
-        let definitions = definitions(&distributed.func);
+        let definitions = distributed.func.definitions();
         pipeline.block(distributed, &distributed.func.body, None, &definitions);
         let rings = pipeline.rings.iter().map(|ring| ring.variable).collect::<Vec<_>>();
         pipeline.counted = distributed.func.body.ops.iter().any(|op| {
@@ -375,19 +375,6 @@ impl Turn {
         let other = b.xor(self.parity, one);
         Turn { part: b.select(around, zero, after), parity: b.select(around, other, self.parity) }
     }
-}
-
-/// What defines each value.
-pub(super) fn definitions(func: &Func) -> HashMap<Value, &Op> {
-    fn visit<'f>(block: &'f Block, map: &mut HashMap<Value, &'f Op>) {
-        for op in &block.ops {
-            map.extend(op.results.iter().map(|&result| (result, op)));
-            op.kind.operation().blocks().into_iter().for_each(|block| visit(block, map));
-        }
-    }
-    let mut map = HashMap::new();
-    visit(&func.body, &mut map);
-    map
 }
 
 /// A value and all that it is computed from.

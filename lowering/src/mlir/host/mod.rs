@@ -285,8 +285,7 @@ impl<'a> Host<'a> {
         let grid = [next(), next(), next()];
         let scratch = next();
         let record = reports.then(next);
-        let mut definitions = HashMap::new();
-        collect_definitions(&func.body, &mut definitions);
+        let definitions = func.definitions();
         let known = vec![HashMap::new()];
         Host { plan, func, scalars, slices, program, grid, scratch, record, known, definitions }
     }
@@ -330,16 +329,5 @@ impl<'a> Host<'a> {
     /// The machine type of one element of `value`.
     fn elem_type(&self, b: &Builder, value: Value) -> Ty {
         cast::scalar(self.dtype(value), b.machine)
-    }
-}
-
-fn collect_definitions<'a>(block: &'a Block, definitions: &mut HashMap<Value, &'a Op>) {
-    for op in &block.ops {
-        for &result in &op.results {
-            definitions.insert(result, op);
-        }
-        for nested in op.kind.operation().blocks() {
-            collect_definitions(nested, definitions);
-        }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use super::programs::ANNOUNCED;
 use super::{
     Baton, COPYING_REGISTERS, FIRST_BATON, Pipeline, REGISTER_STEP, REGISTERS, Ring, SIGNAL, Signals,
-    Transfer, Turn, definitions, varies,
+    Transfer, Turn, varies,
 };
 use crate::analysis::stage::{GROUP_WARPS, LINE};
 use crate::mlir::builder::{Arm, Val};
@@ -156,7 +156,7 @@ impl Gpu<'_> {
     pub(super) fn produce(&mut self, b: &mut Builder, pipeline: &Pipeline) {
         let values = self.values.clone();
         let func = self.func;
-        let definitions = definitions(func);
+        let definitions = func.definitions();
         for (number, copy) in pipeline.once.iter().enumerate() {
             let offsets = self.coordinates(b, copy, &definitions);
             let Signals { full, empty } = self.own_signals(b, pipeline, number);

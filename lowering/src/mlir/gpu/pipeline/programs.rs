@@ -16,7 +16,7 @@ use crate::mlir::gpu::barrier::warp_barrier;
 use crate::mlir::gpu::{Gpu, IntPredicate, statement};
 use crate::mlir::types::{Elem, Ty};
 use crate::ops::{Effect, Kind, Scalar};
-use crate::tile::{Func, Op, ParamKind, Value};
+use crate::tile::{Func, Op, Value};
 
 /// Programs that are announced ahead.
 pub(super) const ANNOUNCED: u32 = 2;
@@ -27,13 +27,9 @@ const SCALAR: u32 = 8;
 
 /// The quotients and remainders among a kernel's own scalars that differ between programs.
 pub(super) fn quotients(func: &Func, definitions: &HashMap<Value, &Op>) -> Vec<Value> {
-    let is_param = |value: &Value| {
-        let own = |kind: &ParamKind| matches!(kind, ParamKind::Scalar { value: own, .. } if own == value);
-        func.params.iter().any(|param| own(&param.kind))
-    };
     // Made of arguments and program ids by scalar arithmetic.
     let is_plain = |value: &Value| {
-        let Some(op) = definitions.get(value) else { return is_param(value) };
+        let Some(op) = definitions.get(value) else { return func.scalar_parameter(*value).is_some() };
         let operation = op.kind.operation();
         let scalars = operation.operands().iter().all(|&operand| func.ty(operand).is_scalar());
         scalars && operation.effect() == Effect::Pure && operation.blocks().is_empty()
@@ -140,7 +136,7 @@ impl Gpu<'_> {
         let start = pipeline.start(b, true);
         let slot = first_slot(b, true);
         let (own, values) = (self.program, self.values.clone());
-        let definitions = super::definitions(self.func);
+        let definitions = self.func.definitions();
         let inits: Vec<Val> = [own[0]].into_iter().chain(slot.flat()).chain(pipeline.flat(&start)).collect();
         let [x, y, _] = self.grid;
         let ends = b.while_loop(&inits, |b, part, carried| {
