@@ -41,11 +41,8 @@ pub fn split(func: &mut Func, trust: Trust) -> Vec<Fact> {
     let ranges = Axes::analyse(func, &assumptions);
     let definitions = func.definitions();
     let numbers = func.views.iter().flat_map(|view| view.shape.iter().chain(&view.strides));
-    let ranges: HashMap<Value, (i128, i128)> = definitions
-        .keys()
-        .chain(numbers)
-        .map(|&value| (value, ranges.get(func, value).range))
-        .collect();
+    let ranges: HashMap<Value, (i128, i128)> =
+        definitions.keys().chain(numbers).map(|&value| (value, ranges.get(func, value).range)).collect();
     let mut splitter = Splitter {
         definitions: definitions.into_iter().map(|(value, op)| (value, op.kind.clone())).collect(),
         polynomials,

@@ -6,14 +6,14 @@
 //! bytes; a copy from elsewhere is an illegal instruction. The left factor may be a block too, or a tile that was computed.
 //! Such a product stands in no loop, or in one that stands in none.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use super::axis::{Assumptions, Axes};
 use super::fact::{Fact, Sum, Symbol};
 use super::group_store;
 use crate::dtype::DType;
 use crate::ops::{Cast, Dot, Effect, Factor, For, GroupDot, Kind, Level, Permute, Reshape, Staged, Window};
-use crate::tile::{Block, Func, Op, Value, remove_unused};
+use crate::tile::{Block, Func, Op, Value, remove_unused, sources};
 
 /// Warps that multiply together.
 pub const GROUP_WARPS: u32 = 4;
@@ -108,6 +108,24 @@ fn relied_on(func: &Func, window: &Window, facts: &mut Vec<Fact>) {
     }
 }
 
+/// Whether a scalar comes from arguments, program ids and the variable of a loop by arithmetic of scalars alone: any thread
+/// can compute it by itself.
+pub fn is_scalar_arithmetic(
+    func: &Func,
+    definitions: &HashMap<Value, &Op>,
+    value: Value,
+    variable: Option<Value>,
+) -> bool {
+    let is_computed = |value: Value| {
+        let Some(op) = definitions.get(&value) else { return false };
+        let operation = op.kind.operation();
+        let of_scalars = operation.operands().iter().all(|&operand| func.ty(operand).is_scalar());
+        of_scalars && operation.effect() == Effect::Pure && operation.blocks().is_empty()
+    };
+    let is_given = |value: Value| Some(value) == variable || func.scalar_parameter(value).is_some();
+    sources(value, definitions).into_iter().all(|value| is_given(value) || is_computed(value))
+}
+
 struct Stager<'f> {
     definitions: HashMap<Value, &'f Op>,
     axes: Axes,
@@ -130,7 +148,7 @@ impl<'f> Stager<'f> {
             }
             if variable.is_none()
                 && let Kind::For(body) = &op.kind
-                && self.counts_alone(body)
+                && self.counts_by_arithmetic(body)
             {
                 self.block(&body.body, Some(body.body.args[0]), found);
             }
@@ -138,29 +156,12 @@ impl<'f> Stager<'f> {
     }
 
     /// Whether nothing but scalars says how often a loop runs.
-    fn counts_alone(&self, body: &For) -> bool {
-        [body.low, body.high, body.step].into_iter().all(|value| self.is_alone(value, None))
+    fn counts_by_arithmetic(&self, body: &For) -> bool {
+        [body.low, body.high, body.step].into_iter().all(|value| self.is_arithmetic(value, None))
     }
 
-    /// Whether a scalar comes from arguments, program ids and the loop variable by arithmetic of scalars.
-    fn is_alone(&self, value: Value, variable: Option<Value>) -> bool {
-        let mut seen = HashSet::new();
-        let mut todo = vec![value];
-        while let Some(value) = todo.pop() {
-            let is_given = Some(value) == variable || self.func.scalar_parameter(value).is_some();
-            if is_given || !seen.insert(value) {
-                continue;
-            }
-            let Some(op) = self.definitions.get(&value) else { return false };
-            let operation = op.kind.operation();
-            let operands = operation.operands();
-            let of_scalars = operands.iter().all(|&operand| self.func.ty(operand).is_scalar());
-            if !of_scalars || operation.effect() != Effect::Pure || !operation.blocks().is_empty() {
-                return false;
-            }
-            todo.extend(operands);
-        }
-        true
+    fn is_arithmetic(&self, value: Value, variable: Option<Value>) -> bool {
+        is_scalar_arithmetic(self.func, &self.definitions, value, variable)
     }
 
     fn group_dot(&self, dot: &Dot, op: &Op, variable: Option<Value>) -> Option<GroupDot> {
@@ -244,7 +245,7 @@ impl<'f> Stager<'f> {
                 .get(self.func, offsets[rank - 1])
                 .divisor
                 .is_multiple_of((PIECE / elem.bytes()).into())
-            && offsets.iter().all(|&offset| self.is_alone(offset, variable));
+            && offsets.iter().all(|&offset| self.is_arithmetic(offset, variable));
         copied.then_some(staged)
     }
 }

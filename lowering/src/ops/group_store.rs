@@ -47,6 +47,10 @@ impl Operation for GroupStore {
         self.window.verify_written(func, &Type::tile(ty.dtype, self.window.extents.clone()))
     }
 
+    fn windows(&self) -> Vec<&Window> {
+        vec![&self.window]
+    }
+
     fn windows_mut(&mut self) -> Vec<&mut Window> {
         vec![&mut self.window]
     }

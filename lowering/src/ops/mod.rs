@@ -136,6 +136,10 @@ pub trait Operation: Debug {
     }
 
     /// The blocks of views that it takes as they are.
+    fn windows(&self) -> Vec<&Window> {
+        vec![]
+    }
+
     fn windows_mut(&mut self) -> Vec<&mut Window> {
         vec![]
     }

@@ -16,7 +16,7 @@ mod print;
 mod rewrite;
 mod verify;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use crate::analysis::promise::Promise;
@@ -230,6 +230,22 @@ impl View {
     pub fn rank(&self) -> usize {
         self.shape.len()
     }
+}
+
+/// A value and all that it is made of, through loops and branches too.
+pub fn sources(value: Value, definitions: &HashMap<Value, &Op>) -> HashSet<Value> {
+    let mut found = HashSet::new();
+    let mut todo = vec![value];
+    while let Some(value) = todo.pop() {
+        if found.insert(value)
+            && let Some(op) = definitions.get(&value)
+        {
+            let operation = op.kind.operation();
+            todo.extend(operation.operands());
+            todo.extend(operation.blocks().into_iter().flat_map(|block| block.yields.iter().copied()));
+        }
+    }
+    found
 }
 
 /// One operation and the values it defines.

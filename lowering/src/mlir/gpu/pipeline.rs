@@ -13,7 +13,7 @@ mod copies;
 mod programs;
 mod stores;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use self::programs::ANNOUNCED;
 use self::stores::Outgoing;
@@ -24,7 +24,7 @@ use crate::layout::Distributed;
 use crate::mlir::builder::{Builder, Val};
 use crate::mlir::types::Ty;
 use crate::ops::{For, Kind, Staged, Window};
-use crate::tile::{Block, Op, ParamId, Value};
+use crate::tile::{Block, Op, ParamId, Value, sources};
 
 /// Shared memory that a block may ask for where there are copies of this kind.
 pub(super) const MAX_BYTES: u32 = 227 * 1024;
@@ -375,18 +375,6 @@ impl Turn {
         let other = b.xor(self.parity, one);
         Turn { part: b.select(around, zero, after), parity: b.select(around, other, self.parity) }
     }
-}
-
-/// A value and all that it is computed from.
-fn sources(value: Value, definitions: &HashMap<Value, &Op>) -> HashSet<Value> {
-    let mut found = HashSet::new();
-    let mut todo = vec![value];
-    while let Some(value) = todo.pop() {
-        if found.insert(value) {
-            todo.extend(definitions.get(&value).iter().flat_map(|op| op.kind.operation().operands()));
-        }
-    }
-    found
 }
 
 /// Whether a scalar is another one in other programs.

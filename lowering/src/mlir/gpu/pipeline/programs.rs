@@ -10,12 +10,14 @@
 
 use std::collections::HashMap;
 
-use super::{Pipeline, Progress, SIGNAL, Signals, Turn, differs, sources};
+use super::{Pipeline, Progress, SIGNAL, Signals, Turn, differs};
+use crate::analysis::stage::is_scalar_arithmetic;
 use crate::mlir::builder::{Builder, LoopPart, Val};
 use crate::mlir::gpu::barrier::warp_barrier;
 use crate::mlir::gpu::{Gpu, IntPredicate, statement};
 use crate::mlir::types::{Elem, Ty};
-use crate::ops::{Effect, Kind, Scalar};
+use crate::ops::scalar::Algebra;
+use crate::ops::{Kind, Scalar};
 use crate::tile::{Func, Op, Value};
 
 /// Programs that are announced ahead.
@@ -27,24 +29,18 @@ const SCALAR: u32 = 8;
 
 /// The quotients and remainders among a kernel's own scalars that differ between programs.
 pub(super) fn quotients(func: &Func, definitions: &HashMap<Value, &Op>) -> Vec<Value> {
-    // Made of arguments and program ids by scalar arithmetic.
-    let is_plain = |value: &Value| {
-        let Some(op) = definitions.get(value) else { return func.scalar_parameter(*value).is_some() };
-        let operation = op.kind.operation();
-        let scalars = operation.operands().iter().all(|&operand| func.ty(operand).is_scalar());
-        scalars && operation.effect() == Effect::Pure && operation.blocks().is_empty()
-    };
     let ops = func.body.ops.iter().filter(|op| {
         let Kind::Scalar(Scalar { op: row, args, .. }) = &op.kind else { return false };
-        let divides = ["div", "rem"].contains(&row.name) && func.ty(op.results[0]).is_scalar();
+        let (result, ty) = (op.results[0], func.ty(op.results[0]));
         let by_constant =
             || matches!(definitions.get(&args[1]), Some(op) if matches!(op.kind, Kind::Constant(_)));
-        divides
-            && func.ty(op.results[0]).dtype.is_integer()
-            && func.ty(op.results[0]).dtype.bytes() >= 4
+        matches!(row.algebra, Algebra::Div | Algebra::Rem)
+            && ty.is_scalar()
+            && ty.dtype.is_integer()
+            && ty.dtype.bytes() >= 4
             && !by_constant()
-            && differs(op.results[0], definitions)
-            && sources(op.results[0], definitions).iter().all(is_plain)
+            && differs(result, definitions)
+            && is_scalar_arithmetic(func, definitions, result, None)
     });
     ops.map(|op| op.results[0]).collect()
 }
