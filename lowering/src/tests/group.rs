@@ -85,6 +85,33 @@ fn groups_hold_the_fragments_of_the_manual() {
     }
 }
 
+/// A block that is both factors is awaited once and let go once.
+#[test]
+fn a_matrix_is_multiplied_by_itself() {
+    let text = ptx(
+        "#[fuse_kernel(num_warps = 4)]
+        fn squared(x: &View<f16, 2>, out: &mut View<f32, 2>) {
+            let row = tl::program_id(0) * 64;
+            let rows = x.load::<64, 64>(row, 0);
+            out.store(tl::dot(rows, tl::trans(rows)), row, 0);
+        }",
+        Arch::SM_90A,
+    );
+    let (_, multiplies) = text.rsplit_once("cp.async.bulk.tensor.2d.shared").expect("a copy");
+    let (before, behind) = multiplies.split_once("wgmma.fence").expect("a product");
+    let (behind, _) = behind.split_once("cp.async.bulk.wait_group").expect("a block that leaves");
+    expect![[r#"
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd67], %r126;
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd13], %r129;
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd17], %r127;
+    "#]]
+    .assert_eq(&lines_with(before, &["try_wait"]));
+    expect![[r#"
+        @%p5 mbarrier.arrive.shared::cta.b64 _, [%rd18];
+    "#]]
+    .assert_eq(&lines_with(behind, &["mbarrier"]));
+}
+
 // ---- which products
 
 const PRODUCT: &str = "#[fuse_kernel(num_warps = 4)]

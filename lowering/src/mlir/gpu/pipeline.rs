@@ -23,7 +23,7 @@ use crate::analysis::stage::{GROUP_WARPS, LINE};
 use crate::layout::Distributed;
 use crate::mlir::builder::{Builder, Val};
 use crate::mlir::types::Ty;
-use crate::ops::{For, Kind, Staged, Window};
+use crate::ops::{For, GroupDot, Kind, Staged, Window};
 use crate::tile::{Block, Op, ParamId, Value, sources};
 
 /// Shared memory that a block may ask for where there are copies of this kind.
@@ -118,6 +118,11 @@ impl Ring {
         found.expect("each block is in a lot")
     }
 
+    /// The last product that takes a lot.
+    fn last_of(&self, lot: usize) -> Value {
+        self.copies[self.lots()[lot][0]].last
+    }
+
     /// Bytes of one part.
     fn turn(&self) -> u32 {
         self.copies.iter().map(|copy| copy.bytes).sum()
@@ -133,6 +138,13 @@ impl Ring {
 struct Signals {
     full: Val,
     empty: Val,
+}
+
+/// What a product takes: a lot of a ring's blocks, or a block that is copied once.
+#[derive(Clone, Copy)]
+enum Taken<'p> {
+    Lot(&'p Ring, usize),
+    Own(usize),
 }
 
 /// What a group of warps does about the turn to multiply.
@@ -324,6 +336,26 @@ impl Pipeline {
         ringed.unwrap_or_else(|| (None, of(&self.once).expect("a block of a product is copied")))
     }
 
+    /// What a product takes, each lot once.
+    fn taken(&self, dot: &GroupDot) -> Vec<Taken<'_>> {
+        let mut list: Vec<Taken> = vec![];
+        for staged in dot.staged() {
+            let taken = match self.find(&staged.window) {
+                (Some(ring), number) => Taken::Lot(ring, ring.lot(number)),
+                (None, number) => Taken::Own(number),
+            };
+            let is_same = |known: &Taken| match (known, taken) {
+                (Taken::Lot(a, lot), Taken::Lot(b, other)) => a.variable == b.variable && *lot == other,
+                (Taken::Own(a), Taken::Own(b)) => *a == b,
+                (Taken::Lot(..), Taken::Own(_)) | (Taken::Own(_), Taken::Lot(..)) => false,
+            };
+            if !list.iter().any(is_same) {
+                list.push(taken);
+            }
+        }
+        list
+    }
+
     fn ring_of(&self, variable: Value) -> Option<&Ring> {
         self.rings.iter().find(|ring| ring.variable == variable)
     }
@@ -338,11 +370,11 @@ impl Pipeline {
         self.ring_of(body.body.args[0]).is_some()
     }
 
-    /// Before the first program; who fills the places finds them empty.
+    /// Before the first program.
     fn start(&self, b: &mut Builder, fills: bool) -> Progress {
-        let [part, parity] = [0, i64::from(fills)].map(|number| b.int(Ty::I32, number));
-        let turns = self.rings.iter().map(|ring| (ring.variable, Turn { part, parity })).collect();
-        Progress { turns, once: Some(Turn { part, parity }) }
+        let first = Turn::first(b, fills);
+        let turns = self.rings.iter().map(|ring| (ring.variable, first)).collect();
+        Progress { turns, once: Some(first) }
     }
 
     fn flat(&self, progress: &Progress) -> Vec<Val> {
@@ -365,6 +397,11 @@ impl Turn {
 
     pub fn of(flat: &[Val]) -> Turn {
         Turn { part: flat[0], parity: flat[1] }
+    }
+
+    /// The first one; who fills the parts finds them empty.
+    fn first(b: &mut Builder, fills: bool) -> Turn {
+        Turn { part: b.int(Ty::I32, 0), parity: b.int(Ty::I32, i64::from(fills)) }
     }
 
     /// The one after it, of so many parts.

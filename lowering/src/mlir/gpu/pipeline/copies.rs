@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::programs::ANNOUNCED;
 use super::{
-    Baton, COPYING_REGISTERS, FIRST_BATON, Pipeline, REGISTER_STEP, REGISTERS, Ring, SIGNAL, Signals,
+    Baton, COPYING_REGISTERS, FIRST_BATON, Pipeline, REGISTER_STEP, REGISTERS, Ring, SIGNAL, Signals, Taken,
     Transfer, Turn, varies,
 };
 use crate::analysis::stage::{GROUP_WARPS, LINE};
@@ -153,12 +153,16 @@ impl Gpu<'_> {
 
     // ---- the warp that copies
 
-    pub(super) fn produce(&mut self, b: &mut Builder, pipeline: &Pipeline) {
+    /// Copies what a program takes.
+    pub(super) fn produce(
+        &mut self,
+        b: &mut Builder,
+        pipeline: &Pipeline,
+        definitions: &HashMap<Value, &Op>,
+    ) {
         let values = self.values.clone();
-        let func = self.func;
-        let definitions = func.definitions();
         for (number, copy) in pipeline.once.iter().enumerate() {
-            let offsets = self.coordinates(b, copy, &definitions);
+            let offsets = self.coordinates(b, copy, definitions, &HashMap::new());
             let Signals { full, empty } = self.own_signals(b, pipeline, number);
             let turn = self.own_turn();
             self.await_phase(b, empty, turn.parity);
@@ -166,11 +170,11 @@ impl Gpu<'_> {
             let to = self.at(b, copy.start, turn.part, copy.bytes);
             self.start_copy(b, copy, &offsets, full, to);
         }
-        for op in &func.body.ops {
+        for op in &self.func.body.ops {
             if let Kind::For(body) = &op.kind
                 && let Some(ring) = pipeline.ring_of(body.body.args[0])
             {
-                self.fill(b, pipeline, (body, ring), &definitions);
+                self.fill(b, pipeline, (body, ring), definitions);
             }
         }
         self.values = values;
@@ -211,13 +215,7 @@ impl Gpu<'_> {
                     gpu.await_phase(b, empty, turn.parity);
                     gpu.expect_bytes(b, full, copies.iter().map(|copy| copy.bytes).sum());
                     for copy in copies {
-                        let offsets = copy.window.offsets.iter().map(|offset| {
-                            same.get(offset).copied().unwrap_or_else(|| {
-                                gpu.evaluated(b, *offset, definitions);
-                                gpu.coordinate_of(b, *offset)
-                            })
-                        });
-                        let offsets: Vec<Val> = offsets.collect();
+                        let offsets = gpu.coordinates(b, copy, definitions, &same);
                         let to = gpu.at(b, ring.start + copy.start, turn.part, ring.turn());
                         gpu.start_copy(b, copy, &offsets, full, to);
                     }
@@ -263,16 +261,19 @@ impl Gpu<'_> {
         }
     }
 
-    /// Where a block begins, as copies take it.
+    /// Where a block begins, as copies take it; some coordinates may be known.
     fn coordinates(
         &mut self,
         b: &mut Builder,
         copy: &Transfer,
         definitions: &HashMap<Value, &Op>,
+        known: &HashMap<Value, Val>,
     ) -> Vec<Val> {
-        let offsets = copy.window.offsets.iter().map(|&offset| {
-            self.evaluated(b, offset, definitions);
-            self.coordinate_of(b, offset)
+        let offsets = copy.window.offsets.iter().map(|offset| {
+            known.get(offset).copied().unwrap_or_else(|| {
+                self.evaluated(b, *offset, definitions);
+                self.coordinate_of(b, *offset)
+            })
         });
         offsets.collect()
     }
@@ -323,18 +324,14 @@ impl Gpu<'_> {
 
     /// Waits for the blocks of a product.
     pub(in crate::mlir::gpu) fn await_blocks(&mut self, b: &mut Builder, dot: &GroupDot) {
-        let pipeline = self.plan.pipeline();
-        let mut lots = vec![];
-        for staged in dot.staged() {
-            match pipeline.find(&staged.window) {
-                (Some(ring), number) if lots.contains(&(ring.variable, ring.lot(number))) => {}
-                (Some(ring), number) => {
-                    let (turn, lot) = (self.progress.turns[&ring.variable], ring.lot(number));
-                    lots.push((ring.variable, lot));
+        for taken in self.plan.pipeline().taken(dot) {
+            match taken {
+                Taken::Lot(ring, lot) => {
+                    let turn = self.progress.turns[&ring.variable];
                     let Signals { full, .. } = self.ring_signals(b, ring, lot, turn);
                     self.await_phase(b, full, turn.parity);
                 }
-                (None, number) => self.await_own(b, number),
+                Taken::Own(number) => self.await_own(b, number),
             }
         }
     }
@@ -414,23 +411,18 @@ impl Gpu<'_> {
     /// Lets blocks be copied to where those were that a product took, if it is the last in its turn to take them.
     pub(in crate::mlir::gpu) fn release_blocks(&mut self, b: &mut Builder, dot: &GroupDot, op: &Op) {
         let pipeline = self.plan.pipeline();
-        let mut lots = vec![];
-        for staged in dot.staged() {
-            match pipeline.find(&staged.window) {
-                (Some(ring), number)
-                    if ring.copies[number].last == op.results[0]
-                        && !lots.contains(&(ring.variable, ring.lot(number))) =>
-                {
-                    let (turn, lot) = (self.progress.turns[&ring.variable], ring.lot(number));
-                    lots.push((ring.variable, lot));
+        for taken in pipeline.taken(dot) {
+            match taken {
+                Taken::Lot(ring, lot) if ring.last_of(lot) == op.results[0] => {
+                    let turn = self.progress.turns[&ring.variable];
                     let Signals { empty, .. } = self.ring_signals(b, ring, lot, turn);
                     self.arrive(b, empty);
                 }
-                (None, number) if pipeline.once[number].ends_with(op) => {
+                Taken::Own(number) if pipeline.once[number].ends_with(op) => {
                     let Signals { empty, .. } = self.own_signals(b, pipeline, number);
                     self.arrive(b, empty);
                 }
-                _ => {}
+                Taken::Lot(..) | Taken::Own(_) => {}
             }
         }
     }

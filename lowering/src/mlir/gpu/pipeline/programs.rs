@@ -69,11 +69,6 @@ impl Pipeline {
     }
 }
 
-/// Where the first announcement goes, and what is waited for there.
-fn first_slot(b: &mut Builder, fills: bool) -> Turn {
-    Turn { part: b.int(Ty::I32, 0), parity: b.int(Ty::I32, i64::from(fills)) }
-}
-
 impl Gpu<'_> {
     /// How many programs there are; the runtime sees to it that an `i32` counts them.
     fn all_programs(&self, b: &mut Builder) -> Val {
@@ -91,7 +86,7 @@ impl Gpu<'_> {
     ) {
         let all = self.all_programs(b);
         let start = pipeline.start(b, false);
-        let slot = first_slot(b, false);
+        let slot = Turn::first(b, false);
         let announced = self.heard(b, pipeline, slot).flat();
         let (counts, values) = (announced.len(), self.values.clone());
         let next = slot.next(b, ANNOUNCED).flat();
@@ -130,7 +125,7 @@ impl Gpu<'_> {
         let all = self.all_programs(b);
         let step = b.op("nvvm.read.ptx.sreg.nctaid.x", &[], Ty::I32);
         let start = pipeline.start(b, true);
-        let slot = first_slot(b, true);
+        let slot = Turn::first(b, true);
         let (own, values) = (self.program, self.values.clone());
         let definitions = self.func.definitions();
         let inits: Vec<Val> = [own[0]].into_iter().chain(slot.flat()).chain(pipeline.flat(&start)).collect();
@@ -149,7 +144,7 @@ impl Gpu<'_> {
                 let told = pipeline.told.iter().map(|&value| gpu.evaluated(b, value, &definitions));
                 let told = told.collect();
                 gpu.announce(b, pipeline, slot, Announced { number, place, told });
-                gpu.produce(b, pipeline);
+                gpu.produce(b, pipeline, &definitions);
                 gpu.values = values.clone();
                 gpu.next_program(b, pipeline);
                 let slot = slot.next(b, ANNOUNCED).flat();
