@@ -32,6 +32,9 @@ const MAX_ROWS: u32 = 256;
 /// What the address of a view and the distance between its rows divide by, in bytes.
 pub(super) const PIECE: u32 = 16;
 
+/// The longest axis of a view whose blocks are copied: a block that begins there is outside, at a multiple of a piece.
+pub const MAX_EXTENT: i64 = (1 << 31) - 256;
+
 /// How groups of warps share a product: along its rows, and along its columns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Groups {
@@ -104,7 +107,7 @@ fn relied_on(func: &Func, window: &Window, facts: &mut Vec<Fact>) {
         let extent = || Sum { terms: vec![(1, vec![Symbol::Scalar(scalar)])] };
         let number = |number| Sum { terms: vec![(number, vec![])] };
         facts.push(Fact::AtMost { low: number(1), high: extent() });
-        facts.push(Fact::AtMost { low: extent(), high: number(i32::MAX.into()) });
+        facts.push(Fact::AtMost { low: extent(), high: number(MAX_EXTENT) });
     }
 }
 

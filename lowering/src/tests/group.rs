@@ -328,12 +328,12 @@ fn views_are_what_copies_ask_for() {
         1 <= b.shape(1)
         1 <= out.shape(0)
         1 <= out.shape(1)
-        a.shape(0) <= 2147483647
-        a.shape(1) <= 2147483647
-        b.shape(0) <= 2147483647
-        b.shape(1) <= 2147483647
-        out.shape(0) <= 2147483647
-        out.shape(1) <= 2147483647
+        a.shape(0) <= 2147483392
+        a.shape(1) <= 2147483392
+        b.shape(0) <= 2147483392
+        b.shape(1) <= 2147483392
+        out.shape(0) <= 2147483392
+        out.shape(1) <= 2147483392
     "#]]
     .assert_eq(&facts(&all_bodies(PRODUCT)[0]));
 }
@@ -590,7 +590,7 @@ fn copies_begin_where_the_kernel_says() {
         mul.lo.s32 	%r3, %r104, %r10;
         mov.u32 	%r4, %nctaid.x;
         max.s64 	%rd66, %rd65, -2147483648;
-        min.s64 	%rd67, %rd66, 2147483647;
+        min.s64 	%rd67, %rd66, 2147483392;
         cvt.u32.u64 	%r108, %rd67;
         mul.lo.s32 	%r112, %r111, %r8;
         mul.lo.s32 	%r113, %r107, %r9;
@@ -598,7 +598,7 @@ fn copies_begin_where_the_kernel_says() {
         cvt.s64.s32 	%rd79, %r114;
         mul.wide.s32 	%rd83, %r105, 64;
         max.s64 	%rd84, %rd83, -2147483648;
-        min.s64 	%rd85, %rd84, 2147483647;
+        min.s64 	%rd85, %rd84, 2147483392;
         cvt.u32.u64 	%r109, %rd85;
         shl.b32 	%r115, %r124, 3;
         cvt.s64.s32 	%rd86, %r115;
@@ -607,7 +607,7 @@ fn copies_begin_where_the_kernel_says() {
         cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd73], [%rd74, {%r108, %r109}], [%rd72];
         mul.wide.s32 	%rd89, %r106, 64;
         max.s64 	%rd90, %rd89, -2147483648;
-        min.s64 	%rd91, %rd90, 2147483647;
+        min.s64 	%rd91, %rd90, 2147483392;
         cvt.u32.u64 	%r110, %rd91;
     "#]]
     .assert_eq(&computed(&[once]));
@@ -618,7 +618,7 @@ fn copies_begin_where_the_kernel_says() {
         mul.lo.s32 	%r3, %r104, %r10;
         mov.u32 	%r4, %nctaid.x;
         max.s64 	%rd68, %rd67, -2147483648;
-        min.s64 	%rd69, %rd68, 2147483647;
+        min.s64 	%rd69, %rd68, 2147483392;
         cvt.u32.u64 	%r108, %rd69;
         mul.lo.s32 	%r112, %r111, %r8;
         mul.lo.s32 	%r113, %r107, %r9;
@@ -627,7 +627,7 @@ fn copies_begin_where_the_kernel_says() {
         cvt.s64.s32 	%rd85, %r105;
         mul.lo.s64 	%rd86, %rd3, %rd85;
         max.s64 	%rd87, %rd86, -2147483648;
-        min.s64 	%rd88, %rd87, 2147483647;
+        min.s64 	%rd88, %rd87, 2147483392;
         cvt.u32.u64 	%r109, %rd88;
         shl.b32 	%r115, %r124, 3;
         cvt.s64.s32 	%rd89, %r115;
@@ -636,7 +636,7 @@ fn copies_begin_where_the_kernel_says() {
         cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd75], [%rd76, {%r108, %r109}], [%rd74];
         mul.wide.s32 	%rd92, %r106, 64;
         max.s64 	%rd93, %rd92, -2147483648;
-        min.s64 	%rd94, %rd93, 2147483647;
+        min.s64 	%rd94, %rd93, 2147483392;
         cvt.u32.u64 	%r110, %rd94;
     "#]]
     .assert_eq(&computed(&[once, by_stride]));

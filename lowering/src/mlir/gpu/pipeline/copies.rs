@@ -7,7 +7,7 @@ use super::{
     Baton, COPYING_REGISTERS, FIRST_BATON, Pipeline, REGISTER_STEP, REGISTERS, Ring, SIGNAL, Signals, Taken,
     Transfer, Turn, varies,
 };
-use crate::analysis::stage::{GROUP_WARPS, LINE};
+use crate::analysis::stage::{GROUP_WARPS, LINE, MAX_EXTENT};
 use crate::mlir::builder::{Arm, Val};
 use crate::mlir::gpu::barrier::{block_barrier, init_signals, warp_barrier};
 use crate::mlir::gpu::dot::group::Words;
@@ -306,7 +306,8 @@ impl Gpu<'_> {
         }
     }
 
-    /// An offset in a view as copies take it. What lies further out than 32 bits say lies outside of the view just as well.
+    /// An offset in a view as copies take it. What lies further out than 32 bits say lies outside of the view just as well,
+    /// at a multiple of what it was a multiple of.
     pub(super) fn coordinate_of(&self, b: &mut Builder, offset: Value) -> Val {
         let (low, high) = self.info(offset).range;
         let fits = low >= i32::MIN.into() && high <= i32::MAX.into();
@@ -314,7 +315,7 @@ impl Gpu<'_> {
         if fits {
             return b.trunc(offset, Elem::I32);
         }
-        let [least, most] = [i32::MIN, i32::MAX].map(|limit| b.int(Ty::I64, limit.into()));
+        let [least, most] = [i32::MIN.into(), MAX_EXTENT].map(|limit| b.int(Ty::I64, limit));
         let offset = b.op("llvm.intr.smax", &[offset, least], Ty::I64);
         let offset = b.op("llvm.intr.smin", &[offset, most], Ty::I64);
         b.trunc(offset, Elem::I32)
