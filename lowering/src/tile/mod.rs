@@ -274,6 +274,18 @@ impl Block {
             }
         }
     }
+
+    /// How often a value is taken in a block, at the ends of blocks included.
+    pub fn uses(&self, value: Value) -> usize {
+        let count = |values: &[Value]| values.iter().filter(|&&taken| taken == value).count();
+        let mut uses = count(&self.yields);
+        self.walk(&mut |op| {
+            let operation = op.kind.operation();
+            uses += count(&operation.operands());
+            uses += operation.blocks().into_iter().map(|block| count(&block.yields)).sum::<usize>();
+        });
+        uses
+    }
 }
 
 /// A kernel for one variant.
