@@ -269,8 +269,8 @@ impl<'a, T: Float, const ACT: usize> Matmul<'a, T, ACT> {
             CHECKS.extents("residual", [rows, cols], [m, n])?;
             CHECKS.batches("residual", count, batches)?;
         }
-        // Places behind the edges, in the last tiles, are counted too.
-        let most = i32::MAX as usize - 256;
+        // Places behind the edges, in the last tiles and parts, are counted too.
+        let most = i32::MAX as usize - split_matmul::BEHIND;
         if let Some(extent) = [m, k, n].into_iter().find(|&extent| extent > most) {
             return Err(CHECKS.error(format!("an extent is {extent}, the most is {most}")));
         }

@@ -23,6 +23,8 @@ const SUMMED: Tile = Tile { rows: 4, cols: 256 };
 const TERMS: usize = 256;
 /// The most parts.
 const MAX_PARTS: usize = 32;
+/// How far behind the end of `k` a part may end: each is a whole number of steps of at most 64.
+pub(crate) const BEHIND: usize = (MAX_PARTS + 1) * 64;
 
 /// A program leaves a tile of part `tl::program_id(1)` of the sums: that of `share` steps of `K`, which follow those of the part before.
 #[fuse_kernel(

@@ -1,13 +1,15 @@
 //! Blocks of views on their way to shared memory.
 //!
-//! A warp of a group beside those of the program has the GPU copy the blocks that products take ([`crate::ops::GroupDot`]). What a
-//! loop takes anew in each turn goes to a ring of as many parts as there are stages; anything else is copied once for a
-//! program, to a place of its own. Each place has two barrier objects: a phase of the first ends when the block has come,
-//! and one of the second when every warp has multiplied by it. The copying warp computes by itself how often loops run and
-//! where blocks begin.
+//! One thread of a group of warps beside those of the program has the GPU copy the blocks that products take
+//! ([`crate::ops::GroupDot`]). What a loop takes anew in each turn goes to a ring of as many parts as there are stages;
+//! anything else is copied once for a program, to a place of its own. The blocks of a turn that are let go together, and
+//! each of those other places, have two barrier objects: a phase of the first ends when the blocks have come, and one of the
+//! second when every warp has multiplied by them. The copying thread computes by itself how often loops run and where blocks
+//! begin.
 //!
 //! A block runs one program after the other: the copies of the next one are under way while the last one's results are
-//! stored. Where all take as long, blocks take them in turn; otherwise from a counter ([`programs`]). What is made of products may leave through shared memory ([`stores`]).
+//! stored. Where all take as long, blocks take them in turn; otherwise from a counter ([`programs`]). What is made of
+//! products may leave through shared memory ([`stores`]).
 
 mod copies;
 mod programs;
@@ -81,7 +83,7 @@ pub(super) struct Pipeline {
     outgoing: Outgoing,
     /// Whether programs take differently long, so that a block's next one comes from a counter.
     pub counted: bool,
-    /// Scalars of a program that the warp that copies computes for all: quotients, which take long.
+    /// Scalars of a program that the thread that copies computes for all: quotients, which take long.
     pub told: Vec<Value>,
     /// Where programs are announced, and the barrier objects of that.
     announcements: u32,
@@ -161,7 +163,7 @@ pub(super) enum Baton {
 /// The number of the first group's barrier: 0 is the block's and 1 the program's.
 const FIRST_BATON: u32 = 2;
 
-/// Where the copies are: what a warp that copies and the others count alike.
+/// Where the copies are: what the thread that copies and the other warps count alike.
 #[derive(Clone, Default)]
 pub(super) struct Progress {
     /// The next turn of the ring of the loop with this variable.
@@ -273,9 +275,7 @@ impl Pipeline {
 
     /// Finds places for the blocks, behind so many bytes of scratch memory. Gives all bytes; there may be fewer stages than
     /// asked for, and too little room for one.
-    pub fn place(&mut self, [first, last]: [u32; 2]) -> u32 {
-        // The next program's blocks come while this one's results leave.
-        let scratch = first.max(last);
+    pub fn place(&mut self, scratch: u32) -> u32 {
         // A ring needs two parts before the next program's blocks come early.
         let asked = self.rings.clone();
         let bytes = self.fitted(scratch, [2, 2]);

@@ -1,4 +1,4 @@
-//! The warp that copies blocks, and what it and the warps that multiply tell each other.
+//! The thread that copies blocks, and what it and the warps that multiply tell each other.
 
 use std::collections::HashMap;
 
@@ -151,7 +151,7 @@ impl Gpu<'_> {
         statement(b, text, "l,r,~{memory}", &[signal, parity], &[]);
     }
 
-    // ---- the warp that copies
+    // ---- the thread that copies
 
     /// Copies what a program takes.
     pub(super) fn produce(
