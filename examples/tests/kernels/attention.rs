@@ -8,8 +8,8 @@ use fused_kernels::reference::compare;
 
 use crate::data::{Guarded, devices, normal, shifted};
 
-/// Heads, heads of keys, queries and keys: blocks that are full, cut on either side by one and by more, and hardly touched;
-/// fewer keys than queries, and none; groups of heads, and one head of keys for all.
+/// Heads, heads of keys, queries and keys: blocks that are full, cut on either side by one and by more, and hardly
+/// touched; fewer keys than queries, and none; groups of heads, and one head of keys for all.
 const SEQUENCES: [[usize; 4]; 12] = [
     [2, 2, 128, 128],
     [1, 1, 129, 191],

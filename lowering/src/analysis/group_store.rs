@@ -1,8 +1,8 @@
 //! Stores of blocks that a GPU copies out of shared memory by itself.
 //!
-//! A store becomes a [`GroupStore`] if it takes a matrix that is as large as a product by groups of warps and is made of one,
-//! if it happens once, and if it alone accesses its view. As with blocks that are copied in ([`super::stage`]), the block
-//! begins at a multiple of 16 bytes. Lines of shared memory hold columns of one group only.
+//! A store becomes a [`GroupStore`] if it takes a matrix that is as large as a product by groups of warps and is made
+//! of one, if it happens once, and if it alone accesses its view. As with blocks that are copied in ([`super::stage`]),
+//! the block begins at a multiple of 16 bytes. Lines of shared memory hold columns of one group only.
 
 use std::collections::{HashMap, HashSet};
 

@@ -2,9 +2,9 @@
 //!
 //! A product becomes a [`GroupDot`] if four warps together have an instruction for its types and extents, if its right
 //! factor is a block of a view, or such a block's transpose, and if nothing but scalars says where the block begins: a
-//! warp of its own can then have the copies under way. Along the last axis it must be known to begin at a multiple of 16
-//! bytes; a copy from elsewhere is an illegal instruction. The left factor may be a block too, or a tile that was computed.
-//! Such a product stands in no loop, or in one that stands in none.
+//! warp of its own can then have the copies under way. Along the last axis it must be known to begin at a multiple of
+//! 16 bytes; a copy from elsewhere is an illegal instruction. The left factor may be a block too, or a tile that was
+//! computed. Such a product stands in no loop, or in one that stands in none.
 
 use std::collections::HashMap;
 
@@ -51,8 +51,8 @@ impl Groups {
     }
 }
 
-/// Lets groups of warps multiply what they can, and with `copies_out` the GPU copy what they made of it; gives the facts
-/// that the copies rely on, none if there is nothing to copy.
+/// Lets groups of warps multiply what they can, and with `copies_out` the GPU copy what they made of it; gives the
+/// facts that the copies rely on, none if there is nothing to copy.
 pub fn stage(func: &mut Func, num_warps: u32, copies_out: bool) -> Vec<Fact> {
     if !num_warps.is_multiple_of(GROUP_WARPS) {
         return vec![];
@@ -111,8 +111,8 @@ fn relied_on(func: &Func, window: &Window, facts: &mut Vec<Fact>) {
     }
 }
 
-/// Whether a scalar comes from arguments, program ids and the variable of a loop by arithmetic of scalars alone: any thread
-/// can compute it by itself.
+/// Whether a scalar comes from arguments, program ids and the variable of a loop by arithmetic of scalars alone: any
+/// thread can compute it by itself.
 pub fn is_scalar_arithmetic(
     func: &Func,
     definitions: &HashMap<Value, &Op>,

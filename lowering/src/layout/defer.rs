@@ -1,8 +1,8 @@
 //! Sums that a loop with products carries stay apart for each lane until the loop has ended.
 //!
-//! `total = total * factor + sum(tile, 1)`, or without the factor, adds over lanes in each turn, and each turn waits for
-//! that. All of it is linear, so every lane may add up what it holds itself: the loop then carries as many sums of a row as
-//! there are lanes along it, and they are added behind the loop.
+//! `total = total * factor + sum(tile, 1)`, or without the factor, adds over lanes in each turn, and each turn waits
+//! for that. All of it is linear, so every lane may add up what it holds itself: the loop then carries as many sums of
+//! a row as there are lanes along it, and they are added behind the loop.
 
 use super::Layout;
 use super::assign::Distributed;

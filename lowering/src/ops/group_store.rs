@@ -4,9 +4,9 @@ use super::{Effect, Operation, Window, expect_types};
 use crate::layout::assign::Spread;
 use crate::tile::{Func, Shape, Type, Value};
 
-/// Writes a matrix to a block of a view, whose other axes are 1, as [`super::StoreView`] does: groups of four warps leave
-/// it in shared memory, and the GPU copies it from there. No check makes this operation; `analysis::group_store` puts it in
-/// the place of stores of products.
+/// Writes a matrix to a block of a view, whose other axes are 1, as [`super::StoreView`] does: groups of four warps
+/// leave it in shared memory, and the GPU copies it from there. No check makes this operation; `analysis::group_store`
+/// puts it in the place of stores of products.
 #[derive(Clone, Debug)]
 pub struct GroupStore {
     pub window: Window,

@@ -181,7 +181,8 @@ fn blocks_of_views_are_multiplied_by_groups() {
     );
 }
 
-/// Bytes are multiplied where they are neighbours along what is summed over; 8-bit floats where their sums may be imprecise.
+/// Bytes are multiplied where they are neighbours along what is summed over; 8-bit floats where their sums may be
+/// imprecise.
 #[test]
 fn bytes_are_multiplied_by_groups() {
     let integers: &[[&str; 2]] = &[

@@ -99,8 +99,8 @@ fn other_sums_are_carried_whole() {
     }
 }
 
-/// How many groups of products are started: one before the loops, two in each of them, and one behind. A condition that may
-/// hold at first and at last has three loops.
+/// How many groups of products are started: one before the loops, two in each of them, and one behind. A condition that
+/// may hold at first and at last has three loops.
 #[test]
 fn turns_without_a_branch_are_a_loop_of_their_own() {
     let started = |changes: &[[&str; 2]], condition: &str| {

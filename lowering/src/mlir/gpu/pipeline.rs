@@ -2,10 +2,10 @@
 //!
 //! One thread of a group of warps beside those of the program has the GPU copy the blocks that products take
 //! ([`crate::ops::GroupDot`]). What a loop takes anew in each turn goes to a ring of as many parts as there are stages;
-//! anything else is copied once for a program, to a place of its own. The blocks of a turn that are let go together, and
-//! each of those other places, have two barrier objects: a phase of the first ends when the blocks have come, and one of the
-//! second when every warp has multiplied by them. The copying thread computes by itself how often loops run and where blocks
-//! begin.
+//! anything else is copied once for a program, to a place of its own. The blocks of a turn that are let go together,
+//! and each of those other places, have two barrier objects: a phase of the first ends when the blocks have come, and
+//! one of the second when every warp has multiplied by them. The copying thread computes by itself how often loops run
+//! and where blocks begin.
 //!
 //! A block runs one program after the other: the copies of the next one are under way while the last one's results are
 //! stored. Where all take as long, blocks take them in turn; otherwise from a counter ([`programs`]). What is made of
@@ -273,8 +273,8 @@ impl Pipeline {
         &mut self.rings[place].copies
     }
 
-    /// Finds places for the blocks, behind so many bytes of scratch memory. Gives all bytes; there may be fewer stages than
-    /// asked for, and too little room for one.
+    /// Finds places for the blocks, behind so many bytes of scratch memory. Gives all bytes; there may be fewer stages
+    /// than asked for, and too little room for one.
     pub fn place(&mut self, scratch: u32) -> u32 {
         // A ring needs two parts before the next program's blocks come early.
         let asked = self.rings.clone();

@@ -1,8 +1,8 @@
-//! Turns of a loop in which its branches are not taken: a loop over these alone has none, and what stands before and behind a
-//! branch is scheduled together.
+//! Turns of a loop in which its branches are not taken: a loop over these alone has none, and what stands before and
+//! behind a branch is scheduled together.
 //!
-//! A branch is on one or several comparisons of the loop's variable with what does not change, of which any will do: the
-//! turns between the last of those that hold at first and the first of those that hold at last.
+//! A branch is on one or several comparisons of the loop's variable with what does not change, of which any will do:
+//! the turns between the last of those that hold at first and the first of those that hold at last.
 
 use std::collections::{HashMap, HashSet};
 

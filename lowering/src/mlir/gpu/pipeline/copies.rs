@@ -306,8 +306,8 @@ impl Gpu<'_> {
         }
     }
 
-    /// An offset in a view as copies take it. What lies further out than 32 bits say lies outside of the view just as well,
-    /// at a multiple of what it was a multiple of.
+    /// An offset in a view as copies take it. What lies further out than 32 bits say lies outside of the view just as
+    /// well, at a multiple of what it was a multiple of.
     pub(super) fn coordinate_of(&self, b: &mut Builder, offset: Value) -> Val {
         let (low, high) = self.info(offset).range;
         let fits = low >= i32::MIN.into() && high <= i32::MAX.into();

@@ -1,9 +1,9 @@
 //! Which programs a block runs: one after the other, the first by its own number.
 //!
 //! Blocks of programs that take equally long pass over as many programs as there are blocks. Otherwise the thread that
-//! copies takes the next number from a counter in global memory, as soon as it begins with a program. A block counts once
-//! for each program that it runs, so the counter has wrapped to 0 when the last one ends. Without a counter there is a block
-//! for each program.
+//! copies takes the next number from a counter in global memory, as soon as it begins with a program. A block counts
+//! once for each program that it runs, so the counter has wrapped to 0 when the last one ends. Without a counter there
+//! is a block for each program.
 //!
 //! That thread is ahead of the warps that multiply, so it announces each program to them: its number, its place in the
 //! grid, and quotients that the kernel computes from these. The number behind the last program ends them all.
@@ -169,7 +169,8 @@ impl Gpu<'_> {
         let Some(counter) = self.counter else { return b.add(number, step) };
         let one = b.int(Ty::I32, 1);
         let last = b.sub(all, one);
-        // Each block's first program is its own; those behind are counted. One statement: nothing waits for the counter yet.
+        // Each block's first program is its own; those behind are counted. One statement: nothing waits for the counter
+        // yet.
         let text = "{\n.reg .pred counts;\nsetp.ne.b64 counts, $1, 0;\nmov.b32 $0, $3;\n@counts atom.relaxed.gpu.global.inc.u32 $0, [$1], $2;\n}";
         let before = statement(b, text, "=&r,l,r,r,~{memory}", &[counter, last, number], &[Ty::I32])[0];
         b.add(before, step)
