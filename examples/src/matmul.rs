@@ -259,8 +259,9 @@ impl<'a, T: Float, const ACT: usize> Matmul<'a, T, ACT> {
     fn factors(&self, out: [usize; 3]) -> Result<Option<Factors<'a, T>>> {
         let ([batches, m, k], [others, inner, n]) = (self.a.shape(), self.b.shape());
         CHECKS.extents("b", [inner, n], [k, n])?;
-        CHECKS.extents("out", out[1..].try_into().unwrap_or_default(), [m, n])?;
-        CHECKS.batches("out", out[0], batches)?;
+        let [count, rows, cols] = out;
+        CHECKS.extents("out", [rows, cols], [m, n])?;
+        CHECKS.batches("out", count, batches)?;
         if others != 1 {
             CHECKS.batches("b", others, batches)?;
         }
