@@ -187,8 +187,8 @@ pub fn declare<'p>(module: &mut ModuleBuilder, plans: impl Iterator<Item = &'p P
     }
 }
 
-/// A slice is its address and length, a scalar its value (a `bool` a byte); then the grid's extents, the address of a counter
-/// if there is one, and tensor maps.
+/// A slice is its address and length, a scalar its value (a `bool` a byte); then the grid's extents, the address of a
+/// counter if there is one, and tensor maps.
 fn arguments(func: &Func, of: &Plan) -> Vec<Argument> {
     let plain = |ty| Argument { ty, kind: ArgumentKind::Plain };
     let mut list = vec![];

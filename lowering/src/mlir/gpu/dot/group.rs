@@ -192,17 +192,10 @@ impl GroupDot {
         behind: u32,
         kept: &[Val],
     ) -> Vec<Val> {
-        let tied: Vec<Val> = issued.sums.iter().chain(kept).copied().collect();
-        let results = tied.iter().map(|value| format!("={}", letter(value.ty)));
-        let same = (0..tied.len()).map(|i| i.to_string());
-        // Registers that are read stay as they are until then.
-        let read = issued.words.iter().map(|_| "r".to_string());
-        let constraints: Vec<String> =
-            results.chain(same).chain(read).chain(["~{memory}".to_string()]).collect();
-        let operands: Vec<Val> = tied.iter().chain(&issued.words).copied().collect();
-        let types: Vec<Ty> = tied.iter().map(|value| value.ty).collect();
+        let changed: Vec<Val> = issued.sums.iter().chain(kept).copied().collect();
         let text = format!("wgmma.wait_group.sync.aligned {behind};");
-        let mut settled = statement(b, &text, &constraints.join(","), &operands, &types);
+        // Registers that are read stay as they are until then.
+        let mut settled = in_place(b, &text, &changed, &issued.words);
         let kept = settled.split_off(issued.sums.len());
         issued.sums = settled;
         kept
@@ -212,18 +205,14 @@ impl GroupDot {
     /// are.
     pub(in crate::mlir::gpu) fn ended(b: &mut Builder, sums: &[Val], any: Val) -> Vec<Val> {
         let any = b.zext(any, Elem::I32);
+        // What is read stands behind the sums, which stand there twice.
         let count = sums.len();
         let cleared: String = (0..count).map(|i| format!("@!any mov.b32 ${i}, 0;\n")).collect();
         let text = format!(
-            "{{\n.reg .pred any;\nsetp.ne.b32 any, ${count}, 0;\nwgmma.wait_group.sync.aligned 0;\n{cleared}}}"
+            "{{\n.reg .pred any;\nsetp.ne.b32 any, ${}, 0;\nwgmma.wait_group.sync.aligned 0;\n{cleared}}}",
+            2 * count
         );
-        let ty = sums[0].ty;
-        let results = std::iter::repeat_n(format!("={}", letter(ty)), count);
-        let tied = (0..count).map(|i| i.to_string());
-        let constraints: Vec<String> =
-            results.chain(["r".to_string()]).chain(tied).chain(["~{memory}".to_string()]).collect();
-        let operands: Vec<Val> = [any].into_iter().chain(sums.iter().copied()).collect();
-        statement(b, &text, &constraints.join(","), &operands, &vec![ty; count])
+        in_place(b, &text, sums, &[any])
     }
 
     /// Defines the result and lets go of the blocks.
@@ -238,6 +227,18 @@ impl GroupDot {
         lists.iter().flatten().zip(sums).for_each(|(&register, &sum)| registers[register] = sum);
         gpu.define(op.results[0], registers);
     }
+}
+
+/// A statement that changes registers where they are, and reads words.
+fn in_place(b: &mut Builder, text: &str, changed: &[Val], read: &[Val]) -> Vec<Val> {
+    let results = changed.iter().map(|value| format!("={}", letter(value.ty)));
+    let same = (0..changed.len()).map(|i| i.to_string());
+    let words = read.iter().map(|_| "r".to_string());
+    let constraints: Vec<String> =
+        results.chain(same).chain(words).chain(["~{memory}".to_string()]).collect();
+    let operands: Vec<Val> = changed.iter().chain(read).copied().collect();
+    let types: Vec<Ty> = changed.iter().map(|value| value.ty).collect();
+    statement(b, text, &constraints.join(","), &operands, &types)
 }
 
 impl Left {
