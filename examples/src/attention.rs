@@ -48,7 +48,7 @@ const QUERIES: usize = 128;
 /// `group` that follow each other read one key head. `FORM` is 0 where every query sees every key, 1 if it is causal, 2
 /// with a window, 3 with a window and what changes scores, 4 with dropout besides. `scale`, above 0, and `softcap` are
 /// for powers of two; a `softcap` of 0 is none, and so are slopes of 0 and a bias without elements. `left` and `right`
-/// are at most 2^30.
+/// are at most 2^30. Where single warps multiply, fewer keys at a time leave room to copy the next ones meanwhile.
 #[fuse_kernel(
     T = [f16, bf16], M = [128], num_warps = 8,
     configs = [
@@ -57,6 +57,7 @@ const QUERIES: usize = 128;
         { FORM: 2, D: 64, N: 128 }, { FORM: 2, D: 128, N: 128 }, { FORM: 2, D: 192, N: 96 }, { FORM: 2, D: 256, N: 64 },
         { FORM: 3, D: 64, N: 128 }, { FORM: 3, D: 128, N: 128 }, { FORM: 3, D: 192, N: 64 }, { FORM: 3, D: 256, N: 48 },
         { FORM: 4, D: 128, N: 64 }, { FORM: 4, D: 256, N: 32 },
+        { FORM: 0, D: 128, N: 64 }, { FORM: 1, D: 128, N: 64 }, { FORM: 2, D: 128, N: 64 }, { FORM: 3, D: 128, N: 64 },
     ],
 )]
 pub fn attention<T: Float, const FORM: usize, const D: usize, const M: usize, const N: usize>(
@@ -433,9 +434,9 @@ pub trait Attend: Float {
     ) -> Result<()>;
 }
 
-/// The form, the elements of a row and the keys of a step.
+/// The form, the elements of a row and the keys of a step; before these, the tiles for single warps.
 macro_rules! attend {
-    ($T:ty: $([$FORM:literal, $D:literal, $N:literal])*) => {
+    ($T:ty: $([$BY_WARP:literal, $OWN:literal, $FEWER:literal])*; $([$FORM:literal, $D:literal, $N:literal])*) => {
         impl Attend for $T {
             fn attend(
                 on: impl LaunchOn,
@@ -446,7 +447,13 @@ macro_rules! attend {
                 let Inputs { q, k, v, bias, slopes, form, group, scale, softcap, window, p, seed } = of;
                 let ([left, right], [heads, queries, elements]) = (window, q.shape());
                 let grid = (queries.div_ceil(QUERIES), heads);
+                let by_warp = on.multiplies_by_warp();
                 match form {
+                    $($BY_WARP if by_warp && (65..=$OWN).contains(&elements) => {
+                        attention::<$T, $BY_WARP, $OWN, QUERIES, $FEWER>(
+                            q, k, v, bias, slopes, out, lse, group, scale, left, right, softcap, p, seed,
+                        ).grid(grid).launch(on)
+                    })*
                     $($FORM if elements <= $D => attention::<$T, $FORM, $D, QUERIES, $N>(
                         q, k, v, bias, slopes, out, lse, group, scale, left, right, softcap, p, seed,
                     ).grid(grid).launch(on),)*
@@ -459,6 +466,7 @@ macro_rules! attend {
 
 macro_rules! tiles {
     ($($T:ty)*) => {$(attend! { $T:
+        [0, 128, 64] [1, 128, 64] [2, 128, 64] [3, 128, 64];
         [0, 64, 128] [0, 128, 128] [0, 192, 96] [0, 256, 64]
         [1, 64, 128] [1, 128, 128] [1, 192, 96] [1, 256, 64]
         [2, 64, 128] [2, 128, 128] [2, 192, 96] [2, 256, 64]

@@ -151,7 +151,7 @@ fn general(func: &Func, requests: Requests) -> Result<Plan, TooMuchShared> {
 
 /// The body whose products take blocks as the GPU copies them; `None` where there are none, or no room for them.
 fn tensor(func: &Func, requests: Requests) -> Option<(Plan, Vec<Fact>)> {
-    let num_warps = requests.num_warps.or_else(|| dot::warps(func))?;
+    let num_warps = requests.num_warps.or_else(|| dot::group_warps(func))?;
     let requests = Requests { num_warps: Some(num_warps), programs: Some(1), ..requests };
     let with = |copies_out: bool| {
         let mut staged = func.clone();

@@ -51,6 +51,17 @@ pub struct Distributed {
     pub num_ctas: u32,
     /// The user's `num_stages`, where a loop has none of its own.
     pub num_stages: Option<u32>,
+    /// Tiles that lie in shared memory alone, for products to read: those that loops copy there.
+    pub copied: HashMap<Value, Copied>,
+}
+
+/// What is seen of a load whose tile is copied.
+#[derive(Clone, Debug)]
+pub struct Copied {
+    /// What the load gives.
+    pub load: Value,
+    /// For each axis, which one of the load's it is; none has extent 1.
+    pub axes: Vec<Option<usize>>,
 }
 
 /// Gives every tile value a layout, inserting conversions.
@@ -58,7 +69,7 @@ pub fn distribute(func: &Func, threads: Threads, axes: &Axes) -> Distributed {
     let graph = Graph::new(func);
     let accesses = accesses(func, threads.alignment, axes);
     let num_ctas = threads.num_ctas;
-    let num_warps = num_ctas * threads.num_warps.unwrap_or_else(|| choose_warps(func, &accesses, num_ctas));
+    let num_warps = num_ctas * threads.num_warps.unwrap_or_else(|| choose_warps(func, &accesses, threads));
     let site = Site { func, axes, alignment: threads.alignment, num_ctas };
     let chosen = Chooser {
         site,
@@ -70,7 +81,7 @@ pub fn distribute(func: &Func, threads: Threads, axes: &Axes) -> Distributed {
     }
     .run();
     let (layouts, func) = rebuild(site, &graph, &chosen);
-    Distributed { func, layouts, num_warps, num_ctas, num_stages: threads.num_stages }
+    Distributed { func, layouts, num_warps, num_ctas, num_stages: threads.num_stages, copied: HashMap::new() }
 }
 
 /// What layouts are chosen for.

@@ -32,7 +32,7 @@ pub mod unmask;
 pub mod view;
 mod warps;
 
-pub use assign::{Distributed, distribute};
+pub use assign::{Copied, Distributed, distribute};
 pub use linear::{Coord, Layout};
 pub use order::Segment;
 pub use plan::{Plan, plan};

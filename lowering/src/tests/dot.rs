@@ -222,7 +222,7 @@ fn a_sum_stays_in_its_registers() {
     check_body(
         LOOP,
         expect![[r#"
-        aligned: 4 warps, 1 programs a block, 21504 bytes shared
+        aligned: 4 warps, 1 programs a block, 12288 bytes shared
         kernel product(a: &[f16], b: &[f16], out: &mut [f32], %0 k: i32) {
           %1 = arange 0 : i32[32]  // reg(1 8) lane(2 4 - - -) warp(16 -)
           %2 = arange 0 : i32[32]  // reg(8) lane(- - 1 2 4) warp(- 16)
@@ -274,7 +274,7 @@ fn a_factor_that_stays_is_made_ready_before_the_loop() {
     check_body(
         CHAIN,
         expect![[r#"
-        aligned: 4 warps, 1 programs a block, 41984 bytes shared
+        aligned: 4 warps, 1 programs a block, 58368 bytes shared
         kernel chain(q: &[bf16], k: &[bf16], v: &[bf16], out: &mut [f32], %0 n: i32) {
           %1 = arange 0 : i32[64]  // reg(1 8 16 32) lane(2 4 - - -) warp(- -)
           %2 = arange 0 : i32[64]  // reg(1 2 4) lane(8 16 32 - -) warp(- -)
@@ -348,8 +348,8 @@ fn tensor_cores_multiply() {
     expect![[r#"
         4 mma.sync.aligned.m16n8k16
         4 ldmatrix
-        2 st.shared
-        2 bar.sync
+        0 st.shared
+        1 bar.sync
         4 st.global
     "#]]
     .assert_eq(&counted(LOOP, &words));
@@ -357,9 +357,9 @@ fn tensor_cores_multiply() {
     expect![[r#"
         64 mma.sync
         32 ldmatrix
-        12 st.shared
+        4 st.shared
         16 ld.shared.b
-        5 bar.sync
+        2 bar.sync
         4 shfl.sync.bfly
     "#]]
     .assert_eq(&counted(CHAIN, &words));
@@ -395,7 +395,7 @@ fn tensor_cores_multiply_tf32() {
         8 mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32
         32 cvt.rna.tf32.f32
         8 ldmatrix
-        4 ld.shared
+        0 ld.shared
         0 fma.rn
     "#]]
     .assert_eq(&counted(&source, &words));
