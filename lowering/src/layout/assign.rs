@@ -11,6 +11,7 @@ use std::collections::HashSet;
 use std::collections::hash_map::{Entry, HashMap};
 
 use super::access::{self, Alignment, Width};
+use super::dot::Side;
 use super::linear::Layout;
 use super::view::View;
 use super::warps::{Threads, choose_warps};
@@ -53,6 +54,8 @@ pub struct Distributed {
     pub num_stages: Option<u32>,
     /// Tiles that lie in shared memory alone, for products to read: those that loops copy there.
     pub copied: HashMap<Value, Copied>,
+    /// Factors that are written to shared memory before a loop: by the result of the product and the side, the loop's variable.
+    pub kept: HashMap<(Value, Side), Value>,
 }
 
 /// What is seen of a load whose tile is copied.
@@ -81,7 +84,9 @@ pub fn distribute(func: &Func, threads: Threads, axes: &Axes) -> Distributed {
     }
     .run();
     let (layouts, func) = rebuild(site, &graph, &chosen);
-    Distributed { func, layouts, num_warps, num_ctas, num_stages: threads.num_stages, copied: HashMap::new() }
+    let num_stages = threads.num_stages;
+    let (copied, kept) = (HashMap::new(), HashMap::new());
+    Distributed { func, layouts, num_warps, num_ctas, num_stages, copied, kept }
 }
 
 /// What layouts are chosen for.

@@ -125,7 +125,7 @@ pub fn method(elem: DType, input: InputPrecision) -> Method {
 }
 
 /// A factor of a product.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Side {
     Left,
     Right,

@@ -42,6 +42,7 @@ use super::{Asm, Machine, report};
 use crate::analysis::axis::{Assumptions, Axes, Info};
 use crate::analysis::fact::Fact;
 use crate::diagnostic::Loc;
+use crate::layout::dot::Side;
 use crate::layout::{Distributed, Layout};
 use crate::ops::Keep;
 use crate::tile::{Block, Func, Op, ParamKind, Value};
@@ -101,8 +102,14 @@ impl Plan {
         let mut pipeline = Pipeline::new(&distributed);
         if pipeline.is_none() {
             distributed.copied = copied::find(&distributed);
+            distributed.kept = dot::kept::find(&distributed);
         }
-        let mut shared = Shared::plan(&distributed, facts, pipeline.as_mut())?;
+        let mut planned = Shared::plan(&distributed, facts, pipeline.as_mut());
+        if planned.is_err() && !distributed.kept.is_empty() {
+            distributed.kept.clear();
+            planned = Shared::plan(&distributed, facts, None);
+        }
+        let mut shared = planned?;
         while copied::without_ring(&mut distributed, &shared) {
             shared = Shared::plan(&distributed, facts, None)?;
         }
@@ -266,6 +273,8 @@ pub struct Gpu<'a> {
     arrived: HashMap<Value, Arrived>,
     /// Those of them whose tiles products read.
     tiles: HashMap<Value, Arrival>,
+    /// Where factors start that a loop keeps in shared memory.
+    kept: HashMap<(Value, Side), Val>,
     /// Copies that are to be started.
     due: Option<Due>,
     /// Loops that were started ahead of what stands before them, by their variable.
@@ -356,6 +365,7 @@ impl<'a> Gpu<'a> {
             awaited: plan.blocks() > 1 && cluster::needs_cluster(&plan.distributed, &func.body),
             arrived: HashMap::new(),
             tiles: HashMap::new(),
+            kept: HashMap::new(),
             due: None,
             started: HashMap::new(),
             policy,

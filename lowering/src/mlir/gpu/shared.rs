@@ -155,14 +155,14 @@ fn walk(op: &Op, visit: &mut impl FnMut(&Op)) {
     op.kind.operation().blocks().into_iter().for_each(|block| block.walk(visit));
 }
 
-/// Finds places from the start of shared memory on; gives where they end.
-fn laid(needs: &[(Value, u32)], alternating: &HashSet<Value>, places: &mut HashMap<Value, Interval>) -> u32 {
+/// Finds places from the start of shared memory on, and of their own for what lasts beyond one operation; gives where they end.
+fn laid(needs: &[(Value, u32)], lasting: &HashSet<Value>, places: &mut HashMap<Value, Interval>) -> u32 {
     let mut small_total = 0;
     let is_small: Vec<bool> = needs
         .iter()
         .map(|&(value, bytes)| {
-            let alternates = alternating.contains(&value);
-            let small = alternates || bytes <= SMALL && small_total + bytes <= SMALL_TOTAL;
+            let lasts = lasting.contains(&value);
+            let small = lasts || bytes <= SMALL && small_total + bytes <= SMALL_TOTAL;
             small_total += if small { bytes } else { 0 };
             small
         })
@@ -216,8 +216,12 @@ impl Shared {
         let alternating = alternating(distributed);
         let needs = Needs::new(distributed, &alternating)?;
         let mut places = HashMap::new();
-        let mut next = laid(&needs.first, &alternating, &mut places);
-        let last = laid(&needs.last, &alternating, &mut places);
+        let mut lasting = HashSet::clone(&alternating);
+        distributed.func.body.walk(&mut |op| {
+            lasting.extend(op.results.first().filter(|_| matches!(op.kind, Kind::For(_))));
+        });
+        let mut next = laid(&needs.first, &lasting, &mut places);
+        let last = laid(&needs.last, &lasting, &mut places);
         let mut signals = HashMap::new();
         for value in signalling {
             signals.insert(value, next);

@@ -7,6 +7,7 @@
 
 mod block;
 pub(super) mod group;
+pub mod kept;
 
 use std::collections::HashMap;
 
@@ -23,12 +24,19 @@ use crate::layout::{Coord, Distributed, Layout, Plan, plan};
 use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;
 use crate::ops::Dot;
-use crate::tile::{Op, Type};
+use crate::tile::{Op, Type, Value};
 
 /// A factor's part of the scratch.
 struct Staged {
-    start: u32,
+    /// `None` where the loop around has written it before.
+    start: Option<u32>,
     staging: Staging,
+}
+
+impl Staged {
+    fn bytes(&self, distributed: &Distributed, value: Value) -> u32 {
+        (self.staging.elements * distributed.func.ty(value).dtype.bytes()).next_multiple_of(16)
+    }
 }
 
 /// The factors of a product that go through shared memory.
@@ -56,9 +64,12 @@ impl Factors {
             };
             (!held).then(|| {
                 let staging = Staging::along(&ty.shape, ty.dtype, fast_axis(from, side));
-                let start = bytes;
-                bytes += (staging.elements * ty.dtype.bytes()).next_multiple_of(16);
-                Staged { start, staging }
+                let mut staged = Staged { start: None, staging };
+                if !distributed.kept.contains_key(&(op.results[0], side)) {
+                    staged.start = Some(bytes);
+                    bytes += staged.bytes(distributed, value);
+                }
+                staged
             })
         });
         Factors { staged, bytes }
@@ -114,15 +125,17 @@ impl Emit for Dot {
 impl Gpu<'_> {
     /// Writes the factors that need it to shared memory; gives where each starts.
     fn stage(&mut self, b: &mut Builder, dot: &Dot, op: &Op, factors: &Factors) -> [Option<Val>; 2] {
+        let kept = SIDES.map(|side| self.kept.get(&(op.results[0], side)).copied());
         if factors.bytes == 0 {
-            return [None; 2];
+            return kept;
         }
         let place = self.shared.place(op.results[0]);
         self.before_write(b, place);
         let scratch = self.scratch();
         let bases = SIDES.map(|side| {
             let staged = factors.staged[side as usize].as_ref()?;
-            let base = b.offset_bytes(scratch, (place.start + staged.start) as i32);
+            let Some(start) = staged.start else { return kept[side as usize] };
+            let base = b.offset_bytes(scratch, (place.start + start) as i32);
             self.write_tile(b, dot.factor(side), &staged.staging, base);
             Some(base)
         });
