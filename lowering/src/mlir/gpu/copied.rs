@@ -3,7 +3,7 @@
 //! A load whose elements nothing but products read is in no thread's registers. Its tile lies in a ring that all threads
 //! of the program copy to (`ahead`), as matrices of 16-byte rows, from which they read fragments (`dot`). Pieces of 16
 //! bytes change places within their row by the number of the row: eight rows of a matrix are in different banks, and so
-//! is what eight threads copy.
+//! is what eight threads copy. Rows of other lengths than powers of two have an odd number of pieces for that.
 
 use std::collections::HashMap;
 
@@ -27,20 +27,21 @@ pub(super) const ALIGNMENT: u32 = BANKS;
 
 /// A tile in shared memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Tile {
+pub(crate) struct Tile {
     /// Bytes between neighbours along each axis.
     strides: Vec<u32>,
     bytes: u32,
-    /// Which bits of a place tell its row, as a shift and a mask; none where rows are longer by a piece instead.
+    /// Which bits of a place tell its row, as a shift and a mask; none where rows have an odd number of pieces instead.
     rows: Option<(u32, u32)>,
 }
 
 impl Tile {
     /// Lines along `fast`, one after the other.
-    fn new(Type { dtype, shape }: &Type, fast: usize) -> Tile {
+    pub fn new(Type { dtype, shape }: &Type, fast: usize) -> Tile {
         let line = shape[fast] * dtype.bytes();
         let swizzles = line.is_power_of_two();
-        let pitch = if swizzles { line } else { line.next_multiple_of(PIECE) + PIECE };
+        // An odd number of pieces.
+        let pitch = if swizzles { line } else { (line.div_ceil(PIECE) | 1) * PIECE };
         let mut strides = vec![dtype.bytes(); shape.rank()];
         let mut stride = pitch;
         for axis in (0..shape.rank()).rev().filter(|&axis| axis != fast) {

@@ -14,7 +14,7 @@ mod chain;
 mod cluster;
 mod control;
 pub(crate) mod convert;
-mod copied;
+pub(crate) mod copied;
 mod debug;
 mod dot;
 mod emit;
