@@ -134,9 +134,9 @@ pub struct Body {
     /// Blocks of a cluster that run one program together, where it is more than one: the first extent of the CUDA grid
     /// is that of the kernel's grid times this.
     pub blocks: u32,
-    /// Whether a block runs programs one after the other, `x` fastest: block `b` of a CUDA grid of `n` blocks along one axis
-    /// the programs `b`, `b + n`, .. of the grid's linear order. Any `n` will do, as many as the device runs at once is best.
-    /// The grid may have at most `i32::MAX` programs.
+    /// Whether a block runs programs one after the other, `x` fastest: block `b` of a CUDA grid of `n` blocks along one
+    /// axis runs the programs `b`, `b + n`, .. of the grid's linear order. Any `n` will do, as many as the device runs
+    /// at once is best. The grid may have at most `i32::MAX` programs.
     pub persistent: bool,
     /// Whether the blocks of a persistent body take the next program from a counter instead, so that programs that take
     /// longer hold no others up: a `u32` in device memory that is 0 when the kernel starts, is used by no other kernel
@@ -157,8 +157,8 @@ pub struct Body {
 pub const MAX_MAPS: usize = 8;
 
 /// Describes a view and a block to the GPU, which then copies blocks to and from shared memory by itself. Elements
-/// outside the view's shape read as 0 and are not written. Its last stride must be 1: a fact of the body says so. Along the
-/// last axis blocks begin at multiples of 16 bytes, which the body sees to.
+/// outside the view's shape read as 0 and are not written. Its last stride must be 1: a fact of the body says so. Along
+/// the last axis blocks begin at multiples of 16 bytes, which the body sees to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TensorMap {
     /// The view's memory, by position; its extents and then its strides stand behind it.
@@ -230,8 +230,9 @@ pub struct Host {
 /// Runs the programs `(x, y, z)` for `x` in `first..last`.
 ///
 /// `args` holds eight bytes for each of a body's arguments before the grid's extents: an address, a length, or a
-/// scalar's bits in its low bytes; then, if [`Host::reports`], the address of a zeroed record of 48 bytes for the first failure,
-/// followed by the address of the function that prints lines. `grid` is the three extents. `scratch` is [`Host::scratch_bytes`] long and private to the call.
+/// scalar's bits in its low bytes; then, if [`Host::reports`], the address of a zeroed record of 48 bytes for the first
+/// failure, followed by the address of the function that prints lines. `grid` is the three extents. `scratch` is
+/// [`Host::scratch_bytes`] long and private to the call.
 pub type HostEntry = unsafe extern "C" fn(
     args: *const u64,
     first: u32,

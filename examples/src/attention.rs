@@ -2,11 +2,11 @@
 //! dot-product attention, in blocks that never write scores to memory.
 //!
 //! **Shapes.** `q` and `out` are views of `[heads, queries, D]`, `k` and `v` of `[key_heads, keys, D]`, with any
-//! strides; `lse` is `[heads, queries]`, and `heads` counts those of all batches. `D` is 1 to 256, and as fast as the
-//! next of 64, 128, 192 and 256, with dropout of 128 and 256. Where there are fewer key heads than heads, `group = heads / key_heads` query heads
-//! that follow each other read the same one: grouped heads, and multi-query heads where each batch has one. Fast on a
-//! GPU are rows whose elements are side by side and whose distances are multiples of 16 bytes, those of a bias too.
-//! Any number of queries and keys.
+//! strides; `lse` is `[heads, queries]`, and `heads` counts those of all batches, at most 65535. `D` is 1 to 256, and
+//! as fast as the next of 64, 128, 192 and 256, with dropout of 128 and 256. Where there are fewer key heads than
+//! heads, `group = heads / key_heads` query heads that follow each other read the same one: grouped heads, and
+//! multi-query heads where each batch has one. Fast on a GPU are rows whose elements are side by side and whose
+//! distances are multiples of 16 bytes, those of a bias too. Any number of queries and keys.
 //!
 //! **Sight.** The place of query `i` is key `i + keys - queries`: sequences end together. A window of `left` and
 //! `right` lets it see the keys from `left` before its place to `right` behind it; causal attention is a window without

@@ -1,22 +1,23 @@
-//! `out = act(alpha * a · b + bias) + residual`: the product of an `m x k` and a `k x n` matrix, or of batches of them, scaled, with a
-//! bias for each column, an activation of [`crate::activation`] and a matrix that is added behind it, in the same pass: a
-//! linear layer.
+//! `out = act(alpha * a · b + bias) + residual`: the product of an `m x k` and a `k x n` matrix, or of batches of them,
+//! scaled, with a bias for each column, an activation of [`crate::activation`] and a matrix that is added behind it, in
+//! the same pass: a linear layer.
 //!
-//! **Shapes.** `a` is a view of `[m, k]`, `b` of `[k, n]`, `residual` and `out` of `[m, n]`, with any strides, or each with an axis
-//! before these that counts matrices of a batch; all matrices of `a` may be multiplied by one `b`. Fast on a GPU are rows side by
-//! side, or for `b` columns, which is how a linear layer keeps its weights: `weights.permute([1, 0])`. The other strides of
-//! the views are then multiples of 16 bytes, and so are `n` and the addresses.
+//! **Shapes.** `a` is a view of `[m, k]`, `b` of `[k, n]`, `residual` and `out` of `[m, n]`, with any strides, or each
+//! with an axis before these that counts matrices of a batch; all matrices of `a` may be multiplied by one `b`. Fast on
+//! a GPU are rows side by side, or for `b` columns, which is how a linear layer keeps its weights:
+//! `weights.permute([1, 0])`. The other strides of the views are then multiples of 16 bytes, and so are `n` and the
+//! addresses.
 //!
-//! **Work.** `2 * m * n * k` operations for each matrix. A program makes a tile of the result from a band of rows of `a` and one of
-//! columns of `b`. Programs that run at once make tiles near each other, eight rows of them at a time, and so find what they
-//! share in the cache. Tiles are smaller where there would be too few of them for the processors. Where even these are too
-//! few and `k` is long, [`Matmul::launch_split`] shares the steps among programs: see [`crate::split_matmul`]. The result is written
-//! once, and no sum without its bias reaches memory.
+//! **Work.** `2 * m * n * k` operations for each matrix. A program makes a tile of the result from a band of rows of
+//! `a` and one of columns of `b`. Programs that run at once make tiles near each other, eight rows of them at a time,
+//! and so find what they share in the cache. Tiles are smaller where there would be too few of them for the processors.
+//! Where even these are too few and `k` is long, [`Matmul::launch_split`] shares the steps among programs: see
+//! [`crate::split_matmul`]. The result is written once, and no sum without its bias reaches memory.
 //!
 //! **Rounding.** Products of 16-bit floats are exact and are added in `f32`, those of `f32` are added in `f32` with one
-//! rounding each; the sum is within `(k + 2) * 2^-23` of the sum of the products' magnitudes, or better. The scale, the bias, the
-//! activation and the residual are computed in `f32`, the first two within `2^-23` of the scaled products' magnitudes and of what
-//! the activation takes, and the result is rounded to `T` once.
+//! rounding each; the sum is within `(k + 2) * 2^-23` of the sum of the products' magnitudes, or better. The scale, the
+//! bias, the activation and the residual are computed in `f32`, the first two within `2^-23` of the scaled products'
+//! magnitudes and of what the activation takes, and the result is rounded to `T` once.
 //!
 //! **Source.** Tiles and their order: Tillet, Kung, Cox, *Triton*, 2019, doi:10.1145/3315508.3329973.
 
@@ -28,9 +29,10 @@ use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 use crate::split_matmul::{self, Split};
 
-/// A program makes a tile of `M x N` elements in steps of `K`; the grid counts the tiles of one matrix after the other. With `TB` the
-/// columns of `b` are the rows of what is handed over. `b` has one matrix, or as many as `a`. Where there is no bias or no
-/// residual, they have no elements; with `ADD` there may be a residual: the largest tiles have no registers for it.
+/// A program makes a tile of `M x N` elements in steps of `K`; the grid counts the tiles of one matrix after the other.
+/// With `TB` the columns of `b` are the rows of what is handed over. `b` has one matrix, or as many as `a`. Where there
+/// is no bias or no residual, they have no elements; with `ADD` there may be a residual: the largest tiles have no
+/// registers for it.
 #[fuse_kernel(
     ACT = [0, 1, 2, 4], TB = [false, true],
     configs = [
@@ -127,8 +129,8 @@ impl Tile {
         batches * m.div_ceil(self.rows) * n.div_ceil(self.cols)
     }
 
-    /// The tile for results of `m x n` elements, of a large and a small one: the large one where a small one has not all of
-    /// the rows or columns, and where three of four processors get one.
+    /// The tile for results of `m x n` elements, of a large and a small one: the large one where a small one has not
+    /// all of the rows or columns, and where three of four processors get one.
     pub fn of([large, small]: [Tile; 2], [batches, m, n]: [usize; 3], processors: usize) -> Tile {
         let fills = m > small.rows && n > small.cols && 4 * large.count([batches, m, n]) >= 3 * processors;
         if fills { large } else { small }
@@ -171,8 +173,9 @@ impl<'a, T: Element> MatricesMut<'a, T> for ViewMut<'a, T, 3> {
     }
 }
 
-/// The product of two matrices, or of two batches of as many: `Matmul::<bf16, GELU>::new(a.view([m, k])?, b.view([k, n])?).bias(&bias)`.
-/// `T` is `f16`, `bf16` or `f32`; `ACT` is `IDENTITY`, `RELU`, `GELU` or `SILU`.
+/// The product of two matrices, or of two batches of as many:
+/// `Matmul::<bf16, GELU>::new(a.view([m, k])?, b.view([k, n])?).bias(&bias)`. `T` is `f16`, `bf16` or `f32`; `ACT` is
+/// `IDENTITY`, `RELU`, `GELU` or `SILU`.
 #[derive(Clone, Copy)]
 pub struct Matmul<'a, T: Float, const ACT: usize> {
     a: View<'a, T, 3>,
@@ -222,8 +225,8 @@ impl<'a, T: Float, const ACT: usize> Matmul<'a, T, ACT> {
         }
     }
 
-    /// The same, with the steps along `k` shared among programs where there would be too few of them: in working memory of
-    /// [`Matmul::scratch_len`] numbers.
+    /// The same, with the steps along `k` shared among programs where there would be too few of them: in working memory
+    /// of [`Matmul::scratch_len`] numbers.
     ///
     /// # Errors
     /// Those of [`Matmul::launch`]; if the working memory is not as long.
@@ -256,8 +259,9 @@ impl<'a, T: Float, const ACT: usize> Matmul<'a, T, ACT> {
     fn factors(&self, out: [usize; 3]) -> Result<Option<Factors<'a, T>>> {
         let ([batches, m, k], [others, inner, n]) = (self.a.shape(), self.b.shape());
         CHECKS.extents("b", [inner, n], [k, n])?;
-        CHECKS.extents("out", out[1..].try_into().unwrap_or_default(), [m, n])?;
-        CHECKS.batches("out", out[0], batches)?;
+        let [count, rows, cols] = out;
+        CHECKS.extents("out", [rows, cols], [m, n])?;
+        CHECKS.batches("out", count, batches)?;
         if others != 1 {
             CHECKS.batches("b", others, batches)?;
         }
@@ -269,8 +273,8 @@ impl<'a, T: Float, const ACT: usize> Matmul<'a, T, ACT> {
             CHECKS.extents("residual", [rows, cols], [m, n])?;
             CHECKS.batches("residual", count, batches)?;
         }
-        // Places behind the edges, in the last tiles, are counted too.
-        let most = i32::MAX as usize - 256;
+        // Places behind the edges, in the last tiles and parts, are counted too.
+        let most = i32::MAX as usize - split_matmul::BEHIND;
         if let Some(extent) = [m, k, n].into_iter().find(|&extent| extent > most) {
             return Err(CHECKS.error(format!("an extent is {extent}, the most is {most}")));
         }
@@ -300,7 +304,8 @@ pub struct Factors<'a, T: Float> {
 }
 
 impl<'a, T: Float> Factors<'a, T> {
-    /// The right factor as the kernels take it: transposed if that puts what is summed over side by side, and whether it is.
+    /// The right factor as the kernels take it: transposed if that puts what is summed over side by side, and whether
+    /// it is.
     pub(crate) fn right(&self) -> (View<'a, T, 3>, bool) {
         let columns = self.b.permute([0, 2, 1]);
         if self.b.strides()[2] != 1 && columns.strides()[2] == 1 { (columns, true) } else { (self.b, false) }
@@ -314,7 +319,8 @@ pub trait Multiply<const ACT: usize>: Float {
     fn multiply(on: impl LaunchOn, of: Factors<'_, Self>, out: ViewMut<'_, Self, 3>) -> Result<()>;
 }
 
-/// The variant for a tile and an order of the right factor, among those that are listed as `tile, steps, with a residual`.
+/// The variant for a tile and an order of the right factor, among those that are listed as
+/// `tile, steps, with a residual`.
 macro_rules! launch {
     ($T:ty, $on:ident, $of:ident, $out:ident, $tile:ident, [$($M:literal, $N:literal, $K:literal, $ADD:literal;)*]) => {{
         let programs = $tile.count($out.shape());

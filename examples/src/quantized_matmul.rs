@@ -1,20 +1,21 @@
-//! `out = act(row_scales * (a · b) * col_scales + bias)` of 8-bit factors, as [`crate::quantize`] makes them: the product of an `m x k` and
-//! a `k x n` matrix with a scale for each row of `a` and each column of `b`, or one for all, a bias for each column and an
-//! activation of [`crate::activation`], in one pass. The result is in floats, or `i8` again: divided by a scale for each row, or
-//! one for all, and rounded.
+//! `out = act(row_scales * (a · b) * col_scales + bias)` of 8-bit factors, as [`crate::quantize`] makes them: the
+//! product of an `m x k` and a `k x n` matrix with a scale for each row of `a` and each column of `b`, or one for all,
+//! a bias for each column and an activation of [`crate::activation`], in one pass. The result is in floats, or `i8`
+//! again: divided by a scale for each row, or one for all, and rounded.
 //!
-//! **Shapes.** `a` is a view of `[m, k]`, `b` of `[k, n]`, `out` of `[m, n]`, with any strides. Fast on a GPU are rows of `a` and columns of
-//! `b` whose elements are side by side, which is how a linear layer keeps its weights: `weights.permute([1, 0])`. `k` and the
-//! strides between such rows and columns are then multiples of 16, and so are the addresses.
+//! **Shapes.** `a` is a view of `[m, k]`, `b` of `[k, n]`, `out` of `[m, n]`, with any strides. Fast on a GPU are rows
+//! of `a` and columns of `b` whose elements are side by side, which is how a linear layer keeps its weights:
+//! `weights.permute([1, 0])`. `k` and the strides between such rows and columns are then multiples of 16, and so are
+//! the addresses.
 //!
 //! **Work.** `2 * m * n * k` operations, at twice the rate of 16-bit types. Tiles are as in [`crate::matmul`].
 //!
-//! **Rounding.** Sums of `i8` are exact. Products of `f8e4m3` are exact, and their sum is within `(k + 2) * 2^-23` of the sum of their
-//! magnitudes; a GPU of capability 9.0 may add `34 * 2^-13` of the largest of products and sums for each 32 products (see
-//! `max_num_imprecise_acc`), and adds sums of 128 products in `f32`. Scales, the bias and the activation are computed in
-//! `f32`: the first three are within `4 * 2^-24` of the value's magnitude without the bias, and the result is rounded once. `i8` is
-//! within half a step and `4 * 2^-24` of what is rounded, halves go to the even neighbour, and what is beyond the range becomes
-//! its end.
+//! **Rounding.** Sums of `i8` are exact. Products of `f8e4m3` are exact, and their sum is within `(k + 2) * 2^-23` of
+//! the sum of their magnitudes; a GPU of capability 9.0 may add `34 * 2^-13` of the largest of products and sums for
+//! each 32 products (see `max_num_imprecise_acc`), and adds sums of 128 products in `f32`. Scales, the bias and the
+//! activation are computed in `f32`: the first three are within `4 * 2^-24` of the value's magnitude without the bias,
+//! and the result is rounded once. `i8` is within half a step and `4 * 2^-24` of what is rounded, halves go to the even
+//! neighbour, and what is beyond the range becomes its end.
 //!
 //! **Source.** Dettmers and others, *LLM.int8()*, 2022, arXiv:2208.07339, section 2; DeepSeek-AI, *DeepSeek-V3*, 2024,
 //! arXiv:2412.19437, section 3.3.2, for sums of 8-bit floats.
@@ -27,8 +28,9 @@ use crate::matmul::{Extents, Tile};
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 
-/// A program makes a tile of `M x N` elements in steps of `K`; the grid counts tiles. The columns of `b` are the rows of what is handed
-/// over; scales and the bias are columns of numbers, and the bias, and the scales of a result that is not `i8`, may be empty.
+/// A program makes a tile of `M x N` elements in steps of `K`; the grid counts tiles. The columns of `b` are the rows
+/// of what is handed over; scales and the bias are columns of numbers, and the bias, and the scales of a result that is
+/// not `i8`, may be empty.
 #[fuse_kernel(
     M = [128], N = [128], K = [128], num_warps = 8,
     configs = [
@@ -123,8 +125,8 @@ const ROWS: usize = 128;
 const COLS: usize = 128;
 const STEPS: usize = 128;
 
-/// The product of two quantised matrices: `QuantizedMatmul::<i8, GELU>::new(a.view([m, k])?, &a_scales, b.view([k, n])?,
-/// &b_scales)`. `A` is `i8` or `f8e4m3`.
+/// The product of two quantised matrices:
+/// `QuantizedMatmul::<i8, GELU>::new(a.view([m, k])?, &a_scales, b.view([k, n])?, &b_scales)`. `A` is `i8` or `f8e4m3`.
 ///
 /// | factors | result | activations |
 /// | --- | --- | --- |
@@ -161,8 +163,8 @@ impl<'a, A: Factor, const ACT: usize> QuantizedMatmul<'a, A, ACT> {
     /// Computes into `out`, on a device or stream.
     ///
     /// # Errors
-    /// If the shapes do not fit together; if there are more rows or columns than an `i32` counts, or more products of `i8` than it
-    /// adds; those of a launch.
+    /// If the shapes do not fit together; if there are more rows or columns than an `i32` counts, or more products of
+    /// `i8` than it adds; those of a launch.
     pub fn launch<'o, O: Element>(&self, on: impl LaunchOn, out: impl Into<ViewMut<'o, O, 2>>) -> Result<()>
     where
         quantized_matmul::Choice<A, A::Sum, O, ACT, ROWS, COLS, STEPS, false>: quantized_matmul::Declared,
@@ -178,7 +180,8 @@ impl<'a, A: Factor, const ACT: usize> QuantizedMatmul<'a, A, ACT> {
         .launch(on)
     }
 
-    /// Computes `i8` into `out`, on a device or stream: the result divided by a scale for each row, or one for all of them.
+    /// Computes `i8` into `out`, on a device or stream: the result divided by a scale for each row, or one for all of
+    /// them.
     ///
     /// # Errors
     /// Those of [`QuantizedMatmul::launch`].

@@ -1,10 +1,10 @@
-//! Products with few tiles and many steps: the steps along `k` are shared among programs, which leave parts of the sums in
-//! working memory, and a second kernel adds the parts and does what follows a product. See [`crate::matmul`] for what is
-//! computed, and [`Matmul::launch_split`](crate::matmul::Matmul::launch_split) for the call.
+//! Products with few tiles and many steps: the steps along `k` are shared among programs, which leave parts of the sums
+//! in working memory, and a second kernel adds the parts and does what follows a product. See [`crate::matmul`] for
+//! what is computed, and [`Matmul::launch_split`](crate::matmul::Matmul::launch_split) for the call.
 //!
-//! **Work.** That of the product, and `8 * m * n` bytes of working memory for each part, written and read once. The number of
-//! parts follows from the extents and the number of processors alone, and they are added in one order: the same result to the
-//! bit, run after run.
+//! **Work.** That of the product, and `8 * m * n` bytes of working memory for each part, written and read once. The
+//! number of parts follows from the extents and the number of processors alone, and they are added in one order: the
+//! same result to the bit, run after run.
 //!
 //! **Rounding.** That of [`crate::matmul`]: parts have fewer terms each, and there are fewer parts than terms of one.
 //!
@@ -23,8 +23,11 @@ const SUMMED: Tile = Tile { rows: 4, cols: 256 };
 const TERMS: usize = 256;
 /// The most parts.
 const MAX_PARTS: usize = 32;
+/// How far behind the end of `k` a part may end: each is a whole number of steps of at most 64.
+pub(crate) const BEHIND: usize = (MAX_PARTS + 1) * 64;
 
-/// A program leaves a tile of part `tl::program_id(1)` of the sums: that of `share` steps of `K`, which follow those of the part before.
+/// A program leaves a tile of part `tl::program_id(1)` of the sums: that of `share` steps of `K`, which follow those of
+/// the part before.
 #[fuse_kernel(
     TB = [false, true], M = [64], N = [128], num_warps = 4,
     configs = [{ T: f16, K: 64 }, { T: bf16, K: 64 }, { T: f32, K: 32 }],

@@ -151,9 +151,8 @@ fn general(func: &Func, requests: Requests) -> Result<Plan, TooMuchShared> {
 
 /// The body whose products take blocks as the GPU copies them; `None` where there are none, or no room for them.
 fn tensor(func: &Func, requests: Requests) -> Option<(Plan, Vec<Fact>)> {
-    let num_warps = requests.num_warps.or_else(|| dot::group_warps(func))?;
-    let requests = Requests { num_warps: Some(num_warps), programs: Some(1), ..requests };
-    let with = |copies_out: bool| {
+    let with = |num_warps: u32, copies_out: bool| {
+        let requests = Requests { num_warps: Some(num_warps), programs: Some(1), ..requests };
         let mut staged = func.clone();
         let relied_on = stage(&mut staged, num_warps, copies_out);
         if relied_on.is_empty() {
@@ -161,9 +160,12 @@ fn tensor(func: &Func, requests: Requests) -> Option<(Plan, Vec<Fact>)> {
         }
         let (plan, mut facts) = aligned(staged, requests).ok()?;
         facts.extend(relied_on.into_iter().filter(|fact| !facts.contains(fact)).collect::<Vec<_>>());
-        (plan.maps().len() <= MAX_MAPS).then_some((plan, facts))
+        let runs = num_warps.is_power_of_two() || plan.runs_in_sets();
+        (runs && plan.maps().len() <= MAX_MAPS).then_some((plan, facts))
     };
-    with(true).or_else(|| with(false))
+    let chosen = || [dot::odd_warps(func), dot::group_warps(func)].into_iter().flatten().collect();
+    let warps: Vec<u32> = requests.num_warps.map_or_else(chosen, |warps| vec![warps]);
+    warps.into_iter().find_map(|warps| with(warps, true).or_else(|| with(warps, false)))
 }
 
 /// The most tensor maps that a launch hands over.

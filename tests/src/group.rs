@@ -80,8 +80,8 @@ added! {
     bf16, [128, 64, 128], false, false, 8, 2;
 }
 
-/// A kernel that adds the product of the first `limit` elements of the rows of `[m, k]` and `[n, k]` to a matrix, and the product of
-/// the first blocks.
+/// A kernel that adds the product of the first `limit` elements of the rows of `[m, k]` and `[n, k]` to a matrix, and
+/// the product of the first blocks.
 #[derive(Debug)]
 pub struct Bytes {
     pub dtype: DType,

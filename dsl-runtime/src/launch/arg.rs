@@ -83,7 +83,7 @@ impl<'a> Arg<'a> {
 
     /// Whether a launch there can reach it.
     fn is_within(&self, on: On<'_>) -> bool {
-        // Nothing is nowhere.
+        // Whoever has no elements to pass need not have memory on the device for them.
         if self.len == 0 && matches!(self.value, Value::Shared(SharedBytes::Host(_))) {
             return true;
         }

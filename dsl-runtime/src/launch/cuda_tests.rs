@@ -370,8 +370,8 @@ fn gpu_with_maps() -> Option<Device> {
     has_maps.then_some(device)
 }
 
-/// The block of 8 by 8 elements of `x` from `row` and `col` on, a multiple of 4, as a map copies it: row by row, with the
-/// halves of the last four rows exchanged. The plain body fills `out` with -1.
+/// The block of 8 by 8 elements of `x` from `row` and `col` on, a multiple of 4, as a map copies it: row by row, with
+/// the halves of the last four rows exchanged. The plain body fills `out` with -1.
 const BLOCK_PTX: &str = r#"
 .version 8.0
 .target sm_90

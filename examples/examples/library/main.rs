@@ -186,8 +186,8 @@ where
     })
 }
 
-/// The GELU of a product of `i8` with a scale for each row and column, and a bias. The right factor is narrow: the reference takes
-/// its time.
+/// The GELU of a product of `i8` with a scale for each row and column, and a bias. The right factor is narrow: the
+/// reference takes its time.
 fn multiplied<T: Float>(options: &Options) -> Result<()>
 where
     quantized_matmul::quantized_matmul::Choice<i8, i32, T, GELU, 128, 128, 128, false>:
@@ -228,7 +228,8 @@ where
     })
 }
 
-/// Causal attention of two heads of 64 elements that share a head of keys, of as many queries and keys as there are rows.
+/// Causal attention of two heads of 64 elements that share a head of keys, of as many queries and keys as there are
+/// rows.
 fn attended<T: Attend>(options: &Options) -> Result<()> {
     let extents = Heads { heads: 2, key_heads: 1, queries: options.rows, keys: options.rows, elements: 64 };
     let [of_q, of_k] = [[2, options.rows, 64], [1, options.rows, 64]];

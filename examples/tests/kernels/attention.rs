@@ -8,8 +8,8 @@ use fused_kernels::reference::compare;
 
 use crate::data::{Guarded, devices, normal, shifted};
 
-/// Heads, heads of keys, queries and keys: blocks that are full, cut on either side by one and by more, and hardly touched;
-/// fewer keys than queries, and none; groups of heads, and one head of keys for all.
+/// Heads, heads of keys, queries and keys: blocks that are full, cut on either side by one and by more, and hardly
+/// touched; fewer keys than queries, and none; groups of heads, and one head of keys for all.
 const SEQUENCES: [[usize; 4]; 12] = [
     [2, 2, 128, 128],
     [1, 1, 129, 191],
@@ -244,7 +244,8 @@ fn a_bias_is_repeated() {
         compare(&out.download().unwrap(), &rows).unwrap();
     }
 }
-/// A query, and two keys with values, all of 64 elements; what comes of one head of them.
+
+/// Queries, keys and values of 64 elements; what comes of one head of them.
 fn attended(device: Device, [q, k, v]: [&[f16]; 3], scale: f32) -> dsl_runtime::Result<[Vec<f32>; 2]> {
     let rows = |of: &[f16]| [1, of.len() / 64, 64];
     let [bq, bk, bv] = [q, k, v].map(|values| device.upload(values).unwrap());
@@ -279,7 +280,7 @@ fn nan_stays_in_its_row() {
 fn a_factor_may_be_zero() {
     let q = normal::<f16>(3 * 64, 1);
     let [k, v] = [2, 3].map(|seed| normal::<f16>(5 * 64, seed));
-    let [rows, sums] = { reference([&q, &k, &v], extents([1, 1, 3, 5], 64), Rules::scaled(0.0)) };
+    let [rows, sums] = reference([&q, &k, &v], extents([1, 1, 3, 5], 64), Rules::scaled(0.0));
     for device in devices() {
         for scale in [0.0, -0.0, 1e-40] {
             let [out, lse] = attended(device, [&q, &k, &v], scale).unwrap();

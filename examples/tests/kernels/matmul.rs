@@ -170,8 +170,8 @@ fn factors_are_parts_of_matrices() {
     });
 }
 
-/// A scale, a bias and a residual, for a batch and for one matrix; one right factor for a batch, as a view of one matrix, as one that is
-/// repeated, and as many.
+/// A scale, a bias and a residual, for a batch and for one matrix; one right factor for a batch, as a view of one
+/// matrix, as one that is repeated, and as many.
 #[track_caller]
 fn check_epilogue<T: Multiply<ACT>, const ACT: usize>([batches, m, k, n]: [usize; 4], alpha: f32) {
     let extents = Extents { m, k, n };

@@ -13,7 +13,7 @@ use crate::dtype::DType;
 use crate::ops::scalar::Algebra;
 use crate::ops::{For, Kind, Place};
 use crate::syntax::BinaryOp;
-use crate::tile::{Block, Func, ParamKind, Value};
+use crate::tile::{Block, Func, Op, ParamKind, Value};
 
 /// `small <= big` wherever the access happens.
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ impl Decisions {
         let mut walker = Walker {
             func,
             polynomials,
-            definitions: definitions(func),
+            definitions: func.definitions(),
             path: vec![],
             decided: HashMap::new(),
         };
@@ -63,7 +63,7 @@ pub struct Meetings<'f> {
 
 impl<'f> Meetings<'f> {
     pub fn new(func: &'f Func, polynomials: &'f Polynomials, facts: &'f [Fact]) -> Meetings<'f> {
-        let definitions = definitions(func);
+        let definitions = func.definitions();
         let walker = Walker { func, polynomials, definitions, path: vec![], decided: HashMap::new() };
         Meetings { walker, facts }
     }
@@ -133,21 +133,10 @@ fn made_of(value: &Polynomial, values: impl Fn(Value) -> bool, others: impl Fn(A
     })
 }
 
-/// The operation that defines each value; block arguments and parameters have none.
-pub fn definitions(func: &Func) -> HashMap<Value, Kind> {
-    let mut map = HashMap::new();
-    func.body.walk(&mut |op| {
-        for &result in &op.results {
-            map.insert(result, op.kind.clone());
-        }
-    });
-    map
-}
-
 struct Walker<'f> {
     func: &'f Func,
     polynomials: &'f Polynomials,
-    definitions: HashMap<Value, Kind>,
+    definitions: HashMap<Value, &'f Op>,
     /// What the branches around the current block say.
     path: Vec<Inequality>,
     decided: HashMap<Place, Decision>,
@@ -220,7 +209,7 @@ impl Walker<'_> {
 
     /// What a mask says, as inequalities that hold where it is true.
     fn inequalities(&self, mask: Value) -> Vec<Inequality> {
-        let Some(definition) = self.definitions.get(&mask) else { return vec![] };
+        let Some(Op { kind: definition, .. }) = self.definitions.get(&mask) else { return vec![] };
         match definition {
             Kind::Scalar(scalar) => match scalar.op.algebra {
                 Algebra::And => scalar.args.iter().flat_map(|&arg| self.inequalities(arg)).collect(),

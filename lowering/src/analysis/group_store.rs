@@ -1,21 +1,21 @@
 //! Stores of blocks that a GPU copies out of shared memory by itself.
 //!
-//! A store becomes a [`GroupStore`] if it takes a matrix that is as large as a product by groups of warps and is made of one,
-//! if it happens once, and if it alone accesses its view. As with blocks that are copied in ([`super::stage`]), the block
-//! begins at a multiple of 16 bytes. Lines of shared memory hold columns of one group only.
+//! A store becomes a [`GroupStore`] if it takes a matrix that is as large as a product by groups of warps and is made
+//! of one, if it happens once, and if it alone accesses its view. As with blocks that are copied in ([`super::stage`]),
+//! the block begins at a multiple of 16 bytes. Lines of shared memory hold columns of one group only.
 
 use std::collections::{HashMap, HashSet};
 
 use super::axis::Axes;
 use super::stage::{Groups, LINE, PIECE};
 use crate::ops::{Cache, GroupStore, Kind, Reshape, StoreView, Window};
-use crate::tile::{Func, Op, ParamId, Shape, Value};
+use crate::tile::{Func, Op, ParamId, Shape, Value, sources};
 
 /// The places of such stores in the function's body, with what takes their place.
 pub(super) fn find(
     func: &Func,
     products: &HashSet<Value>,
-    definitions: &HashMap<Value, Kind>,
+    definitions: &HashMap<Value, &Op>,
     axes: &Axes,
     num_warps: u32,
 ) -> Vec<(usize, GroupStore)> {
@@ -23,11 +23,11 @@ pub(super) fn find(
     let of = |op: &Op| {
         let Kind::StoreView(StoreView { window, value, cache }) = &op.kind else { return None };
         let mut value = *value;
-        if let Some(Kind::Reshape(Reshape { value: inner })) = definitions.get(&value) {
+        if let Some(Kind::Reshape(Reshape { value: inner })) = definitions.get(&value).map(|op| &op.kind) {
             value = *inner;
         }
         let ty = func.ty(value);
-        let made = made_of(value, definitions);
+        let made = sources(value, definitions);
         let is_product = |source: &Value| products.contains(source) && func.ty(*source).shape == ty.shape;
         if !is_matrix(window, &ty.shape) || !made.iter().any(is_product) {
             return None;
@@ -58,30 +58,12 @@ fn is_matrix(window: &Window, shape: &Shape) -> bool {
 fn accesses(func: &Func) -> HashMap<ParamId, u32> {
     let mut counts = HashMap::new();
     func.body.walk(&mut |op| {
-        let mut op = op.kind.clone();
-        let operation = op.operation_mut();
+        let operation = op.kind.operation();
         let place = operation.place().map(|place| place.param);
-        let window = operation.window().map(|window| window.memory);
-        let blocks: Vec<ParamId> = operation.windows_mut().iter().map(|window| window.memory).collect();
-        for memory in place.into_iter().chain(window).chain(blocks) {
+        let windows = operation.window().into_iter().chain(operation.windows());
+        for memory in place.into_iter().chain(windows.map(|window| window.memory)) {
             *counts.entry(memory).or_default() += 1;
         }
     });
     counts
-}
-
-/// A value and all that it is made of, through loops and branches too.
-fn made_of(value: Value, definitions: &HashMap<Value, Kind>) -> HashSet<Value> {
-    let mut found = HashSet::new();
-    let mut todo = vec![value];
-    while let Some(value) = todo.pop() {
-        if found.insert(value)
-            && let Some(kind) = definitions.get(&value)
-        {
-            let operation = kind.operation();
-            todo.extend(operation.operands());
-            todo.extend(operation.blocks().into_iter().flat_map(|block| block.yields.iter().copied()));
-        }
-    }
-    found
 }

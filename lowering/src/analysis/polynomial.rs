@@ -280,7 +280,8 @@ pub fn scalar(all: &Polynomials, algebra: Algebra, args: &[Value]) -> Option<Pol
             let amount = arg(1).as_constant().filter(|amount| (0..31).contains(amount))?;
             Some(arg(0).scale(1 << amount))
         }
-        Algebra::Div
+        Algebra::MulAdd
+        | Algebra::Div
         | Algebra::Rem
         | Algebra::Minimum
         | Algebra::Maximum

@@ -5,13 +5,12 @@
 
 use std::collections::HashMap;
 
-use super::bounds::definitions;
 use super::fact::{Fact, Sum, Symbol};
 use super::polynomial::{Atom, Polynomial, Polynomials};
 use crate::ops::scalar::Algebra;
 use crate::ops::{Constant, Kind, Number, Site};
 use crate::syntax::BinaryOp;
-use crate::tile::{Func, Value};
+use crate::tile::{Func, Op, Value};
 
 /// What is promised of an integer argument, by its position, or of the grid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,7 +41,7 @@ impl Promise {
 /// What the assumptions of a function promise.
 pub fn promises(func: &Func) -> Vec<Promise> {
     let polynomials = Polynomials::analyse(func);
-    let reader = Reader { definitions: definitions(func), polynomials };
+    let reader = Reader { definitions: func.definitions(), polynomials };
     let mut found = vec![];
     func.body.walk(&mut |op| {
         if let Kind::Assert(op) = &op.kind
@@ -60,14 +59,18 @@ pub fn promises(func: &Func) -> Vec<Promise> {
     unique
 }
 
-struct Reader {
-    definitions: HashMap<Value, Kind>,
+struct Reader<'f> {
+    definitions: HashMap<Value, &'f Op>,
     polynomials: Polynomials,
 }
 
-impl Reader {
+impl<'f> Reader<'f> {
+    fn defined(&self, value: Value) -> Option<&'f Kind> {
+        self.definitions.get(&value).map(|op| &op.kind)
+    }
+
     fn condition(&self, value: Value, found: &mut Vec<Promise>) {
-        let Some(Kind::Scalar(scalar)) = self.definitions.get(&value) else { return };
+        let Some(Kind::Scalar(scalar)) = self.defined(value) else { return };
         match scalar.op.algebra {
             Algebra::And => scalar.args.iter().for_each(|&arg| self.condition(arg, found)),
             Algebra::Compare(op) => self.comparison(op, scalar.args[0], scalar.args[1], found),
@@ -96,7 +99,7 @@ impl Reader {
 
     /// An integer of any width: a comparison computes nothing that could wrap.
     fn polynomial(&self, value: Value) -> Polynomial {
-        match self.definitions.get(&value) {
+        match self.defined(value) {
             Some(Kind::Constant(Constant { value: Number::Int(number) })) => Polynomial::constant(*number),
             Some(_) | None => self.polynomials.get(value),
         }
@@ -104,7 +107,7 @@ impl Reader {
 
     /// `n % 16 == 0`
     fn divisible(&self, remainder: Value, other: &Polynomial) -> Option<Promise> {
-        let Some(Kind::Scalar(scalar)) = self.definitions.get(&remainder) else { return None };
+        let Some(Kind::Scalar(scalar)) = self.defined(remainder) else { return None };
         if scalar.op.algebra != Algebra::Rem || other.as_constant() != Some(0) {
             return None;
         }

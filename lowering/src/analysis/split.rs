@@ -12,7 +12,7 @@ mod window;
 use std::collections::HashMap;
 
 use super::axis::{Assumptions, Axes};
-use super::bounds::{Bound, Decision, Decisions, definitions};
+use super::bounds::{Bound, Decision, Decisions};
 use super::fact::{self, Fact};
 use super::polynomial::{Polynomial, Polynomials};
 use crate::dtype::DType;
@@ -39,14 +39,12 @@ pub fn split(func: &mut Func, trust: Trust) -> Vec<Fact> {
     let assumptions =
         if trust == Trust::Launch { Assumptions::promised(func) } else { Assumptions::default() };
     let ranges = Axes::analyse(func, &assumptions);
+    let definitions = func.definitions();
     let numbers = func.views.iter().flat_map(|view| view.shape.iter().chain(&view.strides));
-    let ranges: HashMap<Value, (i128, i128)> = definitions(func)
-        .keys()
-        .chain(numbers)
-        .map(|&value| (value, ranges.get(func, value).range))
-        .collect();
+    let ranges: HashMap<Value, (i128, i128)> =
+        definitions.keys().chain(numbers).map(|&value| (value, ranges.get(func, value).range)).collect();
     let mut splitter = Splitter {
-        definitions: definitions(func),
+        definitions: definitions.into_iter().map(|(value, op)| (value, op.kind.clone())).collect(),
         polynomials,
         decisions,
         ranges,

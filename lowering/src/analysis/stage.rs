@@ -2,19 +2,18 @@
 //!
 //! A product becomes a [`GroupDot`] if four warps together have an instruction for its types and extents, if its right
 //! factor is a block of a view, or such a block's transpose, and if nothing but scalars says where the block begins: a
-//! warp of its own can then have the copies under way. Along the last axis it must be known to begin at a multiple of 16
-//! bytes; a copy from elsewhere is an illegal instruction. The left factor may be a block too, or a tile that was computed.
-//! Such a product stands in no loop, or in one that stands in none.
+//! warp of its own can then have the copies under way. Along the last axis it must be known to begin at a multiple of
+//! 16 bytes; a copy from elsewhere is an illegal instruction. The left factor may be a block too, or a tile that was
+//! computed. Such a product stands in no loop, or in one that stands in none.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use super::axis::{Assumptions, Axes};
-use super::bounds::definitions;
 use super::fact::{Fact, Sum, Symbol};
 use super::group_store;
 use crate::dtype::DType;
 use crate::ops::{Cast, Dot, Effect, Factor, For, GroupDot, Kind, Level, Permute, Reshape, Staged, Window};
-use crate::tile::{Block, Func, Op, ParamKind, Value, remove_unused};
+use crate::tile::{Block, Func, Op, Value, remove_unused, sources};
 
 /// Warps that multiply together.
 pub const GROUP_WARPS: u32 = 4;
@@ -33,6 +32,9 @@ const MAX_ROWS: u32 = 256;
 /// What the address of a view and the distance between its rows divide by, in bytes.
 pub(super) const PIECE: u32 = 16;
 
+/// The longest axis of a view whose blocks are copied: a block that begins there is outside, at a multiple of a piece.
+pub const MAX_EXTENT: i64 = (1 << 31) - 256;
+
 /// How groups of warps share a product: along its rows, and along its columns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Groups {
@@ -41,22 +43,24 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// Of so many warps, for so many rows.
+    /// Of so many warps, for so many rows: as many along rows as these can be dealt out to evenly.
     pub fn new(rows: u32, num_warps: u32) -> Groups {
         let groups = num_warps / GROUP_WARPS;
-        let along_rows = groups.min(1 << (rows / GROUP_ROWS).max(1).trailing_zeros());
+        let sets = (rows / GROUP_ROWS).max(1);
+        let even = |along_rows: &u32| groups.is_multiple_of(*along_rows) && sets.is_multiple_of(*along_rows);
+        let along_rows = (1..=groups).rev().find(even).unwrap_or(1);
         Groups { along_rows, along_columns: groups / along_rows }
     }
 }
 
-/// Lets groups of warps multiply what they can, and with `copies_out` the GPU copy what they made of it; gives the facts
-/// that the copies rely on, none if there is nothing to copy.
+/// Lets groups of warps multiply what they can, and with `copies_out` the GPU copy what they made of it; gives the
+/// facts that the copies rely on, none if there is nothing to copy.
 pub fn stage(func: &mut Func, num_warps: u32, copies_out: bool) -> Vec<Fact> {
     if !num_warps.is_multiple_of(GROUP_WARPS) {
         return vec![];
     }
     let axes = Axes::analyse(func, &Assumptions::promised(func));
-    let stager = Stager { definitions: definitions(func), axes, func, num_warps };
+    let stager = Stager { definitions: func.definitions(), axes, func, num_warps };
     let mut found = HashMap::new();
     stager.block(&func.body, None, &mut found);
     let stores = if copies_out {
@@ -96,31 +100,49 @@ fn relied_on(func: &Func, window: &Window, facts: &mut Vec<Fact>) {
     let view = func.view(window.memory).expect("a window is one of a view");
     let elem = func.slice(window.memory).0;
     facts.push(Fact::Aligned { param: window.memory.0, bytes: PIECE });
-    let position = |value: &Value| {
-        let own = |kind: &ParamKind| matches!(kind, ParamKind::Scalar { value: own, .. } if own == value);
-        func.params.iter().position(|param| own(&param.kind)).map(|position| position as u32)
-    };
     let (inner, outer) = view.strides.split_last().expect("a view has an axis");
-    facts.extend(position(inner).map(|scalar| Fact::Equal { scalar, value: 1 }));
-    for scalar in outer.iter().filter_map(position) {
+    facts.extend(func.scalar_parameter(*inner).map(|scalar| Fact::Equal { scalar, value: 1 }));
+    for scalar in outer.iter().filter_map(|&stride| func.scalar_parameter(stride)) {
         facts.push(Fact::Divisible { scalar, by: PIECE / elem.bytes() });
     }
-    for scalar in view.shape.iter().filter_map(position) {
+    for scalar in view.shape.iter().filter_map(|&extent| func.scalar_parameter(extent)) {
         let extent = || Sum { terms: vec![(1, vec![Symbol::Scalar(scalar)])] };
         let number = |number| Sum { terms: vec![(number, vec![])] };
         facts.push(Fact::AtMost { low: number(1), high: extent() });
-        facts.push(Fact::AtMost { low: extent(), high: number(i32::MAX.into()) });
+        facts.push(Fact::AtMost { low: extent(), high: number(MAX_EXTENT) });
     }
 }
 
+/// Whether a scalar comes from arguments, program ids and the variable of a loop by arithmetic of scalars alone: any
+/// thread can compute it by itself.
+pub fn is_scalar_arithmetic(
+    func: &Func,
+    definitions: &HashMap<Value, &Op>,
+    value: Value,
+    variable: Option<Value>,
+) -> bool {
+    let is_computed = |value: Value| {
+        let Some(op) = definitions.get(&value) else { return false };
+        let operation = op.kind.operation();
+        let of_scalars = operation.operands().iter().all(|&operand| func.ty(operand).is_scalar());
+        of_scalars && operation.effect() == Effect::Pure && operation.blocks().is_empty()
+    };
+    let is_given = |value: Value| Some(value) == variable || func.scalar_parameter(value).is_some();
+    sources(value, definitions).into_iter().all(|value| is_given(value) || is_computed(value))
+}
+
 struct Stager<'f> {
-    definitions: HashMap<Value, Kind>,
+    definitions: HashMap<Value, &'f Op>,
     axes: Axes,
     func: &'f Func,
     num_warps: u32,
 }
 
-impl Stager<'_> {
+impl<'f> Stager<'f> {
+    fn defined(&self, value: Value) -> Option<&'f Kind> {
+        self.definitions.get(&value).map(|op| &op.kind)
+    }
+
     /// The products of a block, which is the whole kernel's or that of a loop with this variable.
     fn block(&self, block: &Block, variable: Option<Value>, found: &mut HashMap<Value, GroupDot>) {
         for op in &block.ops {
@@ -131,7 +153,7 @@ impl Stager<'_> {
             }
             if variable.is_none()
                 && let Kind::For(body) = &op.kind
-                && self.counts_alone(body)
+                && self.counts_by_arithmetic(body)
             {
                 self.block(&body.body, Some(body.body.args[0]), found);
             }
@@ -139,33 +161,12 @@ impl Stager<'_> {
     }
 
     /// Whether nothing but scalars says how often a loop runs.
-    fn counts_alone(&self, body: &For) -> bool {
-        [body.low, body.high, body.step].into_iter().all(|value| self.is_alone(value, None))
+    fn counts_by_arithmetic(&self, body: &For) -> bool {
+        [body.low, body.high, body.step].into_iter().all(|value| self.is_arithmetic(value, None))
     }
 
-    /// Whether a scalar comes from arguments, program ids and the loop variable by arithmetic of scalars.
-    fn is_alone(&self, value: Value, variable: Option<Value>) -> bool {
-        let is_param = |value: Value| {
-            let own =
-                |kind: &ParamKind| matches!(kind, ParamKind::Scalar { value: own, .. } if *own == value);
-            self.func.params.iter().any(|param| own(&param.kind))
-        };
-        let mut seen = HashSet::new();
-        let mut todo = vec![value];
-        while let Some(value) = todo.pop() {
-            if Some(value) == variable || is_param(value) || !seen.insert(value) {
-                continue;
-            }
-            let Some(kind) = self.definitions.get(&value) else { return false };
-            let operation = kind.operation();
-            let operands = operation.operands();
-            let of_scalars = operands.iter().all(|&operand| self.func.ty(operand).is_scalar());
-            if !of_scalars || operation.effect() != Effect::Pure || !operation.blocks().is_empty() {
-                return false;
-            }
-            todo.extend(operands);
-        }
-        true
+    fn is_arithmetic(&self, value: Value, variable: Option<Value>) -> bool {
+        is_scalar_arithmetic(self.func, &self.definitions, value, variable)
     }
 
     fn group_dot(&self, dot: &Dot, op: &Op, variable: Option<Value>) -> Option<GroupDot> {
@@ -185,7 +186,9 @@ impl Stager<'_> {
             DType::I8 => 16,
             _ => 8,
         };
-        let fits = shape[1].is_multiple_of(along_columns) && columns.is_multiple_of(unit);
+        // Groups that are no power of two share rows alone.
+        let even = along_columns.is_power_of_two();
+        let fits = even && shape[1].is_multiple_of(along_columns) && columns.is_multiple_of(unit);
         (fits && columns <= GROUP_COLUMNS).then_some(GroupDot {
             a,
             b,
@@ -198,7 +201,7 @@ impl Stager<'_> {
     fn own_elements(&self, dot: &Dot) -> [Value; 2] {
         let factors = [dot.a, dot.b];
         let dtype = |value: Value| self.func.ty(value).dtype;
-        let narrow = factors.map(|factor| match self.definitions.get(&factor) {
+        let narrow = factors.map(|factor| match self.defined(factor) {
             Some(&Kind::Cast(Cast { value })) if dtype(value).is_f8() => Some(value),
             _ => None,
         });
@@ -221,16 +224,16 @@ impl Stager<'_> {
     fn staged(&self, value: Value, variable: Option<Value>) -> Option<Staged> {
         let mut value = value;
         let mut transposed = false;
-        if let Some(Kind::Permute(Permute { value: inner, order })) = self.definitions.get(&value)
+        if let Some(Kind::Permute(Permute { value: inner, order })) = self.defined(value)
             && order[..] == [1, 0]
         {
             (value, transposed) = (*inner, true);
         }
         let shape = &self.func.ty(value).shape;
-        if let Some(Kind::Reshape(Reshape { value: inner })) = self.definitions.get(&value) {
+        if let Some(Kind::Reshape(Reshape { value: inner })) = self.defined(value) {
             value = *inner;
         }
-        let Some(Kind::LoadView(load)) = self.definitions.get(&value) else { return None };
+        let Some(Kind::LoadView(load)) = self.defined(value) else { return None };
         let staged = Staged { window: load.window.clone(), transposed };
         let Window { memory, offsets, extents } = &load.window;
         let rank = extents.rank();
@@ -249,7 +252,7 @@ impl Stager<'_> {
                 .get(self.func, offsets[rank - 1])
                 .divisor
                 .is_multiple_of((PIECE / elem.bytes()).into())
-            && offsets.iter().all(|&offset| self.is_alone(offset, variable));
+            && offsets.iter().all(|&offset| self.is_arithmetic(offset, variable));
         copied.then_some(staged)
     }
 }

@@ -1,17 +1,15 @@
 //! Sums that a loop with products carries stay apart for each lane until the loop has ended.
 //!
-//! `total = total * factor + sum(tile, 1)`, or without the factor, adds over lanes in each turn, and each turn waits for
-//! that. All of it is linear, so every lane may add up what it holds itself: the loop then carries as many sums of a row as
-//! there are lanes along it, and they are added behind the loop.
+//! `total = total * factor + sum(tile, 1)`, or without the factor, adds over lanes in each turn, and each turn waits
+//! for that. All of it is linear, so every lane may add up what it holds itself: the loop then carries as many sums of
+//! a row as there are lanes along it, and they are added behind the loop.
 
 use super::Layout;
 use super::assign::Distributed;
 use crate::diagnostic::Loc;
-use crate::ops::scalar::row;
-use crate::ops::{
-    Broadcast, Constant, ExpandDims, For, Kind, Number, Reduce, Reshape, Scalar, ScalarOp, Splat,
-};
-use crate::tile::{Block, Func, Op, Shape, Type, Value};
+use crate::ops::scalar::{Algebra, row};
+use crate::ops::{Broadcast, ExpandDims, For, Kind, Reduce, Reshape, Scalar, ScalarOp, is_zero};
+use crate::tile::{Func, Op, Shape, Type, Value};
 
 /// A sum that a loop carries.
 struct Carried {
@@ -55,38 +53,21 @@ pub fn defer(distributed: &mut Distributed) {
     distributed.func.body.ops = ops;
 }
 
-/// A lanewise operation of this name.
-fn named<'o>(op: &'o Op, name: &str) -> Option<&'o Scalar> {
+/// A lanewise operation that computes this.
+fn computing(op: &Op, algebra: Algebra) -> Option<&Scalar> {
     let Kind::Scalar(scalar) = &op.kind else { return None };
-    (scalar.op.name == name).then_some(scalar)
-}
-
-/// How often a block takes a value.
-fn uses(block: &Block, value: Value) -> usize {
-    let mut count = block.yields.iter().filter(|&&yielded| yielded == value).count();
-    for op in &block.ops {
-        let operation = op.kind.operation();
-        count += operation.operands().into_iter().filter(|&operand| operand == value).count();
-        count += operation.blocks().into_iter().map(|block| uses(block, value)).sum::<usize>();
-    }
-    count
+    (scalar.op.algebra == algebra).then_some(scalar)
 }
 
 /// Whether a reduction adds up one tile along its second axis.
 fn sums_rows(func: &Func, reduce: &Reduce) -> bool {
     let block = &reduce.combination.block;
     let [op] = &block.ops[..] else { return false };
-    named(op, "add").is_some()
+    computing(op, Algebra::Add).is_some()
         && block.yields == op.results
         && reduce.axes == [1]
         && reduce.combination.inputs.len() == 1
         && func.ty(reduce.combination.inputs[0]).shape.rank() == 2
-}
-
-fn is_zero(before: &[Op], value: Value) -> bool {
-    let defined = |value: Value| before.iter().find(|op| op.results.contains(&value)).map(|op| &op.kind);
-    let Some(Kind::Splat(Splat { value })) = defined(value) else { return false };
-    matches!(defined(*value), Some(Kind::Constant(Constant { value: Number::Float(0.0) | Number::Int(0) })))
 }
 
 impl Carried {
@@ -100,20 +81,20 @@ impl Carried {
         let row_sum = |value: Value| {
             let (number, op) = defined(value)?;
             let Kind::Reduce(reduce) = &op.kind else { return None };
-            let alone = uses(body, value) == 1 && sums_rows(func, reduce);
+            let alone = body.uses(value) == 1 && sums_rows(func, reduce);
             alone.then(|| (number, reduce.combination.inputs[0]))
         };
         let (last, op) = defined(next)?;
-        let plain = uses(body, sum) == 1 && uses(body, next) == 1 && is_zero(before, inits[place]);
+        let plain = body.uses(sum) == 1 && body.uses(next) == 1 && is_zero(before, inits[place]);
         if !plain {
             return None;
         }
-        if let Some(Scalar { args, .. }) = named(op, "fma") {
+        if let Some(Scalar { args, .. }) = computing(op, Algebra::MulAdd) {
             let (number, tile) = row_sum(args[2])?;
             let factor = other(args[0], args[1], sum)?;
             return Some(Carried { place, parts: vec![number, last], tile, factor: Some(factor) });
         }
-        let Scalar { args, .. } = named(op, "add")?;
+        let Scalar { args, .. } = computing(op, Algebra::Add)?;
         let (old, (number, tile)) = [(args[0], args[1]), (args[1], args[0])]
             .into_iter()
             .find_map(|(old, new)| Some((old, row_sum(new)?)))?;
@@ -121,7 +102,7 @@ impl Carried {
             return Some(Carried { place, parts: vec![number, last], tile, factor: None });
         }
         let (product, op) = defined(old)?;
-        let Scalar { args, .. } = named(op, "mul").filter(|_| uses(body, old) == 1)?;
+        let Scalar { args, .. } = computing(op, Algebra::Mul).filter(|_| body.uses(old) == 1)?;
         let factor = other(args[0], args[1], sum)?;
         Some(Carried { place, parts: vec![number, product, last], tile, factor: Some(factor) })
     }
@@ -144,7 +125,8 @@ impl Lanes {
         let along: Vec<u32> =
             layout.lane_bases().iter().map(|basis| basis.get(1)).filter(|&column| column != 0).collect();
         let mask = along.iter().fold(0, |mask, column| mask | column);
-        let crossed = layout.warp_bases().iter().any(|basis| basis.get(1) != 0);
+        let dealt = layout.dealt().is_some_and(|(axis, _)| axis == 1);
+        let crossed = dealt || layout.warp_bases().iter().any(|basis| basis.get(1) != 0);
         let low = 1 << mask.trailing_zeros().min(31);
         let lanes = mask / low + 1;
         if along.is_empty()

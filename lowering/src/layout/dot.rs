@@ -11,8 +11,8 @@
 //! where it is multiplied is for emission to choose.
 
 use super::access::Alignment;
-use super::linear::{Coord, LANE_BITS, Layout};
-use crate::analysis::stage::{GROUP_WARPS, Groups};
+use super::linear::{Coord, LANE_BITS, Layout, odd};
+use crate::analysis::stage::{GROUP_ROWS, GROUP_WARPS, Groups};
 use crate::dtype::DType;
 use crate::ops::{Dot, GroupDot, InputPrecision, Kind};
 use crate::tile::{Block, Func, Op, Shape, Value};
@@ -258,7 +258,7 @@ pub fn sum_layout(instruction: &Instruction, shape: &Shape, num_warps: u32, deal
     let warps = rest.warps(num_warps.trailing_zeros(), deal);
     let mut registers = instruction.sum.register_bases(rank);
     registers.extend(rest.registers());
-    Layout::of_bases(shape, &registers, instruction.sum.lane_bases(rank), &warps)
+    Layout::of_bases(shape, &registers, instruction.sum.lane_bases(rank), &warps).with_sets(odd(num_warps))
 }
 
 /// A block of four rows and four columns to a thread, lanes over 16 rows and 32 columns.
@@ -277,7 +277,7 @@ pub fn block_layout(shape: &Shape, num_warps: u32, deal: Deal) -> Layout {
     let warps = rest.warps(num_warps.trailing_zeros(), deal);
     let mut registers = BLOCK.register_bases(rank);
     registers.extend(rest.registers());
-    Layout::of_bases(shape, &registers, BLOCK.lane_bases(rank), &warps)
+    Layout::of_bases(shape, &registers, BLOCK.lane_bases(rank), &warps).with_sets(odd(num_warps))
 }
 
 /// The result of a product by groups of warps. `M16N8K16` takes the same fragments.
@@ -296,6 +296,7 @@ pub fn group_layout(shape: &Shape, num_warps: u32) -> Layout {
     let mut registers = instruction.sum.register_bases(shape.rank());
     registers.extend(rest.registers());
     Layout::of_bases(shape, &registers, instruction.sum.lane_bases(shape.rank()), &warps)
+        .with_sets(odd(num_warps))
 }
 
 /// How a left factor that threads hold has to lie for a product by groups of warps.
@@ -326,7 +327,7 @@ pub fn factor_layout(instruction: &Instruction, side: Side, shape: &Shape, sum: 
     registers.extend(sum.register_bases().iter().filter(|basis| shared(basis) && !own.contains(basis)));
     let steps = (0..32).map(|bit| 1u32 << bit).filter(|&step| step >= instruction.inner);
     registers.extend(steps.map(|step| Coord::along(inner, step)));
-    Layout::of_bases(shape, &registers, fragment.lane_bases(rank), &warps)
+    Layout::of_bases(shape, &registers, fragment.lane_bases(rank), &warps).with_sets(sum.sets())
 }
 
 /// Whether a product by `instruction` can leave its result as `layout`.
@@ -477,6 +478,19 @@ const FEWER_BYTES_PER_THREAD: u64 = 128;
 const BYTES_PER_THREAD_ALONE: u64 = 256;
 /// More warps have too few registers each.
 const MAX_WARPS: u64 = 8;
+
+/// Groups of warps where the rows of the largest product are a multiple of theirs and no power of two.
+const ODD_GROUPS: u32 = 3;
+
+/// The warps that multiply in groups for the largest product of a function, if its rows make them no power of two.
+pub fn odd_warps(func: &Func) -> Option<u32> {
+    let of = |_: Product, result: Value| {
+        let shape = &func.ty(result).shape;
+        (shape.elements(), shape.rank() == 2 && shape[0] == ODD_GROUPS * GROUP_ROWS)
+    };
+    let (_, fits) = products(func, of).into_iter().max()?;
+    fits.then_some(ODD_GROUPS * GROUP_WARPS)
+}
 
 /// The warps that the largest product of a function wants; `None` where there is no product.
 pub fn warps(func: &Func, alignment: Alignment) -> Option<u32> {

@@ -5,6 +5,10 @@
 //! register, lane and warp numbers of the place that holds it. Every block is laid out alike; its registers follow those
 //! of the block before. A basis of zero means that the bit does not matter: the element is replicated.
 //!
+//! Where the number of warps is no power of two either, `odd * 2^k` again, they are as many sets of `2^k` warps. Along an
+//! axis whose odd count is that of the sets, each set holds the blocks at its own place; where there is no such axis, all
+//! hold the same.
+//!
 //! Law: every element has a place, and all places that map to its coordinate hold it.
 
 use std::fmt;
@@ -108,10 +112,13 @@ pub struct Layout {
     registers: Vec<Coord>,
     lanes: [Coord; LANE_BITS],
     warps: Vec<Coord>,
+    sets: u32,
+    /// The axis along which each set of warps has a block of its own.
+    dealt: Option<usize>,
 }
 
 /// `odd * 2^k`
-fn odd(extent: u32) -> u32 {
+pub(super) fn odd(extent: u32) -> u32 {
     extent >> extent.trailing_zeros()
 }
 
@@ -120,8 +127,8 @@ fn power(extent: u32) -> u32 {
 }
 
 impl Layout {
-    /// The layout of these bases. One that no block of the tile has room for does not matter, in a register not even as
-    /// a bit.
+    /// The layout of these bases, for one set of warps. One that no block of the tile has room for does not matter, in a
+    /// register not even as a bit.
     pub fn of_bases(
         shape: &Shape,
         registers: &[Coord],
@@ -133,7 +140,14 @@ impl Layout {
         let mut registers: Vec<Coord> = registers.iter().map(|&basis| within(basis)).collect();
         registers.retain(|basis| *basis != Coord::ZERO);
         let warps = warps.iter().map(|&basis| within(basis)).collect();
-        Layout { shape: shape.clone(), registers, lanes: lanes.map(within), warps }
+        Layout { shape: shape.clone(), registers, lanes: lanes.map(within), warps, sets: 1, dealt: None }
+    }
+
+    /// The same for so many sets of warps.
+    pub fn with_sets(mut self, sets: u32) -> Layout {
+        self.sets = sets;
+        self.dealt = self.shape.iter().position(|&extent| sets > 1 && odd(extent) == sets);
+        self
     }
 
     /// Elements dealt out along `order` (fastest axis first): `vector` neighbours to a thread, then the lanes, then the
@@ -164,7 +178,8 @@ impl Layout {
         while let Some(basis) = order.iter().find_map(|&axis| take(axis)) {
             registers.push(basis);
         }
-        Layout { shape: shape.clone(), registers, lanes, warps }
+        Layout { shape: shape.clone(), registers, lanes, warps, sets: 1, dealt: None }
+            .with_sets(odd(num_warps))
     }
 
     /// At most `vector` neighbours along `fast` to a thread, warps along that axis, one after the other along the others.
@@ -184,7 +199,16 @@ impl Layout {
     }
 
     pub fn num_warps(&self) -> u32 {
-        1 << self.warps.len()
+        self.sets << self.warps.len()
+    }
+
+    pub fn sets(&self) -> u32 {
+        self.sets
+    }
+
+    /// The axis along which each set of warps has a block of its own, and how far these are apart.
+    pub fn dealt(&self) -> Option<(usize, u32)> {
+        self.dealt.map(|axis| (axis, power(self.shape[axis])))
     }
 
     pub fn lane_bases(&self) -> &[Coord] {
@@ -199,9 +223,14 @@ impl Layout {
         &self.registers
     }
 
-    /// How many blocks of powers of two the tile has.
+    /// How many blocks of powers of two a thread has a part of.
     pub fn blocks(&self) -> u32 {
-        self.shape.iter().map(|&extent| odd(extent)).product()
+        (0..self.shape.rank()).map(|axis| self.count(axis)).product()
+    }
+
+    /// Blocks of a thread along an axis.
+    fn count(&self, axis: usize) -> u32 {
+        if self.dealt == Some(axis) { 1 } else { odd(self.shape[axis]) }
     }
 
     /// Registers that a thread holds.
@@ -225,16 +254,18 @@ impl Layout {
         let mut rest = block as u32;
         let mut coord = Coord::ZERO;
         for axis in (0..self.shape.rank()).rev() {
-            let count = odd(self.shape[axis]);
+            let count = self.count(axis);
             coord = coord.set(axis, rest % count * power(self.shape[axis]));
             rest /= count;
         }
         coord
     }
 
-    /// A thread's contribution inside a block.
+    /// A thread's contribution.
     pub fn thread(&self, lane: u32, warp: u32) -> Coord {
-        span(&self.lanes, lane).xor(span(&self.warps, warp))
+        let set = warp >> self.warps.len();
+        let own = self.dealt().map_or(Coord::ZERO, |(axis, apart)| Coord::along(axis, set * apart));
+        span(&self.lanes, lane).xor(span(&self.warps, warp)).plus(own)
     }
 
     /// The coordinate of one place.
@@ -269,7 +300,9 @@ impl Layout {
 
     /// Warp bits that do not matter.
     pub fn idle_warps(&self) -> u32 {
-        idle(&self.warps)
+        let of_sets =
+            if self.dealt.is_none() { (self.sets.next_power_of_two() - 1) << self.warps.len() } else { 0 };
+        idle(&self.warps) | of_sets
     }
 
     // ---- layouts of tiles made from this one
@@ -278,11 +311,17 @@ impl Layout {
         let mut registers: Vec<Coord> = self.registers.iter().map(|&basis| change(basis)).collect();
         // A register bit that no longer matters would hold every element twice.
         registers.retain(|basis| *basis != Coord::ZERO);
+        let dealt = self.dealt().and_then(|(axis, apart)| {
+            let place = change(Coord::along(axis, apart));
+            (0..shape.rank()).find(|&axis| place.get(axis) != 0)
+        });
         Layout {
             shape,
             registers,
             lanes: self.lanes.map(&change),
             warps: self.warps.iter().map(|&basis| change(basis)).collect(),
+            sets: self.sets,
+            dealt,
         }
     }
 
@@ -327,8 +366,9 @@ impl Layout {
 
     /// The layout under another shape in row-major order; `None` when an odd count is in the way.
     pub fn reshape(&self, shape: &Shape) -> Option<Layout> {
-        let odd_inside = |shape: &Shape| shape.iter().skip(1).any(|&extent| odd(extent) != 1);
-        let outer = |shape: &Shape| shape.first().map_or(1, |&extent| odd(extent));
+        let long = |shape: &Shape| shape.iter().copied().filter(|&extent| extent != 1).collect::<Vec<u32>>();
+        let odd_inside = |shape: &Shape| long(shape).iter().skip(1).any(|&extent| odd(extent) != 1);
+        let outer = |shape: &Shape| long(shape).first().map_or(1, |&extent| odd(extent));
         if odd_inside(&self.shape) || odd_inside(shape) || outer(&self.shape) != outer(shape) {
             return None;
         }
@@ -376,6 +416,10 @@ impl fmt::Display for Layout {
             parts.join(" ")
         };
         write!(f, "reg({}) lane({}) warp({})", list(&self.registers), list(&self.lanes), list(&self.warps))?;
+        if self.sets > 1 {
+            let own = self.dealt().map_or("-".to_string(), |(axis, apart)| format!("{apart}@{axis}"));
+            write!(f, " sets({}: {own})", self.sets)?;
+        }
         if self.blocks() > 1 { write!(f, " x{}", self.blocks()) } else { Ok(()) }
     }
 }

@@ -47,7 +47,7 @@ const MAX_SOURCES: usize = 4;
 /// The cheapest way from `from` to `to`, two layouts of one shape and number of warps.
 pub fn plan(from: &Layout, to: &Layout) -> Plan {
     debug_assert_eq!(from.shape(), to.shape());
-    if from.warp_bases() != to.warp_bases() {
+    if from.warp_bases() != to.warp_bases() || from.dealt() != to.dealt() {
         return Plan::Shared;
     }
     if from.lane_bases() == to.lane_bases() {

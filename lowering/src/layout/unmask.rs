@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use super::assign::Distributed;
 use crate::ops::scalar::{Algebra, Scalar};
-use crate::ops::{Cast, Hold, Kind, Load, Number};
+use crate::ops::{Cast, Hold, Kind, Load};
 use crate::tile::{Block, Func, Op, Value, remove_unused};
 
 /// A thread keeps a number for each vector of its share of a row; with more of them than these, fewer blocks would fit on a
@@ -168,10 +168,7 @@ impl Pass<'_> {
             return self.is_zero(splat.value);
         }
         let Kind::Constant(constant) = kind else { return false };
-        match constant.value {
-            Number::Int(value) => value == 0,
-            Number::Float(value) => value.to_bits() == 0,
-        }
+        constant.value.is_zero()
     }
 
     /// The load that a value is an element of each, 0 where the mask does not hold.

@@ -20,6 +20,11 @@ impl Distributed {
         self.num_warps / self.num_ctas
     }
 
+    /// The bits of a warp's number.
+    pub fn warp_bits(&self) -> u32 {
+        self.num_warps.next_power_of_two() - 1
+    }
+
     /// The bits of a warp's number that tell its block.
     pub fn cta_bits(&self) -> u32 {
         self.num_warps - self.block_warps()

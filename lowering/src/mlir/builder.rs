@@ -19,6 +19,7 @@ use melior::ir::r#type::IntegerType;
 use melior::ir::{Block, BlockLike, Identifier, Location, Region, RegionLike, Type, Value, ValueLike};
 use mlir_sys::{MlirBlock, MlirValue, mlirBlockAppendOwnedOperation, mlirBlockInsertOwnedOperation};
 
+use super::machine::{Machine, Vectors};
 use super::types::{Elem, Space, Ty};
 pub use atomic::AtomicKind;
 
@@ -40,15 +41,6 @@ impl std::fmt::Debug for Val {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Val({})", self.ty)
     }
-}
-
-/// What code is built for, as far as a single operation needs to know.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Machine {
-    /// An NVIDIA GPU thread.
-    Nvptx,
-    /// A host thread; `f16c` says whether the processor converts half precision itself.
-    Host { f16c: bool },
 }
 
 /// Comparison of integers.
@@ -388,7 +380,7 @@ impl<'c> Builder<'c> {
 
     /// `a * b + c`, with one rounding where there is an instruction for it; [`super::rounding::fma`] is exact elsewhere.
     pub fn fma(&mut self, a: Val, b: Val, c: Val) -> Val {
-        if self.machine == (Machine::Host { f16c: false }) {
+        if self.machine == Machine::Host(Vectors::Baseline) {
             let product = self.fmul(a, b);
             return self.fadd(product, c);
         }
@@ -418,6 +410,10 @@ impl<'c> Builder<'c> {
 
     pub fn sub(&mut self, a: Val, b: Val) -> Val {
         self.op("llvm.sub", &[a, b], a.ty)
+    }
+
+    pub fn sub_nsw(&mut self, a: Val, b: Val) -> Val {
+        self.op_with("llvm.sub", &[a, b], a.ty, &[("overflowFlags", "#llvm.overflow<nsw>")])
     }
 
     pub fn mul(&mut self, a: Val, b: Val) -> Val {

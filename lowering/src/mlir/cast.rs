@@ -4,8 +4,9 @@
 //! functions to convert them, which kernels do not have, so conversion is integer arithmetic here, or the processor's
 //! F16C instructions.
 
-use super::builder::{Builder, FloatPredicate, IntPredicate, Machine, Rounding, Val};
+use super::builder::{Builder, FloatPredicate, IntPredicate, Rounding, Val};
 use super::f8;
+use super::machine::{Machine, Vectors};
 use super::types::{Elem, Ty};
 use crate::dtype::DType;
 
@@ -19,7 +20,7 @@ pub fn elem(dtype: DType, machine: Machine) -> Elem {
         (DType::I64 | DType::U64, _) => Elem::I64,
         (DType::F16, Machine::Nvptx) => Elem::F16,
         (DType::BF16, Machine::Nvptx) => Elem::BF16,
-        (DType::F16 | DType::BF16, Machine::Host { .. }) => Elem::I16,
+        (DType::F16 | DType::BF16, Machine::Host(_)) => Elem::I16,
         (DType::F32, _) => Elem::F32,
         (DType::F64, _) => Elem::F64,
     }
@@ -132,11 +133,11 @@ pub fn widen_half(b: &mut Builder, value: Val, from: DType) -> Val {
             b.bitcast(bits, bits.ty.with(Elem::F32))
         }
         (Machine::Nvptx, _) => b.convert("llvm.fpext", value, Elem::F32),
-        (Machine::Host { f16c: true }, _) => {
+        (Machine::Host(Vectors::Fused | Vectors::Wide), _) => {
             let half = b.bitcast(value, value.ty.with(Elem::F16));
             b.convert("llvm.fpext", half, Elem::F32)
         }
-        (Machine::Host { f16c: false }, _) => widen_f16_in_software(b, value),
+        (Machine::Host(Vectors::Baseline), _) => widen_f16_in_software(b, value),
     }
 }
 
@@ -144,12 +145,12 @@ pub fn widen_half(b: &mut Builder, value: Val, from: DType) -> Val {
 pub fn narrow_half(b: &mut Builder, value: Val, to: DType) -> Val {
     match (b.machine, to) {
         (Machine::Nvptx, _) => b.convert("llvm.fptrunc", value, elem(to, Machine::Nvptx)),
-        (Machine::Host { .. }, DType::BF16) => narrow_bf16(b, value),
-        (Machine::Host { f16c: true }, _) => {
+        (Machine::Host(_), DType::BF16) => narrow_bf16(b, value),
+        (Machine::Host(Vectors::Fused | Vectors::Wide), _) => {
             let half = b.convert("llvm.fptrunc", value, Elem::F16);
             b.bitcast(half, half.ty.with(Elem::I16))
         }
-        (Machine::Host { f16c: false }, _) => narrow_f16_in_software(b, value),
+        (Machine::Host(Vectors::Baseline), _) => narrow_f16_in_software(b, value),
     }
 }
 

@@ -1,8 +1,9 @@
 //! Lanewise operations on machine values of the language's element types: the row's own emission, with 16-bit floats
 //! widened where the row or the machine does not compute in them.
 
-use super::builder::{Builder, Machine, Val};
+use super::builder::{Builder, Val};
 use super::cast::{cast, narrow_half, widen_half};
+use super::machine::Machine;
 use crate::dtype::DType;
 use crate::ops::scalar::{Algebra, Half, Rule, Scalar, ScalarOp};
 use crate::ops::{Bitcast, Cast, Kind};

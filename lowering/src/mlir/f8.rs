@@ -5,8 +5,9 @@
 //! capability 8.9 on have instructions, which [`super::gpu`] gives two values at a time; elsewhere it is integer
 //! arithmetic on whole vectors.
 
-use super::builder::{Asm, Builder, IntPredicate, Machine, Val};
+use super::builder::{Asm, Builder, IntPredicate, Val};
 use super::cast;
+use super::machine::Machine;
 use super::types::{Elem, Ty};
 use crate::dtype::{DType, F8_NAN, Narrow};
 

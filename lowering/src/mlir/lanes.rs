@@ -3,7 +3,8 @@
 //! Element types say how the bits are read (signed, unsigned, float); the machine type of a `bool` is `i1`. 16-bit
 //! floats reach these functions only on the GPU, which computes with them; elsewhere they were widened before.
 
-use super::builder::{Builder, FloatPredicate, IntPredicate, Machine, Val};
+use super::builder::{Builder, FloatPredicate, IntPredicate, Val};
+use super::machine::Machine;
 use super::types::Elem;
 use crate::dtype::DType;
 

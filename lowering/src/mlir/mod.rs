@@ -8,6 +8,7 @@ mod f8;
 pub mod gpu;
 pub mod host;
 pub mod lanes;
+mod machine;
 pub mod math;
 mod philox;
 pub mod report;
@@ -16,7 +17,8 @@ mod session;
 mod shared;
 mod types;
 
-pub use builder::{Access, Arm, Asm, Builder, FloatPredicate, IntPredicate, LoopPart, Machine, Val};
+pub use builder::{Access, Arm, Asm, Builder, FloatPredicate, IntPredicate, LoopPart, Val};
+pub use machine::{Machine, Vectors};
 pub use session::{Argument, ArgumentKind, BuiltModule, Entry, ModuleBuilder, Session, memory_pointer};
 pub use types::{Elem, Space, Ty};
 

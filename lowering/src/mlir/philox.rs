@@ -1,6 +1,7 @@
 //! Philox-4x32-10 on machine values, scalars or vectors alike.
 
-use super::builder::{Asm, Builder, Machine, Val};
+use super::builder::{Asm, Builder, Val};
+use super::machine::Machine;
 use super::types::{Elem, Ty};
 use crate::ops::Form;
 

@@ -1,12 +1,13 @@
 //! Rounding to integers, and the product and sum with one rounding: an instruction where the processor has one, and
 //! arithmetic where LLVM would call a library that kernels do not have (x86-64 before SSE4.1 and FMA).
 
-use super::builder::{Builder, FloatPredicate, IntPredicate, Machine, Rounding, Val};
+use super::builder::{Builder, FloatPredicate, IntPredicate, Rounding, Val};
+use super::machine::{Machine, Vectors};
 use super::types::Elem;
 use crate::dtype::DType;
 
 /// A processor of which nothing is known but its family.
-pub const BASELINE: Machine = Machine::Host { f16c: false };
+pub const BASELINE: Machine = Machine::Host(Vectors::Baseline);
 
 /// Digits of an `f32` that TF32 does not have.
 const BEYOND_TF32: u32 = 13;

@@ -10,7 +10,8 @@ use mlir_sys::{
     mlirBlockGetTerminator, mlirGetDialectHandle__nvvm__, mlirOperationDestroy, mlirOperationRemoveFromParent,
 };
 
-use super::builder::{Builder, Machine, Val};
+use super::builder::{Builder, Val};
+use super::machine::Machine;
 use super::types::{Elem, Space, Ty};
 
 /// The passes between what the emitters build and what LLVM takes, verified after each.
@@ -239,6 +240,6 @@ impl<'s> BuiltModule<'s> {
 pub fn memory_pointer(machine: Machine) -> Ty {
     Ty::scalar(Elem::Ptr(match machine {
         Machine::Nvptx => Space::Global,
-        Machine::Host { .. } => Space::Generic,
+        Machine::Host(_) => Space::Generic,
     }))
 }

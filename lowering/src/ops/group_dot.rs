@@ -65,14 +65,6 @@ impl GroupDot {
         left.into_iter().chain([&self.b])
     }
 
-    fn windows(&mut self) -> impl Iterator<Item = &mut Window> {
-        let left = match &mut self.a {
-            Factor::Tile(_) => None,
-            Factor::Staged(staged) => Some(&mut staged.window),
-        };
-        left.into_iter().chain([&mut self.b.window])
-    }
-
     /// The left factor, if threads hold it.
     pub fn tile(&self) -> Option<Value> {
         match self.a {
@@ -121,7 +113,7 @@ impl Operation for GroupDot {
         if let Factor::Tile(value) = &mut self.a {
             *value = change(*value);
         }
-        self.windows().for_each(|window| window.map(change));
+        self.windows_mut().into_iter().for_each(|window| window.map(change));
         self.acc = self.acc.map(change);
     }
 
@@ -152,8 +144,16 @@ impl Operation for GroupDot {
         self.acc.map_or(Ok(()), |acc| expect_types("the accumulator", func.ty(acc), &wanted))
     }
 
+    fn windows(&self) -> Vec<&Window> {
+        self.staged().map(|staged| &staged.window).collect()
+    }
+
     fn windows_mut(&mut self) -> Vec<&mut Window> {
-        self.windows().collect()
+        let left = match &mut self.a {
+            Factor::Tile(_) => None,
+            Factor::Staged(staged) => Some(&mut staged.window),
+        };
+        left.into_iter().chain([&mut self.b.window]).collect()
     }
 
     fn spread(&self, _: &Func, _: &[Value]) -> Spread {

@@ -4,9 +4,9 @@ use super::{Effect, Operation, Window, expect_types};
 use crate::layout::assign::Spread;
 use crate::tile::{Func, Shape, Type, Value};
 
-/// Writes a matrix to a block of a view, whose other axes are 1, as [`super::StoreView`] does: groups of four warps leave
-/// it in shared memory, and the GPU copies it from there. No check makes this operation; `analysis::group_store` puts it in
-/// the place of stores of products.
+/// Writes a matrix to a block of a view, whose other axes are 1, as [`super::StoreView`] does: groups of four warps
+/// leave it in shared memory, and the GPU copies it from there. No check makes this operation; `analysis::group_store`
+/// puts it in the place of stores of products.
 #[derive(Clone, Debug)]
 pub struct GroupStore {
     pub window: Window,
@@ -45,6 +45,10 @@ impl Operation for GroupStore {
         expect_types("the matrix", &ty.shape, &Shape::new(matrix.to_vec()))?;
         expect_types("the extent of the other axes", outer.iter().product(), 1)?;
         self.window.verify_written(func, &Type::tile(ty.dtype, self.window.extents.clone()))
+    }
+
+    fn windows(&self) -> Vec<&Window> {
+        vec![&self.window]
     }
 
     fn windows_mut(&mut self) -> Vec<&mut Window> {

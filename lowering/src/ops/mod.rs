@@ -61,7 +61,7 @@ pub use reduce::Reduce;
 pub use scalar::{Scalar, ScalarOp};
 pub use scan::Scan;
 pub use shape::{Broadcast, ExpandDims, Permute, Reshape};
-pub use source::{Arange, Constant, Length, NumPrograms, Number, ProgramId, Splat};
+pub use source::{Arange, Constant, Length, NumPrograms, Number, ProgramId, Splat, is_zero};
 pub use view::{AddView, LoadView, StoreView, Window};
 
 /// What an operation does besides giving its results.
@@ -136,6 +136,10 @@ pub trait Operation: Debug {
     }
 
     /// The blocks of views that it takes as they are.
+    fn windows(&self) -> Vec<&Window> {
+        vec![]
+    }
+
     fn windows_mut(&mut self) -> Vec<&mut Window> {
         vec![]
     }

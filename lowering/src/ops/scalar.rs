@@ -31,12 +31,14 @@ pub enum Half {
     Widen,
 }
 
-/// What the operation is to the analyses of index arithmetic.
+/// What the operation is to analyses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Algebra {
     Add,
     Sub,
     Mul,
+    /// `x * y + z`
+    MulAdd,
     Div,
     Rem,
     Neg,
@@ -373,7 +375,7 @@ table! {
     }
     /// `x * y + z` with one rounding; an `f64` result is rounded twice on an x86-64 processor without FMA.
     fma: UNARY {
-        params: &["x", "y", "z"], cheap: true, lanes: rounding::fma,
+        params: &["x", "y", "z"], cheap: true, algebra: Algebra::MulAdd, lanes: rounding::fma,
         float: oracle!(|a| a[0].mul_add(a[1], a[2])),
     }
     /// The quotient rounded up: `ceil(x / y)` of integers, exact over the whole range; `cdiv(x, 0)` is 0.

@@ -1,19 +1,36 @@
 //! Values that come from nowhere: constants, the program's place in the grid, ramps.
 
-use super::{Effect, Function, Generic, Gives, Operation, expect_types, required};
+use super::{Effect, Function, Generic, Gives, Kind, Operation, expect_types, required};
 use crate::analysis::axis::{self, Analysis, Info};
 use crate::analysis::fact::Symbol;
 use crate::analysis::polynomial::{Atom, Polynomial, Polynomials};
 use crate::check::{Call, Check, Operand};
 use crate::dtype::DType;
 use crate::layout::assign::Spread;
-use crate::tile::{Func, ParamId, ParamKind, Shape, Type, Value};
+use crate::tile::{Func, Op, ParamId, ParamKind, Shape, Type, Value};
 
 /// A number of a known element type.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Number {
     Int(i128),
     Float(f64),
+}
+
+impl Number {
+    /// Whether all its bits are 0, in any type.
+    pub fn is_zero(self) -> bool {
+        match self {
+            Number::Int(value) => value == 0,
+            Number::Float(value) => value.to_bits() == 0,
+        }
+    }
+}
+
+/// Whether a tile that is made by one of these operations is 0 everywhere.
+pub fn is_zero(ops: &[Op], tile: Value) -> bool {
+    let defined = |value: Value| ops.iter().find(|op| op.results.contains(&value)).map(|op| &op.kind);
+    let Some(Kind::Splat(Splat { value })) = defined(tile) else { return false };
+    matches!(defined(*value), Some(Kind::Constant(Constant { value })) if value.is_zero())
 }
 
 impl std::fmt::Display for Number {
@@ -323,7 +340,7 @@ pub(super) const METHODS: &[Function] = &[Function {
     check: length,
 }];
 
-fn grid_axis(check: &mut Check, call: &Call, kind: fn(u8) -> super::Kind) -> Operand {
+fn grid_axis(check: &mut Check, call: &Call, kind: fn(u8) -> Kind) -> Operand {
     let Some(axis) = check.constant(&call.args[0], "the grid axis") else { return check.failed(call.loc) };
     if !(0..3).contains(&axis) {
         return check.error(call.args[0].loc, format!("a grid has axes 0, 1 and 2, found {axis}"));

@@ -2,7 +2,7 @@
 
 use super::llvm::{LlvmModule, Processor};
 use crate::mlir::host::Plan;
-use crate::mlir::{Machine, Session};
+use crate::mlir::{Machine, Session, Vectors};
 
 /// What host code asks of the processor.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -27,8 +27,13 @@ impl Family {
         }
     }
 
-    fn machine(self, level: Level) -> Machine {
-        Machine::Host { f16c: level != Level::Baseline || self == Family::AArch64 }
+    fn machine(self, level: Level, plan: &Plan) -> Machine {
+        Machine::Host(match (self, level) {
+            (Family::X86_64, Level::Baseline) => Vectors::Baseline,
+            // Levels with the same code share a module.
+            (Family::X86_64, Level::V4) if plan.differs_by_registers() => Vectors::Wide,
+            (Family::X86_64, Level::V3 | Level::V4) | (Family::AArch64, _) => Vectors::Fused,
+        })
     }
 
     fn processor(self, level: Level) -> Processor {
@@ -65,7 +70,7 @@ pub fn emit(
     let mut texts = vec![];
     let mut built: Option<(Machine, LlvmModule)> = None;
     for &level in family.levels() {
-        let machine = family.machine(level);
+        let machine = family.machine(level, plan);
         if built.as_ref().is_none_or(|(known, _)| *known != machine) {
             let mut module = session.module(machine);
             plan.emit(&mut module, &format!("{entry}{LEVEL}"));

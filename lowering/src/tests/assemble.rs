@@ -161,8 +161,9 @@ fn assemble(source: &str, options: &Options) -> (Table, Vec<String>) {
     (table, spills)
 }
 
-/// Takes note of what the entries need; gives a line for each that spills and may not: anything in a tensor body, more than
-/// [`PARKED`] bytes in an aligned one, for the latest architecture. What others spill, ptxas having chosen to or a row that is not aligned being long, is in the ratchet.
+/// Takes note of what the entries need; gives a line for each that spills and may not: anything in a tensor body, more
+/// than [`PARKED`] bytes in an aligned one, for the latest architecture. What others spill, ptxas having chosen to or a
+/// row that is not aligned being long, is in the ratchet.
 fn record(entries: Vec<String>, lowered: &LoweredVariant, table: &mut Table) -> Vec<String> {
     let mut spills = vec![];
     for module in &lowered.code.modules {

@@ -6,7 +6,7 @@ use super::site::lowering_beside;
 use super::{first, lines_with, ptx};
 use crate::analysis::split::{Trust, split};
 use crate::body::{Requests, bodies};
-use crate::mlir::{Machine, Session, host};
+use crate::mlir::{Machine, Session, Vectors, host};
 use crate::target::host::{Family, Level};
 use crate::target::nvptx::{self, Arch, Stages};
 
@@ -31,7 +31,7 @@ fn check_host(source: &str, expected: [Expect; 2]) {
     split(&mut func, if requests.unchecked { Trust::Caller } else { Trust::Nothing });
     let plan = host::Plan::new(func);
     let session = Session::new();
-    let mut module = session.module(Machine::Host { f16c: true });
+    let mut module = session.module(Machine::Host(Vectors::Fused));
     plan.emit(&mut module, "entry");
     let built = module.finish().expect("valid MLIR");
     let texts = crate::target::host::emit(&session, &plan, "entry", Family::X86_64).expect("assembly");

@@ -23,6 +23,7 @@ const RESULTS: [([u32; 2], u32, [u32; 2]); 10] = [
     ([256, 64], 8, [2, 1]),
     ([64, 256], 8, [1, 2]),
     ([192, 128], 8, [1, 2]),
+    ([192, 128], 12, [3, 1]),
     ([128, 256], 16, [2, 2]),
     ([256, 64], 16, [4, 1]),
     ([64, 128], 16, [1, 4]),
@@ -83,6 +84,33 @@ fn groups_hold_the_fragments_of_the_manual() {
             }
         }
     }
+}
+
+/// A block that is both factors is awaited once and let go once.
+#[test]
+fn a_matrix_is_multiplied_by_itself() {
+    let text = ptx(
+        "#[fuse_kernel(num_warps = 4)]
+        fn squared(x: &View<f16, 2>, out: &mut View<f32, 2>) {
+            let row = tl::program_id(0) * 64;
+            let rows = x.load::<64, 64>(row, 0);
+            out.store(tl::dot(rows, tl::trans(rows)), row, 0);
+        }",
+        Arch::SM_90A,
+    );
+    let (_, multiplies) = text.rsplit_once("cp.async.bulk.tensor.2d.shared").expect("a copy");
+    let (before, behind) = multiplies.split_once("wgmma.fence").expect("a product");
+    let (behind, _) = behind.split_once("cp.async.bulk.wait_group").expect("a block that leaves");
+    expect![[r#"
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd67], %r126;
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd13], %r129;
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd17], %r127;
+    "#]]
+    .assert_eq(&lines_with(before, &["try_wait"]));
+    expect![[r#"
+        @%p5 mbarrier.arrive.shared::cta.b64 _, [%rd18];
+    "#]]
+    .assert_eq(&lines_with(behind, &["mbarrier"]));
 }
 
 // ---- which products
@@ -154,7 +182,8 @@ fn blocks_of_views_are_multiplied_by_groups() {
     );
 }
 
-/// Bytes are multiplied where they are neighbours along what is summed over; 8-bit floats where their sums may be imprecise.
+/// Bytes are multiplied where they are neighbours along what is summed over; 8-bit floats where their sums may be
+/// imprecise.
 #[test]
 fn bytes_are_multiplied_by_groups() {
     let integers: &[[&str; 2]] = &[
@@ -301,12 +330,12 @@ fn views_are_what_copies_ask_for() {
         1 <= b.shape(1)
         1 <= out.shape(0)
         1 <= out.shape(1)
-        a.shape(0) <= 2147483647
-        a.shape(1) <= 2147483647
-        b.shape(0) <= 2147483647
-        b.shape(1) <= 2147483647
-        out.shape(0) <= 2147483647
-        out.shape(1) <= 2147483647
+        a.shape(0) <= 2147483392
+        a.shape(1) <= 2147483392
+        b.shape(0) <= 2147483392
+        b.shape(1) <= 2147483392
+        out.shape(0) <= 2147483392
+        out.shape(1) <= 2147483392
     "#]]
     .assert_eq(&facts(&all_bodies(PRODUCT)[0]));
 }
@@ -563,7 +592,7 @@ fn copies_begin_where_the_kernel_says() {
         mul.lo.s32 	%r3, %r104, %r10;
         mov.u32 	%r4, %nctaid.x;
         max.s64 	%rd66, %rd65, -2147483648;
-        min.s64 	%rd67, %rd66, 2147483647;
+        min.s64 	%rd67, %rd66, 2147483392;
         cvt.u32.u64 	%r108, %rd67;
         mul.lo.s32 	%r112, %r111, %r8;
         mul.lo.s32 	%r113, %r107, %r9;
@@ -571,7 +600,7 @@ fn copies_begin_where_the_kernel_says() {
         cvt.s64.s32 	%rd79, %r114;
         mul.wide.s32 	%rd83, %r105, 64;
         max.s64 	%rd84, %rd83, -2147483648;
-        min.s64 	%rd85, %rd84, 2147483647;
+        min.s64 	%rd85, %rd84, 2147483392;
         cvt.u32.u64 	%r109, %rd85;
         shl.b32 	%r115, %r124, 3;
         cvt.s64.s32 	%rd86, %r115;
@@ -580,7 +609,7 @@ fn copies_begin_where_the_kernel_says() {
         cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd73], [%rd74, {%r108, %r109}], [%rd72];
         mul.wide.s32 	%rd89, %r106, 64;
         max.s64 	%rd90, %rd89, -2147483648;
-        min.s64 	%rd91, %rd90, 2147483647;
+        min.s64 	%rd91, %rd90, 2147483392;
         cvt.u32.u64 	%r110, %rd91;
     "#]]
     .assert_eq(&computed(&[once]));
@@ -591,7 +620,7 @@ fn copies_begin_where_the_kernel_says() {
         mul.lo.s32 	%r3, %r104, %r10;
         mov.u32 	%r4, %nctaid.x;
         max.s64 	%rd68, %rd67, -2147483648;
-        min.s64 	%rd69, %rd68, 2147483647;
+        min.s64 	%rd69, %rd68, 2147483392;
         cvt.u32.u64 	%r108, %rd69;
         mul.lo.s32 	%r112, %r111, %r8;
         mul.lo.s32 	%r113, %r107, %r9;
@@ -600,7 +629,7 @@ fn copies_begin_where_the_kernel_says() {
         cvt.s64.s32 	%rd85, %r105;
         mul.lo.s64 	%rd86, %rd3, %rd85;
         max.s64 	%rd87, %rd86, -2147483648;
-        min.s64 	%rd88, %rd87, 2147483647;
+        min.s64 	%rd88, %rd87, 2147483392;
         cvt.u32.u64 	%r109, %rd88;
         shl.b32 	%r115, %r124, 3;
         cvt.s64.s32 	%rd89, %r115;
@@ -609,7 +638,7 @@ fn copies_begin_where_the_kernel_says() {
         cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd75], [%rd76, {%r108, %r109}], [%rd74];
         mul.wide.s32 	%rd92, %r106, 64;
         max.s64 	%rd93, %rd92, -2147483648;
-        min.s64 	%rd94, %rd93, 2147483647;
+        min.s64 	%rd94, %rd93, 2147483392;
         cvt.u32.u64 	%r110, %rd94;
     "#]]
     .assert_eq(&computed(&[once, by_stride]));

@@ -22,8 +22,9 @@ pub fn blocked(shape: Shape) -> impl Strategy<Value = Layout> {
     let axes: Vec<usize> = (0..shape.rank()).collect();
     let order = Just(axes.clone()).prop_shuffle();
     let warps = Just(axes).prop_shuffle();
-    (order, warps, 0u32..4, 0u32..4).prop_map(move |(order, warp_order, vector, num_warps)| {
-        Layout::blocked(&shape, &order, &warp_order, 1 << vector, 1 << num_warps)
+    let num_warps = (0u32..4, prop::sample::select(vec![1u32, 1, 3])).prop_map(|(k, odd)| odd << k);
+    (order, warps, 0u32..4, num_warps).prop_map(move |(order, warp_order, vector, num_warps)| {
+        Layout::blocked(&shape, &order, &warp_order, 1 << vector, num_warps)
     })
 }
 
@@ -46,8 +47,21 @@ pub fn check_covers(layout: &Layout) -> Result<(), TestCaseError> {
         }
     }
     prop_assert_eq!(places.len() as u64, layout.shape().elements(), "{}", layout);
-    let replicas = 1u32 << (layout.idle_lanes().count_ones() + layout.idle_warps().count_ones());
+    let idle = [layout.lane_bases(), layout.warp_bases()].concat();
+    let sets = if layout.dealt().is_none() { layout.sets() } else { 1 };
+    let replicas = sets << idle.into_iter().filter(|basis| *basis == Coord::ZERO).count();
     prop_assert!(places.values().all(|&count| count == replicas), "{layout}");
+    // One of them writes: the one that has none of the idle bits.
+    let mut writers: HashMap<Coord, u32> = HashMap::new();
+    let warps = (0..layout.num_warps()).filter(|warp| warp & layout.idle_warps() == 0);
+    for (warp, lane) in warps.flat_map(|warp| (0..32).map(move |lane| (warp, lane))) {
+        if lane & layout.idle_lanes() == 0 {
+            for register in 0..layout.register_count() {
+                *writers.entry(layout.coord(register, lane, warp)).or_default() += 1;
+            }
+        }
+    }
+    prop_assert!(writers.len() == places.len() && writers.values().all(|&count| count == 1), "{layout}");
     Ok(())
 }
 

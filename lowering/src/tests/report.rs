@@ -5,7 +5,7 @@ use expect_test::expect;
 use super::first;
 use crate::analysis::split::{Trust, split};
 use crate::body::bodies;
-use crate::mlir::{Machine, Session, host, report};
+use crate::mlir::{Machine, Session, Vectors, host, report};
 use crate::target::nvptx::{self, Arch, Stages};
 
 /// The MLIR of a kernel's general body.
@@ -28,7 +28,7 @@ fn processor(source: &str, reports: bool) -> String {
     let plan = host::Plan::new(func);
     assert_eq!(plan.reports(), reports);
     let session = Session::new();
-    let mut module = session.module(Machine::Host { f16c: true });
+    let mut module = session.module(Machine::Host(Vectors::Fused));
     plan.emit(&mut module, "entry");
     module.finish().expect("valid MLIR").text()
 }

@@ -168,3 +168,23 @@ fn layer_norm_on_the_host() {
         }
     }
 }
+
+/// The mask of a vector may be cut anywhere in it, also where it had other axes when it was made.
+#[test]
+fn masks_are_reshaped_on_the_host() {
+    let source = "#[fuse_kernel]
+        fn k(x: &[f32], out: &mut [f32], n: i32) {
+            let places = tl::arange(0, 64);
+            let mask = tl::reshape(places < n, [2, 32]);
+            let places = tl::reshape(places, [2, 32]);
+            tl::store(out + places, tl::load(x + places, mask, 7.0), mask);
+        }";
+    for n in [0, 10, 16, 33, 64] {
+        for loaded in load(source) {
+            let (mut x, mut out) = (vec![1f32; 64], vec![0f32; 64]);
+            loaded.call([1, 1, 1], &mut [Arg::F32(&mut x), Arg::F32(&mut out), Arg::Scalar(n)]);
+            let wanted: Vec<f32> = (0..64).map(|i| f32::from(u8::from(i < n))).collect();
+            assert_eq!(out, wanted, "{n} {:?}", loaded.level);
+        }
+    }
+}

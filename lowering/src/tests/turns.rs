@@ -99,12 +99,13 @@ fn other_sums_are_carried_whole() {
     }
 }
 
-/// How many groups of products are started: one before the loops, two in each of them, and one behind. A condition that may
-/// hold at first and at last has three loops.
+/// How many groups of products are started: one before the loops, two in each of them, and one behind. A condition that
+/// may hold at first and at last has three loops.
 #[test]
 fn turns_without_a_branch_are_a_loop_of_their_own() {
-    let started = |condition: &str| {
-        let text = ptx(&changed(&[["start + 63 >= end", condition]]), Arch::SM_90A);
+    let started = |changes: &[[&str; 2]], condition: &str| {
+        let changes = [changes, &[["start + 63 >= end", condition]]].concat();
+        let text = ptx(&changed(&changes), Arch::SM_90A);
         let (tensor, _) = text
             .split_once(".entry")
             .map(|(_, rest)| rest.split_once(".entry").unwrap_or((rest, "")))
@@ -127,8 +128,21 @@ fn turns_without_a_branch_are_a_loop_of_their_own() {
         start % 128 == 0: 4
         end > 7: 4
     "#]]
-    .assert_eq(&conditions.map(started).concat());
+    .assert_eq(&conditions.map(|condition| started(&[], condition)).concat());
+    // A limit that changes from turn to turn, by what is carried or by what is read.
+    let carried = [["let mut total", "let mut limit = end;\n let mut total"], [TOTAL, CARRIED]];
+    let read =
+        [["end: i32", "end: i32, limits: &mut [i32]"], ["let weights = tl::dot", READ], [TOTAL, WRITTEN]];
+    expect![[r#"
+        start >= limit: 4
+        start >= limit: 4
+    "#]]
+    .assert_eq(&[&carried[..], &read].map(|changes| started(changes, "start >= limit")).concat());
 }
+
+const CARRIED: &str = "limit = limit - 100;\n total = total * 0.5 + tl::sum(weights, 1);";
+const READ: &str = "let limit = tl::load(limits + row);\n let weights = tl::dot";
+const WRITTEN: &str = "tl::store(limits + row, 7);\n total = total * 0.5 + tl::sum(weights, 1);";
 
 #[test]
 fn programs_that_take_differently_long_are_counted() {

@@ -9,7 +9,7 @@ use crate::analysis::split::{Trust, split};
 use crate::analysis::view::contiguous;
 use crate::body::{Requests, bodies};
 use crate::compile::host_plan;
-use crate::mlir::{Machine, Session};
+use crate::mlir::{Machine, Session, Vectors};
 use crate::target::nvptx::Arch;
 use crate::tile::{self, Func};
 
@@ -777,7 +777,7 @@ fn processors_have_two_versions() {
         }";
     let plan = host_plan(&func(source), Trust::Nothing);
     let session = Session::new();
-    let mut module = session.module(Machine::Host { f16c: true });
+    let mut module = session.module(Machine::Host(Vectors::Fused));
     plan.emit(&mut module, "entry");
     let text = module.finish().expect("valid MLIR").text();
     expect![[r#"

@@ -16,6 +16,7 @@ mod print;
 mod rewrite;
 mod verify;
 
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 
 use crate::analysis::promise::Promise;
@@ -231,6 +232,22 @@ impl View {
     }
 }
 
+/// A value and all that it is made of, through loops and branches too.
+pub fn sources(value: Value, definitions: &HashMap<Value, &Op>) -> HashSet<Value> {
+    let mut found = HashSet::new();
+    let mut todo = vec![value];
+    while let Some(value) = todo.pop() {
+        if found.insert(value)
+            && let Some(op) = definitions.get(&value)
+        {
+            let operation = op.kind.operation();
+            todo.extend(operation.operands());
+            todo.extend(operation.blocks().into_iter().flat_map(|block| block.yields.iter().copied()));
+        }
+    }
+    found
+}
+
 /// One operation and the values it defines.
 #[derive(Clone, Debug)]
 pub struct Op {
@@ -249,13 +266,25 @@ pub struct Block {
 
 impl Block {
     /// Visits every operation, those of nested blocks after the operation that holds them.
-    pub fn walk(&self, visit: &mut dyn FnMut(&Op)) {
+    pub fn walk<'b>(&'b self, visit: &mut dyn FnMut(&'b Op)) {
         for op in &self.ops {
             visit(op);
             for block in op.kind.operation().blocks() {
                 block.walk(visit);
             }
         }
+    }
+
+    /// How often a value is taken in a block, at the ends of blocks included.
+    pub fn uses(&self, value: Value) -> usize {
+        let count = |values: &[Value]| values.iter().filter(|&&taken| taken == value).count();
+        let mut uses = count(&self.yields);
+        self.walk(&mut |op| {
+            let operation = op.kind.operation();
+            uses += count(&operation.operands());
+            uses += operation.blocks().into_iter().map(|block| count(&block.yields)).sum::<usize>();
+        });
+        uses
     }
 }
 
@@ -310,6 +339,19 @@ impl Func {
     /// How many values there are; every [`Value::index`] is below it.
     pub fn value_count(&self) -> usize {
         self.types.len()
+    }
+
+    /// The operation that defines each value; block arguments and parameters have none.
+    pub fn definitions(&self) -> HashMap<Value, &Op> {
+        let mut map = HashMap::new();
+        self.body.walk(&mut |op| map.extend(op.results.iter().map(|&result| (result, op))));
+        map
+    }
+
+    /// The number of the parameter that a scalar is, if it is one.
+    pub fn scalar_parameter(&self, value: Value) -> Option<u32> {
+        let is = |param: &Param| matches!(param.kind, ParamKind::Scalar { value: own, .. } if own == value);
+        self.params.iter().position(is).map(|position| position as u32)
     }
 
     /// The view whose memory a parameter is.

@@ -10,21 +10,13 @@ use super::{Builder, Gpu, IntPredicate};
 use crate::mlir::builder::Val;
 use crate::mlir::shared::loop_variable;
 use crate::mlir::types::Ty;
-use crate::ops::{Constant, For, GroupDot, Kind, Number, Splat};
+use crate::ops::{For, GroupDot, Kind, is_zero};
 use crate::tile::{Func, Op, Value};
 
 /// A loop of this kind: the place of its product in the body, and of the sum among the carried values.
 pub(super) struct Sum {
     product: usize,
     carried: usize,
-}
-
-/// Whether a tile is 0 everywhere.
-fn is_zero(func: &Func, tile: Value) -> bool {
-    let defined =
-        |value: Value| func.body.ops.iter().find(|op| op.results.contains(&value)).map(|op| &op.kind);
-    let Some(Kind::Splat(Splat { value })) = defined(tile) else { return false };
-    matches!(defined(*value), Some(Kind::Constant(Constant { value: Number::Float(0.0) | Number::Int(0) })))
 }
 
 impl Sum {
@@ -37,20 +29,13 @@ impl Sum {
         let result = ops[product].results[0];
         let carried = body.body.yields.iter().position(|&yielded| yielded == result)?;
         let sum = body.body.args[1 + carried];
-        let mut uses = 0;
         let mut products = 0;
-        body.body.walk(&mut |op| {
-            products += usize::from(is_product(op));
-            let operation = op.kind.operation();
-            let yields = operation.blocks().into_iter().flat_map(|block| block.yields.iter().copied());
-            uses +=
-                operation.operands().into_iter().chain(yields).filter(|v| *v == sum || *v == result).count();
-        });
-        uses += body.body.yields.iter().filter(|v| **v == sum || **v == result).count();
+        body.body.walk(&mut |op| products += usize::from(is_product(op)));
         // The product takes the sum, and the loop's end its result.
-        let stays = dot.acc == Some(sum) && !dot.promotes();
-        let alone = stays && dot.tile().is_none() && products == 1 && uses == 2;
-        (alone && is_zero(func, body.inits[carried])).then_some(Sum { product, carried })
+        let alone = dot.acc == Some(sum) && body.body.uses(sum) == 1 && body.body.uses(result) == 1;
+        let is_plain = !dot.promotes() && dot.tile().is_none() && products == 1;
+        let fits = alone && is_plain && is_zero(&func.body.ops, body.inits[carried]);
+        fits.then_some(Sum { product, carried })
     }
 }
 

@@ -18,7 +18,7 @@ const ADDS_BF16: u32 = 90;
 fn idle_warps(distributed: &Distributed, op: &Op) -> u32 {
     match distributed.layouts.get(&op.results[0]) {
         Some(layout) => layout.idle_warps(),
-        None => distributed.num_warps - 1,
+        None => distributed.warp_bits(),
     }
 }
 
@@ -248,7 +248,8 @@ fn tell(gpu: &mut Gpu, b: &mut Builder, op: &Op, mut before: Vec<Val>) -> Vec<Va
     let place = gpu.shared.place(result);
     let base = gpu.scratch();
     let num_warps = gpu.plan.distributed.num_warps;
-    let (five, kept) = (b.int(Ty::I32, 5), b.int(Ty::I32, i64::from((num_warps - 1) & !idle_warps)));
+    let (five, kept) =
+        (b.int(Ty::I32, 5), b.int(Ty::I32, i64::from(gpu.plan.distributed.warp_bits() & !idle_warps)));
     let warp = b.and(gpu.warp, kept);
     let row = b.shl(warp, five);
     let slot = b.add(row, gpu.lane);

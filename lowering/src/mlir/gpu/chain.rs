@@ -5,12 +5,12 @@
 //! into is the second one's, anything else the first one's. The first part of the first turn stands before the loop, the
 //! second part of the last turn behind it.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use super::ahead::Turns;
 use super::dot::group::Then;
 use super::memory::{pack, unpack};
-use super::pipeline::{Baton, Turn, definitions};
+use super::pipeline::{Baton, Turn};
 use super::quiet::{Branches, Quiet};
 use super::{Builder, Gpu, IntPredicate, Registers};
 use crate::analysis::stage::GROUP_WARPS;
@@ -41,19 +41,6 @@ pub(super) struct Chain {
     bridges: Vec<Value>,
     /// What narrowing takes.
     narrowed: Vec<Value>,
-}
-
-/// How often each value is used in a body, the ends of blocks included.
-fn uses(body: &For) -> HashMap<Value, usize> {
-    let mut uses = HashMap::new();
-    let mut count = |values: &[Value]| values.iter().for_each(|&value| *uses.entry(value).or_default() += 1);
-    body.body.walk(&mut |op| {
-        let operation = op.kind.operation();
-        count(&operation.operands());
-        operation.blocks().into_iter().for_each(|block| count(&block.yields));
-    });
-    count(&body.body.yields);
-    uses
 }
 
 /// What an operation takes, those of its blocks included.
@@ -87,9 +74,8 @@ impl Chain {
         let result = ops[second].results[0];
         let mut carried = body.body.yields.iter().zip(&body.body.args[1..]);
         let (_, &sum) = carried.find(|(yielded, _)| **yielded == result)?;
-        let uses = uses(body);
         let tile = other.tile()?;
-        if uses[&result] != 1 || one.acc.is_some() || one.promotes() {
+        if body.body.uses(result) != 1 || one.acc.is_some() || one.promotes() {
             return None;
         }
         let mut parts = vec![Part::First; ops.len()];
@@ -113,7 +99,7 @@ impl Chain {
         let mut narrow = tile;
         for i in (0..second).rev().filter(|&i| i != first) {
             let op = &ops[i];
-            let used: usize = op.results.iter().map(|result| uses.get(result).copied().unwrap_or(0)).sum();
+            let used: usize = op.results.iter().map(|&result| body.body.uses(result)).sum();
             let users = ops.iter().zip(&parts).filter(|(_, part)| **part != Part::First);
             let late =
                 users.flat_map(|(user, _)| held(user)).filter(|value| op.results.contains(value)).count();
@@ -254,7 +240,7 @@ impl Gpu<'_> {
     /// The turns behind the first one in ranges, each with the conditions that do not hold in it.
     fn ranges(&mut self, b: &mut Builder, body: &For, turns: Turns) -> Vec<([Val; 2], Vec<Value>)> {
         let one = b.int(Ty::I64, 1);
-        let definitions = definitions(self.func);
+        let definitions = self.func.definitions();
         let Some(branches) = Branches::new(self, body, &definitions) else {
             return vec![([one, turns.count], vec![])];
         };

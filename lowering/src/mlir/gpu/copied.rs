@@ -7,9 +7,9 @@
 
 use std::collections::HashMap;
 
-use super::ahead::Slicer;
 use super::dot::{inner_axis, outer_axis, reads_matrices};
 use super::shared::Shared;
+use super::slicer::Slicer;
 use super::{Builder, Gpu};
 use crate::layout::dot::{Method, SIDES, Side, method};
 use crate::layout::{Coord, Copied, Distributed, Layout};

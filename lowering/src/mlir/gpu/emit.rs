@@ -1,10 +1,11 @@
 //! The operations that need no memory and no other thread.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::memory::{pack, unpack};
 use super::shared::Ring;
-use super::{Asm, Builder, Gpu, packed};
+use super::{Asm, Builder, Gpu, Registers, packed};
+use crate::dtype::DType;
 use crate::layout::{Coord, Distributed, Layout};
 use crate::mlir::builder::Val;
 use crate::mlir::types::{Elem, Ty};
@@ -117,22 +118,49 @@ impl Emit for Scalar {
             // Equal elements are computed once: a mask that is the same for a whole vector, a number spread over a tile.
             let repeats = if count == 1 { 1 } else { gpu.repeats(op.results[0]) };
             let mut known: HashMap<Vec<usize>, Val> = HashMap::new();
+            let apart = matches!(self.op.algebra, Algebra::Compare(_)) && self.has_difference(gpu, &args);
             (0..count)
                 .map(|register| {
                     let first = register - register % repeats;
                     let operands: Vec<Val> = args.iter().map(|arg| arg[first]).collect();
                     let key = operands.iter().map(|operand| operand.id()).collect();
-                    *known.entry(key).or_insert_with(|| {
-                        if self.exact && self.op.algebra == Algebra::Add {
-                            gpu.sum(b, operands[0], operands[1])
-                        } else {
-                            elementwise::applied(b, self, &operands, dtype)
+                    *known.entry(key).or_insert_with(|| match self.op.algebra {
+                        Algebra::Add if self.exact => gpu.sum(b, operands[0], operands[1]),
+                        Algebra::Sub if self.exact => gpu.difference(b, operands[0], operands[1]),
+                        _ if apart => {
+                            let distance = gpu.difference(b, operands[0], operands[1]);
+                            let (base, constant) = gpu.displacement(distance);
+                            let limit = b.int(base.ty, -constant);
+                            elementwise::applied(b, self, &[base, limit], dtype)
                         }
+                        _ => elementwise::applied(b, self, &operands, dtype),
                     })
                 })
                 .collect()
         };
         gpu.define(op.results[0], registers);
+    }
+}
+
+impl Scalar {
+    /// Whether this comparison of 32-bit numbers can compare their difference with a constant: it does not overflow, and
+    /// more registers than one have the same.
+    fn has_difference(&self, gpu: &Gpu, args: &[Registers]) -> bool {
+        let [left, right] = args else { return false };
+        if gpu.func.ty(self.args[0]).dtype != DType::I32 {
+            return false;
+        }
+        let pairs = left.iter().zip(right.iter());
+        let displaced: Vec<_> = pairs.map(|(&a, &b)| (gpu.displacement(a), gpu.displacement(b))).collect();
+        let bases: HashSet<(usize, usize)> =
+            displaced.iter().map(|((a, _), (b, _))| (a.id(), b.id())).collect();
+        let [a, b] = [self.args[0], self.args[1]].map(|arg| gpu.info(arg).range);
+        let (low, high) = DType::I32.range();
+        let fits = |&((_, p), (_, q)): &((Val, i64), (Val, i64))| {
+            let moved = i128::from(q) - i128::from(p);
+            a.0.saturating_sub(b.1) + moved >= low && a.1.saturating_sub(b.0) + moved <= high
+        };
+        bases.len() < displaced.len() && displaced.iter().all(fits)
     }
 }
 

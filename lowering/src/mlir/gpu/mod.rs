@@ -30,6 +30,7 @@ mod reduce;
 mod runs;
 mod scan;
 mod shared;
+mod slicer;
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -44,7 +45,7 @@ use crate::analysis::fact::Fact;
 use crate::diagnostic::Loc;
 use crate::layout::dot::Side;
 use crate::layout::{Distributed, Layout};
-use crate::ops::Keep;
+use crate::ops::{Keep, Kind};
 use crate::tile::{Block, Func, Op, ParamKind, Value};
 
 use ahead::{Arrived, Due, Started};
@@ -149,6 +150,21 @@ impl Plan {
         self.pipeline.as_ref().is_some_and(|pipeline| pipeline.counted)
     }
 
+    /// Whether its warps may be no power of two: they pass each other nothing but whole tiles that change their layout.
+    pub fn runs_in_sets(&self) -> bool {
+        let distributed = &self.distributed;
+        let mut runs = true;
+        distributed.func.body.walk(&mut |op| {
+            let moves = matches!(op.kind, Kind::Convert(_) | Kind::Hold(_));
+            let along_axis = matches!(
+                op.kind,
+                Kind::Scan(_) | Kind::Index(_) | Kind::Exchange(_) | Kind::Gather(_) | Kind::Histogram(_)
+            );
+            runs &= moves || !along_axis && op.kind.gpu().scratch(distributed, op) == 0;
+        });
+        runs
+    }
+
     fn pipeline(&self) -> &Pipeline {
         self.pipeline.as_ref().expect("products of blocks come with copies")
     }
@@ -190,8 +206,8 @@ pub fn declare<'p>(module: &mut ModuleBuilder, plans: impl Iterator<Item = &'p P
     }
 }
 
-/// A slice is its address and length, a scalar its value (a `bool` a byte); then the grid's extents, the address of a counter
-/// if there is one, and tensor maps.
+/// A slice is its address and length, a scalar its value (a `bool` a byte); then the grid's extents, the address of a
+/// counter if there is one, and tensor maps.
 fn arguments(func: &Func, of: &Plan) -> Vec<Argument> {
     let plain = |ty| Argument { ty, kind: ArgumentKind::Plain };
     let mut list = vec![];
@@ -225,6 +241,7 @@ struct Built {
     /// This thread's coordinates, by layout and axis.
     threads: HashMap<(Layout, usize), Val>,
     sums: HashMap<(usize, usize), Val>,
+    differences: HashMap<(usize, usize), Val>,
     pointers: HashMap<(usize, usize), Val>,
 }
 
@@ -506,6 +523,13 @@ impl<'a> Gpu<'a> {
                 sum = if layout.is_disjoint() { b.add_nsw(sum, part) } else { b.xor(sum, part) };
             }
         }
+        if let Some((_, apart)) = layout.dealt().filter(|(dealt, _)| *dealt == axis) {
+            let (bits, apart) = (layout.warp_bases().len() as i64, i64::from(apart));
+            let [bits, apart] = [bits, apart].map(|number| b.int(Ty::I32, number));
+            let set = b.lshr(self.warp, bits);
+            let part = b.mul_nsw(set, apart);
+            sum = b.add_nsw(sum, part);
+        }
         self.newest().threads.insert(key, sum);
         sum
     }
@@ -543,6 +567,19 @@ impl<'a> Gpu<'a> {
         self.displace(b, base, p + q)
     }
 
+    /// The difference of two indices, likewise.
+    fn difference(&mut self, b: &mut Builder, left: Val, right: Val) -> Val {
+        let ((x, p), (y, q)) = (self.displacement(left), self.displacement(right));
+        let key = (x.id(), y.id());
+        let known = self.built.iter().rev().find_map(|built| built.differences.get(&key)).copied();
+        let base = known.unwrap_or_else(|| {
+            let base = b.sub_nsw(x, y);
+            self.newest().differences.insert(key, base);
+            base
+        });
+        self.displace(b, base, p - q)
+    }
+
     /// The coordinate along `axis` of a register of this thread.
     fn coord(&mut self, b: &mut Builder, layout: &Layout, register: usize, axis: usize) -> Val {
         let thread = self.thread_coord(b, layout, axis);
@@ -560,7 +597,7 @@ impl<'a> Gpu<'a> {
     fn writer(&self, b: &mut Builder, layout: Option<&Layout>) -> Option<Val> {
         match layout {
             Some(layout) => self.first_of(b, layout.idle_lanes(), layout.idle_warps()),
-            None => self.first_of(b, 31, self.plan.distributed.num_warps - 1),
+            None => self.first_of(b, 31, self.plan.distributed.warp_bits()),
         }
     }
 

@@ -1,19 +1,21 @@
 //! Blocks of views on their way to shared memory.
 //!
-//! A warp of a group beside those of the program has the GPU copy the blocks that products take ([`crate::ops::GroupDot`]). What a
-//! loop takes anew in each turn goes to a ring of as many parts as there are stages; anything else is copied once for a
-//! program, to a place of its own. Each place has two barrier objects: a phase of the first ends when the block has come,
-//! and one of the second when every warp has multiplied by it. The copying warp computes by itself how often loops run and
-//! where blocks begin.
+//! One thread of a group of warps beside those of the program has the GPU copy the blocks that products take
+//! ([`crate::ops::GroupDot`]). What a loop takes anew in each turn goes to a ring of as many parts as there are stages;
+//! anything else is copied once for a program, to a place of its own. The blocks of a turn that are let go together,
+//! and each of those other places, have two barrier objects: a phase of the first ends when the blocks have come, and
+//! one of the second when every warp has multiplied by them. The copying thread computes by itself how often loops run
+//! and where blocks begin.
 //!
 //! A block runs one program after the other: the copies of the next one are under way while the last one's results are
-//! stored. Where all take as long, blocks take them in turn; otherwise from a counter ([`programs`]). What is made of products may leave through shared memory ([`stores`]).
+//! stored. Where all take as long, blocks take them in turn; otherwise from a counter ([`programs`]). What is made of
+//! products may leave through shared memory ([`stores`]).
 
 mod copies;
 mod programs;
 mod stores;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use self::programs::ANNOUNCED;
 use self::stores::Outgoing;
@@ -23,8 +25,8 @@ use crate::analysis::stage::{GROUP_WARPS, LINE};
 use crate::layout::Distributed;
 use crate::mlir::builder::{Builder, Val};
 use crate::mlir::types::Ty;
-use crate::ops::{For, Kind, Staged, Window};
-use crate::tile::{Block, Func, Op, ParamId, Value};
+use crate::ops::{For, GroupDot, Kind, Staged, Window};
+use crate::tile::{Block, Op, ParamId, Value, sources};
 
 /// Shared memory that a block may ask for where there are copies of this kind.
 pub(super) const MAX_BYTES: u32 = 227 * 1024;
@@ -37,7 +39,7 @@ const REGISTERS: u32 = 64 * 1024;
 /// A warp's threads get so many together.
 const REGISTER_STEP: u32 = 8;
 /// Registers of a thread that copies.
-const COPYING_REGISTERS: u32 = 40;
+const COPYING_REGISTERS: u32 = 32;
 /// What a block's address in shared memory divides by.
 const ALIGNMENT: u32 = 1024;
 
@@ -81,7 +83,7 @@ pub(super) struct Pipeline {
     outgoing: Outgoing,
     /// Whether programs take differently long, so that a block's next one comes from a counter.
     pub counted: bool,
-    /// Scalars of a program that the warp that copies computes for all: quotients, which take long.
+    /// Scalars of a program that the thread that copies computes for all: quotients, which take long.
     pub told: Vec<Value>,
     /// Where programs are announced, and the barrier objects of that.
     announcements: u32,
@@ -118,6 +120,11 @@ impl Ring {
         found.expect("each block is in a lot")
     }
 
+    /// The last product that takes a lot.
+    fn last_of(&self, lot: usize) -> Value {
+        self.copies[self.lots()[lot][0]].last
+    }
+
     /// Bytes of one part.
     fn turn(&self) -> u32 {
         self.copies.iter().map(|copy| copy.bytes).sum()
@@ -135,6 +142,13 @@ struct Signals {
     empty: Val,
 }
 
+/// What a product takes: a lot of a ring's blocks, or a block that is copied once.
+#[derive(Clone, Copy)]
+enum Taken<'p> {
+    Lot(&'p Ring, usize),
+    Own(usize),
+}
+
 /// What a group of warps does about the turn to multiply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Baton {
@@ -149,7 +163,7 @@ pub(super) enum Baton {
 /// The number of the first group's barrier: 0 is the block's and 1 the program's.
 const FIRST_BATON: u32 = 2;
 
-/// Where the copies are: what a warp that copies and the others count alike.
+/// Where the copies are: what the thread that copies and the other warps count alike.
 #[derive(Clone, Default)]
 pub(super) struct Progress {
     /// The next turn of the ring of the loop with this variable.
@@ -169,7 +183,7 @@ impl Pipeline {
     /// `None` where nothing is to be copied.
     pub fn new(distributed: &Distributed) -> Option<Pipeline> {
         let mut pipeline = Pipeline::default();
-        let definitions = definitions(&distributed.func);
+        let definitions = distributed.func.definitions();
         pipeline.block(distributed, &distributed.func.body, None, &definitions);
         let rings = pipeline.rings.iter().map(|ring| ring.variable).collect::<Vec<_>>();
         pipeline.counted = distributed.func.body.ops.iter().any(|op| {
@@ -259,11 +273,9 @@ impl Pipeline {
         &mut self.rings[place].copies
     }
 
-    /// Finds places for the blocks, behind so many bytes of scratch memory. Gives all bytes; there may be fewer stages than
-    /// asked for, and too little room for one.
-    pub fn place(&mut self, [first, last]: [u32; 2]) -> u32 {
-        // The next program's blocks come while this one's results leave.
-        let scratch = first.max(last);
+    /// Finds places for the blocks, behind so many bytes of scratch memory. Gives all bytes; there may be fewer stages
+    /// than asked for, and too little room for one.
+    pub fn place(&mut self, scratch: u32) -> u32 {
         // A ring needs two parts before the next program's blocks come early.
         let asked = self.rings.clone();
         let bytes = self.fitted(scratch, [2, 2]);
@@ -324,6 +336,26 @@ impl Pipeline {
         ringed.unwrap_or_else(|| (None, of(&self.once).expect("a block of a product is copied")))
     }
 
+    /// What a product takes, each lot once.
+    fn taken(&self, dot: &GroupDot) -> Vec<Taken<'_>> {
+        let mut list: Vec<Taken> = vec![];
+        for staged in dot.staged() {
+            let taken = match self.find(&staged.window) {
+                (Some(ring), number) => Taken::Lot(ring, ring.lot(number)),
+                (None, number) => Taken::Own(number),
+            };
+            let is_same = |known: &Taken| match (known, taken) {
+                (Taken::Lot(a, lot), Taken::Lot(b, other)) => a.variable == b.variable && *lot == other,
+                (Taken::Own(a), Taken::Own(b)) => *a == b,
+                (Taken::Lot(..), Taken::Own(_)) | (Taken::Own(_), Taken::Lot(..)) => false,
+            };
+            if !list.iter().any(is_same) {
+                list.push(taken);
+            }
+        }
+        list
+    }
+
     fn ring_of(&self, variable: Value) -> Option<&Ring> {
         self.rings.iter().find(|ring| ring.variable == variable)
     }
@@ -338,11 +370,11 @@ impl Pipeline {
         self.ring_of(body.body.args[0]).is_some()
     }
 
-    /// Before the first program; who fills the places finds them empty.
+    /// Before the first program.
     fn start(&self, b: &mut Builder, fills: bool) -> Progress {
-        let [part, parity] = [0, i64::from(fills)].map(|number| b.int(Ty::I32, number));
-        let turns = self.rings.iter().map(|ring| (ring.variable, Turn { part, parity })).collect();
-        Progress { turns, once: Some(Turn { part, parity }) }
+        let first = Turn::first(b, fills);
+        let turns = self.rings.iter().map(|ring| (ring.variable, first)).collect();
+        Progress { turns, once: Some(first) }
     }
 
     fn flat(&self, progress: &Progress) -> Vec<Val> {
@@ -367,6 +399,11 @@ impl Turn {
         Turn { part: flat[0], parity: flat[1] }
     }
 
+    /// The first one; who fills the parts finds them empty.
+    fn first(b: &mut Builder, fills: bool) -> Turn {
+        Turn { part: b.int(Ty::I32, 0), parity: b.int(Ty::I32, i64::from(fills)) }
+    }
+
     /// The one after it, of so many parts.
     fn next(self, b: &mut Builder, parts: u32) -> Turn {
         let [zero, one, parts] = [0, 1, parts].map(|number| b.int(Ty::I32, i64::from(number)));
@@ -375,31 +412,6 @@ impl Turn {
         let other = b.xor(self.parity, one);
         Turn { part: b.select(around, zero, after), parity: b.select(around, other, self.parity) }
     }
-}
-
-/// What defines each value.
-pub(super) fn definitions(func: &Func) -> HashMap<Value, &Op> {
-    fn visit<'f>(block: &'f Block, map: &mut HashMap<Value, &'f Op>) {
-        for op in &block.ops {
-            map.extend(op.results.iter().map(|&result| (result, op)));
-            op.kind.operation().blocks().into_iter().for_each(|block| visit(block, map));
-        }
-    }
-    let mut map = HashMap::new();
-    visit(&func.body, &mut map);
-    map
-}
-
-/// A value and all that it is computed from.
-fn sources(value: Value, definitions: &HashMap<Value, &Op>) -> HashSet<Value> {
-    let mut found = HashSet::new();
-    let mut todo = vec![value];
-    while let Some(value) = todo.pop() {
-        if found.insert(value) {
-            todo.extend(definitions.get(&value).iter().flat_map(|op| op.kind.operation().operands()));
-        }
-    }
-    found
 }
 
 /// Whether a scalar is another one in other programs.

@@ -1,21 +1,24 @@
-//! Turns of a loop in which its branches are not taken: a loop over these alone has none, and what stands before and behind a
-//! branch is scheduled together.
+//! Turns of a loop in which its branches are not taken: a loop over these alone has none, and what stands before and
+//! behind a branch is scheduled together.
 //!
-//! A branch is on one or several comparisons of the loop's variable with what does not change, of which any will do: the
-//! turns between the last of those that hold at first and the first of those that hold at last.
+//! A branch is on one or several comparisons of the loop's variable with what does not change, of which any will do:
+//! the turns between the last of those that hold at first and the first of those that hold at last.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::ahead::Turns;
 use super::pipeline::varies;
 use super::{Builder, Gpu};
 use crate::mlir::builder::Val;
 use crate::mlir::types::{Elem, Ty};
-use crate::ops::{Cast, For, Kind, Scalar};
+use crate::ops::scalar::Algebra;
+use crate::ops::{Cast, Effect, For, Kind, Scalar};
+use crate::syntax::BinaryOp;
 use crate::tile::{Op, Value};
 
-/// Numbers beyond this are left alone, so that no sum of them overflows.
+/// Numbers beyond this are left alone, and more terms than these: no sum of them overflows.
 const LIMIT: i128 = 1 << 60;
+const MAX_TERMS: usize = 4;
 
 /// A comparison that holds from some number on, or until one.
 struct Comparison {
@@ -42,7 +45,9 @@ impl Branches {
     /// `None` where there are none, or some that are not of this kind.
     pub fn new(gpu: &Gpu, body: &For, definitions: &HashMap<Value, &Op>) -> Option<Branches> {
         let mut branches = Branches { conditions: vec![], comparisons: vec![] };
-        let walk = Walk { gpu, variable: body.body.args[0], definitions };
+        let mut inner: HashSet<Value> = body.body.args.iter().copied().collect();
+        body.body.walk(&mut |op| inner.extend(&op.results));
+        let walk = Walk { gpu, variable: body.body.args[0], inner, definitions };
         for op in &body.body.ops {
             if let Kind::If(branch) = &op.kind {
                 branches.conditions.push(branch.condition);
@@ -56,20 +61,23 @@ impl Branches {
 struct Walk<'a, 'g> {
     gpu: &'a Gpu<'g>,
     variable: Value,
+    /// What the loop defines.
+    inner: HashSet<Value>,
     definitions: &'a HashMap<Value, &'a Op>,
 }
 
 impl Walk<'_, '_> {
     fn condition(&self, value: Value, found: &mut Vec<Comparison>) -> Option<()> {
         let Kind::Scalar(Scalar { op, args, .. }) = &self.definitions.get(&value)?.kind else { return None };
-        if op.name == "or" {
+        if op.algebra == Algebra::Or {
             return args.iter().try_for_each(|&arg| self.condition(arg, found));
         }
-        let (less, or_equal) = match op.name {
-            "lt" => (true, false),
-            "le" => (true, true),
-            "gt" => (false, false),
-            "ge" => (false, true),
+        let Algebra::Compare(comparison) = op.algebra else { return None };
+        let (less, or_equal) = match comparison {
+            BinaryOp::Lt => (true, false),
+            BinaryOp::Le => (true, true),
+            BinaryOp::Gt => (false, false),
+            BinaryOp::Ge => (false, true),
             _ => return None,
         };
         let [left, right] = args[..] else { return None };
@@ -81,10 +89,10 @@ impl Walk<'_, '_> {
         };
         let mut terms = vec![(false, rest)];
         self.sum(own, &mut terms)?;
-        let plain =
-            !varies(rest, self.variable, self.definitions) && terms.iter().all(|&(_, term)| self.small(term));
+        let plain = |&(_, term): &(bool, Value)| self.small(term) && self.is_fixed(term);
+        let fits = terms.len() <= MAX_TERMS && terms.iter().all(plain);
         found.push(Comparison { rises, terms, strict: !or_equal });
-        plain.then_some(())
+        fits.then_some(())
     }
 
     /// The variable and what is added to it, in numbers that do not wrap.
@@ -103,12 +111,23 @@ impl Walk<'_, '_> {
         let [left, right] = args[..] else { return None };
         let in_left = varies(left, self.variable, self.definitions);
         let (own, other) = if in_left { (left, right) } else { (right, left) };
-        let adds = op.name == "add" || op.name == "sub" && in_left;
-        if !adds || to.bytes() < 8 || varies(other, self.variable, self.definitions) {
+        let adds = op.algebra == Algebra::Add || op.algebra == Algebra::Sub && in_left;
+        if !adds || to.bytes() < 8 {
             return None;
         }
-        terms.push((op.name == "add", other));
+        terms.push((op.algebra == Algebra::Add, other));
         self.sum(own, terms)
+    }
+
+    /// Whether a scalar is the same in all turns, and can be computed before them: nothing in it is carried or read.
+    fn is_fixed(&self, value: Value) -> bool {
+        !self.inner.contains(&value)
+            || self.definitions.get(&value).is_some_and(|op| {
+                let operation = op.kind.operation();
+                operation.effect() == Effect::Pure
+                    && operation.blocks().is_empty()
+                    && operation.operands().into_iter().all(|operand| self.is_fixed(operand))
+            })
     }
 
     fn small(&self, value: Value) -> bool {

@@ -240,7 +240,7 @@ impl Shared {
         };
         match pipeline {
             Some(pipeline) => {
-                shared.bytes = pipeline.place([next, last]);
+                shared.bytes = pipeline.place(next.max(last));
                 if shared.bytes > pipeline::MAX_BYTES {
                     let (loc, bytes) = (distributed.func.loc, shared.bytes);
                     return Err(TooMuchShared { loc, bytes, what: "group_dot" });

@@ -6,13 +6,17 @@ use super::nest::{LANES, Point};
 use super::{Access, Builder, Emit, Host, Ty, Val};
 use crate::dtype::DType;
 use crate::layout::dot::Side;
-use crate::mlir::{cast, rounding};
-use crate::ops::{Dot, InputPrecision};
+use crate::mlir::{Machine, Vectors, cast, rounding};
+use crate::ops::{Dot, InputPrecision, Kind};
 use crate::tile::{Func, Op, Shape, Value};
 
-/// Rows of a block whose sums, vectors of four-byte numbers, leave room for the factors among sixteen registers of half
-/// a vector.
-const ROWS: u32 = 6;
+/// The most vectors of sums of a block, of four-byte numbers, which leave room for the factors: among sixteen registers
+/// of half a vector, and among 32 of a whole one.
+const SUMS: u32 = 6;
+const WIDE_SUMS: u32 = 24;
+/// Vectors of columns that a block has side by side where there is so much room: each element of the left factor is read
+/// once for all.
+const ABREAST: u32 = 2;
 /// Steps of a turn of the innermost loop.
 const STEPS: u32 = 4;
 
@@ -51,6 +55,12 @@ impl Extents {
             .map(|extent| u64::from(extent) * u64::from(self.inner) * u64::from(self.dtype.bytes()))
     }
 
+    /// Where a square that is transposed, the left and the right factor are.
+    fn places(&self) -> [u64; 3] {
+        let left = u64::from(LANES * LANES * self.dtype.bytes());
+        [0, left, left + self.bytes()[0].next_multiple_of(64)]
+    }
+
     /// Where an element is: the left factor is row-major; of the right one, groups of `lanes` columns follow each other,
     /// each of them row-major.
     fn index(&self, b: &mut Builder, side: Side, [row, column]: [Val; 2]) -> Val {
@@ -86,13 +96,13 @@ impl Extents {
 impl Emit for Dot {
     fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
         let extents = Extents::new(host.func, self, op.results[0]);
-        let start = host.workspace(b);
-        let right_start = b.offset_bytes(start, extents.bytes()[0].next_multiple_of(64) as i32);
+        let place = host.workspace(b);
+        let [square, left, right] = extents.places().map(|bytes| b.offset_bytes(place, bytes as i32));
         host.each_element(b, &extents.batch, &mut |host, b, matrix| {
             let batch = &matrix.coords;
-            host.lay_out(b, (self.a, Side::Left), (&extents, start), batch);
-            host.lay_out(b, (self.b, Side::Right), (&extents, right_start), batch);
-            let product = Product { dot: self, op, extents: &extents, factors: [start, right_start], batch };
+            host.lay_out(b, (self.a, Side::Left), (&extents, [left, square]), batch);
+            host.lay_out(b, (self.b, Side::Right), (&extents, [right, square]), batch);
+            let product = Product { dot: self, op, extents: &extents, factors: [left, right], batch };
             product.run(host, b);
         });
     }
@@ -101,9 +111,14 @@ impl Emit for Dot {
         true
     }
 
+    fn differs_by_registers(&self) -> bool {
+        true
+    }
+
     fn workspace(&self, func: &Func, op: &Op) -> u64 {
-        let [left, right] = Extents::new(func, self, op.results[0]).bytes();
-        left.next_multiple_of(64) + right
+        let extents = Extents::new(func, self, op.results[0]);
+        let [_, _, right] = extents.places();
+        right + extents.bytes()[1]
     }
 }
 
@@ -113,24 +128,81 @@ impl Host<'_> {
         &mut self,
         b: &mut Builder,
         (factor, side): (Value, Side),
-        (extents, start): (&Extents, Val),
+        (extents, [start, square]): (&Extents, [Val; 2]),
         batch: &[Val],
     ) {
-        let ty = self.func.ty(factor).clone();
-        let rank = ty.shape.rank();
-        let matrix = Shape::new(&ty.shape[rank - 2..]);
+        let shape = &self.func.ty(factor).shape;
+        let rank = shape.rank();
+        let matrix = Shape::new(&shape[rank - 2..]);
         let axis = self.contiguous_axis(factor).and_then(|axis| axis.checked_sub(rank - 2)).unwrap_or(1);
+        let in_squares = matrix.iter().all(|extent| extent.is_multiple_of(LANES));
+        if axis == 0 && in_squares && !is_baseline(b) {
+            let squares = Shape::new([matrix[0] / LANES, matrix[1] / LANES]);
+            self.each_element(b, &squares, &mut |host, b, point| {
+                let lanes = b.int(Ty::I64, i64::from(LANES));
+                let first = [point.coords[0], point.coords[1]].map(|coord| b.mul(coord, lanes));
+                host.lay_out_square(b, (factor, side), (extents, [start, square]), (batch, first));
+            });
+            return;
+        }
         self.each_along(b, &matrix, axis, &mut |host, b, point| {
-            let coords: Vec<Val> = batch.iter().chain(&point.coords).copied().collect();
-            let own = Point { coords, axis: point.axis + batch.len(), lanes: point.lanes };
-            let elements = host.at(b, factor, &own);
-            let elements = cast::cast(b, elements, ty.dtype, extents.dtype);
-            let elements = match extents.input {
-                InputPrecision::Ieee => elements,
-                InputPrecision::Tf32 => rounding::tf32(b, elements),
-            };
+            let elements = host.to_multiply(b, factor, extents, (batch, point));
             extents.store(b, elements, (side, start), point);
         });
+    }
+
+    /// The same of a square whose columns are vectors: they become rows by way of memory.
+    fn lay_out_square(
+        &mut self,
+        b: &mut Builder,
+        (factor, side): (Value, Side),
+        (extents, [start, square]): (&Extents, [Val; 2]),
+        (batch, [row, column]): (&[Val], [Val; 2]),
+    ) {
+        let bytes = extents.dtype.bytes();
+        let pitch = b.int(Ty::I64, i64::from(LANES));
+        let bounds = [0, LANES, 1].map(|bound| b.int(Ty::I64, i64::from(bound)));
+        b.for_range(bounds, &[], |b, i, _| {
+            self.scope(|host| {
+                let coords = vec![row, b.add(column, i)];
+                let point = Point { coords, axis: 0, lanes: LANES as u16 };
+                let elements = host.to_multiply(b, factor, extents, (batch, &point));
+                let place = b.mul(i, pitch);
+                let place = b.offset(square, place, bytes);
+                b.store(elements, place, Access::aligned(bytes));
+            });
+            vec![]
+        });
+        let vector = Ty { lanes: LANES as u16, ..Ty::scalar(cast::elem(extents.dtype, b.machine)) };
+        let columns: Vec<Val> = (0..LANES)
+            .map(|i| {
+                let place = b.offset_bytes(square, (i * LANES * bytes) as i32);
+                b.load(place, vector, Access::aligned(bytes))
+            })
+            .collect();
+        for (i, elements) in transposed(b, columns).into_iter().enumerate() {
+            let distance = b.int(Ty::I64, i as i64);
+            let point = Point { coords: vec![b.add(row, distance), column], axis: 1, lanes: LANES as u16 };
+            extents.store(b, elements, (side, start), &point);
+        }
+    }
+
+    /// Elements of a factor in the type that it is multiplied in.
+    fn to_multiply(
+        &mut self,
+        b: &mut Builder,
+        factor: Value,
+        extents: &Extents,
+        (batch, point): (&[Val], &Point),
+    ) -> Val {
+        let coords: Vec<Val> = batch.iter().chain(&point.coords).copied().collect();
+        let own = Point { coords, axis: point.axis + batch.len(), lanes: point.lanes };
+        let elements = self.at(b, factor, &own);
+        let elements = cast::cast(b, elements, self.dtype(factor), extents.dtype);
+        match extents.input {
+            InputPrecision::Ieee => elements,
+            InputPrecision::Tf32 => rounding::tf32(b, elements),
+        }
     }
 
     /// The axis along which neighbours of a tile are read as neighbours, if that is known.
@@ -146,12 +218,37 @@ impl Host<'_> {
             return (0..shape.rank()).max_by_key(|&axis| info.axes[axis].contiguity);
         }
         let tiles = operation.operands().into_iter().filter(|&operand| !self.func.ty(operand).is_scalar());
+        if let Kind::Reshape(reshape) = &op.kind {
+            let kept = reshape.kept_axes(self.func, value)?;
+            return kept[self.contiguous_axis(reshape.value)?];
+        }
         if let Some(moves) = operation.moves(self.func) {
             return tiles.map(|operand| moves[self.contiguous_axis(operand)?]).next()?;
         }
         let lanewise = operation.is_pointwise();
         tiles.filter(|_| lanewise).find_map(|operand| self.contiguous_axis(operand))
     }
+}
+
+/// As many vectors as they have lanes, with vectors and lanes exchanged: bit by bit of their numbers.
+fn transposed(b: &mut Builder, mut vectors: Vec<Val>) -> Vec<Val> {
+    let count = vectors.len();
+    let mut bit = 1;
+    while bit < count {
+        for low in (0..count).filter(|number| number & bit == 0) {
+            let (first, second) = (vectors[low], vectors[low | bit]);
+            let of = |stays: usize| -> Vec<i32> {
+                let lane = |lane: usize| if lane & bit == stays { lane } else { lane ^ bit };
+                let lanes = (0..count).map(|i| lane(i) + if i & bit == 0 { 0 } else { count });
+                lanes.map(|lane| lane as i32).collect()
+            };
+            // Lanes without the bit come from the first vector, those with it from the second one.
+            vectors[low] = b.shuffle(first, second, &of(0));
+            vectors[low | bit] = b.shuffle(first, second, &of(bit));
+        }
+        bit *= 2;
+    }
+    vectors
 }
 
 /// One product of matrices.
@@ -173,15 +270,20 @@ fn cut(rows: u32, most: u32) -> [(u32, u32); 2] {
 impl Product<'_> {
     fn run(&self, host: &mut Host, b: &mut Builder) {
         let Extents { rows, columns, lanes, dtype, .. } = *self.extents;
-        let most = if is_baseline(b) { 1 } else { ROWS * 4 / dtype.bytes() };
-        let bounds = [0, columns, lanes].map(|bound| b.int(Ty::I64, i64::from(bound)));
+        let (sums, abreast) = match b.machine {
+            Machine::Host(Vectors::Wide) => (WIDE_SUMS * 4 / dtype.bytes(), ABREAST),
+            Machine::Host(Vectors::Fused) | Machine::Nvptx => (SUMS * 4 / dtype.bytes(), 1),
+            Machine::Host(Vectors::Baseline) => (1, 1),
+        };
+        let abreast = if columns.is_multiple_of(abreast * lanes) { abreast } else { 1 };
+        let bounds = [0, columns, abreast * lanes].map(|bound| b.int(Ty::I64, i64::from(bound)));
         b.for_range(bounds, &[], |b, column, _| {
             let mut first = 0;
-            for (size, count) in cut(rows, most).into_iter().filter(|(_, count)| *count > 0) {
+            for (size, count) in cut(rows, sums / abreast).into_iter().filter(|(_, count)| *count > 0) {
                 let end = first + size * count;
                 let bounds = [first, end, size].map(|bound| b.int(Ty::I64, i64::from(bound)));
                 b.for_range(bounds, &[], |b, row, _| {
-                    host.scope(|host| self.block(host, b, [row, column], size));
+                    host.scope(|host| self.block(host, b, [row, column], [size, abreast]));
                     vec![]
                 });
                 first = end;
@@ -190,18 +292,20 @@ impl Product<'_> {
         });
     }
 
-    /// The sums of `count` rows and one vector of columns.
-    fn block(&self, host: &mut Host, b: &mut Builder, [row, column]: [Val; 2], count: u32) {
-        let points: Vec<Point> = (0..count)
-            .map(|i| {
-                let distance = b.int(Ty::I64, i64::from(i));
-                let row = b.add(row, distance);
-                let coords: Vec<Val> = self.batch.iter().copied().chain([row, column]).collect();
-                Point { axis: coords.len() - 1, coords, lanes: self.extents.lanes as u16 }
+    /// The sums of `count` rows and so many vectors of columns.
+    fn block(&self, host: &mut Host, b: &mut Builder, [row, column]: [Val; 2], [count, abreast]: [u32; 2]) {
+        let lanes = self.extents.lanes;
+        let places = (0..count).flat_map(|i| (0..abreast).map(move |vector| [i, vector * lanes]));
+        let points: Vec<Point> = places
+            .map(|[down, right]| {
+                let [down, right] = [down, right].map(|distance| b.int(Ty::I64, i64::from(distance)));
+                let place = [b.add(row, down), b.add(column, right)];
+                let coords: Vec<Val> = self.batch.iter().copied().chain(place).collect();
+                Point { axis: coords.len() - 1, coords, lanes: lanes as u16 }
             })
             .collect();
         let sums: Vec<Val> = points.iter().map(|point| self.before(host, b, point)).collect();
-        let sums = self.summed(b, [row, column], sums);
+        let sums = self.summed(b, [row, column], sums, abreast);
         for (point, sum) in points.iter().zip(sums) {
             host.write_buffer(b, self.op.results[0], point, sum);
         }
@@ -218,8 +322,8 @@ impl Product<'_> {
         }
     }
 
-    /// The products along the inner axis added to sums of rows from `row` on.
-    fn summed(&self, b: &mut Builder, [row, column]: [Val; 2], sums: Vec<Val>) -> Vec<Val> {
+    /// The products along the inner axis added to sums of rows from `row` on, each of so many vectors.
+    fn summed(&self, b: &mut Builder, [row, column]: [Val; 2], sums: Vec<Val>, abreast: u32) -> Vec<Val> {
         let Extents { inner, lanes, dtype, .. } = *self.extents;
         let zero = b.int(Ty::I64, 0);
         let bytes = dtype.bytes();
@@ -238,13 +342,19 @@ impl Product<'_> {
             let distance = b.mul(index, pitch);
             let right = b.offset(right, distance, bytes);
             for step in 0..steps {
-                let place = b.offset_bytes(right, (step * lanes * bytes) as i32);
-                let columns = b.load(place, vector, Access::aligned(bytes));
-                for (i, sum) in sums.iter_mut().enumerate() {
+                let columns: Vec<Val> = (0..abreast)
+                    .map(|panel| {
+                        let place = b.offset_bytes(right, ((panel * inner + step) * lanes * bytes) as i32);
+                        b.load(place, vector, Access::aligned(bytes))
+                    })
+                    .collect();
+                for (i, sums) in sums.chunks_mut(abreast as usize).enumerate() {
                     let place = b.offset_bytes(left, ((i as u32 * inner + step) * bytes) as i32);
                     let element = b.load(place, elem, Access::aligned(bytes));
                     let element = if lanes == 1 { element } else { b.splat(element, lanes as u16) };
-                    *sum = rounding::multiply_add(b, [element, columns, *sum], dtype);
+                    for (sum, &columns) in sums.iter_mut().zip(&columns) {
+                        *sum = rounding::multiply_add(b, [element, columns, *sum], dtype);
+                    }
                 }
             }
             sums

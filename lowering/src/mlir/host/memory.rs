@@ -134,9 +134,15 @@ impl Host<'_> {
         let operation = kind.operation();
         let moves = operation.moves(self.func)?;
         let &[inner] = operation.operands().as_slice() else { return None };
+        let shape = &self.func.ty(inner).shape;
         match moves.iter().position(|to| *to == Some(axis)) {
-            Some(from) if self.func.ty(inner).shape[from] > 1 => self.edge(inner, from, lanes),
-            _ => Some(Edge::Any),
+            Some(from) if shape[from] > 1 => self.edge(inner, from, lanes),
+            // Lanes along an axis that several were made into may be any of the operand's.
+            _ => moves
+                .iter()
+                .zip(&shape[..])
+                .all(|(to, &extent)| to.is_some() || extent == 1)
+                .then_some(Edge::Any),
         }
     }
 

@@ -29,7 +29,7 @@ use super::builder::{Builder, IntPredicate, Val};
 use super::cast;
 use super::session::{Argument, ArgumentKind, Entry, ModuleBuilder};
 use super::types::{Elem, Space, Ty};
-use super::{Access, Machine, report};
+use super::{Access, report, rounding};
 use crate::analysis::axis::{Assumptions, Axes};
 use crate::analysis::fact::Fact;
 use crate::tile::{Block, Func, Op, Param, ParamId, ParamKind, Value};
@@ -62,6 +62,11 @@ pub trait Emit {
         false
     }
 
+    /// Whether it is other code where there are more registers.
+    fn differs_by_registers(&self) -> bool {
+        false
+    }
+
     /// Bytes of memory that it uses while it runs, beside its results'.
     fn workspace(&self, func: &Func, op: &Op) -> u64 {
         let _ = (func, op);
@@ -69,7 +74,8 @@ pub trait Emit {
     }
 
     /// Operands whose buffers it reads in an order of its own.
-    fn looks_up(&self) -> Vec<Value> {
+    fn looks_up(&self, func: &Func, op: &Op) -> Vec<Value> {
+        let _ = (func, op);
         vec![]
     }
 }
@@ -122,6 +128,13 @@ impl Plan {
     /// Scratch memory of one program, in bytes.
     pub fn scratch_bytes(&self) -> u64 {
         self.versions().map(|version| version.schedule.bytes()).max().unwrap_or(0)
+    }
+
+    /// Whether processors with more registers get other code.
+    pub fn differs_by_registers(&self) -> bool {
+        let mut differs = false;
+        self.general.func.body.walk(&mut |op| differs |= op.kind.host().differs_by_registers());
+        differs
     }
 
     /// Whether the code has a record.
@@ -230,11 +243,7 @@ impl Plan {
 
 /// How a scalar argument is passed: 16-bit floats as their bits, a `bool` as a byte.
 fn argument_type(dtype: crate::dtype::DType) -> Ty {
-    if dtype == crate::dtype::DType::Bool {
-        Ty::I8
-    } else {
-        cast::scalar(dtype, Machine::Host { f16c: false })
-    }
+    if dtype == crate::dtype::DType::Bool { Ty::I8 } else { cast::scalar(dtype, rounding::BASELINE) }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -285,8 +294,7 @@ impl<'a> Host<'a> {
         let grid = [next(), next(), next()];
         let scratch = next();
         let record = reports.then(next);
-        let mut definitions = HashMap::new();
-        collect_definitions(&func.body, &mut definitions);
+        let definitions = func.definitions();
         let known = vec![HashMap::new()];
         Host { plan, func, scalars, slices, program, grid, scratch, record, known, definitions }
     }
@@ -330,16 +338,5 @@ impl<'a> Host<'a> {
     /// The machine type of one element of `value`.
     fn elem_type(&self, b: &Builder, value: Value) -> Ty {
         cast::scalar(self.dtype(value), b.machine)
-    }
-}
-
-fn collect_definitions<'a>(block: &'a Block, definitions: &mut HashMap<Value, &'a Op>) {
-    for op in &block.ops {
-        for &result in &op.results {
-            definitions.insert(result, op);
-        }
-        for nested in op.kind.operation().blocks() {
-            collect_definitions(nested, definitions);
-        }
     }
 }

@@ -4,7 +4,7 @@ use super::nest::{Point, lane_points, load_elements};
 use super::{Builder, Elem, Emit, Host, Ty, Val};
 use crate::mlir::IntPredicate;
 use crate::ops::{Exchange, Gather, Index, Join};
-use crate::tile::{Op, Value};
+use crate::tile::{Func, Op, Value};
 
 impl Emit for Join {
     fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
@@ -53,7 +53,7 @@ impl Emit for Exchange {
     }
 
     /// Asked at two places, an operand that is itself exchanged would double its code at every step of a sort.
-    fn looks_up(&self) -> Vec<Value> {
+    fn looks_up(&self, _: &Func, _: &Op) -> Vec<Value> {
         vec![self.value]
     }
 }
@@ -81,7 +81,7 @@ impl Emit for Gather {
         4
     }
 
-    fn looks_up(&self) -> Vec<Value> {
+    fn looks_up(&self, _: &Func, _: &Op) -> Vec<Value> {
         vec![self.value]
     }
 }

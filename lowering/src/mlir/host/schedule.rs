@@ -152,7 +152,7 @@ impl Planner<'_> {
                     self.ask(operand, nest, depth);
                 }
             }
-            for operand in op.kind.host().looks_up() {
+            for operand in op.kind.host().looks_up(self.func, op) {
                 self.must_hold(operand);
             }
         }

@@ -3,7 +3,7 @@
 use super::nest::{Point, flat_index, lane_points, load_elements, spread};
 use super::{Builder, Emit, Host, Ty, Val};
 use crate::ops::{Broadcast, ExpandDims, Permute, Reshape};
-use crate::tile::{Op, Value};
+use crate::tile::{Func, Op, Value};
 
 impl Emit for Broadcast {
     fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
@@ -53,8 +53,12 @@ impl Emit for Permute {
 }
 
 impl Emit for Reshape {
-    /// The operand is in its buffer, where it has the result's order already.
+    /// Where other axes than those of extent 1 change the operand is in its buffer, where it has the result's order
+    /// already.
     fn at(&self, host: &mut Host, b: &mut Builder, op: &Op, point: &Point) -> Val {
+        if let Some(kept) = self.kept_axes(host.func, op.results[0]) {
+            return self.moved(host, b, &kept, point);
+        }
         let shape = host.func.ty(op.results[0]).shape.clone();
         let dtype = host.dtype(self.value);
         let rank = host.func.ty(self.value).shape.rank();
@@ -77,7 +81,23 @@ impl Emit for Reshape {
         b.pack(&elements)
     }
 
-    fn looks_up(&self) -> Vec<Value> {
-        vec![self.value]
+    fn cost(&self) -> u32 {
+        0
+    }
+
+    fn looks_up(&self, func: &Func, op: &Op) -> Vec<Value> {
+        if self.kept_axes(func, op.results[0]).is_some() { vec![] } else { vec![self.value] }
+    }
+}
+
+impl Reshape {
+    /// The operand's elements at the result's coordinates along the axes that stay.
+    fn moved(&self, host: &mut Host, b: &mut Builder, kept: &[Option<usize>], point: &Point) -> Val {
+        let zero = b.int(Ty::I64, 0);
+        let coords = kept.iter().map(|new| new.map_or(zero, |new| point.coords[new])).collect();
+        let axis = kept.iter().position(|new| *new == Some(point.axis)).filter(|_| point.lanes > 1);
+        let lanes = if axis.is_some() { point.lanes } else { 1 };
+        let elements = host.at(b, self.value, &Point { coords, axis: axis.unwrap_or(0), lanes });
+        if lanes == point.lanes { elements } else { spread(b, elements, point) }
     }
 }

@@ -20,7 +20,8 @@ mod root;
 mod tanh;
 mod trig;
 
-use super::builder::{Builder, Machine, Val};
+use super::builder::{Builder, Val};
+use super::machine::Machine;
 use super::types::Ty;
 use crate::dtype::DType;
 
@@ -61,7 +62,7 @@ fn gpu(b: &Builder) -> bool {
 
 /// Whether `Builder::fma` rounds once.
 fn fused(b: &Builder) -> bool {
-    b.machine != Machine::Host { f16c: false }
+    b.machine != super::rounding::BASELINE
 }
 
 /// `a * b + c` with a constant addend.

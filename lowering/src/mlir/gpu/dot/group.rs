@@ -55,8 +55,9 @@ impl Matrix {
 /// The words of each step of a left factor, for each of the group's sets of rows.
 pub(in crate::mlir::gpu) type Words = Vec<Vec<Vec<Val>>>;
 
-/// Words of a left factor that a thread keeps through a loop, at most.
+/// Words of a left factor that a thread keeps through a loop, at most, and for how many groups there are registers.
 const MAX_HELD: u32 = 16;
+const HOLDING_GROUPS: u32 = 2;
 
 /// A left factor where the instructions take it from.
 enum Left {
@@ -191,17 +192,10 @@ impl GroupDot {
         behind: u32,
         kept: &[Val],
     ) -> Vec<Val> {
-        let tied: Vec<Val> = issued.sums.iter().chain(kept).copied().collect();
-        let results = tied.iter().map(|value| format!("={}", letter(value.ty)));
-        let same = (0..tied.len()).map(|i| i.to_string());
-        // Registers that are read stay as they are until then.
-        let read = issued.words.iter().map(|_| "r".to_string());
-        let constraints: Vec<String> =
-            results.chain(same).chain(read).chain(["~{memory}".to_string()]).collect();
-        let operands: Vec<Val> = tied.iter().chain(&issued.words).copied().collect();
-        let types: Vec<Ty> = tied.iter().map(|value| value.ty).collect();
+        let changed: Vec<Val> = issued.sums.iter().chain(kept).copied().collect();
         let text = format!("wgmma.wait_group.sync.aligned {behind};");
-        let mut settled = statement(b, &text, &constraints.join(","), &operands, &types);
+        // Registers that are read stay as they are until then.
+        let mut settled = in_place(b, &text, &changed, &issued.words);
         let kept = settled.split_off(issued.sums.len());
         issued.sums = settled;
         kept
@@ -211,18 +205,14 @@ impl GroupDot {
     /// are.
     pub(in crate::mlir::gpu) fn ended(b: &mut Builder, sums: &[Val], any: Val) -> Vec<Val> {
         let any = b.zext(any, Elem::I32);
+        // What is read stands behind the sums, which stand there twice.
         let count = sums.len();
         let cleared: String = (0..count).map(|i| format!("@!any mov.b32 ${i}, 0;\n")).collect();
         let text = format!(
-            "{{\n.reg .pred any;\nsetp.ne.b32 any, ${count}, 0;\nwgmma.wait_group.sync.aligned 0;\n{cleared}}}"
+            "{{\n.reg .pred any;\nsetp.ne.b32 any, ${}, 0;\nwgmma.wait_group.sync.aligned 0;\n{cleared}}}",
+            2 * count
         );
-        let ty = sums[0].ty;
-        let results = std::iter::repeat_n(format!("={}", letter(ty)), count);
-        let tied = (0..count).map(|i| i.to_string());
-        let constraints: Vec<String> =
-            results.chain(["r".to_string()]).chain(tied).chain(["~{memory}".to_string()]).collect();
-        let operands: Vec<Val> = [any].into_iter().chain(sums.iter().copied()).collect();
-        statement(b, &text, &constraints.join(","), &operands, &vec![ty; count])
+        in_place(b, &text, sums, &[any])
     }
 
     /// Defines the result and lets go of the blocks.
@@ -237,6 +227,18 @@ impl GroupDot {
         lists.iter().flatten().zip(sums).for_each(|(&register, &sum)| registers[register] = sum);
         gpu.define(op.results[0], registers);
     }
+}
+
+/// A statement that changes registers where they are, and reads words.
+fn in_place(b: &mut Builder, text: &str, changed: &[Val], read: &[Val]) -> Vec<Val> {
+    let results = changed.iter().map(|value| format!("={}", letter(value.ty)));
+    let same = (0..changed.len()).map(|i| i.to_string());
+    let words = read.iter().map(|_| "r".to_string());
+    let constraints: Vec<String> =
+        results.chain(same).chain(words).chain(["~{memory}".to_string()]).collect();
+    let operands: Vec<Val> = changed.iter().chain(read).copied().collect();
+    let types: Vec<Ty> = changed.iter().map(|value| value.ty).collect();
+    statement(b, text, &constraints.join(","), &operands, &types)
 }
 
 impl Left {
@@ -271,10 +273,13 @@ fn letter(ty: Ty) -> &'static str {
 impl Gpu<'_> {
     /// Which rows and which columns the group of this warp has.
     pub(in crate::mlir::gpu) fn group_of_warp(&mut self, b: &mut Builder, groups: Groups) -> [Val; 2] {
-        let [mask, shift] = [groups.along_rows - 1, groups.along_rows.ilog2()]
-            .map(|number| b.int(Ty::I32, i64::from(number)));
         let group = self.warp_group(b);
-        [b.and(group, mask), b.lshr(group, shift)]
+        let zero = b.int(Ty::I32, 0);
+        if groups.along_columns == 1 {
+            return [group, zero];
+        }
+        let along_rows = b.int(Ty::I32, i64::from(groups.along_rows));
+        [b.urem(group, along_rows), b.udiv(group, along_rows)]
     }
 
     /// A block of which each group takes so many rows or columns of the product.
@@ -312,7 +317,9 @@ impl Gpu<'_> {
         let dtype = self.func.slice(staged.window.memory).0;
         let (width, at_once) = (LINE / dtype.bytes(), GROUP_BYTES / dtype.bytes());
         let each = GROUP_ROWS * groups.along_rows;
-        if rows / each * inner / 4 > MAX_HELD || !dtype.is_half() {
+        let few =
+            rows / each * inner / 4 <= MAX_HELD && groups.along_rows * groups.along_columns <= HOLDING_GROUPS;
+        if !few || !dtype.is_half() {
             return None;
         }
         let [row_group, _] = self.group_of_warp(b, groups);

@@ -420,7 +420,7 @@ impl Dot {
         if let Some(fast) = gpu.copied_fast(value) {
             let Pointed { lanes, transposed, pair } =
                 Pointed::new((instruction, side), &ty, fast, &to).expect("matrices are copied");
-            let lanes = Layout::of_bases(&ty.shape, &[], lanes, to.warp_bases());
+            let lanes = Layout::of_bases(&ty.shape, &[], lanes, to.warp_bases()).with_sets(to.sets());
             let places = gpu.copied_factor(b, value, &lanes);
             return Source {
                 dtype,
@@ -435,7 +435,9 @@ impl Dot {
                 let strides = staging.strides.clone();
                 let pointed = Pointed::new((instruction, side), &ty, staging.fast, &to);
                 let from = match &pointed {
-                    Some(pointed) => Layout::of_bases(&ty.shape, &[], pointed.lanes, to.warp_bases()),
+                    Some(pointed) => {
+                        Layout::of_bases(&ty.shape, &[], pointed.lanes, to.warp_bases()).with_sets(to.sets())
+                    }
                     None => to,
                 };
                 let pointer = staging.pointer(b, base, ty.dtype, |b, axis| gpu.thread_coord(b, &from, axis));

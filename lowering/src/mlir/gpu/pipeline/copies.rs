@@ -1,13 +1,13 @@
-//! The warp that copies blocks, and what it and the warps that multiply tell each other.
+//! The thread that copies blocks, and what it and the warps that multiply tell each other.
 
 use std::collections::HashMap;
 
 use super::programs::ANNOUNCED;
 use super::{
-    Baton, COPYING_REGISTERS, FIRST_BATON, Pipeline, REGISTER_STEP, REGISTERS, Ring, SIGNAL, Signals,
-    Transfer, Turn, definitions, varies,
+    Baton, COPYING_REGISTERS, FIRST_BATON, Pipeline, REGISTER_STEP, REGISTERS, Ring, SIGNAL, Signals, Taken,
+    Transfer, Turn, varies,
 };
-use crate::analysis::stage::{GROUP_WARPS, LINE};
+use crate::analysis::stage::{GROUP_WARPS, LINE, MAX_EXTENT};
 use crate::mlir::builder::{Arm, Val};
 use crate::mlir::gpu::barrier::{block_barrier, init_signals, warp_barrier};
 use crate::mlir::gpu::dot::group::Words;
@@ -90,7 +90,8 @@ impl Gpu<'_> {
         let signals = rings.chain([own, announced]).flat_map(|(start, count)| {
             (0..2 * count).map(move |i| (start + i * SIGNAL, if i < count { 1 } else { warps }))
         });
-        let first = self.first_of(b, 31, 2 * warps - 1);
+        let all = self.plan.threads() / 32;
+        let first = self.first_of(b, 31, all.next_power_of_two() - 1);
         b.guarded(first, |b| init_signals(b, base, signals));
         block_barrier(b);
     }
@@ -151,14 +152,18 @@ impl Gpu<'_> {
         statement(b, text, "l,r,~{memory}", &[signal, parity], &[]);
     }
 
-    // ---- the warp that copies
+    // ---- the thread that copies
 
-    pub(super) fn produce(&mut self, b: &mut Builder, pipeline: &Pipeline) {
+    /// Copies what a program takes.
+    pub(super) fn produce(
+        &mut self,
+        b: &mut Builder,
+        pipeline: &Pipeline,
+        definitions: &HashMap<Value, &Op>,
+    ) {
         let values = self.values.clone();
-        let func = self.func;
-        let definitions = definitions(func);
         for (number, copy) in pipeline.once.iter().enumerate() {
-            let offsets = self.coordinates(b, copy, &definitions);
+            let offsets = self.coordinates(b, copy, definitions, &HashMap::new());
             let Signals { full, empty } = self.own_signals(b, pipeline, number);
             let turn = self.own_turn();
             self.await_phase(b, empty, turn.parity);
@@ -166,11 +171,11 @@ impl Gpu<'_> {
             let to = self.at(b, copy.start, turn.part, copy.bytes);
             self.start_copy(b, copy, &offsets, full, to);
         }
-        for op in &func.body.ops {
+        for op in &self.func.body.ops {
             if let Kind::For(body) = &op.kind
                 && let Some(ring) = pipeline.ring_of(body.body.args[0])
             {
-                self.fill(b, pipeline, (body, ring), &definitions);
+                self.fill(b, pipeline, (body, ring), definitions);
             }
         }
         self.values = values;
@@ -211,13 +216,7 @@ impl Gpu<'_> {
                     gpu.await_phase(b, empty, turn.parity);
                     gpu.expect_bytes(b, full, copies.iter().map(|copy| copy.bytes).sum());
                     for copy in copies {
-                        let offsets = copy.window.offsets.iter().map(|offset| {
-                            same.get(offset).copied().unwrap_or_else(|| {
-                                gpu.evaluated(b, *offset, definitions);
-                                gpu.coordinate_of(b, *offset)
-                            })
-                        });
-                        let offsets: Vec<Val> = offsets.collect();
+                        let offsets = gpu.coordinates(b, copy, definitions, &same);
                         let to = gpu.at(b, ring.start + copy.start, turn.part, ring.turn());
                         gpu.start_copy(b, copy, &offsets, full, to);
                     }
@@ -263,16 +262,19 @@ impl Gpu<'_> {
         }
     }
 
-    /// Where a block begins, as copies take it.
+    /// Where a block begins, as copies take it; some coordinates may be known.
     fn coordinates(
         &mut self,
         b: &mut Builder,
         copy: &Transfer,
         definitions: &HashMap<Value, &Op>,
+        known: &HashMap<Value, Val>,
     ) -> Vec<Val> {
-        let offsets = copy.window.offsets.iter().map(|&offset| {
-            self.evaluated(b, offset, definitions);
-            self.coordinate_of(b, offset)
+        let offsets = copy.window.offsets.iter().map(|offset| {
+            known.get(offset).copied().unwrap_or_else(|| {
+                self.evaluated(b, *offset, definitions);
+                self.coordinate_of(b, *offset)
+            })
         });
         offsets.collect()
     }
@@ -305,7 +307,8 @@ impl Gpu<'_> {
         }
     }
 
-    /// An offset in a view as copies take it. What lies further out than 32 bits say lies outside of the view just as well.
+    /// An offset in a view as copies take it. What lies further out than 32 bits say lies outside of the view just as
+    /// well, at a multiple of what it was a multiple of.
     pub(super) fn coordinate_of(&self, b: &mut Builder, offset: Value) -> Val {
         let (low, high) = self.info(offset).range;
         let fits = low >= i32::MIN.into() && high <= i32::MAX.into();
@@ -313,7 +316,7 @@ impl Gpu<'_> {
         if fits {
             return b.trunc(offset, Elem::I32);
         }
-        let [least, most] = [i32::MIN, i32::MAX].map(|limit| b.int(Ty::I64, limit.into()));
+        let [least, most] = [i32::MIN.into(), MAX_EXTENT].map(|limit| b.int(Ty::I64, limit));
         let offset = b.op("llvm.intr.smax", &[offset, least], Ty::I64);
         let offset = b.op("llvm.intr.smin", &[offset, most], Ty::I64);
         b.trunc(offset, Elem::I32)
@@ -323,18 +326,14 @@ impl Gpu<'_> {
 
     /// Waits for the blocks of a product.
     pub(in crate::mlir::gpu) fn await_blocks(&mut self, b: &mut Builder, dot: &GroupDot) {
-        let pipeline = self.plan.pipeline();
-        let mut lots = vec![];
-        for staged in dot.staged() {
-            match pipeline.find(&staged.window) {
-                (Some(ring), number) if lots.contains(&(ring.variable, ring.lot(number))) => {}
-                (Some(ring), number) => {
-                    let (turn, lot) = (self.progress.turns[&ring.variable], ring.lot(number));
-                    lots.push((ring.variable, lot));
+        for taken in self.plan.pipeline().taken(dot) {
+            match taken {
+                Taken::Lot(ring, lot) => {
+                    let turn = self.progress.turns[&ring.variable];
                     let Signals { full, .. } = self.ring_signals(b, ring, lot, turn);
                     self.await_phase(b, full, turn.parity);
                 }
-                (None, number) => self.await_own(b, number),
+                Taken::Own(number) => self.await_own(b, number),
             }
         }
     }
@@ -414,23 +413,18 @@ impl Gpu<'_> {
     /// Lets blocks be copied to where those were that a product took, if it is the last in its turn to take them.
     pub(in crate::mlir::gpu) fn release_blocks(&mut self, b: &mut Builder, dot: &GroupDot, op: &Op) {
         let pipeline = self.plan.pipeline();
-        let mut lots = vec![];
-        for staged in dot.staged() {
-            match pipeline.find(&staged.window) {
-                (Some(ring), number)
-                    if ring.copies[number].last == op.results[0]
-                        && !lots.contains(&(ring.variable, ring.lot(number))) =>
-                {
-                    let (turn, lot) = (self.progress.turns[&ring.variable], ring.lot(number));
-                    lots.push((ring.variable, lot));
+        for taken in pipeline.taken(dot) {
+            match taken {
+                Taken::Lot(ring, lot) if ring.last_of(lot) == op.results[0] => {
+                    let turn = self.progress.turns[&ring.variable];
                     let Signals { empty, .. } = self.ring_signals(b, ring, lot, turn);
                     self.arrive(b, empty);
                 }
-                (None, number) if pipeline.once[number].ends_with(op) => {
+                Taken::Own(number) if pipeline.once[number].ends_with(op) => {
                     let Signals { empty, .. } = self.own_signals(b, pipeline, number);
                     self.arrive(b, empty);
                 }
-                _ => {}
+                Taken::Lot(..) | Taken::Own(_) => {}
             }
         }
     }
@@ -451,12 +445,14 @@ impl Gpu<'_> {
     /// Lets the groups of warps multiply in turn.
     pub(in crate::mlir::gpu) fn take_turns(&mut self, b: &mut Builder, change: Baton) {
         let groups = self.plan.distributed.num_warps / GROUP_WARPS;
-        let [one, last, first] = [1, groups - 1, FIRST_BATON].map(|number| b.int(Ty::I32, i64::from(number)));
+        let [zero, one, last, first] =
+            [0, 1, groups - 1, FIRST_BATON].map(|number| b.int(Ty::I32, i64::from(number)));
         let group = self.warp_group(b);
-        let next = b.add(group, one);
-        let next = b.and(next, last);
+        let is_last = b.icmp(IntPredicate::Eq, group, last);
+        let after = b.add(group, one);
+        let next = b.select(is_last, zero, after);
         let (which, word, condition) = match change {
-            Baton::First => (next, "arrive", Some(b.icmp(IntPredicate::Eq, group, last))),
+            Baton::First => (next, "arrive", Some(is_last)),
             Baton::Take => (group, "sync", None),
             Baton::Pass => (next, "arrive", None),
         };

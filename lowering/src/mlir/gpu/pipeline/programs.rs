@@ -1,22 +1,24 @@
 //! Which programs a block runs: one after the other, the first by its own number.
 //!
 //! Blocks of programs that take equally long pass over as many programs as there are blocks. Otherwise the thread that
-//! copies takes the next number from a counter in global memory, as soon as it begins with a program. A block counts once
-//! for each program that it runs, so the counter has wrapped to 0 when the last one ends. Without a counter there is a block
-//! for each program.
+//! copies takes the next number from a counter in global memory, as soon as it begins with a program. A block counts
+//! once for each program that it runs, so the counter has wrapped to 0 when the last one ends. Without a counter there
+//! is a block for each program.
 //!
 //! That thread is ahead of the warps that multiply, so it announces each program to them: its number, its place in the
 //! grid, and quotients that the kernel computes from these. The number behind the last program ends them all.
 
 use std::collections::HashMap;
 
-use super::{Pipeline, Progress, SIGNAL, Signals, Turn, differs, sources};
+use super::{Pipeline, Progress, SIGNAL, Signals, Turn, differs};
+use crate::analysis::stage::is_scalar_arithmetic;
 use crate::mlir::builder::{Builder, LoopPart, Val};
 use crate::mlir::gpu::barrier::warp_barrier;
 use crate::mlir::gpu::{Gpu, IntPredicate, statement};
 use crate::mlir::types::{Elem, Ty};
-use crate::ops::{Effect, Kind, Scalar};
-use crate::tile::{Func, Op, ParamKind, Value};
+use crate::ops::scalar::Algebra;
+use crate::ops::{Kind, Scalar};
+use crate::tile::{Func, Op, Value};
 
 /// Programs that are announced ahead.
 pub(super) const ANNOUNCED: u32 = 2;
@@ -27,28 +29,18 @@ const SCALAR: u32 = 8;
 
 /// The quotients and remainders among a kernel's own scalars that differ between programs.
 pub(super) fn quotients(func: &Func, definitions: &HashMap<Value, &Op>) -> Vec<Value> {
-    let is_param = |value: &Value| {
-        let own = |kind: &ParamKind| matches!(kind, ParamKind::Scalar { value: own, .. } if own == value);
-        func.params.iter().any(|param| own(&param.kind))
-    };
-    // Made of arguments and program ids by scalar arithmetic.
-    let is_plain = |value: &Value| {
-        let Some(op) = definitions.get(value) else { return is_param(value) };
-        let operation = op.kind.operation();
-        let scalars = operation.operands().iter().all(|&operand| func.ty(operand).is_scalar());
-        scalars && operation.effect() == Effect::Pure && operation.blocks().is_empty()
-    };
     let ops = func.body.ops.iter().filter(|op| {
         let Kind::Scalar(Scalar { op: row, args, .. }) = &op.kind else { return false };
-        let divides = ["div", "rem"].contains(&row.name) && func.ty(op.results[0]).is_scalar();
+        let (result, ty) = (op.results[0], func.ty(op.results[0]));
         let by_constant =
             || matches!(definitions.get(&args[1]), Some(op) if matches!(op.kind, Kind::Constant(_)));
-        divides
-            && func.ty(op.results[0]).dtype.is_integer()
-            && func.ty(op.results[0]).dtype.bytes() >= 4
+        matches!(row.algebra, Algebra::Div | Algebra::Rem)
+            && ty.is_scalar()
+            && ty.dtype.is_integer()
+            && ty.dtype.bytes() >= 4
             && !by_constant()
-            && differs(op.results[0], definitions)
-            && sources(op.results[0], definitions).iter().all(is_plain)
+            && differs(result, definitions)
+            && is_scalar_arithmetic(func, definitions, result, None)
     });
     ops.map(|op| op.results[0]).collect()
 }
@@ -77,11 +69,6 @@ impl Pipeline {
     }
 }
 
-/// Where the first announcement goes, and what is waited for there.
-fn first_slot(b: &mut Builder, fills: bool) -> Turn {
-    Turn { part: b.int(Ty::I32, 0), parity: b.int(Ty::I32, i64::from(fills)) }
-}
-
 impl Gpu<'_> {
     /// How many programs there are; the runtime sees to it that an `i32` counts them.
     fn all_programs(&self, b: &mut Builder) -> Val {
@@ -99,7 +86,7 @@ impl Gpu<'_> {
     ) {
         let all = self.all_programs(b);
         let start = pipeline.start(b, false);
-        let slot = first_slot(b, false);
+        let slot = Turn::first(b, false);
         let announced = self.heard(b, pipeline, slot).flat();
         let (counts, values) = (announced.len(), self.values.clone());
         let next = slot.next(b, ANNOUNCED).flat();
@@ -138,9 +125,9 @@ impl Gpu<'_> {
         let all = self.all_programs(b);
         let step = b.op("nvvm.read.ptx.sreg.nctaid.x", &[], Ty::I32);
         let start = pipeline.start(b, true);
-        let slot = first_slot(b, true);
+        let slot = Turn::first(b, true);
         let (own, values) = (self.program, self.values.clone());
-        let definitions = super::definitions(self.func);
+        let definitions = self.func.definitions();
         let inits: Vec<Val> = [own[0]].into_iter().chain(slot.flat()).chain(pipeline.flat(&start)).collect();
         let [x, y, _] = self.grid;
         let ends = b.while_loop(&inits, |b, part, carried| {
@@ -157,7 +144,7 @@ impl Gpu<'_> {
                 let told = pipeline.told.iter().map(|&value| gpu.evaluated(b, value, &definitions));
                 let told = told.collect();
                 gpu.announce(b, pipeline, slot, Announced { number, place, told });
-                gpu.produce(b, pipeline);
+                gpu.produce(b, pipeline, &definitions);
                 gpu.values = values.clone();
                 gpu.next_program(b, pipeline);
                 let slot = slot.next(b, ANNOUNCED).flat();
@@ -182,7 +169,8 @@ impl Gpu<'_> {
         let Some(counter) = self.counter else { return b.add(number, step) };
         let one = b.int(Ty::I32, 1);
         let last = b.sub(all, one);
-        // Each block's first program is its own; those behind are counted. One statement: nothing waits for the counter yet.
+        // Each block's first program is its own; those behind are counted. One statement: nothing waits for the counter
+        // yet.
         let text = "{\n.reg .pred counts;\nsetp.ne.b64 counts, $1, 0;\nmov.b32 $0, $3;\n@counts atom.relaxed.gpu.global.inc.u32 $0, [$1], $2;\n}";
         let before = statement(b, text, "=&r,l,r,r,~{memory}", &[counter, last, number], &[Ty::I32])[0];
         b.add(before, step)

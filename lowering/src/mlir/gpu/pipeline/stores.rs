@@ -1,8 +1,8 @@
-//! Blocks that leave: a group of warps writes its part of a matrix to shared memory line by line, and one of its threads has
-//! the GPU copy it out while the group goes on.
+//! Blocks that leave: a group of warps writes its part of a matrix to shared memory line by line, and one of its
+//! threads has the GPU copy it out while the group goes on.
 //!
-//! Memory for two pieces, of as many rows as one product has and as many columns as a line holds, belongs to each group. It
-//! writes there when the GPU has read what was there before.
+//! Memory for two pieces, of as many rows as one product has and as many columns as a line holds, belongs to each
+//! group. It writes there when the GPU has read what was there before.
 
 use super::{LINE, Pipeline};
 use crate::analysis::stage::{GROUP_ROWS, GROUP_WARPS, Groups};
@@ -204,15 +204,15 @@ fn bits(b: &mut Builder, of: Val, from: u32, count: u32) -> Val {
 }
 
 impl Gpu<'_> {
-    /// The addresses that a lane gives `stmatrix` or `ldmatrix` for four matrices, two above each other and two beside them:
-    /// for each pair of matrices of a line, where a group's lines of 128 bytes begin at `place`.
+    /// The addresses that a lane gives `stmatrix` or `ldmatrix` for four matrices, two above each other and two beside
+    /// them: for each pair of matrices of a line, where a group's lines of 128 bytes begin at `place`.
     pub(in crate::mlir::gpu) fn matrix_addresses(&self, b: &mut Builder, place: Val) -> Vec<Val> {
         let [row, piece] = [(0, 4), (4, 1)].map(|(from, count)| bits(b, self.lane, from, count));
         self.line_addresses(b, place, [row, piece])
     }
 
-    /// Addresses in a row of this warp's lines, whose pieces of 16 bytes are exchanged: of a piece, and those that are two,
-    /// four and six behind it.
+    /// Addresses in a row of this warp's lines, whose pieces of 16 bytes are exchanged: of a piece, and those that are
+    /// two, four and six behind it.
     fn line_addresses(&self, b: &mut Builder, place: Val, [row, piece]: [Val; 2]) -> Vec<Val> {
         let within_group = bits(b, self.warp, 0, GROUP_WARPS.ilog2());
         let [sixteen, length] = [16, LINE].map(|number| b.int(Ty::I32, i64::from(number)));
