@@ -11,6 +11,7 @@ use std::collections::HashSet;
 use std::collections::hash_map::{Entry, HashMap};
 
 use super::access::{self, Alignment, Width};
+use super::copied::Copied;
 use super::dot::Side;
 use super::linear::Layout;
 use super::view::View;
@@ -54,17 +55,8 @@ pub struct Distributed {
     pub num_stages: Option<u32>,
     /// Tiles that lie in shared memory alone, for products to read: those that loops copy there.
     pub copied: HashMap<Value, Copied>,
-    /// Factors that are written to shared memory before a loop: by the result of the product and the side, the loop's variable.
+    /// Factors that are written to shared memory before a loop: by the product's result and the side, the loop's variable.
     pub kept: HashMap<(Value, Side), Value>,
-}
-
-/// What is seen of a load whose tile is copied.
-#[derive(Clone, Debug)]
-pub struct Copied {
-    /// What the load gives.
-    pub load: Value,
-    /// For each axis, which one of the load's it is; none has extent 1.
-    pub axes: Vec<Option<usize>>,
 }
 
 /// Gives every tile value a layout, inserting conversions.

@@ -472,7 +472,7 @@ fn goes_on(func: &Func, block: &Block, made: &mut [bool]) -> bool {
 
 /// Bytes of a result that one thread should hold: a warp that has more of it reads less of the factors for each product.
 const BYTES_PER_THREAD: u64 = 512;
-/// Those of what is computed on, or multiplied by factors that are loaded element by element: these need registers beside it.
+/// Those of what is computed on, or made of factors that are loaded element by element: these need registers too.
 const FEWER_BYTES_PER_THREAD: u64 = 128;
 /// Those of what single threads multiply.
 const BYTES_PER_THREAD_ALONE: u64 = 256;

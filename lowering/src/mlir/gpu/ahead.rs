@@ -6,9 +6,9 @@
 //! A large ring has one part less, and a turn's own part is filled anew as soon as the turn has read it: a program that takes
 //! one long row after the other has the next one under way so.
 //!
-//! What products alone read is copied to tiles that all threads read (`copied`). A turn then begins with a wait for its own
-//! copies and one barrier: behind it every thread's copies of this turn have come, and no thread reads the part of the turn
-//! before any more, where the copies of a later turn go.
+//! What products alone read is copied to tiles that all threads read (`copied`). A turn then begins with a wait for its
+//! own copies and one barrier: behind it every thread's copies of this turn have come, and no thread reads the part of
+//! the turn before any more, where the copies of a later turn go.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -148,8 +148,8 @@ impl Ahead<'_> {
             let bytes = if full <= SPARE { full } else { bytes(self.stages - 1) };
             return Ring { bytes: vec![bytes], limits: &[MAX_SHARED_BYTES], shape: Some(hasher.finish()) };
         }
-        // If the user does not say otherwise, two blocks to a multiprocessor are worth more than a third part, and so is to
-        // fit on any GPU.
+        // If the user does not say otherwise, two blocks to a multiprocessor are worth more than a third part, and so is
+        // to fit on any GPU.
         let limits: &[u32] = if self.asked { &[MAX_SHARED_BYTES] } else { &LIMITS };
         Ring { bytes: (2..=self.stages).rev().map(bytes).collect(), limits, shape: None }
     }
@@ -243,8 +243,8 @@ pub(super) struct Turns {
 /// A loop whose first turns are under way.
 pub(super) struct Started {
     pub turns: Turns,
-    /// For each width of the ring, the address of this thread's elements in the first part; then that of the part, if it has
-    /// tiles.
+    /// For each width of the ring, the address of this thread's elements in the first part; then that of the part, if it
+    /// has tiles.
     pub firsts: Vec<Val>,
 }
 

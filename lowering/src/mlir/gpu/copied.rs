@@ -1,9 +1,10 @@
 //! Factors of products that a loop copies to shared memory as it loads them.
 //!
-//! A load whose elements nothing but products read is in no thread's registers. Its tile lies in a ring that all threads
-//! of the program copy to (`ahead`), as matrices of 16-byte rows, from which they read fragments (`dot`). Pieces of 16
-//! bytes change places within their row by the number of the row: eight rows of a matrix are in different banks, and so
-//! is what eight threads copy. Rows of other lengths than powers of two have an odd number of pieces for that.
+//! A load whose elements nothing but products read is in no thread's registers. Its tile lies in a ring that all
+//! threads of the program copy to (`ahead`), as matrices of 16-byte rows, from which they read fragments (`dot`).
+//! Pieces of 16 bytes change places within their row by the number of the row: eight rows of a matrix are in different
+//! banks, and so is what eight threads copy. Rows of other lengths than powers of two have an odd number of pieces for
+//! that.
 
 use std::collections::HashMap;
 
@@ -11,7 +12,9 @@ use super::dot::{inner_axis, outer_axis, reads_matrices};
 use super::shared::Shared;
 use super::slicer::Slicer;
 use super::{Builder, Gpu};
+use crate::layout::assign::Spread;
 use crate::layout::dot::{Method, SIDES, Side, method};
+use crate::layout::view::View;
 use crate::layout::{Coord, Copied, Distributed, Layout};
 use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;
@@ -68,8 +71,8 @@ impl Tile {
         self.bytes
     }
 
-    /// Bytes from the first element to the one at this coordinate: what is exclusive-ored to the place of the thread's first
-    /// element, and what is added then.
+    /// Bytes from the first element to the one at this coordinate: what is exclusive-ored to the place of the thread's
+    /// first element, and what is added then.
     pub fn distance(&self, coord: Coord) -> (u32, u32) {
         let place: u32 = self.strides.iter().enumerate().map(|(axis, stride)| coord.get(axis) * stride).sum();
         let Some((shift, mask)) = self.rows else { return (0, place) };
@@ -228,8 +231,8 @@ impl Finder<'_> {
             && self.distributed.layouts[&result].is_disjoint()
     }
 
-    /// A value and what is seen of it at other coordinates; `None` if anything but products takes them. `fast` is the axis of
-    /// the load along which matrices have their rows.
+    /// A value and what is seen of it at other coordinates; `None` if anything but products takes them. `fast` is the
+    /// axis of the load along which matrices have their rows.
     fn seen(&self, value: Value, copied: &Copied, fast: usize) -> Option<Vec<(Value, Copied)>> {
         let mut seen = vec![(value, copied.clone())];
         for by in self.uses.get(&value)? {
@@ -240,18 +243,18 @@ impl Finder<'_> {
                 continue;
             }
             let result = *op.results.first()?;
-            let axes = match &op.kind {
-                Kind::Permute(permute) => permute.order.iter().map(|&axis| copied.axes[axis]).collect(),
-                Kind::Reshape(_) => {
-                    let [from, to] = [value, result].map(|value| &self.distributed.func.ty(value).shape);
-                    reshaped(&copied.axes, from, to)?
-                }
-                Kind::ExpandDims(expand) => {
+            let Spread::View(view) = op.kind.operation().spread(&self.distributed.func, &op.results) else {
+                return None;
+            };
+            let axes = match view {
+                View::Permute { order } => order.iter().map(|&axis| copied.axes[axis]).collect(),
+                View::Reshape { from, to } => reshaped(&copied.axes, &from, &to)?,
+                View::Expand { axis } => {
                     let mut axes = copied.axes.clone();
-                    axes.insert(expand.axis, None);
+                    axes.insert(axis, None);
                     axes
                 }
-                _ => return None,
+                View::Broadcast { .. } | View::Join { .. } => return None,
             };
             seen.extend(self.seen(result, &Copied { axes, ..*copied }, fast)?);
         }
@@ -285,11 +288,13 @@ fn reshaped(axes: &[Option<usize>], from: &Shape, to: &Shape) -> Option<Vec<Opti
 fn is_zero(body: &For, func: &Func, value: Value) -> bool {
     let ops = || body.body.ops.iter().chain(&func.body.ops);
     let Some(op) = ops().find(|op| op.results.first() == Some(&value)) else { return false };
-    match &op.kind {
-        Kind::Splat(Splat { value }) => is_zero(body, func, *value),
-        Kind::Constant(Constant { value: Number::Int(number) }) => *number == 0,
-        Kind::Constant(Constant { value: Number::Float(number) }) => number.to_bits() == 0,
-        _ => false,
+    if let Kind::Splat(Splat { value }) = &op.kind {
+        return is_zero(body, func, *value);
+    }
+    let Kind::Constant(Constant { value }) = &op.kind else { return false };
+    match value {
+        Number::Int(number) => *number == 0,
+        Number::Float(number) => number.to_bits() == 0,
     }
 }
 

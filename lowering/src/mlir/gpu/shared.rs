@@ -155,7 +155,8 @@ fn walk(op: &Op, visit: &mut impl FnMut(&Op)) {
     op.kind.operation().blocks().into_iter().for_each(|block| block.walk(visit));
 }
 
-/// Finds places from the start of shared memory on, and of their own for what lasts beyond one operation; gives where they end.
+/// Finds places from the start of shared memory on, and of their own for what lasts beyond one operation; gives where
+/// they end.
 fn laid(needs: &[(Value, u32)], lasting: &HashSet<Value>, places: &mut HashMap<Value, Interval>) -> u32 {
     let mut small_total = 0;
     let is_small: Vec<bool> = needs

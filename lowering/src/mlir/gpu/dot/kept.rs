@@ -1,5 +1,5 @@
-//! Factors that a loop multiplies by in every turn and does not change. Those that do not fit into registers as the instruction
-//! takes them (`layout::hoist`) are written to shared memory once, before the loop.
+//! Factors that a loop multiplies by in every turn and does not change. Those that do not fit into registers as the
+//! instruction takes them (`layout::hoist`) are written to shared memory once, before the loop.
 
 use std::collections::{HashMap, HashSet};
 
