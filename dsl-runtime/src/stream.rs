@@ -116,6 +116,15 @@ pub trait LaunchOn: sealed::Sealed + Copy {
         }
     }
 
+    /// Whether single warps multiply matrices here: on GPUs of another compute capability than 9.0, where four do so
+    /// together and long tiles pay.
+    fn multiplies_by_warp(&self) -> bool {
+        match self.target().on {
+            On::Cpu => false,
+            On::Cuda(device, _) => device.capability != 90,
+        }
+    }
+
     /// How many programs run side by side: a GPU's multiprocessors, or the threads of the CPU.
     fn processors(&self) -> usize {
         self.target().on.processors()

@@ -38,6 +38,7 @@
 use dsl_runtime::Result;
 use dsl_runtime::prelude::*;
 
+use self::Where::{Everywhere, Groups, Warps};
 use crate::dropout::Dropout;
 use crate::shape::Checks;
 
@@ -45,7 +46,7 @@ use crate::shape::Checks;
 /// `group` that follow each other read one key head. `FORM` is 0 where every query sees every key, 1 if it is causal, 2
 /// with a window, 3 with a window and what changes scores, 4 with dropout besides. `scale`, above 0, and `softcap` are
 /// for powers of two; a `softcap` of 0 is none, and so are slopes of 0 and a bias without elements. `left` and `right`
-/// are at most 2^30.
+/// are at most 2^30. Where single warps multiply, fewer keys at a time leave room to copy the next ones meanwhile.
 #[fuse_kernel(
     T = [f16, bf16],
     configs = [
@@ -58,6 +59,8 @@ use crate::shape::Checks;
         { FORM: 3, D: 64, M: 128, N: 128 }, { FORM: 3, D: 128, M: 128, N: 128 },
         { FORM: 3, D: 192, M: 128, N: 64 }, { FORM: 3, D: 256, M: 128, N: 48 },
         { FORM: 4, D: 128, M: 128, N: 64 }, { FORM: 4, D: 256, M: 128, N: 32 },
+        { FORM: 0, D: 128, M: 128, N: 64 }, { FORM: 1, D: 128, M: 128, N: 64 },
+        { FORM: 2, D: 128, M: 128, N: 64 }, { FORM: 3, D: 128, M: 128, N: 64 },
     ],
 )]
 pub fn attention<T: Float, const FORM: usize, const D: usize, const M: usize, const N: usize>(
@@ -441,13 +444,23 @@ pub trait Attend: Float {
     ) -> Result<()>;
 }
 
+/// Where a tile is used.
+#[derive(Clone, Copy)]
+enum Where {
+    Everywhere,
+    /// On GPUs whose warps multiply in groups, from so many queries on.
+    Groups(usize),
+    /// On other GPUs.
+    Warps,
+}
+
 /// The queries from which on larger tiles are worth the larger blocks that the diagonal cuts.
 const LONG: usize = 3072;
 
-/// The form, the elements of a row, and the queries of a program and keys of a step, each from so many queries on. Elsewhere
-/// than on GPUs that copy blocks by themselves, where the largest tiles would have too few registers, it is the last.
+/// The form, the elements of a row, and the tiles for them, queries of a program and keys of a step: the first that is used
+/// where this is launched.
 macro_rules! attend {
-    ($T:ty: $([$FORM:literal, $D:literal: $([$M:literal, $N:literal] from $from:expr),*])*) => {
+    ($T:ty: $([$FORM:literal, $D:literal: $([$M:literal, $N:literal] $place:expr),*])*) => {
         impl Attend for $T {
             fn attend(
                 on: impl LaunchOn,
@@ -457,10 +470,16 @@ macro_rules! attend {
             ) -> Result<()> {
                 let Inputs { q, k, v, bias, slopes, form, group, scale, softcap, window, p, seed } = of;
                 let ([left, right], [heads, queries, elements]) = (window, q.shape());
-                let large = if on.has_clusters() { queries } else { 0 };
-                let serves = |most: usize, from: usize| elements <= most && large >= from;
+                let serves = |most: usize, place: Where| {
+                    elements <= most
+                        && match place {
+                            Everywhere => true,
+                            Groups(from) => on.has_clusters() && queries >= from,
+                            Warps => on.multiplies_by_warp(),
+                        }
+                };
                 match form {
-                    $($($FORM if serves($D, $from) => attention::<$T, $FORM, $D, $M, $N>(
+                    $($($FORM if serves($D, $place) => attention::<$T, $FORM, $D, $M, $N>(
                         q, k, v, bias, slopes, out, lse, group, scale, left, right, softcap, p, seed,
                     ).grid((queries.div_ceil($M), heads)).launch(on),)*)*
                     _ => Err(Checks("attention").error(format!("there is no tile for {elements} elements"))),
@@ -472,12 +491,15 @@ macro_rules! attend {
 
 macro_rules! tiles {
     ($($T:ty)*) => {$(attend! { $T:
-        [0, 64: [192, 128] from 1, [128, 128] from 0] [0, 128: [128, 128] from 0] [0, 192: [128, 96] from 0] [0, 256: [128, 64] from 0]
-        [1, 64: [192, 128] from LONG, [128, 128] from 0] [1, 128: [128, 128] from 0]
-        [1, 192: [128, 96] from 0] [1, 256: [128, 64] from 0]
-        [2, 64: [128, 128] from 0] [2, 128: [128, 128] from 0] [2, 192: [128, 96] from 0] [2, 256: [128, 64] from 0]
-        [3, 64: [128, 128] from 0] [3, 128: [128, 128] from 0] [3, 192: [128, 64] from 0] [3, 256: [128, 48] from 0]
-        [4, 128: [128, 64] from 0] [4, 256: [128, 32] from 0]
+        [0, 64: [192, 128] Groups(1), [128, 128] Everywhere] [0, 128: [128, 64] Warps, [128, 128] Everywhere]
+        [0, 192: [128, 96] Everywhere] [0, 256: [128, 64] Everywhere]
+        [1, 64: [192, 128] Groups(LONG), [128, 128] Everywhere] [1, 128: [128, 64] Warps, [128, 128] Everywhere]
+        [1, 192: [128, 96] Everywhere] [1, 256: [128, 64] Everywhere]
+        [2, 64: [128, 128] Everywhere] [2, 128: [128, 64] Warps, [128, 128] Everywhere]
+        [2, 192: [128, 96] Everywhere] [2, 256: [128, 64] Everywhere]
+        [3, 64: [128, 128] Everywhere] [3, 128: [128, 64] Warps, [128, 128] Everywhere]
+        [3, 192: [128, 64] Everywhere] [3, 256: [128, 48] Everywhere]
+        [4, 128: [128, 64] Everywhere] [4, 256: [128, 32] Everywhere]
     })*};
 }
 

@@ -34,7 +34,7 @@ use crate::split_matmul::{self, Split};
 /// is no bias or no residual, they have no elements; with `ADD` there may be a residual: the largest tiles have no
 /// registers for it.
 #[fuse_kernel(
-    ACT = [0, 1, 2, 4], TB = [false, true], num_warps = M / 16,
+    ACT = [0, 1, 2, 4], TB = [false, true],
     configs = [
         { T: f16, M: 128, N: 256, K: 64, ADD: false }, { T: bf16, M: 128, N: 256, K: 64, ADD: false },
         { T: f16, M: 128, N: 128, K: 64, ADD: true }, { T: bf16, M: 128, N: 128, K: 64, ADD: true },

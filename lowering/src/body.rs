@@ -163,7 +163,7 @@ fn tensor(func: &Func, requests: Requests) -> Option<(Plan, Vec<Fact>)> {
         let runs = num_warps.is_power_of_two() || plan.runs_in_sets();
         (runs && plan.maps().len() <= MAX_MAPS).then_some((plan, facts))
     };
-    let chosen = || [dot::odd_warps(func), dot::warps(func)].into_iter().flatten().collect();
+    let chosen = || [dot::odd_warps(func), dot::group_warps(func)].into_iter().flatten().collect();
     let warps: Vec<u32> = requests.num_warps.map_or_else(chosen, |warps| vec![warps]);
     warps.into_iter().find_map(|warps| with(warps, true).or_else(|| with(warps, false)))
 }

@@ -2,7 +2,7 @@
 
 use dsl_runtime::DType;
 use fuse_tests::case::Job;
-use fuse_tests::dot::{CHAINED, COMPUTED, Chained, PRODUCTS, Products, SIDE, Single};
+use fuse_tests::dot::{CHAINED, COMPUTED, COPIED, Chained, Copied, PRODUCTS, Products, SIDE, Single};
 use libtest_mimic::{Failed, Trial};
 
 use crate::compare::integer;
@@ -28,6 +28,11 @@ pub fn trials() -> Vec<Trial> {
             let [m, n, d] = chained.tile;
             let name = format!("dot::chained::{}::[{m},{n},{d}]::{place}", chained.dtype);
             trials.push(Trial::test(name, move || check_chained(chained, place)));
+        }
+        for copied in COPIED {
+            let Copied { dtype, tile: [m, n, k], warps, stages, .. } = copied;
+            let name = format!("dot::copied::{dtype}::[{m},{n},{k}]::{warps}x{stages}::{place}");
+            trials.push(Trial::test(name, move || check_copied(copied, place)));
         }
     }
     trials
@@ -244,6 +249,32 @@ fn check_chained(chained: &'static Chained, place: Place) -> Result<(), Failed> 
             let job = Job { device: place.device()?, operands, shift };
             let found = (chained.run)(&job, keys)?.concat();
             within(&wanted, &found, &bounds, DType::F32)?;
+        }
+    }
+    Ok(())
+}
+
+/// No turn, one, one fewer than are in flight and more, whole and cut by as much as copies of whole pieces allow, and by
+/// less; no round of the loop around, one and several.
+fn check_copied(copied: &'static Copied, place: Place) -> Result<(), Failed> {
+    let Copied { dtype, sum, tile: [m, n, step], stages, .. } = *copied;
+    for k in [0, 16, step, (stages - 1) * step, stages * step + 16, 7 * step, step + 1] {
+        let (a, b, c) = (whole(m, k, 4, 1), whole(n, k, 4, 2), whole(k, n, 4, 3));
+        let added = whole(1, k + n, 100, 4);
+        let turns =
+            |column: usize| (0..k).step_by(step).map(|start| added.at(0, start + column)).sum::<f64>();
+        let each = a.times(&b.transposed(), [m, n, k]).plus(&Matrix::new(m, n, |_, column| turns(column)));
+        let (last, square) = (a.times(&c, [m, n, k]), a.times(&a.transposed(), [m, m, k]));
+        for (rounds, shift) in [(0, 0), (1, 0), (3, 0), (2, 1)] {
+            let operands = vec![a.bits(dtype), b.bits(dtype), c.bits(dtype), added.bits(sum)];
+            let job = Job { device: place.device()?, operands, shift };
+            let results = (copied.run)(&job, rounds, k)?;
+            let told = |error: Failed| {
+                format!("{rounds} rounds of {k}, shift {shift}: {}", error.message().unwrap_or_default())
+            };
+            let times = |x: f64| rounds as f64 * x;
+            exactly(&each.map(times).plus(&last), &results[0], sum).map_err(told)?;
+            exactly(&square.map(times), &results[1], sum).map_err(told)?;
         }
     }
     Ok(())

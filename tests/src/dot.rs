@@ -213,3 +213,81 @@ chained! {
     bf16, [16, 128, 64];
     f32, [32, 16, 32];
 }
+
+/// A kernel of one program whose loops copy factors for all warps: for two products, as both factors of one, in a loop inside
+/// of another and in one behind it, beside rows that each thread copies for itself.
+#[derive(Debug)]
+pub struct Copied {
+    pub dtype: DType,
+    pub sum: DType,
+    /// Rows, columns and steps of a tile.
+    pub tile: [usize; 3],
+    pub warps: usize,
+    pub stages: usize,
+    /// For so many rounds of the outer loop, and steps.
+    pub run: fn(&Job, usize, usize) -> Results,
+}
+
+macro_rules! copied {
+    ($($elem:ident, $sum:ident, [$m:tt, $n:tt, $k:tt], $warps:tt, $stages:tt;)*) => {
+        #[fuse_kernel(num_warps = W, num_stages = STAGES, configs = [
+            $({ T: $elem, S: $sum, M: $m, N: $n, K: $k, W: $warps, STAGES: $stages }),*
+        ])]
+        fn copied<
+            T: Element, S: Number, const M: usize, const N: usize, const K: usize, const W: usize, const STAGES: usize,
+        >(a: &[T], b: &[T], c: &[T], added: &[S], out: &mut [S], squares: &mut [S], rounds: i32, k: i32) {
+            let (rows, cols) = (tl::arange(0, M), tl::arange(0, N));
+            let mut sum = tl::zeros::<S>([M, N]);
+            let mut square = tl::zeros::<S>([M, M]);
+            for _ in 0..rounds {
+                for start in (0..k).step_by(K) {
+                    let inner = start + tl::arange(0, K);
+                    let left = tl::load(a + rows.col() * k + inner.row(), inner.row() < k);
+                    let right = tl::load(b + cols.col() * k + inner.row(), inner.row() < k);
+                    sum = tl::dot(left, tl::trans(right), sum);
+                    square = tl::dot(left, tl::trans(left), square);
+                    sum += tl::load(added + start + cols).row();
+                }
+            }
+            for start in (0..k).step_by(K) {
+                let inner = start + tl::arange(0, K);
+                let left = tl::load(a + rows.col() * k + inner.row(), inner.row() < k);
+                let right = tl::load(c + inner.col() * N + cols.row(), inner.col() < k);
+                sum = tl::dot(left, right, sum);
+            }
+            tl::store(out + rows.col() * N + cols.row(), sum);
+            tl::store(squares + rows.col() * M + tl::arange(0, M).row(), square);
+        }
+
+        pub static COPIED: &[Copied] = &[$(Copied {
+            dtype: <$elem as Element>::DTYPE, sum: <$sum as Element>::DTYPE, tile: [$m, $n, $k], warps: $warps,
+            stages: $stages,
+            run: |job, rounds, k| {
+                let (a, b, c) = (job.operand::<$elem>(0)?, job.operand::<$elem>(1)?, job.operand::<$elem>(2)?);
+                let added = job.operand::<$sum>(3)?;
+                let mut out = Output::<$sum>::new(&job.device, vec![$m * $n], job.shift)?;
+                let mut squares = Output::<$sum>::new(&job.device, vec![$m * $m], job.shift)?;
+                copied::<$elem, $sum, $m, $n, $k, $warps, $stages>(
+                    &a, &b, &c, &added, &mut out, &mut squares, rounds as i32, k as i32,
+                ).grid(1).launch(&job.device)?;
+                Ok([out.finish()?, squares.finish()?].concat())
+            },
+        }),*];
+    };
+}
+
+copied! {
+    f16, f32, [32, 64, 32], 4, 1;
+    f16, f32, [32, 64, 32], 4, 2;
+    f16, f32, [32, 64, 32], 4, 3;
+    f16, f32, [32, 64, 32], 4, 4;
+    f16, f32, [32, 64, 32], 4, 5;
+    bf16, f32, [64, 128, 64], 8, 3;
+    bf16, f32, [16, 8, 128], 1, 2;
+    bf16, f32, [64, 48, 16], 2, 3;
+    f16, f32, [128, 32, 48], 8, 2;
+    i8, i32, [32, 64, 64], 4, 3;
+    i8, i32, [64, 16, 32], 2, 2;
+    f32, f32, [32, 32, 16], 4, 3;
+    f64, f64, [16, 32, 16], 2, 3;
+}

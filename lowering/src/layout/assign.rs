@@ -11,6 +11,8 @@ use std::collections::HashSet;
 use std::collections::hash_map::{Entry, HashMap};
 
 use super::access::{self, Alignment, Width};
+use super::copied::Copied;
+use super::dot::Side;
 use super::linear::Layout;
 use super::view::View;
 use super::warps::{Threads, choose_warps};
@@ -51,6 +53,10 @@ pub struct Distributed {
     pub num_ctas: u32,
     /// The user's `num_stages`, where a loop has none of its own.
     pub num_stages: Option<u32>,
+    /// Tiles that lie in shared memory alone, for products to read: those that loops copy there.
+    pub copied: HashMap<Value, Copied>,
+    /// Factors that are written to shared memory before a loop: by the product's result and the side, the loop's variable.
+    pub kept: HashMap<(Value, Side), Value>,
 }
 
 /// Gives every tile value a layout, inserting conversions.
@@ -58,7 +64,7 @@ pub fn distribute(func: &Func, threads: Threads, axes: &Axes) -> Distributed {
     let graph = Graph::new(func);
     let accesses = accesses(func, threads.alignment, axes);
     let num_ctas = threads.num_ctas;
-    let num_warps = num_ctas * threads.num_warps.unwrap_or_else(|| choose_warps(func, &accesses, num_ctas));
+    let num_warps = num_ctas * threads.num_warps.unwrap_or_else(|| choose_warps(func, &accesses, threads));
     let site = Site { func, axes, alignment: threads.alignment, num_ctas };
     let chosen = Chooser {
         site,
@@ -70,7 +76,9 @@ pub fn distribute(func: &Func, threads: Threads, axes: &Axes) -> Distributed {
     }
     .run();
     let (layouts, func) = rebuild(site, &graph, &chosen);
-    Distributed { func, layouts, num_warps, num_ctas, num_stages: threads.num_stages }
+    let num_stages = threads.num_stages;
+    let (copied, kept) = (HashMap::new(), HashMap::new());
+    Distributed { func, layouts, num_warps, num_ctas, num_stages, copied, kept }
 }
 
 /// What layouts are chosen for.

@@ -10,6 +10,7 @@
 //! Everything here follows from the element type, the shapes and the number of warps; which operation moves a factor to
 //! where it is multiplied is for emission to choose.
 
+use super::access::Alignment;
 use super::linear::{Coord, LANE_BITS, Layout, odd};
 use crate::analysis::stage::{GROUP_ROWS, GROUP_WARPS, Groups};
 use crate::dtype::DType;
@@ -124,7 +125,7 @@ pub fn method(elem: DType, input: InputPrecision) -> Method {
 }
 
 /// A factor of a product.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Side {
     Left,
     Right,
@@ -387,10 +388,14 @@ fn own_layout(func: &Func, (product, result): (&Product, Value), num_warps: u32,
         Product::OfTiles(dot) => dot,
         Product::OfBlocks(_) => return group_layout(shape, num_warps),
     };
-    match method(func.ty(dot.a).dtype, dot.input) {
+    match own_method(func, dot) {
         Method::Warp(instruction) => sum_layout(instruction, shape, num_warps, deal),
         Method::Thread => block_layout(shape, num_warps, deal),
     }
+}
+
+fn own_method(func: &Func, dot: &Dot) -> Method {
+    method(func.ty(dot.a).dtype, dot.input)
 }
 
 /// How the result of a product lies where it is made, if others want it as `layout`: so, if it can be.
@@ -401,7 +406,7 @@ pub(super) fn suited(func: &Func, op: &Op, layout: &Layout) -> Layout {
         Product::OfTiles(dot) => dot,
         Product::OfBlocks(_) => return own(),
     };
-    match method(func.ty(dot.a).dtype, dot.input) {
+    match own_method(func, dot) {
         Method::Warp(instruction) if !serves(instruction, layout) => own(),
         Method::Warp(_) | Method::Thread => layout.clone(),
     }
@@ -449,21 +454,28 @@ fn goes_on(func: &Func, block: &Block, made: &mut [bool]) -> bool {
             | Spread::Free => (vec![], false),
         };
         found |= takes.iter().any(|value: &Value| made[value.index()]);
-        let mut passes = gives || operation.operands().iter().any(|value| made[value.index()]);
         for block in operation.blocks() {
             found |= goes_on(func, block, made);
-            passes |= block.yields.iter().any(|value| made[value.index()]);
         }
-        if passes {
-            let args = operation.blocks().into_iter().flat_map(|block| &block.args);
-            args.chain(&op.results).for_each(|value| made[value.index()] = true);
+        if let Spread::Carry(groups) = spread {
+            for group in groups.iter().filter(|group| !group.is_empty()) {
+                if group.iter().any(|value| made[value.index()]) {
+                    group.iter().for_each(|value| made[value.index()] = true);
+                }
+            }
+        } else if gives || operation.operands().iter().any(|value| made[value.index()]) {
+            op.results.iter().for_each(|value| made[value.index()] = true);
         }
     }
     found
 }
 
-/// Elements of a result that one thread should hold.
-const ELEMENTS_PER_THREAD: u64 = 32;
+/// Bytes of a result that one thread should hold: a warp that has more of it reads less of the factors for each product.
+const BYTES_PER_THREAD: u64 = 512;
+/// Those of what is computed on, or made of factors that are loaded element by element: these need registers too.
+const FEWER_BYTES_PER_THREAD: u64 = 128;
+/// Those of what single threads multiply.
+const BYTES_PER_THREAD_ALONE: u64 = 256;
 /// More warps have too few registers each.
 const MAX_WARPS: u64 = 8;
 
@@ -481,7 +493,26 @@ pub fn odd_warps(func: &Func) -> Option<u32> {
 }
 
 /// The warps that the largest product of a function wants; `None` where there is no product.
-pub fn warps(func: &Func) -> Option<u32> {
-    let largest = products(func, |_, result| func.ty(result).shape.elements()).into_iter().max()?;
-    Some((largest / (32 * ELEMENTS_PER_THREAD)).clamp(1, MAX_WARPS).next_power_of_two() as u32)
+pub fn warps(func: &Func, alignment: Alignment) -> Option<u32> {
+    let deal = deal(func);
+    let wanted = products(func, |product, result| {
+        let ty = func.ty(result);
+        let alone = matches!(product, Product::OfTiles(dot) if own_method(func, dot) == Method::Thread);
+        let per_thread = match (deal, alignment) {
+            _ if alone => BYTES_PER_THREAD_ALONE,
+            (Deal::Rows, _) | (_, Alignment::Element) => FEWER_BYTES_PER_THREAD,
+            (Deal::Square, Alignment::Checked) => BYTES_PER_THREAD,
+        };
+        let bytes = ty.shape.elements() * u64::from(ty.dtype.bytes());
+        // A multiprocessor has four schedulers.
+        (bytes / (32 * per_thread)).max((bytes / (32 * FEWER_BYTES_PER_THREAD)).min(4))
+    });
+    Some(wanted.into_iter().max()?.clamp(1, MAX_WARPS).next_power_of_two() as u32)
+}
+
+/// The warps that it wants where groups of four multiply: one for sixteen rows.
+pub fn group_warps(func: &Func) -> Option<u32> {
+    let rows = products(func, |_, result| func.ty(result).shape.clone());
+    let rows = rows.iter().map(|shape| shape[shape.rank() - 2]).max()?;
+    Some((rows / M16N8K16.rows).clamp(GROUP_WARPS, MAX_WARPS as u32).next_power_of_two())
 }

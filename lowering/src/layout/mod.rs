@@ -3,6 +3,7 @@
 //! - [`linear`]: the one type of layout: a map from register, lane and warp bits to coordinates.
 //! - [`access`]: how wide a memory operation may be.
 //! - [`assign`]: a layout for every tile value, with conversions where two meet.
+//! - `copied`: tiles that lie in shared memory alone.
 //! - [`defer`]: loops with products carry the sums of single lanes.
 //! - [`dot`]: how what multiplies lies in the registers of its instructions.
 //! - [`hold`]: narrow tiles that wait for a reduction stay narrow.
@@ -18,6 +19,7 @@
 
 pub mod access;
 pub mod assign;
+mod copied;
 pub mod defer;
 pub mod dot;
 pub mod hoist;
@@ -33,6 +35,7 @@ pub mod view;
 mod warps;
 
 pub use assign::{Distributed, distribute};
+pub use copied::Copied;
 pub use linear::{Coord, Layout};
 pub use order::Segment;
 pub use plan::{Plan, plan};

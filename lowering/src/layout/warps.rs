@@ -47,8 +47,9 @@ const VECTOR: u64 = 16;
 const TWO_WARPS: u64 = 2048;
 
 /// Warps of each of `num_ctas` blocks that share a program.
-pub(super) fn choose_warps(func: &Func, accesses: &[Access], num_ctas: u32) -> u32 {
-    if let Some(warps) = super::dot::warps(func) {
+pub(super) fn choose_warps(func: &Func, accesses: &[Access], threads: Threads) -> u32 {
+    let num_ctas = threads.num_ctas;
+    if let Some(warps) = super::dot::warps(func, threads.alignment) {
         return warps;
     }
     let share = |bytes: u64| bytes / u64::from(num_ctas);

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 
 use expect_test::{Expect, expect};
 
-use super::{lines_with, ptx};
+use super::{first, lines_with, ptx};
+use crate::body::bodies;
 use crate::target::nvptx::Arch;
 
 /// What a kernel does with memory, and where its threads meet.
@@ -226,6 +227,111 @@ fn a_large_turn_is_filled_anew_where_it_was_read() {
     );
 }
 
+const PRODUCT: &str = "#[fuse_kernel(num_warps = 4, num_stages = STAGES)]
+    fn k(a: &[f16], b: &[f16], out: &mut [f32], k: i32) {
+        let (rows, cols) = (tl::arange(0, SIDE), tl::arange(0, SIDE));
+        let mut sum = tl::zeros::<f32>([SIDE, SIDE]);
+        for start in (0..k).step_by(SIDE) {
+            let at = rows.col() * k + start + cols.row();
+            sum = tl::dot(tl::load(a + at), tl::trans(tl::load(b + at)), sum);
+        }
+        tl::store(out + rows.col() * SIDE + cols.row(), sum);
+    }";
+
+fn product(side: u32, stages: u32) -> String {
+    PRODUCT.replace("SIDE", &side.to_string()).replace("STAGES", &stages.to_string())
+}
+
+/// A turn waits for its own copies and for all threads, behind which the part of the turn before is free; its copies are
+/// started among what it multiplies. Fragments are read where the copies came.
+#[test]
+fn factors_of_products_are_copied_to_where_they_are_read() {
+    let kept = ["cp.async", "bar.sync", "ldmatrix", "mma.sync", "shared.v4"];
+    let text = lines_with(&ptx(&product(32, 3), Arch::SM_80), &kept);
+    let opcodes: Vec<&str> = text.lines().map(|line| line.split('[').next().unwrap_or_default()).collect();
+    let opcodes: Vec<&str> =
+        opcodes.iter().map(|line| line.split('{').next().unwrap_or_default().trim()).collect();
+    expect![[r#"
+        cp.async.cg.shared.global.L2::cache_hint
+        cp.async.cg.shared.global.L2::cache_hint
+        cp.async.commit_group;
+        cp.async.cg.shared.global.L2::cache_hint
+        cp.async.cg.shared.global.L2::cache_hint
+        cp.async.commit_group;
+        cp.async.wait_group 1;
+        bar.sync 	0;
+        ldmatrix.sync.aligned.m8n8.x4.shared.b16
+        ldmatrix.sync.aligned.m8n8.x4.shared.b16
+        ldmatrix.sync.aligned.m8n8.x4.shared.b16
+        ldmatrix.sync.aligned.m8n8.x4.shared.b16
+        mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32
+        @%p4 cp.async.cg.shared.global.L2::cache_hint
+        mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32
+        @%p4 cp.async.cg.shared.global.L2::cache_hint
+        mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32
+        mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32
+        cp.async.commit_group;"#]]
+    .assert_eq(&opcodes.join("\n"));
+}
+
+/// One stage has no ring: both factors are written from registers. A ring has a part for each stage, and where they do not all
+/// fit, as many as do. If the user says nothing, two blocks fit where that leaves two stages.
+#[test]
+fn a_ring_of_tiles_has_as_many_parts_as_fit() {
+    let bytes = |source: &str| {
+        let (func, requests) = first(source);
+        bodies(&func, requests).expect("bodies that fit")[0].plan.shared_bytes()
+    };
+    let with = |side: u32, stages: u32| bytes(&product(side, stages));
+    // Two factors of two bytes an element.
+    assert_eq!([2, 3, 5, 8].map(|stages| with(32, stages)), [2, 3, 5, 8].map(|parts| parts * 4 * 32 * 32));
+    assert_eq!(with(128, 8), 2 * 4 * 128 * 128);
+    assert_eq!(with(32, 1), 2 * 2 * 32 * (32 + 8));
+    let unasked = |side: u32| bytes(&product(side, 0).replace(", num_stages = 0", ""));
+    assert_eq!([32, 64, 128].map(|side| unasked(side) / (4 * side * side)), [3, 3, 2]);
+}
+
+/// Everything but a product needs the elements in registers, and so does a product that cannot read them as matrices.
+#[test]
+fn what_is_not_multiplied_alone_is_not_copied_for_all() {
+    let matrices = |source: &str| {
+        let text = ptx(source, Arch::SM_80);
+        [text.matches("cp.async.cg").count() > 0, text.matches("st.shared").count() > 0]
+    };
+    let product = product(32, 2);
+    assert_eq!(matrices(&product), [true, false]);
+    let used = product.replace("tl::trans(tl::load(b + at))", "tl::trans(tl::load(b + at) * 2.0)");
+    assert_eq!(matrices(&used), [true, true]);
+    let ieee = product.replace("f16", "f32");
+    assert_eq!(matrices(&ieee), [true, true]);
+    let masked = product.replace("tl::load(a + at)", "tl::load(a + at, cols.row() < k - start, 0.0)");
+    assert_eq!(matrices(&masked), [true, false]);
+    let other = product.replace("tl::load(a + at)", "tl::load(a + at, cols.row() < k - start, 1.0)");
+    assert_eq!(matrices(&other), [true, true]);
+}
+
+/// Queries of 256 elements are too many for registers.
+#[test]
+fn a_factor_that_stays_is_written_once() {
+    let text = ptx(
+        "#[fuse_kernel(num_warps = 4)]
+        fn k(q: &[f16], k: &[f16], out: &mut [f32], n: i32) {
+            let (rows, cols) = (tl::arange(0, 64), tl::arange(0, 256));
+            let at = rows.col() * 256 + cols.row();
+            let q = tl::load(q + at);
+            let mut sum = tl::zeros::<f32>([64, 64]);
+            for i in 0..n {
+                sum = tl::dot(q, tl::trans(tl::load(k + i * 16384 + at)), sum);
+            }
+            tl::store(out + rows.col() * 64 + rows.row(), sum);
+        }",
+        Arch::SM_80,
+    );
+    let (before, turn) = text.split_once("cp.async.wait_group").expect("a turn");
+    assert_eq!([before, turn].map(|part| part.matches("st.shared").count()), [16, 0]);
+    assert!(turn.matches("ldmatrix").count() > 0);
+}
+
 /// `add.s32 %r1, %r2, 4;` as `%r1` and the rest; what starts no value has none.
 fn definition(line: &str) -> Option<(&str, &str)> {
     let (_, operands) = line.trim().split_once(|c: char| c.is_whitespace())?;
@@ -282,4 +388,6 @@ fn where_copies_go_is_hidden_from_the_assembler() {
             tl::store(out + lanes, total);
         }";
     assert_eq!(check_hidden(&ptx(two_widths, Arch::SM_80)), 2);
+    // A tile is copied to by all threads: what is hidden is where the ring starts.
+    assert_eq!(check_hidden(&ptx(&product(32, 3), Arch::SM_80)), 1);
 }

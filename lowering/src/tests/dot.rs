@@ -1,5 +1,8 @@
 //! Products of matrices: how they lie, what a kernel with them becomes, and their results on the processor at hand.
 
+use std::cell::Cell;
+use std::collections::HashSet;
+
 use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
@@ -10,10 +13,11 @@ use super::{first, ptx};
 use crate::body::bodies;
 use crate::dtype::DType;
 use crate::layout::dot::{Deal, Instruction, Method, Side, block_layout, factor_layout, method, sum_layout};
-use crate::layout::{Layout, Plan, plan};
-use crate::ops::InputPrecision;
+use crate::layout::{Coord, Layout, Plan, plan};
+use crate::mlir::gpu::copied::Tile;
+use crate::ops::{InputPrecision, Kind};
 use crate::target::nvptx::Arch;
-use crate::tile::Shape;
+use crate::tile::{Shape, Type};
 
 // ---- layouts
 
@@ -139,7 +143,7 @@ proptest! {
         let at = |of: fn(u32, u32) -> (u32, u32), count: usize, place: (u32, u32)| {
             (0..32).flat_map(|lane| (0..count as u32).map(move |i| (lane, i))).find(|&(lane, i)| of(lane, i) == place)
         };
-        let present = offsets[2].iter().collect::<std::collections::HashSet<_>>().len();
+        let present = offsets[2].iter().collect::<HashSet<_>>().len();
         for warp in 0..1 << warps {
             for first in (0..sum.register_count()).step_by(present) {
                 let tile = sum.register(first);
@@ -182,6 +186,79 @@ fn a_product_is_a_factor_of_the_next_where_it_lies() {
     }
 }
 
+/// What lanes point at is split into a thread's place and a constant one. Eight rows of a matrix are in different banks, and so
+/// are eight pieces of a line, which eight threads copy together.
+#[test]
+fn tiles_for_matrices_have_places_in_all_banks() {
+    let shapes = [[64, 64], [32, 8], [128, 16], [16, 32], [64, 256], [48, 96], [8, 128], [96, 192], [24, 40]];
+    for (shape, dtype, fast) in shapes
+        .iter()
+        .flat_map(|&shape| [(shape, DType::F16, 1), (shape, DType::F32, 1), (shape, DType::F16, 0)])
+    {
+        let ty = Type::tile(dtype, Shape::new(shape));
+        let tile = Tile::new(&ty, fast);
+        let piece = 16 / dtype.bytes();
+        let at = |line: u32, column: u32| Coord::along(1 - fast, line).plus(Coord::along(fast, column));
+        let place = |coord| {
+            let (within, beyond) = tile.distance(coord);
+            within + beyond
+        };
+        let [lines, columns] = [shape[1 - fast], shape[fast]];
+        let mut seen = HashSet::new();
+        for (line, column) in
+            (0..lines).flat_map(|line| (0..columns).step_by(piece as usize).map(move |c| (line, c)))
+        {
+            let own = place(at(line, column));
+            assert!(own + 16 <= tile.bytes() && own % 16 == 0 && seen.insert(own), "{shape:?} {dtype}");
+            // The parts of a coordinate that has no bit twice.
+            let [low, high] = [7, !7].map(|mask| at(line & mask, column & mask));
+            let (within, beyond) = tile.distance(high);
+            assert_eq!((place(low) ^ within) + beyond, own, "{shape:?} {dtype} {line} {column}");
+            let banks = |coords: &mut dyn Iterator<Item = Coord>| {
+                coords.map(|coord| place(coord) / 16 % 8).collect::<HashSet<u32>>().len()
+            };
+            if line % 8 == 0 {
+                assert_eq!(banks(&mut (line..line + 8).map(|line| at(line, column))), 8, "{shape:?} {dtype}");
+            }
+            if column % (8 * piece) == 0 && column + 8 * piece <= columns {
+                let pieces = (0..8).map(|i| at(line, column + i * piece));
+                assert_eq!(banks(&mut { pieces }), 8, "{shape:?} {dtype}");
+            }
+        }
+    }
+}
+
+/// What a loop counts by is no product, though it is carried beside one.
+#[test]
+fn a_sum_of_products_is_dealt_out_in_squares() {
+    let deals = |after: &str| {
+        let source = format!(
+            "#[fuse_kernel(num_warps = 8)] fn k(a: &[f16], b: &[f16], out: &mut [f32], k: i32) {{
+                let (rows, cols) = (tl::arange(0, 128), tl::arange(0, 128));
+                let mut sum = tl::zeros::<f32>([128, 128]);
+                for start in (0..k).step_by(32) {{
+                    let inner = start + tl::arange(0, 32);
+                    let left = tl::load(a + rows.col() * k + inner.row());
+                    sum = tl::dot(left, tl::load(b + inner.col() * 128 + cols.row()), sum);
+                }}
+                tl::store(out + rows.col() * 128 + cols.row(), {after});
+            }}"
+        );
+        let (func, requests) = first(&source);
+        let bodies = bodies(&func, requests).expect("bodies that fit");
+        let (dot, layouts) = (Cell::new(None), &bodies[0].plan.distributed.layouts);
+        bodies[0].plan.distributed.func.body.walk(&mut |op| {
+            if matches!(op.kind, Kind::Dot(_)) {
+                dot.set(Some(op.results[0]));
+            }
+        });
+        let layout = &layouts[&dot.get().expect("a product")];
+        layout.warp_bases().iter().map(|basis| (basis.get(0), basis.get(1))).collect::<Vec<_>>()
+    };
+    assert_eq!(deals("sum"), [(32, 0), (0, 64), (64, 0)]);
+    assert_eq!(deals("sum - tl::max(sum, 1).col()"), [(16, 0), (32, 0), (64, 0)]);
+}
+
 // ---- bodies and code
 
 const LOOP: &str = "#[fuse_kernel(num_warps = 4)]
@@ -222,7 +299,7 @@ fn a_sum_stays_in_its_registers() {
     check_body(
         LOOP,
         expect![[r#"
-        aligned: 4 warps, 1 programs a block, 21504 bytes shared
+        aligned: 4 warps, 1 programs a block, 12288 bytes shared
         kernel product(a: &[f16], b: &[f16], out: &mut [f32], %0 k: i32) {
           %1 = arange 0 : i32[32]  // reg(1 8) lane(2 4 - - -) warp(16 -)
           %2 = arange 0 : i32[32]  // reg(8) lane(- - 1 2 4) warp(- 16)
@@ -274,7 +351,7 @@ fn a_factor_that_stays_is_made_ready_before_the_loop() {
     check_body(
         CHAIN,
         expect![[r#"
-        aligned: 4 warps, 1 programs a block, 41984 bytes shared
+        aligned: 4 warps, 1 programs a block, 58368 bytes shared
         kernel chain(q: &[bf16], k: &[bf16], v: &[bf16], out: &mut [f32], %0 n: i32) {
           %1 = arange 0 : i32[64]  // reg(1 8 16 32) lane(2 4 - - -) warp(- -)
           %2 = arange 0 : i32[64]  // reg(1 2 4) lane(8 16 32 - -) warp(- -)
@@ -348,8 +425,8 @@ fn tensor_cores_multiply() {
     expect![[r#"
         4 mma.sync.aligned.m16n8k16
         4 ldmatrix
-        2 st.shared
-        2 bar.sync
+        0 st.shared
+        1 bar.sync
         4 st.global
     "#]]
     .assert_eq(&counted(LOOP, &words));
@@ -357,9 +434,9 @@ fn tensor_cores_multiply() {
     expect![[r#"
         64 mma.sync
         32 ldmatrix
-        12 st.shared
+        4 st.shared
         16 ld.shared.b
-        5 bar.sync
+        2 bar.sync
         4 shfl.sync.bfly
     "#]]
     .assert_eq(&counted(CHAIN, &words));
@@ -395,7 +472,7 @@ fn tensor_cores_multiply_tf32() {
         8 mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32
         32 cvt.rna.tf32.f32
         8 ldmatrix
-        4 ld.shared
+        0 ld.shared
         0 fma.rn
     "#]]
     .assert_eq(&counted(&source, &words));

@@ -5,15 +5,20 @@
 //! is under way takes no registers. The parts of the ring take turns: a copy goes where the turn before last was read.
 //! A large ring has one part less, and a turn's own part is filled anew as soon as the turn has read it: a program that takes
 //! one long row after the other has the next one under way so.
+//!
+//! What products alone read is copied to tiles that all threads read (`copied`). A turn then begins with a wait for its
+//! own copies and one barrier: behind it every thread's copies of this turn have come, and no thread reads the part of
+//! the turn before any more, where the copies of a later turn go.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
+use super::copied::{self, Arrival, Places, Tile};
 use super::memory::Words;
 use super::shared::Ring;
-use super::{Builder, Gpu, IntPredicate, statement};
+use super::slicer::Slicer;
+use super::{Builder, Gpu, IntPredicate, LEAST_SHARED_BYTES, MAX_SHARED_BYTES, statement};
 use crate::layout::Distributed;
-use crate::layout::assign::Spread;
 use crate::mlir::builder::Val;
 use crate::mlir::shared::{loop_variable, trip_count};
 use crate::mlir::types::Ty;
@@ -25,6 +30,12 @@ const STAGES: u32 = 4;
 /// The largest ring that is ours to choose, for each thread and in all: enough threads should fit a multiprocessor.
 const BYTES_PER_THREAD: u32 = 256;
 const CHOSEN_BYTES: u32 = 64 * 1024;
+/// Turns of a loop with tiles of products, where the user does not say.
+const STAGES_OF_TILES: u32 = 3;
+const LIMITS: [u32; 3] = [MAX_SHARED_BYTES / 2, LEAST_SHARED_BYTES, MAX_SHARED_BYTES];
+/// Up to this size a ring has a part to spare. Beyond, its memory serves better as a first-level cache, and the third of
+/// three long rows that would be under way only waits for the others (docs/performance.md).
+const SPARE: u32 = 64 * 1024;
 /// Bytes that one instruction copies, at least.
 const NARROWEST: u32 = 4;
 
@@ -32,8 +43,15 @@ const NARROWEST: u32 = 4;
 pub(super) struct Ahead<'a> {
     /// What the addresses are computed by, in the body's order.
     addresses: Vec<&'a Op>,
+    /// What each thread copies for itself.
     loads: Vec<(&'a Op, &'a Load)>,
+    /// What it copies for all, and where the tile starts in a turn's part.
+    tiles: Vec<(&'a Op, &'a Load, u32)>,
+    /// The first product of a tile, among whose instructions copies are started.
+    product: Option<Value>,
     pub stages: u32,
+    /// Whether the user said how many.
+    asked: bool,
     /// Bytes of one turn.
     turn: u32,
     /// Parts of the ring: as many as stages, or one less.
@@ -54,6 +72,7 @@ impl Ahead<'_> {
         let slicer = Slicer::new(distributed, body);
         let mut needed = HashSet::new();
         let mut loads = vec![];
+        let mut shared = vec![];
         let mut turn = 0;
         for op in &body.body.ops {
             if let Kind::Load(load) = &op.kind
@@ -61,9 +80,19 @@ impl Ahead<'_> {
                 && let Some(slice) = slicer.slice(&load.place().expect("a load has a place").operands())
             {
                 needed.extend(slice);
-                turn += bytes(distributed, op, load);
-                loads.push((op, load));
+                if distributed.copied.contains_key(&op.results[0]) {
+                    shared.push((op, load));
+                } else {
+                    turn += bytes(distributed, op, load);
+                    loads.push((op, load));
+                }
             }
+        }
+        let mut tiles = vec![];
+        for (op, load) in shared {
+            turn = turn.next_multiple_of(copied::ALIGNMENT);
+            tiles.push((op, load, turn));
+            turn += Tile::of(distributed, op, load).bytes();
         }
         // What cannot be copied waits in the first-level cache, whose memory the ring would take.
         let others = body
@@ -71,7 +100,7 @@ impl Ahead<'_> {
             .ops
             .iter()
             .any(|op| matches!(&op.kind, Kind::Load(load) if load.effect() == Effect::Read));
-        if others && asked.is_none() {
+        if others && asked.is_none() && tiles.is_empty() {
             return None;
         }
         // The widest first, so that each is aligned.
@@ -81,10 +110,13 @@ impl Ahead<'_> {
         let least = if multiplies { 2 * turn } else { 0 };
         let chosen = CHOSEN_BYTES.min(least.max(BYTES_PER_THREAD * 32 * distributed.block_warps()));
         let fitting = chosen.checked_div(turn)?;
-        let stages = asked.unwrap_or(STAGES.min(fitting));
+        let stages = asked.unwrap_or(if tiles.is_empty() { STAGES.min(fitting) } else { STAGES_OF_TILES });
         let ops = body.body.ops.iter().enumerate();
         let addresses = ops.filter(|(i, _)| needed.contains(i)).map(|(_, op)| op).collect();
-        (stages > 1).then_some(Ahead { addresses, loads, stages, turn, parts: stages })
+        let asked = asked.is_some();
+        let product =
+            body.body.ops.iter().find(|op| copied::is_product(distributed, op)).map(|op| op.results[0]);
+        (stages > 1).then_some(Ahead { addresses, loads, tiles, product, stages, asked, turn, parts: stages })
     }
 
     /// Whether a turn's copies go where it has read its own elements.
@@ -110,8 +142,16 @@ impl Ahead<'_> {
         for (op, load) in &self.loads {
             (width(&distributed.func, load), bytes(distributed, op, load)).hash(&mut hasher);
         }
-        let bytes = [self.stages, self.stages - 1].map(|parts| parts.saturating_mul(self.turn));
-        Ring { bytes, shape: hasher.finish() }
+        let bytes = |parts: u32| parts.saturating_mul(self.turn);
+        if self.tiles.is_empty() {
+            let full = bytes(self.stages);
+            let bytes = if full <= SPARE { full } else { bytes(self.stages - 1) };
+            return Ring { bytes: vec![bytes], limits: &[MAX_SHARED_BYTES], shape: Some(hasher.finish()) };
+        }
+        // If the user does not say otherwise, two blocks to a multiprocessor are worth more than a third part, and so is
+        // to fit on any GPU.
+        let limits: &[u32] = if self.asked { &[MAX_SHARED_BYTES] } else { &LIMITS };
+        Ring { bytes: (2..=self.stages).rev().map(bytes).collect(), limits, shape: None }
     }
 
     /// The widths of its copies, each once.
@@ -136,7 +176,12 @@ impl Ahead<'_> {
     }
 }
 
-fn width(func: &Func, load: &Load) -> u32 {
+/// Ends a group of copies.
+fn commit(b: &mut Builder) {
+    statement(b, "cp.async.commit_group;", "~{memory}", &[], &[]);
+}
+
+pub(super) fn width(func: &Func, load: &Load) -> u32 {
     load.place.vector * func.slice(load.place.param).0.bytes()
 }
 
@@ -147,70 +192,44 @@ fn bytes(distributed: &Distributed, op: &Op, load: &Load) -> u32 {
 }
 
 /// Whether a load can be made in another turn, by an instruction that copies.
-fn copies(func: &Func, load: &Load) -> bool {
+pub(super) fn copies(func: &Func, load: &Load) -> bool {
     load.effect() == Effect::Pure
         && !load.place.bounded
         && !func.ty(load.place.offset).is_scalar()
         && width(func, load) >= NARROWEST
 }
 
-/// Finds which operations of a loop's body give a value from the loop's variable and what is outside the loop alone.
-struct Slicer<'a> {
-    distributed: &'a Distributed,
-    body: &'a For,
-    /// Where each value is defined, among the body's own operations.
-    places: HashMap<Value, usize>,
+/// A copy of one piece, to be started.
+struct Copy {
+    text: String,
+    constraints: String,
+    operands: Vec<Val>,
+    /// `None` is always started.
+    condition: Option<Val>,
 }
 
-impl Slicer<'_> {
-    fn new<'a>(distributed: &'a Distributed, body: &'a For) -> Slicer<'a> {
-        let ops = body.body.ops.iter().enumerate();
-        let places = ops.flat_map(|(i, op)| op.results.iter().map(move |&result| (result, i))).collect();
-        Slicer { distributed, body, places }
-    }
-
-    /// The operations that `values` need; `None` if they need more than arithmetic, or nothing of this loop at all.
-    fn slice(&self, values: &[Value]) -> Option<HashSet<usize>> {
-        let args = &self.body.body.args;
-        let mut found = HashSet::new();
-        let mut varies = false;
-        let mut todo = values.to_vec();
-        while let Some(value) = todo.pop() {
-            varies |= value == args[0];
-            if args[1..].contains(&value) {
-                return None;
+impl Copy {
+    fn start(&self, b: &mut Builder) {
+        let Copy { text, constraints, operands, condition } = self;
+        match condition {
+            None => statement(b, text, &format!("{constraints},~{{memory}}"), operands, &[]),
+            Some(condition) => {
+                let text = format!("@${} {text}", operands.len());
+                let operands: Vec<Val> = operands.iter().chain([condition]).copied().collect();
+                statement(b, &text, &format!("{constraints},b,~{{memory}}"), &operands, &[])
             }
-            let Some(&place) = self.places.get(&value) else { continue };
-            let op = &self.body.body.ops[place];
-            if !self.is_arithmetic(op) {
-                return None;
-            }
-            if found.insert(place) {
-                todo.extend(op.kind.operation().operands());
-            }
-        }
-        varies.then_some(found)
-    }
-
-    fn is_arithmetic(&self, op: &Op) -> bool {
-        let operation = op.kind.operation();
-        let func = &self.distributed.func;
-        let scalar = op.results.iter().all(|&result| func.ty(result).is_scalar());
-        let cheap = match operation.spread(func, &op.results) {
-            Spread::Lanewise { cheap } => cheap || scalar,
-            Spread::Source | Spread::View(_) => true,
-            Spread::Fold { .. }
-            | Spread::Carry(_)
-            | Spread::Product { .. }
-            | Spread::Grouped
-            | Spread::Free => false,
         };
-        cheap
-            && operation.effect() == Effect::Pure
-            && operation.place().is_none()
-            && operation.blocks().is_empty()
-            && op.kind.gpu().scratch(self.distributed, op) == 0
     }
+
+    fn only_if(&mut self, b: &mut Builder, condition: Val) {
+        self.condition = b.both(self.condition, Some(condition));
+    }
+}
+
+/// Copies of a later turn, which a product starts among its instructions: a group.
+pub(super) struct Due {
+    product: Value,
+    copies: VecDeque<Copy>,
 }
 
 /// A loop's first value and step, and how often it runs.
@@ -224,7 +243,8 @@ pub(super) struct Turns {
 /// A loop whose first turns are under way.
 pub(super) struct Started {
     pub turns: Turns,
-    /// For each width of the ring, the address of this thread's elements in the first part.
+    /// For each width of the ring, the address of this thread's elements in the first part; then that of the part, if it
+    /// has tiles.
     pub firsts: Vec<Val>,
 }
 
@@ -236,7 +256,9 @@ pub(super) fn earliest<'b>(gpu: &Gpu, block: &'b Block) -> Option<(usize, &'b Fo
     let ahead = gpu.ahead(body)?;
     let mut used = vec![body.low, body.high, body.step];
     used.extend(ahead.addresses.iter().flat_map(|op| op.kind.operation().operands()));
-    used.extend(ahead.loads.iter().flat_map(|(_, load)| load.place.operands()));
+    let tiles = ahead.tiles.iter().map(|&(_, load, _)| load);
+    let loads = ahead.loads.iter().map(|&(_, load)| load);
+    used.extend(loads.chain(tiles).flat_map(|load| load.place.operands()));
     let last = block.ops.iter().rposition(|op| op.results.iter().any(|result| used.contains(result)))?;
     Some((last, body))
 }
@@ -246,7 +268,9 @@ impl Gpu<'_> {
     pub(super) fn ahead<'b>(&self, body: &'b For) -> Option<Ahead<'b>> {
         let place = self.shared.ring(body.body.args[0])?;
         let ahead = Ahead::new(&self.plan.distributed, body)?;
-        Some(Ahead { parts: place.bytes / ahead.turn, ..ahead })
+        let parts = place.bytes / ahead.turn;
+        let stages = if ahead.tiles.is_empty() { ahead.stages } else { parts };
+        Some(Ahead { parts, stages, ..ahead })
     }
 
     /// Counts a loop's turns and starts the copies of the first ones.
@@ -273,20 +297,24 @@ impl Gpu<'_> {
         let five = b.int(Ty::I32, 5);
         let first = b.shl(self.block_warp, five);
         let thread = b.or(first, self.lane);
-        let firsts: Vec<Val> = ahead
-            .widths(self.func)
-            .into_iter()
-            .map(|width| {
-                // Neighbouring threads lie next to each other.
-                let width = b.int(Ty::I32, i64::from(width));
-                let distance = b.mul(thread, width);
-                let own = b.offset(ring, distance, 1);
-                // A shuffle that moves nothing: ptxas must not see that the address is a uniform number and a part of the
-                // thread's own, for a copy with a cache policy to such an address comes out as an illegal instruction.
-                let text = "shfl.sync.idx.b32 $0, $1, $2, 31, -1;";
-                statement(b, text, "=r,r,r", &[own, self.lane], &[Ty::I32])[0]
-            })
-            .collect();
+        let widths = ahead.widths(self.func).into_iter().map(|width| {
+            // Neighbouring threads lie next to each other.
+            let width = b.int(Ty::I32, i64::from(width));
+            let distance = b.mul(thread, width);
+            b.offset(ring, distance, 1)
+        });
+        let mut firsts: Vec<Val> = widths.collect();
+        let widths = firsts.len();
+        // One that differs from thread to thread, for a shuffle of a uniform number is one.
+        firsts.extend((!ahead.tiles.is_empty()).then(|| b.offset(ring, self.lane, 1)));
+        // A shuffle that moves nothing: ptxas must not see that the address is a uniform number and a part of the
+        // thread's own, for a copy with a cache policy to such an address comes out as an illegal instruction.
+        let text = "shfl.sync.idx.b32 $0, $1, $2, 31, -1;";
+        let mut hidden = |first| statement(b, text, "=r,r,r", &[first, self.lane], &[Ty::I32])[0];
+        let mut firsts: Vec<Val> = firsts.into_iter().map(&mut hidden).collect();
+        for first in &mut firsts[widths..] {
+            *first = b.sub(*first, self.lane);
+        }
         for turn in 0..ahead.stages - 1 {
             let index = b.int(Ty::I64, i64::from(turn));
             let parts = self.moved(b, &firsts, i64::from(turn * ahead.turn));
@@ -313,15 +341,33 @@ impl Gpu<'_> {
     ) -> Vec<Val> {
         let Started { turns, firsts } = started;
         let lasts = self.moved(b, firsts, i64::from(ahead.turn * (ahead.parts - 1)));
+        let shares = !ahead.tiles.is_empty();
+        if shares {
+            statement(b, &format!("cp.async.wait_group {};", ahead.parts - 2), "~{memory}", &[], &[]);
+            self.barrier(b);
+        }
         if !ahead.late() {
             let at_first = b.icmp(IntPredicate::Eq, parts[0], firsts[0]);
             let before = self.moved(b, parts, -i64::from(ahead.turn));
             let free: Vec<Val> =
                 lasts.iter().zip(before).map(|(&last, before)| b.select(at_first, last, before)).collect();
             let later = ahead.copied_in(b, index);
-            self.copy_turn(b, body, ahead, *turns, later, &free);
+            match ahead.product {
+                Some(product) => {
+                    let runs = b.icmp(IntPredicate::Slt, later, turns.count);
+                    let mut copies = self.copies_of_turn(b, body, ahead, (*turns, later), &free);
+                    copies.iter_mut().for_each(|copy| copy.only_if(b, runs));
+                    self.due = Some(Due { product, copies });
+                }
+                None => self.copy_turn(b, body, ahead, *turns, later, &free),
+            }
         }
-        statement(b, &format!("cp.async.wait_group {};", ahead.parts - 1), "~{memory}", &[], &[]);
+        if !shares {
+            statement(b, &format!("cp.async.wait_group {};", ahead.parts - 1), "~{memory}", &[], &[]);
+        }
+        for (tile, place) in self.tiles_of(b, ahead, parts) {
+            self.tiles.insert(tile, place);
+        }
         for (op, _, arrived) in ahead.places(&self.plan.distributed, parts) {
             self.arrived.insert(op.results[0], arrived);
         }
@@ -367,24 +413,54 @@ impl Gpu<'_> {
         index: Val,
         parts: &[Val],
     ) {
+        let runs = b.icmp(IntPredicate::Slt, index, turns.count);
+        b.if_then(runs, |b| {
+            let copies = self.copies_of_turn(b, body, ahead, (turns, index), parts);
+            copies.iter().for_each(|copy| copy.start(b));
+        });
+        commit(b);
+    }
+
+    /// The copies of turn `index`.
+    fn copies_of_turn(
+        &mut self,
+        b: &mut Builder,
+        body: &For,
+        ahead: &Ahead,
+        (turns, index): (Turns, Val),
+        parts: &[Val],
+    ) -> VecDeque<Copy> {
         let variable = body.body.args[0];
         let of_turn = ahead.addresses.iter().flat_map(|op| op.results.iter().copied()).chain([variable]);
         // What is defined of the turn that is under way holds again afterwards.
         let own: Vec<_> = of_turn.filter_map(|value| self.values.remove_entry(&value)).collect();
-        let runs = b.icmp(IntPredicate::Slt, index, turns.count);
-        b.if_then(runs, |b| {
-            self.scope(|gpu| {
-                gpu.define(variable, vec![loop_variable(b, index, turns.low, turns.step)]);
-                for op in &ahead.addresses {
-                    gpu.op(b, op);
-                }
-                for (_, load, place) in ahead.places(&gpu.plan.distributed, parts) {
-                    gpu.copy(b, load, place);
-                }
-            });
+        let mut copies = VecDeque::new();
+        self.scope(|gpu| {
+            gpu.define(variable, vec![loop_variable(b, index, turns.low, turns.step)]);
+            for op in &ahead.addresses {
+                gpu.op(b, op);
+            }
+            for (_, load, place) in ahead.places(&gpu.plan.distributed, parts) {
+                copies.extend(gpu.copy(b, load, place));
+            }
+            for (&(op, load, _), (_, arrival)) in ahead.tiles.iter().zip(gpu.tiles_of(b, ahead, parts)) {
+                copies.extend(gpu.copy_tile(b, op, load, &arrival));
+            }
         });
         self.values.extend(own);
-        statement(b, "cp.async.commit_group;", "~{memory}", &[], &[]);
+        copies
+    }
+
+    /// Starts copies that are due while a product is multiplied: after so many of all its instructions.
+    pub(super) fn start_due(&mut self, b: &mut Builder, product: Value, (done, all): (usize, usize)) {
+        let Some(due) = self.due.as_mut().filter(|due| due.product == product) else { return };
+        let left = due.copies.len();
+        let share = if done == all { left } else { left.div_ceil(all - done).min(left) };
+        due.copies.drain(..share).for_each(|copy| copy.start(b));
+        if done == all {
+            self.due = None;
+            commit(b);
+        }
     }
 
     /// Bytes between the vectors of a thread.
@@ -392,8 +468,45 @@ impl Gpu<'_> {
         self.plan.distributed.block_warps() * 32 * width
     }
 
-    /// Starts the copies of one load.
-    fn copy(&mut self, b: &mut Builder, load: &Load, to: Arrived) {
+    /// The tiles of a turn, by the addresses of its part of the ring.
+    fn tiles_of(&mut self, b: &mut Builder, ahead: &Ahead, parts: &[Val]) -> Vec<(Value, Arrival)> {
+        let distributed = &self.plan.distributed;
+        let tiles = ahead.tiles.iter().map(|&(op, load, start)| {
+            let start = b.int(Ty::I32, i64::from(start));
+            let address = b.add(*parts.last().expect("a ring with tiles has an address"), start);
+            let fast = copied::fast_axis(distributed, load, op.results[0]);
+            (op.results[0], Arrival { tile: Tile::of(distributed, op, load), fast, address })
+        });
+        tiles.collect()
+    }
+
+    /// The copies of one load.
+    fn copy(&mut self, b: &mut Builder, load: &Load, to: Arrived) -> Vec<Copy> {
+        let pitch = self.pitch(width(self.func, load));
+        self.copy_pieces(b, load, |_, piece| (to.part, to.start + piece as u32 * pitch))
+    }
+
+    /// The copies of a tile, each thread's those of the elements that the load's layout gives it.
+    fn copy_tile(&mut self, b: &mut Builder, op: &Op, load: &Load, to: &Arrival) -> Vec<Copy> {
+        let layout = self.layout(op.results[0]);
+        let place = to.tile.place(b, |b, axis| self.thread_coord(b, layout, axis));
+        let first = b.add(to.address, place);
+        let mut places = Places::new(to.tile.clone(), first);
+        let vector = load.place.vector as usize;
+        let mut copies = self.copy_pieces(b, load, |b, piece| places.at(b, layout.register(piece * vector)));
+        if let Some(writer) = self.writer(b, Some(layout)) {
+            copies.iter_mut().for_each(|copy| copy.only_if(b, writer));
+        }
+        copies
+    }
+
+    /// The copies of a load to an address for each piece, and bytes behind it.
+    fn copy_pieces(
+        &mut self,
+        b: &mut Builder,
+        load: &Load,
+        mut to: impl FnMut(&mut Builder, usize) -> (Val, u32),
+    ) -> Vec<Copy> {
         let dtype = self.func.slice(load.place.param).0;
         let addresses = self.addresses(b, &load.place, dtype);
         let width = width(self.func, load);
@@ -401,8 +514,10 @@ impl Gpu<'_> {
             Keep::First => self.passing_policy,
             Keep::Normal | Keep::Last => Some(self.policy),
         };
+        let mut copies = vec![];
         for (i, (&pointer, &mask)) in addresses.pointers.iter().zip(&addresses.masks).enumerate() {
-            let mut operands = vec![to.part, pointer];
+            let (part, start) = to(b, i);
+            let mut operands = vec![part, pointer];
             let mut constraints = vec!["r", "l"];
             // What is masked off is filled with zeros.
             let mut size = String::new();
@@ -420,12 +535,11 @@ impl Gpu<'_> {
             }
             let level = if width == 16 { "cg" } else { "ca" };
             let cached = if policy.is_some() { ".L2::cache_hint" } else { "" };
-            let start = to.start + i as u32 * self.pitch(width);
             let text =
                 format!("cp.async.{level}.shared.global{cached} [$0 + {start}], [$1], {width}{size}{hint};");
-            constraints.push("~{memory}");
-            statement(b, &text, &constraints.join(","), &operands, &[]);
+            copies.push(Copy { text, constraints: constraints.join(","), operands, condition: None });
         }
+        copies
     }
 
     /// The words of a load that was made ahead, one list for each vector; `others` stand where the mask does not hold.

@@ -3,6 +3,7 @@
 use super::accumulate::Sum;
 use super::ahead::{Ahead, Started, Turns};
 use super::chain::Chain;
+use super::dot::kept;
 use super::emit::Emit;
 use super::pipeline::Turn;
 use super::shared::Ring;
@@ -59,6 +60,10 @@ impl Emit for For {
         Ahead::new(distributed, self).map(|ahead| ahead.ring(distributed))
     }
 
+    fn scratch(&self, distributed: &Distributed, _: &Op) -> u32 {
+        kept::scratch(distributed, self)
+    }
+
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let started = gpu.started.remove(&self.body.args[0]).unwrap_or_else(|| gpu.start(b, self));
         let Started { turns: Turns { low, step, count }, firsts } = &started;
@@ -72,6 +77,7 @@ impl Emit for For {
             gpu.release_own(b, self);
             return;
         }
+        gpu.keep(b, self, op);
         let ahead = gpu.ahead(self);
         let mut inits = gpu.flatten(&self.inits);
         let (zero, one) = (b.int(Ty::I64, 0), b.int(Ty::I64, 1));

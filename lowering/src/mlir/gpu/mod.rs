@@ -14,6 +14,7 @@ mod chain;
 mod cluster;
 mod control;
 pub(crate) mod convert;
+pub(crate) mod copied;
 mod debug;
 mod dot;
 mod emit;
@@ -29,6 +30,7 @@ mod reduce;
 mod runs;
 mod scan;
 mod shared;
+mod slicer;
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -41,11 +43,13 @@ use super::{Asm, Machine, report};
 use crate::analysis::axis::{Assumptions, Axes, Info};
 use crate::analysis::fact::Fact;
 use crate::diagnostic::Loc;
+use crate::layout::dot::Side;
 use crate::layout::{Distributed, Layout};
 use crate::ops::{Keep, Kind};
 use crate::tile::{Block, Func, Op, ParamKind, Value};
 
-use ahead::{Arrived, Started};
+use ahead::{Arrived, Due, Started};
+use copied::Arrival;
 pub use emit::Emit;
 use lanes::Exchange;
 pub use pipeline::TensorMap;
@@ -56,8 +60,11 @@ use shared::Shared;
 /// The name of the block's shared memory.
 const SHARED: &str = "shared";
 
-/// Shared memory that a block may ask for on every supported architecture (sm_80: 163 KB, sm_90: 227 KB).
+/// Shared memory that a block may ask for on the supported architectures (sm_80: 163 KB, sm_90: 227 KB).
 pub const MAX_SHARED_BYTES: u32 = 163 * 1024;
+
+/// What a block may ask for on every GPU that runs this code (sm_86 and sm_89: 99 KB).
+const LEAST_SHARED_BYTES: u32 = 99 * 1024;
 
 /// The registers of a tile, or the one value of a scalar.
 pub type Registers = Rc<Vec<Val>>;
@@ -88,13 +95,25 @@ pub struct TooMuchShared {
 
 impl Plan {
     pub fn new(
-        distributed: Distributed,
+        mut distributed: Distributed,
         programs: u32,
         assumptions: &Assumptions,
         facts: &[Fact],
     ) -> Result<Plan, TooMuchShared> {
         let mut pipeline = Pipeline::new(&distributed);
-        let shared = Shared::plan(&distributed, facts, pipeline.as_mut())?;
+        if pipeline.is_none() {
+            distributed.copied = copied::find(&distributed);
+            distributed.kept = dot::kept::find(&distributed);
+        }
+        let mut planned = Shared::plan(&distributed, facts, pipeline.as_mut());
+        if planned.is_err() && !distributed.kept.is_empty() {
+            distributed.kept.clear();
+            planned = Shared::plan(&distributed, facts, None);
+        }
+        let mut shared = planned?;
+        while copied::without_ring(&mut distributed, &shared) {
+            shared = Shared::plan(&distributed, facts, None)?;
+        }
         let axes = Axes::analyse(&distributed.func, assumptions);
         // Programs that share a block share its memory and its sixteen barriers.
         let fitting = MAX_SHARED_BYTES.checked_div(shared.bytes()).unwrap_or(programs).max(1);
@@ -269,6 +288,12 @@ pub struct Gpu<'a> {
     overlaps: bool,
     /// Loads of the current turn of a loop that were made ahead.
     arrived: HashMap<Value, Arrived>,
+    /// Those of them whose tiles products read.
+    tiles: HashMap<Value, Arrival>,
+    /// Where factors start that a loop keeps in shared memory.
+    kept: HashMap<(Value, Side), Val>,
+    /// Copies that are to be started.
+    due: Option<Due>,
     /// Loops that were started ahead of what stands before them, by their variable.
     started: HashMap<Value, Started>,
     /// The cache policy of wide loads.
@@ -356,6 +381,9 @@ impl<'a> Gpu<'a> {
             overlaps: false,
             awaited: plan.blocks() > 1 && cluster::needs_cluster(&plan.distributed, &func.body),
             arrived: HashMap::new(),
+            tiles: HashMap::new(),
+            kept: HashMap::new(),
+            due: None,
             started: HashMap::new(),
             policy,
             passing_policy,
@@ -419,7 +447,8 @@ impl<'a> Gpu<'a> {
 
     fn op(&mut self, b: &mut Builder, op: &Op) {
         let told = self.plan.pipeline.as_ref().map_or(&[][..], |pipeline| &pipeline.told);
-        if op.results.first().is_some_and(|result| told.contains(result)) {
+        let copied = &self.plan.distributed.copied;
+        if op.results.first().is_some_and(|result| told.contains(result) || copied.contains_key(result)) {
             return;
         }
         self.await_cluster(b, op);

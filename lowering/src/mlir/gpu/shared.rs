@@ -8,6 +8,7 @@
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
+use super::copied;
 use super::pipeline::{self, Pipeline};
 use super::{MAX_SHARED_BYTES, TooMuchShared};
 use crate::analysis::bounds::Meetings;
@@ -21,9 +22,6 @@ use crate::tile::{Block, Func, Op, Value};
 const SMALL: u32 = 1024;
 /// Places of their own take at most this much together.
 const SMALL_TOTAL: u32 = 8192;
-/// Up to this size a ring has a part to spare. Beyond, its memory serves better as a first-level cache, and the third of
-/// three long rows that would be under way only waits for the others (docs/performance.md).
-const SPARE: u32 = 64 * 1024;
 /// An `mbarrier` object.
 pub(super) const SIGNAL: u32 = 8;
 /// Accesses to slices that are written, beyond which nobody asks which of them meet.
@@ -51,7 +49,7 @@ pub(super) enum Touch {
     /// A loop's copies ahead.
     Ring {
         place: Interval,
-        shape: u64,
+        shape: Option<u64>,
     },
     /// Memory of a slice that the kernel writes.
     Slice {
@@ -76,7 +74,9 @@ impl Touch {
             (Touch::Shared { place: a, writes: x }, Touch::Shared { place: b, writes: y }) => {
                 (*x || *y) && a.meets(b)
             }
-            (Touch::Ring { place: a, shape: x }, Touch::Ring { place: b, shape: y }) => x != y && a.meets(b),
+            (Touch::Ring { place: a, shape: x }, Touch::Ring { place: b, shape: y }) => {
+                (x.is_none() || x != y) && a.meets(b)
+            }
             (Touch::Ring { place: a, .. }, Touch::Shared { place: b, .. })
             | (Touch::Shared { place: a, .. }, Touch::Ring { place: b, .. }) => a.meets(b),
             (
@@ -94,13 +94,16 @@ impl Touch {
     }
 }
 
-/// Shared memory of which each thread uses parts of its own.
-#[derive(Clone, Copy)]
+/// Shared memory for what a loop copies.
+#[derive(Clone)]
 pub struct Ring {
-    /// As it should be, and the least that will do.
-    pub bytes: [u32; 2],
-    /// Tells which parts are whose: rings of the same shape may follow each other without a barrier.
-    pub shape: u64,
+    /// The sizes that will do, the best first.
+    pub bytes: Vec<u32>,
+    /// Where shared memory should end then, the best first.
+    pub limits: &'static [u32],
+    /// Tells which parts are whose, if each thread uses parts of its own: rings of the same shape may follow each other
+    /// without a barrier.
+    pub shape: Option<u64>,
 }
 
 /// Scratch memory in two: what operations take that stand before the end of the last loop and the last product of blocks,
@@ -120,7 +123,10 @@ impl Needs {
         let end = last.filter(|_| distributed.num_ctas == 1).map_or(ops.len(), |last| last + 1);
         for (number, op) in ops.iter().enumerate() {
             walk(op, &mut |op| {
-                let bytes = op.kind.gpu().scratch(distributed, op).next_multiple_of(16);
+                // What is seen of a tile moves nothing.
+                let moves = op.results.first().is_none_or(|result| !distributed.copied.contains_key(result));
+                let bytes = if moves { op.kind.gpu().scratch(distributed, op) } else { 0 };
+                let bytes = bytes.next_multiple_of(16);
                 if bytes > MAX_SHARED_BYTES {
                     error = Some(TooMuchShared { loc: op.loc, bytes, what: op.kind.operation().name() });
                 }
@@ -149,14 +155,15 @@ fn walk(op: &Op, visit: &mut impl FnMut(&Op)) {
     op.kind.operation().blocks().into_iter().for_each(|block| block.walk(visit));
 }
 
-/// Finds places from the start of shared memory on; gives where they end.
-fn laid(needs: &[(Value, u32)], alternating: &HashSet<Value>, places: &mut HashMap<Value, Interval>) -> u32 {
+/// Finds places from the start of shared memory on, and of their own for what lasts beyond one operation; gives where
+/// they end.
+fn laid(needs: &[(Value, u32)], lasting: &HashSet<Value>, places: &mut HashMap<Value, Interval>) -> u32 {
     let mut small_total = 0;
     let is_small: Vec<bool> = needs
         .iter()
         .map(|&(value, bytes)| {
-            let alternates = alternating.contains(&value);
-            let small = alternates || bytes <= SMALL && small_total + bytes <= SMALL_TOTAL;
+            let lasts = lasting.contains(&value);
+            let small = lasts || bytes <= SMALL && small_total + bytes <= SMALL_TOTAL;
             small_total += if small { bytes } else { 0 };
             small
         })
@@ -184,7 +191,7 @@ pub(super) struct Shared {
     /// wait until all have read what the one before it left.
     alternating: Rc<HashSet<Value>>,
     /// By the loop's variable.
-    rings: HashMap<Value, (Interval, u64)>,
+    rings: HashMap<Value, (Interval, Option<u64>)>,
     bytes: u32,
     /// What threads may have touched since the last barrier.
     pending: Vec<Touch>,
@@ -210,8 +217,12 @@ impl Shared {
         let alternating = alternating(distributed);
         let needs = Needs::new(distributed, &alternating)?;
         let mut places = HashMap::new();
-        let mut next = laid(&needs.first, &alternating, &mut places);
-        let last = laid(&needs.last, &alternating, &mut places);
+        let mut lasting = HashSet::clone(&alternating);
+        distributed.func.body.walk(&mut |op| {
+            lasting.extend(op.results.first().filter(|_| matches!(op.kind, Kind::For(_))));
+        });
+        let mut next = laid(&needs.first, &lasting, &mut places);
+        let last = laid(&needs.last, &lasting, &mut places);
         let mut signals = HashMap::new();
         for value in signalling {
             signals.insert(value, next);
@@ -236,7 +247,12 @@ impl Shared {
                     return Err(TooMuchShared { loc, bytes, what: "group_dot" });
                 }
             }
-            None => shared.place_rings(distributed, &distributed.func.body, next.next_multiple_of(16)),
+            None => {
+                shared.place_rings(distributed, &distributed.func.body, next.next_multiple_of(16));
+                // Where the next program's part starts.
+                let alignment = if distributed.copied.is_empty() { 1 } else { copied::ALIGNMENT };
+                shared.bytes = shared.bytes.next_multiple_of(alignment);
+            }
         }
         Ok(shared)
     }
@@ -244,15 +260,16 @@ impl Shared {
     /// Places the rings of a block's loops, where there is room: those of loops one after the other lie on top of each other.
     fn place_rings(&mut self, distributed: &Distributed, block: &Block, start: u32) {
         for op in &block.ops {
-            let ring = op.kind.gpu().ring(distributed).and_then(|Ring { bytes, shape }| {
-                let [full, least] = bytes;
-                let bytes = if full <= SPARE { full } else { least };
-                (start.saturating_add(bytes) <= MAX_SHARED_BYTES).then_some((bytes, shape))
+            let ring = op.kind.gpu().ring(distributed).and_then(|Ring { bytes, limits, shape }| {
+                let start = if shape.is_none() { start.next_multiple_of(copied::ALIGNMENT) } else { start };
+                let fits = |limit: &u32| bytes.iter().find(|&&bytes| start.saturating_add(bytes) <= *limit);
+                let bytes = *limits.iter().find_map(fits)?;
+                Some((Interval { start, bytes }, shape))
             });
-            let end = start + ring.map_or(0, |(bytes, _)| bytes);
+            let end = ring.map_or(start, |(place, _)| place.start + place.bytes);
             for nested in op.kind.operation().blocks() {
-                if let Some((bytes, shape)) = ring {
-                    self.rings.insert(nested.args[0], (Interval { start, bytes }, shape));
+                if let Some(ring) = ring {
+                    self.rings.insert(nested.args[0], ring);
                     self.bytes = self.bytes.max(end);
                 }
                 self.place_rings(distributed, nested, end);

@@ -7,10 +7,12 @@
 
 mod block;
 pub(super) mod group;
+pub mod kept;
 
 use std::collections::HashMap;
 
 use super::convert::Staging;
+use super::copied::Places;
 use super::emit::Emit;
 use super::memory::pack;
 use super::reduce::load;
@@ -22,12 +24,19 @@ use crate::layout::{Coord, Distributed, Layout, Plan, plan};
 use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;
 use crate::ops::Dot;
-use crate::tile::{Op, Type};
+use crate::tile::{Op, Type, Value};
 
 /// A factor's part of the scratch.
 struct Staged {
-    start: u32,
+    /// `None` where the loop around has written it before.
+    start: Option<u32>,
     staging: Staging,
+}
+
+impl Staged {
+    fn bytes(&self, distributed: &Distributed, value: Value) -> u32 {
+        (self.staging.elements * distributed.func.ty(value).dtype.bytes()).next_multiple_of(16)
+    }
 }
 
 /// The factors of a product that go through shared memory.
@@ -42,6 +51,9 @@ impl Factors {
         let mut bytes = 0;
         let staged = SIDES.map(|side| {
             let value = dot.factor(side);
+            if distributed.copied.contains_key(&value) {
+                return None;
+            }
             let (ty, from) = (distributed.func.ty(value), &distributed.layouts[&value]);
             let held = match method(ty.dtype, dot.input) {
                 Method::Warp(own) => {
@@ -52,9 +64,12 @@ impl Factors {
             };
             (!held).then(|| {
                 let staging = Staging::along(&ty.shape, ty.dtype, fast_axis(from, side));
-                let start = bytes;
-                bytes += (staging.elements * ty.dtype.bytes()).next_multiple_of(16);
-                Staged { start, staging }
+                let mut staged = Staged { start: None, staging };
+                if !distributed.kept.contains_key(&(op.results[0], side)) {
+                    staged.start = Some(bytes);
+                    bytes += staged.bytes(distributed, value);
+                }
+                staged
             })
         });
         Factors { staged, bytes }
@@ -62,7 +77,7 @@ impl Factors {
 }
 
 /// The axis of a factor that is summed over.
-fn inner_axis(rank: usize, side: Side) -> usize {
+pub(super) fn inner_axis(rank: usize, side: Side) -> usize {
     match side {
         Side::Left => rank - 1,
         Side::Right => rank - 2,
@@ -70,7 +85,7 @@ fn inner_axis(rank: usize, side: Side) -> usize {
 }
 
 /// The axis that the factor shares with the result.
-fn outer_axis(rank: usize, side: Side) -> usize {
+pub(super) fn outer_axis(rank: usize, side: Side) -> usize {
     match side {
         Side::Left => rank - 2,
         Side::Right => rank - 1,
@@ -110,15 +125,17 @@ impl Emit for Dot {
 impl Gpu<'_> {
     /// Writes the factors that need it to shared memory; gives where each starts.
     fn stage(&mut self, b: &mut Builder, dot: &Dot, op: &Op, factors: &Factors) -> [Option<Val>; 2] {
+        let kept = SIDES.map(|side| self.kept.get(&(op.results[0], side)).copied());
         if factors.bytes == 0 {
-            return [None; 2];
+            return kept;
         }
         let place = self.shared.place(op.results[0]);
         self.before_write(b, place);
         let scratch = self.scratch();
         let bases = SIDES.map(|side| {
             let staged = factors.staged[side as usize].as_ref()?;
-            let base = b.offset_bytes(scratch, (place.start + staged.start) as i32);
+            let Some(start) = staged.start else { return kept[side as usize] };
+            let base = b.offset_bytes(scratch, (place.start + start) as i32);
             self.write_tile(b, dot.factor(side), &staged.staging, base);
             Some(base)
         });
@@ -157,14 +174,27 @@ enum Place {
         /// How far the fragment beside it is, where that is read along.
         pair: Option<u32>,
     },
+    /// The same in a tile that the loop copied.
+    Copied {
+        places: Places,
+        transposed: bool,
+        pair: Option<u32>,
+    },
 }
+
+/// Instructions between the reading of a fragment and its first product.
+const LEAD: usize = 8;
 
 /// Fragments that were read, by where they start.
 type Fragments = HashMap<Coord, Vec<Val>>;
 
 impl Source {
+    fn is_copied(&self) -> bool {
+        matches!(self.place, Place::Copied { .. })
+    }
+
     /// The words of the fragment whose first element is at `start`.
-    fn words(&self, b: &mut Builder, start: Coord, known: &mut Fragments) -> Vec<Val> {
+    fn words(&mut self, b: &mut Builder, start: Coord, known: &mut Fragments) -> Vec<Val> {
         if let Some(known) = known.get(&start) {
             return known.clone();
         }
@@ -184,25 +214,48 @@ impl Source {
     }
 
     /// The same, anew; what is read along is known then.
-    fn read(&self, b: &mut Builder, start: Coord, known: &mut Fragments) -> Vec<Val> {
+    fn read(&mut self, b: &mut Builder, start: Coord, known: &mut Fragments) -> Vec<Val> {
         let per_word = per_word(self.dtype);
-        if let Place::Matrices { pointer, strides, transposed, pair } = &self.place {
-            let count = self.offsets.len() / per_word;
-            // The one of a pair that comes first.
-            let apart = pair.unwrap_or(0);
-            let first = start.set(self.outer, start.get(self.outer) & !apart);
-            let place = moved(b, *pointer, strides, self.dtype, first);
-            if apart == 0 {
-                return matrices(b, place, count, *transposed);
+        let (transposed, pair) = match &self.place {
+            Place::Matrices { transposed, pair, .. } | Place::Copied { transposed, pair, .. } => {
+                (*transposed, *pair)
             }
-            let mut words = matrices(b, place, 2 * count, *transposed);
-            let others = words.split_off(count);
-            let (own, beside) = if first == start { (words, others) } else { (others, words) };
-            let beside_at = start.set(self.outer, start.get(self.outer) ^ apart);
-            let beside = self.rounded(b, beside);
-            known.insert(beside_at, beside);
-            return own;
+            Place::Registers { .. } | Place::Memory { .. } => return self.gathered(b, start),
+        };
+        let count = self.offsets.len() / per_word;
+        // The one of a pair that comes first.
+        let apart = pair.unwrap_or(0);
+        let first = start.set(self.outer, start.get(self.outer) & !apart);
+        if apart == 0 {
+            return self.matrices(b, first, count, transposed);
         }
+        let mut words = self.matrices(b, first, 2 * count, transposed);
+        let others = words.split_off(count);
+        let (own, beside) = if first == start { (words, others) } else { (others, words) };
+        let beside_at = start.set(self.outer, start.get(self.outer) ^ apart);
+        let beside = self.rounded(b, beside);
+        known.insert(beside_at, beside);
+        own
+    }
+
+    /// `count` matrices from the row on that the lanes point at for the element at `first`.
+    fn matrices(&mut self, b: &mut Builder, first: Coord, count: usize, transposed: bool) -> Vec<Val> {
+        match &mut self.place {
+            Place::Copied { places, .. } => {
+                let (place, beyond) = places.at(b, first);
+                matrices(b, ("r", place, beyond), count, transposed)
+            }
+            Place::Matrices { pointer, strides, .. } => {
+                let place = moved(b, *pointer, strides, self.dtype, first);
+                matrices(b, ("l", place, 0), count, transposed)
+            }
+            Place::Registers { .. } | Place::Memory { .. } => unreachable!("no matrices"),
+        }
+    }
+
+    /// The words of a fragment from single elements.
+    fn gathered(&self, b: &mut Builder, start: Coord) -> Vec<Val> {
+        let per_word = per_word(self.dtype);
         self.offsets
             .chunks(per_word)
             .map(|offsets| {
@@ -220,13 +273,14 @@ impl Source {
                 let place = moved(b, *pointer, strides, self.dtype, coords[0]);
                 load(b, place, self.dtype, coords.len())
             }
-            Place::Memory { pointer, strides, .. } | Place::Matrices { pointer, strides, .. } => coords
+            Place::Memory { pointer, strides, .. } => coords
                 .iter()
                 .map(|coord| {
                     let place = moved(b, *pointer, strides, self.dtype, *coord);
                     load(b, place, self.dtype, 1)[0]
                 })
                 .collect(),
+            Place::Matrices { .. } | Place::Copied { .. } => unreachable!("matrices are read whole"),
         };
         if self.dtype.bytes() == 8 { values[0] } else { pack(b, &values, self.dtype)[0] }
     }
@@ -237,14 +291,33 @@ fn per_word(dtype: DType) -> usize {
     (4 / dtype.bytes()).max(1) as usize
 }
 
-/// Reads matrices, one word of each to a lane: its fragment of rows, or of columns.
-fn matrices(b: &mut Builder, place: Val, count: usize, transposed: bool) -> Vec<Val> {
+/// Reads matrices, one word of each to a lane: its fragment of rows, or of columns. From an address, by the letter of its
+/// register, and bytes behind it.
+fn matrices(
+    b: &mut Builder,
+    (letter, place, beyond): (&str, Val, u32),
+    count: usize,
+    transposed: bool,
+) -> Vec<Val> {
     let names: Vec<String> = (0..count).map(|i| format!("${i}")).collect();
     let kind = if transposed { ".trans" } else { "" };
-    let text =
-        format!("ldmatrix.sync.aligned.m8n8.x{count}{kind}.shared.b16 {{{}}}, [${count}];", names.join(", "));
-    let constraints = format!("{}l,~{{memory}}", "=r,".repeat(count));
+    let beyond = if beyond == 0 { String::new() } else { format!(" + {beyond}") };
+    let text = format!(
+        "ldmatrix.sync.aligned.m8n8.x{count}{kind}.shared.b16 {{{}}}, [${count}{beyond}];",
+        names.join(", ")
+    );
+    let constraints = format!("{}{letter},~{{memory}}", "=r,".repeat(count));
     statement(b, &text, &constraints, &[place], &vec![Ty::I32; count])
+}
+
+/// Whether rows of 16 bytes along `fast` are what an instruction takes of a factor.
+pub(super) fn reads_matrices(side: Side, ty: &Type, fast: usize) -> bool {
+    let transposed = fast != inner_axis(ty.shape.rank(), side);
+    match ty.dtype.bytes() {
+        1 | 4 => !transposed,
+        2 => !transposed || ty.shape[fast].is_multiple_of(8),
+        _ => false,
+    }
 }
 
 /// How a fragment is read as matrices: the rows that the lanes point at.
@@ -265,12 +338,6 @@ impl Pointed {
         let rank = ty.shape.rank();
         let (inner, outer) = (inner_axis(rank, side), outer_axis(rank, side));
         let transposed = fast != inner;
-        let fits = match ty.dtype.bytes() {
-            1 => !transposed,
-            2 => !transposed || ty.shape[fast].is_multiple_of(8),
-            4 => !transposed,
-            _ => false,
-        };
         let along = if transposed { inner } else { outer };
         let bases = instruction.factor(side).bases(&ty.shape);
         let words: Vec<Coord> = bases.into_iter().skip(per_word(ty.dtype).ilog2() as usize).collect();
@@ -280,7 +347,7 @@ impl Pointed {
         let pair = (words.len() < 2 && to.register_bases().contains(&next)).then_some(next.get(outer));
         let next = Coord::along(outer, pair.unwrap_or(0));
         let mut lanes = (0..3).map(|bit| Coord::along(along, 1 << bit)).chain(words).chain([next]);
-        fits.then(|| Pointed {
+        reads_matrices(side, ty, fast).then(|| Pointed {
             lanes: std::array::from_fn(|_| lanes.next().unwrap_or_default()),
             transposed,
             pair,
@@ -305,21 +372,31 @@ impl Dot {
     ) -> Vec<Val> {
         let layout = gpu.layout(op.results[0]).clone();
         let rank = layout.shape().rank();
-        let [left, right] =
+        let [mut left, mut right] =
             SIDES.map(|side| self.source(gpu, b, (side, instruction), &layout, (factors, bases)));
         let places = layout.registers_by_coord();
         let offsets = instruction.sum.offsets(layout.shape());
         let tiles = fragments(&layout, &instruction.sum);
         let (mut lefts, mut rights) = (Fragments::new(), Fragments::new());
-        for step in (0..self.inner(gpu.func)).step_by(instruction.inner as usize) {
-            for &tile in &tiles {
-                let a = left.words(b, tile.set(rank - 1, step), &mut lefts);
-                let b_words = right.words(b, tile.set(rank - 2, step), &mut rights);
-                let own: Vec<usize> = offsets.iter().map(|offset| places[&tile.plus(*offset)]).collect();
-                let before: Vec<Val> = own.iter().map(|&register| sums[register]).collect();
-                let after = multiply(b, (instruction, left.dtype), [&a, &b_words, &before]);
-                own.into_iter().zip(after).for_each(|(register, sum)| sums[register] = sum);
+        let steps = (0..self.inner(gpu.func)).step_by(instruction.inner as usize);
+        let products: Vec<(u32, Coord)> =
+            steps.flat_map(|step| tiles.iter().map(move |&tile| (step, tile))).collect();
+        // What is multiplied next is being read meanwhile.
+        let lead = if left.is_copied() || right.is_copied() { LEAD } else { 0 };
+        let mut due = products.iter();
+        for (number, &(step, tile)) in products.iter().enumerate() {
+            let missing = (number + 1 + lead).min(products.len()) - (products.len() - due.len());
+            for &(step, tile) in due.by_ref().take(missing) {
+                left.words(b, tile.set(rank - 1, step), &mut lefts);
+                right.words(b, tile.set(rank - 2, step), &mut rights);
             }
+            let a = left.words(b, tile.set(rank - 1, step), &mut lefts);
+            let b_words = right.words(b, tile.set(rank - 2, step), &mut rights);
+            let own: Vec<usize> = offsets.iter().map(|offset| places[&tile.plus(*offset)]).collect();
+            let before: Vec<Val> = own.iter().map(|&register| sums[register]).collect();
+            let after = multiply(b, (instruction, left.dtype), [&a, &b_words, &before]);
+            own.into_iter().zip(after).for_each(|(register, sum)| sums[register] = sum);
+            gpu.start_due(b, op.results[0], (number + 1, products.len()));
         }
         sums
     }
@@ -337,6 +414,22 @@ impl Dot {
         let to = factor_layout(instruction, side, &ty.shape, sum);
         let fragment = instruction.factor(side);
         let inner = inner_axis(ty.shape.rank(), side);
+        let outer = outer_axis(ty.shape.rank(), side);
+        let dtype = ty.dtype;
+        let offsets = fragment.offsets(&ty.shape);
+        if let Some(fast) = gpu.copied_fast(value) {
+            let Pointed { lanes, transposed, pair } =
+                Pointed::new((instruction, side), &ty, fast, &to).expect("matrices are copied");
+            let lanes = Layout::of_bases(&ty.shape, &[], lanes, to.warp_bases()).with_sets(to.sets());
+            let places = gpu.copied_factor(b, value, &lanes);
+            return Source {
+                dtype,
+                offsets,
+                inner,
+                outer,
+                place: Place::Copied { places, transposed, pair },
+            };
+        }
         let place = match (&factors.staged[side as usize], bases[side as usize]) {
             (Some(Staged { staging, .. }), Some(base)) => {
                 let strides = staging.strides.clone();
@@ -361,8 +454,7 @@ impl Dot {
                 places: gpu.layout(value).registers_by_coord(),
             },
         };
-        let outer = outer_axis(ty.shape.rank(), side);
-        Source { dtype: ty.dtype, offsets: fragment.offsets(&ty.shape), inner, outer, place }
+        Source { dtype, offsets, inner, outer, place }
     }
 }
 
