@@ -29,29 +29,40 @@ use crate::shape::Checks;
 const MAX_SPLITS: usize = 128;
 /// What begins and ends a program takes as long as so many steps.
 const AROUND: usize = 4;
-/// Rows of a program.
+/// Rows of a program where one warp has all of them.
 const NARROW: usize = 16;
-/// The same for more rows, where groups of warps multiply.
-const WIDE: usize = 64;
-/// Rows of a program, the elements of a row, keys of a step.
-const TILES: [[usize; 3]; 5] = [[16, 64, 128], [16, 128, 64], [16, 256, 32], [64, 128, 64], [64, 256, 32]];
-/// Programs with so many rows run on a processor side by side: its shared memory is enough for two.
+/// Programs of few rows run on a processor side by side: its shared memory is enough for two.
 const SIDE_BY_SIDE: usize = 2;
+
+/// What a program takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Tile {
+    /// Whether scores may be changed.
+    changes: bool,
+    /// Rows of a program.
+    rows: usize,
+    /// The most elements of a row.
+    elements: usize,
+    /// Keys of a step.
+    keys: usize,
+}
 
 /// A program handles `M` rows of what reads a key head, and every so many-th block of `N` keys from `from` on: the grid
 /// counts parts of the keys, key heads times second axes of `q`, tiles of rows. Row `r` is of query
-/// `second + r % period`, whose place is `center` behind it, and of head `r / period` of those that read the key head.
-/// A `softcap` of 0 is none, and so are slopes of `[key_heads, group]` without elements. Writes the results if `out` has
-/// elements, which has the axes of `q`; else leaves rows, and for each its maximum and its sum. Two stages: what more
-/// copies have under way they only take from each other (docs/performance.md).
+/// `second + r % period`, whose place is `center` behind it, and of head `r / period` of those that read the key head;
+/// with `CHANGES` there may be a `softcap`, which is else 0, and slopes of `[key_heads, group]`, which have else no
+/// elements. Writes the results if `out` has elements, with the axes of `q`; else leaves rows, and for each its maximum
+/// and its sum. Copies of more stages would be under way together and only wait for each other (docs/performance.md).
 #[fuse_kernel(
     T = [f16, bf16], num_warps = 4,
     configs = [
-        { D: 64, M: 16, N: 128 }, { D: 128, M: 16, N: 64 }, { D: 256, M: 16, N: 32 },
-        { D: 128, M: 64, N: 64, num_stages: 2 }, { D: 256, M: 64, N: 32, num_stages: 2 },
+        { CHANGES: false, D: 64, M: 16, N: 128 }, { CHANGES: false, D: 128, M: 16, N: 64 },
+        { CHANGES: false, D: 256, M: 16, N: 32 }, { CHANGES: true, D: 256, M: 16, N: 32 },
+        { CHANGES: true, D: 128, M: 64, N: 64, num_stages: 2 },
+        { CHANGES: true, D: 256, M: 64, N: 32, num_stages: 2 },
     ],
 )]
-pub fn attention_split<T: Float, const D: usize, const M: usize, const N: usize>(
+pub fn attention_split<T: Float, const CHANGES: bool, const D: usize, const M: usize, const N: usize>(
     q: &View<T, 4>,
     k: &View<T, 3>,
     v: &View<T, 3>,
@@ -77,10 +88,14 @@ pub fn attention_split<T: Float, const D: usize, const M: usize, const N: usize>
     let stride = tl::num_programs(0) * N;
     let rows = row + tl::arange(0, M);
     let places = center + second + rows % period;
-    let is_sloped = slopes.shape(1) > 0;
-    let first = row / period;
-    let own = tl::reshape(slopes.load::<1, M>(head, first), [M]);
-    let slope = tl::gather(own, rows / period - first, 0) * 1.442695;
+    let is_sloped = if CHANGES { slopes.shape(1) > 0 } else { false };
+    let slope = if CHANGES {
+        let first = row / period;
+        let own = tl::reshape(slopes.load::<1, M>(head, first), [M]);
+        tl::gather(own, rows / period - first, 0) * 1.442695
+    } else {
+        tl::zeros::<f32>([M])
+    };
     let q = tl::reshape(q.load::<1, 1, M, D>(head, second, row, 0), [M, D]);
     let mut sum = tl::zeros::<f32>([M, D]);
     let mut largest = tl::full([M], f32::NEG_INFINITY);
@@ -89,14 +104,17 @@ pub fn attention_split<T: Float, const D: usize, const M: usize, const N: usize>
         let k = tl::reshape(k.load::<1, N, D>(head, start, 0), [N, D]);
         let scores = tl::dot(q, tl::trans(k));
         let at = start + tl::arange(0, N);
-        // A score is what the exponential of 2 is taken of.
-        let scores = if softcap > 0.0 {
-            softcap - 2.0 * softcap / (1.0 + tl::exp2(scores * (2.885390 * scale / softcap)))
+        // Where scores are changed, one is what the exponential of 2 is taken of.
+        let scores = if CHANGES {
+            let scores = if softcap > 0.0 {
+                softcap - 2.0 * softcap / (1.0 + tl::exp2(scores * (2.885390 * scale / softcap)))
+            } else {
+                scores * scale
+            };
+            if is_sloped { scores + slope.col() * (at.row() - places.col()).to::<f32>() } else { scores }
         } else {
-            scores * scale
+            scores
         };
-        let scores =
-            if is_sloped { scores + slope.col() * (at.row() - places.col()).to::<f32>() } else { scores };
         let last = start + (N as i32 - 1);
         // The first and the last place are those of the first and the last query.
         let is_cut = last >= keys || last > center + right || start < keys - 1 - left;
@@ -106,10 +124,12 @@ pub fn attention_split<T: Float, const D: usize, const M: usize, const N: usize>
         } else {
             scores
         };
-        let next = tl::maximum(largest, tl::max(scores, 1));
+        let high = if CHANGES { tl::max(scores, 1) } else { tl::max(scores, 1) * scale };
+        let next = tl::maximum(largest, high);
         // A row that has seen no key yet has no maximum to be counted from.
         let origin = tl::select(next == f32::NEG_INFINITY, 0.0, next);
-        let weights = tl::exp2(scores - origin.col());
+        let scores = if CHANGES { scores - origin.col() } else { tl::fma(scores, scale, -origin.col()) };
+        let weights = tl::exp2(scores);
         let before = tl::exp2(largest - origin);
         total = total * before + tl::sum(weights, 1);
         largest = next;
@@ -164,8 +184,7 @@ struct Shares {
     from: usize,
     parts: usize,
     order: Order,
-    /// Rows of a program, the elements of a row, keys of a step.
-    tile: [usize; 3],
+    tile: Tile,
 }
 
 /// The parts that end soonest, where so many programs take the same steps and so many programs run at once.
@@ -263,7 +282,11 @@ impl<'a, T: Float> Attention<'a, T> {
         let (mut rows, mut sums) = workspace.split_at_mut(parts * heads * queries * pitch);
         let strides = |pitch: usize| {
             let (all, own) = (heads * queries * pitch, group * queries * pitch);
-            if order == Order::Packed { [all, own, own, pitch, 1] } else { [all, own, pitch, queries * pitch, 1] }
+            if order == Order::Packed {
+                [all, own, own, pitch, 1]
+            } else {
+                [all, own, pitch, queries * pitch, 1]
+            }
         };
         let [left, right] = self.sides();
         let slopes = match self.slopes {
@@ -308,26 +331,30 @@ impl<'a, T: Float> Attention<'a, T> {
     }
 
     fn shares(&self, on: impl LaunchOn) -> Shares {
-        let ([heads, queries, elements], [key_heads, keys, _]) = (self.q.shape(), self.k.shape());
+        let ([heads, queries, _], [key_heads, keys, _]) = (self.q.shape(), self.k.shape());
         let group = heads.checked_div(key_heads).unwrap_or(0);
         let order = Order::of(self.q, key_heads);
         let (tiles, rows) = if order == Order::Packed { (1, group * queries) } else { (queries, group) };
-        let tile = tile(rows, elements, on);
-        let programs = key_heads * tiles * rows.div_ceil(tile[0]);
+        let tile = self.tile(rows, on);
+        let programs = key_heads * tiles * rows.div_ceil(tile.rows);
         let sight = keys.saturating_sub(queries);
         let from = self.window[0].map_or(0, |left| sight.saturating_sub(left));
-        let steps = (keys - from).div_ceil(tile[2]).max(1);
-        let at_once = on.processors() * if tile[0] == NARROW { SIDE_BY_SIDE } else { 1 };
+        let steps = (keys - from).div_ceil(tile.keys).max(1);
+        let at_once = on.processors() * if tile.rows == NARROW { SIDE_BY_SIDE } else { 1 };
         let splits = self.splits.unwrap_or_else(|| quickest(steps, programs, at_once));
         Shares { from, parts: splits.clamp(1, MAX_SPLITS.min(steps)), order, tile }
     }
-}
 
-/// The smallest tile that holds a row, for so many rows that read a key head.
-fn tile(rows: usize, elements: usize, on: impl LaunchOn) -> [usize; 3] {
-    let most = if rows > NARROW && on.has_clusters() { WIDE } else { NARROW };
-    let holds = |&[rows, most_elements, _]: &[usize; 3]| rows == most && elements <= most_elements;
-    TILES.into_iter().find(holds).unwrap_or(TILES[TILES.len() - 1])
+    /// The smallest that holds a row, for so many rows that read a key head: groups of warps multiply many.
+    fn tile(&self, rows: usize, on: impl LaunchOn) -> Tile {
+        let [.., elements] = self.q.shape();
+        let is_wide = on.has_clusters() && (rows > NARROW || self.changes_scores());
+        let fits = |tile: &&Tile| {
+            let holds = tile.elements >= elements && (tile.changes || !self.changes_scores());
+            holds && (tile.rows > NARROW) == is_wide
+        };
+        *TILES.iter().find(fits).unwrap_or(&TILES[0])
+    }
 }
 
 /// What the first kernel takes, once it is known to fit together.
@@ -344,7 +371,7 @@ pub struct Inputs<'a, T: Float> {
     softcap: f32,
     window: [i32; 2],
     parts: usize,
-    tile: [usize; 3],
+    tile: Tile,
 }
 
 /// What it makes: the results, without elements where there are several parts, or rows and sums.
@@ -371,9 +398,10 @@ pub trait AttendSplit: Float {
     ) -> Result<()>;
 }
 
-/// The tiles of [`TILES`], and those of joined parts: elements of a row, the most parts.
-macro_rules! split {
-    ($T:ty: $([$M:literal, $D:literal, $N:literal])*, joined $([$E:literal, $S:literal])*) => {
+/// Whether scores are changed, rows of a program, the elements of a row, keys of a step; for joined parts, elements of a
+/// program and the most parts.
+macro_rules! tiles {
+    ($T:ty: $([$CHANGES:literal, $M:literal, $D:literal, $N:literal])*, joined $([$E:literal, $S:literal])*) => {
         impl AttendSplit for $T {
             fn split(on: impl LaunchOn, of: Inputs<'_, $T>, made: Made<'_, $T>) -> Result<()> {
                 let Inputs { q, k, v, slopes, from, center, period, scale, softcap, .. } = of;
@@ -381,9 +409,11 @@ macro_rules! split {
                 let Made { out, lse, rows, sums } = made;
                 let [heads, second, inner, elements] = q.shape();
                 match tile {
-                    $([$M, $D, $N] => attention_split::<$T, $D, $M, $N>(
-                        q, k, v, slopes, out, lse, rows, sums, from, center, period, scale, softcap, left, right,
-                    ).grid((parts, heads * second, inner.div_ceil($M))).launch(on),)*
+                    $(Tile { changes: $CHANGES, rows: $M, elements: $D, keys: $N } => {
+                        attention_split::<$T, $CHANGES, $D, $M, $N>(
+                            q, k, v, slopes, out, lse, rows, sums, from, center, period, scale, softcap, left, right,
+                        ).grid((parts, heads * second, inner.div_ceil($M))).launch(on)
+                    })*
                     _ => Err(Checks("attention").error(format!("there is no tile for {elements} elements"))),
                 }
             }
@@ -403,15 +433,23 @@ macro_rules! split {
             }
         }
     };
+    ($($changes:literal $rows:literal $elements:literal $keys:literal;)*) => {
+        /// The smaller ones first.
+        const TILES: &[Tile] =
+            &[$(Tile { changes: $changes, rows: $rows, elements: $elements, keys: $keys }),*];
+        tiles! { f16: $([$changes, $rows, $elements, $keys])*, joined [64, 32] [32, 128] }
+        tiles! { bf16: $([$changes, $rows, $elements, $keys])*, joined [64, 32] [32, 128] }
+    };
 }
 
-macro_rules! tiles {
-    ($($T:ty)*) => {$(split! { $T:
-        [16, 64, 128] [16, 128, 64] [16, 256, 32] [64, 128, 64] [64, 256, 32], joined [64, 32] [32, 128]
-    })*};
+tiles! {
+    false 16 64 128;
+    false 16 128 64;
+    false 16 256 32;
+    true 16 256 32;
+    true 64 128 64;
+    true 64 256 32;
 }
-
-tiles!(f16 bf16);
 
 /// Roundings of a row beside those of its keys.
 const ROUNDINGS: usize = 32;
