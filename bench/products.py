@@ -160,12 +160,13 @@ class Decode(Entry):
     def size(self, case):
         return case[2], NAMES[case[4]]
 
-    #: The keys of a step for each tile of elements.
-    step = {64: 128, 128: 64, 256: 32}
+    #: For each tile of elements whether scores may be changed, rows, keys of a step, programs of a processor.
+    tiles = {64: (False, 16, 128, 2), 128: (False, 16, 64, 2), 256: (True, 64, 32, 1)}
 
     def parts(self, key_heads, keys, d):
         """How many there are, as the library chooses them."""
-        steps, at_once = max(cdiv(keys, self.step[head_tile(d, self.step)]), 1), 2 * processors()
+        _, _, step, side_by_side = self.tiles[head_tile(d, self.tiles)]
+        steps, at_once = max(cdiv(keys, step), 1), side_by_side * processors()
         return min(range(1, min(steps, 128) + 1),
                    key=lambda splits: cdiv(key_heads * splits, at_once) * (cdiv(steps, splits) + 4))
 
@@ -185,6 +186,8 @@ class Decode(Entry):
     def launches(self, case, args):
         heads, key_heads, _, d, dtype = case
         group, parts = heads // key_heads, args["rows"].shape[0]
+        wide = head_tile(d, self.tiles)
+        changes, rows, step, _ = self.tiles[wide]
         # One part has the results; of several, they have no elements.
         written = key_heads if parts == 1 else 0
         ours = {"k": args["k"][0], "v": args["v"][0], "q": args["q"].view(key_heads, 1, group, d),
@@ -193,8 +196,8 @@ class Decode(Entry):
                 "parts": args["rows"].view(parts, key_heads, 1, group, d),
                 "sums": args["sums"].view(parts, key_heads, 1, group, 2)}
         split = Launch("attention_split", [NAMES[dtype]],
-                       lambda changes, wide, rows, _: (changes, wide, rows) == (False, head_tile(d, self.step), 16),
-                       lambda changes, wide, rows, _: (parts, key_heads, cdiv(group, rows)), **ours)
+                       lambda *consts: consts == (changes, wide, rows, step),
+                       lambda *consts: (parts, key_heads, cdiv(group, rows)), **ours)
         join = Launch("join_parts", [NAMES[dtype]], lambda wide, most: most == (32 if parts <= 32 else 128),
                       lambda wide, most: (1, heads, cdiv(d, wide)), parts=args["rows"], sums=args["sums"],
                       out=args["out"][0])

@@ -29,7 +29,7 @@ use crate::shape::Checks;
 const MAX_SPLITS: usize = 128;
 /// What begins and ends a program takes as long as so many steps.
 const AROUND: usize = 4;
-/// Rows of a program where one warp has all of them.
+/// Rows of the tiles for few rows.
 const NARROW: usize = 16;
 /// Programs of few rows run on a processor side by side: its shared memory is enough for two.
 const SIDE_BY_SIDE: usize = 2;
@@ -57,7 +57,7 @@ struct Tile {
     T = [f16, bf16], num_warps = 4,
     configs = [
         { CHANGES: false, D: 64, M: 16, N: 128 }, { CHANGES: false, D: 128, M: 16, N: 64 },
-        { CHANGES: false, D: 256, M: 16, N: 32 }, { CHANGES: true, D: 256, M: 16, N: 32 },
+        { CHANGES: true, D: 128, M: 16, N: 64 }, { CHANGES: true, D: 256, M: 16, N: 32 },
         { CHANGES: true, D: 128, M: 64, N: 64, num_stages: 2 },
         { CHANGES: true, D: 256, M: 64, N: 32, num_stages: 2 },
     ],
@@ -345,15 +345,17 @@ impl<'a, T: Float> Attention<'a, T> {
         Shares { from, parts: splits.clamp(1, MAX_SPLITS.min(steps)), order, tile }
     }
 
-    /// The smallest that holds a row, for so many rows that read a key head: groups of warps multiply many.
+    /// The smallest that holds a row, for so many rows that read a key head. Groups of warps multiply many, and are
+    /// quicker where scores are changed.
     fn tile(&self, rows: usize, on: impl LaunchOn) -> Tile {
-        let [.., elements] = self.q.shape();
-        let is_wide = on.has_clusters() && (rows > NARROW || self.changes_scores());
-        let fits = |tile: &&Tile| {
-            let holds = tile.elements >= elements && (tile.changes || !self.changes_scores());
-            holds && (tile.rows > NARROW) == is_wide
+        let ([.., elements], changes) = (self.q.shape(), self.changes_scores());
+        let suits = |tile: &&Tile| match (tile.rows > NARROW, on.has_clusters()) {
+            (true, has_groups) => has_groups,
+            (false, true) => rows <= NARROW && !tile.changes,
+            (false, false) => true,
         };
-        *TILES.iter().find(fits).unwrap_or(&TILES[0])
+        let holds = |tile: &&Tile| tile.elements >= elements && (tile.changes || !changes);
+        *TILES.iter().filter(suits).find(holds).unwrap_or(&TILES[0])
     }
 }
 
@@ -398,8 +400,8 @@ pub trait AttendSplit: Float {
     ) -> Result<()>;
 }
 
-/// Whether scores are changed, rows of a program, the elements of a row, keys of a step; for joined parts, elements of a
-/// program and the most parts.
+/// Whether scores are changed, rows of a program, the elements of a row, keys of a step; for joined parts, elements of
+/// a program and the most parts.
 macro_rules! tiles {
     ($T:ty: $([$CHANGES:literal, $M:literal, $D:literal, $N:literal])*, joined $([$E:literal, $S:literal])*) => {
         impl AttendSplit for $T {
@@ -445,7 +447,7 @@ macro_rules! tiles {
 tiles! {
     false 16 64 128;
     false 16 128 64;
-    false 16 256 32;
+    true 16 128 64;
     true 16 256 32;
     true 64 128 64;
     true 64 256 32;
