@@ -160,17 +160,19 @@ class Decode(Entry):
     def size(self, case):
         return case[2], NAMES[case[4]]
 
-    @staticmethod
-    def shares(key_heads, keys, d):
-        """Keys of a part, and how many parts there are, as the library chooses them."""
-        steps, at_once = max(cdiv(keys, 64), 1), processors() * (2 if d <= 64 else 1)
-        splits = min(range(1, min(steps, 128) + 1),
-                     key=lambda splits: cdiv(key_heads * splits, at_once) * (cdiv(steps, splits) + 4))
-        return cdiv(steps, splits) * 64, cdiv(steps, cdiv(steps, splits))
+    #: For each tile of elements whether scores may be changed, rows, keys of a step, programs of a processor.
+    tiles = {64: (False, 16, 128, 2), 128: (False, 16, 64, 2), 256: (True, 64, 32, 1)}
+
+    def parts(self, key_heads, keys, d):
+        """How many there are, as the library chooses them."""
+        _, _, step, side_by_side = self.tiles[head_tile(d, self.tiles)]
+        steps, at_once = max(cdiv(keys, step), 1), side_by_side * processors()
+        return min(range(1, min(steps, 128) + 1),
+                   key=lambda splits: cdiv(key_heads * splits, at_once) * (cdiv(steps, splits) + 4))
 
     def make(self, case, shift=0):
         heads, key_heads, keys, d, dtype = case
-        span, parts = self.shares(key_heads, keys, d)
+        parts = self.parts(key_heads, keys, d)
         cache = {name: normal(key_heads * keys * d, dtype, seed, shift).view(1, key_heads, keys, d)
                  for seed, name in enumerate(("k", "v"), 1)}
         return {"q": normal(heads * d, dtype, 0, shift).view(1, heads, 1, d), **cache,
@@ -178,20 +180,28 @@ class Decode(Entry):
                 "sums": empty(parts * heads * 2, F32).view(parts, heads, 1, 2),
                 "out": empty(heads * d, dtype, shift).view(1, heads, 1, d),
                 "lse": empty(heads, F32, shift).view(heads, 1, 1),
-                "scale": d**-0.5 * math.log2(math.e), "softcap": 0.0, "from": 0, "span": span, "center": keys - 1,
-                "period": 1, "left": keys + 1, "right": keys + 1}
+                "scale": d**-0.5 * math.log2(math.e), "softcap": 0.0, "from": 0, "center": keys - 1, "period": 1,
+                "left": keys + 1, "right": keys + 1}
 
     def launches(self, case, args):
         heads, key_heads, _, d, dtype = case
         group, parts = heads // key_heads, args["rows"].shape[0]
+        wide = head_tile(d, self.tiles)
+        changes, rows, step, _ = self.tiles[wide]
+        # One part has the results; of several, they have no elements.
+        written = key_heads if parts == 1 else 0
         ours = {"k": args["k"][0], "v": args["v"][0], "q": args["q"].view(key_heads, 1, group, d),
-                "slopes": args["lse"][:0, :0, 0], "parts": args["rows"].view(parts, key_heads, 1, group, d),
+                "slopes": args["lse"][:0, :0, 0], "out": args["out"].view(key_heads, 1, group, d)[:written],
+                "lse": args["lse"].view(key_heads, 1, group, 1)[:written],
+                "parts": args["rows"].view(parts, key_heads, 1, group, d),
                 "sums": args["sums"].view(parts, key_heads, 1, group, 2)}
-        return [Launch("attention_split", [NAMES[dtype]],
-                       lambda changes, wide, rows, _: not changes and wide == head_tile(d, (64, 128, 256)),
-                       lambda changes, wide, rows, _: (parts, key_heads, cdiv(group, rows)), **ours),
-                Launch("join_parts", [NAMES[dtype]], lambda *consts: True, lambda *consts: (1, heads),
-                       parts=args["rows"], sums=args["sums"], out=args["out"][0])]
+        split = Launch("attention_split", [NAMES[dtype]],
+                       lambda *consts: consts == (changes, wide, rows, step),
+                       lambda *consts: (parts, key_heads, cdiv(group, rows)), **ours)
+        join = Launch("join_parts", [NAMES[dtype]], lambda wide, most: most == (32 if parts <= 32 else 128),
+                      lambda wide, most: (1, heads, cdiv(d, wide)), parts=args["rows"], sums=args["sums"],
+                      out=args["out"][0])
+        return [split] if parts == 1 else [split, join]
 
     def exact(self, args):
         q, k, v = (args[name][0].double() for name in self.inputs)

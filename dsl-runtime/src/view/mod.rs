@@ -201,6 +201,15 @@ impl<'a, T: Element, const R: usize> ViewMut<'a, T, R> {
         ViewMut { memory: self.memory, shape, strides }
     }
 
+    /// The same elements in the same row-major order of indices, as another shape.
+    ///
+    /// # Errors
+    /// If there are more or fewer, or if no strides reach them.
+    pub fn reshape<const S: usize>(self, shape: [usize; S]) -> Result<ViewMut<'a, T, S>> {
+        let strides = self.layout().reshape(shape)?;
+        ViewMut::strided(self.memory, shape, strides)
+    }
+
     /// The part with indices of a range along one axis.
     ///
     /// # Panics

@@ -178,6 +178,8 @@ fn a_view_to_write_is_part_of_its_buffer() {
     let mut buffer = Device::cpu().zeros::<u8>(20).unwrap();
     let mut view = buffer.view_strided_mut([3, 4], [5, 1]).unwrap();
     assert_eq!(format!("{:?}", view.reborrow().permute([1, 0])), "u8 of [4, 3] by [1, 5]");
+    assert_eq!(format!("{:?}", view.reborrow().reshape([3, 2, 2]).unwrap()), "u8 of [3, 2, 2] by [5, 2, 1]");
+    assert!(view.reborrow().reshape([12]).is_err() && view.reborrow().reshape([3, 5]).is_err());
     let part = view.slice_mut(0, 1..2);
     assert_eq!((part.shape(), part.memory.len()), ([1, 4], 4));
     assert_eq!(View::from(&view).shape(), [3, 4]);

@@ -102,6 +102,42 @@ fn keys_are_shared_in_any_number_of_parts() {
     }
 }
 
+/// Heads of a group whose rows are packed in `q` and not in the results, and the reverse; with one part, which has the
+/// results, and with several.
+#[test]
+fn results_lie_as_they_like() {
+    let extents = extents([6, 2, 3, 700], 80);
+    let [of_q, of_k] = [[6, 3, 80], [2, 700, 80]];
+    let q = normal::<bf16>(of_q.iter().product(), 1);
+    let [k, v] = [2, 3].map(|seed| normal::<bf16>(of_k.iter().product(), seed));
+    let [rows, sums] = reference([&q, &k, &v], extents, Rules::scaled(0.1));
+    for device in devices() {
+        for [order, other] in [[Order::Heads, Order::Rows], [Order::Rows, Order::Heads], [Order::Rows; 2]] {
+            for parts in [1, 3] {
+                let queries = order.laid_out(device, &q, of_q, 0);
+                let queries = queries.view_strided(of_q, order.strides(of_q)).unwrap();
+                let [k, v] = [&k, &v].map(|elements| device.upload(elements).unwrap());
+                let attention = Attention::new(queries, k.view(of_k).unwrap(), v.view(of_k).unwrap());
+                let attention = attention.scale(0.1).splits(parts);
+                let mut out = Guarded::<bf16>::new(device, rows.len(), 0);
+                let mut lse = Guarded::<f32>::new(device, sums.len(), 0);
+                let mut workspace = Guarded::<f32>::new(device, attention.workspace_len(&device), 0);
+                let mut memory = out.output();
+                let result = memory.view_strided_mut(of_q, other.strides(of_q)).unwrap();
+                attention.launch_split(&device, result, lse.output(), workspace.output()).unwrap();
+                let found = out.content();
+                let [head, row, _] = other.strides(of_q);
+                let starts = (0..6).flat_map(|i| (0..3).map(move |j| i * head + j * row));
+                let found: Vec<bf16> = starts.flat_map(|start| found[start..start + 80].to_vec()).collect();
+                let what = format!("{order:?} to {other:?}, {parts} parts, on {device}");
+                compare(&found, &rows).unwrap_or_else(|found| panic!("{what}: {found}"));
+                compare(&lse.content(), &sums).unwrap_or_else(|found| panic!("{what}, lse: {found}"));
+                workspace.content();
+            }
+        }
+    }
+}
+
 #[test]
 fn shared_keys_have_windows_caps_and_slopes() {
     let slopes = [0.5, 0.0, 0.0625, -0.25, 0.1, 0.2];

@@ -24,7 +24,7 @@ pub enum Change {
     CompareExchange,
 }
 
-/// What other accesses of this thread may not move past an atomic operation.
+/// What other accesses of this program may not move past an atomic operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {
     Relaxed,

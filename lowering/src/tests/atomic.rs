@@ -43,9 +43,14 @@ fn order_scope_and_results() {
             @%p1 red.release.gpu.global.add.f32 [%rd1], %r1;
             @%p1 red.relaxed.cta.global.add.f32 [%rd1], %r2;
             @%p1 red.relaxed.gpu.global.add.f32 [%rd1], %r3;
+            bar.warp.sync 	-1;
             @%p1 atom.acq_rel.gpu.global.add.f32 %r4, [%rd1], %r5;
+            bar.warp.sync 	-1;
+            bar.warp.sync 	-1;
             @%p1 atom.release.sys.global.exch.b32 %r6, [%rd1], %r7;
+            bar.warp.sync 	-1;
             @%p1 atom.acq_rel.gpu.global.cas.b32 %r8, [%rd1], %r9, %r10;
+            bar.warp.sync 	-1;
         "#]],
     );
 }
@@ -68,7 +73,40 @@ fn one_thread_of_those_that_hold_an_element() {
             st.shared.v2.b32 	[%rd2], {%r3, %r4};
             bar.sync 	0;
             ld.shared.b64 	%rd16, [%rd2];
+            bar.sync 	0;
             @%p6 red.release.gpu.global.add.u64 [%rd15], %rd8;
+        "#]],
+    );
+}
+
+/// A thread that releases has met those that wrote at a barrier, and others go on behind one where it acquires; what is
+/// relaxed waits for nobody.
+#[test]
+fn order_is_that_of_the_whole_program() {
+    check_ptx(
+        "#[fuse_kernel(num_warps = 4)]
+        fn k(x: &[f32], parts: &mut [f32], counts: &mut [u32], out: &mut [f32]) {
+            let i = tl::arange(0, 128);
+            tl::store(parts + i, tl::load(x + i));
+            if tl::atomic_add(counts, 1u32) == 3 {
+                tl::store(out + i, tl::load(parts + 127 - i));
+            }
+            tl::store(out + 128 + i, 1.0);
+            tl::store(out + 128 + i, tl::atomic_xchg(parts + i, 2.0).sem(\"acquire\"));
+            tl::atomic_add(counts + 1, 1u32).sem(\"relaxed\");
+        }",
+        Arch::SM_90A,
+        expect![[r#"
+            bar.sync 	0;
+            @%p3 atom.acq_rel.gpu.global.add.u32 %r4, [%rd9], %r5;
+            shfl.sync.idx.b32 	%r2, %r4, 0, 31, -1;
+            st.shared.b32 	[%rd2], %r2;
+            bar.sync 	0;
+            ld.shared.b32 	%r10, [%rd2];
+            bar.sync 	0;
+            @%p11 atom.acquire.gpu.global.exch.b32 %r16, [%rd29], %r17;
+            bar.sync 	0;
+            @%p12 red.relaxed.gpu.global.add.u32 [%rd30], %r18;
         "#]],
     );
 }
@@ -87,6 +125,7 @@ fn floats_by_their_bits_and_halves() {
         expect![[r#"
             @%p2 red.release.gpu.global.max.s32 [%rd2], %r3;
             @%p3 red.release.gpu.global.min.u32 [%rd2], %r3;
+            bar.warp.sync 	-1;
             atom.acq_rel.gpu.global.cas.b16 %rs5, [%rd17], %rs3, %rs3;
             atom.acq_rel.gpu.global.cas.b16 %rs1, [%rd17], %rs5, %rs4;
         "#]],
@@ -95,10 +134,11 @@ fn floats_by_their_bits_and_halves() {
         source,
         Arch::SM_90A,
         expect![[r#"
-        @%p2 red.release.gpu.global.max.s32 [%rd2], %r2;
-        @%p3 red.release.gpu.global.min.u32 [%rd2], %r2;
-        @%p4 red.release.gpu.global.add.noftz.bf16 [%rd3], %rs1;
-    "#]],
+            @%p2 red.release.gpu.global.max.s32 [%rd2], %r2;
+            @%p3 red.release.gpu.global.min.u32 [%rd2], %r2;
+            bar.warp.sync 	-1;
+            @%p4 red.release.gpu.global.add.noftz.bf16 [%rd3], %rs1;
+        "#]],
     );
 }
 

@@ -50,6 +50,9 @@ impl Emit for Atomic {
 
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let dtype = gpu.func.ty(self.value).dtype;
+        if matches!(self.order, Order::Release | Order::AcqRel) {
+            gpu.release(b);
+        }
         gpu.order(b, &self.place, true);
         let addresses = gpu.addresses(b, &self.place, dtype);
         let writer = gpu.writer(b, gpu.access_layout(&self.place));
@@ -73,8 +76,24 @@ impl Emit for Atomic {
         gpu.report(b, op, &addresses);
         if used {
             before = tell(gpu, b, op, before);
+            // Another thread's accesses come after this one's operation where a barrier stands in between.
+            let acquires = matches!(self.order, Order::Acquire | Order::AcqRel);
+            if acquires && idle_warps(&gpu.plan.distributed, op) == 0 {
+                gpu.barrier(b);
+            }
         }
         gpu.define(op.results[0], before);
+    }
+}
+
+impl Gpu<'_> {
+    /// What threads of this program have read and written comes before what the next atomic operation releases: that one
+    /// speaks for its own thread, and for those it has met at a barrier.
+    fn release(&mut self, b: &mut Builder) {
+        self.complete_departure(b);
+        if self.shared.touches_slices() {
+            self.barrier(b);
+        }
     }
 }
 

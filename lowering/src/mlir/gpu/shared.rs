@@ -335,6 +335,11 @@ impl Shared {
         self.pending.retain(|touch| matches!(touch, Touch::Slice { .. }));
     }
 
+    /// Whether threads may have accessed slices that are written since the last barrier.
+    pub fn touches_slices(&self) -> bool {
+        self.pending.iter().any(|touch| matches!(touch, Touch::Slice { .. }))
+    }
+
     /// A barrier was passed.
     pub fn synchronised(&mut self) {
         self.pending.clear();

@@ -238,6 +238,13 @@ impl Gpu<'_> {
         }
     }
 
+    /// Waits until what this thread has the GPU copy out is in memory.
+    pub(in crate::mlir::gpu) fn complete_departure(&self, b: &mut Builder) {
+        if self.plan.pipeline.as_ref().is_some_and(|pipeline| pipeline.outgoing.bytes > 0) {
+            statement(b, "cp.async.bulk.wait_group 0;", "~{memory}", &[], &[]);
+        }
+    }
+
     /// Where a group writes what leaves.
     fn leaving_place(&self, b: &mut Builder, group: Val) -> Val {
         let Pipeline { outgoing, .. } = self.plan.pipeline();
