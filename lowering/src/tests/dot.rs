@@ -565,7 +565,8 @@ fn factors_of_the_next_turn_are_fetched_on_the_host() {
         Baseline 0, V3 12, V4 44
         Baseline 0, V3 0, V4 0
         Baseline 0, V3 6, V4 22
-    "#]].assert_eq(&[fetches(&[]), fetches(&carried), fetches(&[left])].concat());
+    "#]]
+    .assert_eq(&[fetches(&[]), fetches(&carried), fetches(&[left])].concat());
 }
 
 /// Billions of operations a second of one thread, which `cargo test -p lowering --release -- --ignored --nocapture fast`

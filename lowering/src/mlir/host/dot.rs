@@ -304,7 +304,7 @@ impl Product<'_> {
                     let block = b.add(block, blocks);
                     let block = b.add(block, before);
                     host.scope(|host| {
-                        self.fetch(host, b, block, panels * high);
+                        self.ahead.iter().for_each(|ahead| host.fetch(b, ahead, (block, panels * high)));
                         self.block(host, b, [row, column], [size, abreast]);
                     });
                     vec![]
@@ -313,20 +313,6 @@ impl Product<'_> {
             }
             vec![]
         });
-    }
-
-    /// Asks for the share of a block, one of so many, of what the next turn reads.
-    fn fetch(&self, host: &mut Host, b: &mut Builder, block: Val, blocks: u32) {
-        for ahead in &self.ahead {
-            let share = ahead.share(blocks);
-            let lines = b.int(Ty::I64, i64::from(share));
-            let first = b.mul(block, lines);
-            for i in 0..share {
-                let i = b.int(Ty::I64, i64::from(i));
-                let line = b.add(first, i);
-                host.fetch(b, ahead, line);
-            }
-        }
     }
 
     /// The sums of `count` rows and so many vectors of columns.

@@ -36,9 +36,12 @@ impl Ahead {
         rows * self.along()
     }
 
-    /// Those that each of so many blocks asks for.
-    pub fn share(&self, blocks: u32) -> u32 {
-        self.lines().div_ceil(blocks).min(MOST)
+    /// How each of so many blocks asks for its share: so many runs of so many lines that follow each other.
+    fn runs(&self, blocks: u32) -> [u32; 2] {
+        let share = self.lines().div_ceil(blocks).min(MOST);
+        let along = self.along();
+        let run = if along.is_power_of_two() { along.min(share.next_power_of_two()) } else { 1 };
+        [share.div_ceil(run), run]
     }
 }
 
@@ -111,24 +114,34 @@ impl<'a> Host<'a> {
         then
     }
 
-    /// Asks for a line of memory, by its number; for the last one where there are not as many.
-    pub(super) fn fetch(&mut self, b: &mut Builder, ahead: &Ahead, number: Val) {
+    /// Asks for the share of a block, which is one of so many; for the last lines where there are not as many.
+    pub(super) fn fetch(&mut self, b: &mut Builder, ahead: &Ahead, (block, blocks): (Val, u32)) {
         let Ahead { place, base, shape, axis, bytes } = ahead;
-        let last = b.int(Ty::I64, i64::from(ahead.lines()) - 1);
-        let number = b.op("llvm.intr.umin", &[number, last], Ty::I64);
-        let along = b.int(Ty::I64, i64::from(ahead.along()));
-        let (mut row, line) = (b.udiv(number, along), b.urem(number, along));
-        let elements = b.int(Ty::I64, i64::from(LINE / bytes));
-        let mut coords = vec![b.mul(line, elements); shape.rank()];
-        for other in (0..shape.rank()).rev().filter(|other| other != axis) {
-            let extent = b.int(Ty::I64, i64::from(shape[other]));
-            coords[other] = b.urem(row, extent);
-            row = b.udiv(row, extent);
+        let [runs, run] = ahead.runs(blocks);
+        let number = |b: &mut Builder, number: u32| b.int(Ty::I64, i64::from(number));
+        let (count, last, length) = (number(b, runs), number(b, ahead.lines() / run - 1), number(b, run));
+        let (along, elements) = (number(b, ahead.along()), number(b, LINE / bytes));
+        let first = b.mul(block, count);
+        for i in 0..runs {
+            let i = number(b, i);
+            let own = b.add(first, i);
+            let own = b.op("llvm.intr.umin", &[own, last], Ty::I64);
+            let line = b.mul(own, length);
+            let (mut row, line) = (b.udiv(line, along), b.urem(line, along));
+            let mut coords = vec![b.mul(line, elements); shape.rank()];
+            for other in (0..shape.rank()).rev().filter(|other| other != axis) {
+                let extent = number(b, shape[other]);
+                coords[other] = b.urem(row, extent);
+                row = b.udiv(row, extent);
+            }
+            let index = self.wide_offset(b, place.offset, &Point { coords, axis: *axis, lanes: 1 });
+            let index = b.add(index, *base);
+            let pointer = b.offset(self.slice(place.param).pointer, index, *bytes);
+            for line in 0..run {
+                let pointer = b.offset_bytes(pointer, (line * LINE) as i32);
+                let kind = [("rw", "0 : i32"), ("hint", "2 : i32"), ("cache", "1 : i32")];
+                b.effect_with("llvm.intr.prefetch", &[pointer], &kind);
+            }
         }
-        let index = self.wide_offset(b, place.offset, &Point { coords, axis: *axis, lanes: 1 });
-        let index = b.add(index, *base);
-        let pointer = b.offset(self.slice(place.param).pointer, index, *bytes);
-        let kind = [("rw", "0 : i32"), ("hint", "2 : i32"), ("cache", "1 : i32")];
-        b.effect_with("llvm.intr.prefetch", &[pointer], &kind);
     }
 }
