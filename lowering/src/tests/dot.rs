@@ -9,13 +9,17 @@ use proptest::prelude::*;
 use super::body::print;
 use super::layout::check_covers;
 use super::run::{Arg, load};
-use super::{first, ptx};
+use super::{first, func, ptx};
+use crate::analysis::split::{Trust, split};
 use crate::body::bodies;
 use crate::dtype::DType;
 use crate::layout::dot::{Deal, Instruction, Method, Side, block_layout, factor_layout, method, sum_layout};
-use crate::layout::{Coord, Layout, Plan, plan};
+use crate::layout::{Coord, Layout, Plan as Conversion, plan};
+use crate::mlir::Session;
 use crate::mlir::gpu::copied::Tile;
+use crate::mlir::host::Plan;
 use crate::ops::{InputPrecision, Kind};
+use crate::target::host::{self, Family};
 use crate::target::nvptx::Arch;
 use crate::tile::{Shape, Type};
 
@@ -182,7 +186,7 @@ fn a_product_is_a_factor_of_the_next_where_it_lies() {
         let first = sum_layout(own, &Shape::new([rows, middle]), warps, Deal::Rows);
         let second = sum_layout(own, &Shape::new([rows, columns]), warps, Deal::Rows);
         let factor = factor_layout(own, Side::Left, &Shape::new([rows, middle]), &second);
-        assert!(matches!(plan(&first, &factor), Plan::Registers(_)), "{first}\n{factor}");
+        assert!(matches!(plan(&first, &factor), Conversion::Registers(_)), "{first}\n{factor}");
     }
 }
 
@@ -602,8 +606,44 @@ fn whole_numbers_multiply_exactly_on_the_host() {
     check(["f32", "f32"], [32, 64, 16], single());
     check(["f32", "f32"], [7, 3, 5], single());
     check(["f32", "f32"], [1, 1, 1], single());
+    // One and two vectors side by side, rows that blocks do and do not divide, and squares that are transposed.
+    check(["f32", "f32"], [52, 96, 32], single());
+    check(["f32", "f32"], [5, 48, 32], single());
+    check(["f16", "f32"], [24, 32, 48], half());
+    check(["f64", "f64"], [20, 32, 16], (|x: i64| x as f64, |x: i64| x as f64, f64::NAN));
     check(["f64", "f64"], [16, 24, 4], (|x: i64| x as f64, |x: i64| x as f64, f64::NAN));
     check(["i8", "i32"], [16, 16, 32], (|x: i64| x as i8, |x: i64| x as i32, i32::MIN));
+}
+
+/// While a turn multiplies it asks for what the next one reads, where that follows from the loop's variable.
+#[test]
+fn factors_of_the_next_turn_are_fetched_on_the_host() {
+    let fetches = |changes: &[[&str; 2]]| {
+        let source = changes.iter().fold(LOOP.to_string(), |text, [from, to]| {
+            assert!(text.contains(from), "{from}");
+            text.replace(from, to)
+        });
+        let mut func = func(&source);
+        split(&mut func, Trust::Nothing);
+        let texts = host::emit(&Session::new(), &Plan::new(func), "entry", Family::X86_64).expect("assembly");
+        let counts: Vec<String> = texts
+            .iter()
+            .map(|(level, text)| format!("{level:?} {}", text.matches("prefetch").count()))
+            .collect();
+        counts.join(", ") + "\n"
+    };
+    let carried = [
+        ["let mut acc", "let mut at = 0;\n let mut acc"],
+        ["(start + inner)", "(at + inner)"],
+        ["acc = tl::dot", "at = at + 32;\n acc = tl::dot"],
+    ];
+    let left = ["+ rows.col() * k + (start + inner).row()", "+ rows.col() * k + inner.row()"];
+    expect![[r#"
+        Baseline 0, V3 12, V4 44
+        Baseline 0, V3 0, V4 0
+        Baseline 0, V3 6, V4 22
+    "#]]
+    .assert_eq(&[fetches(&[]), fetches(&carried), fetches(&[left])].concat());
 }
 
 /// Billions of operations a second of one thread, which `cargo test -p lowering --release -- --ignored --nocapture fast`

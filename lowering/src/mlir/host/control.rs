@@ -76,7 +76,11 @@ impl Emit for For {
                 let variable = loop_variable(b, index, low, step);
                 host.define(self.body.args[0], variable);
                 host.define_scalars(args, carried);
+                let after = b.add(index, one);
+                let next = loop_variable(b, after, low, step);
+                host.turns.push((self.body.args[0], next));
                 host.block(b, &self.body);
+                host.turns.pop();
                 host.copy_tiles(b, &self.body.yields, args, Some(&op.results));
                 host.scalars_of(&self.body.yields)
             })

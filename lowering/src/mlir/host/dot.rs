@@ -2,6 +2,7 @@
 //! rows and one vector of columns are then summed in registers, step after step along the axis that is summed over: one
 //! order of additions on every processor.
 
+use super::fetch::Ahead;
 use super::nest::{LANES, Point};
 use super::{Access, Builder, Emit, Host, Ty, Val};
 use crate::dtype::DType;
@@ -102,7 +103,9 @@ impl Emit for Dot {
             let batch = &matrix.coords;
             host.lay_out(b, (self.a, Side::Left), (&extents, [left, square]), batch);
             host.lay_out(b, (self.b, Side::Right), (&extents, [right, square]), batch);
-            let product = Product { dot: self, op, extents: &extents, factors: [left, right], batch };
+            let ahead = if is_baseline(b) { vec![] } else { ahead(host, b, self) };
+            let factors = [left, right];
+            let product = Product { dot: self, op, extents: &extents, factors, ahead, batch };
             product.run(host, b);
         });
     }
@@ -257,7 +260,14 @@ struct Product<'a> {
     op: &'a Op,
     extents: &'a Extents,
     factors: [Val; 2],
+    /// What the next turn reads.
+    ahead: Vec<Ahead>,
     batch: &'a [Val],
+}
+
+/// What the next turn of the loop around reads of the factors of a product.
+fn ahead(host: &mut Host, b: &mut Builder, dot: &Dot) -> Vec<Ahead> {
+    [dot.a, dot.b].into_iter().filter_map(|factor| host.ahead(b, factor)).collect()
 }
 
 /// The sizes of the blocks that a number of rows is cut into, none of them more than `most`, and how many of each.
@@ -276,17 +286,30 @@ impl Product<'_> {
             Machine::Host(Vectors::Baseline) => (1, 1),
         };
         let abreast = if columns.is_multiple_of(abreast * lanes) { abreast } else { 1 };
-        let bounds = [0, columns, abreast * lanes].map(|bound| b.int(Ty::I64, i64::from(bound)));
-        b.for_range(bounds, &[], |b, column, _| {
-            let mut first = 0;
-            for (size, count) in cut(rows, sums / abreast).into_iter().filter(|(_, count)| *count > 0) {
-                let end = first + size * count;
-                let bounds = [first, end, size].map(|bound| b.int(Ty::I64, i64::from(bound)));
-                b.for_range(bounds, &[], |b, row, _| {
-                    host.scope(|host| self.block(host, b, [row, column], [size, abreast]));
+        let panels = columns / (abreast * lanes);
+        let sizes = cut(rows, sums / abreast);
+        let high = sizes.iter().map(|(_, count)| count).sum::<u32>();
+        let number = |b: &mut Builder, number: u32| b.int(Ty::I64, i64::from(number));
+        let bounds = [0, panels, 1].map(|bound| number(b, bound));
+        b.for_range(bounds, &[], |b, panel, _| {
+            let (width, high_val) = (number(b, abreast * lanes), number(b, high));
+            let (column, before) = (b.mul(panel, width), b.mul(panel, high_val));
+            let (mut first, mut blocks) = (0, 0);
+            for (size, count) in sizes.into_iter().filter(|(_, count)| *count > 0) {
+                let bounds = [0, count, 1].map(|bound| number(b, bound));
+                b.for_range(bounds, &[], |b, block, _| {
+                    let (size_val, first, blocks) = (number(b, size), number(b, first), number(b, blocks));
+                    let row = b.mul(block, size_val);
+                    let row = b.add(row, first);
+                    let block = b.add(block, blocks);
+                    let block = b.add(block, before);
+                    host.scope(|host| {
+                        self.ahead.iter().for_each(|ahead| host.fetch(b, ahead, (block, panels * high)));
+                        self.block(host, b, [row, column], [size, abreast]);
+                    });
                     vec![]
                 });
-                first = end;
+                (first, blocks) = (first + size * count, blocks + count);
             }
             vec![]
         });

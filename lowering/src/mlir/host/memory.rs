@@ -43,7 +43,7 @@ impl Edge {
 }
 
 impl Host<'_> {
-    fn wide_offset(&mut self, b: &mut Builder, offset: Value, point: &Point) -> Val {
+    pub(super) fn wide_offset(&mut self, b: &mut Builder, offset: Value, point: &Point) -> Val {
         let signed = self.dtype(offset).is_signed();
         let value = self.at(b, offset, point);
         if signed { b.sext(value, Elem::I64) } else { b.zext(value, Elem::I64) }

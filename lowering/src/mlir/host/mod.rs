@@ -11,6 +11,7 @@ mod atomic;
 mod control;
 mod debug;
 mod dot;
+mod fetch;
 mod histogram;
 mod in_place;
 mod lanes;
@@ -265,8 +266,10 @@ pub struct Host<'a> {
     record: Option<Val>,
     /// Elements computed already, one table for each open region.
     known: Vec<HashMap<nest::Key, Val>>,
-    /// The definition of every tile value.
+    /// The definition of every value.
     definitions: HashMap<Value, &'a Op>,
+    /// The variable of each loop around, and what it is in the next turn.
+    turns: Vec<(Value, Val)>,
 }
 
 impl<'a> Host<'a> {
@@ -296,7 +299,19 @@ impl<'a> Host<'a> {
         let record = reports.then(next);
         let definitions = func.definitions();
         let known = vec![HashMap::new()];
-        Host { plan, func, scalars, slices, program, grid, scratch, record, known, definitions }
+        Host {
+            plan,
+            func,
+            scalars,
+            slices,
+            program,
+            grid,
+            scratch,
+            record,
+            known,
+            definitions,
+            turns: vec![],
+        }
     }
 
     /// Runs the statements of a block; everything else waits until it is asked for.
