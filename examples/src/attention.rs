@@ -19,7 +19,7 @@
 //! divides others by `1 - p`: nothing is saved, the mask can be computed again.
 //!
 //! **Work.** `4 * heads * queries * keys * D` operations, about half of them if it is causal, and for a score a
-//! multiply-add, an exponential, a maximum and a sum. A program handles 128 queries of a head and reads all keys and
+//! multiply-add, an exponential, a maximum and a sum. A program handles 128 or 192 queries of a head and reads all keys and
 //! values that these see once; blocks of keys that none of them sees it does not read, and it compares places in the
 //! blocks alone that not all of its queries see whole.
 //!
@@ -41,23 +41,25 @@ use dsl_runtime::prelude::*;
 use crate::dropout::Dropout;
 use crate::shape::Checks;
 
-/// Queries of a program.
-const QUERIES: usize = 128;
-
 /// A program handles `M` queries of a head, `N` keys at a time; the grid's second axis counts query heads, of which
 /// `group` that follow each other read one key head. `FORM` is 0 where every query sees every key, 1 if it is causal, 2
 /// with a window, 3 with a window and what changes scores, 4 with dropout besides. `scale`, above 0, and `softcap` are
 /// for powers of two; a `softcap` of 0 is none, and so are slopes of 0 and a bias without elements. `left` and `right`
 /// are at most 2^30. Where single warps multiply, fewer keys at a time leave room to copy the next ones meanwhile.
 #[fuse_kernel(
-    T = [f16, bf16], M = [128], num_warps = 8,
+    T = [f16, bf16],
     configs = [
-        { FORM: 0, D: 64, N: 128 }, { FORM: 0, D: 128, N: 128 }, { FORM: 0, D: 192, N: 96 }, { FORM: 0, D: 256, N: 64 },
-        { FORM: 1, D: 64, N: 128 }, { FORM: 1, D: 128, N: 128 }, { FORM: 1, D: 192, N: 96 }, { FORM: 1, D: 256, N: 64 },
-        { FORM: 2, D: 64, N: 128 }, { FORM: 2, D: 128, N: 128 }, { FORM: 2, D: 192, N: 96 }, { FORM: 2, D: 256, N: 64 },
-        { FORM: 3, D: 64, N: 128 }, { FORM: 3, D: 128, N: 128 }, { FORM: 3, D: 192, N: 64 }, { FORM: 3, D: 256, N: 48 },
-        { FORM: 4, D: 128, N: 64 }, { FORM: 4, D: 256, N: 32 },
-        { FORM: 0, D: 128, N: 64 }, { FORM: 1, D: 128, N: 64 }, { FORM: 2, D: 128, N: 64 }, { FORM: 3, D: 128, N: 64 },
+        { FORM: 0, D: 64, M: 128, N: 128 }, { FORM: 0, D: 64, M: 192, N: 128 }, { FORM: 0, D: 128, M: 128, N: 128 },
+        { FORM: 0, D: 192, M: 128, N: 96 }, { FORM: 0, D: 256, M: 128, N: 64 },
+        { FORM: 1, D: 64, M: 128, N: 128 }, { FORM: 1, D: 64, M: 192, N: 128 }, { FORM: 1, D: 128, M: 128, N: 128 },
+        { FORM: 1, D: 192, M: 128, N: 96 }, { FORM: 1, D: 256, M: 128, N: 64 },
+        { FORM: 2, D: 64, M: 128, N: 128 }, { FORM: 2, D: 128, M: 128, N: 128 },
+        { FORM: 2, D: 192, M: 128, N: 96 }, { FORM: 2, D: 256, M: 128, N: 64 },
+        { FORM: 3, D: 64, M: 128, N: 128 }, { FORM: 3, D: 128, M: 128, N: 128 },
+        { FORM: 3, D: 192, M: 128, N: 64 }, { FORM: 3, D: 256, M: 128, N: 48 },
+        { FORM: 4, D: 128, M: 128, N: 64 }, { FORM: 4, D: 256, M: 128, N: 32 },
+        { FORM: 0, D: 128, M: 128, N: 64 }, { FORM: 1, D: 128, M: 128, N: 64 },
+        { FORM: 2, D: 128, M: 128, N: 64 }, { FORM: 3, D: 128, M: 128, N: 64 },
     ],
 )]
 pub fn attention<T: Float, const FORM: usize, const D: usize, const M: usize, const N: usize>(
@@ -126,18 +128,25 @@ pub fn attention<T: Float, const FORM: usize, const D: usize, const M: usize, co
         } else {
             scores
         };
+        // The last key that a query sees if it is causal is one of those that there are.
         let is_cut = if FORM == 0 {
             last >= keys
         } else if FORM == 1 {
-            last >= keys || last > sight
+            last > sight
         } else {
             last >= keys || last > sight || start < low + (M as i32 - 1)
         };
         let scores = if is_cut {
             let at = start + tl::arange(0, N);
             let is_key = (at < keys).row();
-            let seen = if FORM == 0 { is_key } else { is_key & (at.row() <= sight + tl::arange(0, M).col()) };
-            let seen = if FORM < 2 { seen } else { seen & (at.row() >= low + tl::arange(0, M).col()) };
+            let reaches = at.row() <= sight + tl::arange(0, M).col();
+            let seen = if FORM == 0 {
+                is_key
+            } else if FORM == 1 {
+                reaches
+            } else {
+                is_key & reaches & (at.row() >= low + tl::arange(0, M).col())
+            };
             tl::select(seen, scores, f32::NEG_INFINITY)
         } else {
             scores
@@ -434,9 +443,14 @@ pub trait Attend: Float {
     ) -> Result<()>;
 }
 
-/// The form, the elements of a row and the keys of a step; before these, the tiles for single warps.
+/// The queries from which on larger tiles are worth the larger blocks that the diagonal cuts.
+const LONG: usize = 3072;
+
+/// The form, the elements of a row, and the queries of a program and keys of a step, each from so many queries on. Elsewhere
+/// than on GPUs that copy blocks by themselves, where the largest tiles would have too few registers, it is the last.
+/// Before these, the keys of a step where single warps multiply.
 macro_rules! attend {
-    ($T:ty: $([$BY_WARP:literal, $OWN:literal, $FEWER:literal])*; $([$FORM:literal, $D:literal, $N:literal])*) => {
+    ($T:ty: $([$BY_WARP:literal, $OWN:literal: $FEWER:literal])*; $([$FORM:literal, $D:literal: $([$M:literal, $N:literal] from $from:expr),*])*) => {
         impl Attend for $T {
             fn attend(
                 on: impl LaunchOn,
@@ -446,17 +460,18 @@ macro_rules! attend {
             ) -> Result<()> {
                 let Inputs { q, k, v, bias, slopes, form, group, scale, softcap, window, p, seed } = of;
                 let ([left, right], [heads, queries, elements]) = (window, q.shape());
-                let grid = (queries.div_ceil(QUERIES), heads);
+                let large = if on.has_clusters() { queries } else { 0 };
+                let serves = |most: usize, from: usize| elements <= most && large >= from;
                 let by_warp = on.multiplies_by_warp();
                 match form {
                     $($BY_WARP if by_warp && (65..=$OWN).contains(&elements) => {
-                        attention::<$T, $BY_WARP, $OWN, QUERIES, $FEWER>(
+                        attention::<$T, $BY_WARP, $OWN, 128, $FEWER>(
                             q, k, v, bias, slopes, out, lse, group, scale, left, right, softcap, p, seed,
-                        ).grid(grid).launch(on)
+                        ).grid((queries.div_ceil(128), heads)).launch(on)
                     })*
-                    $($FORM if elements <= $D => attention::<$T, $FORM, $D, QUERIES, $N>(
+                    $($($FORM if serves($D, $from) => attention::<$T, $FORM, $D, $M, $N>(
                         q, k, v, bias, slopes, out, lse, group, scale, left, right, softcap, p, seed,
-                    ).grid(grid).launch(on),)*
+                    ).grid((queries.div_ceil($M), heads)).launch(on),)*)*
                     _ => Err(Checks("attention").error(format!("there is no tile for {elements} elements"))),
                 }
             }
@@ -466,12 +481,13 @@ macro_rules! attend {
 
 macro_rules! tiles {
     ($($T:ty)*) => {$(attend! { $T:
-        [0, 128, 64] [1, 128, 64] [2, 128, 64] [3, 128, 64];
-        [0, 64, 128] [0, 128, 128] [0, 192, 96] [0, 256, 64]
-        [1, 64, 128] [1, 128, 128] [1, 192, 96] [1, 256, 64]
-        [2, 64, 128] [2, 128, 128] [2, 192, 96] [2, 256, 64]
-        [3, 64, 128] [3, 128, 128] [3, 192, 64] [3, 256, 48]
-        [4, 128, 64] [4, 256, 32]
+        [0, 128: 64] [1, 128: 64] [2, 128: 64] [3, 128: 64];
+        [0, 64: [192, 128] from 1, [128, 128] from 0] [0, 128: [128, 128] from 0] [0, 192: [128, 96] from 0] [0, 256: [128, 64] from 0]
+        [1, 64: [192, 128] from LONG, [128, 128] from 0] [1, 128: [128, 128] from 0]
+        [1, 192: [128, 96] from 0] [1, 256: [128, 64] from 0]
+        [2, 64: [128, 128] from 0] [2, 128: [128, 128] from 0] [2, 192: [128, 96] from 0] [2, 256: [128, 64] from 0]
+        [3, 64: [128, 128] from 0] [3, 128: [128, 128] from 0] [3, 192: [128, 64] from 0] [3, 256: [128, 48] from 0]
+        [4, 128: [128, 64] from 0] [4, 256: [128, 32] from 0]
     })*};
 }
 

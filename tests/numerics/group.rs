@@ -1,7 +1,9 @@
 //! Products of blocks of views: whole numbers, bit for bit, whatever the tiles, warps, stages and turns.
 
 use fuse_tests::case::Job;
-use fuse_tests::group::{ADDED, AGAIN, Added, Again, BYTES, Bytes, TURNED, Turned};
+use fuse_tests::group::{
+    ADDED, AGAIN, AGAIN_IN_THREE, Added, Again, BYTES, Bytes, TURNED, TURNED_IN_THREE, Turned,
+};
 use libtest_mimic::{Failed, Trial};
 
 use crate::devices::{Place, places};
@@ -16,7 +18,7 @@ pub fn trials() -> Vec<Trial> {
             let name = format!("{dtype}::[{m},{k}]{}x[{k},{n}]{}::{warps}x{stages}", marks[0], marks[1]);
             trials.push(Trial::test(format!("group::{name}::{place}"), move || check_added(added, place)));
         }
-        for again in AGAIN {
+        for again in AGAIN.iter().chain(AGAIN_IN_THREE) {
             let name = format!("group::again::{:?}::{place}", again.tile);
             trials.push(Trial::test(name, move || check_again(again, place)));
         }
@@ -25,7 +27,7 @@ pub fn trials() -> Vec<Trial> {
             let name = format!("group::{dtype}::[{m},{k}]x[{k},{n}]t::{warps}x{stages}::{place}");
             trials.push(Trial::test(name, move || check_bytes(bytes, place)));
         }
-        for turned in TURNED {
+        for turned in TURNED.iter().chain(TURNED_IN_THREE) {
             let Turned { dtype, tile: [m, n, d], falling, .. } = turned;
             let name = format!("group::turned::{dtype}::[{m},{n},{d}]::{falling}::{place}");
             trials.push(Trial::test(name, move || check_turned(turned, place)));

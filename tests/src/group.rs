@@ -154,9 +154,9 @@ pub struct Again {
 }
 
 macro_rules! again {
-    ($([$m:tt, $n:tt], $warps:tt;)*) => {
-        #[fuse_kernel(num_warps = W, configs = [$({ M: $m, N: $n, W: $warps }),*])]
-        fn again<const M: usize, const N: usize, const W: usize>(
+    ($all:ident = $again:ident($($settings:tt)*) $([$m:tt, $n:tt], $warps:tt;)*) => {
+        #[fuse_kernel($($settings)* configs = [$({ M: $m, N: $n, W: $warps }),*])]
+        fn $again<const M: usize, const N: usize, const W: usize>(
             a: &View<bf16, 2>, b: &View<bf16, 2>, out: &mut View<f32, 2>, count: i32,
         ) {
             let (row, col) = (tl::program_id(0) * M, tl::program_id(1) * N);
@@ -167,13 +167,13 @@ macro_rules! again {
             out.store(sum, row, col);
         }
 
-        pub static AGAIN: &[Again] = &[$(Again {
+        pub static $all: &[Again] = &[$(Again {
             tile: [$m, $n],
             run: |job, [m, n], count| {
                 let (a, b) = (job.operand::<bf16>(0)?, job.operand::<bf16>(1)?);
                 let (a, b) = (Slice::from(&a).view([m, 64])?, Slice::from(&b).view([64, n])?);
                 let mut out = Output::<f32>::new(&job.device, vec![m * n], job.shift)?;
-                again::<$m, $n, $warps>(a, b, ViewMut::new(&mut out, [m, n])?, count as i32)
+                $again::<$m, $n, $warps>(a, b, ViewMut::new(&mut out, [m, n])?, count as i32)
                     .grid((m.div_ceil($m), n.div_ceil($n)))
                     .launch(&job.device)?;
                 out.finish()
@@ -183,8 +183,16 @@ macro_rules! again {
 }
 
 again! {
+    AGAIN = again(num_warps = W,)
     [64, 64], 4;
     [128, 64], 8;
+}
+
+// Three groups of warps, which only the compiler chooses.
+again! {
+    AGAIN_IN_THREE = again_in_three()
+    [192, 64], 12;
+    [192, 128], 12;
 }
 
 /// A kernel whose rows are sums of rows of `c`, weighted by the products of rows of `a` and `b`: half of what was there in each
@@ -194,7 +202,6 @@ pub struct Turned {
     pub dtype: DType,
     /// Rows of `a` and of `b` of a tile, and the extent of a row.
     pub tile: [usize; 3],
-    pub warps: usize,
     /// Whether later programs have fewer turns.
     pub falling: bool,
     /// For these numbers of rows of `a` and `b`.
@@ -202,11 +209,11 @@ pub struct Turned {
 }
 
 macro_rules! turned {
-    ($($elem:ident, [$m:tt, $n:tt, $d:tt], $warps:tt, $falling:tt;)*) => {
-        #[fuse_kernel(num_warps = W, configs = [
+    ($all:ident = $turned:ident($($settings:tt)*) $($elem:ident, [$m:tt, $n:tt, $d:tt], $warps:tt, $falling:tt;)*) => {
+        #[fuse_kernel($($settings)* configs = [
             $({ T: $elem, M: $m, N: $n, D: $d, W: $warps, FALLING: $falling }),*
         ])]
-        fn turned<T: Float, const M: usize, const N: usize, const D: usize, const W: usize, const FALLING: bool>(
+        fn $turned<T: Float, const M: usize, const N: usize, const D: usize, const W: usize, const FALLING: bool>(
             a: &View<T, 3>, b: &View<T, 3>, c: &View<T, 3>, out: &mut View<f32, 3>,
         ) {
             let (row, batch) = (tl::program_id(0) * M, tl::program_id(1));
@@ -231,15 +238,15 @@ macro_rules! turned {
             out.store(tl::reshape(sum + total.col(), [1, M, D]), batch, row, 0);
         }
 
-        pub static TURNED: &[Turned] = &[$(Turned {
-            dtype: <$elem as Element>::DTYPE, tile: [$m, $n, $d], warps: $warps, falling: $falling,
+        pub static $all: &[Turned] = &[$(Turned {
+            dtype: <$elem as Element>::DTYPE, tile: [$m, $n, $d], falling: $falling,
             run: |job, [rows, count]| {
                 let (a, b, c) = (job.operand::<$elem>(0)?, job.operand::<$elem>(1)?, job.operand::<$elem>(2)?);
                 let a = Slice::from(&a).view([2, rows, $d])?;
                 let [b, c] = [Slice::from(&b), Slice::from(&c)].map(|rows| rows.view([2, count, $d]));
                 let mut out = Output::<f32>::new(&job.device, vec![2 * rows * $d], job.shift)?;
                 let into = ViewMut::new(&mut out, [2, rows, $d])?;
-                turned::<$elem, $m, $n, $d, $warps, $falling>(a, b?, c?, into)
+                $turned::<$elem, $m, $n, $d, $warps, $falling>(a, b?, c?, into)
                     .grid((rows.div_ceil($m), 2))
                     .launch(&job.device)?;
                 out.finish()
@@ -249,6 +256,13 @@ macro_rules! turned {
 }
 
 turned! {
+    TURNED_IN_THREE = turned_in_three()
+    bf16, [192, 128, 64], 12, false;
+    f16, [192, 64, 128], 12, true;
+}
+
+turned! {
+    TURNED = turned(num_warps = W,)
     bf16, [64, 64, 64], 4, false;
     f16, [128, 64, 64], 8, false;
     bf16, [128, 128, 64], 8, true;

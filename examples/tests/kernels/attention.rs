@@ -139,6 +139,14 @@ fn causal_attention_is_as_exact_as_stated() {
     check_all::<f16>(128, Rules::scaled(0.2).causal());
 }
 
+/// Sequences that are long enough for the largest tiles.
+#[test]
+fn long_sequences_are_as_exact_as_stated() {
+    for rules in [Rules::<bf16>::scaled(0.2), Rules::scaled(0.2).causal()] {
+        check(extents([1, 1, 3201, 600], 64), Order::Heads, rules);
+    }
+}
+
 /// Rows that fill a tile, and those that leave some of one.
 #[test]
 fn rows_have_any_length() {

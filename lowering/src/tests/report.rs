@@ -52,163 +52,166 @@ fn one_comparison_for_all_of_a_gpu_thread_s_elements() {
           llvm.mlir.global external @fuse_report(dense<0> : tensor<6xi64>) {addr_space = 1 : i32, alignment = 8 : i64} : !llvm.array<6 x i64>
           llvm.func @entry(%arg0: !llvm.ptr<1> {llvm.noalias, llvm.readonly}, %arg1: i64, %arg2: !llvm.ptr<1> {llvm.noalias}, %arg3: i64, %arg4: i32, %arg5: i32, %arg6: i32, %arg7: i32) attributes {nvvm.kernel, nvvm.reqntid = array<i32: 128>} {
             %0 = llvm.mlir.constant(9 : i32) : i32
-            %1 = llvm.mlir.constant(28 : i32) : i32
-            %2 = llvm.mlir.constant(2 : i32) : i32
-            %3 = llvm.mlir.constant(false) : i1
-            %4 = llvm.mlir.constant(1 : i32) : i32
-            %5 = llvm.mlir.constant(2147483647 : i64) : i64
-            %6 = llvm.mlir.constant(-2147483648 : i64) : i64
-            %7 = llvm.mlir.constant(0 : i64) : i64
-            %8 = llvm.mlir.constant(128 : i32) : i32
-            %9 = llvm.mlir.constant(3 : i32) : i32
-            %10 = llvm.mlir.constant(0 : i32) : i32
-            %11 = llvm.mlir.constant(5 : i32) : i32
-            %12 = llvm.mlir.constant(31 : i32) : i32
-            %13 = nvvm.read.ptx.sreg.tid.x : i32
-            %14 = llvm.and %13, %12 : i32
-            %15 = llvm.lshr %13, %11 : i32
-            %16 = nvvm.read.ptx.sreg.ctaid.x : i32
-            %17 = nvvm.read.ptx.sreg.ctaid.y : i32
-            %18 = nvvm.read.ptx.sreg.ctaid.z : i32
-            %19 = llvm.inline_asm asm_dialect = att "createpolicy.fractional.L2::evict_last.b64 $0;", "=l"  : () -> i64
-            %20 = llvm.and %14, %12 : i32
-            %21 = llvm.shl %20, %10 : i32
-            %22 = llvm.add %10, %21 {overflowFlags = #llvm.overflow<nsw>} : i32
-            %23 = llvm.and %15, %9 : i32
-            %24 = llvm.shl %23, %11 : i32
-            %25 = llvm.add %22, %24 {overflowFlags = #llvm.overflow<nsw>} : i32
-            %26 = llvm.add %25, %8 {overflowFlags = #llvm.overflow<nsw>} : i32
-            %27 = llvm.add %25, %8 {overflowFlags = #llvm.overflow<nsw>} : i32
-            %28 = llvm.icmp "slt" %25, %arg4 : i32
-            %29 = llvm.icmp "slt" %27, %arg4 : i32
-            %30 = llvm.sext %arg4 : i32 to i64
-            %31 = llvm.getelementptr %arg0[%30] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i32
-            %32 = llvm.sub %arg1, %30 : i64
-            %33 = llvm.intr.smin(%32, %5) : (i64, i64) -> i64
-            %34 = llvm.intr.smax(%33, %6) : (i64, i64) -> i64
-            %35 = llvm.trunc %34 : i64 to i32
-            %36 = llvm.sub %7, %30 : i64
-            %37 = llvm.intr.smin(%36, %5) : (i64, i64) -> i64
-            %38 = llvm.intr.smax(%37, %6) : (i64, i64) -> i64
-            %39 = llvm.trunc %38 : i64 to i32
-            %40 = llvm.sext %25 : i32 to i64
-            %41 = llvm.getelementptr %31[%40] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i32
-            %42 = llvm.icmp "slt" %25, %35 : i32
-            %43 = llvm.icmp "sge" %25, %39 : i32
-            %44 = llvm.and %43, %42 : i1
-            %45 = llvm.sub %25, %39 : i32
-            %46 = llvm.select %28, %45, %10 : i1, i32
-            %47 = llvm.and %28, %44 : i1
-            %48 = llvm.getelementptr %41[512] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
-            %49 = llvm.icmp "slt" %27, %35 : i32
-            %50 = llvm.icmp "sge" %27, %39 : i32
-            %51 = llvm.and %50, %49 : i1
-            %52 = llvm.sub %27, %39 : i32
-            %53 = llvm.select %29, %52, %10 : i1, i32
-            %54 = llvm.intr.umax(%46, %53) : (i32, i32) -> i32
-            %55 = llvm.or %28, %29 : i1
-            %56 = llvm.and %29, %51 : i1
-            %57 = llvm.inline_asm has_side_effects asm_dialect = att "@$2 ld.global.nc.b32 $0, [$1];", "=r,l,b,0" %41, %47, %10 : (!llvm.ptr<1>, i1, i32) -> i32
-            %58 = llvm.bitcast %57 : i32 to f32
-            %59 = llvm.inline_asm has_side_effects asm_dialect = att "@$2 ld.global.nc.b32 $0, [$1];", "=r,l,b,0" %48, %56, %10 : (!llvm.ptr<1>, i1, i32) -> i32
-            %60 = llvm.bitcast %59 : i32 to f32
-            %61 = llvm.sub %35, %39 : i32
-            %62 = llvm.icmp "uge" %54, %61 : i32
-            %63 = llvm.and %55, %62 : i1
-            scf.if %63 {
-              %86 = llvm.add %54, %39 : i32
-              %87 = llvm.sext %86 : i32 to i64
-              %88 = llvm.add %30, %87 : i64
-              %89 = llvm.mlir.addressof @fuse_report : !llvm.ptr<1>
-              %90 = llvm.load %89 atomic monotonic {alignment = 4 : i64} : !llvm.ptr<1> -> i32
-              %91 = llvm.icmp "eq" %90, %10 : i32
-              %92 = scf.if %91 -> (i1) {
-                %93 = llvm.cmpxchg %89, %10, %4 monotonic monotonic : !llvm.ptr<1>, i32
-                %94 = llvm.extractvalue %93[0] : !llvm.struct<(i32, i1)> 
-                %95 = llvm.extractvalue %93[1] : !llvm.struct<(i32, i1)> 
-                scf.yield %95 : i1
+            %1 = llvm.mlir.constant(-128 : i32) : i32
+            %2 = llvm.mlir.constant(28 : i32) : i32
+            %3 = llvm.mlir.constant(2 : i32) : i32
+            %4 = llvm.mlir.constant(false) : i1
+            %5 = llvm.mlir.constant(1 : i32) : i32
+            %6 = llvm.mlir.constant(2147483647 : i64) : i64
+            %7 = llvm.mlir.constant(-2147483648 : i64) : i64
+            %8 = llvm.mlir.constant(0 : i64) : i64
+            %9 = llvm.mlir.constant(128 : i32) : i32
+            %10 = llvm.mlir.constant(3 : i32) : i32
+            %11 = llvm.mlir.constant(0 : i32) : i32
+            %12 = llvm.mlir.constant(5 : i32) : i32
+            %13 = llvm.mlir.constant(31 : i32) : i32
+            %14 = nvvm.read.ptx.sreg.tid.x : i32
+            %15 = llvm.and %14, %13 : i32
+            %16 = llvm.lshr %14, %12 : i32
+            %17 = nvvm.read.ptx.sreg.ctaid.x : i32
+            %18 = nvvm.read.ptx.sreg.ctaid.y : i32
+            %19 = nvvm.read.ptx.sreg.ctaid.z : i32
+            %20 = llvm.inline_asm asm_dialect = att "createpolicy.fractional.L2::evict_last.b64 $0;", "=l"  : () -> i64
+            %21 = llvm.and %15, %13 : i32
+            %22 = llvm.shl %21, %11 : i32
+            %23 = llvm.add %11, %22 {overflowFlags = #llvm.overflow<nsw>} : i32
+            %24 = llvm.and %16, %10 : i32
+            %25 = llvm.shl %24, %12 : i32
+            %26 = llvm.add %23, %25 {overflowFlags = #llvm.overflow<nsw>} : i32
+            %27 = llvm.add %26, %9 {overflowFlags = #llvm.overflow<nsw>} : i32
+            %28 = llvm.add %26, %9 {overflowFlags = #llvm.overflow<nsw>} : i32
+            %29 = llvm.icmp "slt" %26, %arg4 : i32
+            %30 = llvm.icmp "slt" %28, %arg4 : i32
+            %31 = llvm.sext %arg4 : i32 to i64
+            %32 = llvm.getelementptr %arg0[%31] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i32
+            %33 = llvm.sub %arg1, %31 : i64
+            %34 = llvm.intr.smin(%33, %6) : (i64, i64) -> i64
+            %35 = llvm.intr.smax(%34, %7) : (i64, i64) -> i64
+            %36 = llvm.trunc %35 : i64 to i32
+            %37 = llvm.sub %8, %31 : i64
+            %38 = llvm.intr.smin(%37, %6) : (i64, i64) -> i64
+            %39 = llvm.intr.smax(%38, %7) : (i64, i64) -> i64
+            %40 = llvm.trunc %39 : i64 to i32
+            %41 = llvm.sext %26 : i32 to i64
+            %42 = llvm.getelementptr %32[%41] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i32
+            %43 = llvm.icmp "slt" %26, %36 : i32
+            %44 = llvm.icmp "sge" %26, %40 : i32
+            %45 = llvm.and %44, %43 : i1
+            %46 = llvm.sub %26, %40 : i32
+            %47 = llvm.select %29, %46, %11 : i1, i32
+            %48 = llvm.and %29, %45 : i1
+            %49 = llvm.getelementptr %42[512] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
+            %50 = llvm.icmp "slt" %28, %36 : i32
+            %51 = llvm.icmp "sge" %28, %40 : i32
+            %52 = llvm.and %51, %50 : i1
+            %53 = llvm.sub %28, %40 : i32
+            %54 = llvm.select %30, %53, %11 : i1, i32
+            %55 = llvm.intr.umax(%47, %54) : (i32, i32) -> i32
+            %56 = llvm.or %29, %30 : i1
+            %57 = llvm.and %30, %52 : i1
+            %58 = llvm.inline_asm has_side_effects asm_dialect = att "@$2 ld.global.nc.b32 $0, [$1];", "=r,l,b,0" %42, %48, %11 : (!llvm.ptr<1>, i1, i32) -> i32
+            %59 = llvm.bitcast %58 : i32 to f32
+            %60 = llvm.inline_asm has_side_effects asm_dialect = att "@$2 ld.global.nc.b32 $0, [$1];", "=r,l,b,0" %49, %57, %11 : (!llvm.ptr<1>, i1, i32) -> i32
+            %61 = llvm.bitcast %60 : i32 to f32
+            %62 = llvm.sub %36, %40 : i32
+            %63 = llvm.icmp "uge" %55, %62 : i32
+            %64 = llvm.and %56, %63 : i1
+            scf.if %64 {
+              %89 = llvm.add %55, %40 : i32
+              %90 = llvm.sext %89 : i32 to i64
+              %91 = llvm.add %31, %90 : i64
+              %92 = llvm.mlir.addressof @fuse_report : !llvm.ptr<1>
+              %93 = llvm.load %92 atomic monotonic {alignment = 4 : i64} : !llvm.ptr<1> -> i32
+              %94 = llvm.icmp "eq" %93, %11 : i32
+              %95 = scf.if %94 -> (i1) {
+                %96 = llvm.cmpxchg %92, %11, %5 monotonic monotonic : !llvm.ptr<1>, i32
+                %97 = llvm.extractvalue %96[0] : !llvm.struct<(i32, i1)> 
+                %98 = llvm.extractvalue %96[1] : !llvm.struct<(i32, i1)> 
+                scf.yield %98 : i1
               } else {
-                scf.yield %3 : i1
+                scf.yield %4 : i1
               }
-              scf.if %92 {
-                %93 = llvm.getelementptr %89[4] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
-                llvm.store %10, %93 {alignment = 4 : i64} : i32, !llvm.ptr<1>
-                %94 = llvm.getelementptr %89[8] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
-                llvm.store %2, %94 {alignment = 4 : i64} : i32, !llvm.ptr<1>
-                %95 = llvm.getelementptr %89[12] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
-                llvm.store %1, %95 {alignment = 4 : i64} : i32, !llvm.ptr<1>
-                %96 = llvm.getelementptr %89[16] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
-                llvm.store %10, %96 {alignment = 4 : i64} : i32, !llvm.ptr<1>
-                %97 = llvm.getelementptr %89[20] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
-                llvm.store %16, %97 {alignment = 4 : i64} : i32, !llvm.ptr<1>
-                %98 = llvm.getelementptr %89[24] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
-                llvm.store %17, %98 {alignment = 4 : i64} : i32, !llvm.ptr<1>
-                %99 = llvm.getelementptr %89[28] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
-                llvm.store %18, %99 {alignment = 4 : i64} : i32, !llvm.ptr<1>
-                %100 = llvm.getelementptr %89[32] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
-                llvm.store %88, %100 {alignment = 8 : i64} : i64, !llvm.ptr<1>
-                %101 = llvm.getelementptr %89[40] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
-                llvm.store %arg1, %101 {alignment = 8 : i64} : i64, !llvm.ptr<1>
-                llvm.store %2, %89 atomic release {alignment = 4 : i64} : i32, !llvm.ptr<1>
+              scf.if %95 {
+                %96 = llvm.getelementptr %92[4] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
+                llvm.store %11, %96 {alignment = 4 : i64} : i32, !llvm.ptr<1>
+                %97 = llvm.getelementptr %92[8] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
+                llvm.store %3, %97 {alignment = 4 : i64} : i32, !llvm.ptr<1>
+                %98 = llvm.getelementptr %92[12] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
+                llvm.store %2, %98 {alignment = 4 : i64} : i32, !llvm.ptr<1>
+                %99 = llvm.getelementptr %92[16] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
+                llvm.store %11, %99 {alignment = 4 : i64} : i32, !llvm.ptr<1>
+                %100 = llvm.getelementptr %92[20] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
+                llvm.store %17, %100 {alignment = 4 : i64} : i32, !llvm.ptr<1>
+                %101 = llvm.getelementptr %92[24] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
+                llvm.store %18, %101 {alignment = 4 : i64} : i32, !llvm.ptr<1>
+                %102 = llvm.getelementptr %92[28] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
+                llvm.store %19, %102 {alignment = 4 : i64} : i32, !llvm.ptr<1>
+                %103 = llvm.getelementptr %92[32] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
+                llvm.store %91, %103 {alignment = 8 : i64} : i64, !llvm.ptr<1>
+                %104 = llvm.getelementptr %92[40] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
+                llvm.store %arg1, %104 {alignment = 8 : i64} : i64, !llvm.ptr<1>
+                llvm.store %3, %92 atomic release {alignment = 4 : i64} : i32, !llvm.ptr<1>
               }
             }
-            %64 = llvm.icmp "slt" %25, %9 : i32
-            %65 = llvm.icmp "slt" %27, %9 : i32
-            %66 = llvm.sub %arg3, %7 : i64
-            %67 = llvm.intr.smin(%66, %5) : (i64, i64) -> i64
-            %68 = llvm.intr.smax(%67, %6) : (i64, i64) -> i64
-            %69 = llvm.trunc %68 : i64 to i32
-            %70 = llvm.sext %25 : i32 to i64
-            %71 = llvm.getelementptr %arg2[%70] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i32
-            %72 = llvm.icmp "slt" %25, %69 : i32
-            %73 = llvm.select %64, %25, %10 : i1, i32
-            %74 = llvm.and %64, %72 : i1
-            %75 = llvm.getelementptr %71[512] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
-            %76 = llvm.icmp "slt" %27, %69 : i32
-            %77 = llvm.select %65, %27, %10 : i1, i32
-            %78 = llvm.intr.umax(%73, %77) : (i32, i32) -> i32
-            %79 = llvm.or %64, %65 : i1
-            %80 = llvm.and %65, %76 : i1
-            %81 = llvm.bitcast %58 : f32 to i32
-            llvm.inline_asm has_side_effects asm_dialect = att "@$1 st.global.b32 [$0], $2;", "l,b,r" %71, %74, %81 : (!llvm.ptr<1>, i1, i32) -> ()
-            %82 = llvm.bitcast %60 : f32 to i32
-            llvm.inline_asm has_side_effects asm_dialect = att "@$1 st.global.b32 [$0], $2;", "l,b,r" %75, %80, %82 : (!llvm.ptr<1>, i1, i32) -> ()
-            %83 = llvm.intr.smax(%69, %10) : (i32, i32) -> i32
-            %84 = llvm.icmp "uge" %78, %83 : i32
-            %85 = llvm.and %79, %84 : i1
-            scf.if %85 {
-              %86 = llvm.sext %78 : i32 to i64
-              %87 = llvm.mlir.addressof @fuse_report : !llvm.ptr<1>
-              %88 = llvm.load %87 atomic monotonic {alignment = 4 : i64} : !llvm.ptr<1> -> i32
-              %89 = llvm.icmp "eq" %88, %10 : i32
-              %90 = scf.if %89 -> (i1) {
-                %91 = llvm.cmpxchg %87, %10, %4 monotonic monotonic : !llvm.ptr<1>, i32
-                %92 = llvm.extractvalue %91[0] : !llvm.struct<(i32, i1)> 
-                %93 = llvm.extractvalue %91[1] : !llvm.struct<(i32, i1)> 
-                scf.yield %93 : i1
+            %65 = llvm.sub %26, %10 {overflowFlags = #llvm.overflow<nsw>} : i32
+            %66 = llvm.icmp "slt" %65, %11 : i32
+            %67 = llvm.add %65, %9 {overflowFlags = #llvm.overflow<nsw>} : i32
+            %68 = llvm.icmp "slt" %65, %1 : i32
+            %69 = llvm.sub %arg3, %8 : i64
+            %70 = llvm.intr.smin(%69, %6) : (i64, i64) -> i64
+            %71 = llvm.intr.smax(%70, %7) : (i64, i64) -> i64
+            %72 = llvm.trunc %71 : i64 to i32
+            %73 = llvm.sext %26 : i32 to i64
+            %74 = llvm.getelementptr %arg2[%73] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i32
+            %75 = llvm.icmp "slt" %26, %72 : i32
+            %76 = llvm.select %66, %26, %11 : i1, i32
+            %77 = llvm.and %66, %75 : i1
+            %78 = llvm.getelementptr %74[512] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
+            %79 = llvm.icmp "slt" %28, %72 : i32
+            %80 = llvm.select %68, %28, %11 : i1, i32
+            %81 = llvm.intr.umax(%76, %80) : (i32, i32) -> i32
+            %82 = llvm.or %66, %68 : i1
+            %83 = llvm.and %68, %79 : i1
+            %84 = llvm.bitcast %59 : f32 to i32
+            llvm.inline_asm has_side_effects asm_dialect = att "@$1 st.global.b32 [$0], $2;", "l,b,r" %74, %77, %84 : (!llvm.ptr<1>, i1, i32) -> ()
+            %85 = llvm.bitcast %61 : f32 to i32
+            llvm.inline_asm has_side_effects asm_dialect = att "@$1 st.global.b32 [$0], $2;", "l,b,r" %78, %83, %85 : (!llvm.ptr<1>, i1, i32) -> ()
+            %86 = llvm.intr.smax(%72, %11) : (i32, i32) -> i32
+            %87 = llvm.icmp "uge" %81, %86 : i32
+            %88 = llvm.and %82, %87 : i1
+            scf.if %88 {
+              %89 = llvm.sext %81 : i32 to i64
+              %90 = llvm.mlir.addressof @fuse_report : !llvm.ptr<1>
+              %91 = llvm.load %90 atomic monotonic {alignment = 4 : i64} : !llvm.ptr<1> -> i32
+              %92 = llvm.icmp "eq" %91, %11 : i32
+              %93 = scf.if %92 -> (i1) {
+                %94 = llvm.cmpxchg %90, %11, %5 monotonic monotonic : !llvm.ptr<1>, i32
+                %95 = llvm.extractvalue %94[0] : !llvm.struct<(i32, i1)> 
+                %96 = llvm.extractvalue %94[1] : !llvm.struct<(i32, i1)> 
+                scf.yield %96 : i1
               } else {
-                scf.yield %3 : i1
+                scf.yield %4 : i1
               }
-              scf.if %90 {
-                %91 = llvm.getelementptr %87[4] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
-                llvm.store %4, %91 {alignment = 4 : i64} : i32, !llvm.ptr<1>
-                %92 = llvm.getelementptr %87[8] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
-                llvm.store %2, %92 {alignment = 4 : i64} : i32, !llvm.ptr<1>
-                %93 = llvm.getelementptr %87[12] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
-                llvm.store %0, %93 {alignment = 4 : i64} : i32, !llvm.ptr<1>
-                %94 = llvm.getelementptr %87[16] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
-                llvm.store %4, %94 {alignment = 4 : i64} : i32, !llvm.ptr<1>
-                %95 = llvm.getelementptr %87[20] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
-                llvm.store %16, %95 {alignment = 4 : i64} : i32, !llvm.ptr<1>
-                %96 = llvm.getelementptr %87[24] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
-                llvm.store %17, %96 {alignment = 4 : i64} : i32, !llvm.ptr<1>
-                %97 = llvm.getelementptr %87[28] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
-                llvm.store %18, %97 {alignment = 4 : i64} : i32, !llvm.ptr<1>
-                %98 = llvm.getelementptr %87[32] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
-                llvm.store %86, %98 {alignment = 8 : i64} : i64, !llvm.ptr<1>
-                %99 = llvm.getelementptr %87[40] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
-                llvm.store %arg3, %99 {alignment = 8 : i64} : i64, !llvm.ptr<1>
-                llvm.store %2, %87 atomic release {alignment = 4 : i64} : i32, !llvm.ptr<1>
+              scf.if %93 {
+                %94 = llvm.getelementptr %90[4] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
+                llvm.store %5, %94 {alignment = 4 : i64} : i32, !llvm.ptr<1>
+                %95 = llvm.getelementptr %90[8] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
+                llvm.store %3, %95 {alignment = 4 : i64} : i32, !llvm.ptr<1>
+                %96 = llvm.getelementptr %90[12] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
+                llvm.store %0, %96 {alignment = 4 : i64} : i32, !llvm.ptr<1>
+                %97 = llvm.getelementptr %90[16] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
+                llvm.store %5, %97 {alignment = 4 : i64} : i32, !llvm.ptr<1>
+                %98 = llvm.getelementptr %90[20] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
+                llvm.store %17, %98 {alignment = 4 : i64} : i32, !llvm.ptr<1>
+                %99 = llvm.getelementptr %90[24] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
+                llvm.store %18, %99 {alignment = 4 : i64} : i32, !llvm.ptr<1>
+                %100 = llvm.getelementptr %90[28] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
+                llvm.store %19, %100 {alignment = 4 : i64} : i32, !llvm.ptr<1>
+                %101 = llvm.getelementptr %90[32] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
+                llvm.store %89, %101 {alignment = 8 : i64} : i64, !llvm.ptr<1>
+                %102 = llvm.getelementptr %90[40] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
+                llvm.store %arg3, %102 {alignment = 8 : i64} : i64, !llvm.ptr<1>
+                llvm.store %3, %90 atomic release {alignment = 4 : i64} : i32, !llvm.ptr<1>
               }
             }
             llvm.return
@@ -223,73 +226,76 @@ fn a_gpu_thread_that_does_not_report() {
         module {
           llvm.mlir.global external @shared() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
           llvm.func @entry(%arg0: !llvm.ptr<1> {llvm.noalias, llvm.readonly}, %arg1: i64, %arg2: !llvm.ptr<1> {llvm.noalias}, %arg3: i64, %arg4: i32, %arg5: i32, %arg6: i32, %arg7: i32) attributes {nvvm.kernel, nvvm.reqntid = array<i32: 128>} {
-            %0 = llvm.mlir.constant(2147483647 : i64) : i64
-            %1 = llvm.mlir.constant(-2147483648 : i64) : i64
-            %2 = llvm.mlir.constant(0 : i64) : i64
-            %3 = llvm.mlir.constant(128 : i32) : i32
-            %4 = llvm.mlir.constant(3 : i32) : i32
-            %5 = llvm.mlir.constant(0 : i32) : i32
-            %6 = llvm.mlir.constant(5 : i32) : i32
-            %7 = llvm.mlir.constant(31 : i32) : i32
-            %8 = nvvm.read.ptx.sreg.tid.x : i32
-            %9 = llvm.and %8, %7 : i32
-            %10 = llvm.lshr %8, %6 : i32
-            %11 = nvvm.read.ptx.sreg.ctaid.x : i32
-            %12 = nvvm.read.ptx.sreg.ctaid.y : i32
-            %13 = nvvm.read.ptx.sreg.ctaid.z : i32
-            %14 = llvm.inline_asm asm_dialect = att "createpolicy.fractional.L2::evict_last.b64 $0;", "=l"  : () -> i64
-            %15 = llvm.and %9, %7 : i32
-            %16 = llvm.shl %15, %5 : i32
-            %17 = llvm.add %5, %16 {overflowFlags = #llvm.overflow<nsw>} : i32
-            %18 = llvm.and %10, %4 : i32
-            %19 = llvm.shl %18, %6 : i32
-            %20 = llvm.add %17, %19 {overflowFlags = #llvm.overflow<nsw>} : i32
-            %21 = llvm.add %20, %3 {overflowFlags = #llvm.overflow<nsw>} : i32
-            %22 = llvm.add %20, %3 {overflowFlags = #llvm.overflow<nsw>} : i32
-            %23 = llvm.icmp "slt" %20, %arg4 : i32
-            %24 = llvm.icmp "slt" %22, %arg4 : i32
-            %25 = llvm.sext %arg4 : i32 to i64
-            %26 = llvm.getelementptr %arg0[%25] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i32
-            %27 = llvm.sub %arg1, %25 : i64
-            %28 = llvm.intr.smin(%27, %0) : (i64, i64) -> i64
-            %29 = llvm.intr.smax(%28, %1) : (i64, i64) -> i64
-            %30 = llvm.trunc %29 : i64 to i32
-            %31 = llvm.sub %2, %25 : i64
-            %32 = llvm.intr.smin(%31, %0) : (i64, i64) -> i64
-            %33 = llvm.intr.smax(%32, %1) : (i64, i64) -> i64
-            %34 = llvm.trunc %33 : i64 to i32
-            %35 = llvm.sext %20 : i32 to i64
-            %36 = llvm.getelementptr %26[%35] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i32
-            %37 = llvm.icmp "slt" %20, %30 : i32
-            %38 = llvm.icmp "sge" %20, %34 : i32
-            %39 = llvm.and %38, %37 : i1
-            %40 = llvm.and %23, %39 : i1
-            %41 = llvm.getelementptr %36[512] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
-            %42 = llvm.icmp "slt" %22, %30 : i32
-            %43 = llvm.icmp "sge" %22, %34 : i32
-            %44 = llvm.and %43, %42 : i1
-            %45 = llvm.and %24, %44 : i1
-            %46 = llvm.inline_asm has_side_effects asm_dialect = att "@$2 ld.global.nc.b32 $0, [$1];", "=r,l,b,0" %36, %40, %5 : (!llvm.ptr<1>, i1, i32) -> i32
-            %47 = llvm.bitcast %46 : i32 to f32
-            %48 = llvm.inline_asm has_side_effects asm_dialect = att "@$2 ld.global.nc.b32 $0, [$1];", "=r,l,b,0" %41, %45, %5 : (!llvm.ptr<1>, i1, i32) -> i32
-            %49 = llvm.bitcast %48 : i32 to f32
-            %50 = llvm.icmp "slt" %20, %4 : i32
-            %51 = llvm.icmp "slt" %22, %4 : i32
-            %52 = llvm.sub %arg3, %2 : i64
-            %53 = llvm.intr.smin(%52, %0) : (i64, i64) -> i64
-            %54 = llvm.intr.smax(%53, %1) : (i64, i64) -> i64
-            %55 = llvm.trunc %54 : i64 to i32
-            %56 = llvm.sext %20 : i32 to i64
-            %57 = llvm.getelementptr %arg2[%56] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i32
-            %58 = llvm.icmp "slt" %20, %55 : i32
-            %59 = llvm.and %50, %58 : i1
-            %60 = llvm.getelementptr %57[512] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
-            %61 = llvm.icmp "slt" %22, %55 : i32
-            %62 = llvm.and %51, %61 : i1
-            %63 = llvm.bitcast %47 : f32 to i32
-            llvm.inline_asm has_side_effects asm_dialect = att "@$1 st.global.b32 [$0], $2;", "l,b,r" %57, %59, %63 : (!llvm.ptr<1>, i1, i32) -> ()
-            %64 = llvm.bitcast %49 : f32 to i32
-            llvm.inline_asm has_side_effects asm_dialect = att "@$1 st.global.b32 [$0], $2;", "l,b,r" %60, %62, %64 : (!llvm.ptr<1>, i1, i32) -> ()
+            %0 = llvm.mlir.constant(-128 : i32) : i32
+            %1 = llvm.mlir.constant(2147483647 : i64) : i64
+            %2 = llvm.mlir.constant(-2147483648 : i64) : i64
+            %3 = llvm.mlir.constant(0 : i64) : i64
+            %4 = llvm.mlir.constant(128 : i32) : i32
+            %5 = llvm.mlir.constant(3 : i32) : i32
+            %6 = llvm.mlir.constant(0 : i32) : i32
+            %7 = llvm.mlir.constant(5 : i32) : i32
+            %8 = llvm.mlir.constant(31 : i32) : i32
+            %9 = nvvm.read.ptx.sreg.tid.x : i32
+            %10 = llvm.and %9, %8 : i32
+            %11 = llvm.lshr %9, %7 : i32
+            %12 = nvvm.read.ptx.sreg.ctaid.x : i32
+            %13 = nvvm.read.ptx.sreg.ctaid.y : i32
+            %14 = nvvm.read.ptx.sreg.ctaid.z : i32
+            %15 = llvm.inline_asm asm_dialect = att "createpolicy.fractional.L2::evict_last.b64 $0;", "=l"  : () -> i64
+            %16 = llvm.and %10, %8 : i32
+            %17 = llvm.shl %16, %6 : i32
+            %18 = llvm.add %6, %17 {overflowFlags = #llvm.overflow<nsw>} : i32
+            %19 = llvm.and %11, %5 : i32
+            %20 = llvm.shl %19, %7 : i32
+            %21 = llvm.add %18, %20 {overflowFlags = #llvm.overflow<nsw>} : i32
+            %22 = llvm.add %21, %4 {overflowFlags = #llvm.overflow<nsw>} : i32
+            %23 = llvm.add %21, %4 {overflowFlags = #llvm.overflow<nsw>} : i32
+            %24 = llvm.icmp "slt" %21, %arg4 : i32
+            %25 = llvm.icmp "slt" %23, %arg4 : i32
+            %26 = llvm.sext %arg4 : i32 to i64
+            %27 = llvm.getelementptr %arg0[%26] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i32
+            %28 = llvm.sub %arg1, %26 : i64
+            %29 = llvm.intr.smin(%28, %1) : (i64, i64) -> i64
+            %30 = llvm.intr.smax(%29, %2) : (i64, i64) -> i64
+            %31 = llvm.trunc %30 : i64 to i32
+            %32 = llvm.sub %3, %26 : i64
+            %33 = llvm.intr.smin(%32, %1) : (i64, i64) -> i64
+            %34 = llvm.intr.smax(%33, %2) : (i64, i64) -> i64
+            %35 = llvm.trunc %34 : i64 to i32
+            %36 = llvm.sext %21 : i32 to i64
+            %37 = llvm.getelementptr %27[%36] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i32
+            %38 = llvm.icmp "slt" %21, %31 : i32
+            %39 = llvm.icmp "sge" %21, %35 : i32
+            %40 = llvm.and %39, %38 : i1
+            %41 = llvm.and %24, %40 : i1
+            %42 = llvm.getelementptr %37[512] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
+            %43 = llvm.icmp "slt" %23, %31 : i32
+            %44 = llvm.icmp "sge" %23, %35 : i32
+            %45 = llvm.and %44, %43 : i1
+            %46 = llvm.and %25, %45 : i1
+            %47 = llvm.inline_asm has_side_effects asm_dialect = att "@$2 ld.global.nc.b32 $0, [$1];", "=r,l,b,0" %37, %41, %6 : (!llvm.ptr<1>, i1, i32) -> i32
+            %48 = llvm.bitcast %47 : i32 to f32
+            %49 = llvm.inline_asm has_side_effects asm_dialect = att "@$2 ld.global.nc.b32 $0, [$1];", "=r,l,b,0" %42, %46, %6 : (!llvm.ptr<1>, i1, i32) -> i32
+            %50 = llvm.bitcast %49 : i32 to f32
+            %51 = llvm.sub %21, %5 {overflowFlags = #llvm.overflow<nsw>} : i32
+            %52 = llvm.icmp "slt" %51, %6 : i32
+            %53 = llvm.add %51, %4 {overflowFlags = #llvm.overflow<nsw>} : i32
+            %54 = llvm.icmp "slt" %51, %0 : i32
+            %55 = llvm.sub %arg3, %3 : i64
+            %56 = llvm.intr.smin(%55, %1) : (i64, i64) -> i64
+            %57 = llvm.intr.smax(%56, %2) : (i64, i64) -> i64
+            %58 = llvm.trunc %57 : i64 to i32
+            %59 = llvm.sext %21 : i32 to i64
+            %60 = llvm.getelementptr %arg2[%59] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i32
+            %61 = llvm.icmp "slt" %21, %58 : i32
+            %62 = llvm.and %52, %61 : i1
+            %63 = llvm.getelementptr %60[512] : (!llvm.ptr<1>) -> !llvm.ptr<1>, i8
+            %64 = llvm.icmp "slt" %23, %58 : i32
+            %65 = llvm.and %54, %64 : i1
+            %66 = llvm.bitcast %48 : f32 to i32
+            llvm.inline_asm has_side_effects asm_dialect = att "@$1 st.global.b32 [$0], $2;", "l,b,r" %60, %62, %66 : (!llvm.ptr<1>, i1, i32) -> ()
+            %67 = llvm.bitcast %50 : f32 to i32
+            llvm.inline_asm has_side_effects asm_dialect = att "@$1 st.global.b32 [$0], $2;", "l,b,r" %63, %65, %67 : (!llvm.ptr<1>, i1, i32) -> ()
             llvm.return
           }
         }

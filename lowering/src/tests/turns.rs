@@ -158,7 +158,7 @@ fn programs_that_take_differently_long_are_counted() {
     .assert_eq(&counted(&[]));
     expect![[r#"
         true true
-        @counts atom.relaxed.gpu.global.inc.u32 %r323, [%rd111], %r324;
+        @counts atom.relaxed.gpu.global.inc.u32 %r309, [%rd111], %r310;
     "#]]
     .assert_eq(&counted(&[["(0..end)", "(0..end - row)"]]));
     // A program's own numbers make its blocks begin elsewhere, and take no time.
