@@ -232,7 +232,7 @@ fn linked(
             .map_err(|error| refused(&format!("entry `{}`", module.body.entry), error))?,
         Err(_) => 0,
     };
-    Ok(Loaded { image: name, function, resident, record })
+    Ok(Loaded { image: name, function, resident, multiprocessors: device.multiprocessors as u32, record })
 }
 
 /// How many of the entry's blocks the device runs at once.
