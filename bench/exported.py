@@ -217,13 +217,22 @@ class Loaded:
 
     @staticmethod
     def resident(function, body):
-        """How many blocks of an entry the device runs at once."""
+        """How many blocks of an entry a multiprocessor runs at once, and how many multiprocessors there are."""
         from cuda.bindings import driver
 
         each = checked(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(
             function, body["threads"], body["shared_bytes"]))
         attribute = driver.CUdevice_attribute.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
-        return each * checked(driver.cuDeviceGetAttribute(attribute, checked(driver.cuCtxGetDevice())))
+        return each, checked(driver.cuDeviceGetAttribute(attribute, checked(driver.cuCtxGetDevice())))
+
+    @classmethod
+    def persistent_blocks(cls, function, body, programs):
+        """The blocks that run so many programs one after the other, as dsl-runtime chooses them."""
+        each, multiprocessors = cls.resident(function, body)
+        most = min(programs, each * multiprocessors)
+        if body["counted"] or each > 1 or not most:
+            return most
+        return -(-programs // -(-programs // most))
 
     @staticmethod
     def counter(queue):
@@ -252,7 +261,7 @@ class Loaded:
         function = self.functions[body["entry"]]
         blocks = (-(-grid[0] // body["programs_per_block"]) * body["blocks_per_program"], grid[1], grid[2])
         if body["persistent"]:
-            blocks = (min(math.prod(grid), self.resident(function, body)), 1, 1)
+            blocks = (self.persistent_blocks(function, body, math.prod(grid)), 1, 1)
 
         def launch(keep=(values, maps, pointers)):
             error, = driver.cuLaunchKernel(

@@ -31,13 +31,38 @@ pub(crate) struct Entry {
     loaded: OnceLock<Loaded>,
 }
 
+/// How many blocks of an entry a device runs at once.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Resident {
+    /// On a multiprocessor.
+    pub each: u32,
+    pub multiprocessors: u32,
+}
+
+impl Resident {
+    /// Of all multiprocessors.
+    pub fn all(self) -> u32 {
+        self.each * self.multiprocessors
+    }
+
+    /// Blocks that run so many programs one after the other, all of which take equally long: none runs more of them than with as
+    /// many blocks as there are, so fewer do where they all end at once, which leaves the others more power and memory
+    /// (docs/performance.md). Blocks that share a multiprocessor are as many as there is room for.
+    pub fn even(self, programs: u32) -> u32 {
+        let most = programs.min(self.all());
+        if self.each > 1 || most == 0 {
+            return most;
+        }
+        programs.div_ceil(programs.div_ceil(most))
+    }
+}
+
 /// The loaded code of a body.
 pub(crate) struct Loaded {
     /// What was loaded, such as `cubin for sm_90a`.
     pub(crate) image: String,
     function: Result<sys::CUfunction, String>,
-    /// How many blocks the device runs at once.
-    pub(crate) resident: u32,
+    pub(crate) resident: Resident,
     /// Where the entry reports a failure, if it does.
     pub(crate) record: Option<CUdeviceptr>,
 }
@@ -230,13 +255,12 @@ fn linked(
     let resident = match function {
         Ok(function) => resident(function, &module.body, device)
             .map_err(|error| refused(&format!("entry `{}`", module.body.entry), error))?,
-        Err(_) => 0,
+        Err(_) => Resident::default(),
     };
-    Ok(Loaded { image: name, function, resident, multiprocessors: device.multiprocessors as u32, record })
+    Ok(Loaded { image: name, function, resident, record })
 }
 
-/// How many of the entry's blocks the device runs at once.
-fn resident(function: sys::CUfunction, body: &Body, device: &CudaDevice) -> Result<u32, DriverError> {
+fn resident(function: sys::CUfunction, body: &Body, device: &CudaDevice) -> Result<Resident, DriverError> {
     // SAFETY: the function's module was loaded and is never unloaded.
     let each = unsafe {
         result::occupancy::max_active_block_per_multiprocessor(
@@ -245,7 +269,7 @@ fn resident(function: sys::CUfunction, body: &Body, device: &CudaDevice) -> Resu
             body.shared_bytes as usize,
         )
     }?;
-    Ok(each.max(1) as u32 * device.multiprocessors as u32)
+    Ok(Resident { each: each.max(1) as u32, multiprocessors: device.multiprocessors as u32 })
 }
 
 /// The entry's function, ready for its shared memory, or why the device is too small for it.

@@ -1,7 +1,7 @@
 //! Launches of bodies whose blocks take programs from a counter, of PTX written by hand; without a GPU they are
 //! skipped.
 
-use super::cuda_tests::{GENERAL, SM_80, module};
+use super::cuda_tests::{GENERAL, ONE_EACH, SM_80, module};
 use super::*;
 use crate::cuda::driver_version;
 use crate::dtype::DType;
@@ -116,19 +116,19 @@ const COUNTER: Option<u64> = Some(0x1000);
 
 #[test]
 fn with_a_counter_there_are_as_many_blocks_as_run_at_once() {
-    assert_eq!(cuda::blocks([1000, 3, 2], &COUNTED, 132, COUNTER), [132, 1, 1]);
-    assert_eq!(cuda::blocks([5, 3, 2], &COUNTED, 132, COUNTER), [30, 1, 1]);
-    assert_eq!(cuda::blocks([i32::MAX as u32, 1, 1], &COUNTED, 132, COUNTER), [132, 1, 1]);
+    assert_eq!(cuda::blocks([1000, 3, 2], &COUNTED, ONE_EACH, COUNTER), [132, 1, 1]);
+    assert_eq!(cuda::blocks([5, 3, 2], &COUNTED, ONE_EACH, COUNTER), [30, 1, 1]);
+    assert_eq!(cuda::blocks([i32::MAX as u32, 1, 1], &COUNTED, ONE_EACH, COUNTER), [132, 1, 1]);
 }
 
 #[test]
 fn without_a_counter_there_is_a_block_for_each_program() {
-    assert_eq!(cuda::blocks([1000, 3, 2], &COUNTED, 132, None), [6000, 1, 1]);
-    assert_eq!(cuda::blocks([5, 3, 2], &COUNTED, 132, None), [30, 1, 1]);
-    assert_eq!(cuda::blocks([i32::MAX as u32, 1, 1], &COUNTED, 132, None), [i32::MAX as u32, 1, 1]);
+    assert_eq!(cuda::blocks([1000, 3, 2], &COUNTED, ONE_EACH, None), [6000, 1, 1]);
+    assert_eq!(cuda::blocks([5, 3, 2], &COUNTED, ONE_EACH, None), [30, 1, 1]);
+    assert_eq!(cuda::blocks([i32::MAX as u32, 1, 1], &COUNTED, ONE_EACH, None), [i32::MAX as u32, 1, 1]);
     // Other bodies never have one.
-    assert_eq!(cuda::blocks([1000, 3, 2], &PERSISTENT, 132, None), [132, 1, 1]);
-    assert_eq!(cuda::blocks([1000, 3, 2], &PLAIN, 132, None), [1000, 3, 2]);
+    assert_eq!(cuda::blocks([1000, 3, 2], &PERSISTENT, ONE_EACH, None), [131, 1, 1]);
+    assert_eq!(cuda::blocks([1000, 3, 2], &PLAIN, ONE_EACH, None), [1000, 3, 2]);
 }
 
 #[test]

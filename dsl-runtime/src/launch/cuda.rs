@@ -18,7 +18,7 @@ use crate::cuda::CudaDevice;
 use crate::error::{Error, Result};
 use crate::fact::{Actual, Known};
 use crate::kernel::{Body, MAX_MAPS};
-use crate::module::{self, Code, Entry, Loaded};
+use crate::module::{self, Code, Entry, Loaded, Resident};
 use crate::report::Waited;
 use crate::slice::{SharedBytes, UniqueBytes};
 
@@ -282,12 +282,21 @@ pub(super) fn too_many(grid: [u32; 3], body: &Body) -> Option<u64> {
 }
 
 /// The CUDA grid that runs a kernel's grid, of at most as many programs as the body runs, on a device with room for
-/// `resident` blocks.
-pub(super) fn blocks(grid: [u32; 3], body: &Body, resident: u32, counter: Option<CUdeviceptr>) -> [u32; 3] {
+/// these blocks.
+pub(super) fn blocks(
+    grid: [u32; 3],
+    body: &Body,
+    resident: Resident,
+    counter: Option<CUdeviceptr>,
+) -> [u32; 3] {
     if body.persistent {
         let programs = programs(grid).min(MOST_PROGRAMS) as u32;
-        let each_its_own = body.counted && counter.is_none();
-        return [if each_its_own { programs } else { programs.min(resident) }, 1, 1];
+        let blocks = match counter {
+            _ if !body.counted => resident.even(programs),
+            Some(_) => programs.min(resident.all()),
+            None => programs,
+        };
+        return [blocks, 1, 1];
     }
     let [x, y, z] = grid;
     [x.div_ceil(body.programs.max(1)).saturating_mul(body.blocks.max(1)), y, z]

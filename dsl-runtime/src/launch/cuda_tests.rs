@@ -9,6 +9,7 @@ use super::*;
 use crate::bench::{BenchOptions, do_bench};
 use crate::dtype::DType;
 use crate::kernel::{Arch, Body, Fact, Module, Param, ParamKind, Symbol, TensorMap, Term};
+use crate::module::Resident;
 use crate::{Buffer, Device, View};
 
 /// The first GPU, or a note that the test is skipped.
@@ -349,15 +350,32 @@ fn a_trace_is_one_line() {
     expect!["scale [T = f32] on cuda:0, cubin for sm_90a: 11 x 2 x 1 programs, scale_general in 11 x 2 x 1 blocks of 128 threads, 64.0 KiB shared; not scale_aligned: 4 does not divide n (1001)"].assert_eq(&trace.to_string());
 }
 
+/// Of a device that runs one block on each of its multiprocessors.
+pub const ONE_EACH: Resident = Resident { each: 1, multiprocessors: 132 };
+
 #[test]
 fn a_block_runs_several_programs() {
-    assert_eq!(cuda::blocks([1000, 3, 2], &ALIGNED, 132, None), [500, 3, 2]);
-    assert_eq!(cuda::blocks([1001, 3, 2], &ALIGNED, 132, None), [501, 3, 2]);
-    assert_eq!(cuda::blocks([i32::MAX as u32, 1, 1], &GENERAL, 132, None), [i32::MAX as u32, 1, 1]);
+    assert_eq!(cuda::blocks([1000, 3, 2], &ALIGNED, ONE_EACH, None), [500, 3, 2]);
+    assert_eq!(cuda::blocks([1001, 3, 2], &ALIGNED, ONE_EACH, None), [501, 3, 2]);
+    assert_eq!(cuda::blocks([i32::MAX as u32, 1, 1], &GENERAL, ONE_EACH, None), [i32::MAX as u32, 1, 1]);
     const PERSISTENT: Body = Body { persistent: true, ..GENERAL };
-    assert_eq!(cuda::blocks([1000, 3, 2], &PERSISTENT, 132, None), [132, 1, 1]);
-    assert_eq!(cuda::blocks([5, 3, 2], &PERSISTENT, 132, None), [30, 1, 1]);
-    assert_eq!(cuda::blocks([u32::MAX; 3], &PERSISTENT, 132, None), [132, 1, 1]);
+    assert_eq!(cuda::blocks([5, 3, 2], &PERSISTENT, ONE_EACH, None), [30, 1, 1]);
+    assert_eq!(cuda::blocks([u32::MAX; 3], &PERSISTENT, ONE_EACH, None), [132, 1, 1]);
+}
+
+#[test]
+fn blocks_run_equally_many_programs() {
+    const PERSISTENT: Body = Body { persistent: true, ..GENERAL };
+    let of = |programs, resident| cuda::blocks([programs, 1, 1], &PERSISTENT, resident, None)[0];
+    for (programs, blocks) in
+        [(1, 1), (132, 132), (133, 67), (264, 132), (512, 128), (1792, 128), (2048, 128)]
+    {
+        assert_eq!(of(programs, ONE_EACH), blocks, "{programs}");
+    }
+    let two = Resident { each: 2, ..ONE_EACH };
+    for (programs, blocks) in [(133, 133), (264, 264), (300, 264), (512, 264)] {
+        assert_eq!(of(programs, two), blocks, "{programs}");
+    }
 }
 
 /// The first GPU, if it has tensor maps.
