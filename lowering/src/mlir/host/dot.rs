@@ -149,7 +149,7 @@ impl Host<'_> {
             return;
         }
         self.each_along(b, &matrix, axis, &mut |host, b, point| {
-            let elements = host.to_multiply(b, factor, extents, (batch, point));
+            let elements = host.multiplied_as(b, factor, extents, (batch, point));
             extents.store(b, elements, (side, start), point);
         });
     }
@@ -169,7 +169,7 @@ impl Host<'_> {
             self.scope(|host| {
                 let coords = vec![row, b.add(column, i)];
                 let point = Point { coords, axis: 0, lanes: LANES as u16 };
-                let elements = host.to_multiply(b, factor, extents, (batch, &point));
+                let elements = host.multiplied_as(b, factor, extents, (batch, &point));
                 let place = b.mul(i, pitch);
                 let place = b.offset(square, place, bytes);
                 b.store(elements, place, Access::aligned(bytes));
@@ -191,7 +191,7 @@ impl Host<'_> {
     }
 
     /// Elements of a factor in the type that it is multiplied in.
-    fn to_multiply(
+    fn multiplied_as(
         &mut self,
         b: &mut Builder,
         factor: Value,
