@@ -45,7 +45,8 @@ use crate::shape::Checks;
 /// `group` that follow each other read one key head. `FORM` is 0 where every query sees every key, 1 if it is causal, 2
 /// with a window, 3 with a window and what changes scores, 4 with dropout besides. `scale`, above 0, and `softcap` are
 /// for powers of two; a `softcap` of 0 is none, and so are slopes of 0 and a bias without elements. `left` and `right`
-/// are at most 2^30. Where single warps multiply, fewer keys at a time leave room to copy the next ones meanwhile.
+/// are at most 2^30. With fewer keys at a time there is room to copy the next ones meanwhile where blocks have little
+/// shared memory.
 #[fuse_kernel(
     T = [f16, bf16],
     configs = [
@@ -446,11 +447,14 @@ pub trait Attend: Float {
 /// The queries from which on larger tiles are worth the larger blocks that the diagonal cuts.
 const LONG: usize = 3072;
 
+/// Shared memory for two steps of 128 keys and values of 128 elements, and the queries.
+const RING: usize = 163 * 1024;
+
 /// The form, the elements of a row, and the queries of a program and keys of a step, each from so many queries on. Elsewhere
 /// than on GPUs that copy blocks by themselves, where the largest tiles would have too few registers, it is the last.
-/// Before these, the keys of a step where single warps multiply.
+/// Before these, the keys of a step where blocks have little shared memory.
 macro_rules! attend {
-    ($T:ty: $([$BY_WARP:literal, $OWN:literal: $FEWER:literal])*; $([$FORM:literal, $D:literal: $([$M:literal, $N:literal] from $from:expr),*])*) => {
+    ($T:ty: $([$SMALL:literal, $OWN:literal: $FEWER:literal])*; $([$FORM:literal, $D:literal: $([$M:literal, $N:literal] from $from:expr),*])*) => {
         impl Attend for $T {
             fn attend(
                 on: impl LaunchOn,
@@ -462,10 +466,10 @@ macro_rules! attend {
                 let ([left, right], [heads, queries, elements]) = (window, q.shape());
                 let large = if on.has_clusters() { queries } else { 0 };
                 let serves = |most: usize, from: usize| elements <= most && large >= from;
-                let by_warp = on.multiplies_by_warp();
+                let little = on.shared_bytes().is_some_and(|bytes| bytes < RING);
                 match form {
-                    $($BY_WARP if by_warp && (65..=$OWN).contains(&elements) => {
-                        attention::<$T, $BY_WARP, $OWN, 128, $FEWER>(
+                    $($SMALL if little && (65..=$OWN).contains(&elements) => {
+                        attention::<$T, $SMALL, $OWN, 128, $FEWER>(
                             q, k, v, bias, slopes, out, lse, group, scale, left, right, softcap, p, seed,
                         ).grid((queries.div_ceil(128), heads)).launch(on)
                     })*
