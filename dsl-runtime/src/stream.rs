@@ -116,12 +116,12 @@ pub trait LaunchOn: sealed::Sealed + Copy {
         }
     }
 
-    /// Whether single warps multiply matrices here: on GPUs of another compute capability than 9.0, where four do so
-    /// together and long tiles pay.
-    fn multiplies_by_warp(&self) -> bool {
+    /// The most shared memory that a block can have on this GPU, in bytes; `None` on a CPU. Kernels that would like more run
+    /// slower code there.
+    fn shared_bytes(&self) -> Option<usize> {
         match self.target().on {
-            On::Cpu => false,
-            On::Cuda(device, _) => device.capability != 90,
+            On::Cpu => None,
+            On::Cuda(device, _) => Some(device.shared_limit as usize),
         }
     }
 

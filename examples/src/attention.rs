@@ -38,7 +38,7 @@
 use dsl_runtime::Result;
 use dsl_runtime::prelude::*;
 
-use self::Where::{Everywhere, Groups, Warps};
+use self::Where::{Everywhere, Groups, Little};
 use crate::dropout::Dropout;
 use crate::shape::Checks;
 
@@ -46,7 +46,8 @@ use crate::shape::Checks;
 /// `group` that follow each other read one key head. `FORM` is 0 where every query sees every key, 1 if it is causal, 2
 /// with a window, 3 with a window and what changes scores, 4 with dropout besides. `scale`, above 0, and `softcap` are
 /// for powers of two; a `softcap` of 0 is none, and so are slopes of 0 and a bias without elements. `left` and `right`
-/// are at most 2^30. Where single warps multiply, fewer keys at a time leave room to copy the next ones meanwhile.
+/// are at most 2^30. With fewer keys at a time there is room to copy the next ones meanwhile where blocks have little
+/// shared memory.
 #[fuse_kernel(
     T = [f16, bf16],
     configs = [
@@ -450,12 +451,15 @@ enum Where {
     Everywhere,
     /// On GPUs whose warps multiply in groups, from so many queries on.
     Groups(usize),
-    /// On other GPUs.
-    Warps,
+    /// On GPUs whose blocks have too little shared memory for two steps of 128 keys and values of 128 elements.
+    Little,
 }
 
 /// The queries from which on larger tiles are worth the larger blocks that the diagonal cuts.
 const LONG: usize = 3072;
+
+/// Shared memory for two steps of 128 keys and values of 128 elements, and the queries.
+const RING: usize = 163 * 1024;
 
 /// The form, the elements of a row, and the tiles for them, queries of a program and keys of a step: the first that is used
 /// where this is launched.
@@ -475,7 +479,7 @@ macro_rules! attend {
                         && match place {
                             Everywhere => true,
                             Groups(from) => on.has_clusters() && queries >= from,
-                            Warps => on.multiplies_by_warp(),
+                            Little => on.shared_bytes().is_some_and(|bytes| bytes < RING),
                         }
                 };
                 match form {
@@ -491,13 +495,13 @@ macro_rules! attend {
 
 macro_rules! tiles {
     ($($T:ty)*) => {$(attend! { $T:
-        [0, 64: [192, 128] Groups(1), [128, 128] Everywhere] [0, 128: [128, 64] Warps, [128, 128] Everywhere]
+        [0, 64: [192, 128] Groups(1), [128, 128] Everywhere] [0, 128: [128, 64] Little, [128, 128] Everywhere]
         [0, 192: [128, 96] Everywhere] [0, 256: [128, 64] Everywhere]
-        [1, 64: [192, 128] Groups(LONG), [128, 128] Everywhere] [1, 128: [128, 64] Warps, [128, 128] Everywhere]
+        [1, 64: [192, 128] Groups(LONG), [128, 128] Everywhere] [1, 128: [128, 64] Little, [128, 128] Everywhere]
         [1, 192: [128, 96] Everywhere] [1, 256: [128, 64] Everywhere]
-        [2, 64: [128, 128] Everywhere] [2, 128: [128, 64] Warps, [128, 128] Everywhere]
+        [2, 64: [128, 128] Everywhere] [2, 128: [128, 64] Little, [128, 128] Everywhere]
         [2, 192: [128, 96] Everywhere] [2, 256: [128, 64] Everywhere]
-        [3, 64: [128, 128] Everywhere] [3, 128: [128, 64] Warps, [128, 128] Everywhere]
+        [3, 64: [128, 128] Everywhere] [3, 128: [128, 64] Little, [128, 128] Everywhere]
         [3, 192: [128, 64] Everywhere] [3, 256: [128, 48] Everywhere]
         [4, 128: [128, 64] Everywhere] [4, 256: [128, 32] Everywhere]
     })*};

@@ -31,6 +31,7 @@ mod runs;
 mod scan;
 mod shared;
 mod slicer;
+mod threads;
 
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
@@ -580,41 +581,6 @@ impl<'a> Gpu<'a> {
         self.displace(b, base, p - q)
     }
 
-    /// The coordinate along `axis` of a register of this thread.
-    fn coord(&mut self, b: &mut Builder, layout: &Layout, register: usize, axis: usize) -> Val {
-        let thread = self.thread_coord(b, layout, axis);
-        if layout.is_disjoint() {
-            return self.displace(b, thread, i64::from(layout.register(register).get(axis)));
-        }
-        let within = layout.within_block(register).get(axis);
-        let start = layout.register(register).get(axis) - within;
-        let (within, start) = (b.int(Ty::I32, i64::from(within)), b.int(Ty::I32, i64::from(start)));
-        let inside = b.xor(thread, within);
-        b.add_nsw(inside, start)
-    }
-
-    /// Whether this thread is the one of its replicas that writes; `None` when there are no others.
-    fn writer(&self, b: &mut Builder, layout: Option<&Layout>) -> Option<Val> {
-        match layout {
-            Some(layout) => self.first_of(b, layout.idle_lanes(), layout.idle_warps()),
-            None => self.first_of(b, 31, self.plan.distributed.warp_bits()),
-        }
-    }
-
-    /// Whether this thread is the first of those that differ in these lane and warp bits; `None` when there are no others.
-    fn first_of(&self, b: &mut Builder, lanes: u32, warps: u32) -> Option<Val> {
-        let mut all = None;
-        for (source, mask) in [(self.lane, lanes), (self.warp, warps)] {
-            if mask != 0 {
-                let (mask, zero) = (b.int(Ty::I32, i64::from(mask)), b.int(Ty::I32, 0));
-                let bits = b.and(source, mask);
-                let first = b.icmp(IntPredicate::Eq, bits, zero);
-                all = b.both(all, Some(first));
-            }
-        }
-        all
-    }
-
     /// Where this program's part of shared memory starts.
     fn scratch(&self) -> Val {
         self.base.expect("scratch was planned")
@@ -623,14 +589,6 @@ impl<'a> Gpu<'a> {
     /// What is known of an integer value.
     fn info(&self, value: Value) -> Info {
         self.plan.axes.get(self.func, value)
-    }
-
-    /// How many registers in a row hold one and the same element of `value`.
-    fn repeats(&self, value: Value) -> usize {
-        let layout = self.layout(value);
-        let info = self.info(value);
-        let along = (0..info.axes.len()).find(|&axis| layout.run(axis) > 1);
-        along.map_or(1, |axis| u64::from(layout.run(axis)).min(info.axes[axis].constancy) as usize)
     }
 }
 

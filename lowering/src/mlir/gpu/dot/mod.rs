@@ -183,7 +183,7 @@ enum Place {
 }
 
 /// Instructions between the reading of a fragment and its first product.
-const LEAD: usize = 8;
+const LEAD: usize = 16;
 
 /// Fragments that were read, by where they start.
 type Fragments = HashMap<Coord, Vec<Val>>;
