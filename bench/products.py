@@ -117,8 +117,14 @@ class Attention(Entry):
         # Where there is no bias, and there are no slopes, they are views without elements.
         rows_of |= {"bias": rows_of["q"][:0, :0, :0], "slopes": args["lse"].flatten()[:0]}
         return [Launch("attention", [NAMES[dtype]],
-                       lambda form, wide, *tile: wide == head_tile(d) and form == int(self.causal),
+                       lambda form, *tile: form == int(self.causal) and tile == self.tile(length, d),
                        lambda form, wide, rows, columns: (cdiv(length, rows), heads), **rows_of)]
+
+    def tile(self, length, d):
+        """Elements of a row, rows and keys of a step, as the library chooses them where groups of warps multiply."""
+        wide = head_tile(d)
+        rows = 192 if wide == 64 and length >= (3072 if self.causal else 1) else 128
+        return wide, rows, {192: 96, 256: 64}.get(wide, 128)
 
     def exact(self, args):
         value, within = torch.empty_like(args["q"], dtype=torch.float64), torch.empty_like(args["q"], dtype=F32)
