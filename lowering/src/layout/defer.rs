@@ -9,7 +9,7 @@ use super::assign::Distributed;
 use crate::diagnostic::Loc;
 use crate::ops::scalar::{Algebra, row};
 use crate::ops::{Broadcast, ExpandDims, For, Kind, Reduce, Reshape, Scalar, ScalarOp, is_zero};
-use crate::tile::{Func, Op, Shape, Type, Value};
+use crate::tile::{Func, Op, Shape, Type, Value, definition};
 
 /// A sum that a loop carries.
 struct Carried {
@@ -85,7 +85,9 @@ impl Carried {
             alone.then(|| (number, reduce.combination.inputs[0]))
         };
         let (last, op) = defined(next)?;
-        let plain = body.uses(sum) == 1 && body.uses(next) == 1 && is_zero(before, inits[place]);
+        let plain = body.uses(sum) == 1
+            && body.uses(next) == 1
+            && is_zero(|value| definition(before, value), inits[place]);
         if !plain {
             return None;
         }

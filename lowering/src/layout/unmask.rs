@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use super::assign::Distributed;
 use crate::ops::scalar::{Algebra, Scalar};
-use crate::ops::{Cast, Hold, Kind, Load};
+use crate::ops::{Cast, Hold, Kind, Load, is_zero};
 use crate::tile::{Block, Func, Op, Value, remove_unused};
 
 /// A thread keeps a number for each vector of its share of a row; with more of them than these, fewer blocks would fit on a
@@ -163,12 +163,7 @@ impl Pass<'_> {
     }
 
     fn is_zero(&self, value: Value) -> bool {
-        let Some(kind) = self.made.get(&value) else { return false };
-        if let Kind::Splat(splat) = kind {
-            return self.is_zero(splat.value);
-        }
-        let Kind::Constant(constant) = kind else { return false };
-        constant.value.is_zero()
+        is_zero(|value| self.made.get(&value), value)
     }
 
     /// The load that a value is an element of each, 0 where the mask does not hold.

@@ -121,16 +121,9 @@ impl Operation for ExpandDims {
 }
 
 impl Reshape {
-    /// The axis of the result that each axis of the operand is, if nothing but axes of extent 1 comes and goes; an axis
-    /// that goes is none.
+    /// As [`Shape::kept_axes`] has it, of the operand in the result.
     pub fn kept_axes(&self, func: &Func, result: Value) -> Option<Vec<Option<usize>>> {
-        let (from, to) = (&func.ty(self.value).shape, &func.ty(result).shape);
-        let mut long = (0..to.rank()).filter(|&axis| to[axis] > 1);
-        let kept = (0..from.rank()).map(|old| if from[old] > 1 { long.next() } else { None });
-        let kept: Vec<Option<usize>> = kept.collect();
-        let same =
-            |(&extent, new): (&u32, &Option<usize>)| extent == 1 || new.is_some_and(|new| to[new] == extent);
-        (from.iter().zip(&kept).all(same) && long.next().is_none()).then_some(kept)
+        func.ty(self.value).shape.kept_axes(&func.ty(result).shape)
     }
 }
 

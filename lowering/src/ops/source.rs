@@ -7,7 +7,7 @@ use crate::analysis::polynomial::{Atom, Polynomial, Polynomials};
 use crate::check::{Call, Check, Operand};
 use crate::dtype::DType;
 use crate::layout::assign::Spread;
-use crate::tile::{Func, Op, ParamId, ParamKind, Shape, Type, Value};
+use crate::tile::{Func, ParamId, ParamKind, Shape, Type, Value};
 
 /// A number of a known element type.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -26,11 +26,13 @@ impl Number {
     }
 }
 
-/// Whether a tile that is made by one of these operations is 0 everywhere.
-pub fn is_zero(ops: &[Op], tile: Value) -> bool {
-    let defined = |value: Value| ops.iter().find(|op| op.results.contains(&value)).map(|op| &op.kind);
-    let Some(Kind::Splat(Splat { value })) = defined(tile) else { return false };
-    matches!(defined(*value), Some(Kind::Constant(Constant { value })) if value.is_zero())
+/// Whether a value is 0 everywhere, by what defines values.
+pub fn is_zero<'k>(defined: impl Fn(Value) -> Option<&'k Kind>, value: Value) -> bool {
+    let scalar = match defined(value) {
+        Some(Kind::Splat(splat)) => splat.value,
+        Some(_) | None => value,
+    };
+    matches!(defined(scalar), Some(Kind::Constant(constant)) if constant.value.is_zero())
 }
 
 impl std::fmt::Display for Number {

@@ -70,6 +70,17 @@ impl Shape {
         Shape(extents)
     }
 
+    /// The axis of `to` that each of these axes is, if nothing but axes of extent 1 comes and goes; an axis that goes is
+    /// none.
+    pub fn kept_axes(&self, to: &Shape) -> Option<Vec<Option<usize>>> {
+        let mut long = (0..to.rank()).filter(|&axis| to[axis] > 1);
+        let kept = self.iter().map(|&extent| if extent > 1 { long.next() } else { None });
+        let kept: Vec<Option<usize>> = kept.collect();
+        let same =
+            |(&extent, new): (&u32, &Option<usize>)| extent == 1 || new.is_some_and(|new| to[new] == extent);
+        (self.iter().zip(&kept).all(same) && long.next().is_none()).then_some(kept)
+    }
+
     /// The shape both broadcast to, aligned at the last axis, or `None`.
     pub fn broadcast(&self, other: &Shape) -> Option<Shape> {
         let rank = self.rank().max(other.rank());
@@ -248,6 +259,11 @@ pub fn sources(value: Value, definitions: &HashMap<Value, &Op>) -> HashSet<Value
     found
 }
 
+/// What defines a value among these operations, nested ones left out.
+pub fn definition(ops: &[Op], value: Value) -> Option<&Kind> {
+    ops.iter().find(|op| op.results.contains(&value)).map(|op| &op.kind)
+}
+
 /// One operation and the values it defines.
 #[derive(Clone, Debug)]
 pub struct Op {
@@ -273,6 +289,21 @@ impl Block {
                 block.walk(visit);
             }
         }
+    }
+
+    /// What defines a value in this block, nested ones left out.
+    pub fn definition(&self, value: Value) -> Option<&Kind> {
+        definition(&self.ops, value)
+    }
+
+    /// All that is defined in a block, its arguments included.
+    pub fn defined(&self) -> HashSet<Value> {
+        let mut values: HashSet<Value> = self.args.iter().copied().collect();
+        self.walk(&mut |op| {
+            values.extend(&op.results);
+            values.extend(op.kind.operation().blocks().into_iter().flat_map(|block| &block.args));
+        });
+        values
     }
 
     /// How often a value is taken in a block, at the ends of blocks included.

@@ -34,7 +34,7 @@ impl Sum {
         // The product takes the sum, and the loop's end its result.
         let alone = dot.acc == Some(sum) && body.body.uses(sum) == 1 && body.body.uses(result) == 1;
         let is_plain = !dot.promotes() && dot.tile().is_none() && products == 1;
-        let fits = alone && is_plain && is_zero(&func.body.ops, body.inits[carried]);
+        let fits = alone && is_plain && is_zero(|value| func.body.definition(value), body.inits[carried]);
         fits.then_some(Sum { product, carried })
     }
 }

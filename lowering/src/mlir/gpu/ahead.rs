@@ -32,6 +32,7 @@ const BYTES_PER_THREAD: u32 = 256;
 const CHOSEN_BYTES: u32 = 64 * 1024;
 /// Turns of a loop with tiles of products, where the user does not say.
 const STAGES_OF_TILES: u32 = 3;
+/// Where shared memory should end then, the best first: half of what there is, what every GPU has, all of it.
 const LIMITS: [u32; 3] = [MAX_SHARED_BYTES / 2, LEAST_SHARED_BYTES, MAX_SHARED_BYTES];
 /// Up to this size a ring has a part to spare. Beyond, its memory serves better as a first-level cache, and the third of
 /// three long rows that would be under way only waits for the others (docs/performance.md).

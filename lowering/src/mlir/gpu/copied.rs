@@ -18,7 +18,7 @@ use crate::layout::view::View;
 use crate::layout::{Coord, Copied, Distributed, Layout};
 use crate::mlir::builder::Val;
 use crate::mlir::types::Ty;
-use crate::ops::{Constant, Dot, For, Kind, Load, Number, Splat};
+use crate::ops::{Dot, For, Kind, Load, is_zero};
 use crate::tile::{Block, Func, Op, Shape, Type, Value};
 
 /// Bytes that one instruction copies, and those of a row of a matrix.
@@ -225,9 +225,11 @@ impl Finder<'_> {
     /// Whether a load can be copied a piece at a time, to where its thread's part of the tile is.
     fn copies(&self, body: &For, load: &Load, result: Value) -> bool {
         let func = &self.distributed.func;
+        // By what the loop or the function's own block says of it.
+        let defined = |value| body.body.definition(value).or_else(|| func.body.definition(value));
         super::ahead::copies(func, load)
             && super::ahead::width(func, load) == PIECE
-            && load.other.is_none_or(|other| is_zero(body, func, other))
+            && load.other.is_none_or(|other| is_zero(defined, other))
             && self.distributed.layouts[&result].is_disjoint()
     }
 
@@ -277,25 +279,9 @@ impl Finder<'_> {
 
 /// The axes of a tile whose axes of extent 1 come or go; `None` for another change of shape.
 fn reshaped(axes: &[Option<usize>], from: &Shape, to: &Shape) -> Option<Vec<Option<usize>>> {
-    let long = |shape: &Shape| (0..shape.rank()).filter(|&axis| shape[axis] > 1).collect::<Vec<_>>();
-    let (before, after) = (long(from), long(to));
-    let alike = before.len() == after.len() && before.iter().zip(&after).all(|(&a, &b)| from[a] == to[b]);
-    let find = |axis| after.iter().position(|&long| long == axis).and_then(|i| axes[before[i]]);
-    alike.then(|| (0..to.rank()).map(find).collect())
-}
-
-/// Whether a value is 0 everywhere, by what the loop or the function's own block says of it.
-fn is_zero(body: &For, func: &Func, value: Value) -> bool {
-    let ops = || body.body.ops.iter().chain(&func.body.ops);
-    let Some(op) = ops().find(|op| op.results.first() == Some(&value)) else { return false };
-    if let Kind::Splat(Splat { value }) = &op.kind {
-        return is_zero(body, func, *value);
-    }
-    let Kind::Constant(Constant { value }) = &op.kind else { return false };
-    match value {
-        Number::Int(number) => *number == 0,
-        Number::Float(number) => number.to_bits() == 0,
-    }
+    let kept = from.kept_axes(to)?;
+    let find = |axis| kept.iter().position(|&new| new == Some(axis)).and_then(|old| axes[old]);
+    Some((0..to.rank()).map(find).collect())
 }
 
 impl Gpu<'_> {

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::memory::{pack, unpack};
 use super::shared::Ring;
-use super::{Asm, Builder, Gpu, Registers, packed};
+use super::{Asm, Builder, Gpu, Join, Registers, packed};
 use crate::dtype::DType;
 use crate::layout::{Coord, Distributed, Layout};
 use crate::mlir::builder::Val;
@@ -125,10 +125,12 @@ impl Emit for Scalar {
                     let operands: Vec<Val> = args.iter().map(|arg| arg[first]).collect();
                     let key = operands.iter().map(|operand| operand.id()).collect();
                     *known.entry(key).or_insert_with(|| match self.op.algebra {
-                        Algebra::Add if self.exact => gpu.sum(b, operands[0], operands[1]),
-                        Algebra::Sub if self.exact => gpu.difference(b, operands[0], operands[1]),
+                        Algebra::Add if self.exact => gpu.joined(b, Join::Sum, operands[0], operands[1]),
+                        Algebra::Sub if self.exact => {
+                            gpu.joined(b, Join::Difference, operands[0], operands[1])
+                        }
                         _ if apart => {
-                            let distance = gpu.difference(b, operands[0], operands[1]);
+                            let distance = gpu.joined(b, Join::Difference, operands[0], operands[1]);
                             let (base, constant) = gpu.displacement(distance);
                             let limit = b.int(base.ty, -constant);
                             elementwise::applied(b, self, &[base, limit], dtype)

@@ -241,9 +241,15 @@ struct Slice {
 struct Built {
     /// This thread's coordinates, by layout and axis.
     threads: HashMap<(Layout, usize), Val>,
-    sums: HashMap<(usize, usize), Val>,
-    differences: HashMap<(usize, usize), Val>,
+    joined: HashMap<(Join, usize, usize), Val>,
     pointers: HashMap<(usize, usize), Val>,
+}
+
+/// How two indices become one.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Join {
+    Sum,
+    Difference,
 }
 
 /// The state of emitting one kernel.
@@ -555,30 +561,20 @@ impl<'a> Gpu<'a> {
         self.displaced.get(&value.id()).copied().unwrap_or((value, 0))
     }
 
-    /// The sum of two indices; what they are displaced by stays a constant.
-    fn sum(&mut self, b: &mut Builder, left: Val, right: Val) -> Val {
+    /// The sum of two indices, or their difference; what they are displaced by stays a constant.
+    fn joined(&mut self, b: &mut Builder, join: Join, left: Val, right: Val) -> Val {
         let ((x, p), (y, q)) = (self.displacement(left), self.displacement(right));
-        let key = (x.id(), y.id());
-        let known = self.built.iter().rev().find_map(|built| built.sums.get(&key)).copied();
+        let key = (join, x.id(), y.id());
+        let known = self.built.iter().rev().find_map(|built| built.joined.get(&key)).copied();
         let base = known.unwrap_or_else(|| {
-            let base = b.add_nsw(x, y);
-            self.newest().sums.insert(key, base);
+            let base = match join {
+                Join::Sum => b.add_nsw(x, y),
+                Join::Difference => b.sub_nsw(x, y),
+            };
+            self.newest().joined.insert(key, base);
             base
         });
-        self.displace(b, base, p + q)
-    }
-
-    /// The difference of two indices, likewise.
-    fn difference(&mut self, b: &mut Builder, left: Val, right: Val) -> Val {
-        let ((x, p), (y, q)) = (self.displacement(left), self.displacement(right));
-        let key = (x.id(), y.id());
-        let known = self.built.iter().rev().find_map(|built| built.differences.get(&key)).copied();
-        let base = known.unwrap_or_else(|| {
-            let base = b.sub_nsw(x, y);
-            self.newest().differences.insert(key, base);
-            base
-        });
-        self.displace(b, base, p - q)
+        self.displace(b, base, if join == Join::Sum { p + q } else { p - q })
     }
 
     /// Where this program's part of shared memory starts.

@@ -45,9 +45,7 @@ impl Branches {
     /// `None` where there are none, or some that are not of this kind.
     pub fn new(gpu: &Gpu, body: &For, definitions: &HashMap<Value, &Op>) -> Option<Branches> {
         let mut branches = Branches { conditions: vec![], comparisons: vec![] };
-        let mut inner: HashSet<Value> = body.body.args.iter().copied().collect();
-        body.body.walk(&mut |op| inner.extend(&op.results));
-        let walk = Walk { gpu, variable: body.body.args[0], inner, definitions };
+        let walk = Walk { gpu, variable: body.body.args[0], inner: body.body.defined(), definitions };
         for op in &body.body.ops {
             if let Kind::If(branch) = &op.kind {
                 branches.conditions.push(branch.condition);

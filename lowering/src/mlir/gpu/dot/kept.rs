@@ -1,14 +1,14 @@
 //! Factors that a loop multiplies by in every turn and does not change. Those that do not fit into registers as the
 //! instruction takes them (`layout::hoist`) are written to shared memory once, before the loop.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-use super::{Builder, Factors, Gpu};
+use super::{Builder, Factors, Gpu, Staged};
 use crate::layout::Distributed;
 use crate::layout::dot::{SIDES, Side};
 use crate::mlir::builder::Val;
-use crate::ops::{Dot, For, Kind};
-use crate::tile::{Block, Op, Value};
+use crate::ops::{For, Kind};
+use crate::tile::{Op, Value};
 
 /// As [`Distributed::kept`].
 type Kept = HashMap<(Value, Side), Value>;
@@ -29,55 +29,45 @@ pub(in super::super) fn find(distributed: &Distributed) -> Kept {
 }
 
 fn in_loop(distributed: &Distributed, body: &For, kept: &mut Kept) {
-    let mut inside = HashSet::new();
-    defined(&body.body, &mut inside);
-    products(body, |op, dot| {
-        let factors = Factors::new(distributed, dot, op);
-        for side in SIDES {
-            if factors.staged[side as usize].is_some() && !inside.contains(&dot.factor(side)) {
-                kept.entry((op.results[0], side)).or_insert(body.body.args[0]);
-            }
+    let inside = body.body.defined();
+    for Factor { result, side, value, .. } in factors(distributed, body) {
+        if !inside.contains(&value) {
+            kept.entry((result, side)).or_insert(body.body.args[0]);
         }
-    });
+    }
 }
 
-fn defined(block: &Block, values: &mut HashSet<Value>) {
-    values.extend(&block.args);
-    block.walk(&mut |op| {
-        values.extend(&op.results);
-        values.extend(op.kind.operation().blocks().into_iter().flat_map(|block| &block.args));
-    });
+/// A factor of a product that goes through shared memory.
+struct Factor {
+    result: Value,
+    side: Side,
+    value: Value,
+    staged: Staged,
 }
 
-fn products(body: &For, mut visit: impl FnMut(&Op, &Dot)) {
-    body.body.walk(&mut |op| {
-        if let Kind::Dot(dot) = &op.kind {
-            visit(op, dot);
-        }
-    });
-}
-
-/// The factors that a loop keeps, and their bytes.
-fn of_loop(distributed: &Distributed, body: &For) -> Vec<(Value, Side, u32)> {
+/// Those of the products in a loop.
+fn factors(distributed: &Distributed, body: &For) -> Vec<Factor> {
     let mut found = vec![];
-    products(body, |op, dot| {
-        let factors = Factors::new(distributed, dot, op);
-        for side in SIDES
-            .into_iter()
-            .filter(|&side| distributed.kept.get(&(op.results[0], side)) == Some(&body.body.args[0]))
-        {
-            let staged = factors.staged[side as usize].as_ref();
-            found.extend(
-                staged.map(|staged| (op.results[0], side, staged.bytes(distributed, dot.factor(side)))),
-            );
+    body.body.walk(&mut |op| {
+        let Kind::Dot(dot) = &op.kind else { return };
+        for (side, staged) in SIDES.into_iter().zip(Factors::new(distributed, dot, op).staged) {
+            let factor = |staged| Factor { result: op.results[0], side, value: dot.factor(side), staged };
+            found.extend(staged.map(factor));
         }
     });
     found
 }
 
+/// Those that a loop keeps.
+fn of_loop(distributed: &Distributed, body: &For) -> Vec<Factor> {
+    let is_kept =
+        |factor: &Factor| distributed.kept.get(&(factor.result, factor.side)) == Some(&body.body.args[0]);
+    factors(distributed, body).into_iter().filter(is_kept).collect()
+}
+
 /// Shared memory for them.
 pub(in super::super) fn scratch(distributed: &Distributed, body: &For) -> u32 {
-    of_loop(distributed, body).iter().map(|(_, _, bytes)| bytes).sum()
+    of_loop(distributed, body).iter().map(|factor| factor.staged.bytes(distributed, factor.value)).sum()
 }
 
 impl Gpu<'_> {
@@ -92,16 +82,10 @@ impl Gpu<'_> {
         self.before_write(b, place);
         let mut base = b.offset_bytes(self.scratch(), place.start as i32);
         let mut bases: Vec<((Value, Side), Val)> = vec![];
-        for (result, side, bytes) in list {
-            products(body, |op, dot| {
-                if op.results[0] == result {
-                    let factors = Factors::new(distributed, dot, op);
-                    let staged = factors.staged[side as usize].as_ref().expect("it is kept");
-                    self.write_tile(b, dot.factor(side), &staged.staging, base);
-                }
-            });
+        for Factor { result, side, value, staged } in list {
+            self.write_tile(b, value, &staged.staging, base);
             bases.push(((result, side), base));
-            base = b.offset_bytes(base, bytes as i32);
+            base = b.offset_bytes(base, staged.bytes(distributed, value) as i32);
         }
         self.barrier(b);
         self.shared.read(place);
