@@ -135,8 +135,8 @@ pub struct Body {
     /// is that of the kernel's grid times this.
     pub blocks: u32,
     /// Whether a block runs programs one after the other, `x` fastest: block `b` of a CUDA grid of `n` blocks along one
-    /// axis runs the programs `b`, `b + n`, .. of the grid's linear order. Any `n` will do, as many as the device runs
-    /// at once is best. The grid may have at most `i32::MAX` programs.
+    /// axis runs the programs `b`, `b + n`, .. of the grid's linear order. Any `n` will do; best are as many as the
+    /// device runs at once, or as few as give no block more programs. The grid may have at most `i32::MAX` programs.
     pub persistent: bool,
     /// Whether the blocks of a persistent body take the next program from a counter instead, so that programs that take
     /// longer hold no others up: a `u32` in device memory that is 0 when the kernel starts, is used by no other kernel
