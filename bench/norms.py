@@ -281,7 +281,7 @@ class Backward(RowEntry):
         if cols > cls.tile:
             return min(-(-rows // 4), max(7 * 132 // -(-cols // 1024), 1))
         block = cls.block(cols)
-        return min(rows, 66 if block == cls.tile else 132 * 8192 // block)
+        return min(rows, 30 if block == cls.tile else 132 * 8192 // block)
 
     @classmethod
     def resident(cls, rows, cols):

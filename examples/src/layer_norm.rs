@@ -88,8 +88,12 @@ pub(crate) mod kernels {
         normalise::<T, false>(x, gamma, beta, out, tl::arange(0, BLOCK), n_cols, eps);
     }
 
-    /// As [`layer_norm()`], and applies GELU.
-    #[fuse_kernel(T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384])]
+    /// As [`layer_norm()`], and applies GELU. It is bound by instructions: a thread has at least 32 elements for those that a
+    /// reduction takes, and 16-bit rows beyond 4096 columns have more and smaller blocks on a multiprocessor.
+    #[fuse_kernel(
+        T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384],
+        num_warps = (BLOCK * size_of::<T>() / 2048).next_power_of_two().min(2 * size_of::<T>()) * (1 + BLOCK / 12288),
+    )]
     pub fn layer_norm_gelu<T: Float, const BLOCK: usize>(
         x: &[T],
         gamma: &[T],

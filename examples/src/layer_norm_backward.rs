@@ -29,7 +29,8 @@ pub const PIECE: usize = 4096;
 
 /// Each program takes rows `p`, `p + programs`, and so on; a cluster of blocks shares the longest.
 #[fuse_kernel(
-    T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 4096, 8192, 16384, 32768], num_ctas = (BLOCK / 8192 * (1 + BLOCK / 32768)).max(1), num_stages = 2,
+    T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 4096, 8192, 16384, 32768],
+    num_ctas = (BLOCK / 8192).max(1), num_stages = 2 + (BLOCK / 16384).min(1),
 )]
 pub fn layer_norm_backward<T: Float, const BLOCK: usize>(
     dy: &[T],

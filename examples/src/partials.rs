@@ -15,6 +15,9 @@ pub const MAX_COLS: usize = 32768;
 /// The longest row beside which one block keeps its share of the sums.
 pub const BLOCK_COLS: usize = 8192;
 
+/// Clusters for rows of [`MAX_COLS`] columns that an H200 runs at once.
+const LARGEST_CLUSTERS: usize = 30;
+
 /// The columns that a program of [`sum_partials`] handles.
 const COLS: usize = 32;
 
@@ -26,14 +29,15 @@ pub(crate) fn kept(on: impl LaunchOn) -> usize {
     longest(on, MAX_COLS, BLOCK_COLS)
 }
 
-/// How many programs share the rows, where rows of up to `kept` elements are kept: as many blocks as an H200 holds at once,
-/// which has a place for 8192 columns on each of its 132 multiprocessors, or for two blocks of 4096.
+/// How many programs share the rows, where rows of up to `kept` elements are kept: as many as an H200 runs at once, which has a
+/// place for 8192 columns on each of its 132 multiprocessors. Clusters that share the longest rows lie within a group of 16
+/// or 18 multiprocessors each, which leaves room for 30.
 pub(crate) fn programs(rows: usize, cols: usize, kept: usize) -> usize {
     if cols > kept {
         return rows.div_ceil(4).min((7 * 132 / cols.div_ceil(WIDE_COLS)).max(1));
     }
     let block = cols.next_power_of_two().clamp(1024, MAX_COLS);
-    rows.min(if block == MAX_COLS { 66 } else { 132 * BLOCK_COLS / block })
+    rows.min(if block == MAX_COLS { LARGEST_CLUSTERS } else { 132 * BLOCK_COLS / block })
 }
 
 /// The most that [`programs`] gives, wherever the kernels run.

@@ -29,10 +29,13 @@ fn main() {
     let bodies = bodies(&checked.func, requests).expect("bodies that fit");
     let named: Vec<(String, &Body)> = bodies.iter().map(|body| (body.name.to_string(), body)).collect();
     let session = Session::new();
-    let texts =
-        nvptx::emit(&session, &named, &[Arch::SM_80, Arch::SM_90A], &mut Stages::default()).expect("PTX");
-    for (arch, ptx) in texts {
-        std::fs::write(format!("{stem}.{}.ptx", arch.name()), ptx).expect("a file to write");
+    for arch in [Arch::SM_80, Arch::SM_90A] {
+        let on_arch: Vec<_> =
+            named.iter().filter(|(_, body)| body.gpus.include(arch.capability)).cloned().collect();
+        let texts = nvptx::emit(&session, &on_arch, &[arch], &mut Stages::default()).expect("PTX");
+        for (arch, ptx) in texts {
+            std::fs::write(format!("{stem}.{}.ptx", arch.name()), ptx).expect("a file to write");
+        }
     }
     let lines: String = bodies
         .iter()

@@ -217,9 +217,12 @@ fn plan(
     let fitting = if distributed.num_warps == 1 { SMALL_PROGRAMS } else { 1 };
     let programs = requests.programs.unwrap_or(fitting);
     let mut plan = Plan::new(distributed, programs, assumptions, facts)?;
-    plan.maxnreg = requests.maxnreg;
+    plan.maxnreg = requests.maxnreg.filter(|&most| most < MAX_REGISTERS);
     Ok(plan)
 }
+
+/// The registers that a thread can have at all. Said to ptxas they would be a limit like any other, and change what it does.
+const MAX_REGISTERS: u32 = 255;
 
 /// Programs of one warp that share a block: blocks start at a limited rate. Larger programs have one each, which lets a
 /// multiprocessor take the next one as soon as its threads are free (docs/performance.md).

@@ -4,7 +4,7 @@ use proc_macro2::Ident;
 
 use quote::ToTokens;
 
-use super::variants::ConstValue;
+use super::variants::{ConstValue, Variant};
 use crate::diagnostic::{Errors, Loc};
 use crate::syntax::{Config, Generic, Kernel, SETTINGS, VariantKind};
 
@@ -18,7 +18,7 @@ pub struct Settings {
     /// Iterations of a loop whose loads are in flight at once on a GPU, for loops that do not say themselves; 1 loads
     /// nothing ahead.
     pub num_stages: Option<u32>,
-    /// The most registers of a thread: `.maxnreg`.
+    /// The most registers of a thread: `.maxnreg`. 255 is no limit.
     pub maxnreg: Option<u32>,
 }
 
@@ -59,19 +59,16 @@ pub(super) fn is_setting(name: &Ident) -> bool {
     SETTINGS.iter().any(|setting| name == setting)
 }
 
-/// The constants of a variant.
-type Consts = [(String, ConstValue)];
-
-/// The settings of a config, or of the whole kernel where it says nothing, for a variant with these constants.
+/// The settings of a config, or of the whole kernel where it says nothing, for a variant with these types and constants.
 pub(super) fn settings(
     kernel: &Kernel,
     config: Option<&Config>,
-    consts: &Consts,
+    variant: &Variant,
     errors: &mut Errors,
 ) -> Settings {
     let mut settings = Settings::default();
     for (name, rule) in SETTINGS.iter().zip(&RULES) {
-        match own(name, config).or_else(|| shared(name, kernel, consts)) {
+        match own(name, config).or_else(|| shared(name, kernel, variant)) {
             None => {}
             Some(Ok((value, _))) if (rule.allowed)(value) => {
                 *(rule.place)(&mut settings) = Some(value as u32);
@@ -96,26 +93,29 @@ fn own(name: &str, config: Option<&Config>) -> Option<Found> {
     })
 }
 
-fn shared(name: &str, kernel: &Kernel, consts: &Consts) -> Option<Found> {
+fn shared(name: &str, kernel: &Kernel, variant: &Variant) -> Option<Found> {
     let (_, expr) = kernel.options.settings.iter().find(|(shared, _)| shared == name)?;
-    Some(evaluate(expr, consts).map(|value| (value, Loc::of(expr))))
+    Some(evaluate(expr, variant).map(|value| (value, Loc::of(expr))))
 }
 
-/// The value of an expression over a variant's constants.
-fn evaluate(expr: &syn::Expr, consts: &Consts) -> Result<i128, (Loc, String)> {
+/// The value of an expression over a variant's constants and the sizes of its types.
+fn evaluate(expr: &syn::Expr, variant: &Variant) -> Result<i128, (Loc, String)> {
     let wrong = |text: String| Err((Loc::of(expr), text));
     let unknown = || {
-        let integers = consts.iter().filter(|(_, value)| matches!(value, ConstValue::Int(_)));
-        let known: String = integers.map(|(name, _)| format!(", `{name}`")).collect();
-        format!("expected an integer{known}, or what `+`, `-`, `*`, `/`, `%`, `min` and `max` make of such")
+        let integers = variant.consts.iter().filter(|(_, value)| matches!(value, ConstValue::Int(_)));
+        let sizes = variant.types.iter().map(|(name, _)| format!(", `size_of::<{name}>()`"));
+        let known: String = integers.map(|(name, _)| format!(", `{name}`")).chain(sizes).collect();
+        let made = "`+`, `-`, `*`, `/`, `%`, `min`, `max` and `next_power_of_two` make of such";
+        format!("expected an integer{known}, or what {made}")
     };
     let result = match expr {
         syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Int(int), .. }) => int.base10_parse().ok(),
-        syn::Expr::Paren(inner) => return evaluate(&inner.expr, consts),
+        syn::Expr::Paren(inner) => return evaluate(&inner.expr, variant),
         syn::Expr::Unary(syn::ExprUnary { op: syn::UnOp::Neg(_), expr, .. }) => {
-            evaluate(expr, consts)?.checked_neg()
+            evaluate(expr, variant)?.checked_neg()
         }
         syn::Expr::Path(path) => {
+            let consts = &variant.consts;
             let named = path.path.get_ident().and_then(|name| consts.iter().find(|(own, _)| name == own));
             match named {
                 Some((_, ConstValue::Int(value))) => Some(*value),
@@ -123,7 +123,7 @@ fn evaluate(expr: &syn::Expr, consts: &Consts) -> Result<i128, (Loc, String)> {
             }
         }
         syn::Expr::Binary(binary) => {
-            let (left, right) = (evaluate(&binary.left, consts)?, evaluate(&binary.right, consts)?);
+            let (left, right) = (evaluate(&binary.left, variant)?, evaluate(&binary.right, variant)?);
             match binary.op {
                 syn::BinOp::Add(_) => left.checked_add(right),
                 syn::BinOp::Sub(_) => left.checked_sub(right),
@@ -133,10 +133,18 @@ fn evaluate(expr: &syn::Expr, consts: &Consts) -> Result<i128, (Loc, String)> {
                 _ => return wrong(unknown()),
             }
         }
+        syn::Expr::Call(call) if call.args.is_empty() => match size_of(&call.func, variant) {
+            Some(bytes) => Some(bytes.into()),
+            None => return wrong(unknown()),
+        },
+        syn::Expr::MethodCall(call) if call.method == "next_power_of_two" && call.args.is_empty() => {
+            let receiver = evaluate(&call.receiver, variant)?;
+            u64::try_from(receiver).ok().and_then(u64::checked_next_power_of_two).map(i128::from)
+        }
         syn::Expr::MethodCall(call) => {
             let mut args = call.args.iter();
             let (Some(arg), None) = (args.next(), args.next()) else { return wrong(unknown()) };
-            let (receiver, arg) = (evaluate(&call.receiver, consts)?, evaluate(arg, consts)?);
+            let (receiver, arg) = (evaluate(&call.receiver, variant)?, evaluate(arg, variant)?);
             match call.method.to_string().as_str() {
                 "min" => Some(receiver.min(arg)),
                 "max" => Some(receiver.max(arg)),
@@ -149,6 +157,20 @@ fn evaluate(expr: &syn::Expr, consts: &Consts) -> Result<i128, (Loc, String)> {
         Some(value) => Ok(value),
         None => wrong(format!("`{}` has no value", expr.to_token_stream())),
     }
+}
+
+/// The bytes of `T`, if this is `size_of::<T>` and `T` is one of the kernel's types.
+fn size_of(function: &syn::Expr, variant: &Variant) -> Option<u32> {
+    let syn::Expr::Path(path) = function else { return None };
+    let segment = path.path.segments.last().filter(|segment| segment.ident == "size_of")?;
+    let syn::PathArguments::AngleBracketed(generics) = &segment.arguments else { return None };
+    let mut generics = generics.args.iter();
+    let (Some(syn::GenericArgument::Type(syn::Type::Path(named))), None) = (generics.next(), generics.next())
+    else {
+        return None;
+    };
+    let name = named.path.get_ident()?;
+    variant.types.iter().find(|(own, _)| name == own).map(|(_, dtype)| dtype.bytes())
 }
 
 /// What a config of a tuned kernel says of its settings, for the variant's label.

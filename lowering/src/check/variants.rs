@@ -86,7 +86,7 @@ pub fn variants(kernel: &Kernel, errors: &mut Errors) -> Vec<Variant> {
         for mut variant in product(kernel, &values, start) {
             if understood {
                 let before = errors.len();
-                variant.settings = settings(kernel, config, &variant.consts, errors);
+                variant.settings = settings(kernel, config, &variant, errors);
                 understood = errors.len() == before;
             }
             let twice = all.iter().any(|other| other.cannot_be_told_from(&variant, kernel));

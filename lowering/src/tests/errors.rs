@@ -218,7 +218,7 @@ fn num_warps() {
     check_attribute(
         "T = [f32], N = [64], num_warps = f32",
         expect![[r#"
-            1: `f32`: expected an integer, `N`, or what `+`, `-`, `*`, `/`, `%`, `min` and `max` make of such
+            1: `f32`: expected an integer, `N`, `size_of::<T>()`, or what `+`, `-`, `*`, `/`, `%`, `min`, `max` and `next_power_of_two` make of such
         "#]],
     );
     check_attribute(
@@ -236,9 +236,15 @@ fn num_warps() {
     check_attribute(
         "T = [f32], N = [64], num_warps = T, num_stages = N / 0, maxnreg = N.clamp(1, 2)",
         expect![[r#"
-            1: `T`: expected an integer, `N`, or what `+`, `-`, `*`, `/`, `%`, `min` and `max` make of such
+            1: `T`: expected an integer, `N`, `size_of::<T>()`, or what `+`, `-`, `*`, `/`, `%`, `min`, `max` and `next_power_of_two` make of such
             1: `N / 0`: `N / 0` has no value
-            1: `N.clamp(1, 2)`: expected an integer, `N`, or what `+`, `-`, `*`, `/`, `%`, `min` and `max` make of such
+            1: `N.clamp(1, 2)`: expected an integer, `N`, `size_of::<T>()`, or what `+`, `-`, `*`, `/`, `%`, `min`, `max` and `next_power_of_two` make of such
+        "#]],
+    );
+    check_attribute(
+        "T = [f32, f64], N = [96], num_warps = (N / size_of::<T>()).next_power_of_two(), num_stages = size_of::<N>(), num_ctas = (N - 97).next_power_of_two()",
+        expect![[r#"
+            1: `(N / size_of::<T>()).next_power_of_two()`: `num_warps` is 1, 2, 4, 8, 16 or 32, found 32
         "#]],
     );
     check_attribute(
@@ -278,7 +284,7 @@ fn num_stages_and_maxnreg() {
         expect![[r#"
             1: `[32, 64]`: `maxnreg` is one number
                 help: declare several with `configs = [{ maxnreg: .., .. }, { maxnreg: .., .. }]`
-            1: `f32`: expected an integer, `N`, or what `+`, `-`, `*`, `/`, `%`, `min` and `max` make of such
+            1: `f32`: expected an integer, `N`, `size_of::<T>()`, or what `+`, `-`, `*`, `/`, `%`, `min`, `max` and `next_power_of_two` make of such
         "#]],
     );
     check_attribute("T = [f32], N = [64], num_stages = 3, maxnreg = 255", expect![[""]]);
