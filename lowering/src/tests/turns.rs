@@ -144,12 +144,13 @@ const CARRIED: &str = "limit = limit - 100;\n total = total * 0.5 + tl::sum(weig
 const READ: &str = "let limit = tl::load(limits + row);\n let weights = tl::dot";
 const WRITTEN: &str = "tl::store(limits + row, 7);\n total = total * 0.5 + tl::sum(weights, 1);";
 
+/// What the counter gives is kept in memory: a register of a whole warp would be waited for at once.
 #[test]
 fn programs_that_take_differently_long_are_counted() {
     let counted = |changes: &[[&str; 2]]| {
         let body = tensor(changes);
         let text = ptx(&changed(changes), Arch::SM_90A);
-        let kept = lines_with(&text, &["inc.u32"]);
+        let kept = lines_with(&text, &["inc.u32", "volatile.shared"]);
         format!("{} {}\n{kept}", body.plan.persistent(), body.plan.counted())
     };
     expect![[r#"
@@ -158,7 +159,9 @@ fn programs_that_take_differently_long_are_counted() {
     .assert_eq(&counted(&[]));
     expect![[r#"
         true true
-        @counts atom.relaxed.gpu.global.inc.u32 %r309, [%rd111], %r310;
+        st.volatile.shared.b32 [%rd141], %r277;
+        ld.volatile.shared.b32 %r300, [%rd141];
+        @counts atom.relaxed.gpu.global.inc.u32 %r277, [%rd111], %r278;
     "#]]
     .assert_eq(&counted(&[["(0..end)", "(0..end - row)"]]));
     // A program's own numbers make its blocks begin elsewhere, and take no time.

@@ -17,7 +17,6 @@ mod stores;
 
 use std::collections::HashMap;
 
-use self::programs::ANNOUNCED;
 use self::stores::Outgoing;
 use super::IntPredicate;
 use super::shared::SIGNAL;
@@ -326,7 +325,7 @@ impl Pipeline {
         self.signals = next;
         next += 2 * SIGNAL * self.parts * self.once.len() as u32;
         self.announcements = next.next_multiple_of(16);
-        self.announcements + ANNOUNCED * (self.announcement() + 2 * SIGNAL)
+        self.announcing_end()
     }
 
     /// Where the copy of a window is: in the ring of a loop, or in a place of its own.
