@@ -196,16 +196,54 @@ fn programs_are_announced_with_their_quotients() {
     .assert_eq(&rows.map(divisions).concat());
 }
 
-/// A left factor of few words is loaded once before the loop, and its block let go there.
+/// A left factor of few words is loaded once before the loop, and its block let go there. Where the words are many all
+/// registers that others can give are for these threads.
 #[test]
 fn few_words_of_a_left_factor_lie_in_registers() {
-    let loads = |changes: &[[&str; 2]]| {
-        let text = ptx(&changed(changes), Arch::SM_90A);
+    let loads = |columns: u32| {
+        let [left, right] = [128, 64].map(|rows| format!("<{rows}, {columns}>"));
+        let changes = [
+            ["<128, 64>(row, 0)", &format!("{left}(row, 0)")],
+            ["<64, 64>(start, 0)))", &format!("{right}(start, 0)))")],
+        ];
+        let text = ptx(&changed(&changes), Arch::SM_90A);
         let (_, multiplying) = text.split_once("setmaxnreg.inc").expect("warps that multiply");
-        multiplying.split(".entry").next().unwrap_or_default().matches("ldmatrix").count()
+        let (registers, rest) = multiplying.split_once(';').expect("a statement");
+        let loads = rest.split(".entry").next().unwrap_or_default().matches("ldmatrix").count();
+        format!("{columns}: {loads},{}\n", registers.trim_start_matches(".sync.aligned.u32"))
     };
-    let wide =
-        [["<128, 64>(row, 0)", "<128, 128>(row, 0)"], ["<64, 64>(start, 0)))", "<64, 128>(start, 0)))"]];
-    assert_eq!(loads(&[]), 4);
-    assert_eq!(loads(&wide), 0);
+    expect![[r#"
+        64: 4, 232
+        128: 8, 240
+        192: 0, 232
+    "#]]
+    .assert_eq(&[64, 128, 192].map(loads).concat());
+}
+
+/// What stands before and behind the changes of the sum in the loop: it is changed at the end of a turn, behind the wait
+/// for its product, if it is as large as what the first product makes; otherwise where a turn begins.
+#[test]
+fn a_large_sum_is_changed_at_the_end_of_a_turn() {
+    let around = |keys: &str| {
+        let changes = [
+            ["step_by(64)", &format!("step_by({keys})")],
+            ["<64, 64>", &format!("<{keys}, 64>")],
+            ["tl::arange(0, 64)", &format!("tl::arange(0, {keys})")],
+            ["start + 63", &format!("start + ({keys} - 1)")],
+        ];
+        let text = ptx(&changed(&changes), Arch::SM_90A);
+        let (_, tensor) = text.split_once("setmaxnreg.inc").expect("warps that multiply");
+        let tensor = tensor.split(".entry").next().unwrap_or_default();
+        let known = ["$L__", "bar.sync", "bar.arrive", "commit_group", "wait_group", "mul.f32"];
+        let word = |line: &str| known.into_iter().find(|word| line.contains(word) && !line.contains("bra"));
+        let mut words: Vec<&str> = tensor.lines().filter_map(word).collect();
+        words.dedup();
+        let changes = words.windows(3).filter(|words| words[1] == "mul.f32");
+        changes.map(|words| format!("{keys}: {} to {}\n", words[0], words[2])).collect::<String>()
+    };
+    expect![[r#"
+        64: wait_group to $L__
+        128: $L__ to bar.sync
+    "#]]
+    .assert_eq(&["64", "128"].map(around).concat());
 }

@@ -37,8 +37,11 @@ pub(super) const WARPS: u32 = GROUP_WARPS;
 const REGISTERS: u32 = 64 * 1024;
 /// A warp's threads get so many together.
 const REGISTER_STEP: u32 = 8;
-/// Registers of a thread that copies.
-const COPYING_REGISTERS: u32 = 32;
+/// Registers of a thread that copies, and as few as it can do with.
+const COPYING_REGISTERS: [u32; 2] = [32, 24];
+/// Words of a left factor from which on threads that multiply get all that others can give. More registers than a loop
+/// needs have `ptxas` find another order for it, which took 4 % longer.
+const MANY_HELD: u32 = 32;
 /// What a block's address in shared memory divides by.
 const ALIGNMENT: u32 = 1024;
 
