@@ -118,7 +118,13 @@ class Attention(Entry):
         rows_of |= {"bias": rows_of["q"][:0, :0, :0], "slopes": args["lse"].flatten()[:0]}
         return [Launch("attention", [NAMES[dtype]],
                        lambda form, *tile: form == int(self.causal) and tile == self.tile(length, d),
-                       lambda form, wide, rows, columns: (cdiv(length, rows), heads), **rows_of)]
+                       lambda form, wide, rows, columns: self.grid(length, heads, args["k"], rows), **rows_of)]
+
+    def grid(self, length, heads, k, rows):
+        """The grid that the library chooses."""
+        most = max((16 << 20) // (2 * k[0, 0].numel() * k.element_size()), processors() // 4) if self.causal else 1
+        together = max(side for side in range(1, min(most, heads) + 1) if heads % side == 0)
+        return together, cdiv(length, rows), heads // together
 
     def tile(self, length, d):
         """Elements of a row, rows and keys of a step, as the library chooses them where groups of warps multiply."""

@@ -6,7 +6,7 @@
 //! as fast as the next of 64, 128, 192 and 256, with dropout of 128 and 256. Where there are fewer key heads than
 //! heads, `group = heads / key_heads` query heads that follow each other read the same one: grouped heads, and
 //! multi-query heads where each batch has one. Fast on a GPU are rows whose elements are side by side and whose
-//! distances are multiples of 16 bytes, those of a bias too. Any number of queries and keys.
+//! distances are multiples of 16 bytes, those of a bias too. Any number of keys, and up to 65535 times 128 queries.
 //!
 //! **Sight.** The place of query `i` is key `i + keys - queries`: sequences end together. A window of `left` and
 //! `right` lets it see the keys from `left` before its place to `right` behind it; causal attention is a window without
@@ -42,12 +42,12 @@ use self::Where::{Everywhere, Groups, Little};
 use crate::dropout::Dropout;
 use crate::shape::Checks;
 
-/// A program handles `M` queries of a head, `N` keys at a time; the grid's second axis counts query heads, of which
-/// `group` that follow each other read one key head. `FORM` is 0 where every query sees every key, 1 if it is causal, 2
-/// with a window, 3 with a window and what changes scores, 4 with dropout besides. `scale`, above 0, and `softcap` are
-/// for powers of two; a `softcap` of 0 is none, and so are slopes of 0 and a bias without elements. `left` and `right`
-/// are at most 2^30. With fewer keys at a time there is room to copy the next ones meanwhile where blocks have little
-/// shared memory.
+/// A program handles `M` queries of a head, `N` keys at a time. The grid's first axis counts heads that run together, one
+/// where `FORM` is 0, its second axis tiles of their queries, and its third one such sets of heads; `group` heads that
+/// follow each other read one key head. `FORM` is 0 where every query sees every key, 1 if it is causal, 2 with a window,
+/// 3 with a window and what changes scores, 4 with dropout besides. `scale`, above 0, and `softcap` are for powers of two;
+/// a `softcap` of 0 is none, and so are slopes of 0 and a bias without elements. `left` and `right` are at most 2^30. With
+/// fewer keys at a time there is room to copy the next ones meanwhile where blocks have little shared memory.
 #[fuse_kernel(
     T = [f16, bf16],
     configs = [
@@ -81,9 +81,13 @@ pub fn attention<T: Float, const FORM: usize, const D: usize, const M: usize, co
     seed: u64,
 ) {
     let (queries, keys) = (q.shape(1).to::<i32>(), k.shape(1).to::<i32>());
-    let head = tl::program_id(1);
-    // Programs that see most keys begin first.
-    let tile = if FORM == 0 { tl::program_id(0) } else { tl::num_programs(0) - 1 - tl::program_id(0) };
+    // Of heads that run together the programs that see most keys begin first.
+    let (head, tile) = if FORM == 0 {
+        (tl::program_id(2), tl::program_id(1))
+    } else {
+        let head = tl::program_id(2) * tl::num_programs(0) + tl::program_id(0);
+        (head, tl::num_programs(1) - 1 - tl::program_id(1))
+    };
     let row = tile * M;
     // The last key that the first of these queries sees, and the first that none of them sees.
     let sight = if FORM == 0 {
@@ -433,6 +437,27 @@ pub struct Inputs<'a, T: Float> {
     seed: u64,
 }
 
+impl<T: Float> Inputs<'_, T> {
+    /// Heads that run together, of which the longest programs begin first, so that what runs last is short. Their keys and
+    /// values stay in the cache, or several programs of each run at once and read them together. One where programs
+    /// take equally long: those of a head then follow each other.
+    fn together(&self, processors: usize) -> usize {
+        let ([heads, ..], [_, keys, elements]) = (self.q.shape(), self.k.shape());
+        let [left, right] = self.window.map(|side| side as usize);
+        if self.form == 0 || left < keys || right >= keys {
+            return 1;
+        }
+        let bytes = (2 * keys * elements * size_of::<T>()).max(1);
+        let most = (CACHED / bytes * self.group as usize).max(processors / AT_ONCE).min(heads);
+        (1..=most).rev().find(|&side| heads.is_multiple_of(side)).unwrap_or(1)
+    }
+}
+
+/// Bytes that stay in the cache of a large GPU while others pass through it.
+const CACHED: usize = 16 << 20;
+/// Programs that read the same keys often enough when they run at once.
+const AT_ONCE: usize = 4;
+
 /// The element types of attention, each with its tiles.
 pub trait Attend: Float {
     /// Launches the kernel with the smallest tile that holds a row.
@@ -474,6 +499,7 @@ macro_rules! attend {
             ) -> Result<()> {
                 let Inputs { q, k, v, bias, slopes, form, group, scale, softcap, window, p, seed } = of;
                 let ([left, right], [heads, queries, elements]) = (window, q.shape());
+                let together = of.together(on.processors());
                 let serves = |most: usize, place: Where| {
                     elements <= most
                         && match place {
@@ -485,7 +511,7 @@ macro_rules! attend {
                 match form {
                     $($($FORM if serves($D, $place) => attention::<$T, $FORM, $D, $M, $N>(
                         q, k, v, bias, slopes, out, lse, group, scale, left, right, softcap, p, seed,
-                    ).grid((queries.div_ceil($M), heads)).launch(on),)*)*
+                    ).grid((together, queries.div_ceil($M), heads / together)).launch(on),)*)*
                     _ => Err(Checks("attention").error(format!("there is no tile for {elements} elements"))),
                 }
             }

@@ -102,9 +102,9 @@ fn a_matrix_is_multiplied_by_itself() {
     let (before, behind) = multiplies.split_once("wgmma.fence").expect("a product");
     let (behind, _) = behind.split_once("cp.async.bulk.wait_group").expect("a block that leaves");
     expect![[r#"
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd67], %r128;
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd13], %r131;
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd17], %r129;
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd67], %r127;
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd13], %r130;
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd17], %r128;
     "#]]
     .assert_eq(&lines_with(before, &["try_wait"]));
     expect![[r#"
@@ -607,7 +607,7 @@ fn copies_begin_where_the_kernel_says() {
     };
     let once = ["for start in (0..a.shape(1)).step_by(64) {", "{ let start = a.shape(1) / 64 * 64 - 64;"];
     expect![[r#"
-        mov.u32 	%r126, %ctaid.x;
+        mov.u32 	%r125, %ctaid.x;
         mul.lo.s32 	%r104, %r8, %r9;
         mul.lo.s32 	%r3, %r104, %r10;
         mov.u32 	%r4, %nctaid.x;
@@ -616,7 +616,7 @@ fn copies_begin_where_the_kernel_says() {
         cvt.u32.u64 	%r108, %rd67;
         mul.lo.s32 	%r112, %r111, %r8;
         mul.lo.s32 	%r113, %r107, %r9;
-        shl.b32 	%r114, %r127, 3;
+        shl.b32 	%r114, %r126, 3;
         cvt.s64.s32 	%rd79, %r114;
         mul.wide.s32 	%rd83, %r105, 64;
         max.s64 	%rd84, %rd83, -2147483648;
@@ -635,7 +635,7 @@ fn copies_begin_where_the_kernel_says() {
     .assert_eq(&computed(&[once]));
     let by_stride = ["(tl::program_id(0) * 64, ", "(tl::program_id(0).to::<i64>() * a.stride(0), "];
     expect![[r#"
-        mov.u32 	%r126, %ctaid.x;
+        mov.u32 	%r125, %ctaid.x;
         mul.lo.s32 	%r104, %r8, %r9;
         mul.lo.s32 	%r3, %r104, %r10;
         mov.u32 	%r4, %nctaid.x;
@@ -644,7 +644,7 @@ fn copies_begin_where_the_kernel_says() {
         cvt.u32.u64 	%r108, %rd69;
         mul.lo.s32 	%r112, %r111, %r8;
         mul.lo.s32 	%r113, %r107, %r9;
-        shl.b32 	%r114, %r127, 3;
+        shl.b32 	%r114, %r126, 3;
         cvt.s64.s32 	%rd81, %r114;
         cvt.s64.s32 	%rd85, %r105;
         mul.lo.s64 	%rd86, %rd3, %rd85;

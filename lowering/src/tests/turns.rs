@@ -144,12 +144,13 @@ const CARRIED: &str = "limit = limit - 100;\n total = total * 0.5 + tl::sum(weig
 const READ: &str = "let limit = tl::load(limits + row);\n let weights = tl::dot";
 const WRITTEN: &str = "tl::store(limits + row, 7);\n total = total * 0.5 + tl::sum(weights, 1);";
 
+/// What the counter gives is kept in memory: a register of a whole warp would be waited for at once.
 #[test]
 fn programs_that_take_differently_long_are_counted() {
     let counted = |changes: &[[&str; 2]]| {
         let body = tensor(changes);
         let text = ptx(&changed(changes), Arch::SM_90A);
-        let kept = lines_with(&text, &["inc.u32"]);
+        let kept = lines_with(&text, &["inc.u32", "volatile.shared"]);
         format!("{} {}\n{kept}", body.plan.persistent(), body.plan.counted())
     };
     expect![[r#"
@@ -158,7 +159,9 @@ fn programs_that_take_differently_long_are_counted() {
     .assert_eq(&counted(&[]));
     expect![[r#"
         true true
-        @counts atom.relaxed.gpu.global.inc.u32 %r309, [%rd111], %r310;
+        st.volatile.shared.b32 [%rd141], %r277;
+        ld.volatile.shared.b32 %r300, [%rd141];
+        @counts atom.relaxed.gpu.global.inc.u32 %r277, [%rd111], %r278;
     "#]]
     .assert_eq(&counted(&[["(0..end)", "(0..end - row)"]]));
     // A program's own numbers make its blocks begin elsewhere, and take no time.
@@ -193,16 +196,54 @@ fn programs_are_announced_with_their_quotients() {
     .assert_eq(&rows.map(divisions).concat());
 }
 
-/// A left factor of few words is loaded once before the loop, and its block let go there.
+/// A left factor of few words is loaded once before the loop, and its block let go there. Where the words are many all
+/// registers that others can give are for these threads.
 #[test]
 fn few_words_of_a_left_factor_lie_in_registers() {
-    let loads = |changes: &[[&str; 2]]| {
-        let text = ptx(&changed(changes), Arch::SM_90A);
+    let loads = |columns: u32| {
+        let [left, right] = [128, 64].map(|rows| format!("<{rows}, {columns}>"));
+        let changes = [
+            ["<128, 64>(row, 0)", &format!("{left}(row, 0)")],
+            ["<64, 64>(start, 0)))", &format!("{right}(start, 0)))")],
+        ];
+        let text = ptx(&changed(&changes), Arch::SM_90A);
         let (_, multiplying) = text.split_once("setmaxnreg.inc").expect("warps that multiply");
-        multiplying.split(".entry").next().unwrap_or_default().matches("ldmatrix").count()
+        let (registers, rest) = multiplying.split_once(';').expect("a statement");
+        let loads = rest.split(".entry").next().unwrap_or_default().matches("ldmatrix").count();
+        format!("{columns}: {loads},{}\n", registers.trim_start_matches(".sync.aligned.u32"))
     };
-    let wide =
-        [["<128, 64>(row, 0)", "<128, 128>(row, 0)"], ["<64, 64>(start, 0)))", "<64, 128>(start, 0)))"]];
-    assert_eq!(loads(&[]), 4);
-    assert_eq!(loads(&wide), 0);
+    expect![[r#"
+        64: 4, 232
+        128: 8, 240
+        192: 0, 232
+    "#]]
+    .assert_eq(&[64, 128, 192].map(loads).concat());
+}
+
+/// What stands before and behind the changes of the sum in the loop: it is changed at the end of a turn, behind the wait
+/// for its product, if it is as large as what the first product makes; otherwise where a turn begins.
+#[test]
+fn a_large_sum_is_changed_at_the_end_of_a_turn() {
+    let around = |keys: &str| {
+        let changes = [
+            ["step_by(64)", &format!("step_by({keys})")],
+            ["<64, 64>", &format!("<{keys}, 64>")],
+            ["tl::arange(0, 64)", &format!("tl::arange(0, {keys})")],
+            ["start + 63", &format!("start + ({keys} - 1)")],
+        ];
+        let text = ptx(&changed(&changes), Arch::SM_90A);
+        let (_, tensor) = text.split_once("setmaxnreg.inc").expect("warps that multiply");
+        let tensor = tensor.split(".entry").next().unwrap_or_default();
+        let known = ["$L__", "bar.sync", "bar.arrive", "commit_group", "wait_group", "mul.f32"];
+        let word = |line: &str| known.into_iter().find(|word| line.contains(word) && !line.contains("bra"));
+        let mut words: Vec<&str> = tensor.lines().filter_map(word).collect();
+        words.dedup();
+        let changes = words.windows(3).filter(|words| words[1] == "mul.f32");
+        changes.map(|words| format!("{keys}: {} to {}\n", words[0], words[2])).collect::<String>()
+    };
+    expect![[r#"
+        64: wait_group to $L__
+        128: $L__ to bar.sync
+    "#]]
+    .assert_eq(&["64", "128"].map(around).concat());
 }

@@ -3,7 +3,8 @@
 //! The second product of a turn is done in the turn after it, so that the first one of that turn is under way at the same
 //! time, and what is made of the first while the second one runs. A turn has two parts: what the carried accumulator goes
 //! into is the second one's, anything else the first one's. The first part of the first turn stands before the loop, the
-//! second part of the last turn behind it.
+//! second part of the last turn behind it. A large sum is changed for the second product at the end of the turn before, so
+//! that the second product follows the first one at once.
 
 use std::collections::HashSet;
 
@@ -18,7 +19,7 @@ use crate::layout::assign::Spread;
 use crate::mlir::builder::{Arm, Val};
 use crate::mlir::shared::loop_variable;
 use crate::mlir::types::Ty;
-use crate::ops::{Cast, Convert, Effect, For, GroupDot, Kind};
+use crate::ops::{Cast, Convert, Effect, Factor, For, GroupDot, Kind};
 use crate::tile::{Func, Op, Value};
 
 /// When an operation of the body is done.
@@ -37,6 +38,8 @@ pub(super) struct Chain {
     parts: Vec<Part>,
     /// The carried value that the second product adds to, as an argument of the body.
     sum: Value,
+    /// What a turn leaves of it: this value, or what the second product of the next turn adds to.
+    left: Value,
     /// What the second part takes from the first.
     bridges: Vec<Value>,
     /// What narrowing takes.
@@ -134,7 +137,21 @@ impl Chain {
         let args: HashSet<Value> = body.body.args.iter().copied().filter(|&arg| arg != sum).collect();
         let bridges = wanted(Part::Second, &early.union(&args).copied().collect());
         let narrowed = wanted(Part::Narrowing, &wide);
-        Some(Chain { first, second, parts, sum, bridges, narrowed })
+        Some(Chain { first, second, parts, sum, left: sum, bridges, narrowed })
+    }
+
+    /// The same with the sum changed at the end of a turn, where anything is done to it, for the second product of the
+    /// next turn. That one takes no more than this and its factors then.
+    fn early(self, other: &GroupDot) -> Chain {
+        let (Some(left), Some(tile)) = (other.acc.filter(|acc| *acc != self.sum), other.tile()) else {
+            return self;
+        };
+        Chain { left, bridges: vec![tile], ..self }
+    }
+
+    /// Whether an operation is done in front of the second product, in its turn.
+    fn precedes(&self, number: usize) -> bool {
+        self.left == self.sum && number != self.second && self.parts[number] == Part::Second
     }
 }
 
@@ -146,6 +163,18 @@ struct Left {
 }
 
 impl Gpu<'_> {
+    /// The loop as such a chain, if it is one.
+    pub(super) fn chain(&self, body: &For) -> Option<Chain> {
+        let chain = Chain::new(self.func, body)?;
+        let [one, other] = [chain.first, chain.second].map(|number| &body.body.ops[number]);
+        let (Kind::GroupDot(first), Kind::GroupDot(second)) = (&one.kind, &other.kind) else { return None };
+        // A first product whose left factor is in registers leaves shared memory to the second one, which may follow at
+        // once if no large sum is changed between them. Elsewhere a longer end of a turn costs more than that gives.
+        let is_held = matches!(&first.a, Factor::Staged(staged) if self.held_words(staged).is_some());
+        let is_large = self.register_count(other.results[0]) >= self.register_count(one.results[0]);
+        Some(if is_held && is_large { chain.early(second) } else { chain })
+    }
+
     /// The results of a loop whose turns overlap.
     pub(super) fn chained(
         &mut self,
@@ -166,10 +195,12 @@ impl Gpu<'_> {
             self.scope(|gpu| {
                 let others: Vec<Value> = others(body, chain, &body.inits);
                 let inits = gpu.flatten(&others);
-                let left = gpu.first_part_alone(b, (body, chain), turns, start, &inits);
+                gpu.first_part_alone(b, (body, chain), turns, start, &inits);
                 let own =
                     body.body.args[1..].iter().position(|arg| *arg == chain.sum).expect("a carried value");
                 let sum = gpu.flatten(&[body.inits[own]]);
+                let sum = gpu.leave_sum(b, (body, chain), sum);
+                let left = gpu.leave_first(b, (body, chain));
                 let counts = [left.carried.len(), left.bridges.len(), sum.len()];
                 let next = gpu.next_turn(b, gpu.plan.pipeline(), body, start);
                 let mut inits = left.carried;
@@ -211,7 +242,7 @@ impl Gpu<'_> {
                 gpu.set_turn(body, Turn::of(rest));
                 gpu.enter_second(b, chain, bridges, sum);
                 for (i, op) in body.body.ops.iter().enumerate() {
-                    if chain.parts[i] == Part::Second {
+                    if chain.precedes(i) || i == chain.second {
                         gpu.op(b, op);
                     }
                 }
@@ -270,7 +301,7 @@ impl Gpu<'_> {
         turns: Turns,
         turn: Turn,
         inits: &[Val],
-    ) -> Left {
+    ) {
         let zero = b.int(Ty::I64, 0);
         self.turn = Some(zero);
         self.enter_first(b, (body, chain), (turns, zero), turn, inits);
@@ -279,7 +310,6 @@ impl Gpu<'_> {
                 self.op(b, op);
             }
         }
-        self.leave_first(b, (body, chain))
     }
 
     /// A first part and the second part of the turn before it.
@@ -310,8 +340,7 @@ impl Gpu<'_> {
             chain.bridges.iter().map(|&value| (value, self.values.get(&value).cloned())).collect();
         self.set_turn(body, before);
         self.enter_second(b, chain, bridges, sum);
-        for (op, _) in ops[..chain.second].iter().zip(&chain.parts).filter(|(_, part)| **part == Part::Second)
-        {
+        for (_, op) in ops.iter().enumerate().filter(|(i, _)| chain.precedes(*i)) {
             self.op(b, op);
         }
         let mut second = other.issue(self, b, &ops[chain.second], (None, Then::GoOn));
@@ -343,6 +372,7 @@ impl Gpu<'_> {
             self.op(b, op);
         }
         let sum = self.flatten(&ops[chain.second].results);
+        let sum = self.leave_sum(b, (body, chain), sum);
         (self.leave_first(b, (body, chain)), sum)
     }
 
@@ -379,6 +409,20 @@ impl Gpu<'_> {
         Left { carried, bridges }
     }
 
+    /// What a turn leaves of the sum.
+    fn leave_sum(&mut self, b: &mut Builder, (body, chain): (&For, &Chain), sum: Vec<Val>) -> Vec<Val> {
+        if chain.left == chain.sum {
+            return sum;
+        }
+        self.define(chain.sum, sum);
+        for (i, op) in body.body.ops.iter().enumerate() {
+            if chain.parts[i] == Part::Second && i != chain.second {
+                self.op(b, op);
+            }
+        }
+        self.flatten(&[chain.left])
+    }
+
     /// Defines what the second part takes.
     fn enter_second(&mut self, b: &mut Builder, chain: &Chain, bridges: &[Val], sum: &[Val]) {
         let mut rest = bridges;
@@ -390,7 +434,7 @@ impl Gpu<'_> {
             self.define(value, registers);
             rest = others;
         }
-        self.define(chain.sum, sum.to_vec());
+        self.define(chain.left, sum.to_vec());
     }
 }
 

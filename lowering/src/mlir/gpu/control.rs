@@ -2,7 +2,6 @@
 
 use super::accumulate::Sum;
 use super::ahead::{Ahead, Started, Turns};
-use super::chain::Chain;
 use super::dot::kept;
 use super::emit::Emit;
 use super::pipeline::Turn;
@@ -37,7 +36,7 @@ impl Gpu<'_> {
 impl For {
     /// The results, if this is a loop whose turns overlap.
     fn overlapping(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op, turns: Turns) -> Option<Vec<Val>> {
-        let chain = Chain::new(gpu.func, self);
+        let chain = gpu.chain(self);
         let sum = Sum::new(gpu.func, self).filter(|_| gpu.plan.pipeline().overlaps(self));
         if chain.is_none() && sum.is_none() {
             return None;

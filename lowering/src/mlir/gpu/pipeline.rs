@@ -17,7 +17,6 @@ mod stores;
 
 use std::collections::HashMap;
 
-use self::programs::ANNOUNCED;
 use self::stores::Outgoing;
 use super::IntPredicate;
 use super::shared::SIGNAL;
@@ -38,8 +37,11 @@ pub(super) const WARPS: u32 = GROUP_WARPS;
 const REGISTERS: u32 = 64 * 1024;
 /// A warp's threads get so many together.
 const REGISTER_STEP: u32 = 8;
-/// Registers of a thread that copies.
-const COPYING_REGISTERS: u32 = 32;
+/// Registers of a thread that copies, and as few as it can do with.
+const COPYING_REGISTERS: [u32; 2] = [32, 24];
+/// Words of a left factor from which on threads that multiply get all that others can give. More registers than a loop
+/// needs have `ptxas` find another order for it, which took 4 % longer.
+const MANY_HELD: u32 = 32;
 /// What a block's address in shared memory divides by.
 const ALIGNMENT: u32 = 1024;
 
@@ -326,7 +328,7 @@ impl Pipeline {
         self.signals = next;
         next += 2 * SIGNAL * self.parts * self.once.len() as u32;
         self.announcements = next.next_multiple_of(16);
-        self.announcements + ANNOUNCED * (self.announcement() + 2 * SIGNAL)
+        self.announcing_end()
     }
 
     /// Where the copy of a window is: in the ring of a loop, or in a place of its own.

@@ -56,7 +56,7 @@ impl Matrix {
 pub(in crate::mlir::gpu) type Words = Vec<Vec<Vec<Val>>>;
 
 /// Words of a left factor that a thread keeps through a loop, at most, and for how many groups there are registers.
-const MAX_HELD: u32 = 16;
+const MAX_HELD: u32 = 32;
 const HOLDING_GROUPS: u32 = 2;
 
 /// A left factor where the instructions take it from.
@@ -304,24 +304,30 @@ impl Gpu<'_> {
         matrix
     }
 
-    /// The words of a block that is the left factor of a product of so many rows, loaded from shared memory; `None` where
-    /// they are many.
+    /// How many words a thread would hold of a block that is the left factor of a product of so many rows; `None` where
+    /// they are too many.
+    pub(in crate::mlir::gpu) fn words_to_hold(&self, staged: &Staged, rows: u32) -> Option<u32> {
+        let groups = Groups::new(rows, self.plan.distributed.num_warps);
+        let [_, inner] = staged.lines();
+        let words = rows / (GROUP_ROWS * groups.along_rows) * inner / 4;
+        let is_half = self.func.slice(staged.window.memory).0.is_half();
+        let few = words <= MAX_HELD && groups.along_rows * groups.along_columns <= HOLDING_GROUPS;
+        (is_half && few).then_some(words)
+    }
+
+    /// These words, loaded from shared memory.
     pub(in crate::mlir::gpu) fn loaded_words(
         &mut self,
         b: &mut Builder,
         staged: &Staged,
         rows: u32,
     ) -> Option<Words> {
+        self.words_to_hold(staged, rows)?;
         let groups = Groups::new(rows, self.plan.distributed.num_warps);
         let [lines, inner] = staged.lines();
         let dtype = self.func.slice(staged.window.memory).0;
         let (width, at_once) = (LINE / dtype.bytes(), GROUP_BYTES / dtype.bytes());
         let each = GROUP_ROWS * groups.along_rows;
-        let few =
-            rows / each * inner / 4 <= MAX_HELD && groups.along_rows * groups.along_columns <= HOLDING_GROUPS;
-        if !few || !dtype.is_half() {
-            return None;
-        }
         let [row_group, _] = self.group_of_warp(b, groups);
         let address = self.block_address(b, staged);
         let bytes = b.int(Ty::I32, i64::from(GROUP_ROWS * LINE));

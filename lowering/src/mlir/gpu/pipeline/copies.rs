@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use super::programs::ANNOUNCED;
 use super::{
-    Baton, COPYING_REGISTERS, FIRST_BATON, Pipeline, REGISTER_STEP, REGISTERS, Ring, SIGNAL, Signals, Taken,
-    Transfer, Turn, varies,
+    Baton, COPYING_REGISTERS, FIRST_BATON, MANY_HELD, Pipeline, REGISTER_STEP, REGISTERS, Ring, SIGNAL,
+    Signals, Taken, Transfer, Turn, varies,
 };
 use crate::analysis::stage::{GROUP_WARPS, LINE, MAX_EXTENT};
 use crate::mlir::builder::{Arm, Val};
@@ -18,14 +18,14 @@ use crate::ops::{Factor, For, GroupDot, Kind, Staged};
 use crate::tile::{Op, Value};
 
 /// What threads of a program may have when those beside them have given theirs away. All start with the same number, as
-/// many as fit or as the user allows, and what they have together does not grow. `None` where one group has enough, or
-/// nobody anything to give.
-fn multiplying_registers(groups: u32, most: Option<u32>) -> Option<u32> {
+/// many as fit or as the user allows, and what they have together does not grow: `copying` is what is left to others.
+/// `None` where one group has enough, or nobody anything to give.
+fn multiplying_registers(groups: u32, most: Option<u32>, copying: u32) -> Option<u32> {
     let all = groups + 1;
     let fitting = REGISTERS / (all * GROUP_WARPS * 32);
     let first = fitting.min(most.unwrap_or(fitting)) / REGISTER_STEP * REGISTER_STEP;
     let shared = |given: u32| (first + given / groups) / REGISTER_STEP * REGISTER_STEP;
-    first.checked_sub(COPYING_REGISTERS).filter(|_| groups > 1).map(shared)
+    first.checked_sub(copying).filter(|_| groups > 1).map(shared)
 }
 
 /// Lets each thread of a group have so many registers from here on.
@@ -46,12 +46,13 @@ impl Gpu<'_> {
         let num_warps = self.plan.distributed.num_warps;
         let consumers = b.int(Ty::I32, i64::from(num_warps));
         let beside = b.icmp(IntPredicate::Uge, warp, consumers);
-        let registers = multiplying_registers(num_warps / GROUP_WARPS, self.plan.maxnreg);
+        let copying = COPYING_REGISTERS[usize::from(self.most_held() >= MANY_HELD)];
+        let registers = multiplying_registers(num_warps / GROUP_WARPS, self.plan.maxnreg, copying);
         let mut consume = Some(consume);
         b.branch(beside, &[], |b, arm| {
             match arm {
                 Arm::Then => {
-                    registers.iter().for_each(|_| change_registers(b, "dec", COPYING_REGISTERS));
+                    registers.iter().for_each(|_| change_registers(b, "dec", copying));
                     let copies = b.icmp(IntPredicate::Eq, warp, consumers);
                     b.if_then(copies, |b| {
                         let text =
@@ -78,6 +79,21 @@ impl Gpu<'_> {
             }
             vec![]
         });
+    }
+
+    /// The most words of a left factor that a thread may hold.
+    fn most_held(&self) -> u32 {
+        let mut most = 0;
+        self.func.body.walk(&mut |op| {
+            if let Kind::GroupDot(dot) = &op.kind
+                && let Factor::Staged(staged) = &dot.a
+                && self.plan.pipeline().find(&staged.window).0.is_none()
+            {
+                let words = self.words_to_hold(staged, self.func.ty(op.results[0]).shape[0]);
+                most = most.max(words.unwrap_or(0));
+            }
+        });
+        most
     }
 
     /// Makes the barrier objects: in each list those of what came are followed by as many of what was used.

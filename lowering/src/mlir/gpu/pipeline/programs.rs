@@ -67,6 +67,16 @@ impl Pipeline {
     pub(super) fn announcement(&self) -> u32 {
         (PLACE + SCALAR * self.told.len() as u32).next_multiple_of(16)
     }
+
+    /// Where the number that the counter gave last is kept: behind the announcements and their barrier objects.
+    fn counted_number(&self) -> u32 {
+        self.announcements + ANNOUNCED * (self.announcement() + 2 * SIGNAL)
+    }
+
+    /// The end of all this.
+    pub(super) fn announcing_end(&self) -> u32 {
+        self.counted_number() + if self.counted { SIGNAL } else { 0 }
+    }
 }
 
 impl Gpu<'_> {
@@ -137,7 +147,7 @@ impl Gpu<'_> {
             }
             let (slot, progress) = (Turn::of(&carried[1..3]), pipeline.progress(&carried[3..]));
             self.scope(|gpu| {
-                let next = gpu.next_number(b, number, [step, all]);
+                let counted = gpu.count_program(b, number, all);
                 let rows = b.udiv(number, x);
                 let place = [b.urem(number, x), b.urem(rows, y), b.udiv(rows, y)];
                 (gpu.program, gpu.progress) = (place, progress);
@@ -147,6 +157,7 @@ impl Gpu<'_> {
                 gpu.produce(b, pipeline, &definitions);
                 gpu.values = values.clone();
                 gpu.next_program(b, pipeline);
+                let next = gpu.next_number(b, pipeline, (number, counted), step);
                 let slot = slot.next(b, ANNOUNCED).flat();
                 [next].into_iter().chain(slot).chain(pipeline.flat(&gpu.progress)).collect()
             })
@@ -164,15 +175,30 @@ impl Gpu<'_> {
         *once = once.map(|turn| turn.next(b, pipeline.parts));
     }
 
-    /// The number of the block's program after this one.
-    fn next_number(&self, b: &mut Builder, number: Val, [step, all]: [Val; 2]) -> Val {
-        let Some(counter) = self.counter else { return b.add(number, step) };
+    /// Takes the next number from the counter, if there is one.
+    fn count_program(&self, b: &mut Builder, number: Val, all: Val) -> Option<Val> {
+        let counter = self.counter?;
         let one = b.int(Ty::I32, 1);
         let last = b.sub(all, one);
-        // Each block's first program is its own; those behind are counted. One statement: nothing waits for the counter
-        // yet.
         let text = "{\n.reg .pred counts;\nsetp.ne.b64 counts, $1, 0;\nmov.b32 $0, $3;\n@counts atom.relaxed.gpu.global.inc.u32 $0, [$1], $2;\n}";
-        let before = statement(b, text, "=&r,l,r,r,~{memory}", &[counter, last, number], &[Ty::I32])[0];
+        let counted = statement(b, text, "=&r,l,r,r,~{memory}", &[counter, last, number], &[Ty::I32]);
+        Some(counted[0])
+    }
+
+    /// The number of the block's program after this one. Each block's first program is its own; those behind are counted.
+    fn next_number(
+        &self,
+        b: &mut Builder,
+        pipeline: &Pipeline,
+        (number, counted): (Val, Option<Val>),
+        step: Val,
+    ) -> Val {
+        let Some(counted) = counted else { return b.add(number, step) };
+        // `ptxas` waits for the counter where a register of a whole warp takes what it gives, which is right behind it.
+        // Memory takes it from a thread's own register: by then all copies of this program are under way.
+        let place = b.offset_bytes(self.scratch(), pipeline.counted_number() as i32);
+        let text = "st.volatile.shared.b32 [$1], $2;\nld.volatile.shared.b32 $0, [$1];";
+        let before = statement(b, text, "=r,l,r,~{memory}", &[place, counted], &[Ty::I32])[0];
         b.add(before, step)
     }
 
