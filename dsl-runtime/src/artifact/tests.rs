@@ -225,6 +225,7 @@ fn the_json_says_how_to_call_each_entry() {
                   "blocks_per_program": 1,
                   "persistent": false,
                   "counted": false,
+                  "follows": false,
                   "shared_bytes": 0,
                   "facts": [
                     {
@@ -291,6 +292,7 @@ fn the_json_says_how_to_call_each_entry() {
                   "blocks_per_program": 1,
                   "persistent": false,
                   "counted": false,
+                  "follows": false,
                   "shared_bytes": 4096,
                   "facts": [],
                   "resources": null
