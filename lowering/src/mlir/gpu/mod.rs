@@ -7,6 +7,7 @@
 
 mod accumulate;
 mod ahead;
+mod arguments;
 mod atomic;
 mod barrier;
 mod bound;
@@ -39,7 +40,7 @@ use std::rc::Rc;
 
 use super::builder::{Builder, IntPredicate, Val};
 use super::cast;
-use super::session::{Argument, ArgumentKind, Entry, ModuleBuilder};
+use super::session::{Entry, ModuleBuilder};
 use super::types::{Elem, Space, Ty};
 use super::{Asm, Machine, report};
 use crate::analysis::axis::{Assumptions, Axes, Info};
@@ -51,6 +52,7 @@ use crate::ops::{Keep, Kind};
 use crate::tile::{Block, Func, Op, ParamKind, Value};
 
 use ahead::{Arrived, Due, Started};
+use arguments::arguments;
 use copied::Arrival;
 pub use emit::Emit;
 use lanes::Exchange;
@@ -215,33 +217,6 @@ pub fn declare<'p>(module: &mut ModuleBuilder, plans: impl Iterator<Item = &'p P
     if funcs.any(debug::prints) {
         debug::declare_printf(module);
     }
-}
-
-/// A slice is its address and length, a scalar its value (a `bool` a byte); then the grid's extents, the address of a
-/// counter if there is one, and tensor maps.
-fn arguments(func: &Func, of: &Plan) -> Vec<Argument> {
-    let plain = |ty| Argument { ty, kind: ArgumentKind::Plain };
-    let mut list = vec![];
-    for param in &func.params {
-        match param.kind {
-            ParamKind::Slice { mutable, .. } => {
-                let kind = match mutable {
-                    _ if of.follows() => ArgumentKind::Plain,
-                    true => ArgumentKind::Exclusive,
-                    false => ArgumentKind::ReadOnly,
-                };
-                list.push(Argument { ty: Ty::scalar(Elem::Ptr(Space::Global)), kind });
-                list.push(plain(Ty::I64));
-            }
-            ParamKind::Scalar { dtype: crate::dtype::DType::Bool, .. } => list.push(plain(Ty::I8)),
-            ParamKind::Scalar { dtype, .. } => list.push(plain(cast::scalar(dtype, Machine::Nvptx))),
-        }
-    }
-    list.extend([plain(Ty::I32); 3]);
-    list.extend(of.counted().then(|| plain(Ty::I64)));
-    let map = Argument { ty: Ty::scalar(Elem::Ptr(Space::Generic)), kind: ArgumentKind::TensorMap };
-    list.extend(std::iter::repeat_n(map, of.maps().len()));
-    list
 }
 
 /// A slice parameter in the kernel.
