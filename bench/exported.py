@@ -194,6 +194,24 @@ def checked(result):
     return values[0] if len(values) == 1 else values
 
 
+def launch_config(blocks, body, queue):
+    """How the driver launches an entry. One that follows may start while the kernel in front of it still runs."""
+    from cuda.bindings import driver
+
+    config = driver.CUlaunchConfig()
+    config.gridDimX, config.gridDimY, config.gridDimZ = blocks
+    config.blockDimX, config.blockDimY, config.blockDimZ = body["threads"], 1, 1
+    config.sharedMemBytes, config.hStream = body["shared_bytes"], queue
+    attributes = []
+    if body.get("follows"):
+        attribute = driver.CUlaunchAttribute()
+        attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        attribute.value.programmaticStreamSerializationAllowed = 1
+        attributes.append(attribute)
+    config.attrs, config.numAttrs = attributes, len(attributes)
+    return config
+
+
 class Loaded:
     """A record in the current CUDA context."""
 
@@ -263,9 +281,10 @@ class Loaded:
         if body["persistent"]:
             blocks = (self.persistent_blocks(function, body, math.prod(grid)), 1, 1)
 
+        config = launch_config(blocks, body, queue)
+
         def launch(keep=(values, maps, pointers)):
-            error, = driver.cuLaunchKernel(
-                function, *blocks, body["threads"], 1, 1, body["shared_bytes"], queue, address, 0)
+            error, = driver.cuLaunchKernelEx(config, function, address, 0)
             if error != driver.CUresult.CUDA_SUCCESS:
                 raise RuntimeError(f"{body['entry']}: {error.name}")
 

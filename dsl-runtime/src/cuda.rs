@@ -31,6 +31,8 @@ pub(crate) struct CudaDevice {
     /// The most shared memory a block can have, static and dynamic, in bytes.
     pub(crate) shared_limit: u32,
     pub(crate) multiprocessors: usize,
+    /// Whether the driver launches kernels before the one in front of them has ended, in graphs too.
+    pub(crate) overlaps: bool,
     pub(crate) modules: Table,
     pub(crate) recent: Recent,
     pub(crate) pending: Pending,
@@ -103,6 +105,7 @@ fn register(
         capability: (major * 10 + minor) as u32,
         shared_limit: shared_limit as u32,
         multiprocessors: multiprocessors as usize,
+        overlaps: driver_version()? >= OVERLAPS,
         modules: Table::default(),
         recent: Recent::default(),
         pending: Pending::default(),
@@ -114,6 +117,9 @@ fn register(
     devices.push(device);
     Ok(device)
 }
+
+/// The first CUDA version whose graphs have edges that a kernel need not wait at.
+const OVERLAPS: i32 = 12030;
 
 impl CudaDevice {
     /// `cuda:0`

@@ -143,6 +143,11 @@ pub struct Body {
     /// while it runs, and is 0 again when it has ended. Without a counter, that is at address 0, the CUDA grid has a
     /// block for each program.
     pub counted: bool,
+    /// Whether the entry may be launched while the kernel before it in its stream still runs, with
+    /// `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`: it waits for that kernel before it touches any memory.
+    /// The code is right without the attribute too. With it, the kernel before must not be one that was launched so and
+    /// does not wait itself.
+    pub follows: bool,
     /// Dynamic shared memory of a block, in bytes.
     pub shared_bytes: u32,
     /// What must hold for the arguments; all are checked at launch.

@@ -63,6 +63,8 @@ pub(crate) struct Loaded {
     pub(crate) image: String,
     function: Result<sys::CUfunction, String>,
     pub(crate) resident: Resident,
+    /// Whether it may be launched before the kernel in front of it has ended.
+    pub(crate) follows: bool,
     /// Where the entry reports a failure, if it does.
     pub(crate) record: Option<CUdeviceptr>,
 }
@@ -257,7 +259,9 @@ fn linked(
             .map_err(|error| refused(&format!("entry `{}`", module.body.entry), error))?,
         Err(_) => Resident::default(),
     };
-    Ok(Loaded { image: name, function, resident, record })
+    // An older architecture's code does not wait, where the driver takes no other.
+    let follows = module.body.follows && device.overlaps;
+    Ok(Loaded { image: name, function, resident, follows, record })
 }
 
 fn resident(function: sys::CUfunction, body: &Body, device: &CudaDevice) -> Result<Resident, DriverError> {
@@ -439,6 +443,7 @@ mod tests {
             blocks: 1,
             persistent: false,
             counted: false,
+            follows: false,
             shared_bytes: 0,
             facts: &[],
             maps: &[],

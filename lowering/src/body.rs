@@ -20,6 +20,7 @@ use crate::layout::access::{self, Alignment, MAX_BYTES};
 use crate::layout::assign::distribute;
 use crate::layout::defer::defer;
 use crate::layout::dot;
+use crate::layout::early::advance;
 use crate::layout::hoist::hoist;
 use crate::layout::hold::hold;
 use crate::layout::rounds::gather;
@@ -210,6 +211,7 @@ fn plan(
     let mut distributed = distribute(func, threads, &axes);
     hoist(&mut distributed);
     gather(&mut distributed);
+    advance(&mut distributed);
     hold(&mut distributed);
     unmask(&mut distributed);
     defer(&mut distributed);

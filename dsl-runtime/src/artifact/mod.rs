@@ -26,6 +26,8 @@ impl Kernel {
     /// dynamic shared memory. A `persistent` entry takes a grid of any number of blocks along one axis, and at most
     /// `i32::MAX` programs. One that is `counted` takes the address of a counter (`u64`) behind the arguments and
     /// before the maps, or 0 and a block for each program, as [`Body::counted`](crate::kernel::Body::counted) says.
+    /// One that `follows` may be launched while the kernel before it in its stream still runs, as
+    /// [`Body::follows`](crate::kernel::Body::follows) says.
     ///
     /// # Errors
     /// If a file cannot be written.

@@ -140,6 +140,8 @@ struct BodyRecord<'k> {
     blocks_per_program: u32,
     persistent: bool,
     counted: bool,
+    /// The attribute of a launch that it may have: see [`Body::follows`].
+    follows: bool,
     shared_bytes: u32,
     facts: Vec<FactRecord>,
     /// What it takes behind the arguments, in order.
@@ -166,6 +168,7 @@ impl<'k> BodyRecord<'k> {
             blocks_per_program: body.blocks,
             persistent: body.persistent,
             counted: body.counted,
+            follows: body.follows,
             shared_bytes: body.shared_bytes,
             facts: body.facts.iter().map(fact).collect(),
             maps: body.maps.iter().map(map).collect(),

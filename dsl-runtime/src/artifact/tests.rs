@@ -39,6 +39,7 @@ const ALIGNED: Body = Body {
     blocks: 1,
     persistent: false,
     counted: false,
+    follows: false,
     shared_bytes: 0,
     facts: &[
         Fact::Aligned { param: 0, bytes: 16 },
@@ -66,6 +67,7 @@ const GENERAL: Body = Body {
     blocks: 1,
     persistent: false,
     counted: false,
+    follows: false,
     shared_bytes: 4096,
     facts: &[],
     maps: &[],
@@ -223,6 +225,7 @@ fn the_json_says_how_to_call_each_entry() {
                   "blocks_per_program": 1,
                   "persistent": false,
                   "counted": false,
+                  "follows": false,
                   "shared_bytes": 0,
                   "facts": [
                     {
@@ -289,6 +292,7 @@ fn the_json_says_how_to_call_each_entry() {
                   "blocks_per_program": 1,
                   "persistent": false,
                   "counted": false,
+                  "follows": false,
                   "shared_bytes": 4096,
                   "facts": [],
                   "resources": null

@@ -1,6 +1,6 @@
 //! Launching on a GPU.
 //!
-//! Takes checked arguments of the launch's own device. Gives the driver one `cuLaunchKernel`, surrounded by the waits
+//! Takes checked arguments of the launch's own device. Gives the driver one launch, surrounded by the waits
 //! and records with which `cudarc` orders uses of a buffer across streams; those cost nothing until a second stream
 //! exists.
 
@@ -8,9 +8,10 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use cudarc::driver::sys::{CUdeviceptr, CUfunction, CUresult};
-use cudarc::driver::{CudaStream, DevicePtr, DevicePtrMut, DriverError, SyncOnDrop, result};
+use cudarc::driver::{CudaStream, DevicePtr, DevicePtrMut, DriverError, SyncOnDrop};
 
 use super::arg::{Arg, Value};
+use super::driver::{self, Shape};
 use super::tensor_map::{Encoded, Refusal};
 use super::trace::{BodyTrace, Trace, print};
 use super::{Call, blocking, tracing};
@@ -145,22 +146,19 @@ fn enqueue<'g>(
     for (pointer, map) in frame.pointers[used..].iter_mut().zip(maps) {
         *pointer = std::ptr::from_mut(map).cast();
     }
+    let shape = Shape {
+        blocks: chosen.blocks(call.grid),
+        threads: body.threads,
+        shared_bytes: body.shared_bytes,
+        follows: chosen.loaded.follows,
+    };
     // SAFETY: the function was loaded into this device's context, which is current and is the stream's. The pointers
     // are to as many values as the body takes, in its order and of its types (`arg::check`), and to its maps
     // (`prepare`); the driver copies all of them before it returns, into a graph too. The memory behind the addresses
     // belongs to this context and is borrowed by `args`; that it lives until the kernel has run, and is used by nobody
     // else before, is what the guards see to. A counter lives as long as the context, and is used by kernels of this
-    // stream alone, which run one after the other.
-    let launched = unsafe {
-        result::launch_kernel(
-            chosen.function,
-            chosen.blocks(call.grid).into(),
-            (body.threads, 1, 1),
-            body.shared_bytes,
-            stream.cu_stream(),
-            frame.pointers,
-        )
-    };
+    // stream alone, of which each waits for the one before it.
+    let launched = unsafe { driver::launch(chosen.function, shape, stream.cu_stream(), frame.pointers) };
     launched.map_err(|error| refused(call, device, error))?;
     Ok(chosen.loaded.record)
 }

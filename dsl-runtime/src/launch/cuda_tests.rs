@@ -155,6 +155,7 @@ const ALIGNED: Body = Body {
     blocks: 1,
     persistent: false,
     counted: false,
+    follows: false,
     shared_bytes: 64 << 10,
     facts: &[
         Fact::AtMost { low: N, high: X_LEN },
@@ -174,6 +175,7 @@ pub(super) const GENERAL: Body = Body {
     blocks: 1,
     persistent: false,
     counted: false,
+    follows: false,
     shared_bytes: 0,
     facts: &[],
     maps: &[],

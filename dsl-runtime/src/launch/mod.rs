@@ -7,6 +7,7 @@
 mod arg;
 pub(crate) mod cpu;
 mod cuda;
+mod driver;
 mod tensor_map;
 mod trace;
 mod trials;

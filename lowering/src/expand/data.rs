@@ -15,6 +15,7 @@ use crate::mlir::gpu::TensorMap;
 use crate::ops::Site;
 use crate::syntax::{Kernel, ParamType, TypeName};
 use crate::target::host::Family;
+use crate::target::nvptx::Arch;
 
 /// A `Variant` without code.
 pub(super) fn empty_variant(kernel: &Kernel, variant: &Variant) -> TokenStream {
@@ -147,6 +148,8 @@ fn body_data(body: &Body, entry: &str, code: &Module) -> TokenStream {
         [plan.threads(), plan.programs, plan.blocks(), plan.shared_bytes()].map(Literal::u32_unsuffixed);
     let [threads, programs, blocks, shared_bytes] = numbers;
     let (persistent, counted) = (plan.persistent(), plan.counted());
+    let arch = Arch { capability: code.capability, exact: code.exact };
+    let follows = arch.follows() && plan.follows();
     let facts = body.facts.iter().map(fact);
     let maps = plan.maps().iter().map(tensor_map);
     let reported = code
@@ -185,6 +188,7 @@ fn body_data(body: &Body, entry: &str, code: &Module) -> TokenStream {
             blocks: #blocks,
             persistent: #persistent,
             counted: #counted,
+            follows: #follows,
             shared_bytes: #shared_bytes,
             facts: &[#(#facts),*],
             maps: &[#(#maps),*],

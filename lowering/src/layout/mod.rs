@@ -6,6 +6,7 @@
 //! - `copied`: tiles that lie in shared memory alone.
 //! - [`defer`]: loops with products carry the sums of single lanes.
 //! - [`dot`]: how what multiplies lies in the registers of its instructions.
+//! - [`early`]: loads stand before reductions that they do not need.
 //! - [`hold`]: narrow tiles that wait for a reduction stay narrow.
 //! - [`hoist`]: what a loop multiplies by and does not change is made ready before it.
 //! - `order`: the registers, lanes and warps along one axis.
@@ -22,6 +23,7 @@ pub mod assign;
 mod copied;
 pub mod defer;
 pub mod dot;
+pub mod early;
 pub mod hoist;
 pub mod hold;
 pub mod linear;

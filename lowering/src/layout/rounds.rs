@@ -67,7 +67,7 @@ fn partner(distributed: &Distributed, ops: &[Op], round: Range<usize>) -> Option
     None
 }
 
-fn crosses_warps(distributed: &Distributed, op: &Op) -> bool {
+pub(super) fn crosses_warps(distributed: &Distributed, op: &Op) -> bool {
     matches!(&op.kind, Kind::Reduce(reduce) if {
         let layout = &distributed.layouts[&reduce.combination.inputs[0]];
         folded_warps(layout, &layout.without(&reduce.axes)) != 0

@@ -2,7 +2,8 @@
 
 use super::llvm::{LlvmModule, Processor};
 use crate::body::Body;
-use crate::mlir::{Machine, Session, gpu};
+use crate::mlir::gpu::{self, stream};
+use crate::mlir::{Machine, Session};
 
 /// An architecture that PTX is written for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -21,6 +22,11 @@ impl Arch {
             Arch::SM_80 => "sm_80",
             _ => "sm_90a",
         }
+    }
+
+    /// Whether kernels wait for the one before them by themselves.
+    pub fn follows(self) -> bool {
+        self.capability >= stream::CAPABILITY
     }
 
     /// LLVM picks the lowest PTX version that has the target.
@@ -60,6 +66,16 @@ fn versioned(ptx: String) -> String {
         }
         _ => ptx,
     }
+}
+
+/// The module without what a kernel and its neighbours in a stream tell each other, where the architecture has no
+/// instructions for it: a kernel is then launched when the one before it has ended.
+fn alone(ptx: String, arch: Arch) -> String {
+    if arch.follows() {
+        return ptx;
+    }
+    let others = |line: &&str| !line.trim_start().starts_with(stream::ALONE);
+    ptx.split_inclusive('\n').filter(others).collect()
 }
 
 /// The text of each stage, for `FUSE_DUMP`.
@@ -102,5 +118,5 @@ fn together(
     let Some(first) = archs.first() else { return Ok(vec![]) };
     let llvm = LlvmModule::translate(&lowered, first.processor())?;
     stages.llvm = llvm.text();
-    archs.iter().map(|&arch| Ok((arch, versioned(llvm.assemble(arch.processor())?)))).collect()
+    archs.iter().map(|&arch| Ok((arch, versioned(alone(llvm.assemble(arch.processor())?, arch))))).collect()
 }

@@ -15,6 +15,7 @@ use super::site::{Site, lowering_alone};
 use crate::check;
 use crate::compile::{LoweredVariant, entry_name, lower_variants};
 use crate::diagnostic::Errors;
+use crate::mlir::gpu::stream;
 use crate::options::Options;
 use crate::syntax::{self, Kernel};
 use crate::target::nvptx::Arch;
@@ -164,6 +165,16 @@ fn assemble(source: &str, options: &Options, parked: u32) -> (Table, Vec<String>
     (table, spills)
 }
 
+/// Whether a module waits for the kernel before its own before it touches memory, and says of no memory that it does not
+/// change; `None` where it does not wait at all.
+fn waits_first(ptx: &str) -> Option<bool> {
+    let lines = || ptx.lines().map(str::trim_start);
+    let wait = lines().position(|line| line.starts_with("griddepcontrol.wait"))?;
+    // Declarations and parameters begin with a dot.
+    let touches = |line: &str| line.contains(".global") && !line.starts_with('.');
+    Some(!lines().take(wait).any(touches) && !lines().any(|line| line.contains(".nc.")))
+}
+
 /// Takes note of what the entries need; gives a line for each that spills and may not: anything in a tensor body, more
 /// than `parked` bytes in an aligned one, for the latest architecture. What others spill, ptxas having chosen to or a
 /// row that is not aligned being long, is in the ratchet.
@@ -176,6 +187,8 @@ fn record(entries: Vec<String>, lowered: &LoweredVariant, table: &mut Table, par
         let (entry, body) = (&entries[module.body], &lowered.bodies[module.body]);
         assert_eq!(found, version(module.capability, &module.ptx), "{entry} for {arch}");
         assert_eq!(cubin.remarks, Vec::<String>::new(), "{entry} for {arch}");
+        let follows = body.plan.follows() && module.capability >= stream::CAPABILITY;
+        assert_eq!(waits_first(&module.ptx), follows.then_some(true), "{entry} for {arch}");
         let others = entries.iter().filter(|other| *other != entry);
         assert!(
             others.into_iter().all(|other| !module.ptx.contains(other.as_str())),

@@ -34,7 +34,7 @@ fn partial_results_count_themselves_in() {
             mbarrier.init.shared::cta.b64 [%rd6], 4;
             fence.mbarrier_init.release.cluster;
             barrier.cluster.arrive.relaxed.aligned;
-            ld.global.nc.L2::cache_hint.v4.b32 {%r14, %r15, %r16, %r17}, [%rd7], %rd5;
+            ld.global.L2::cache_hint.v4.b32 {%r14, %r15, %r16, %r17}, [%rd7], %rd5;
             barrier.cluster.wait.aligned;
             @%p2 mbarrier.arrive.expect_tx.shared::cta.b64 %rd8, [%rd9], 8;
             mapa.shared::cluster.u64 	%rd13, %rd18, 0;
@@ -60,7 +60,7 @@ fn one_block_does_it_all_without_clusters() {
         .version 7.4
         .extern .shared .align 1024 .b8 shared[];
         .reqntid 256
-        ld.global.nc.L2::cache_hint.v4.b32 {%r2, %r3, %r4, %r5}, [%rd6], %rd5;
+            ld.global.L2::cache_hint.v4.b32 {%r2, %r3, %r4, %r5}, [%rd6], %rd5;
         st.shared.b32 	[%rd3], %r1;
         bar.sync 	0;
         ld.shared.v4.b32 	{%r27, %r28, %r29, %r30}, [shared];
@@ -87,10 +87,10 @@ fn other_exchanges_wait_at_a_barrier_of_the_cluster() {
             .explicitcluster
             .reqnctapercluster 2, 1, 1
             barrier.cluster.arrive.relaxed.aligned;
-            ld.global.nc.L2::cache_hint.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1], %rd2;
-            ld.global.nc.L2::cache_hint.v4.b32 {%r5, %r6, %r7, %r8}, [%rd3], %rd2;
-            ld.global.nc.L2::cache_hint.v4.b32 {%r9, %r10, %r11, %r12}, [%rd4], %rd2;
-            ld.global.nc.L2::cache_hint.v4.b32 {%r13, %r14, %r15, %r16}, [%rd5], %rd2;
+            ld.global.L2::cache_hint.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1], %rd2;
+            ld.global.L2::cache_hint.v4.b32 {%r5, %r6, %r7, %r8}, [%rd3], %rd2;
+            ld.global.L2::cache_hint.v4.b32 {%r9, %r10, %r11, %r12}, [%rd4], %rd2;
+            ld.global.L2::cache_hint.v4.b32 {%r13, %r14, %r15, %r16}, [%rd5], %rd2;
             barrier.cluster.wait.aligned;
             mapa.shared::cluster.u64 	%rd21, %rd14, 0;
             st.shared::cluster.v4.b32 	[%rd21], {%r1, %r2, %r3, %r4};
@@ -161,7 +161,7 @@ fn turns_of_a_loop_wait_only_for_numbers() {
             mbarrier.try_wait.shared::cta.b64 done, [%rd31], %rd8;
             ld.shared.v2.b32 	{%r38, %r39}, [%rd7];
             @%p4 st.global.v2.b32 [%rd32], {%r36, %r37};
-            @%p4 ld.global.nc.v2.b32 {%r19, %r20}, [%rd16];
+            @%p4 ld.global.v2.b32 {%r19, %r20}, [%rd16];
             @%p5 mbarrier.arrive.expect_tx.shared::cta.b64 %rd17, [%rd31], 8;
             mapa.shared::cluster.u64 	%rd26, %rd30, 0;
             mapa.shared::cluster.u64 	%rd27, %rd31, 0;
@@ -192,8 +192,8 @@ fn sums_that_do_not_need_each_other_share_a_barrier() {
             .version 7.4
             .extern .shared .align 1024 .b8 shared[];
             .reqntid 64
-            ld.global.nc.L2::cache_hint.v4.b32 {%r11, %r12, %r13, %r14}, [%rd4], %rd5;
-            ld.global.nc.L2::cache_hint.v4.b32 {%r15, %r16, %r17, %r18}, [%rd6], %rd5;
+            ld.global.L2::cache_hint.v4.b32 {%r11, %r12, %r13, %r14}, [%rd4], %rd5;
+            ld.global.L2::cache_hint.v4.b32 {%r15, %r16, %r17, %r18}, [%rd6], %rd5;
             st.shared.b32 	[%rd2], %r3;
             st.shared.b32 	[%rd2+16], %r2;
             bar.sync 	0;

@@ -114,15 +114,15 @@ fn only_an_unchecked_kernel_believes_a_claim() {
         &table(""),
         &["ld.global", "st.global"],
         expect![[r#"
-        ld.global.nc.b32 	%r19, [%rd23];
-        @%p1 ld.global.nc.b32 %r1, [%rd1];
-        @%p2 ld.global.nc.b32 %r2, [%rd2];
-        @%p3 ld.global.nc.b32 %r3, [%rd3];
-        @%p4 ld.global.nc.b32 %r4, [%rd4];
-        @%p5 ld.global.nc.b32 %r5, [%rd5];
-        @%p6 ld.global.nc.b32 %r6, [%rd6];
-        @%p7 ld.global.nc.b32 %r7, [%rd7];
-        @%p8 ld.global.nc.b32 %r8, [%rd8];
+            ld.global.b32 	%r19, [%rd23];
+            @%p1 ld.global.b32 %r1, [%rd1];
+            @%p2 ld.global.b32 %r2, [%rd2];
+            @%p3 ld.global.b32 %r3, [%rd3];
+            @%p4 ld.global.b32 %r4, [%rd4];
+            @%p5 ld.global.b32 %r5, [%rd5];
+            @%p6 ld.global.b32 %r6, [%rd6];
+            @%p7 ld.global.b32 %r7, [%rd7];
+            @%p8 ld.global.b32 %r8, [%rd8];
         @%p9 st.global.b32 [%rd9], %r1;
         @%p10 st.global.b32 [%rd10], %r2;
         @%p11 st.global.b32 [%rd11], %r3;
@@ -137,9 +137,9 @@ fn only_an_unchecked_kernel_believes_a_claim() {
         &table(", unchecked"),
         &["ld.global", "st.global"],
         expect![[r#"
-        ld.global.nc.b32 	%r13, [%rd8];
-        ld.global.nc.L2::cache_hint.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1], %rd2;
-        ld.global.nc.L2::cache_hint.v4.b32 {%r5, %r6, %r7, %r8}, [%rd3], %rd2;
+            ld.global.b32 	%r13, [%rd8];
+            ld.global.L2::cache_hint.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1], %rd2;
+            ld.global.L2::cache_hint.v4.b32 {%r5, %r6, %r7, %r8}, [%rd3], %rd2;
         st.global.v4.b32 	[%rd13], {%r1, %r2, %r3, %r4};
         st.global.v4.b32 	[%rd13+512], {%r5, %r6, %r7, %r8};
     "#]],

@@ -38,6 +38,7 @@ mod scan;
 mod site;
 mod split;
 mod store;
+mod stream;
 mod turns;
 mod unmask;
 mod view;

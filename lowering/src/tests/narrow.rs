@@ -34,7 +34,7 @@ fn quantising_to_bytes_on_the_gpu() {
         }",
         Arch::SM_80,
         expect![[r#"
-            ld.global.nc.L2::cache_hint.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1], %rd2;
+            ld.global.L2::cache_hint.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1], %rd2;
             mul.f32 	%r15, %r1, 0f40400000;
             mul.f32 	%r16, %r2, 0f40400000;
             mul.f32 	%r17, %r3, 0f40400000;
@@ -167,7 +167,7 @@ fn eight_bit_floats_two_at_a_time_where_the_gpu_can() {
         Arch::SM_90A,
         expect![[r#"
             .version 8.0
-            ld.global.nc.L2::cache_hint.v4.b32 2
+            ld.global.L2::cache_hint.v4.b32 2
             and.b32 8
             shl.b32 12
             cvt.rn.satfinite.e4m3x2.f32 8
@@ -175,6 +175,7 @@ fn eight_bit_floats_two_at_a_time_where_the_gpu_can() {
             cvt.u32.u16 8
             or.b32 4
             st.global.v2.b32 2
+            griddepcontrol.launch_dependents; 1
             ret; 1
         "#]],
     );
@@ -183,7 +184,7 @@ fn eight_bit_floats_two_at_a_time_where_the_gpu_can() {
         Arch::SM_90A,
         expect![[r#"
         .version 8.0
-        ld.global.nc.b32 4
+            ld.global.b32 4
         cvt.u16.u32 4
         mov.b32 12
         cvt.rn.f16x2.e5m2x2 8
@@ -192,6 +193,7 @@ fn eight_bit_floats_two_at_a_time_where_the_gpu_can() {
         mul.wide.u32 1
         add.s64 1
         st.global.v4.b32 4
+            griddepcontrol.launch_dependents; 1
         ret; 1
     "#]],
     );
@@ -204,7 +206,7 @@ fn eight_bit_floats_in_integers_on_an_older_gpu() {
         Arch::SM_80,
         expect![[r#"
             .version 7.4
-            ld.global.nc.L2::cache_hint.v4.b32 2
+            ld.global.L2::cache_hint.v4.b32 2
             shl.b32 20
             and.b32 44
             setp.gt.u32 16
@@ -226,7 +228,7 @@ fn eight_bit_floats_in_integers_on_an_older_gpu() {
         Arch::SM_80,
         expect![[r#"
         .version 7.0
-        ld.global.nc.b32 4
+            ld.global.b32 4
         cvt.u16.u32 8
         and.b16 12
         shl.b16 4

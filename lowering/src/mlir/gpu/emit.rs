@@ -28,6 +28,11 @@ pub trait Emit {
         false
     }
 
+    /// Whether it is code that nobody has looked into.
+    fn is_opaque(&self) -> bool {
+        false
+    }
+
     /// Shared memory it needs while it runs, in bytes.
     fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
         let _ = (distributed, op);
@@ -262,6 +267,10 @@ impl Emit for Claim {
 }
 
 impl Emit for InlinePtx {
+    fn is_opaque(&self) -> bool {
+        true
+    }
+
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let args: Vec<_> = self.args.iter().map(|&arg| gpu.registers(arg)).collect();
         let ty = gpu.register_type(op.results[0]);

@@ -349,8 +349,9 @@ impl Emit for Load {
         }
         gpu.order(b, &self.place, false);
         let addresses = gpu.addresses(b, &self.place, dtype);
-        let invariant = self.effect() == Effect::Pure;
-        let wide = invariant && words.bytes == WIDEST;
+        let lasting = self.effect() == Effect::Pure;
+        let invariant = lasting && !gpu.plan.follows();
+        let wide = lasting && words.bytes == WIDEST;
         let once = self.cache.level == Level::Streaming || self.cache.keep == Keep::First;
         let mut registers = vec![];
         for (i, (&pointer, &mask)) in addresses.pointers.iter().zip(&addresses.masks).enumerate() {

@@ -7,6 +7,7 @@
 
 mod accumulate;
 mod ahead;
+mod arguments;
 mod atomic;
 mod barrier;
 mod bound;
@@ -31,6 +32,7 @@ mod runs;
 mod scan;
 mod shared;
 mod slicer;
+pub(crate) mod stream;
 mod threads;
 
 use std::collections::{HashMap, HashSet};
@@ -38,7 +40,7 @@ use std::rc::Rc;
 
 use super::builder::{Builder, IntPredicate, Val};
 use super::cast;
-use super::session::{Argument, ArgumentKind, Entry, ModuleBuilder};
+use super::session::{Entry, ModuleBuilder};
 use super::types::{Elem, Space, Ty};
 use super::{Asm, Machine, report};
 use crate::analysis::axis::{Assumptions, Axes, Info};
@@ -50,6 +52,7 @@ use crate::ops::{Keep, Kind};
 use crate::tile::{Block, Func, Op, ParamKind, Value};
 
 use ahead::{Arrived, Due, Started};
+use arguments::arguments;
 use copied::Arrival;
 pub use emit::Emit;
 use lanes::Exchange;
@@ -84,6 +87,8 @@ pub struct Plan {
     pipeline: Option<Pipeline>,
     /// Shared memory of one program.
     shared: Shared,
+    /// Whether it may be launched while the kernel before it still runs, on GPUs that have that.
+    follows: bool,
 }
 
 /// A tile does not fit into shared memory: the one limit that only shows once threads are assigned.
@@ -119,7 +124,9 @@ impl Plan {
         // Programs that share a block share its memory and its sixteen barriers.
         let fitting = MAX_SHARED_BYTES.checked_div(shared.bytes()).unwrap_or(programs).max(1);
         let fitting = 1 << fitting.min(8).ilog2();
-        Ok(Plan { programs: programs.min(fitting), maxnreg: None, distributed, axes, pipeline, shared })
+        let follows = stream::follows(&distributed);
+        let programs = programs.min(fitting);
+        Ok(Plan { programs, maxnreg: None, distributed, axes, pipeline, shared, follows })
     }
 
     /// Whether GPUs of other capabilities get other code.
@@ -149,6 +156,11 @@ impl Plan {
     /// Whether they come from a counter, whose address stands behind the grid's extents.
     pub fn counted(&self) -> bool {
         self.pipeline.as_ref().is_some_and(|pipeline| pipeline.counted)
+    }
+
+    /// Whether it waits for the kernel before it, on GPUs that let it start earlier.
+    pub fn follows(&self) -> bool {
+        self.follows
     }
 
     /// Whether its warps may be no power of two: they pass each other nothing but whole tiles that change their layout.
@@ -207,29 +219,6 @@ pub fn declare<'p>(module: &mut ModuleBuilder, plans: impl Iterator<Item = &'p P
     }
 }
 
-/// A slice is its address and length, a scalar its value (a `bool` a byte); then the grid's extents, the address of a
-/// counter if there is one, and tensor maps.
-fn arguments(func: &Func, of: &Plan) -> Vec<Argument> {
-    let plain = |ty| Argument { ty, kind: ArgumentKind::Plain };
-    let mut list = vec![];
-    for param in &func.params {
-        match param.kind {
-            ParamKind::Slice { mutable, .. } => {
-                let kind = if mutable { ArgumentKind::Exclusive } else { ArgumentKind::ReadOnly };
-                list.push(Argument { ty: Ty::scalar(Elem::Ptr(Space::Global)), kind });
-                list.push(plain(Ty::I64));
-            }
-            ParamKind::Scalar { dtype: crate::dtype::DType::Bool, .. } => list.push(plain(Ty::I8)),
-            ParamKind::Scalar { dtype, .. } => list.push(plain(cast::scalar(dtype, Machine::Nvptx))),
-        }
-    }
-    list.extend([plain(Ty::I32); 3]);
-    list.extend(of.counted().then(|| plain(Ty::I64)));
-    let map = Argument { ty: Ty::scalar(Elem::Ptr(Space::Generic)), kind: ArgumentKind::TensorMap };
-    list.extend(std::iter::repeat_n(map, of.maps().len()));
-    list
-}
-
 /// A slice parameter in the kernel.
 #[derive(Clone, Copy, Debug)]
 struct Slice {
@@ -283,6 +272,8 @@ pub struct Gpu<'a> {
     turn: Option<Val>,
     /// Whether the other blocks of the cluster may not have started yet.
     awaited: bool,
+    /// Whether the kernel before this one may still run.
+    follows: bool,
     /// How far the copies of blocks are.
     progress: Progress,
     /// Conditions that do not hold in the present turns.
@@ -386,6 +377,7 @@ impl<'a> Gpu<'a> {
             came: HashSet::new(),
             held: HashMap::new(),
             overlaps: false,
+            follows: plan.follows(),
             awaited: plan.blocks() > 1 && cluster::needs_cluster(&plan.distributed, &func.body),
             arrived: HashMap::new(),
             tiles: HashMap::new(),
@@ -407,13 +399,17 @@ impl<'a> Gpu<'a> {
         self.enter_cluster(b);
         let (body, plan) = (&self.func.body, self.plan);
         if let Some(pipeline) = &plan.pipeline {
-            self.with_pipeline(b, pipeline, |gpu, b| gpu.block(b, body));
-        } else if self.plan.programs == 1 {
+            return self.with_pipeline(b, pipeline, |gpu, b| gpu.block(b, body));
+        }
+        if self.plan.programs == 1 {
             self.block(b, body);
         } else {
             // The last block may have more places than there are programs left.
             let inside = b.icmp(IntPredicate::Ult, self.program[0], self.grid[0]);
             b.if_then(inside, |b| self.scope(|gpu| gpu.block(b, body)));
+        }
+        if plan.follows {
+            self.let_successor_start(b);
         }
     }
 
@@ -443,6 +439,7 @@ impl<'a> Gpu<'a> {
                 if let Some((last, body)) = early
                     && last == i
                 {
+                    self.await_predecessor(b);
                     let started = self.start(b, body);
                     self.started.insert(body.body.args[0], started);
                 }
@@ -453,6 +450,7 @@ impl<'a> Gpu<'a> {
     }
 
     fn op(&mut self, b: &mut Builder, op: &Op) {
+        self.await_predecessor_before(b, op);
         let told = self.plan.pipeline.as_ref().map_or(&[][..], |pipeline| &pipeline.told);
         let copied = &self.plan.distributed.copied;
         if op.results.first().is_some_and(|result| told.contains(result) || copied.contains_key(result)) {

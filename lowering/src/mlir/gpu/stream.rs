@@ -1,0 +1,74 @@
+//! A kernel among those before and behind it in a stream.
+//!
+//! On GPUs that have it (`griddepcontrol`, capability 9.0) a kernel may be launched while the one before it still runs:
+//! its blocks start, compute where their elements lie, and wait before they touch any memory until that kernel has
+//! ended and what it wrote is to be seen. A block that has stored its last result says that it holds up nobody's start
+//! any more. Older GPUs get the same code without these two instructions ([`ALONE`]).
+//!
+//! A kernel that did not wait could end before the one before it, and the kernel behind, which waits for one kernel
+//! only, would begin too early: so every kernel waits, one that touches nothing at its end.
+//!
+//! Memory that a kernel reads is written while its blocks wait. So no load of it may say that nothing writes what it reads
+//! (`ld.global.nc`), nor a pointer that nobody else writes through it: either would let a load move before the wait. But
+//! where much is loaded, loads that may move save registers, and a kernel that multiplies or has large tiles runs long
+//! anyway: those have no part in this ([`follows`]).
+
+use super::{Builder, Gpu, statement};
+use crate::layout::Distributed;
+use crate::layout::early::registers;
+use crate::ops::{Effect, Kind};
+use crate::tile::{Block, Op};
+
+/// What the statements of this module begin with, each in a line of its own.
+pub const ALONE: &str = "griddepcontrol.";
+
+/// The first capability that has them.
+pub const CAPABILITY: u32 = 90;
+
+/// Warps of a block, and registers in which a thread loads, up to which a kernel counts as a short one.
+const WARPS: u32 = 8;
+const LOADED: u32 = 64;
+
+/// Whether an operation may touch memory outside of the block, or has another effect than its results.
+fn touches_memory(op: &Op) -> bool {
+    let operation = op.kind.operation();
+    operation.place().is_some()
+        || operation.effect() != Effect::Pure
+        || op.kind.gpu().is_opaque()
+        || operation.blocks().into_iter().any(|block: &Block| block.ops.iter().any(touches_memory))
+}
+
+/// Whether a kernel may be launched while the one before it still runs.
+pub(super) fn follows(distributed: &Distributed) -> bool {
+    let mut multiplies = false;
+    let mut loaded = 0;
+    distributed.func.body.walk(&mut |op| {
+        multiplies |= matches!(op.kind, Kind::Dot(_) | Kind::GroupDot(_));
+        if let Kind::Load(load) = &op.kind {
+            loaded += registers(distributed, op, load);
+        }
+    });
+    !multiplies && distributed.block_warps() <= WARPS && loaded <= LOADED
+}
+
+impl Gpu<'_> {
+    /// Stands before an operation of the outermost block.
+    pub(super) fn await_predecessor_before(&mut self, b: &mut Builder, op: &Op) {
+        if self.follows && touches_memory(op) {
+            self.await_predecessor(b);
+        }
+    }
+
+    /// Waits until the kernel before this one has ended, unless that was done.
+    pub(super) fn await_predecessor(&mut self, b: &mut Builder) {
+        if std::mem::take(&mut self.follows) {
+            statement(b, &format!("{ALONE}wait;"), "~{memory}", &[], &[]);
+        }
+    }
+
+    /// Ends the kernel: blocks of the one behind it may start where there is room.
+    pub(super) fn let_successor_start(&mut self, b: &mut Builder) {
+        self.await_predecessor(b);
+        statement(b, &format!("{ALONE}launch_dependents;"), "~{memory}", &[], &[]);
+    }
+}
