@@ -2,8 +2,6 @@
 
 use proc_macro2::Ident;
 
-use quote::ToTokens;
-
 use super::variants::{ConstValue, Variant};
 use crate::diagnostic::{Errors, Loc};
 use crate::syntax::{Config, Generic, Kernel, SETTINGS, VariantKind};
@@ -155,7 +153,7 @@ fn evaluate(expr: &syn::Expr, variant: &Variant) -> Result<i128, (Loc, String)> 
     };
     match result {
         Some(value) => Ok(value),
-        None => wrong(format!("`{}` has no value", expr.to_token_stream())),
+        None => wrong("this overflows, or divides by 0".into()),
     }
 }
 

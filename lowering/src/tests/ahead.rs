@@ -49,8 +49,8 @@ fn one_stage_copies_nothing() {
         &SUM.replace("STAGES", ".num_stages(1)"),
         expect![[r#"
             ld.global.L2::cache_hint.v4.b32 {%r6, %r7, %r8, %r9}, [%rd9], %rd5;
-        st.global.v4.b32 	[%rd12], {%r10, %r11, %r12, %r13};
-    "#]],
+            st.global.v4.b32 	[%rd12], {%r10, %r11, %r12, %r13};
+        "#]],
     );
     let attribute = SUM.replace("num_warps = 1", "num_warps = 1, num_stages = 1").replace("STAGES", "");
     assert_eq!(ptx(&attribute, Arch::SM_80), ptx(&SUM.replace("STAGES", ".num_stages(1)"), Arch::SM_80));

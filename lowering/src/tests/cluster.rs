@@ -57,16 +57,16 @@ fn one_block_does_it_all_without_clusters() {
         NORM,
         Arch::SM_80,
         expect![[r#"
-        .version 7.4
-        .extern .shared .align 1024 .b8 shared[];
-        .reqntid 256
+            .version 7.4
+            .extern .shared .align 1024 .b8 shared[];
+            .reqntid 256
             ld.global.L2::cache_hint.v4.b32 {%r2, %r3, %r4, %r5}, [%rd6], %rd5;
-        st.shared.b32 	[%rd3], %r1;
-        bar.sync 	0;
-        ld.shared.v4.b32 	{%r27, %r28, %r29, %r30}, [shared];
-        ld.shared.v4.b32 	{%r31, %r32, %r33, %r34}, [shared+16];
-        st.global.v4.b32 	[%rd16], {%r42, %r43, %r44, %r45};
-    "#]],
+            st.shared.b32 	[%rd3], %r1;
+            bar.sync 	0;
+            ld.shared.v4.b32 	{%r27, %r28, %r29, %r30}, [shared];
+            ld.shared.v4.b32 	{%r31, %r32, %r33, %r34}, [shared+16];
+            st.global.v4.b32 	[%rd16], {%r42, %r43, %r44, %r45};
+        "#]],
     );
 }
 

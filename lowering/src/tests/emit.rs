@@ -116,7 +116,6 @@ fn a_masked_copy_on_the_gpu() {
                     %35 = llvm.bitcast %30 : f32 to i32
                     %36 = llvm.bitcast %31 : f32 to i32
                     llvm.inline_asm has_side_effects asm_dialect = att "@$1 st.global.v2.b32 [$0], {$2, $3};", "l,b,r,r" %34, %21, %35, %36 : (!llvm.ptr<1>, i1, i32, i32) -> ()
-                    llvm.inline_asm has_side_effects asm_dialect = att "griddepcontrol.launch_dependents;", "~{memory}"  : () -> ()
                     llvm.return
                   }
                 }
@@ -162,148 +161,147 @@ fn a_row_sum_over_two_warps_on_the_gpu() {
         ROW_SUM,
         [
             expect![[r#"
-        module {
-          llvm.mlir.global external @shared() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
+                module {
+                  llvm.mlir.global external @shared() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
                   llvm.func @entry(%arg0: !llvm.ptr<1>, %arg1: i64, %arg2: !llvm.ptr<1>, %arg3: i64, %arg4: i32, %arg5: i32, %arg6: i32) attributes {nvvm.kernel, nvvm.reqntid = array<i32: 64>} {
-            %0 = llvm.mlir.constant(8 : i32) : i32
-            %1 = llvm.mlir.constant(4 : i32) : i32
-            %2 = llvm.mlir.constant(2 : i32) : i32
-            %3 = llvm.mlir.constant(-1 : i32) : i32
-            %4 = llvm.mlir.constant(64 : i64) : i64
-            %5 = llvm.mlir.constant(1 : i32) : i32
-            %6 = llvm.mlir.constant(16 : i32) : i32
-            %7 = llvm.mlir.constant(0 : i32) : i32
-            %8 = llvm.mlir.constant(5 : i32) : i32
-            %9 = llvm.mlir.constant(31 : i32) : i32
-            %10 = nvvm.read.ptx.sreg.tid.x : i32
-            %11 = llvm.and %10, %9 : i32
-            %12 = llvm.lshr %10, %8 : i32
-            %13 = nvvm.read.ptx.sreg.ctaid.x : i32
-            %14 = nvvm.read.ptx.sreg.ctaid.y : i32
-            %15 = nvvm.read.ptx.sreg.ctaid.z : i32
-            %16 = llvm.inline_asm asm_dialect = att "createpolicy.fractional.L2::evict_last.b64 $0;", "=l"  : () -> i64
-            %17 = llvm.mlir.addressof @shared : !llvm.ptr<3>
-            %18 = llvm.mul %7, %6 : i32
-            %19 = llvm.and %11, %9 : i32
-            %20 = llvm.shl %19, %7 : i32
-            %21 = llvm.add %7, %20 {overflowFlags = #llvm.overflow<nsw>} : i32
-            %22 = llvm.and %12, %5 : i32
-            %23 = llvm.shl %22, %8 : i32
-            %24 = llvm.add %21, %23 {overflowFlags = #llvm.overflow<nsw>} : i32
-            %25 = llvm.sext %13 : i32 to i64
-            %26 = llvm.mul %25, %4 : i64
+                    %0 = llvm.mlir.constant(8 : i32) : i32
+                    %1 = llvm.mlir.constant(4 : i32) : i32
+                    %2 = llvm.mlir.constant(2 : i32) : i32
+                    %3 = llvm.mlir.constant(-1 : i32) : i32
+                    %4 = llvm.mlir.constant(64 : i64) : i64
+                    %5 = llvm.mlir.constant(1 : i32) : i32
+                    %6 = llvm.mlir.constant(16 : i32) : i32
+                    %7 = llvm.mlir.constant(0 : i32) : i32
+                    %8 = llvm.mlir.constant(5 : i32) : i32
+                    %9 = llvm.mlir.constant(31 : i32) : i32
+                    %10 = nvvm.read.ptx.sreg.tid.x : i32
+                    %11 = llvm.and %10, %9 : i32
+                    %12 = llvm.lshr %10, %8 : i32
+                    %13 = nvvm.read.ptx.sreg.ctaid.x : i32
+                    %14 = nvvm.read.ptx.sreg.ctaid.y : i32
+                    %15 = nvvm.read.ptx.sreg.ctaid.z : i32
+                    %16 = llvm.inline_asm asm_dialect = att "createpolicy.fractional.L2::evict_last.b64 $0;", "=l"  : () -> i64
+                    %17 = llvm.mlir.addressof @shared : !llvm.ptr<3>
+                    %18 = llvm.mul %7, %6 : i32
+                    %19 = llvm.and %11, %9 : i32
+                    %20 = llvm.shl %19, %7 : i32
+                    %21 = llvm.add %7, %20 {overflowFlags = #llvm.overflow<nsw>} : i32
+                    %22 = llvm.and %12, %5 : i32
+                    %23 = llvm.shl %22, %8 : i32
+                    %24 = llvm.add %21, %23 {overflowFlags = #llvm.overflow<nsw>} : i32
+                    %25 = llvm.sext %13 : i32 to i64
+                    %26 = llvm.mul %25, %4 : i64
                     llvm.inline_asm has_side_effects asm_dialect = att "griddepcontrol.wait;", "~{memory}"  : () -> ()
-            %27 = llvm.getelementptr %arg0[%26] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i32
-            %28 = llvm.sext %24 : i32 to i64
-            %29 = llvm.getelementptr %27[%28] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i32
+                    %27 = llvm.getelementptr %arg0[%26] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i32
+                    %28 = llvm.sext %24 : i32 to i64
+                    %29 = llvm.getelementptr %27[%28] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i32
                     %30 = llvm.load %29 {alignment = 4 : i64} : !llvm.ptr<1> -> i32
-            %31 = llvm.bitcast %30 : i32 to f32
-            %32 = llvm.bitcast %31 : f32 to i32
-            %33 = nvvm.shfl.sync  bfly %3, %32, %5, %9 : i32 -> i32
-            %34 = llvm.bitcast %33 : i32 to f32
-            %35 = llvm.fadd %31, %34 {fastmathFlags = #llvm.fastmath<contract, reassoc>} : f32
-            %36 = llvm.bitcast %35 : f32 to i32
-            %37 = nvvm.shfl.sync  bfly %3, %36, %2, %9 : i32 -> i32
-            %38 = llvm.bitcast %37 : i32 to f32
-            %39 = llvm.fadd %35, %38 {fastmathFlags = #llvm.fastmath<contract, reassoc>} : f32
-            %40 = llvm.bitcast %39 : f32 to i32
-            %41 = nvvm.shfl.sync  bfly %3, %40, %1, %9 : i32 -> i32
-            %42 = llvm.bitcast %41 : i32 to f32
-            %43 = llvm.fadd %39, %42 {fastmathFlags = #llvm.fastmath<contract, reassoc>} : f32
-            %44 = llvm.bitcast %43 : f32 to i32
-            %45 = nvvm.shfl.sync  bfly %3, %44, %0, %9 : i32 -> i32
-            %46 = llvm.bitcast %45 : i32 to f32
-            %47 = llvm.fadd %43, %46 {fastmathFlags = #llvm.fastmath<contract, reassoc>} : f32
-            %48 = llvm.bitcast %47 : f32 to i32
-            %49 = nvvm.shfl.sync  bfly %3, %48, %6, %9 : i32 -> i32
-            %50 = llvm.bitcast %49 : i32 to f32
-            %51 = llvm.fadd %47, %50 {fastmathFlags = #llvm.fastmath<contract, reassoc>} : f32
-            %52 = llvm.lshr %12, %7 : i32
-            %53 = llvm.and %52, %5 : i32
-            %54 = llvm.shl %53, %7 : i32
-            %55 = llvm.or %7, %54 : i32
-            %56 = llvm.and %11, %9 : i32
-            %57 = llvm.icmp "eq" %56, %7 : i32
-            scf.if %57 {
-              %74 = llvm.mul %55, %1 : i32
-              %75 = llvm.add %7, %74 : i32
-              %76 = llvm.getelementptr %17[%75] : (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, i8
-              %77 = llvm.bitcast %51 : f32 to i32
-              llvm.store %77, %76 {alignment = 4 : i64} : i32, !llvm.ptr<3>
-            }
-            nvvm.barrier
-            %58 = llvm.getelementptr %17[%7] : (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, i8
-            %59 = llvm.load %58 {alignment = 8 : i64} : !llvm.ptr<3> -> vector<2xi32>
-            %60 = llvm.extractelement %59[%7 : i32] : vector<2xi32>
-            %61 = llvm.extractelement %59[%5 : i32] : vector<2xi32>
-            %62 = llvm.bitcast %60 : i32 to f32
-            %63 = llvm.bitcast %61 : i32 to f32
-            %64 = llvm.fadd %62, %63 {fastmathFlags = #llvm.fastmath<contract, reassoc>} : f32
-            %65 = llvm.getelementptr %arg2[%25] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i32
-            %66 = llvm.sext %7 : i32 to i64
-            %67 = llvm.getelementptr %65[%66] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i32
-            %68 = llvm.and %11, %9 : i32
-            %69 = llvm.icmp "eq" %68, %7 : i32
-            %70 = llvm.and %12, %5 : i32
-            %71 = llvm.icmp "eq" %70, %7 : i32
-            %72 = llvm.and %69, %71 : i1
-            %73 = llvm.bitcast %64 : f32 to i32
-            llvm.inline_asm has_side_effects asm_dialect = att "@$1 st.global.b32 [$0], $2;", "l,b,r" %67, %72, %73 : (!llvm.ptr<1>, i1, i32) -> ()
-                    llvm.inline_asm has_side_effects asm_dialect = att "griddepcontrol.launch_dependents;", "~{memory}"  : () -> ()
-            llvm.return
-          }
-        }
-    "#]],
+                    %31 = llvm.bitcast %30 : i32 to f32
+                    %32 = llvm.bitcast %31 : f32 to i32
+                    %33 = nvvm.shfl.sync  bfly %3, %32, %5, %9 : i32 -> i32
+                    %34 = llvm.bitcast %33 : i32 to f32
+                    %35 = llvm.fadd %31, %34 {fastmathFlags = #llvm.fastmath<contract, reassoc>} : f32
+                    %36 = llvm.bitcast %35 : f32 to i32
+                    %37 = nvvm.shfl.sync  bfly %3, %36, %2, %9 : i32 -> i32
+                    %38 = llvm.bitcast %37 : i32 to f32
+                    %39 = llvm.fadd %35, %38 {fastmathFlags = #llvm.fastmath<contract, reassoc>} : f32
+                    %40 = llvm.bitcast %39 : f32 to i32
+                    %41 = nvvm.shfl.sync  bfly %3, %40, %1, %9 : i32 -> i32
+                    %42 = llvm.bitcast %41 : i32 to f32
+                    %43 = llvm.fadd %39, %42 {fastmathFlags = #llvm.fastmath<contract, reassoc>} : f32
+                    %44 = llvm.bitcast %43 : f32 to i32
+                    %45 = nvvm.shfl.sync  bfly %3, %44, %0, %9 : i32 -> i32
+                    %46 = llvm.bitcast %45 : i32 to f32
+                    %47 = llvm.fadd %43, %46 {fastmathFlags = #llvm.fastmath<contract, reassoc>} : f32
+                    %48 = llvm.bitcast %47 : f32 to i32
+                    %49 = nvvm.shfl.sync  bfly %3, %48, %6, %9 : i32 -> i32
+                    %50 = llvm.bitcast %49 : i32 to f32
+                    %51 = llvm.fadd %47, %50 {fastmathFlags = #llvm.fastmath<contract, reassoc>} : f32
+                    %52 = llvm.lshr %12, %7 : i32
+                    %53 = llvm.and %52, %5 : i32
+                    %54 = llvm.shl %53, %7 : i32
+                    %55 = llvm.or %7, %54 : i32
+                    %56 = llvm.and %11, %9 : i32
+                    %57 = llvm.icmp "eq" %56, %7 : i32
+                    scf.if %57 {
+                      %74 = llvm.mul %55, %1 : i32
+                      %75 = llvm.add %7, %74 : i32
+                      %76 = llvm.getelementptr %17[%75] : (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, i8
+                      %77 = llvm.bitcast %51 : f32 to i32
+                      llvm.store %77, %76 {alignment = 4 : i64} : i32, !llvm.ptr<3>
+                    }
+                    nvvm.barrier
+                    %58 = llvm.getelementptr %17[%7] : (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, i8
+                    %59 = llvm.load %58 {alignment = 8 : i64} : !llvm.ptr<3> -> vector<2xi32>
+                    %60 = llvm.extractelement %59[%7 : i32] : vector<2xi32>
+                    %61 = llvm.extractelement %59[%5 : i32] : vector<2xi32>
+                    %62 = llvm.bitcast %60 : i32 to f32
+                    %63 = llvm.bitcast %61 : i32 to f32
+                    %64 = llvm.fadd %62, %63 {fastmathFlags = #llvm.fastmath<contract, reassoc>} : f32
+                    %65 = llvm.getelementptr %arg2[%25] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i32
+                    %66 = llvm.sext %7 : i32 to i64
+                    %67 = llvm.getelementptr %65[%66] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i32
+                    %68 = llvm.and %11, %9 : i32
+                    %69 = llvm.icmp "eq" %68, %7 : i32
+                    %70 = llvm.and %12, %5 : i32
+                    %71 = llvm.icmp "eq" %70, %7 : i32
+                    %72 = llvm.and %69, %71 : i1
+                    %73 = llvm.bitcast %64 : f32 to i32
+                    llvm.inline_asm has_side_effects asm_dialect = att "@$1 st.global.b32 [$0], $2;", "l,b,r" %67, %72, %73 : (!llvm.ptr<1>, i1, i32) -> ()
+                    llvm.return
+                  }
+                }
+            "#]],
             expect![[r#"
-        .version 7.0
-        .target sm_80
-        .address_size 64
-        .extern .shared .align 1024 .b8 shared[];
-        .visible .entry entry(
-        )
-        .reqntid 64
-        {
-        	ld.param.b64 	%rd3, [entry_param_2];
-        	ld.param.b64 	%rd4, [entry_param_0];
-        	mov.u32 	%r4, %tid.x;
-        	and.b32 	%r1, %r4, 31;
-        	mov.u32 	%r5, %ctaid.x;
-        	bfe.u32 	%r2, %r4, 5, 1;
-        	and.b32 	%r6, %r4, 63;
-        	cvt.u64.u32 	%rd1, %r5;
-        	mul.wide.u32 	%rd5, %r5, 256;
-        	add.s64 	%rd6, %rd4, %rd5;
-        	mul.wide.u32 	%rd7, %r6, 4;
-        	add.s64 	%rd8, %rd6, %rd7;
+                .version 7.0
+                .target sm_80
+                .address_size 64
+                .extern .shared .align 1024 .b8 shared[];
+                .visible .entry entry(
+                )
+                .reqntid 64
+                {
+                	ld.param.b64 	%rd3, [entry_param_2];
+                	ld.param.b64 	%rd4, [entry_param_0];
+                	mov.u32 	%r4, %tid.x;
+                	and.b32 	%r1, %r4, 31;
+                	mov.u32 	%r5, %ctaid.x;
+                	bfe.u32 	%r2, %r4, 5, 1;
+                	and.b32 	%r6, %r4, 63;
+                	cvt.u64.u32 	%rd1, %r5;
+                	mul.wide.u32 	%rd5, %r5, 256;
+                	add.s64 	%rd6, %rd4, %rd5;
+                	mul.wide.u32 	%rd7, %r6, 4;
+                	add.s64 	%rd8, %rd6, %rd7;
                 	ld.global.b32 	%r7, [%rd8];
-        	shfl.sync.bfly.b32 	%r8, %r7, 1, 31, -1;
-        	add.f32 	%r9, %r7, %r8;
-        	shfl.sync.bfly.b32 	%r10, %r9, 2, 31, -1;
-        	add.f32 	%r11, %r9, %r10;
-        	shfl.sync.bfly.b32 	%r12, %r11, 4, 31, -1;
-        	add.f32 	%r13, %r11, %r12;
-        	shfl.sync.bfly.b32 	%r14, %r13, 8, 31, -1;
-        	add.f32 	%r15, %r13, %r14;
-        	shfl.sync.bfly.b32 	%r16, %r15, 16, 31, -1;
-        	setp.ne.b32 	%p1, %r1, 0;
-        	@%p1 bra 	$L__BB0_2;
-        	add.f32 	%r3, %r15, %r16;
-        	mul.wide.u32 	%rd9, %r2, 4;
-        	mov.b64 	%rd10, shared;
-        	add.s64 	%rd2, %rd10, %rd9;
-        	st.shared.b32 	[%rd2], %r3;
-        $L__BB0_2:
-        	bar.sync 	0;
-        	ld.shared.v2.b32 	{%r18, %r19}, [shared];
-        	add.f32 	%r17, %r18, %r19;
-        	shl.b64 	%rd12, %rd1, 2;
-        	add.s64 	%rd11, %rd3, %rd12;
-        	or.b32 	%r20, %r1, %r2;
-        	setp.eq.b32 	%p2, %r20, 0;
-        	@%p2 st.global.b32 [%rd11], %r17;
-        	ret;
-        }
-    "#]],
+                	shfl.sync.bfly.b32 	%r8, %r7, 1, 31, -1;
+                	add.f32 	%r9, %r7, %r8;
+                	shfl.sync.bfly.b32 	%r10, %r9, 2, 31, -1;
+                	add.f32 	%r11, %r9, %r10;
+                	shfl.sync.bfly.b32 	%r12, %r11, 4, 31, -1;
+                	add.f32 	%r13, %r11, %r12;
+                	shfl.sync.bfly.b32 	%r14, %r13, 8, 31, -1;
+                	add.f32 	%r15, %r13, %r14;
+                	shfl.sync.bfly.b32 	%r16, %r15, 16, 31, -1;
+                	setp.ne.b32 	%p1, %r1, 0;
+                	@%p1 bra 	$L__BB0_2;
+                	add.f32 	%r3, %r15, %r16;
+                	mul.wide.u32 	%rd9, %r2, 4;
+                	mov.b64 	%rd10, shared;
+                	add.s64 	%rd2, %rd10, %rd9;
+                	st.shared.b32 	[%rd2], %r3;
+                $L__BB0_2:
+                	bar.sync 	0;
+                	ld.shared.v2.b32 	{%r18, %r19}, [shared];
+                	add.f32 	%r17, %r18, %r19;
+                	shl.b64 	%rd12, %rd1, 2;
+                	add.s64 	%rd11, %rd3, %rd12;
+                	or.b32 	%r20, %r1, %r2;
+                	setp.eq.b32 	%p2, %r20, 0;
+                	@%p2 st.global.b32 [%rd11], %r17;
+                	ret;
+                }
+            "#]],
         ],
     );
 }

@@ -237,14 +237,15 @@ fn num_warps() {
         "T = [f32], N = [64], num_warps = T, num_stages = N / 0, maxnreg = N.clamp(1, 2)",
         expect![[r#"
             1: `T`: expected an integer, `N`, `size_of::<T>()`, or what `+`, `-`, `*`, `/`, `%`, `min`, `max` and `next_power_of_two` make of such
-            1: `N / 0`: `N / 0` has no value
+            1: `N / 0`: this overflows, or divides by 0
             1: `N.clamp(1, 2)`: expected an integer, `N`, `size_of::<T>()`, or what `+`, `-`, `*`, `/`, `%`, `min`, `max` and `next_power_of_two` make of such
         "#]],
     );
     check_attribute(
         "T = [f32, f64], N = [96], num_warps = (N / size_of::<T>()).next_power_of_two(), num_stages = size_of::<N>(), num_ctas = (N - 97).next_power_of_two()",
         expect![[r#"
-            1: `(N / size_of::<T>()).next_power_of_two()`: `num_warps` is 1, 2, 4, 8, 16 or 32, found 32
+            1: `size_of::<N>()`: expected an integer, `N`, `size_of::<T>()`, or what `+`, `-`, `*`, `/`, `%`, `min`, `max` and `next_power_of_two` make of such
+            1: `(N - 97).next_power_of_two()`: this overflows, or divides by 0
         "#]],
     );
     check_attribute(

@@ -123,15 +123,15 @@ fn only_an_unchecked_kernel_believes_a_claim() {
             @%p6 ld.global.b32 %r6, [%rd6];
             @%p7 ld.global.b32 %r7, [%rd7];
             @%p8 ld.global.b32 %r8, [%rd8];
-        @%p9 st.global.b32 [%rd9], %r1;
-        @%p10 st.global.b32 [%rd10], %r2;
-        @%p11 st.global.b32 [%rd11], %r3;
-        @%p12 st.global.b32 [%rd12], %r4;
-        @%p13 st.global.b32 [%rd13], %r5;
-        @%p14 st.global.b32 [%rd14], %r6;
-        @%p15 st.global.b32 [%rd15], %r7;
-        @%p16 st.global.b32 [%rd16], %r8;
-    "#]],
+            @%p9 st.global.b32 [%rd9], %r1;
+            @%p10 st.global.b32 [%rd10], %r2;
+            @%p11 st.global.b32 [%rd11], %r3;
+            @%p12 st.global.b32 [%rd12], %r4;
+            @%p13 st.global.b32 [%rd13], %r5;
+            @%p14 st.global.b32 [%rd14], %r6;
+            @%p15 st.global.b32 [%rd15], %r7;
+            @%p16 st.global.b32 [%rd16], %r8;
+        "#]],
     );
     check_ptx(
         &table(", unchecked"),
@@ -140,9 +140,9 @@ fn only_an_unchecked_kernel_believes_a_claim() {
             ld.global.b32 	%r13, [%rd8];
             ld.global.L2::cache_hint.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1], %rd2;
             ld.global.L2::cache_hint.v4.b32 {%r5, %r6, %r7, %r8}, [%rd3], %rd2;
-        st.global.v4.b32 	[%rd13], {%r1, %r2, %r3, %r4};
-        st.global.v4.b32 	[%rd13+512], {%r5, %r6, %r7, %r8};
-    "#]],
+            st.global.v4.b32 	[%rd13], {%r1, %r2, %r3, %r4};
+            st.global.v4.b32 	[%rd13+512], {%r5, %r6, %r7, %r8};
+        "#]],
     );
 }
 

@@ -175,7 +175,6 @@ fn eight_bit_floats_two_at_a_time_where_the_gpu_can() {
             cvt.u32.u16 8
             or.b32 4
             st.global.v2.b32 2
-            griddepcontrol.launch_dependents; 1
             ret; 1
         "#]],
     );
@@ -183,19 +182,18 @@ fn eight_bit_floats_two_at_a_time_where_the_gpu_can() {
         FROM_F8,
         Arch::SM_90A,
         expect![[r#"
-        .version 8.0
+            .version 8.0
             ld.global.b32 4
-        cvt.u16.u32 4
-        mov.b32 12
-        cvt.rn.f16x2.e5m2x2 8
-        cvt.f32.f16 16
-        add.f32 16
-        mul.wide.u32 1
-        add.s64 1
-        st.global.v4.b32 4
-            griddepcontrol.launch_dependents; 1
-        ret; 1
-    "#]],
+            cvt.u16.u32 4
+            mov.b32 12
+            cvt.rn.f16x2.e5m2x2 8
+            cvt.f32.f16 16
+            add.f32 16
+            mul.wide.u32 1
+            add.s64 1
+            st.global.v4.b32 4
+            ret; 1
+        "#]],
     );
 }
 
@@ -227,19 +225,19 @@ fn eight_bit_floats_in_integers_on_an_older_gpu() {
         FROM_F8,
         Arch::SM_80,
         expect![[r#"
-        .version 7.0
+            .version 7.0
             ld.global.b32 4
-        cvt.u16.u32 8
-        and.b16 12
-        shl.b16 4
-        cvt.f32.f16 16
-        shr.u32 4
-        add.f32 16
-        mul.wide.u32 1
-        add.s64 1
-        st.global.v4.b32 4
-        ret; 1
-    "#]],
+            cvt.u16.u32 8
+            and.b16 12
+            shl.b16 4
+            cvt.f32.f16 16
+            shr.u32 4
+            add.f32 16
+            mul.wide.u32 1
+            add.s64 1
+            st.global.v4.b32 4
+            ret; 1
+        "#]],
     );
 }
 

@@ -215,7 +215,6 @@ fn one_comparison_for_all_of_a_gpu_thread_s_elements() {
                 llvm.store %3, %90 atomic release {alignment = 4 : i64} : i32, !llvm.ptr<1>
               }
             }
-            llvm.inline_asm has_side_effects asm_dialect = att "griddepcontrol.launch_dependents;", "~{memory}"  : () -> ()
             llvm.return
           }
         }
@@ -299,7 +298,6 @@ fn a_gpu_thread_that_does_not_report() {
             llvm.inline_asm has_side_effects asm_dialect = att "@$1 st.global.b32 [$0], $2;", "l,b,r" %60, %62, %66 : (!llvm.ptr<1>, i1, i32) -> ()
             %67 = llvm.bitcast %50 : f32 to i32
             llvm.inline_asm has_side_effects asm_dialect = att "@$1 st.global.b32 [$0], $2;", "l,b,r" %63, %65, %67 : (!llvm.ptr<1>, i1, i32) -> ()
-            llvm.inline_asm has_side_effects asm_dialect = att "griddepcontrol.launch_dependents;", "~{memory}"  : () -> ()
             llvm.return
           }
         }

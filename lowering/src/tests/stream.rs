@@ -28,18 +28,17 @@ fn a_kernel_waits_before_its_first_access() {
         SCALED,
         Arch::SM_90A,
         expect![[r#"
-        .target sm_90a
-        .param .u64 .ptr .global .align 1 entry_param_0,
-        .param .u64 .ptr .global .align 1 entry_param_2,
-        .param .u64 .ptr .global .align 1 entry_param_4,
-        griddepcontrol.wait;
-        ld.global.b16 	%rs2, [%rd10];
-        ld.global.b16 	%rs1, [%rd11];
-        bar.sync 	0;
-        st.global.b32 	[%rd17], %r23;
-        griddepcontrol.launch_dependents;
-        ret;
-    "#]],
+            .target sm_90a
+            .param .u64 .ptr .global .align 1 entry_param_0,
+            .param .u64 .ptr .global .align 1 entry_param_2,
+            .param .u64 .ptr .global .align 1 entry_param_4,
+            griddepcontrol.wait;
+            ld.global.b16 	%rs2, [%rd10];
+            ld.global.b16 	%rs1, [%rd11];
+            bar.sync 	0;
+            st.global.b32 	[%rd17], %r23;
+            ret;
+        "#]],
     );
 }
 
@@ -81,7 +80,6 @@ fn it_waits_outside_of_branches() {
             griddepcontrol.wait;
             ld.global.b32 	%r5, [%rd1];
             @%p2 st.global.b32 [%rd5], %r5;
-            griddepcontrol.launch_dependents;
             ret;
         "#]],
     );
@@ -93,13 +91,12 @@ fn a_kernel_that_touches_nothing_waits_too() {
         "#[fuse_kernel] fn nothing(x: &[f32], out: &mut [f32]) {}",
         Arch::SM_90A,
         expect![[r#"
-        .target sm_90a
-        .param .u64 .ptr .global .align 1 entry_param_0,
-        .param .u64 .ptr .global .align 1 entry_param_2,
-        griddepcontrol.wait;
-        griddepcontrol.launch_dependents;
-        ret;
-    "#]],
+            .target sm_90a
+            .param .u64 .ptr .global .align 1 entry_param_0,
+            .param .u64 .ptr .global .align 1 entry_param_2,
+            griddepcontrol.wait;
+            ret;
+        "#]],
     );
 }
 
@@ -125,7 +122,6 @@ fn it_waits_before_copies_that_are_made_ahead() {
             cp.async.cg.shared.global.L2::cache_hint [%r4 + 0], [%rd8], 16, %rd4;
             cp.async.cg.shared.global.L2::cache_hint [%r16 + 0], [%rd11], 16, %rd4;
             st.global.v4.b32 	[%rd13], {%r24, %r25, %r26, %r27};
-            griddepcontrol.launch_dependents;
             ret;
         "#]],
     );
@@ -152,7 +148,6 @@ fn a_load_that_needs_a_reduction_stays_behind_it() {
             bar.sync 	0;
             ld.global.b32 	%r20, [%rd13];
             st.global.b32 	[%rd14], %r20;
-            griddepcontrol.launch_dependents;
             ret;
         "#]],
     );

@@ -408,9 +408,7 @@ impl<'a> Gpu<'a> {
             let inside = b.icmp(IntPredicate::Ult, self.program[0], self.grid[0]);
             b.if_then(inside, |b| self.scope(|gpu| gpu.block(b, body)));
         }
-        if plan.follows {
-            self.let_successor_start(b);
-        }
+        self.await_predecessor(b);
     }
 
     fn block(&mut self, b: &mut Builder, block: &Block) {

@@ -1,9 +1,10 @@
 //! A kernel among those before and behind it in a stream.
 //!
 //! On GPUs that have it (`griddepcontrol`, capability 9.0) a kernel may be launched while the one before it still runs:
-//! its blocks start, compute where their elements lie, and wait before they touch any memory until that kernel has
-//! ended and what it wrote is to be seen. A block that has stored its last result says that it holds up nobody's start
-//! any more. Older GPUs get the same code without these two instructions ([`ALONE`]).
+//! its blocks start when the last ones of that kernel end, compute where their elements lie, and wait before they touch
+//! any memory until what it wrote is to be seen. Blocks do not say that the next kernel may start before they end: on an
+//! H200 that takes a multiprocessor 160 ns a block, one after the other (docs/performance.md). Older GPUs get the same
+//! code without the instruction ([`ALONE`]).
 //!
 //! A kernel that did not wait could end before the one before it, and the kernel behind, which waits for one kernel
 //! only, would begin too early: so every kernel waits, one that touches nothing at its end.
@@ -19,15 +20,15 @@ use crate::layout::early::registers;
 use crate::ops::{Effect, Kind};
 use crate::tile::{Block, Op};
 
-/// What the statements of this module begin with, each in a line of its own.
+/// What the statement of this module begins with, in a line of its own.
 pub const ALONE: &str = "griddepcontrol.";
 
-/// The first capability that has them.
+/// The first capability that has it.
 pub const CAPABILITY: u32 = 90;
 
 /// Warps of a block, and registers in which a thread loads, up to which a kernel counts as a short one.
 const WARPS: u32 = 8;
-const LOADED: u32 = 64;
+const LOADED: u32 = 48;
 
 /// Whether an operation may touch memory outside of the block, or has another effect than its results.
 fn touches_memory(op: &Op) -> bool {
@@ -64,11 +65,5 @@ impl Gpu<'_> {
         if std::mem::take(&mut self.follows) {
             statement(b, &format!("{ALONE}wait;"), "~{memory}", &[], &[]);
         }
-    }
-
-    /// Ends the kernel: blocks of the one behind it may start where there is room.
-    pub(super) fn let_successor_start(&mut self, b: &mut Builder) {
-        self.await_predecessor(b);
-        statement(b, &format!("{ALONE}launch_dependents;"), "~{memory}", &[], &[]);
     }
 }
