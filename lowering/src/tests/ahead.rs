@@ -97,9 +97,9 @@ fn what_is_not_known_ahead_is_loaded_in_its_turn() {
             cp.async.commit_group;
             cp.async.wait_group 3;
             ld.shared.b32 %r13, [%r18 + 0];
-            ld.global.b32 	%r15, [%rd24];
-            ld.global.s16 	%r16, [%rd26];
-            ld.global.b32 	%r20, [%rd28];
+            ld.global.nc.b32 	%r15, [%rd24];
+            ld.global.nc.s16 	%r16, [%rd26];
+            ld.global.nc.b32 	%r20, [%rd28];
             cp.async.ca.shared.global.L2::cache_hint [%r12 + 0], [%rd22], 4, %rd17;
             st.global.b32 	[%rd30], %r19;
         "#]],
@@ -123,7 +123,7 @@ fn a_slice_that_is_written_is_read_in_its_turn() {
         expect![[r#"
             bar.warp.sync 	-1;
             ld.global.b32 	%r5, [%rd11];
-            ld.global.b32 	%r6, [%rd12];
+            ld.global.nc.b32 	%r6, [%rd12];
             st.global.b32 	[%rd15+128], %r7;
         "#]],
     );

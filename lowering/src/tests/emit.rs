@@ -163,7 +163,7 @@ fn a_row_sum_over_two_warps_on_the_gpu() {
             expect![[r#"
                 module {
                   llvm.mlir.global external @shared() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
-                  llvm.func @entry(%arg0: !llvm.ptr<1>, %arg1: i64, %arg2: !llvm.ptr<1>, %arg3: i64, %arg4: i32, %arg5: i32, %arg6: i32) attributes {nvvm.kernel, nvvm.reqntid = array<i32: 64>} {
+                  llvm.func @entry(%arg0: !llvm.ptr<1> {llvm.noalias, llvm.readonly}, %arg1: i64, %arg2: !llvm.ptr<1> {llvm.noalias}, %arg3: i64, %arg4: i32, %arg5: i32, %arg6: i32) attributes {nvvm.kernel, nvvm.reqntid = array<i32: 64>} {
                     %0 = llvm.mlir.constant(8 : i32) : i32
                     %1 = llvm.mlir.constant(4 : i32) : i32
                     %2 = llvm.mlir.constant(2 : i32) : i32
@@ -191,11 +191,10 @@ fn a_row_sum_over_two_warps_on_the_gpu() {
                     %24 = llvm.add %21, %23 {overflowFlags = #llvm.overflow<nsw>} : i32
                     %25 = llvm.sext %13 : i32 to i64
                     %26 = llvm.mul %25, %4 : i64
-                    llvm.inline_asm has_side_effects asm_dialect = att "griddepcontrol.wait;", "~{memory}"  : () -> ()
                     %27 = llvm.getelementptr %arg0[%26] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i32
                     %28 = llvm.sext %24 : i32 to i64
                     %29 = llvm.getelementptr %27[%28] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i32
-                    %30 = llvm.load %29 {alignment = 4 : i64} : !llvm.ptr<1> -> i32
+                    %30 = llvm.load %29 invariant {alignment = 4 : i64} : !llvm.ptr<1> -> i32
                     %31 = llvm.bitcast %30 : i32 to f32
                     %32 = llvm.bitcast %31 : f32 to i32
                     %33 = nvvm.shfl.sync  bfly %3, %32, %5, %9 : i32 -> i32
@@ -273,7 +272,7 @@ fn a_row_sum_over_two_warps_on_the_gpu() {
                 	add.s64 	%rd6, %rd4, %rd5;
                 	mul.wide.u32 	%rd7, %r6, 4;
                 	add.s64 	%rd8, %rd6, %rd7;
-                	ld.global.b32 	%r7, [%rd8];
+                	ld.global.nc.b32 	%r7, [%rd8];
                 	shfl.sync.bfly.b32 	%r8, %r7, 1, 31, -1;
                 	add.f32 	%r9, %r7, %r8;
                 	shfl.sync.bfly.b32 	%r10, %r9, 2, 31, -1;
@@ -822,22 +821,22 @@ fn hints_become_modifiers() {
         expect![[r#"
             createpolicy.fractional.L2::evict_last.b64 %rd5;
             createpolicy.fractional.L2::evict_first.b64 %rd2;
-            ld.global.L1::evict_first.L2::cache_hint.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1], %rd2;
+            ld.global.nc.L1::evict_first.L2::cache_hint.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1], %rd2;
             st.global.L1::evict_first.L2::cache_hint.v4.b32 [%rd3], {%r1, %r2, %r3, %r4}, %rd2;
-            ld.global.L1::evict_last.L2::cache_hint.v4.b32 {%r5, %r6, %r7, %r8}, [%rd4], %rd5;
+            ld.global.nc.L1::evict_last.L2::cache_hint.v4.b32 {%r5, %r6, %r7, %r8}, [%rd4], %rd5;
             st.global.L1::evict_last.L2::cache_hint.v4.b32 [%rd6], {%r5, %r6, %r7, %r8}, %rd5;
-            ld.global.L1::no_allocate.L2::cache_hint.v4.b32 {%r9, %r10, %r11, %r12}, [%rd7], %rd5;
+            ld.global.nc.L1::no_allocate.L2::cache_hint.v4.b32 {%r9, %r10, %r11, %r12}, [%rd7], %rd5;
             st.global.L1::no_allocate.v4.b32 [%rd8], {%r9, %r10, %r11, %r12};
-            ld.global.cg.L2::cache_hint.v4.b32 {%r13, %r14, %r15, %r16}, [%rd9], %rd5;
+            ld.global.cg.nc.L2::cache_hint.v4.b32 {%r13, %r14, %r15, %r16}, [%rd9], %rd5;
             st.global.cg.v4.b32 [%rd10], {%r13, %r14, %r15, %r16};
-            ld.global.cs.v4.b32 {%r17, %r18, %r19, %r20}, [%rd11];
+            ld.global.cs.nc.v4.b32 {%r17, %r18, %r19, %r20}, [%rd11];
             st.global.cs.v4.b32 [%rd12], {%r17, %r18, %r19, %r20};
             ld.volatile.global.v4.b32 {%r21, %r22, %r23, %r24}, [%rd13];
             st.volatile.global.v4.b32 [%rd14], {%r21, %r22, %r23, %r24};
-            @%p1 ld.global.cs.L2::cache_hint.b32 %r25, [%rd15], %rd2;
-            @%p2 ld.global.cs.L2::cache_hint.b32 %r26, [%rd16], %rd2;
-            @%p3 ld.global.cs.L2::cache_hint.b32 %r27, [%rd17], %rd2;
-            @%p4 ld.global.cs.L2::cache_hint.b32 %r28, [%rd18], %rd2;
+            @%p1 ld.global.cs.nc.L2::cache_hint.b32 %r25, [%rd15], %rd2;
+            @%p2 ld.global.cs.nc.L2::cache_hint.b32 %r26, [%rd16], %rd2;
+            @%p3 ld.global.cs.nc.L2::cache_hint.b32 %r27, [%rd17], %rd2;
+            @%p4 ld.global.cs.nc.L2::cache_hint.b32 %r28, [%rd18], %rd2;
             st.global.wt.v4.b32 [%rd19], {%r25, %r26, %r27, %r28};
             ld.global.cs.v4.b32 {%r29, %r30, %r31, %r32}, [%rd3];
             @%p1 st.global.wt.L2::cache_hint.b32 [%rd20], %r29, %rd2;

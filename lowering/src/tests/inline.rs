@@ -114,15 +114,15 @@ fn only_an_unchecked_kernel_believes_a_claim() {
         &table(""),
         &["ld.global", "st.global"],
         expect![[r#"
-            ld.global.b32 	%r19, [%rd23];
-            @%p1 ld.global.b32 %r1, [%rd1];
-            @%p2 ld.global.b32 %r2, [%rd2];
-            @%p3 ld.global.b32 %r3, [%rd3];
-            @%p4 ld.global.b32 %r4, [%rd4];
-            @%p5 ld.global.b32 %r5, [%rd5];
-            @%p6 ld.global.b32 %r6, [%rd6];
-            @%p7 ld.global.b32 %r7, [%rd7];
-            @%p8 ld.global.b32 %r8, [%rd8];
+            ld.global.nc.b32 	%r19, [%rd23];
+            @%p1 ld.global.nc.b32 %r1, [%rd1];
+            @%p2 ld.global.nc.b32 %r2, [%rd2];
+            @%p3 ld.global.nc.b32 %r3, [%rd3];
+            @%p4 ld.global.nc.b32 %r4, [%rd4];
+            @%p5 ld.global.nc.b32 %r5, [%rd5];
+            @%p6 ld.global.nc.b32 %r6, [%rd6];
+            @%p7 ld.global.nc.b32 %r7, [%rd7];
+            @%p8 ld.global.nc.b32 %r8, [%rd8];
             @%p9 st.global.b32 [%rd9], %r1;
             @%p10 st.global.b32 [%rd10], %r2;
             @%p11 st.global.b32 [%rd11], %r3;

@@ -32,11 +32,10 @@ fn a_kernel_waits_before_its_first_access() {
             .param .u64 .ptr .global .align 1 entry_param_0,
             .param .u64 .ptr .global .align 1 entry_param_2,
             .param .u64 .ptr .global .align 1 entry_param_4,
-            griddepcontrol.wait;
-            ld.global.b16 	%rs2, [%rd10];
-            ld.global.b16 	%rs1, [%rd11];
+            ld.global.nc.b16 	%rs1, [%rd10];
+            ld.global.nc.b16 	%rs2, [%rd14];
             bar.sync 	0;
-            st.global.b32 	[%rd17], %r23;
+            st.global.b32 	[%rd18], %r23;
             ret;
         "#]],
     );
@@ -48,16 +47,16 @@ fn an_older_gpu_starts_kernels_one_by_one() {
         SCALED,
         Arch::SM_80,
         expect![[r#"
-        .target sm_80
-        .param .u64 .ptr .global .align 1 entry_param_0,
-        .param .u64 .ptr .global .align 1 entry_param_2,
-        .param .u64 .ptr .global .align 1 entry_param_4,
-        ld.global.b16 	%rs2, [%rd10];
-        ld.global.b16 	%rs1, [%rd11];
-        bar.sync 	0;
-        st.global.b32 	[%rd17], %r23;
-        ret;
-    "#]],
+            .target sm_80
+            .param .u64 .ptr .global .align 1 entry_param_0,
+            .param .u64 .ptr .global .align 1 entry_param_2,
+            .param .u64 .ptr .global .align 1 entry_param_4,
+            ld.global.nc.b16 	%rs1, [%rd10];
+            ld.global.nc.b16 	%rs2, [%rd14];
+            bar.sync 	0;
+            st.global.b32 	[%rd18], %r23;
+            ret;
+        "#]],
     );
 }
 
@@ -143,10 +142,9 @@ fn a_load_that_needs_a_reduction_stays_behind_it() {
             .param .u64 .ptr .global .align 1 entry_param_0,
             .param .u64 .ptr .global .align 1 entry_param_2,
             .param .u64 .ptr .global .align 1 entry_param_4,
-            griddepcontrol.wait;
-            ld.global.b32 	%r5, [%rd7];
+            ld.global.nc.b32 	%r5, [%rd7];
             bar.sync 	0;
-            ld.global.b32 	%r20, [%rd13];
+            ld.global.nc.b32 	%r20, [%rd13];
             st.global.b32 	[%rd14], %r20;
             ret;
         "#]],

@@ -11,8 +11,8 @@
 //!
 //! Memory that a kernel reads is written while its blocks wait. So no load of it may say that nothing writes what it reads
 //! (`ld.global.nc`), nor a pointer that nobody else writes through it: either would let a load move before the wait. But
-//! where much is loaded, loads that may move save registers, and a kernel that multiplies or has large tiles runs long
-//! anyway: those have no part in this ([`follows`]).
+//! where loads that may move are worth much they may: a kernel that multiplies or has large tiles runs long anyway, and one
+//! whose loads are not of whole rows, or stand behind stores, waits for them. Those have no part in this ([`follows`]).
 
 use super::{Builder, Gpu, statement};
 use crate::layout::Distributed;
@@ -39,17 +39,24 @@ fn touches_memory(op: &Op) -> bool {
         || operation.blocks().into_iter().any(|block: &Block| block.ops.iter().any(touches_memory))
 }
 
+/// Bytes of one access of a thread to a row.
+const ACCESS: u32 = 8;
+
 /// Whether a kernel may be launched while the one before it still runs.
 pub(super) fn follows(distributed: &Distributed) -> bool {
-    let mut multiplies = false;
-    let mut loaded = 0;
-    distributed.func.body.walk(&mut |op| {
-        multiplies |= matches!(op.kind, Kind::Dot(_) | Kind::GroupDot(_));
+    let func = &distributed.func;
+    let (mut short, mut stored, mut loaded) = (distributed.block_warps() <= WARPS, false, 0);
+    func.body.walk(&mut |op| {
+        short &= !matches!(op.kind, Kind::Dot(_) | Kind::GroupDot(_));
         if let Kind::Load(load) = &op.kind {
+            let ty = func.ty(op.results[0]);
+            let is_of_row = ty.shape.rank() == 1 && load.place.vector * ty.dtype.bytes() >= ACCESS;
+            short &= !stored && (ty.is_scalar() || is_of_row);
             loaded += registers(distributed, op, load);
         }
+        stored |= matches!(op.kind, Kind::Store(_));
     });
-    !multiplies && distributed.block_warps() <= WARPS && loaded <= LOADED
+    short && loaded <= LOADED
 }
 
 impl Gpu<'_> {
