@@ -14,11 +14,11 @@ fn check_order(source: &str, arch: Arch, expected: Expect) {
 }
 
 const SCALED: &str = "#[fuse_kernel(num_warps = 2, unchecked)]
-    fn scaled(x: &[f16], gamma: &[f16], out: &mut [f32]) {
+    fn scaled(x: &[f64], gamma: &[f64], out: &mut [f64]) {
         let (row, cols) = (tl::program_id(0), tl::arange(0, 64));
-        let x = tl::load(x + row * 64 + cols).to::<f32>();
+        let x = tl::load(x + row * 64 + cols);
         let sum = tl::sum(x, 0);
-        tl::store(out + row * 64 + cols, x * sum * tl::load(gamma + cols).to::<f32>());
+        tl::store(out + row * 64 + cols, x * sum * tl::load(gamma + cols));
     }";
 
 /// Behind the addresses, and before anything is loaded: no load says that its memory never changes.
@@ -32,10 +32,11 @@ fn a_kernel_waits_before_its_first_access() {
             .param .u64 .ptr .global .align 1 entry_param_0,
             .param .u64 .ptr .global .align 1 entry_param_2,
             .param .u64 .ptr .global .align 1 entry_param_4,
-            ld.global.nc.b16 	%rs1, [%rd10];
-            ld.global.nc.b16 	%rs2, [%rd14];
+            griddepcontrol.wait;
+            ld.global.v2.b32 	{%r7, %r8}, [%rd12];
+            ld.global.b64 	%rd4, [%rd16];
             bar.sync 	0;
-            st.global.b32 	[%rd18], %r23;
+            st.global.b64 	[%rd52], %rd48;
             ret;
         "#]],
     );
@@ -51,10 +52,10 @@ fn an_older_gpu_starts_kernels_one_by_one() {
             .param .u64 .ptr .global .align 1 entry_param_0,
             .param .u64 .ptr .global .align 1 entry_param_2,
             .param .u64 .ptr .global .align 1 entry_param_4,
-            ld.global.nc.b16 	%rs1, [%rd10];
-            ld.global.nc.b16 	%rs2, [%rd14];
+            ld.global.v2.b32 	{%r7, %r8}, [%rd12];
+            ld.global.b64 	%rd4, [%rd16];
             bar.sync 	0;
-            st.global.b32 	[%rd18], %r23;
+            st.global.b64 	[%rd52], %rd48;
             ret;
         "#]],
     );
