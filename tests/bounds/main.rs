@@ -1,30 +1,19 @@
 //! Accesses outside their slice: masked off in every build, reported in a debug build, on every device.
 
+#[path = "../devices.rs"]
+mod devices;
 mod kernels;
-
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dsl_runtime::kernel::Variant;
 use dsl_runtime::prelude::*;
 use dsl_runtime::{Error, Result};
 
+use devices::{alone, devices};
 use kernels::{gather, gather_or_zero, row_sums, scatter, shifted};
 
 /// Whether this build reports.
 fn reports() -> bool {
     gather::KERNEL.variants[0].hosts.iter().any(|host| host.reports)
-}
-
-/// One test at a time. Whoever waits for a device next gets a report, and so would another test's thread.
-fn alone() -> MutexGuard<'static, ()> {
-    static ONE: Mutex<()> = Mutex::new(());
-    ONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// This CPU, and a GPU where there is one.
-fn devices() -> Vec<Device> {
-    let gpu = Device::cuda(0).map_err(|error| eprintln!("no GPU: {error}"));
-    std::iter::once(Device::cpu()).chain(gpu).collect()
 }
 
 /// Launches and waits.

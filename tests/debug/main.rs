@@ -1,32 +1,21 @@
 //! Assertions, assumptions and output of kernels: in a debug build what they say, on every device; in a release build,
 //! that nothing is left of them.
 
+#[path = "../devices.rs"]
+mod devices;
 mod kernels;
 mod prints;
-
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dsl_runtime::kernel::{Site, Variant};
 use dsl_runtime::prelude::*;
 use dsl_runtime::{Error, Result};
 
+use devices::{alone, devices};
 use kernels::{below, periodic, scalars, shown, total, trusting, without};
 
 /// Whether this build checks.
 fn checks() -> bool {
     below::KERNEL.variants[0].hosts.iter().any(|host| host.reports)
-}
-
-/// One test at a time. Whoever waits for a device next gets a report, and so would another test's thread.
-fn alone() -> MutexGuard<'static, ()> {
-    static ONE: Mutex<()> = Mutex::new(());
-    ONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// This CPU, and a GPU where there is one.
-fn devices() -> Vec<Device> {
-    let gpu = Device::cuda(0).map_err(|error| eprintln!("no GPU: {error}"));
-    std::iter::once(Device::cpu()).chain(gpu).collect()
 }
 
 /// Launches and waits.

@@ -1,9 +1,12 @@
 //! Graphs of real kernels, on every device there is.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+#[path = "../devices.rs"]
+mod devices;
 
 use dsl_runtime::prelude::*;
 use dsl_runtime::{Error, Result};
+
+use devices::{alone, devices};
 
 /// `out = x * factor + out`.
 #[fuse_kernel(BLOCK = [256])]
@@ -29,18 +32,6 @@ pub fn accumulate_blocks(x: &View<f32, 2>, out: &mut View<f32, 2>, factor: f32) 
     let (row, col) = (tl::program_id(0) * 4, tl::program_id(1) * 64);
     let sum = x.load::<4, 64>(row, col) * factor + out.load::<4, 64>(row, col);
     out.store(sum, row, col);
-}
-
-/// One test at a time. The driver lets nobody wait for a whole device while a stream of it is captured, and a report goes to whoever waits.
-fn alone() -> MutexGuard<'static, ()> {
-    static ONE: Mutex<()> = Mutex::new(());
-    ONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// This CPU, and a GPU where there is one.
-fn devices() -> Vec<Device> {
-    let gpu = Device::cuda(0).map_err(|error| eprintln!("no GPU: {error}"));
-    std::iter::once(Device::cpu()).chain(gpu).collect()
 }
 
 fn add(x: &Buffer<f32>, out: &mut Buffer<f32>, factor: f32, stream: &Stream) -> Result<()> {

@@ -1,37 +1,40 @@
 //! Kernels one behind the other in a stream, each of which reads what the one before it wrote, in other blocks, where the
 //! one before that had read: on every device there is, launched one by one and as a graph.
 //!
-//! On GPUs whose kernels start early a read that does not wait finds what was there two kernels ago.
+//! On GPUs whose kernels start early a read that does not wait finds what was there two kernels ago: the first programs read
+//! what the last ones wrote.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+#[path = "../devices.rs"]
+mod devices;
 
 use dsl_runtime::Result;
+use dsl_runtime::kernel::Kernel;
 use dsl_runtime::prelude::*;
+
+use devices::{alone, devices};
 
 /// Elements of a row, and what a product takes of one at once.
 const COLS: usize = 128;
-/// Rows that a program reads, starting at another program's.
+/// Rows that a program reads.
 const ROWS: usize = 64;
 /// Kernels of a chain; numbers up to 2048 are exact in `f16`.
 const LONGEST: usize = 1000;
 
-/// `out[r, c] = x[r', c] + 1`, with several programs to a block.
+/// `out[r, c] = x[n - 1 - r, c] + 1`, with several programs to a block.
 #[fuse_kernel(num_warps = 1)]
 pub fn shift(x: &[f16], out: &mut [f16], n: i32) {
     let (row, cols) = (tl::program_id(0), tl::arange(0, 128));
-    let from = (row + 101) % n;
-    let x = tl::load(x + from * 128 + cols).to::<f32>();
+    let x = tl::load(x + (n - 1 - row) * 128 + cols).to::<f32>();
     tl::store(out + row * 128 + cols, (x + 1.0).to::<f16>());
 }
 
-/// The same of the largest element of 64 rows, by which a loop that copies ahead comes.
+/// The same of the largest element of the last 64 rows, by which a loop that copies ahead comes.
 #[fuse_kernel]
 pub fn reduce(x: &[f16], out: &mut [f16], n: i32) {
     let (row, cols) = (tl::program_id(0), tl::arange(0, 128));
     let mut largest = tl::zeros::<f32>([128]);
     for step in 0..64 {
-        let from = (row + 31 + step) % n;
-        largest = tl::maximum(largest, tl::load(x + from * 128 + cols).to::<f32>());
+        largest = tl::maximum(largest, tl::load(x + (n - 64 + step) * 128 + cols).to::<f32>());
     }
     tl::store(out + row * 128 + cols, (tl::max(largest, 0) + largest * 0.0 + 1.0).to::<f16>());
 }
@@ -41,8 +44,7 @@ pub fn reduce(x: &[f16], out: &mut [f16], n: i32) {
 pub fn gather(x: &[f16], out: &mut [f16], n: i32) {
     let program = tl::program_id(0);
     let at = tl::arange(0, 8192);
-    let from = (program * 8192 + 8192 + at) % (n * 128);
-    let x = tl::load(x + from).to::<f32>();
+    let x = tl::load(x + (n * 128 - 8192 * (program + 1)) + at).to::<f32>();
     let largest = tl::max(x, 0);
     tl::store(out + program * 8192 + at, (largest + (x - largest) + 1.0).to::<f16>());
 }
@@ -106,18 +108,6 @@ fn chain(links: &[Link], count: usize, (x, y, order): &mut Buffers, stream: &Str
     Ok(())
 }
 
-/// One test at a time: the driver lets nobody wait for a whole device while a stream of it is captured.
-fn alone() -> MutexGuard<'static, ()> {
-    static ONE: Mutex<()> = Mutex::new(());
-    ONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// This CPU, and a GPU where there is one.
-fn devices() -> Vec<Device> {
-    let gpu = Device::cuda(0).map_err(|error| eprintln!("no GPU: {error}"));
-    std::iter::once(Device::cpu()).chain(gpu).collect()
-}
-
 /// Zeros, and each column's number taken by the one after the next.
 fn buffers(device: Device, rows: usize) -> Buffers {
     let taken = |i: usize| f16::from_f32(f32::from(i / COLS == (i % COLS + 2) % COLS));
@@ -140,6 +130,19 @@ fn chains() -> Vec<Vec<Link>> {
 /// Rows, and how many kernels: few and many blocks; a CPU takes its time.
 fn sizes(device: Device) -> Vec<(usize, usize)> {
     if device == Device::cpu() { vec![(64, 8)] } else { vec![(64, LONGEST), (1024, LONGEST), (32768, 100)] }
+}
+
+/// The chains say something of early starts: on GPUs that have them all kernels but the product start early.
+#[test]
+fn kernels_without_a_product_start_early() {
+    let follows = |kernel: &Kernel| {
+        let mut modules = kernel.variants.iter().flat_map(|variant| variant.modules);
+        modules.any(|module| module.arch.capability >= 90 && module.body.follows)
+    };
+    assert!(follows(&shift::KERNEL));
+    assert!(follows(&reduce::KERNEL));
+    assert!(follows(&gather::KERNEL));
+    assert!(!follows(&product::KERNEL));
 }
 
 #[test]

@@ -1,12 +1,15 @@
 //! Choosing among configs by measured time, with real kernels on every device there is.
 
+#[path = "../devices.rs"]
+mod devices;
 mod kernels;
 
-use std::sync::{Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{MutexGuard, Once};
 
 use dsl_runtime::prelude::*;
 use dsl_runtime::{Error, Result, tune};
 
+use devices::devices;
 use kernels::{
     careless_row_sums, count, double, double_blocks, row_sums, scaled_row_sums, shipped, unmasked,
 };
@@ -14,8 +17,7 @@ use kernels::{
 /// One test at a time, with a folder of choices that is theirs.
 fn alone() -> MutexGuard<'static, ()> {
     static START: Once = Once::new();
-    static ONE: Mutex<()> = Mutex::new(());
-    let guard = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let guard = devices::alone();
     START.call_once(|| {
         let folder = std::env::temp_dir().join(format!("fuse-tune-test-{}", std::process::id()));
         // SAFETY: no test has begun, so nobody reads the environment meanwhile.
@@ -25,12 +27,6 @@ fn alone() -> MutexGuard<'static, ()> {
     });
     tune::clear().unwrap();
     guard
-}
-
-/// This CPU, and a GPU where there is one.
-fn devices() -> Vec<Device> {
-    let gpu = Device::cuda(0).map_err(|error| eprintln!("no GPU: {error}"));
-    std::iter::once(Device::cpu()).chain(gpu).collect()
 }
 
 /// What was decided for a kernel on a device: the key and all candidates.

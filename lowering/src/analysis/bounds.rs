@@ -201,7 +201,7 @@ impl Walker<'_> {
         }
         bound.known = known;
         let length = Polynomial::atom(Atom::Known(Symbol::Length(place.param.0)));
-        bound.not_negative(offset)?;
+        bound.least_not_negative(offset)?;
         let top = bound.upper(offset.clone())?;
         bound.at_most(&top.add(&Polynomial::constant(1)), &length)?;
         Some(bound.facts)
@@ -332,6 +332,16 @@ impl<'a> Bound<'a> {
         Some(value)
     }
 
+    /// Shows that `value` is at least 0, be it that what varies is taken off.
+    fn least_not_negative(&mut self, value: &Polynomial) -> Option<()> {
+        let checkpoint = self.facts.len();
+        self.not_negative(value).or_else(|| {
+            self.facts.truncate(checkpoint);
+            let most = self.upper(Polynomial::default().sub(value))?;
+            self.not_negative(&Polynomial::default().sub(&most))
+        })
+    }
+
     /// `value` at the last of its elements that a mask lets through: over what is the same for every element.
     fn last(&mut self, value: Polynomial, masks: &[Inequality]) -> Option<Polynomial> {
         let mut value = value;
@@ -350,20 +360,20 @@ impl<'a> Bound<'a> {
     /// `value` with what `inequality` bounds replaced by its bound, where that removes something that varies.
     fn apply(&mut self, value: &Polynomial, inequality: &Inequality) -> Option<Polynomial> {
         let bounded = inequality.small.sub(&inequality.big);
-        for atom in inequality.small.all_varying() {
-            let (unit, _) = bounded.split(atom);
-            let (factor, _) = value.split(atom);
-            // small - big = atom + .. <= 0, so value <= value - factor * (small - big) for a factor of at least 0.
-            if unit.as_constant() != Some(1) || factor.as_constant() == Some(0) || factor.varying().is_some()
-            {
+        for atom in inequality.small.all_varying().into_iter().chain(inequality.big.all_varying()) {
+            let unit = bounded.split(atom).0.as_constant().filter(|unit| matches!(unit, 1 | -1));
+            let Some(unit) = unit else { continue };
+            // small - big = unit * atom + .. <= 0, so value <= value - times * (small - big) for times of at least 0.
+            let times = value.split(atom).0.scale(unit);
+            if times.as_constant() == Some(0) || times.varying().is_some() {
                 continue;
             }
             let checkpoint = self.facts.len();
-            if self.not_negative(&factor).is_none() {
+            if self.not_negative(&times).is_none() {
                 self.facts.truncate(checkpoint);
                 continue;
             }
-            return Some(value.sub(&factor.mul(&bounded)));
+            return Some(value.sub(&times.mul(&bounded)));
         }
         None
     }

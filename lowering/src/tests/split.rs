@@ -51,6 +51,38 @@ fn one_comparison_at_launch_bounds_every_access() {
     );
 }
 
+/// The last program reads the first rows: what a program id takes off is at most what the grid says.
+#[test]
+fn rows_taken_from_the_end_are_inside_too() {
+    check_split(
+        "#[fuse_kernel(BLOCK = [1024])]
+        fn reversed<const BLOCK: usize>(x: &[f32], out: &mut [f32], n: i32) {
+            let (row, cols) = (tl::program_id(0), tl::arange(0, BLOCK));
+            tl::store(out + row * BLOCK + cols, tl::load(x + (n - 1 - row) * BLOCK + cols));
+        }",
+        Trust::Launch,
+        expect![[r#"
+            kernel reversed(x: &[f32], out: &mut [f32], %0 n: i32) {
+              %1 = program_id 0 : i32
+              %2 = arange 0 : i32[1024]
+              %3 = cast %0 : i64
+              %4 = constant 1 : i64
+              %5 = sub %3, %4 : i64
+              %6 = cast %1 : i64
+              %7 = sub %5, %6 : i64
+              %8 = constant 1024 : i64
+              %9 = mul %7, %8 : i64
+              %10 = load x[%9 + %2] inside : f32[1024]
+              %11 = mul %6, %8 : i64
+              store out[%11 + %2] inside = %10
+            }
+            1024 * num_programs(0) <= 1024 * n
+            1024 * n <= x.len()
+            1024 * num_programs(0) <= out.len()
+        "#]],
+    );
+}
+
 #[test]
 fn without_facts_the_kernel_compares() {
     check_split(
@@ -415,9 +447,10 @@ fn a_comparison_that_no_fact_bounds_is_made_in_64_bits() {
               %21 = splat %20 : i32[64]
               %22 = lt %8, %21 : bool[64]
               %23 = and %16, %22 : bool[64]
-              %24 = load x[%7 + %8] mask %23 : f32[64]
+              %24 = load x[%7 + %8] mask %23 inside : f32[64]
               store out[%2] inside = %24
             }
+            n <= x.len()
             64 <= out.len()
         "#]],
     );
