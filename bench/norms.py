@@ -6,7 +6,8 @@ import torch
 import torch.nn.functional as F
 
 from elementwise import GELU, activated
-from entry import (BF16, F16, F32, NAMES, SINGLE, Entry, Launch, RowEntry, empty, normal, over, rounded, triton)
+from entry import (BF16, F16, F32, NAMES, SINGLE, Entry, Launch, RowEntry, empty, normal, over, processors, rounded,
+                   triton)
 
 
 class Norm(RowEntry):
@@ -26,7 +27,8 @@ class Norm(RowEntry):
         rows, cols, dtype = case
         args = {"x": normal(rows * cols, dtype, 1, shift).view(rows, cols)}
         args |= {name: normal(cols, dtype, seed, shift) for seed, name in enumerate(self.parameters, 2)}
-        return {**args, "out": empty(rows * cols, dtype, shift).view(rows, cols), "n_cols": cols, "eps": self.eps}
+        return {**args, "out": empty(rows * cols, dtype, shift).view(rows, cols), "n_rows": rows, "n_cols": cols,
+                "eps": self.eps}
 
     def launches(self, case, args):
         rows, cols, dtype = case
@@ -56,8 +58,11 @@ class LayerNorm(Norm):
         rows, cols, dtype = case
         if cols <= 16384:
             return super().launches(case, args)
-        kernel = self.long if cols > self.tile or cols % 8 else "layer_norm_wide"
-        return [Launch(kernel, [NAMES[dtype]], lambda block: True, lambda block: (rows,))]
+        if cols > self.tile or cols % 8:
+            return [Launch(self.long, [NAMES[dtype]], lambda block: True, lambda block: (rows,))]
+        # `f32` rows are taken one after the other by as many clusters of 4 as run at once.
+        programs = min(rows, 60) if dtype == F32 else rows
+        return [Launch("layer_norm_wide", [NAMES[dtype]], lambda block: True, lambda block: (programs,))]
 
     def exact(self, args):
         return [rounded(*layer_norm(args, self.eps), args["x"].dtype)]
@@ -73,9 +78,17 @@ class LayerNorm(Norm):
 
 
 class LayerNormGelu(Norm):
-    name, kernel, long = "layer_norm_gelu", "layer_norm_gelu", "layer_norm_gelu_wide"
-    tile = 16384
-    small_columns = (*Norm.small_columns, 20_000)
+    name, kernel = "layer_norm_gelu", "layer_norm_gelu"
+    small_columns = (*Norm.small_columns, 14_000, 20_000)
+
+    def launches(self, case, args):
+        rows, cols, dtype = case
+        if cols <= 12288:
+            return super().launches(case, args)
+        # As many programs as run at once where each takes one row after the other.
+        at_once = {(BF16, 16384): 2 * processors(), (F16, 16384): 2 * processors()}
+        programs = lambda block: (min(rows, at_once.get((dtype, block), rows)),)
+        return [Launch("layer_norm_gelu_wide", [NAMES[dtype]], lambda block: block >= cols, programs)]
 
     def exact(self, args):
         value, inner = layer_norm(args, self.eps)

@@ -24,10 +24,12 @@ pub const BLOCK_TILE: usize = 20480;
 
 /// One program for each group of each image: `size` elements, `pixels` for each of its channels, in rows of `RUN` elements.
 /// `RUN` divides `pixels`: a row lies in one channel, which is found and whose scale is read once for it. A cluster of blocks
-/// shares the largest groups.
+/// shares the largest groups: of 16-bit elements eight of four warps each.
 #[fuse_kernel(
-    configs = [{ T: f32, num_warps: 8 }, { T: f16 }, { T: bf16 }],
-    RUN = [1, 8], BLOCK = size in [1024, 4096, 10240, 20480, 40960, 81920], num_ctas = (BLOCK / 40960 * 2 * (2 - RUN / 8)).max(1),
+    T = [f32, f16, bf16], RUN = [1, 8], BLOCK = size in [1024, 4096, 10240, 20480, 40960, 81920],
+    num_warps = (BLOCK / 512 * (2 - RUN / 8)).next_power_of_two().max(size_of::<T>() * size_of::<T>() / 2).min(8)
+        - BLOCK / 81920 * (RUN / 8) * (8 - 2 * size_of::<T>()),
+    num_ctas = (BLOCK / 40960 * 2 * (2 - RUN / 8)).max(BLOCK / 81920 * 16 / size_of::<T>()).max(1),
 )]
 pub fn group_norm<T: Float, const RUN: usize, const BLOCK: usize>(
     x: &[T],

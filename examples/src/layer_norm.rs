@@ -18,8 +18,9 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
+use crate::partials::LARGEST_CLUSTERS;
 use crate::reference::{Expected, unit_roundoff};
-use crate::shape::Checks;
+use crate::shape::{Checks, longest};
 
 /// The longest row that one tile holds; longer ones are read in pieces.
 pub const MAX_TILE: usize = 32768;
@@ -34,7 +35,18 @@ pub const PIECE: usize = 8192;
 pub(crate) mod kernels {
     use dsl_runtime::prelude::*;
 
-    /// Normalises the program's row, and applies GELU if asked to.
+    /// A row less its mean, 0 beyond its end, and what its deviation scales it by.
+    #[fuse_fn]
+    fn centre<T: Float>(x: &[T], cols: Tile<i32>, n_cols: i32, eps: f32) -> (Tile<f32>, f32) {
+        let mask = cols < n_cols;
+        let x = tl::load(x + cols, mask, 0.0).to::<f32>();
+        let mean = tl::sum(x, 0) / n_cols as f32;
+        let centred = tl::select(mask, x - mean, 0.0);
+        let var = tl::sum(centred * centred, 0) / n_cols as f32;
+        (centred, tl::rsqrt(var + eps))
+    }
+
+    /// Normalises a row, and applies GELU if asked to.
     #[fuse_fn]
     fn normalise<T: Float, const ACTIVATE: bool>(
         x: &[T],
@@ -45,16 +57,33 @@ pub(crate) mod kernels {
         n_cols: i32,
         eps: f32,
     ) {
-        let (row, mask) = (tl::program_id(0), cols < n_cols);
-        let x = tl::load(x + row * n_cols + cols, mask, 0.0).to::<f32>();
-        let mean = tl::sum(x, 0) / n_cols as f32;
-        let centred = tl::select(mask, x - mean, 0.0);
-        let var = tl::sum(centred * centred, 0) / n_cols as f32;
-        let gamma = tl::load(gamma + cols, mask).to::<f32>();
-        let beta = tl::load(beta + cols, mask).to::<f32>();
-        let y = centred * tl::rsqrt(var + eps) * gamma + beta;
+        let (centred, scale) = centre::<T>(x, cols, n_cols, eps);
+        let gamma = tl::load(gamma + cols, cols < n_cols).to::<f32>();
+        let beta = tl::load(beta + cols, cols < n_cols).to::<f32>();
+        let y = centred * scale * gamma + beta;
         let y = if ACTIVATE { tl::gelu::<T>(y) } else { y };
-        tl::store(out + row * n_cols + cols, y.to::<T>(), mask);
+        tl::store(out + cols, y.to::<T>(), cols < n_cols);
+    }
+
+    /// Normalises one row after the other, the next one's elements under way, with `gamma` and `beta` in registers.
+    #[fuse_fn]
+    fn normalise_rows<T: Float>(
+        x: &[T],
+        gamma: &[T],
+        beta: &[T],
+        out: &mut [T],
+        cols: Tile<i32>,
+        n_rows: i32,
+        n_cols: i32,
+        eps: f32,
+    ) {
+        let gamma = tl::load(gamma + cols, cols < n_cols).to::<f32>();
+        let beta = tl::load(beta + cols, cols < n_cols).to::<f32>();
+        for row in (tl::program_id(0)..n_rows).step_by(tl::num_programs(0)) {
+            let (centred, scale) = centre::<T>(x + row * n_cols, cols, n_cols, eps);
+            let y = centred * scale * gamma + beta;
+            tl::store(out + row * n_cols + cols, y.to::<T>(), cols < n_cols);
+        }
     }
 
     /// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared.
@@ -67,13 +96,14 @@ pub(crate) mod kernels {
         n_cols: i32,
         eps: f32,
     ) {
-        normalise::<T, false>(x, gamma, beta, out, tl::arange(0, BLOCK), n_cols, eps);
+        let row = tl::program_id(0) * n_cols;
+        normalise::<T, false>(x + row, gamma, beta, out + row, tl::arange(0, BLOCK), n_cols, eps);
     }
 
-    /// As [`layer_norm()`], for rows that take half of the registers of a multiprocessor, or all of them: then a cluster of blocks
-    /// shares a row.
+    /// As [`layer_norm()`], for rows that take half of the registers of a multiprocessor; or all of them, as those of `f32` do: then
+    /// a cluster of blocks takes one row after the other.
     #[fuse_kernel(configs = [
-        { T: f32, BLOCK: 32768, num_ctas: 4 },
+        { T: f32, BLOCK: 32768, num_ctas: 4, num_warps: 4, num_stages: 2 },
         { T: f16, BLOCK: 32768, num_warps: 8 },
         { T: bf16, BLOCK: 32768, num_warps: 8 },
     ])]
@@ -82,16 +112,23 @@ pub(crate) mod kernels {
         gamma: &[T],
         beta: &[T],
         out: &mut [T],
+        n_rows: i32,
         n_cols: i32,
         eps: f32,
     ) {
-        normalise::<T, false>(x, gamma, beta, out, tl::arange(0, BLOCK), n_cols, eps);
+        let cols = tl::arange(0, BLOCK);
+        if T::EPSILON < 1e-6 {
+            normalise_rows::<T>(x, gamma, beta, out, cols, n_rows, n_cols, eps);
+        } else {
+            let row = tl::program_id(0) * n_cols;
+            normalise::<T, false>(x + row, gamma, beta, out + row, cols, n_cols, eps);
+        }
     }
 
     /// As [`layer_norm()`], and applies GELU. It is bound by instructions: a thread has at least 32 elements for those that a
     /// reduction takes, and 16-bit rows beyond 4096 columns have more and smaller blocks on a multiprocessor.
     #[fuse_kernel(
-        T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384],
+        T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288],
         num_warps = (BLOCK * size_of::<T>() / 2048).next_power_of_two().min(2 * size_of::<T>()) * (1 + BLOCK / 12288),
     )]
     pub fn layer_norm_gelu<T: Float, const BLOCK: usize>(
@@ -102,25 +139,38 @@ pub(crate) mod kernels {
         n_cols: i32,
         eps: f32,
     ) {
-        normalise::<T, true>(x, gamma, beta, out, tl::arange(0, BLOCK), n_cols, eps);
+        let row = tl::program_id(0) * n_cols;
+        normalise::<T, true>(x + row, gamma, beta, out + row, tl::arange(0, BLOCK), n_cols, eps);
     }
 
-    /// As [`layer_norm_gelu()`], for rows that take half of the registers of a multiprocessor, or all of them: then a cluster of
-    /// blocks shares a row.
-    #[fuse_kernel(configs = [
-        { T: f32, BLOCK: 32768, num_ctas: 4 },
-        { T: f16, BLOCK: 32768, num_warps: 8 },
-        { T: bf16, BLOCK: 32768, num_warps: 8 },
-    ])]
+    /// As [`layer_norm_gelu()`], for longer rows. A program takes one row after the other, the next one's elements under way, where
+    /// two programs with two rows each fit on a multiprocessor, as of 16384 16-bit elements; a cluster of blocks shares the
+    /// longest of `f32`.
+    #[fuse_kernel(
+        T = [f32, f16, bf16], BLOCK = n_cols in [16384, 32768],
+        num_warps = 4 * size_of::<T>() / (1 + BLOCK / 32768 * (size_of::<T>() / 4)),
+        num_ctas = (BLOCK / 32768 * (size_of::<T>() / 4) * 4).max(1), num_stages = 2,
+        maxnreg = 255 - (32768 / BLOCK - 1) * (4 / size_of::<T>() - 1) * 143,
+    )]
     pub fn layer_norm_gelu_wide<T: Float, const BLOCK: usize>(
         x: &[T],
         gamma: &[T],
         beta: &[T],
         out: &mut [T],
+        n_rows: i32,
         n_cols: i32,
         eps: f32,
     ) {
-        normalise::<T, true>(x, gamma, beta, out, tl::arange(0, BLOCK), n_cols, eps);
+        let cols = tl::arange(0, BLOCK);
+        if T::EPSILON < 1e-6 || BLOCK == 32768 {
+            let row = tl::program_id(0) * n_cols;
+            normalise::<T, true>(x + row, gamma, beta, out + row, cols, n_cols, eps);
+        } else {
+            for row in (tl::program_id(0)..n_rows).step_by(tl::num_programs(0)) {
+                let (x, out) = (x + row * n_cols, out + row * n_cols);
+                normalise::<T, true>(x, gamma, beta, out, cols, n_cols, eps);
+            }
+        }
     }
 }
 
@@ -208,13 +258,19 @@ impl<'a, T: Float> LayerNorm<'a, T> {
         }
         let (n_cols, eps) = (cols as i32, self.eps);
         // A row of the widest tile that does not divide evenly is faster in pieces.
-        if cols > MAX_TILE || cols > NARROW && !cols.is_multiple_of(8) {
+        // So are rows of `f32` where no cluster of blocks shares them.
+        let widest = if size_of::<T>() == 4 { longest(on, MAX_TILE, NARROW) } else { MAX_TILE };
+        if cols > widest || cols > NARROW && !cols.is_multiple_of(8) {
             let call = layer_norm_long::<T, PIECE>(self.x, self.gamma, self.beta, out, n_cols, eps);
             return call.grid(rows).launch(on);
         }
         if cols > NARROW {
-            let call = layer_norm_wide::<T, MAX_TILE>(self.x, self.gamma, self.beta, out, n_cols, eps);
-            return call.grid(rows).launch(on);
+            let n_rows = rows as i32;
+            let call =
+                layer_norm_wide::<T, MAX_TILE>(self.x, self.gamma, self.beta, out, n_rows, n_cols, eps);
+            // Of `f32`, whose clusters take one row after the other, two have blocks on a multiprocessor.
+            let at_once = if size_of::<T>() == 4 { 2 * LARGEST_CLUSTERS } else { rows };
+            return call.grid(rows.min(at_once)).launch(on);
         }
         layer_norm::<T>(self.x, self.gamma, self.beta, out, n_cols, eps).grid(rows).launch(on)
     }

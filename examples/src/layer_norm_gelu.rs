@@ -9,8 +9,8 @@
 //!
 //! **Source.** ConvNeXt's and wav2vec 2.0's blocks: Baevski and others, 2020, arXiv:2006.11477, section 2.
 
-use dsl_runtime::Result;
 use dsl_runtime::prelude::*;
+use dsl_runtime::{Chosen, Result};
 
 use crate::activation::{self, GELU};
 use crate::layer_norm;
@@ -21,7 +21,7 @@ use crate::shape::Checks;
 pub const MAX_COLS: usize = 32768;
 
 /// The longest row of [`layer_norm_gelu`]; [`layer_norm_gelu_wide`] takes longer ones.
-const NARROW: usize = 16384;
+const NARROW: usize = 12288;
 
 pub use crate::layer_norm::kernels::{layer_norm_gelu, layer_norm_gelu_wide};
 
@@ -56,7 +56,7 @@ impl<'a, T: Float> LayerNormGelu<'a, T> {
     pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
     where
         layer_norm_gelu::Choice<T>: layer_norm_gelu::Declared,
-        layer_norm_gelu_wide::Choice<T, MAX_COLS>: layer_norm_gelu_wide::Declared,
+        layer_norm_gelu_wide::Choice<T>: layer_norm_gelu_wide::Declared,
     {
         let (out, checks, cols) = (out.into(), Checks("layer_norm_gelu"), self.gamma.len());
         checks.same(("x", self.x.len()), ("out", out.len()))?;
@@ -67,8 +67,12 @@ impl<'a, T: Float> LayerNormGelu<'a, T> {
         }
         let (x, gamma, beta, n_cols, eps) = (self.x, self.gamma, self.beta, cols as i32, self.eps);
         if cols > NARROW {
-            let call = layer_norm_gelu_wide::<T, MAX_COLS>(x, gamma, beta, out, n_cols, eps);
-            return call.grid(rows).launch(on);
+            let call = layer_norm_gelu_wide::<T>(x, gamma, beta, out, rows as i32, n_cols, eps);
+            let grid = |chosen: Chosen| match (size_of::<T>(), chosen.constant("BLOCK")) {
+                (2, 16384) => rows.min(2 * chosen.processors()),
+                _ => rows,
+            };
+            return call.grid_by(grid).launch(on);
         }
         layer_norm_gelu::<T>(x, gamma, beta, out, n_cols, eps).grid(rows).launch(on)
     }

@@ -15,8 +15,8 @@ pub const MAX_COLS: usize = 32768;
 /// The longest row beside which one block keeps its share of the sums.
 pub const BLOCK_COLS: usize = 8192;
 
-/// Clusters for rows of [`MAX_COLS`] columns that an H200 runs at once.
-const LARGEST_CLUSTERS: usize = 30;
+/// Clusters of 4 multiprocessors that an H200 runs at once.
+pub(crate) const LARGEST_CLUSTERS: usize = 30;
 
 /// The columns that a program of [`sum_partials`] handles.
 const COLS: usize = 32;

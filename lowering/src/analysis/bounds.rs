@@ -322,6 +322,10 @@ impl<'a> Bound<'a> {
             let extreme = match quotient.as_constant() {
                 Some(factor) if factor < 0 => low?,
                 Some(_) => high,
+                None if quotient.terms().all(|(_, c)| c < 0) => {
+                    self.not_negative(&Polynomial::default().sub(&quotient))?;
+                    low?
+                }
                 None => {
                     self.not_negative(&quotient)?;
                     high
@@ -365,7 +369,8 @@ impl<'a> Bound<'a> {
             let Some(unit) = unit else { continue };
             // small - big = unit * atom + .. <= 0, so value <= value - times * (small - big) for times of at least 0.
             let times = value.split(atom).0.scale(unit);
-            if times.as_constant() == Some(0) || times.varying().is_some() {
+            // A number that is taken off everywhere could be no less than 0 only by being 0.
+            if times.terms().all(|(_, c)| c < 0) || times.varying().is_some() {
                 continue;
             }
             let checkpoint = self.facts.len();

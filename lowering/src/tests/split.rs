@@ -83,6 +83,51 @@ fn rows_taken_from_the_end_are_inside_too() {
     );
 }
 
+/// What was loaded may be anything, and its mask says what it is.
+#[test]
+fn a_row_whose_number_was_loaded_is_inside_where_its_mask_says_so() {
+    check_split(
+        "#[fuse_kernel(BLOCK = [1024])]
+        fn embedding<const BLOCK: usize>(x: &[f32], ids: &[i64], out: &mut [f32], n: i64, dim: i32) {
+            let (row, cols) = (tl::program_id(0), tl::arange(0, BLOCK));
+            let id = tl::load(ids + row);
+            let known = (id >= 0) & (id < n);
+            let x = tl::load(x + id * dim.to::<i64>() + cols, (cols < dim) & known);
+            tl::store(out + row * BLOCK + cols, x);
+        }",
+        Trust::Launch,
+        expect![[r#"
+            kernel embedding(x: &[f32], ids: &[i64], out: &mut [f32], %0 n: i64, %1 dim: i32) {
+              %2 = program_id 0 : i32
+              %3 = arange 0 : i32[1024]
+              %4 = cast %2 : i64
+              %5 = constant 0 : i32
+              %6 = load ids[%4 + %5] inside : i64
+              %7 = constant 0 : i64
+              %8 = ge %6, %7 : bool
+              %9 = lt %6, %0 : bool
+              %10 = and %8, %9 : bool
+              %11 = cast %1 : i64
+              %12 = mul %6, %11 : i64
+              %13 = splat %1 : i32[1024]
+              %14 = lt %3, %13 : bool[1024]
+              %15 = splat %10 : bool[1024]
+              %16 = and %14, %15 : bool[1024]
+              %17 = load x[%12 + %3] mask %16 inside : f32[1024]
+              %18 = constant 1024 : i64
+              %19 = mul %4, %18 : i64
+              store out[%19 + %3] inside = %17
+            }
+            num_programs(0) <= ids.len()
+            0 <= n
+            1 + n <= 9223372036854775807
+            0 <= dim
+            n * dim <= x.len()
+            1024 * num_programs(0) <= out.len()
+        "#]],
+    );
+}
+
 #[test]
 fn without_facts_the_kernel_compares() {
     check_split(

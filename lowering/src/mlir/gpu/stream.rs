@@ -29,6 +29,8 @@ pub const CAPABILITY: u32 = 90;
 /// Warps of a block, and registers in which a thread loads, up to which a kernel counts as a short one.
 const WARPS: u32 = 8;
 const LOADED: u32 = 48;
+/// The latter of kernels that reduce nothing: their loads may stand where they leave other values registers.
+const LOADED_AT_ONCE: u32 = 16;
 
 /// Whether an operation may touch memory outside of the block, or has another effect than its results.
 fn touches_memory(op: &Op) -> bool {
@@ -46,6 +48,7 @@ const ACCESS: u32 = 8;
 pub(super) fn follows(distributed: &Distributed) -> bool {
     let func = &distributed.func;
     let (mut short, mut stored, mut loaded) = (distributed.block_warps() <= WARPS, false, 0);
+    let mut most = LOADED_AT_ONCE;
     func.body.walk(&mut |op| {
         short &= !matches!(op.kind, Kind::Dot(_) | Kind::GroupDot(_));
         if let Kind::Load(load) = &op.kind {
@@ -55,8 +58,11 @@ pub(super) fn follows(distributed: &Distributed) -> bool {
             loaded += registers(distributed, op, load);
         }
         stored |= matches!(op.kind, Kind::Store(_));
+        if matches!(op.kind, Kind::Reduce(_)) {
+            most = LOADED;
+        }
     });
-    short && loaded <= LOADED
+    short && loaded <= most
 }
 
 impl Gpu<'_> {
