@@ -63,6 +63,19 @@ fn bf16_is_as_exact_as_stated() {
     check::<bf16>();
 }
 
+/// Clusters take such rows of `f32` one after the other, fewer of them than there are rows.
+#[test]
+fn rows_that_are_taken_in_turn_are_as_exact_as_stated() {
+    let (rows, cols) = (131, 16_392);
+    let x = normal::<f32>(rows * cols, 1);
+    let (gamma, beta) = (normal::<f32>(cols, 2), normal::<f32>(cols, 3));
+    for device in devices() {
+        for shift in [0, 1] {
+            check_data(device, [&x, &gamma, &beta], shift);
+        }
+    }
+}
+
 #[test]
 fn a_mean_far_from_zero_does_not_cancel_the_variance() {
     for cols in [4097, MAX_TILE + 4097] {

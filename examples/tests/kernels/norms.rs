@@ -55,6 +55,21 @@ fn rows_of_bf16_are_as_exact_as_stated() {
     check_rows::<bf16>();
 }
 
+/// Programs take such 16-bit rows one after the other, fewer of them than there are rows.
+#[test]
+fn rows_that_are_taken_in_turn_are_as_exact_as_stated() {
+    let cols = 12_296;
+    let (gamma, beta) = (normal::<bf16>(cols, 2), normal::<bf16>(cols, 3));
+    for device in devices() {
+        let rows = 4 * device.processors() + 3;
+        let x = normal::<bf16>(rows * cols, 1);
+        let expected = [layer_norm_gelu::reference(&x, &gamma, &beta, 1e-5)];
+        check_on(device, 0, &format!("{rows} rows"), &[&x, &gamma, &beta], &expected, &|on, inputs, outs| {
+            LayerNormGelu::new(inputs[0], inputs[1], inputs[2]).launch(on, &mut outs[0])
+        });
+    }
+}
+
 #[test]
 fn extremes_stay_in_their_row() {
     for cols in [1000, 20_000] {

@@ -19,6 +19,7 @@ mod exits;
 mod functions;
 mod group;
 mod inline;
+mod inside;
 mod isolate;
 mod language;
 mod layout;

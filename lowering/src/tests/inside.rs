@@ -1,0 +1,199 @@
+//! Accesses that the launcher answers for: where its facts hold, no element that a mask lets through is outside.
+
+use proptest::prelude::*;
+
+use crate::analysis::bounds::{Decision, Decisions};
+use crate::analysis::fact::{Fact, Sum, Symbol};
+use crate::analysis::polynomial::Polynomials;
+use crate::ops::Kind;
+
+/// What an offset and a mask are made of.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Var {
+    Program,
+    Element,
+    /// A number that was loaded.
+    Loaded,
+    N,
+    Stride,
+}
+
+/// The elements of a tile.
+const ELEMENTS: i64 = 4;
+
+/// The numbers of a launch, and of one element of one program.
+#[derive(Clone, Copy, Debug)]
+struct At {
+    grid: i64,
+    len: i64,
+    n: i64,
+    stride: i64,
+    program: i64,
+    element: i64,
+    loaded: i64,
+}
+
+impl Var {
+    fn text(self) -> &'static str {
+        match self {
+            Var::Program => "p",
+            Var::Element => "i",
+            Var::Loaded => "t",
+            Var::N => "n",
+            Var::Stride => "s",
+        }
+    }
+
+    fn value(self, at: &At) -> i64 {
+        match self {
+            Var::Program => at.program,
+            Var::Element => at.element,
+            Var::Loaded => at.loaded,
+            Var::N => at.n,
+            Var::Stride => at.stride,
+        }
+    }
+}
+
+/// Products with numbers, added up.
+#[derive(Clone, Debug)]
+struct Terms(Vec<(i64, Vec<Var>)>);
+
+impl Terms {
+    fn text(&self) -> String {
+        let term = |(number, vars): &(i64, Vec<Var>)| {
+            vars.iter().fold(format!("({number}"), |text, var| format!("{text} * {}", var.text())) + ")"
+        };
+        self.0.iter().map(term).collect::<Vec<_>>().join(" + ")
+    }
+
+    fn value(&self, at: &At) -> i64 {
+        let term =
+            |(number, vars): &(i64, Vec<Var>)| vars.iter().fold(*number, |value, var| value * var.value(at));
+        self.0.iter().map(term).sum()
+    }
+}
+
+fn terms() -> impl Strategy<Value = Terms> {
+    let factors = prop_oneof![
+        2 => Just(vec![Var::Program]),
+        3 => Just(vec![Var::Element]),
+        2 => Just(vec![Var::Loaded]),
+        3 => Just(vec![Var::N]),
+        1 => Just(vec![Var::Stride]),
+        2 => Just(vec![Var::Program, Var::Stride]),
+        1 => Just(vec![Var::Loaded, Var::Stride]),
+        1 => Just(vec![Var::N, Var::Stride]),
+        2 => Just(vec![]),
+    ];
+    let number =
+        prop_oneof![4 => Just(1i64), 4 => Just(-1), 1 => Just(4), 1 => Just(-4), 1 => Just(2), 1 => Just(-3)];
+    prop::collection::vec((number, factors), 1..4).prop_map(Terms)
+}
+
+/// `left op right`
+type Comparison = (Terms, &'static str, Terms);
+
+fn comparison() -> impl Strategy<Value = Comparison> {
+    let op = prop_oneof![Just("<"), Just("<="), Just(">"), Just(">="), Just("==")];
+    (terms(), op, terms())
+}
+
+fn holds((left, op, right): &Comparison, at: &At) -> bool {
+    let (left, right) = (left.value(at), right.value(at));
+    match *op {
+        "<" => left < right,
+        "<=" => left <= right,
+        ">" => left > right,
+        ">=" => left >= right,
+        _ => left == right,
+    }
+}
+
+fn sum(sum: &Sum, at: &At) -> i64 {
+    let factor = |symbol: &Symbol| match *symbol {
+        Symbol::Length(0) => at.len,
+        Symbol::Length(_) => 1000,
+        Symbol::Scalar(3) => at.n,
+        Symbol::Scalar(_) => at.stride,
+        Symbol::Grid(0) => at.grid,
+        Symbol::Grid(_) => 1,
+    };
+    sum.terms.iter().map(|(number, factors)| number * factors.iter().map(factor).product::<i64>()).sum()
+}
+
+/// Few numbers of each kind, all with all.
+fn launches() -> impl Iterator<Item = At> {
+    let numbers = |all: &'static [i64]| all.iter().copied();
+    numbers(&[1, 3]).flat_map(move |grid| {
+        numbers(&[0, 5, 12, 40]).flat_map(move |len| {
+            numbers(&[-2, 0, 1, 3, 12]).flat_map(move |n| {
+                let at = At { grid, len, n, stride: 0, program: 0, element: 0, loaded: 0 };
+                numbers(&[-1, 0, 1, 4]).map(move |stride| At { stride, ..at })
+            })
+        })
+    })
+}
+
+fn elements(launch: At) -> impl Iterator<Item = At> {
+    (0..launch.grid).flat_map(move |program| {
+        (0..ELEMENTS).flat_map(move |element| {
+            [-5, -1, 0, 1, 2, 3, 11, 12, 50].into_iter().map(move |loaded| At {
+                program,
+                element,
+                loaded,
+                ..launch
+            })
+        })
+    })
+}
+
+/// The facts that a launch is asked for, if it is to answer for the access.
+fn facts(offset: &Terms, mask: &[Comparison]) -> Option<Vec<Fact>> {
+    let mask: Vec<String> = mask
+        .iter()
+        .map(|(left, op, right)| format!("({} {op} {} + i * 0)", left.text(), right.text()))
+        .collect();
+    let source = format!(
+        "#[fuse_kernel] fn k(x: &[f32], numbers: &[i32], out: &mut [f32], n: i32, s: i32) {{
+            let (p, i) = (tl::program_id(0), tl::arange(0, {ELEMENTS}));
+            let t = tl::load(numbers + p);
+            tl::store(out + i, tl::load(x + ({} + i * 0), {}));
+        }}",
+        offset.text(),
+        mask.join(" & "),
+    );
+    // Comparisons that are always so, and numbers alone, may be refused.
+    let func = super::try_func(&source)?;
+    let polynomials = Polynomials::analyse(&func);
+    let decisions = Decisions::analyse(&func, &polynomials);
+    let mut found = None;
+    func.body.walk(&mut |op| {
+        if let Kind::Load(load) = &op.kind
+            && load.place.param.0 == 0
+            && let Decision::Launch(facts) = decisions.get(&load.place)
+        {
+            found = Some(facts);
+        }
+    });
+    found
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1500))]
+
+    #[test]
+    fn what_the_launcher_answers_for_is_inside(offset in terms(), mask in prop::collection::vec(comparison(), 1..4)) {
+        let Some(facts) = facts(&offset, &mask) else { return Ok(()) };
+        let agrees = |fact: &Fact, at: &At| match fact {
+            Fact::AtMost { low, high } => sum(low, at) <= sum(high, at),
+            other => unreachable!("{other:?} bounds nothing"),
+        };
+        for launch in launches().filter(|launch| facts.iter().all(|fact| agrees(fact, launch))) {
+            for at in elements(launch).filter(|at| mask.iter().all(|comparison| holds(comparison, at))) {
+                let place = offset.value(&at);
+                prop_assert!((0..at.len).contains(&place), "{} at {at:?}, given {facts:?}", offset.text());
+            }
+        }
+    }
+}
