@@ -46,23 +46,24 @@ pub(crate) mod kernels {
         (centred, tl::rsqrt(var + eps))
     }
 
-    /// Normalises a row, and applies GELU if asked to.
+    /// Normalises a row of the matrix, and applies GELU if asked to.
     #[fuse_fn]
     fn normalise<T: Float, const ACTIVATE: bool>(
         x: &[T],
         gamma: &[T],
         beta: &[T],
         out: &mut [T],
+        row: i32,
         cols: Tile<i32>,
         n_cols: i32,
         eps: f32,
     ) {
-        let (centred, scale) = centre::<T>(x, cols, n_cols, eps);
+        let (centred, scale) = centre::<T>(x + row * n_cols, cols, n_cols, eps);
         let gamma = tl::load(gamma + cols, cols < n_cols).to::<f32>();
         let beta = tl::load(beta + cols, cols < n_cols).to::<f32>();
         let y = centred * scale * gamma + beta;
         let y = if ACTIVATE { tl::gelu::<T>(y) } else { y };
-        tl::store(out + cols, y.to::<T>(), cols < n_cols);
+        tl::store(out + row * n_cols + cols, y.to::<T>(), cols < n_cols);
     }
 
     /// Normalises one row after the other, the next one's elements under way, with `gamma` and `beta` in registers.
@@ -96,8 +97,7 @@ pub(crate) mod kernels {
         n_cols: i32,
         eps: f32,
     ) {
-        let row = tl::program_id(0) * n_cols;
-        normalise::<T, false>(x + row, gamma, beta, out + row, tl::arange(0, BLOCK), n_cols, eps);
+        normalise::<T, false>(x, gamma, beta, out, tl::program_id(0), tl::arange(0, BLOCK), n_cols, eps);
     }
 
     /// As [`layer_norm()`], for rows that take half of the registers of a multiprocessor; or all of them, as those of `f32` do: then
@@ -120,8 +120,7 @@ pub(crate) mod kernels {
         if T::EPSILON < 1e-6 {
             normalise_rows::<T>(x, gamma, beta, out, cols, n_rows, n_cols, eps);
         } else {
-            let row = tl::program_id(0) * n_cols;
-            normalise::<T, false>(x + row, gamma, beta, out + row, cols, n_cols, eps);
+            normalise::<T, false>(x, gamma, beta, out, tl::program_id(0), cols, n_cols, eps);
         }
     }
 
@@ -139,8 +138,7 @@ pub(crate) mod kernels {
         n_cols: i32,
         eps: f32,
     ) {
-        let row = tl::program_id(0) * n_cols;
-        normalise::<T, true>(x + row, gamma, beta, out + row, tl::arange(0, BLOCK), n_cols, eps);
+        normalise::<T, true>(x, gamma, beta, out, tl::program_id(0), tl::arange(0, BLOCK), n_cols, eps);
     }
 
     /// As [`layer_norm_gelu()`], for longer rows. A program takes one row after the other, the next one's elements under way, where
@@ -163,12 +161,10 @@ pub(crate) mod kernels {
     ) {
         let cols = tl::arange(0, BLOCK);
         if T::EPSILON < 1e-6 || BLOCK == 32768 {
-            let row = tl::program_id(0) * n_cols;
-            normalise::<T, true>(x + row, gamma, beta, out + row, cols, n_cols, eps);
+            normalise::<T, true>(x, gamma, beta, out, tl::program_id(0), cols, n_cols, eps);
         } else {
             for row in (tl::program_id(0)..n_rows).step_by(tl::num_programs(0)) {
-                let (x, out) = (x + row * n_cols, out + row * n_cols);
-                normalise::<T, true>(x, gamma, beta, out, cols, n_cols, eps);
+                normalise::<T, true>(x, gamma, beta, out, row, cols, n_cols, eps);
             }
         }
     }

@@ -41,7 +41,7 @@ pub fn reduce(x: &[f16], out: &mut [f16], n: i32) {
 
 /// The same of 64 rows, by a cluster of blocks.
 #[fuse_kernel(num_ctas = 4)]
-pub fn gather(x: &[f16], out: &mut [f16], n: i32) {
+pub fn cluster(x: &[f16], out: &mut [f16], n: i32) {
     let program = tl::program_id(0);
     let at = tl::arange(0, 8192);
     let x = tl::load(x + (n * 128 - 8192 * (program + 1)) + at).to::<f32>();
@@ -66,11 +66,11 @@ pub fn product(x: &View<f16, 2>, order: &View<f16, 2>, out: &mut View<f16, 2>, n
 enum Link {
     Shift,
     Reduce,
-    Gather,
+    Cluster,
     Product,
 }
 
-const LINKS: [Link; 4] = [Link::Shift, Link::Reduce, Link::Gather, Link::Product];
+const LINKS: [Link; 4] = [Link::Shift, Link::Reduce, Link::Cluster, Link::Product];
 
 /// Two matrices that kernels read and write in turn, and the one that a product takes.
 type Buffers = (Buffer<f16>, Buffer<f16>, Buffer<f16>);
@@ -88,7 +88,7 @@ impl Link {
         match self {
             Link::Shift => shift(x, out, n).grid(rows).launch(stream),
             Link::Reduce => reduce(x, out, n).grid(rows).launch(stream),
-            Link::Gather => gather(x, out, n).grid(rows / ROWS).launch(stream),
+            Link::Cluster => cluster(x, out, n).grid(rows / ROWS).launch(stream),
             Link::Product => {
                 let (x, order) = (x.view([rows, COLS])?, order.view([COLS, COLS])?);
                 let out = out.view_mut([rows, COLS])?;
@@ -141,7 +141,7 @@ fn kernels_without_a_product_start_early() {
     };
     assert!(follows(&shift::KERNEL));
     assert!(follows(&reduce::KERNEL));
-    assert!(follows(&gather::KERNEL));
+    assert!(follows(&cluster::KERNEL));
     assert!(!follows(&product::KERNEL));
 }
 

@@ -323,7 +323,7 @@ impl<'a> Bound<'a> {
                 Some(factor) if factor < 0 => low?,
                 Some(_) => high,
                 None if quotient.terms().all(|(_, c)| c < 0) => {
-                    self.not_negative(&Polynomial::default().sub(&quotient))?;
+                    self.not_negative(&quotient.scale(-1))?;
                     low?
                 }
                 None => {
@@ -341,8 +341,8 @@ impl<'a> Bound<'a> {
         let checkpoint = self.facts.len();
         self.not_negative(value).or_else(|| {
             self.facts.truncate(checkpoint);
-            let most = self.upper(Polynomial::default().sub(value))?;
-            self.not_negative(&Polynomial::default().sub(&most))
+            let most = self.upper(value.scale(-1))?;
+            self.not_negative(&most.scale(-1))
         })
     }
 

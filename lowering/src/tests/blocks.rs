@@ -150,9 +150,10 @@ impl Case {
     }
 }
 
-fn value(sum: &Sum, known: &[i64]) -> i128 {
+fn value(sum: &Sum, known: &[i64], grid: i64) -> i128 {
     let factor = |symbol: &Symbol| match *symbol {
         Symbol::Scalar(param) | Symbol::Length(param) => i128::from(known[param as usize]),
+        Symbol::Grid(0) => i128::from(grid),
         Symbol::Grid(_) => 1,
     };
     sum.terms
@@ -161,13 +162,14 @@ fn value(sum: &Sum, known: &[i64]) -> i128 {
         .sum()
 }
 
-/// Allocations are aligned for anything.
-fn holds(fact: &Fact, known: &[i64]) -> bool {
+/// Whether a fact holds of these parameters, of slices their lengths, and of a grid of one axis. Allocations are aligned for
+/// anything.
+pub(super) fn holds(fact: &Fact, known: &[i64], grid: i64) -> bool {
     match fact {
         Fact::Aligned { .. } => true,
         Fact::Divisible { scalar, by } => known[*scalar as usize] % i64::from(*by) == 0,
         Fact::Equal { scalar, value } => known[*scalar as usize] == *value,
-        Fact::AtMost { low, high } => value(low, known) <= value(high, known),
+        Fact::AtMost { low, high } => value(low, known, grid) <= value(high, known, grid),
     }
 }
 
@@ -194,7 +196,7 @@ fn check_extents(extents: &[u32], cases: u32) -> u32 {
         let case = Case::random(&mut random, extents);
         case.check(&func, &host, extents);
         for (facts, code) in &bodies {
-            if facts.iter().all(|fact| holds(fact, &case.known(&func))) {
+            if facts.iter().all(|fact| holds(fact, &case.known(&func), 1)) {
                 case.check(&func, code, extents);
                 aligned += u32::from(!facts.is_empty());
             }

@@ -31,6 +31,8 @@ const WARPS: u32 = 8;
 const LOADED: u32 = 48;
 /// The latter of kernels that reduce nothing: their loads may stand where they leave other values registers.
 const LOADED_AT_ONCE: u32 = 16;
+/// Bytes of one access of a thread to a row.
+const ACCESS: u32 = 8;
 
 /// Whether an operation may touch memory outside of the block, or has another effect than its results.
 fn touches_memory(op: &Op) -> bool {
@@ -41,14 +43,11 @@ fn touches_memory(op: &Op) -> bool {
         || operation.blocks().into_iter().any(|block: &Block| block.ops.iter().any(touches_memory))
 }
 
-/// Bytes of one access of a thread to a row.
-const ACCESS: u32 = 8;
-
 /// Whether a kernel may be launched while the one before it still runs.
 pub(super) fn follows(distributed: &Distributed) -> bool {
     let func = &distributed.func;
-    let (mut short, mut stored, mut loaded) = (distributed.block_warps() <= WARPS, false, 0);
-    let mut most = LOADED_AT_ONCE;
+    let mut short = distributed.block_warps() <= WARPS;
+    let (mut stored, mut reduces, mut loaded) = (false, false, 0);
     func.body.walk(&mut |op| {
         short &= !matches!(op.kind, Kind::Dot(_) | Kind::GroupDot(_));
         if let Kind::Load(load) = &op.kind {
@@ -58,11 +57,9 @@ pub(super) fn follows(distributed: &Distributed) -> bool {
             loaded += registers(distributed, op, load);
         }
         stored |= matches!(op.kind, Kind::Store(_));
-        if matches!(op.kind, Kind::Reduce(_)) {
-            most = LOADED;
-        }
+        reduces |= matches!(op.kind, Kind::Reduce(_));
     });
-    short && loaded <= most
+    short && loaded <= if reduces { LOADED } else { LOADED_AT_ONCE }
 }
 
 impl Gpu<'_> {
