@@ -81,15 +81,6 @@ class LayerNormGelu(Norm):
     name, kernel = "layer_norm_gelu", "layer_norm_gelu"
     small_columns = (*Norm.small_columns, 14_000, 20_000)
 
-    def launches(self, case, args):
-        rows, cols, dtype = case
-        if cols <= 12288:
-            return super().launches(case, args)
-        # As many programs as run at once where each takes one row after the other.
-        at_once = {(BF16, 16384): 2 * processors(), (F16, 16384): 2 * processors()}
-        programs = lambda block: (min(rows, at_once.get((dtype, block), rows)),)
-        return [Launch("layer_norm_gelu_wide", [NAMES[dtype]], lambda block: block >= cols, programs)]
-
     def exact(self, args):
         value, inner = layer_norm(args, self.eps)
         return [rounded(*activated(GELU, value, args["x"].dtype, inner), args["x"].dtype)]

@@ -30,13 +30,14 @@
 //! | `num_warps = 4` | warps of a program on a GPU, or of a block; chosen by what it reads where nothing is said |
 //! | `num_ctas = 4` | blocks of a cluster that share a program: for tiles that take most of a multiprocessor. One block does it all where there are no clusters ([`LaunchOn::has_clusters`]) |
 //! | `num_stages = 3` | iterations whose loads are in flight, for loops that do not say ([`tl::Range::num_stages`]) |
-//! | `maxnreg = 64` | the most registers of a thread; 255 is no limit |
+//! | `maxnreg = 64` | the most registers of a thread; 255 is no limit. The body that takes arguments of any alignment keeps what it needs where there is another one |
 //! | `tune(key = [..])`, `tuned = "file"` | configs, or the values of `BLOCK = _ in [..]`, by measured time: [`mod@tune`] |
 //! | `unchecked`, `unreported` | see *Safety* below |
 //! | `deny(spills)` | a variant whose registers do not suffice is an error of the build, where there is a `ptxas` |
 //!
 //! Outside of `configs` the four settings may be expressions over the kernel's integer constants and the sizes of its types, by
-//! `+`, `-`, `*`, `/`, `%`, `min`, `max` and `next_power_of_two`: `num_warps = (BLOCK * size_of::<T>() / 2048).min(8)`.
+//! `+`, `-`, `*`, `/`, `%`, `min`, `max`, `next_power_of_two` and `if`: `num_warps = (BLOCK * size_of::<T>() / 2048).min(8)`,
+//! `maxnreg = if BLOCK < 8192 { 255 } else { 80 }`.
 //!
 //! # Memory
 //! A [`Buffer`] owns memory of a device. Kernels borrow it, whole or in part, as [`Slice`] and [`SliceMut`], which host

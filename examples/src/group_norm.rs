@@ -27,9 +27,10 @@ pub const BLOCK_TILE: usize = 20480;
 /// shares the largest groups: of 16-bit elements eight of four warps each.
 #[fuse_kernel(
     T = [f32, f16, bf16], RUN = [1, 8], BLOCK = size in [1024, 4096, 10240, 20480, 40960, 81920],
-    num_warps = (BLOCK / 512 * (2 - RUN / 8)).next_power_of_two().max(size_of::<T>() * size_of::<T>() / 2).min(8)
-        - BLOCK / 81920 * (RUN / 8) * (8 - 2 * size_of::<T>()),
-    num_ctas = (BLOCK / 40960 * 2 * (2 - RUN / 8)).max(BLOCK / 81920 * 16 / size_of::<T>()).max(1),
+    num_warps = if size_of::<T>() == 2 && RUN == 8 && BLOCK == 81920 { 4 }
+        else { (BLOCK / 512 * (2 - RUN / 8)).next_power_of_two().max(size_of::<T>() * size_of::<T>() / 2).min(8) },
+    num_ctas = if BLOCK < 40960 { 1 } else if BLOCK == 40960 { 4 - RUN / 4 } else if RUN == 8 { 16 / size_of::<T>() } else { 8 },
+    maxnreg = if size_of::<T>() == 2 && RUN == 8 && BLOCK == 81920 { 96 } else { 255 },
 )]
 pub fn group_norm<T: Float, const RUN: usize, const BLOCK: usize>(
     x: &[T],

@@ -32,7 +32,7 @@ const NARROW: usize = 16384;
 pub const PIECE: usize = 8192;
 
 #[fuse_module]
-pub(crate) mod kernels {
+mod kernels {
     use dsl_runtime::prelude::*;
 
     /// A row less its mean, 0 beyond its end, and what its deviation scales it by.
@@ -46,23 +46,22 @@ pub(crate) mod kernels {
         (centred, tl::rsqrt(var + eps))
     }
 
-    /// Normalises a row of the matrix, and applies GELU if asked to.
+    /// Normalises a program's row.
     #[fuse_fn]
-    fn normalise<T: Float, const ACTIVATE: bool>(
+    fn normalise<T: Float>(
         x: &[T],
         gamma: &[T],
         beta: &[T],
         out: &mut [T],
-        row: i32,
         cols: Tile<i32>,
         n_cols: i32,
         eps: f32,
     ) {
+        let row = tl::program_id(0);
         let (centred, scale) = centre::<T>(x + row * n_cols, cols, n_cols, eps);
         let gamma = tl::load(gamma + cols, cols < n_cols).to::<f32>();
         let beta = tl::load(beta + cols, cols < n_cols).to::<f32>();
         let y = centred * scale * gamma + beta;
-        let y = if ACTIVATE { tl::gelu::<T>(y) } else { y };
         tl::store(out + row * n_cols + cols, y.to::<T>(), cols < n_cols);
     }
 
@@ -87,8 +86,12 @@ pub(crate) mod kernels {
         }
     }
 
-    /// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared.
-    #[fuse_kernel(T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384])]
+    /// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared. Three of the
+    /// longest 16-bit rows fit on a multiprocessor.
+    #[fuse_kernel(
+        T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384],
+        maxnreg = if size_of::<T>() == 2 && BLOCK == 16384 { 80 } else { 255 },
+    )]
     pub fn layer_norm<T: Float, const BLOCK: usize>(
         x: &[T],
         gamma: &[T],
@@ -97,7 +100,7 @@ pub(crate) mod kernels {
         n_cols: i32,
         eps: f32,
     ) {
-        normalise::<T, false>(x, gamma, beta, out, tl::program_id(0), tl::arange(0, BLOCK), n_cols, eps);
+        normalise::<T>(x, gamma, beta, out, tl::arange(0, BLOCK), n_cols, eps);
     }
 
     /// As [`layer_norm()`], for rows that take half of the registers of a multiprocessor; or all of them, as those of `f32` do: then
@@ -120,52 +123,7 @@ pub(crate) mod kernels {
         if T::EPSILON < 1e-6 {
             normalise_rows::<T>(x, gamma, beta, out, cols, n_rows, n_cols, eps);
         } else {
-            normalise::<T, false>(x, gamma, beta, out, tl::program_id(0), cols, n_cols, eps);
-        }
-    }
-
-    /// As [`layer_norm()`], and applies GELU. It is bound by instructions: a thread has at least 32 elements for those that a
-    /// reduction takes, and 16-bit rows beyond 4096 columns have more and smaller blocks on a multiprocessor.
-    #[fuse_kernel(
-        T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288],
-        num_warps = (BLOCK * size_of::<T>() / 2048).next_power_of_two().min(2 * size_of::<T>()) * (1 + BLOCK / 12288),
-    )]
-    pub fn layer_norm_gelu<T: Float, const BLOCK: usize>(
-        x: &[T],
-        gamma: &[T],
-        beta: &[T],
-        out: &mut [T],
-        n_cols: i32,
-        eps: f32,
-    ) {
-        normalise::<T, true>(x, gamma, beta, out, tl::program_id(0), tl::arange(0, BLOCK), n_cols, eps);
-    }
-
-    /// As [`layer_norm_gelu()`], for longer rows. A program takes one row after the other, the next one's elements under way, where
-    /// two programs with two rows each fit on a multiprocessor, as of 16384 16-bit elements; a cluster of blocks shares the
-    /// longest of `f32`.
-    #[fuse_kernel(
-        T = [f32, f16, bf16], BLOCK = n_cols in [16384, 32768],
-        num_warps = 4 * size_of::<T>() / (1 + BLOCK / 32768 * (size_of::<T>() / 4)),
-        num_ctas = (BLOCK / 32768 * (size_of::<T>() / 4) * 4).max(1), num_stages = 2,
-        maxnreg = 255 - (32768 / BLOCK - 1) * (4 / size_of::<T>() - 1) * 143,
-    )]
-    pub fn layer_norm_gelu_wide<T: Float, const BLOCK: usize>(
-        x: &[T],
-        gamma: &[T],
-        beta: &[T],
-        out: &mut [T],
-        n_rows: i32,
-        n_cols: i32,
-        eps: f32,
-    ) {
-        let cols = tl::arange(0, BLOCK);
-        if T::EPSILON < 1e-6 || BLOCK == 32768 {
-            normalise::<T, true>(x, gamma, beta, out, tl::program_id(0), cols, n_cols, eps);
-        } else {
-            for row in (tl::program_id(0)..n_rows).step_by(tl::num_programs(0)) {
-                normalise::<T, true>(x, gamma, beta, out, row, cols, n_cols, eps);
-            }
+            normalise::<T>(x, gamma, beta, out, cols, n_cols, eps);
         }
     }
 }

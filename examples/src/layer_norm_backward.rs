@@ -27,10 +27,13 @@ use crate::shape::Checks;
 /// The elements of a piece of a long row.
 pub const PIECE: usize = 4096;
 
-/// Each program takes rows `p`, `p + programs`, and so on; a cluster of blocks shares the longest.
+/// Each program takes rows `p`, `p + programs`, and so on; a cluster of blocks shares the longest. As many programs as there are
+/// parts run at once.
 #[fuse_kernel(
     T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 4096, 8192, 16384, 32768],
-    num_ctas = (BLOCK / 8192).max(1), num_stages = 2 + (BLOCK / 16384).min(1),
+    num_ctas = if size_of::<T>() == 4 && BLOCK == 32768 { 8 } else { (BLOCK / 8192).max(1) },
+    num_warps = if size_of::<T>() == 4 && BLOCK == 32768 { 4 } else { (BLOCK / 512).min(8) },
+    num_stages = if size_of::<T>() == 2 && BLOCK > 8192 { 3 } else { 2 },
 )]
 pub fn layer_norm_backward<T: Float, const BLOCK: usize>(
     dy: &[T],
@@ -59,7 +62,7 @@ pub fn layer_norm_backward<T: Float, const BLOCK: usize>(
         let along = tl::sum(g * centred, 0) / n_cols as f32;
         let scale = tl::rsqrt(var + eps);
         let x_hat = centred * scale;
-        let y = (g - mean_g - x_hat * (along * scale)) * scale;
+        let y = tl::fma(g, scale, tl::fma(x_hat, -along * scale * scale, -mean_g * scale));
         tl::store(dx + row * n_cols + cols, y.to::<T>(), mask);
         dgamma += dy * x_hat;
         dbeta += dy;

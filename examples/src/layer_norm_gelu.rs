@@ -9,8 +9,8 @@
 //!
 //! **Source.** ConvNeXt's and wav2vec 2.0's blocks: Baevski and others, 2020, arXiv:2006.11477, section 2.
 
+use dsl_runtime::Result;
 use dsl_runtime::prelude::*;
-use dsl_runtime::{Chosen, Result};
 
 use crate::activation::{self, GELU};
 use crate::layer_norm;
@@ -20,10 +20,39 @@ use crate::shape::Checks;
 /// The longest row that the kernels were built for.
 pub const MAX_COLS: usize = 32768;
 
-/// The longest row of [`layer_norm_gelu`]; [`layer_norm_gelu_wide`] takes longer ones.
-const NARROW: usize = 12288;
-
-pub use crate::layer_norm::kernels::{layer_norm_gelu, layer_norm_gelu_wide};
+/// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared; of the longest of `f32` a
+/// cluster of blocks. It is bound by instructions: a thread has at least 32 elements for those that a reduction takes, and no more
+/// registers than leave room for the rows that hide each other's waiting.
+#[fuse_kernel(
+    T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384, 32768],
+    num_ctas = if size_of::<T>() == 4 && BLOCK == 32768 { 4 } else { 1 },
+    num_warps = if BLOCK == 32768 { 8 }
+        else if size_of::<T>() == 4 { (BLOCK / 512).next_power_of_two().min(if BLOCK > 8192 { 16 } else { 8 }) }
+        else { (BLOCK / 1024).next_power_of_two().min(if BLOCK == 16384 { 8 } else { 4 }) },
+    maxnreg = if size_of::<T>() == 4 || BLOCK < 4096 { 255 }
+        else if BLOCK == 4096 { 56 } else if BLOCK == 5120 { 72 } else if BLOCK == 12288 { 128 } else if BLOCK == 32768 { 160 } else { 80 },
+)]
+pub fn layer_norm_gelu<T: Float, const BLOCK: usize>(
+    x: &[T],
+    gamma: &[T],
+    beta: &[T],
+    out: &mut [T],
+    n_cols: i32,
+    eps: f32,
+) {
+    let row = tl::program_id(0);
+    let cols = tl::arange(0, BLOCK);
+    let mask = cols < n_cols;
+    let x = tl::load(x + row * n_cols + cols, mask, 0.0).to::<f32>();
+    let mean = tl::sum(x, 0) / n_cols as f32;
+    let centred = tl::select(mask, x - mean, 0.0);
+    let scale = tl::rsqrt(tl::sum(centred * centred, 0) / n_cols as f32 + eps);
+    // A longer row is widened anew, and shifted in the same step as scaled.
+    let x_hat = if BLOCK > 4096 { tl::fma(x, scale, -mean * scale) } else { centred * scale };
+    let gamma = tl::load(gamma + cols, mask).to::<f32>();
+    let y = x_hat * gamma + tl::load(beta + cols, mask).to::<f32>();
+    tl::store(out + row * n_cols + cols, tl::gelu::<T>(y).to::<T>(), mask);
+}
 
 /// Normalises each row of a matrix and applies GELU. `T` is `f32`, `f16` or `bf16`.
 #[derive(Clone, Copy)]
@@ -56,7 +85,6 @@ impl<'a, T: Float> LayerNormGelu<'a, T> {
     pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
     where
         layer_norm_gelu::Choice<T>: layer_norm_gelu::Declared,
-        layer_norm_gelu_wide::Choice<T>: layer_norm_gelu_wide::Declared,
     {
         let (out, checks, cols) = (out.into(), Checks("layer_norm_gelu"), self.gamma.len());
         checks.same(("x", self.x.len()), ("out", out.len()))?;
@@ -65,16 +93,7 @@ impl<'a, T: Float> LayerNormGelu<'a, T> {
         if rows == 0 {
             return Ok(());
         }
-        let (x, gamma, beta, n_cols, eps) = (self.x, self.gamma, self.beta, cols as i32, self.eps);
-        if cols > NARROW {
-            let call = layer_norm_gelu_wide::<T>(x, gamma, beta, out, rows as i32, n_cols, eps);
-            let grid = |chosen: Chosen| match (size_of::<T>(), chosen.constant("BLOCK")) {
-                (2, 16384) => rows.min(2 * chosen.processors()),
-                _ => rows,
-            };
-            return call.grid_by(grid).launch(on);
-        }
-        layer_norm_gelu::<T>(x, gamma, beta, out, n_cols, eps).grid(rows).launch(on)
+        layer_norm_gelu::<T>(self.x, self.gamma, self.beta, out, cols as i32, self.eps).grid(rows).launch(on)
     }
 }
 

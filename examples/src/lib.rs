@@ -93,7 +93,6 @@ pub static KERNELS: &[&Kernel] = &[
     &layer_norm::layer_norm_wide::KERNEL,
     &layer_norm::layer_norm_long::KERNEL,
     &layer_norm_gelu::layer_norm_gelu::KERNEL,
-    &layer_norm_gelu::layer_norm_gelu_wide::KERNEL,
     &layer_norm_backward::layer_norm_backward::KERNEL,
     &layer_norm_backward::layer_norm_backward_long::KERNEL,
     &rms_norm_backward::rms_norm_backward::KERNEL,

@@ -64,16 +64,16 @@ mod kernels {
             x * scale * tl::load(gamma + cols, mask).to::<f32>()
         } else {
             let mean = tl::sum(x, 0) / n_cols as f32;
-            // Of the rows whose registers are limited the squares are selected: that takes four registers fewer.
-            let (centred, squares) = if BLOCK == 16384 {
-                (x - mean, tl::select(mask, (x - mean) * (x - mean), 0.0))
-            } else {
-                let centred = tl::select(mask, x - mean, 0.0);
-                (centred, centred * centred)
-            };
+            let squares = tl::select(mask, (x - mean) * (x - mean), 0.0);
             let scale = tl::rsqrt(tl::sum(squares, 0) / n_cols as f32 + eps);
+            // Of many elements to a thread it takes fewer registers to shift and scale in one step.
+            let x_hat = if BLOCK == 12288 || BLOCK == 16384 {
+                tl::fma(x, scale, -mean * scale)
+            } else {
+                (x - mean) * scale
+            };
             let gamma = tl::load(gamma + cols, mask).to::<f32>();
-            centred * (scale * gamma) + tl::load(beta + cols, mask).to::<f32>()
+            x_hat * gamma + tl::load(beta + cols, mask).to::<f32>()
         };
         let largest = tl::max(tl::abs(y), 0);
         let limit = if ROUND { 127.0 } else { 448.0 };
@@ -85,12 +85,16 @@ mod kernels {
     }
 
     /// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared. `NORM` says what
-    /// is quantised; `ROUND` whether `Q` holds integers. `gamma` and `beta` may be empty where the norm has none. Of the longest
-    /// rows as many are under way as of shorter ones, for their registers are limited.
+    /// is quantised; `ROUND` whether `Q` holds integers. `gamma` and `beta` may be empty where the norm has none. A thread of long
+    /// rows has no more registers than leave room for rows that hide each other's waiting.
     #[fuse_kernel(
         configs = [{ Q: i8, ROUND: true }, { Q: f8e4m3, ROUND: false }],
         T = [f16, bf16], NORM = [0, 1, 2], BLOCK = n_cols in [1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384],
-        num_warps = (BLOCK / 1024).next_power_of_two().min(4) * (1 + BLOCK / 12288), maxnreg = 255 - BLOCK / 16384 * 175,
+        num_warps = if NORM == 2 { if BLOCK <= 4096 { (BLOCK / 1024).min(2) } else { 4 } }
+            else if BLOCK <= 8192 { (BLOCK / 1024).next_power_of_two().min(4) } else { 8 },
+        maxnreg = if NORM != 2 { if BLOCK == 16384 { 80 } else { 255 } }
+            else if BLOCK < 4096 { 255 } else if BLOCK == 4096 { 96 } else if BLOCK <= 6144 { 72 }
+            else if BLOCK == 8192 { 80 } else if BLOCK == 12288 { 128 } else { 168 },
     )]
     pub fn quantize<T: Float, Q: Element, const ROUND: bool, const NORM: usize, const BLOCK: usize>(
         x: &[T],

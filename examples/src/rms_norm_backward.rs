@@ -26,7 +26,10 @@ use crate::shape::Checks;
 
 /// Each program takes rows `p`, `p + programs`, and so on; a cluster of blocks shares the longest.
 #[fuse_kernel(
-    T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 4096, 8192, 16384, 32768], num_ctas = (BLOCK / 8192 * (1 + BLOCK / 32768)).max(1),
+    T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 4096, 8192, 16384, 32768],
+    num_ctas = if BLOCK == 32768 { 8 } else { (BLOCK / 8192).max(1) },
+    num_warps = if BLOCK == 32768 { 4 } else { (BLOCK * size_of::<T>() / 1024).min(8) },
+    num_stages = if BLOCK > 8192 { 3 } else { 2 },
 )]
 pub fn rms_norm_backward<T: Float, const BLOCK: usize>(
     dy: &[T],

@@ -92,7 +92,7 @@ pub struct Requests {
     pub num_ctas: Option<u32>,
     /// Turns of a loop whose loads are in flight at once.
     pub num_stages: Option<u32>,
-    /// The most registers of a thread.
+    /// The most registers of a thread, but for a general body that stands beside another one: it needs more, and would spill.
     pub maxnreg: Option<u32>,
     /// Programs that share a block; ours to choose unless it is measured.
     pub programs: Option<u32>,
@@ -139,7 +139,9 @@ fn bodies_for(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<Body>, 
     if !facts.is_empty() {
         bodies.push(Body { name: "aligned", plan: aligned, facts, gpus: others });
     }
-    bodies.push(Body { name: "general", plan: general(func, requests)?, facts: vec![], gpus });
+    let maxnreg = requests.maxnreg.filter(|_| bodies.is_empty());
+    let plan = general(func, Requests { maxnreg, ..requests })?;
+    bodies.push(Body { name: "general", plan, facts: vec![], gpus });
     Ok(bodies)
 }
 

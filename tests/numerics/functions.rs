@@ -297,6 +297,16 @@ impl Tile<'_> {
 // ---- functions of a module
 
 fn moments(device: &Device) -> Result<(), Failure> {
+    moments_by::<4>(device)?;
+    moments_by::<32>(device)
+}
+
+fn moments_by<const WARPS: usize>(device: &Device) -> Result<(), Failure>
+where
+    shared::of_rows::Choice<{ shared::Form::Mean as u32 }, WARPS>: shared::of_rows::Declared,
+    shared::of_rows::Choice<3, WARPS>: shared::of_rows::Declared,
+    shared::of_rows::Choice<4, WARPS>: shared::of_rows::Declared,
+{
     let mut random = Random(11);
     let x: Vec<f32> = (0..32 * 64).map(|_| 100.0 + random.below(1000) as f32 / 500.0).collect();
     let source = Operand::new(device, &x, 0)?;
@@ -308,11 +318,11 @@ fn moments(device: &Device) -> Result<(), Failure> {
             let mut out = Output::<f32>::new(device, vec![98], 0)?;
             let times = n as i32;
             match form {
-                0 => shared::of_rows::<{ shared::Form::Mean as u32 }, 4>(&source, &mut out, times)
+                0 => shared::of_rows::<{ shared::Form::Mean as u32 }, WARPS>(&source, &mut out, times)
                     .grid(1)
                     .launch(device)?,
-                3 => shared::of_rows::<3, 4>(&source, &mut out, times).grid(1).launch(device)?,
-                _ => shared::of_rows::<4, 4>(&source, &mut out, times).grid(1).launch(device)?,
+                3 => shared::of_rows::<3, WARPS>(&source, &mut out, times).grid(1).launch(device)?,
+                _ => shared::of_rows::<4, WARPS>(&source, &mut out, times).grid(1).launch(device)?,
             };
             let found = out.finish()?.concat();
             let mean = |group: &[f64]| group.iter().sum::<f64>() / group.len() as f64;

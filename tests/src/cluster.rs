@@ -2,8 +2,9 @@
 
 use dsl_runtime::prelude::*;
 
-/// Everything that threads tell each other, over all blocks: parts of 1024 elements of `out`, and of 16 of `numbers`.
-#[fuse_kernel(CTAS = [1, 2, 4, 8], num_ctas = CTAS, num_warps = 2)]
+/// Everything that threads tell each other, over all blocks: parts of 1024 elements of `out`, and of 16 of `numbers`. As many warps
+/// as there are elements for.
+#[fuse_kernel(CTAS = [1, 2, 4, 8], num_ctas = CTAS, num_warps = if CTAS == 8 { 4 } else { 2 })]
 pub fn crossed<const CTAS: usize>(x: &[i32], out: &mut [i32], numbers: &mut [i64], counter: &mut [i32]) {
     let program = tl::program_id(0);
     let lanes = tl::arange(0, 1024);

@@ -188,7 +188,7 @@ pub mod shared {
 
     /// Along both axes of a tile of 32 rows of 64, of which the first `n` count. Every thread that holds a result holds
     /// the same one: the branch on it would hang otherwise.
-    #[fuse_kernel(FORM = [Form::Mean, Form::Variance, Form::Count], WARPS = [4])]
+    #[fuse_kernel(FORM = [Form::Mean, Form::Variance, Form::Count], WARPS = [4, 32], num_warps = WARPS)]
     pub fn of_rows<const FORM: u32, const WARPS: usize>(x: &[f32], out: &mut [f32], n: i32) {
         let (rows, cols) = (tl::arange(0, 32).col(), tl::arange(0, 64).row());
         let x = tl::load(x + rows * 64 + cols);

@@ -17,7 +17,6 @@ where
     l2_norm::l2_norm::Choice<T>: l2_norm::l2_norm::Declared,
     l2_norm::l2_norm_long::Choice<T, 8192>: l2_norm::l2_norm_long::Declared,
     layer_norm_gelu::layer_norm_gelu::Choice<T>: layer_norm_gelu::layer_norm_gelu::Declared,
-    layer_norm_gelu::layer_norm_gelu_wide::Choice<T>: layer_norm_gelu::layer_norm_gelu_wide::Declared,
 {
     for cols in WIDTHS {
         for rows in [0, 1, 3] {

@@ -16,7 +16,7 @@ pub struct Settings {
     /// Iterations of a loop whose loads are in flight at once on a GPU, for loops that do not say themselves; 1 loads
     /// nothing ahead.
     pub num_stages: Option<u32>,
-    /// The most registers of a thread: `.maxnreg`. 255 is no limit.
+    /// The most registers of a thread, `.maxnreg`, but for the general body beside another one. 255 is no limit.
     pub maxnreg: Option<u32>,
 }
 
@@ -103,12 +103,26 @@ fn evaluate(expr: &syn::Expr, variant: &Variant) -> Result<i128, (Loc, String)> 
         let integers = variant.consts.iter().filter(|(_, value)| matches!(value, ConstValue::Int(_)));
         let sizes = variant.types.iter().map(|(name, _)| format!(", `size_of::<{name}>()`"));
         let known: String = integers.map(|(name, _)| format!(", `{name}`")).chain(sizes).collect();
-        let made = "`+`, `-`, `*`, `/`, `%`, `min`, `max` and `next_power_of_two` make of such";
+        let made = "`+`, `-`, `*`, `/`, `%`, `min`, `max`, `next_power_of_two` and `if` make of such";
         format!("expected an integer{known}, or what {made}")
     };
     let result = match expr {
         syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Int(int), .. }) => int.base10_parse().ok(),
         syn::Expr::Paren(inner) => return evaluate(&inner.expr, variant),
+        syn::Expr::Block(block) => match &block.block.stmts[..] {
+            [syn::Stmt::Expr(expr, None)] => return evaluate(expr, variant),
+            _ => return wrong(unknown()),
+        },
+        syn::Expr::If(choice) => {
+            let [syn::Stmt::Expr(then, None)] = &choice.then_branch.stmts[..] else {
+                return wrong(unknown());
+            };
+            let Some((_, otherwise)) = &choice.else_branch else {
+                return wrong("this `if` needs an `else`".into());
+            };
+            let chosen = if holds(&choice.cond, variant)? { then } else { &**otherwise };
+            return evaluate(chosen, variant);
+        }
         syn::Expr::Unary(syn::ExprUnary { op: syn::UnOp::Neg(_), expr, .. }) => {
             evaluate(expr, variant)?.checked_neg()
         }
@@ -154,6 +168,47 @@ fn evaluate(expr: &syn::Expr, variant: &Variant) -> Result<i128, (Loc, String)> 
     match result {
         Some(value) => Ok(value),
         None => wrong("this overflows, or divides by 0".into()),
+    }
+}
+
+/// Whether a condition on a variant's constants and the sizes of its types holds.
+fn holds(expr: &syn::Expr, variant: &Variant) -> Result<bool, (Loc, String)> {
+    let unknown = || {
+        let bools = variant.consts.iter().filter(|(_, value)| matches!(value, ConstValue::Bool(_)));
+        let known: String = bools.map(|(name, _)| format!("`{name}`, ")).collect();
+        let text = format!("expected {known}a comparison, or what `&&`, `||` and `!` make of such");
+        Err((Loc::of(expr), text))
+    };
+    match expr {
+        syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Bool(bool), .. }) => Ok(bool.value),
+        syn::Expr::Paren(inner) => holds(&inner.expr, variant),
+        syn::Expr::Unary(syn::ExprUnary { op: syn::UnOp::Not(_), expr, .. }) => Ok(!holds(expr, variant)?),
+        syn::Expr::Path(path) => {
+            let named = path.path.get_ident();
+            match named.and_then(|name| variant.consts.iter().find(|(own, _)| name == own)) {
+                Some((_, ConstValue::Bool(value))) => Ok(*value),
+                Some((_, ConstValue::Int(_))) | None => unknown(),
+            }
+        }
+        syn::Expr::Binary(syn::ExprBinary { left, op: syn::BinOp::And(_), right, .. }) => {
+            Ok(holds(left, variant)? && holds(right, variant)?)
+        }
+        syn::Expr::Binary(syn::ExprBinary { left, op: syn::BinOp::Or(_), right, .. }) => {
+            Ok(holds(left, variant)? || holds(right, variant)?)
+        }
+        syn::Expr::Binary(binary) => {
+            let compare: fn(&i128, &i128) -> bool = match binary.op {
+                syn::BinOp::Eq(_) => i128::eq,
+                syn::BinOp::Ne(_) => i128::ne,
+                syn::BinOp::Lt(_) => i128::lt,
+                syn::BinOp::Le(_) => i128::le,
+                syn::BinOp::Gt(_) => i128::gt,
+                syn::BinOp::Ge(_) => i128::ge,
+                _ => return unknown(),
+            };
+            Ok(compare(&evaluate(&binary.left, variant)?, &evaluate(&binary.right, variant)?))
+        }
+        _ => unknown(),
     }
 }
 

@@ -53,6 +53,24 @@ fn narrow_rows_in_loops_wait_narrow_for_numbers() {
     assert_eq!(holds("tl::sum(x, 1).col()"), 0);
 }
 
+/// The body that takes any alignment needs more registers than the one that was measured; alone it is that one.
+#[test]
+fn registers_are_limited_in_all_bodies_but_a_general_one_beside_another() {
+    let limits = |source: &str| {
+        let requests = Requests { maxnreg: Some(64), ..Requests::default() };
+        let bodies = bodies(&func(source), requests).expect("bodies that fit");
+        bodies.iter().map(|body| (body.name, body.plan.maxnreg)).collect::<Vec<_>>()
+    };
+    let rows = "#[fuse_kernel()]
+        fn k(x: &[f32], out: &mut [f32]) {
+            tl::store(out + tl::arange(0, 256), tl::load(x + tl::arange(0, 256)));
+        }";
+    assert_eq!(limits(rows), [("aligned", Some(64)), ("general", None)]);
+    let number = "#[fuse_kernel()] fn k(out: &mut [i32]) { tl::store(out, tl::program_id(0)); }";
+    let found = limits(number);
+    assert!(found.iter().all(|&(name, limit)| (name == "general") == (limit.is_none() && found.len() > 1)));
+}
+
 #[test]
 fn a_narrow_row_waits_narrow_for_its_reductions() {
     check_aligned(

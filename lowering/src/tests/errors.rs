@@ -218,7 +218,7 @@ fn num_warps() {
     check_attribute(
         "T = [f32], N = [64], num_warps = f32",
         expect![[r#"
-            1: `f32`: expected an integer, `N`, `size_of::<T>()`, or what `+`, `-`, `*`, `/`, `%`, `min`, `max` and `next_power_of_two` make of such
+            1: `f32`: expected an integer, `N`, `size_of::<T>()`, or what `+`, `-`, `*`, `/`, `%`, `min`, `max`, `next_power_of_two` and `if` make of such
         "#]],
     );
     check_attribute(
@@ -236,16 +236,37 @@ fn num_warps() {
     check_attribute(
         "T = [f32], N = [64], num_warps = T, num_stages = N / 0, maxnreg = N.clamp(1, 2)",
         expect![[r#"
-            1: `T`: expected an integer, `N`, `size_of::<T>()`, or what `+`, `-`, `*`, `/`, `%`, `min`, `max` and `next_power_of_two` make of such
+            1: `T`: expected an integer, `N`, `size_of::<T>()`, or what `+`, `-`, `*`, `/`, `%`, `min`, `max`, `next_power_of_two` and `if` make of such
             1: `N / 0`: this overflows, or divides by 0
-            1: `N.clamp(1, 2)`: expected an integer, `N`, `size_of::<T>()`, or what `+`, `-`, `*`, `/`, `%`, `min`, `max` and `next_power_of_two` make of such
+            1: `N.clamp(1, 2)`: expected an integer, `N`, `size_of::<T>()`, or what `+`, `-`, `*`, `/`, `%`, `min`, `max`, `next_power_of_two` and `if` make of such
         "#]],
     );
     check_attribute(
         "T = [f32, f64], N = [96], num_warps = (N / size_of::<T>()).next_power_of_two(), num_stages = size_of::<N>(), num_ctas = (N - 97).next_power_of_two()",
         expect![[r#"
-            1: `size_of::<N>()`: expected an integer, `N`, `size_of::<T>()`, or what `+`, `-`, `*`, `/`, `%`, `min`, `max` and `next_power_of_two` make of such
+            1: `size_of::<N>()`: expected an integer, `N`, `size_of::<T>()`, or what `+`, `-`, `*`, `/`, `%`, `min`, `max`, `next_power_of_two` and `if` make of such
             1: `(N - 97).next_power_of_two()`: this overflows, or divides by 0
+        "#]],
+    );
+    // Each variant's own branch alone counts.
+    check_attribute(
+        "T = [f32, f64], N = [64, 96], num_warps = if size_of::<T>() == 8 && !(N < 96) || false { N / 24 } else if N != 64 { 2 } else { (1) }",
+        expect![[""]],
+    );
+    check_attribute(
+        "T = [f32], N = [64], num_warps = if N { 1 } else { 2 }, num_stages = if N > 64 { 1 }, num_ctas = if N == 64 { 3 } else { 1 }, maxnreg = if T > 1 { 32 } else { 64 }",
+        expect![[r#"
+            1: `N`: expected a comparison, or what `&&`, `||` and `!` make of such
+            1: `if N > 64 { 1 }`: this `if` needs an `else`
+            1: `if N == 64 { 3 } else { 1 }`: `num_ctas` is 1, 2, 4 or 8, found 3
+            1: `T`: expected an integer, `N`, `size_of::<T>()`, or what `+`, `-`, `*`, `/`, `%`, `min`, `max`, `next_power_of_two` and `if` make of such
+        "#]],
+    );
+    check_attribute(
+        "T = [f32], N = [64], num_warps = if N == 64 { let n = 1; n } else { 2 }, num_stages = if N + 1 { 1 } else { 2 }",
+        expect![[r#"
+            1: `if N == 64 { let n = 1; n } else { 2 }`: expected an integer, `N`, `size_of::<T>()`, or what `+`, `-`, `*`, `/`, `%`, `min`, `max`, `next_power_of_two` and `if` make of such
+            1: `N + 1`: expected a comparison, or what `&&`, `||` and `!` make of such
         "#]],
     );
     check_attribute(
@@ -285,7 +306,7 @@ fn num_stages_and_maxnreg() {
         expect![[r#"
             1: `[32, 64]`: `maxnreg` is one number
                 help: declare several with `configs = [{ maxnreg: .., .. }, { maxnreg: .., .. }]`
-            1: `f32`: expected an integer, `N`, `size_of::<T>()`, or what `+`, `-`, `*`, `/`, `%`, `min`, `max` and `next_power_of_two` make of such
+            1: `f32`: expected an integer, `N`, `size_of::<T>()`, or what `+`, `-`, `*`, `/`, `%`, `min`, `max`, `next_power_of_two` and `if` make of such
         "#]],
     );
     check_attribute("T = [f32], N = [64], num_stages = 3, maxnreg = 255", expect![[""]]);

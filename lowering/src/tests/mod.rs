@@ -16,6 +16,7 @@ mod effort;
 mod emit;
 mod errors;
 mod exits;
+mod fold;
 mod functions;
 mod group;
 mod inline;

@@ -140,6 +140,13 @@ impl Emit for Scalar {
                             let limit = b.int(base.ty, -constant);
                             elementwise::applied(b, self, &[base, limit], dtype)
                         }
+                        Algebra::Select if operands[2].id() == b.zero(operands[2].ty).id() => {
+                            gpu.select_or_zero(b, operands[0], operands[1])
+                        }
+                        Algebra::Mul if let Some((mask, factors)) = gpu.masked_factors(&operands) => {
+                            let product = elementwise::applied(b, self, &factors, dtype);
+                            gpu.select_or_zero(b, mask, product)
+                        }
                         _ => elementwise::applied(b, self, &operands, dtype),
                     })
                 })
@@ -175,7 +182,11 @@ impl Emit for Cast {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let values = gpu.registers(self.value);
         let (from, to) = (gpu.func.ty(self.value).dtype, gpu.func.ty(op.results[0]).dtype);
-        gpu.define(op.results[0], packed::cast(b, &values, from, to));
+        let registers = match gpu.upwards {
+            Some(upwards) if packed::is_bf16_to_f32(from, to) => packed::widen(b, &values, upwards),
+            _ => packed::cast(b, &values, from, to),
+        };
+        gpu.define(op.results[0], registers);
     }
 
     fn differs_by_capability(&self, func: &Func, op: &Op) -> bool {
@@ -211,6 +222,25 @@ fn opaque(b: &mut Builder, word: Val) -> Val {
 }
 
 impl Gpu<'_> {
+    /// `value` where the mask holds and 0 elsewhere, remembered as such.
+    pub(super) fn select_or_zero(&mut self, b: &mut Builder, mask: Val, value: Val) -> Val {
+        let zero = b.zero(value.ty);
+        let selected = b.select(mask, value, zero);
+        self.masked.insert(selected.id(), (mask, value));
+        selected
+    }
+
+    /// The mask of a value that is 0 elsewhere, and what it is where that holds.
+    pub(super) fn mask_of(&self, value: Val) -> Option<(Val, Val)> {
+        self.masked.get(&value.id()).copied()
+    }
+
+    /// Two factors that are 0 where one mask does not hold, as they are elsewhere. Their product is 0 where they are.
+    fn masked_factors(&self, operands: &[Val]) -> Option<(Val, [Val; 2])> {
+        let [(mask, left), (other, right)] = [self.mask_of(operands[0])?, self.mask_of(operands[1])?];
+        (mask.id() == other.id()).then_some((mask, [left, right]))
+    }
+
     /// Defines a result whose elements this thread holds already, at other coordinates: `source` gives the operand's
     /// coordinate for a coordinate of the result.
     pub(super) fn view(&mut self, op: &Op, operand: Value, source: impl Fn(Coord) -> Coord) {

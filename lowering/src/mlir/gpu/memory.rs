@@ -138,7 +138,9 @@ pub(super) fn unpack(b: &mut Builder, words: &[Val], dtype: DType, count: usize)
     for &word in words {
         if size == 2 && word.ty.elem == Elem::I32 {
             let pair = b.bitcast(word, Ty::vector(elem, 2));
-            values.extend(b.unpack(pair));
+            let halves = b.unpack(pair);
+            b.remember_lower(halves[0], word);
+            values.extend(halves);
             continue;
         }
         for i in 0..per_word {

@@ -41,7 +41,7 @@ use std::rc::Rc;
 use super::builder::{Builder, IntPredicate, Val};
 use super::cast;
 use super::session::{Entry, ModuleBuilder};
-use super::types::{Elem, Space, Ty};
+use super::types::{Space, Ty};
 use super::{Asm, Machine, report};
 use crate::analysis::axis::{Assumptions, Axes, Info};
 use crate::analysis::fact::Fact;
@@ -266,6 +266,8 @@ pub struct Gpu<'a> {
     built: Vec<Built>,
     /// Values that are another one plus a constant, which then goes into the instruction instead of a register.
     displaced: HashMap<usize, (Val, i64)>,
+    /// Values that are 0 where a mask does not hold, with the mask and what they are elsewhere.
+    masked: HashMap<usize, (Val, Val)>,
     shared: Shared,
     base: Option<Val>,
     /// The number of the present turn of the loop around.
@@ -298,6 +300,8 @@ pub struct Gpu<'a> {
     policy: Val,
     /// That of accesses that ask to give way first, if there are any.
     passing_policy: Option<Val>,
+    /// What moves the lower half of a word up, as a number that no compiler knows.
+    upwards: Option<Val>,
 }
 
 impl<'a> Gpu<'a> {
@@ -353,6 +357,9 @@ impl<'a> Gpu<'a> {
             passes |= op.kind.operation().cache().is_some_and(|cache| cache.keep == Keep::First);
         });
         let passing_policy = passes.then(|| memory::passing_policy(b));
+        let length = slices.iter().flatten().next().map(|slice| slice.length);
+        let upwards = length.filter(|_| packed::widens_many(&plan.distributed));
+        let upwards = upwards.map(|length| packed::upwards(b, length));
         Gpu {
             plan,
             entry: String::new(),
@@ -369,6 +376,7 @@ impl<'a> Gpu<'a> {
             group,
             built: vec![Built::default()],
             displaced: HashMap::new(),
+            masked: HashMap::new(),
             shared: plan.shared.clone(),
             base: None,
             turn: None,
@@ -386,6 +394,7 @@ impl<'a> Gpu<'a> {
             started: HashMap::new(),
             policy,
             passing_policy,
+            upwards,
         }
     }
 

@@ -3,8 +3,11 @@
 use super::memory::{pack, unpack};
 use super::{Asm, Builder, Ty};
 use crate::dtype::DType;
+use crate::layout::Distributed;
 use crate::mlir::builder::Val;
+use crate::mlir::types::Elem;
 use crate::mlir::{cast, f8};
+use crate::ops::{Cast, Kind};
 
 /// The elements as another type.
 pub(super) fn cast(b: &mut Builder, values: &[Val], from: DType, to: DType) -> Vec<Val> {
@@ -39,6 +42,51 @@ pub(super) fn cast(b: &mut Builder, values: &[Val], from: DType, to: DType) -> V
     values.iter().map(|&value| cast::cast(b, value, from, to)).collect()
 }
 
+/// Registers from which on it matters where conversions of `bf16` are computed.
+const MANY: usize = 16;
+
+/// `bf16` to `f32`. The lower half of a word is moved up by a multiplication: shifts and masks share the half of a
+/// multiprocessor's units that rows of `bf16` have too few of, and multiplications have their own.
+pub(super) fn widen(b: &mut Builder, values: &[Val], upwards: Val) -> Vec<Val> {
+    let widened = values.iter().map(|&value| match b.word_above(value) {
+        Some(word) if values.len() >= MANY => {
+            let bits = b.mul(word, upwards);
+            b.bitcast(bits, Ty::F32)
+        }
+        _ => cast::cast(b, value, DType::BF16, DType::F32),
+    });
+    widened.collect()
+}
+
+/// `2^16`, which ptxas would make a shift of if it knew: no slice has `2^63` elements.
+pub(super) fn upwards(b: &mut Builder, length: Val) -> Val {
+    let last = b.int(length.ty, 63);
+    let nothing = b.lshr(length, last);
+    let nothing = b.trunc(nothing, Elem::I32);
+    let shift = b.int(Ty::I32, 1 << 16);
+    b.add(nothing, shift)
+}
+
+/// Whether a kernel widens so many `bf16`, and has room for more multiplications: random numbers are products of integers.
+pub(super) fn widens_many(distributed: &Distributed) -> bool {
+    let func = &distributed.func;
+    let (mut widens, mut multiplies) = (false, false);
+    func.body.walk(&mut |op| match &op.kind {
+        Kind::Cast(Cast { value }) => {
+            let layout = distributed.layouts.get(value);
+            let many = layout.is_some_and(|layout| layout.register_count() >= MANY);
+            let [from, to] = [*value, op.results[0]].map(|value| func.ty(value).dtype);
+            widens |= many && is_bf16_to_f32(from, to);
+        }
+        kind => multiplies |= matches!(kind, Kind::Philox(_) | Kind::Random(_)),
+    });
+    widens && !multiplies
+}
+
+pub(super) fn is_bf16_to_f32(from: DType, to: DType) -> bool {
+    from == DType::BF16 && to == DType::F32
+}
+
 /// Groups of values, each converted together.
 fn by(
     b: &mut Builder,
@@ -67,6 +115,6 @@ fn bytes(b: &mut Builder, values: &[Val], from: DType, to: DType) -> Vec<Val> {
     let word = wide.chunks(2).rev().fold(zero, |above, pair| {
         b.asm(text, "=r,r,r,r", &[pair[1], pair[0], above], &[Ty::I32], Asm::Pure)[0]
     });
-    let word = if values.len() == 2 { b.trunc(word, super::Elem::I16) } else { word };
+    let word = if values.len() == 2 { b.trunc(word, Elem::I16) } else { word };
     unpack(b, &[word], to, values.len())
 }

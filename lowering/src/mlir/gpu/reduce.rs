@@ -19,6 +19,12 @@ const CHAINS: usize = 4;
 /// The same in loops whose turns overlap, where other groups of warps wait for it.
 const CHAINS_IN_TURNS: usize = 8;
 
+/// Partial results that every lane reads and folds by itself. Of more than these each lane takes its share, and lanes exchange
+/// what they made of it: as many instructions as a share and a tree have, not as all have.
+const FOLDED_ALONE: usize = 16;
+/// Such a share, where there are lanes enough: what one access reads of 32-bit elements.
+const SHARE: usize = 4;
+
 /// Whether partial results go to other blocks of a cluster by stores that count themselves in, which takes no barrier; every
 /// warp has its share in that.
 fn tells(distributed: &Distributed, reduce: &Reduce) -> bool {
@@ -146,10 +152,16 @@ impl Reduce {
         // What a user wrote is computed as written.
         b.accumulating = self.combination.symmetric();
         let mut results = self.fold_registers(gpu, b, layout, folded);
-        let lanes = folded.idle_lanes() & !layout.idle_lanes();
-        for bit in (0..5).filter(|bit| lanes >> bit & 1 == 1) {
+        self.across_lanes(gpu, b, folded.idle_lanes() & !layout.idle_lanes(), &mut results);
+        b.accumulating = false;
+        results
+    }
+
+    /// Folds what lanes hold that differ in these bits of their number: all of them then hold the same.
+    fn across_lanes(&self, gpu: &Gpu, b: &mut Builder, bits: u32, results: &mut [Element]) {
+        for bit in (0..5).filter(|bit| bits >> bit & 1 == 1) {
             let distance = b.int(Ty::I32, 1 << bit);
-            for element in &mut results {
+            for element in results.iter_mut() {
                 let others: Vec<Val> = element
                     .iter()
                     .map(|&value| gpu.shuffle(b, value, Exchange::Butterfly, distance))
@@ -157,8 +169,6 @@ impl Reduce {
                 *element = self.exchanged(gpu, b, 1 << bit, element, &others);
             }
         }
-        b.accumulating = false;
-        results
     }
 
     /// An element of this thread and the one that it exchanged with the lane at `distance`. A combination that does not
@@ -187,24 +197,79 @@ impl Reduce {
                 self.axes.iter().rev().fold(layout.register(register), |coord, &axis| coord.remove(axis));
             members[places[&coord]].push(register);
         }
-        let count = if gpu.overlaps { CHAINS_IN_TURNS } else { CHAINS };
         members
             .iter()
             .map(|registers| {
-                let element =
-                    |register: usize| inputs.iter().map(|input| input[register]).collect::<Element>();
-                let mut chains: Vec<Element> = vec![];
-                for (i, &register) in registers.iter().enumerate() {
-                    let next = element(register);
-                    match chains.get(i % count) {
-                        Some(chain) => chains[i % count] = self.combination.apply(gpu.func, b, chain, &next),
-                        None => chains.push(next),
-                    }
-                }
-                self.combination.folded(gpu.func, b, chains)
+                let elements = registers
+                    .iter()
+                    .map(|&register| inputs.iter().map(|input| input[register]).collect())
+                    .collect();
+                self.fold_elements(gpu, b, elements)
             })
             .collect()
     }
+
+    /// The elements by their masks, if those are few; else all in one run as they are.
+    fn runs(&self, gpu: &Gpu, elements: Vec<Element>) -> Vec<Run> {
+        let mut runs: Vec<Run> = vec![];
+        for element in &elements {
+            let masked = match element[..] {
+                // Any such combination of zeros is 0.
+                [value] if self.combination.symmetric() => gpu.mask_of(value),
+                _ => None,
+            };
+            let (mask, element) = match masked {
+                Some((mask, value)) => (Some(mask), vec![value]),
+                None => (None, element.clone()),
+            };
+            match runs.last_mut() {
+                Some(run) if run.mask.map(|mask| mask.id()) == mask.map(|mask| mask.id()) => {
+                    run.elements.push(element);
+                }
+                _ => runs.push(Run { mask, elements: vec![element] }),
+            }
+        }
+        if 2 * runs.len() > elements.len() { vec![Run { mask: None, elements }] } else { runs }
+    }
+
+    /// All of a thread's elements that belong to one result. Elements that one mask makes 0 are folded as they are without it,
+    /// and 0 is selected once for all of them.
+    fn fold_elements(&self, gpu: &Gpu, b: &mut Builder, elements: Vec<Element>) -> Element {
+        let chains = if gpu.overlaps { CHAINS_IN_TURNS } else { CHAINS };
+        let runs = self.runs(gpu, elements);
+        let sides = chains.div_ceil(runs.len());
+        let mut folded = vec![];
+        for runs in runs.chunks(chains) {
+            let mut sums: Vec<Vec<Element>> = vec![vec![]; runs.len()];
+            // Side by side, so that the additions of one run hide the latency of another's.
+            for i in 0..runs.iter().map(|run| run.elements.len()).max().unwrap_or(0) {
+                for (run, sums) in runs.iter().zip(&mut sums) {
+                    let Some(next) = run.elements.get(i) else { continue };
+                    match sums.get_mut(i % sides) {
+                        Some(sum) => *sum = self.combination.apply(gpu.func, b, sum, next),
+                        None => sums.push(next.clone()),
+                    }
+                }
+            }
+            for (run, sums) in runs.iter().zip(sums) {
+                let sum = self.combination.folded(gpu.func, b, sums);
+                folded.push(match run.mask {
+                    Some(mask) => {
+                        let zero = b.zero(sum[0].ty);
+                        vec![b.select(mask, sum[0], zero)]
+                    }
+                    None => sum,
+                });
+            }
+        }
+        self.combination.folded(gpu.func, b, folded)
+    }
+}
+
+/// Elements of a thread that one mask makes 0, as they are where it holds; or any, without a mask.
+struct Run {
+    mask: Option<Val>,
+    elements: Vec<Element>,
 }
 
 impl Part<'_> {
@@ -281,29 +346,47 @@ impl Part<'_> {
         Written { base, offsets, turn }
     }
 
-    /// All threads read the partial results and fold them.
+    /// The bits of a lane's number that say which share of so many partial results it takes: lanes that differ in them have the
+    /// same result.
+    fn sharing(&self, partials: usize) -> u32 {
+        let needed = if partials > FOLDED_ALONE { (partials / SHARE).ilog2().min(5) } else { 0 };
+        let same = self.folded.idle_lanes();
+        let lanes: u32 = (0..5).map(|bit| 1 << bit).filter(|bit| same & bit != 0).take(needed as usize).sum();
+        if lanes.count_ones() == needed { lanes } else { 0 }
+    }
+
+    /// All threads read the partial results and fold them, each warp for itself.
     fn read(&self, gpu: &mut Gpu, b: &mut Builder, written: &Written) -> Vec<Element> {
         let place = gpu.shared.place(self.op.results[0]);
         gpu.shared.read(place);
         let partials = 1usize << folded_warps(&self.layout, &self.folded).count_ones();
+        let lanes = self.sharing(partials);
+        let share = partials >> lanes.count_ones();
+        let number = (lanes != 0).then(|| compress(b, gpu.lane, lanes));
         let (base, dtypes) = (written.base, self.dtypes(gpu));
         let combination = &self.reduce.combination;
         b.accumulating = combination.symmetric();
-        let results = (0..self.results.len())
+        let mut results: Vec<Element> = (0..self.results.len())
             .map(|register| {
                 let columns: Vec<Vec<Val>> = dtypes
                     .iter()
                     .zip(&written.offsets)
                     .map(|(&dtype, (start, elements))| {
-                        let pointer = b.offset(base, elements[register], 1);
+                        let mut pointer = b.offset(base, elements[register], 1);
+                        if let Some(number) = number {
+                            let bytes = b.int(Ty::I32, i64::from(share as u32 * dtype.bytes()));
+                            let first = b.mul(number, bytes);
+                            pointer = b.offset(pointer, first, 1);
+                        }
                         let pointer = b.offset_bytes(pointer, *start as i32);
-                        load(b, pointer, dtype, partials)
+                        load(b, pointer, dtype, share)
                     })
                     .collect();
-                let rows = (0..partials).map(|i| columns.iter().map(|column| column[i]).collect()).collect();
+                let rows = (0..share).map(|i| columns.iter().map(|column| column[i]).collect()).collect();
                 combination.folded(gpu.func, b, rows)
             })
             .collect();
+        self.reduce.across_lanes(gpu, b, lanes, &mut results);
         b.accumulating = false;
         results
     }

@@ -1,0 +1,104 @@
+//! How GPU threads fold what they hold, and widen it before.
+
+use expect_test::{Expect, expect};
+
+use super::ptx;
+use crate::target::nvptx::Arch;
+
+/// How often each of these words stands in the first body of a kernel.
+fn check_counts(source: &str, words: &[&str], expected: Expect) {
+    let text = ptx(source, Arch::SM_90A);
+    let counts: Vec<String> =
+        words.iter().map(|word| format!("{} {word}", text.matches(word).count())).collect();
+    expected.assert_eq(&counts.join(", "));
+}
+
+/// A row of 64 elements for each of 128 threads, in 16 vectors.
+fn row(dtype: &str, sum: &str) -> String {
+    format!(
+        "#[fuse_kernel(num_warps = 4)]
+        fn k(x: &[{dtype}], out: &mut [f32], n: i32, m: f32) {{
+            let cols = tl::arange(0, 8192);
+            let mask = cols < n;
+            let x = tl::load(x + cols, mask, 1.0).to::<f32>();
+            tl::store(out, {sum});
+        }}"
+    )
+}
+
+/// What is 0 beyond a mask is added up without it, and selected once for each vector.
+#[test]
+fn masked_sums_select_once_for_a_vector() {
+    let selections = |sum: &str, expected| check_counts(&row("f32", sum), &["selp"], expected);
+    selections("tl::sum(tl::select(mask, x - m, 0.0))", expect!["16 selp"]);
+    selections("tl::sum(tl::select(mask, (x - m) * (x - m), 0.0))", expect!["16 selp"]);
+    // A product of two such is another one.
+    selections(
+        "{ let c = tl::select(mask, x - m, 0.0); tl::sum(c * tl::select(mask, x + m, 0.0)) }",
+        expect!["16 selp"],
+    );
+    selections("tl::max(tl::select(mask, x - m, 0.0))", expect!["16 selp"]);
+}
+
+#[test]
+fn other_sums_select_each_element() {
+    let selections = |sum: &str, expected| check_counts(&row("f32", sum), &["selp"], expected);
+    selections("tl::sum(tl::select(mask, x - m, 2.0))", expect!["64 selp"]);
+    // Of a negative number its own zero.
+    selections("tl::sum(tl::select(mask, x - m, -0.0))", expect!["64 selp"]);
+    selections("tl::sum(tl::select(mask, x - m, 0.0) + m)", expect!["64 selp"]);
+    // A combination of a user's own may make anything of zeros.
+    selections("tl::reduce(tl::select(mask, x - m, 0.0), 0, |a, b| a + b + 1.0)", expect!["64 selp"]);
+}
+
+/// Up to 16 partial results are read and added by every thread; of more each lane takes four, and lanes exchange sums.
+#[test]
+fn many_partial_results_are_shared_among_lanes() {
+    for (blocks, warps, expected) in [
+        (1, 8, expect!["2 ld.shared.v4.b32, 5 shfl.sync"]),
+        (1, 16, expect!["4 ld.shared.v4.b32, 5 shfl.sync"]),
+        (1, 32, expect!["1 ld.shared.v4.b32, 8 shfl.sync"]),
+        (8, 32, expect!["2 ld.shared.v4.b32, 12 shfl.sync"]),
+    ] {
+        let source = format!(
+            "#[fuse_kernel(num_ctas = {blocks}, num_warps = {warps}, unchecked)]
+            fn k(x: &[f32], out: &mut [f32]) {{
+                tl::store(out, tl::sum(tl::load(x + tl::arange(0, 32768))));
+            }}"
+        );
+        check_counts(&source, &["ld.shared.v4.b32", "shfl.sync"], expected);
+    }
+}
+
+/// Lanes that hold results of their own share nothing.
+#[test]
+fn partial_results_of_columns_are_read_by_every_lane() {
+    check_counts(
+        "#[fuse_kernel(num_warps = 32)]
+        fn k(x: &[f32], out: &mut [f32]) {
+            let (rows, cols) = (tl::arange(0, 32), tl::arange(0, 32));
+            tl::store(out + cols, tl::sum(tl::load(x + rows.col() * 32 + cols.row()), 0));
+        }",
+        &["ld.shared.v4.b32", "shfl.sync"],
+        expect!["8 ld.shared.v4.b32, 0 shfl.sync"],
+    );
+}
+
+/// The lower halves of words are multiplied up, which takes other units than shifts and masks; not in few, and not beside random
+/// numbers, which are products too.
+#[test]
+fn rows_of_bf16_are_widened_by_products() {
+    let words = ["mul.lo.s32", "shl.b32"];
+    let sum = |sum: &str, expected| check_counts(&row("bf16", sum), &words, expected);
+    sum("tl::sum(x)", expect!["32 mul.lo.s32, 2 shl.b32"]);
+    sum("tl::sum(x * tl::rand(7, cols))", expect!["0 mul.lo.s32, 34 shl.b32"]);
+    check_counts(
+        "#[fuse_kernel(num_warps = 1)]
+        fn k(x: &[bf16], out: &mut [f32]) {
+            let cols = tl::arange(0, 256);
+            tl::store(out + cols, tl::load(x + cols).to::<f32>());
+        }",
+        &words,
+        expect!["0 mul.lo.s32, 9 shl.b32"],
+    );
+}
