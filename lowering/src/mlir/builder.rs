@@ -121,8 +121,8 @@ pub struct Builder<'c> {
     pub capability: u32,
     /// Float arithmetic built while this is set may be reassociated: the accumulation of a reduction or product.
     pub accumulating: bool,
-    /// 16-bit values that are the lower half of a word.
-    lower: HashMap<usize, Val>,
+    /// The words that 16-bit values are the lower halves of.
+    pub(super) words: HashMap<usize, Val>,
     /// Numbers that are another one rounded to an integer, on a GPU: converting them to integers is then one
     /// instruction that rounds by itself.
     rounded: HashMap<usize, (Val, Rounding)>,
@@ -157,7 +157,7 @@ impl<'c> Builder<'c> {
             machine,
             capability,
             accumulating: false,
-            lower: HashMap::new(),
+            words: HashMap::new(),
             rounded: HashMap::new(),
         }
     }
@@ -498,16 +498,6 @@ impl<'c> Builder<'c> {
     /// What a number was before it was rounded to an integer; itself, to be cut, when it was not.
     pub(super) fn before_rounding(&self, a: Val) -> (Val, Rounding) {
         self.rounded.get(&a.id()).copied().unwrap_or((a, Rounding::Zero))
-    }
-
-    /// Remembers that `half` is the lower half of `word`.
-    pub(super) fn remember_lower(&mut self, half: Val, word: Val) {
-        self.lower.insert(half.id(), word);
-    }
-
-    /// The word that a 16-bit value is the lower half of, if it is known.
-    pub(super) fn word_above(&self, half: Val) -> Option<Val> {
-        self.lower.get(&half.id()).copied()
     }
 
     // ---- conversions between machine types; what a cast of the language means is `mlir::cast`

@@ -139,7 +139,7 @@ pub(super) fn unpack(b: &mut Builder, words: &[Val], dtype: DType, count: usize)
         if size == 2 && word.ty.elem == Elem::I32 {
             let pair = b.bitcast(word, Ty::vector(elem, 2));
             let halves = b.unpack(pair);
-            b.remember_lower(halves[0], word);
+            b.words.insert(halves[0].id(), word);
             values.extend(halves);
             continue;
         }

@@ -48,8 +48,8 @@ const MANY: usize = 16;
 /// `bf16` to `f32`. The lower half of a word is moved up by a multiplication: shifts and masks share the half of a
 /// multiprocessor's units that rows of `bf16` have too few of, and multiplications have their own.
 pub(super) fn widen(b: &mut Builder, values: &[Val], upwards: Val) -> Vec<Val> {
-    let widened = values.iter().map(|&value| match b.word_above(value) {
-        Some(word) if values.len() >= MANY => {
+    let widened = values.iter().map(|&value| match b.words.get(&value.id()) {
+        Some(&word) if values.len() >= MANY => {
             let bits = b.mul(word, upwards);
             b.bitcast(bits, Ty::F32)
         }
