@@ -67,7 +67,8 @@ pub(super) fn upwards(b: &mut Builder, length: Val) -> Val {
     b.add(nothing, shift)
 }
 
-/// Whether a kernel widens so many `bf16`, and has room for more multiplications: random numbers are products of integers.
+/// Whether a kernel widens so many `bf16`, and has room for more multiplications: random numbers are products of integers. What
+/// stands around products of matrices waits for those, and has no register to give.
 pub(super) fn widens_many(distributed: &Distributed) -> bool {
     let func = &distributed.func;
     let (mut widens, mut multiplies) = (false, false);
@@ -78,7 +79,11 @@ pub(super) fn widens_many(distributed: &Distributed) -> bool {
             let [from, to] = [*value, op.results[0]].map(|value| func.ty(value).dtype);
             widens |= many && is_bf16_to_f32(from, to);
         }
-        kind => multiplies |= matches!(kind, Kind::Philox(_) | Kind::Random(_)),
+        kind => {
+            let products =
+                matches!(kind, Kind::Philox(_) | Kind::Random(_) | Kind::Dot(_) | Kind::GroupDot(_));
+            multiplies |= products;
+        }
     });
     widens && !multiplies
 }
