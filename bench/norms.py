@@ -6,8 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from elementwise import GELU, activated
-from entry import (BF16, F16, F32, NAMES, SINGLE, Entry, Launch, RowEntry, empty, normal, over, processors, rounded,
-                   triton)
+from entry import BF16, F16, F32, NAMES, SINGLE, Entry, Launch, RowEntry, empty, normal, over, rounded, triton
 
 
 class Norm(RowEntry):

@@ -32,18 +32,18 @@ const NARROW: usize = 16384;
 pub const PIECE: usize = 8192;
 
 #[fuse_module]
-mod kernels {
+pub(crate) mod kernels {
     use dsl_runtime::prelude::*;
 
-    /// A row less its mean, 0 beyond its end, and what its deviation scales it by.
+    /// A row; the same less its mean, 0 beyond its end; its mean, and what its deviation scales it by.
     #[fuse_fn]
-    fn centre<T: Float>(x: &[T], cols: Tile<i32>, n_cols: i32, eps: f32) -> (Tile<f32>, f32) {
+    fn centre<T: Float>(x: &[T], cols: Tile<i32>, n_cols: i32, eps: f32) -> (Tile<f32>, Tile<f32>, f32, f32) {
         let mask = cols < n_cols;
         let x = tl::load(x + cols, mask, 0.0).to::<f32>();
         let mean = tl::sum(x, 0) / n_cols as f32;
         let centred = tl::select(mask, x - mean, 0.0);
         let var = tl::sum(centred * centred, 0) / n_cols as f32;
-        (centred, tl::rsqrt(var + eps))
+        (x, centred, mean, tl::rsqrt(var + eps))
     }
 
     /// Normalises a program's row.
@@ -58,7 +58,7 @@ mod kernels {
         eps: f32,
     ) {
         let row = tl::program_id(0);
-        let (centred, scale) = centre::<T>(x + row * n_cols, cols, n_cols, eps);
+        let (_, centred, _, scale) = centre::<T>(x + row * n_cols, cols, n_cols, eps);
         let gamma = tl::load(gamma + cols, cols < n_cols).to::<f32>();
         let beta = tl::load(beta + cols, cols < n_cols).to::<f32>();
         let y = centred * scale * gamma + beta;
@@ -80,7 +80,7 @@ mod kernels {
         let gamma = tl::load(gamma + cols, cols < n_cols).to::<f32>();
         let beta = tl::load(beta + cols, cols < n_cols).to::<f32>();
         for row in (tl::program_id(0)..n_rows).step_by(tl::num_programs(0)) {
-            let (centred, scale) = centre::<T>(x + row * n_cols, cols, n_cols, eps);
+            let (_, centred, _, scale) = centre::<T>(x + row * n_cols, cols, n_cols, eps);
             let y = centred * scale * gamma + beta;
             tl::store(out + row * n_cols + cols, y.to::<T>(), cols < n_cols);
         }
@@ -125,6 +125,37 @@ mod kernels {
         } else {
             normalise::<T>(x, gamma, beta, out, cols, n_cols, eps);
         }
+    }
+
+    /// As [`layer_norm()`], and applies GELU; a cluster of blocks takes the longest rows of `f32`. It is bound by instructions: a
+    /// thread has at least 32 elements for those that a reduction takes, and no more registers than leave room for the rows
+    /// that hide each other's waiting.
+    #[fuse_kernel(
+        T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384, 32768],
+        num_ctas = if size_of::<T>() == 4 && BLOCK == 32768 { 4 } else { 1 },
+        num_warps = if BLOCK == 32768 { 8 }
+            else if size_of::<T>() == 4 { (BLOCK / 512).next_power_of_two().min(if BLOCK > 8192 { 16 } else { 8 }) }
+            else { (BLOCK / 1024).next_power_of_two().min(if BLOCK == 16384 { 8 } else { 4 }) },
+        maxnreg = if size_of::<T>() == 4 || BLOCK < 4096 { 255 }
+            else if BLOCK == 4096 { 56 } else if BLOCK == 5120 { 72 } else if BLOCK == 12288 { 128 } else if BLOCK == 32768 { 160 } else { 80 },
+    )]
+    pub fn layer_norm_gelu<T: Float, const BLOCK: usize>(
+        x: &[T],
+        gamma: &[T],
+        beta: &[T],
+        out: &mut [T],
+        n_cols: i32,
+        eps: f32,
+    ) {
+        let row = tl::program_id(0);
+        let cols = tl::arange(0, BLOCK);
+        let mask = cols < n_cols;
+        let (x, centred, mean, scale) = centre::<T>(x + row * n_cols, cols, n_cols, eps);
+        // A longer row is widened anew, and shifted in the same step as scaled.
+        let x_hat = if BLOCK > 4096 { tl::fma(x, scale, -mean * scale) } else { centred * scale };
+        let gamma = tl::load(gamma + cols, mask).to::<f32>();
+        let y = x_hat * gamma + tl::load(beta + cols, mask).to::<f32>();
+        tl::store(out + row * n_cols + cols, tl::gelu::<T>(y).to::<T>(), mask);
     }
 }
 

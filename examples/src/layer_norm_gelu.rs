@@ -17,42 +17,10 @@ use crate::layer_norm;
 use crate::reference::Expected;
 use crate::shape::Checks;
 
-/// The longest row that the kernels were built for.
+/// The longest row that the kernel was built for.
 pub const MAX_COLS: usize = 32768;
 
-/// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared; of the longest of `f32` a
-/// cluster of blocks. It is bound by instructions: a thread has at least 32 elements for those that a reduction takes, and no more
-/// registers than leave room for the rows that hide each other's waiting.
-#[fuse_kernel(
-    T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384, 32768],
-    num_ctas = if size_of::<T>() == 4 && BLOCK == 32768 { 4 } else { 1 },
-    num_warps = if BLOCK == 32768 { 8 }
-        else if size_of::<T>() == 4 { (BLOCK / 512).next_power_of_two().min(if BLOCK > 8192 { 16 } else { 8 }) }
-        else { (BLOCK / 1024).next_power_of_two().min(if BLOCK == 16384 { 8 } else { 4 }) },
-    maxnreg = if size_of::<T>() == 4 || BLOCK < 4096 { 255 }
-        else if BLOCK == 4096 { 56 } else if BLOCK == 5120 { 72 } else if BLOCK == 12288 { 128 } else if BLOCK == 32768 { 160 } else { 80 },
-)]
-pub fn layer_norm_gelu<T: Float, const BLOCK: usize>(
-    x: &[T],
-    gamma: &[T],
-    beta: &[T],
-    out: &mut [T],
-    n_cols: i32,
-    eps: f32,
-) {
-    let row = tl::program_id(0);
-    let cols = tl::arange(0, BLOCK);
-    let mask = cols < n_cols;
-    let x = tl::load(x + row * n_cols + cols, mask, 0.0).to::<f32>();
-    let mean = tl::sum(x, 0) / n_cols as f32;
-    let centred = tl::select(mask, x - mean, 0.0);
-    let scale = tl::rsqrt(tl::sum(centred * centred, 0) / n_cols as f32 + eps);
-    // A longer row is widened anew, and shifted in the same step as scaled.
-    let x_hat = if BLOCK > 4096 { tl::fma(x, scale, -mean * scale) } else { centred * scale };
-    let gamma = tl::load(gamma + cols, mask).to::<f32>();
-    let y = x_hat * gamma + tl::load(beta + cols, mask).to::<f32>();
-    tl::store(out + row * n_cols + cols, tl::gelu::<T>(y).to::<T>(), mask);
-}
+pub use crate::layer_norm::kernels::layer_norm_gelu;
 
 /// Normalises each row of a matrix and applies GELU. `T` is `f32`, `f16` or `bf16`.
 #[derive(Clone, Copy)]

@@ -54,9 +54,9 @@ fn rows_of_bf16_are_as_exact_as_stated() {
     check_rows::<bf16>();
 }
 
-/// Programs take such 16-bit rows one after the other, fewer of them than there are rows.
+/// A multiprocessor has room for three rows of that length at most.
 #[test]
-fn rows_that_are_taken_in_turn_are_as_exact_as_stated() {
+fn more_rows_than_run_at_once_are_as_exact_as_stated() {
     let cols = 12_296;
     let (gamma, beta) = (normal::<bf16>(cols, 2), normal::<bf16>(cols, 3));
     for device in devices() {

@@ -72,17 +72,13 @@ pub(super) fn upwards(b: &mut Builder, length: Val) -> Val {
 pub(super) fn widens_many(distributed: &Distributed) -> bool {
     let func = &distributed.func;
     let (mut widens, mut multiplies) = (false, false);
-    func.body.walk(&mut |op| match &op.kind {
-        Kind::Cast(Cast { value }) => {
-            let layout = distributed.layouts.get(value);
+    func.body.walk(&mut |op| {
+        multiplies |= matches!(op.kind, Kind::Philox(_) | Kind::Random(_) | Kind::Dot(_) | Kind::GroupDot(_));
+        if let Kind::Cast(Cast { value }) = op.kind {
+            let layout = distributed.layouts.get(&value);
             let many = layout.is_some_and(|layout| layout.register_count() >= MANY);
-            let [from, to] = [*value, op.results[0]].map(|value| func.ty(value).dtype);
+            let [from, to] = [value, op.results[0]].map(|value| func.ty(value).dtype);
             widens |= many && is_bf16_to_f32(from, to);
-        }
-        kind => {
-            let products =
-                matches!(kind, Kind::Philox(_) | Kind::Random(_) | Kind::Dot(_) | Kind::GroupDot(_));
-            multiplies |= products;
         }
     });
     widens && !multiplies
