@@ -183,6 +183,7 @@ def contenders(entry, case, args, options):
     if not options.no_compile and (compiled := compile_in_time(entry, args, options)):
         found["torch.compile"] = (compiled,) * 2
     found["PyTorch"] = (lambda: entry.eager(args),) * 2
+    found.update({name: (run,) * 2 for name, run in entry.others(args).items()})
     if entry.random:
         found = {name: (run, results if name == OURS else None) for name, (run, results) in found.items()}
     found[FLOOR] = entry.floor(args), None
@@ -290,7 +291,9 @@ def measure(entry, case, options):
 
 def summary(rows):
     """One line a case: ours, each peer, and how they compare."""
-    others = ["Triton", "torch.compile", "PyTorch", FLOOR] + [EMPTY] * any(row["contender"] == EMPTY for row in rows)
+    known = ["Triton", "torch.compile", "PyTorch"]
+    more = dict.fromkeys(row["contender"] for row in rows if row["contender"] not in (OURS, *known, FLOOR, EMPTY))
+    others = [*known, *more, FLOOR] + [EMPTY] * any(row["contender"] == EMPTY for row in rows)
     lines = [f"| kernel | shape | ours | {' | '.join(others)} | ours, of the best peer | of copy |",
              f"| --- | --- | ---: | {'---: | ' * len(others)}---: | ---: |"]
     cases = dict.fromkeys((row["kernel"], row["shape"]) for row in rows)

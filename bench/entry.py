@@ -96,6 +96,10 @@ class Entry:
         """Computes into the outputs with Triton; None where there is no such peer."""
         return None
 
+    def others(self, args):
+        """By name, what else computes it: another library's own fused operation."""
+        return {}
+
     def prepare(self, args):
         """Before each checked run: what an operation changes in place is as it was. Not timed."""
 

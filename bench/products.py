@@ -59,6 +59,11 @@ class Matmul(Entry):
                        lambda *consts: (cdiv(m, rows) * cdiv(n, cols),), bias=bias, residual=nothing[None], alpha=1.0,
                        **batch)]
 
+    def others(self, args):
+        # It has the form with the hyperbolic tangent alone.
+        fused = lambda: torch._addmm_activation(args["bias"], args["a"], args["b"], use_gelu=True)
+        return {"cuBLASLt": fused} if self.act == GELU else {}
+
     def exact(self, args):
         a, b = args["a"].double(), args["b"].double()
         total = a @ b

@@ -5,7 +5,8 @@ import math
 import torch
 import torch.nn.functional as F
 
-from entry import BF16, F16, F32, NAMES, SINGLE, TINY, Entry, Launch, cdiv, empty, normal, rounded, triton
+from entry import (BF16, F16, F32, NAMES, SINGLE, TINY, Entry, Launch, cdiv, empty, normal, processors, rounded,
+                   triton)
 
 
 class Rope(Entry):
@@ -155,11 +156,17 @@ class Recurrence(Entry):
     inputs = ("a", "b", "gate")
     outputs = ("out", "last")
     cases = [(8, 4096, 2048, BF16), (4, 4096, 4096, F32)]
-    small = [(*shape, dtype) for shape in ((1, 1, 1), (2, 63, 7), (2, 65, 64), (1, 200, 130))
+    sweep = [(sequences, 4096, 2048, dtype) for dtype in (BF16, F32) for sequences in (1, 2, 4, 8)]
+    small = [(*shape, dtype) for shape in ((1, 1, 1), (2, 63, 7), (2, 65, 64), (1, 200, 130), (3, 70, 4360))
              for dtype in (F32, F16, BF16)]
 
     def label(self, case):
         return f"{case[0]} x {case[1]} x {case[2]} {NAMES[case[3]]}"
+
+    def width(self, case):
+        """Channels of a program, as the library chooses them."""
+        wide = 64 if case[3] == F32 else 128
+        return wide if 4 * case[0] * cdiv(case[2], wide) >= 3 * processors() else 32
 
     def make(self, case, shift=0):
         sequences, steps, channels, dtype = case
@@ -172,8 +179,9 @@ class Recurrence(Entry):
                 "n_channels": channels}
 
     def launches(self, case, args):
-        return [Launch("recurrence", [NAMES[case[3]]], lambda first, width: not first,
-                       lambda first, width: (case[0], cdiv(case[2], width)))]
+        return [Launch("recurrence", [NAMES[case[3]]],
+                       lambda first, width, steps: not first and width == self.width(case),
+                       lambda first, width, steps: (case[0], cdiv(case[2], width)))]
 
     def exact(self, args):
         a, b, gate = (args[name].double() for name in self.inputs)
@@ -204,7 +212,7 @@ class Recurrence(Entry):
     def triton(self, args):
         sequences, steps, channels = args["a"].shape
         triton_recurrence[lambda meta: (sequences, triton.cdiv(channels, meta["CHANNELS"]))](
-            args["a"], args["b"], args["gate"], args["out"], args["last"], steps, channels)
+            args["a"], args["b"], args["gate"], args["out"], args["last"], sequences, steps, channels)
 
 
 class TopkGating(Entry):
@@ -394,11 +402,12 @@ if triton is not None:
         return a * c, b * c + d
 
     @triton.autotune([triton.Config({"CHANNELS": channels, "STEPS": steps}, num_warps=warps)
-                      for channels in (32, 64) for steps in (32, 64) for warps in (4, 8)], key=["steps", "channels"],
+                      for channels in (32, 64) for steps in (32, 64) for warps in (4, 8)],
+                     key=["sequences", "steps", "channels"],
                      do_bench=quick)
     @triton.jit
-    def triton_recurrence(a_ptr, b_ptr, gate_ptr, out_ptr, last_ptr, steps, channels, CHANNELS: tl.constexpr,
-                          STEPS: tl.constexpr):
+    def triton_recurrence(a_ptr, b_ptr, gate_ptr, out_ptr, last_ptr, sequences, steps, channels,
+                          CHANNELS: tl.constexpr, STEPS: tl.constexpr):
         sequence = tl.program_id(0).to(tl.int64)
         channel = tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS)
         step = tl.arange(0, STEPS)

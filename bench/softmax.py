@@ -30,14 +30,14 @@ def softmax(scores, within, log, dtype):
 class Softmax(RowEntry):
     group = "softmax"
     inputs = ("x",)
-    kernel, long, tile = "softmax", "softmax_long", 65536
+    kernel, long, tile = "softmax", "softmax_long", 262144
 
     def __init__(self, log=False):
         self.log = log
         self.name = "log_softmax" if log else "softmax"
         self.compute = (lambda x: F.log_softmax(x, 1)) if log else (lambda x: F.softmax(x, 1))
         # Long rows: peers hold them in one tile up to 65536.
-        self.columns = (1024, 4096) if log else (1024, 4096, 8192, 16384, 32768, 65536, 262144)
+        self.columns = (1024, 4096) if log else (1024, 4096, 8192, 16384, 32768, 65536, 131072, 262144)
 
     @property
     def sweep(self):

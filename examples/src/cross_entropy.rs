@@ -74,9 +74,10 @@ pub fn cross_entropy<T: Float, const LANES: usize>(
         let higher = tl::maximum(peaks, highest);
         let base = tl::select(higher == f32::NEG_INFINITY, 0.0, higher);
         if smoothing > 0.0 {
+            // Each by its own mask, which is selected by once for a vector.
             let (a, b) = (tl::select(at_a < classes, a, 0.0), tl::select(at_b < classes, b, 0.0));
             let (c, d) = (tl::select(at_c < classes, c, 0.0), tl::select(at_d < classes, d, 0.0));
-            sums += tl::sum((a + b) + (c + d), 1);
+            sums += (tl::sum(a, 1) + tl::sum(b, 1)) + (tl::sum(c, 1) + tl::sum(d, 1));
         }
         let base_of = base.col();
         let a = tl::exp2((a - base_of) * f32::consts::LOG2_E);

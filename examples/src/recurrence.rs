@@ -4,8 +4,9 @@
 //! **Traffic.** Reads `a`, `b` and `gate` and writes `out` once: `4 * sequences * time * channels * size_of::<T>()` bytes, and a number of
 //! `f32` for each channel in and out: the state before and after, so that a sequence can be continued.
 //!
-//! **How.** A step is the pair `(a, b)`; one after another they are `(a1 * a2, b1 * a2 + b2)`, which is associative: 32 steps are
-//! combined at once, and the state goes on to the next 32.
+//! **How.** A step is the pair `(a, b)`; one after another they are `(a1 * a2, b1 * a2 + b2)`, which is associative: 32 or 64 steps
+//! are combined at once, and the state goes on to the next ones. Where there are enough channels for all processors, more of
+//! them share a program.
 //!
 //! **Rounding.** In `f32`, rounded to `T` once. The state is within `(4 * time + 16) * 2^-24` times the sum of `|b|` and the first
 //! state, each decayed by `|a|`; the output within that times the gate's SiLU, whose own bound (see [`crate::activation`]) and
@@ -22,15 +23,17 @@ use crate::activation::{SILU, exact};
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 
-/// The channels of a program.
-const CHANNELS: usize = 32;
-
-/// One program for each `CHANNELS` channels of each sequence, 32 steps at a time. `first` may be empty where `FIRST` is false: a
-/// state of 0. Four programs share a multiprocessor, so that some compute while others wait for their loads.
+/// One program for each `CHANNELS` channels of each sequence, `STEPS` steps at a time. `first` may be empty where `FIRST` is false: a
+/// state of 0. The next steps are on their way while these are combined.
 #[fuse_kernel(
-    configs = [{ T: f32 }, { T: f16 }, { T: bf16, maxnreg: 128 }], FIRST = [false, true], CHANNELS = [32],
+    configs = [
+        { T: f32, CHANNELS: 32, STEPS: 64 }, { T: f32, CHANNELS: 64, STEPS: 32, num_stages: 3 },
+        { T: f16, CHANNELS: 32, STEPS: 64, num_stages: 3 }, { T: f16, CHANNELS: 128, STEPS: 32, num_stages: 4 },
+        { T: bf16, CHANNELS: 32, STEPS: 64, num_stages: 3 }, { T: bf16, CHANNELS: 128, STEPS: 32, num_stages: 4 },
+    ],
+    FIRST = [false, true], num_warps = 4, num_stages = 2,
 )]
-pub fn recurrence<T: Float, const FIRST: bool, const CHANNELS: usize>(
+pub fn recurrence<T: Float, const FIRST: bool, const CHANNELS: usize, const STEPS: usize>(
     a: &[T],
     b: &[T],
     gate: &[T],
@@ -43,12 +46,12 @@ pub fn recurrence<T: Float, const FIRST: bool, const CHANNELS: usize>(
     let sequence = tl::program_id(0);
     let channels = tl::program_id(1) * CHANNELS + tl::arange(0, CHANNELS);
     let present = channels < n_channels;
-    let steps = tl::arange(0, 32);
+    let steps = tl::arange(0, STEPS);
     let mut state = tl::zeros::<f32>([CHANNELS]);
     if FIRST {
         state = tl::load(first + sequence * n_channels + channels, present);
     }
-    for start in (0..n_steps).step_by(32) {
+    for start in (0..n_steps).step_by(STEPS) {
         let mask = (start + steps < n_steps).col() & present.row();
         let places = (steps * n_channels).col() + channels.row();
         let offset = (sequence * n_steps + start) * n_channels;
@@ -58,11 +61,73 @@ pub fn recurrence<T: Float, const FIRST: bool, const CHANNELS: usize>(
         let gate = tl::load(gate + offset + places, mask).to::<f32>();
         let (decay, sum) = tl::associative_scan((a, b), 0, |(a, b), (c, d)| (a * c, b * c + d));
         let h = tl::fma(decay, state.row(), sum);
-        state = tl::index(h, 0, 31);
+        state = tl::index(h, 0, STEPS - 1);
         let y = h * tl::silu::<T>(gate);
         tl::store(out + offset + places, y.to::<T>(), mask);
     }
     tl::store(last + sequence * n_channels + channels, state, present);
+}
+
+/// What the kernel takes: `a`, `b`, `gate`, `first`, steps, channels, sequences.
+type Inputs<'a, T> = (Slice<'a, T>, Slice<'a, T>, Slice<'a, T>, Option<Slice<'a, f32>>, [usize; 3]);
+
+/// The element types of recurrences.
+pub trait Recur: Float {
+    /// Launches the kernel for inputs that were checked.
+    #[doc(hidden)]
+    fn steps(
+        on: impl LaunchOn,
+        of: Inputs<'_, Self>,
+        out: SliceMut<'_, Self>,
+        last: SliceMut<'_, f32>,
+    ) -> Result<()>;
+}
+
+/// Launches with so many channels and steps to a program.
+macro_rules! launch {
+    ($T:ty, [$CHANNELS:literal, $STEPS:literal], $on:expr, $of:expr, $out:expr, $last:expr) => {{
+        let ((a, b, gate, first, [steps, channels, sequences]), out, mut last) = ($of, $out, $last);
+        let (n_steps, n_channels, grid) =
+            (steps as i32, channels as i32, (sequences, channels.div_ceil($CHANNELS)));
+        match first {
+            Some(first) => {
+                recurrence::<$T, true, $CHANNELS, $STEPS>(a, b, gate, first, out, last, n_steps, n_channels)
+                    .grid(grid)
+                    .launch($on)
+            }
+            None => {
+                // An empty slice of the right type: `last` starts with it.
+                let (nothing, last) = last.split_at_mut(0);
+                recurrence::<$T, false, $CHANNELS, $STEPS>(
+                    a, b, gate, &nothing, out, last, n_steps, n_channels,
+                )
+                .grid(grid)
+                .launch($on)
+            }
+        }
+    }};
+}
+
+/// Channels and steps of a program: where channels are few, and where wide programs still keep most processors busy.
+macro_rules! tiles {
+    ($($T:ty: $few:tt, [$WIDE:literal, $STEPS:literal];)*) => {$(
+        impl Recur for $T {
+            fn steps(on: impl LaunchOn, of: Inputs<'_, $T>, out: SliceMut<'_, $T>, last: SliceMut<'_, f32>) -> Result<()> {
+                let (.., [_, channels, sequences]) = of;
+                if 4 * sequences * channels.div_ceil($WIDE) >= 3 * on.processors() {
+                    launch!($T, [$WIDE, $STEPS], on, of, out, last)
+                } else {
+                    launch!($T, $few, on, of, out, last)
+                }
+            }
+        }
+    )*};
+}
+
+tiles! {
+    f32: [32, 64], [64, 32];
+    f16: [32, 64], [128, 32];
+    bf16: [32, 64], [128, 32];
 }
 
 /// A gated linear recurrence. `T` is `f32`, `f16` or `bf16`.
@@ -103,8 +168,7 @@ impl<'a, T: Float> Recurrence<'a, T> {
         last: impl Into<SliceMut<'o, f32>>,
     ) -> Result<()>
     where
-        recurrence::Choice<T, false, CHANNELS>: recurrence::Declared,
-        recurrence::Choice<T, true, CHANNELS>: recurrence::Declared,
+        T: Recur,
     {
         let (out, last, checks) = (out.into(), last.into(), Checks("recurrence"));
         for (name, len) in [("b", self.b.len()), ("gate", self.gate.len()), ("out", out.len())] {
@@ -118,22 +182,7 @@ impl<'a, T: Float> Recurrence<'a, T> {
             return checks.same(("a", self.a.len()), ("last", 0));
         }
         let steps = checks.rows(("a", self.a.len()), sequences * self.channels)?;
-        let (a, b, gate) = (self.a, self.b, self.gate);
-        let (n_steps, n_channels) = (steps as i32, self.channels as i32);
-        let grid = (sequences, self.channels.div_ceil(CHANNELS));
-        match self.first {
-            Some(first) => recurrence::<T, true, CHANNELS>(a, b, gate, first, out, last, n_steps, n_channels)
-                .grid(grid)
-                .launch(on),
-            None => {
-                // An empty slice of the right type: `last` starts with it.
-                let mut last = last;
-                let (nothing, last) = last.split_at_mut(0);
-                recurrence::<T, false, CHANNELS>(a, b, gate, &nothing, out, last, n_steps, n_channels)
-                    .grid(grid)
-                    .launch(on)
-            }
-        }
+        T::steps(on, (self.a, self.b, self.gate, self.first, [steps, self.channels, sequences]), out, last)
     }
 }
 

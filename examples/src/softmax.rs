@@ -22,7 +22,7 @@ use crate::reference::{Expected, unit_roundoff};
 use crate::shape::{Checks, longest};
 
 /// The longest row that the tile of a cluster holds; longer ones are read in pieces.
-pub const MAX_TILE: usize = 65536;
+pub const MAX_TILE: usize = 262144;
 
 /// The longest row that the tile of a block holds.
 pub const BLOCK_TILE: usize = 32768;
@@ -31,10 +31,13 @@ pub const BLOCK_TILE: usize = 32768;
 const LANES: usize = 512;
 
 /// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared; a cluster of blocks
-/// shares the longest. After the sum an element is made again from `x`, so that a row of a narrow type waits in its own registers.
+/// shares the longest. After the sum an element is made again from `x`, so that a row of a narrow type waits in its own registers,
+/// of which a thread has no more than let several clusters share their multiprocessors.
 #[fuse_kernel(
-    T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 4096, 8192, 16384, 32768, 65536],
-    num_ctas = (BLOCK / 32768 * 4).max(1),
+    T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 4096, 8192, 16384, 32768, 65536, 131072, 262144],
+    num_ctas = (BLOCK / 32768 * 4).max(1).min(8),
+    maxnreg = if size_of::<T>() == 4 || BLOCK < 65536 { 255 }
+        else if BLOCK == 65536 { 72 } else if BLOCK == 131072 { 80 } else { 128 },
 )]
 pub fn softmax<T: Float, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols: i32, scale: f32, log: bool) {
     let (row, cols) = (tl::program_id(0), tl::arange(0, BLOCK));

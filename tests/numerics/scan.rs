@@ -1,7 +1,7 @@
 //! Scans against loops, on whole numbers so small that every result is exact.
 
 use fuse_tests::case::Job;
-use fuse_tests::scan::{SCANS, Scan};
+use fuse_tests::scan::{SCANS, SCANS_DOWN, Scan};
 use libtest_mimic::{Failed, Trial};
 
 use crate::compare::integer;
@@ -12,9 +12,9 @@ use crate::values::{Random, mask};
 pub fn trials() -> Vec<Trial> {
     let mut trials = vec![];
     for place in places() {
-        for scan in SCANS {
-            let [m, n] = scan.shape;
-            let name = format!("scan::{}::[{m},{n}]::{}_warps::{place}", scan.dtype, scan.warps);
+        for scan in SCANS.iter().chain(SCANS_DOWN) {
+            let ([m, n], which) = (scan.shape, if scan.ways.len() == 4 { "all" } else { "down" });
+            let name = format!("scan::{which}::{}::[{m},{n}]::{}_warps::{place}", scan.dtype, scan.warps);
             trials.push(Trial::test(name, move || check(scan, place)));
         }
     }
@@ -46,16 +46,17 @@ fn check(scan: &'static Scan, place: Place) -> Result<(), Failed> {
     let job = Job { device: place.device()?, operands: vec![x], shift: 1 };
     let results = (scan.run)(&job)?;
     for (which, result) in results.iter().enumerate() {
-        for line in lines(scan.shape, which % 4) {
+        let is_sum = which < scan.ways.len();
+        for line in lines(scan.shape, scan.ways[which % scan.ways.len()]) {
             let (mut sum, mut factor) = (0i64, 1i64);
             for position in line {
                 let number = numbers[position];
                 let own = if number > 0 { 1 } else { -1 };
                 // Applied in turn: t -> own * t + number, after what came before.
-                sum = if which < 4 { sum + number } else { sum * own + number };
+                sum = if is_sum { sum + number } else { sum * own + number };
                 factor *= own;
-                let wanted = if which < 4 { sum } else { sum + factor };
-                let found = found(scan, result[position], which < 4);
+                let wanted = if is_sum { sum } else { sum + factor };
+                let found = found(scan, result[position], is_sum);
                 if found != wanted as f64 {
                     return Err(format!("result {which}, element {position} is {found}, not {wanted}").into());
                 }

@@ -4,10 +4,11 @@ use dsl_runtime::prelude::*;
 
 use crate::case::{Failure, Job, Output};
 
-/// A kernel that scans a tile in every way there is. Its results are sums, then the two parts of the composition of
-/// affine functions `t -> a t + b`, each along axis 0, axis 1, axis 0 backwards and axis 1 backwards.
+/// A kernel that scans a tile in these ways: 0 and 1 along that axis, 2 and 3 along axes 0 and 1 backwards. Its results are
+/// sums for each way, then the two parts of the composition of affine functions `t -> a t + b`, added up, for each way.
 #[derive(Debug)]
 pub struct Scan {
+    pub ways: &'static [usize],
     pub dtype: DType,
     pub shape: [usize; 2],
     pub warps: usize,
@@ -37,7 +38,9 @@ macro_rules! scans {
             tl::store(out + 3 * M * N + offsets, a + b);
         }
 
+        /// In every way there is.
         pub static SCANS: &[Scan] = &[$(Scan {
+            ways: &[0, 1, 2, 3],
             dtype: <$elem as Element>::DTYPE, shape: [$m, $n], warps: $warps,
             run: |job| {
                 let x = job.operand::<$elem>(0)?;
@@ -66,4 +69,48 @@ scans! {
     f32, f32, [128, 128], 8;
     f16, f32, [2, 16], 1;
     f64, f64, [64, 4], 2;
+}
+
+macro_rules! scans_down {
+    ($($elem:ident, $sum:ident, [$m:tt, $n:tt], $warps:tt;)*) => {
+        #[fuse_kernel(configs = [$({ T: $elem, S: $sum, M: $m, N: $n, WARPS: $warps, num_warps: $warps }),*])]
+        fn scanned_down<T: Number, S: Number, const M: usize, const N: usize, const WARPS: usize>(
+            x: &[T], sums: &mut [S], out: &mut [T],
+        ) {
+            let offsets = tl::arange(0, M).col() * N + tl::arange(0, N).row();
+            let x = tl::load(x + offsets);
+            tl::store(sums + offsets, tl::cumsum(x, 0));
+            tl::store(sums + M * N + offsets, tl::cumsum(x, 0, true));
+            let factor = tl::select(x > 0, x - x + 1, x - x - 1);
+            let (a, b) = tl::associative_scan((factor, x), 0, |(a, b), (c, d)| (a * c, b * c + d));
+            tl::store(out + offsets, a + b);
+            let (a, b) = tl::associative_scan((factor, x), 0, |(a, b), (c, d)| (a * c, b * c + d), true);
+            tl::store(out + M * N + offsets, a + b);
+        }
+
+        /// Down the columns alone, which lie in a thread's registers then.
+        pub static SCANS_DOWN: &[Scan] = &[$(Scan {
+            ways: &[0, 2],
+            dtype: <$elem as Element>::DTYPE, shape: [$m, $n], warps: $warps,
+            run: |job| {
+                let x = job.operand::<$elem>(0)?;
+                let mut sums = Output::<$sum>::new(&job.device, vec![$m * $n; 2], job.shift)?;
+                let mut out = Output::<$elem>::new(&job.device, vec![$m * $n; 2], job.shift)?;
+                scanned_down::<$elem, $sum, $m, $n, $warps>(&x, &mut sums, &mut out).grid(1).launch(&job.device)?;
+                Ok(sums.finish()?.into_iter().chain(out.finish()?).collect())
+            },
+        }),*];
+    };
+}
+
+scans_down! {
+    f32, f32, [32, 128], 4;
+    f32, f32, [64, 16], 2;
+    f32, f32, [4, 1024], 8;
+    f16, f32, [64, 128], 8;
+    f16, f32, [24, 40], 4;
+    i32, i32, [256, 1], 4;
+    i32, i32, [96, 32], 16;
+    i64, i64, [16, 12], 1;
+    f64, f64, [128, 8], 4;
 }

@@ -6,7 +6,10 @@ use fused_kernels::softmax::{self, BLOCK_TILE, Form, MAX_TILE, Softmax, referenc
 
 use crate::data::{check, check_on, devices, normal, shifted};
 
-const WIDTHS: [usize; 10] = [1, 7, 1000, 1024, 1025, 4097, 16385, BLOCK_TILE, MAX_TILE, MAX_TILE + 1];
+const WIDTHS: [usize; 13] =
+    [1, 7, 1000, 1024, 1025, 4097, 16385, BLOCK_TILE, 65536, 131_072, 131_080, MAX_TILE, MAX_TILE + 1];
+/// The most elements of a matrix.
+const MOST: usize = 2 * MAX_TILE;
 
 fn check_plain<T: Float>(form: Form)
 where
@@ -15,6 +18,7 @@ where
 {
     for cols in WIDTHS {
         for (rows, scale) in [(0, 1.0), (1, 1.0), (3, 3.5), (2, -0.7)] {
+            let rows = rows.min(MOST / cols);
             let x = normal::<T>(rows * cols, 1);
             let expected = [reference(&x, cols, scale, form)];
             check(&format!("{form:?}, {rows} rows of {cols}"), &[&x], &expected, |on, inputs, outs| {

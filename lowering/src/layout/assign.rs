@@ -16,7 +16,7 @@ use super::dot::Side;
 use super::linear::Layout;
 use super::view::View;
 use super::warps::{Threads, choose_warps};
-use super::{dot, store};
+use super::{dot, scanned, store};
 use crate::analysis::axis::Axes;
 use crate::ops::{Convert, Effect, Kind, Place};
 use crate::tile::{Block, Builder, Func, Op, Shape, Value};
@@ -415,7 +415,6 @@ impl Chooser<'_> {
     /// A blocked layout that serves the class's accesses.
     fn choose(&self, class: usize) -> Layout {
         let shape = self.shape(class).clone();
-        let rank = shape.rank();
         // Those that are traffic, and of them those that happen most often.
         let mut streams: Vec<&Access> = self.accesses_of(class).collect();
         for more in [|access: &Access| access.streams, |access: &Access| access.repeats] {
@@ -424,7 +423,7 @@ impl Chooser<'_> {
             }
         }
         let leader = streams.iter().max_by_key(|access| (access.width.elements, access.bytes()));
-        let fast = leader.map_or(rank - 1, |access| access.width.axis);
+        let fast = leader.map_or(shape.rank() - 1, |access| access.width.axis);
         // As many neighbours to a thread as the widest element type lets one instruction move.
         let vector = streams
             .iter()
@@ -432,7 +431,10 @@ impl Chooser<'_> {
             .map(|access| access.width.elements)
             .min()
             .unwrap_or(1);
-        Layout::of_vectors(&shape, fast, vector, self.num_warps)
+        let narrowest = streams.iter().map(|access| access.elem_bytes).min();
+        let along = scanned::axis(self.site.func, self.graph, class).filter(|&axis| axis != fast);
+        let runs = along.map(|axis| scanned::layout(&shape, (fast, vector), axis, narrowest, self.num_warps));
+        runs.unwrap_or_else(|| Layout::of_vectors(&shape, fast, vector, self.num_warps))
     }
 }
 

@@ -159,6 +159,18 @@ impl Layout {
         vector: u32,
         num_warps: u32,
     ) -> Layout {
+        let own: Vec<(usize, u32)> = order.first().map(|&axis| (axis, vector)).into_iter().collect();
+        Layout::dealt_out(shape, &own, order, warp_order, num_warps)
+    }
+
+    /// As [`Layout::blocked`]; a thread has so many neighbours of its `own` along these axes, one axis after the other.
+    fn dealt_out(
+        shape: &Shape,
+        own: &[(usize, u32)],
+        order: &[usize],
+        warp_order: &[usize],
+        num_warps: u32,
+    ) -> Layout {
         let mut taken = vec![0u32; shape.rank()];
         let bits: Vec<u32> = shape.iter().map(|extent| extent.trailing_zeros()).collect();
         let mut take = |axis: usize| {
@@ -167,10 +179,9 @@ impl Layout {
                 Coord::along(axis, 1 << (taken[axis] - 1))
             })
         };
-        let mut registers: Vec<Coord> = order
-            .first()
-            .map(|&axis| (0..vector.trailing_zeros()).map_while(|_| take(axis)).collect())
-            .unwrap_or_default();
+        let own =
+            own.iter().flat_map(|&(axis, count)| std::iter::repeat_n(axis, count.trailing_zeros() as usize));
+        let mut registers: Vec<Coord> = own.filter_map(&mut take).collect();
         let lanes = std::array::from_fn(|_| order.iter().find_map(|&axis| take(axis)).unwrap_or_default());
         let warps = (0..num_warps.trailing_zeros())
             .map(|_| warp_order.iter().find_map(|&axis| take(axis)).unwrap_or_default())
@@ -192,6 +203,19 @@ impl Layout {
         let mut warp_order: Vec<usize> = (0..rank).filter(|&axis| axis != fast).collect();
         warp_order.push(fast);
         Layout::blocked(shape, &order, &warp_order, vector, num_warps)
+    }
+
+    /// For what goes along `axis` from element to element: at most `vector` neighbours along `fast` to a thread, and as many
+    /// along `axis` as are left for it; lanes and warps along the other axes as long as there are elements.
+    pub fn of_runs(shape: &Shape, fast: usize, axis: usize, vector: u32, num_warps: u32) -> Layout {
+        let bits: u32 = shape.iter().map(|extent| extent.trailing_zeros()).sum();
+        let left = bits.saturating_sub(LANE_BITS as u32 + num_warps.trailing_zeros());
+        let vector = 1 << vector.trailing_zeros().min(left).min(shape[fast].trailing_zeros());
+        let mut order: Vec<usize> =
+            (0..shape.rank()).rev().filter(|other| ![fast, axis].contains(other)).collect();
+        order.insert(0, fast);
+        order.push(axis);
+        Layout::dealt_out(shape, &[(fast, vector), (axis, (1 << left) / vector)], &order, &order, num_warps)
     }
 
     pub fn shape(&self) -> &Shape {

@@ -11,6 +11,7 @@
 //! - [`hoist`]: what a loop multiplies by and does not change is made ready before it.
 //! - `order`: the registers, lanes and warps along one axis.
 //! - [`rounds`]: reductions that can share a barrier stand next to each other.
+//! - `scanned`: how tiles lie whose columns are scanned.
 //! - `store`: how stores take what was made of products.
 //! - [`sink`]: branches in loops that multiply compute their ramps.
 //! - [`unmask`]: what only masked-off elements would notice is left out.
@@ -30,6 +31,7 @@ pub mod linear;
 mod order;
 pub mod plan;
 pub mod rounds;
+mod scanned;
 pub mod sink;
 mod store;
 pub mod unmask;

@@ -113,6 +113,10 @@ impl Pass<'_> {
             for nested in op.kind.operation_mut().blocks_mut() {
                 self.rebuild(nested);
             }
+            if let Kind::Load(load) = &mut op.kind {
+                // It is 0 without it, and copies fill with zeros.
+                load.other = load.other.filter(|&other| !self.is_zero(other));
+            }
             if let [result] = op.results[..] {
                 if let Some((select, number)) = self.of_a_number(&op.kind) {
                     let (mask, row, zero) = (select.args[0], select.args[1], select.args[2]);
@@ -173,7 +177,6 @@ impl Pass<'_> {
             return self.loaded_under(mask, *value);
         }
         let Kind::Load(load) = kind else { return None };
-        let zero = load.other.is_none_or(|other| self.is_zero(other));
-        (load.place.mask == Some(mask) && zero).then_some(load)
+        (load.place.mask == Some(mask) && load.other.is_none()).then_some(load)
     }
 }

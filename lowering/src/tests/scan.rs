@@ -1,6 +1,10 @@
-//! Scans on the host, against loops; numbers are small whole ones, so every sum is exact.
+//! Scans on the host, against loops; numbers are small whole ones, so every sum is exact. What GPU threads exchange for one.
 
+use expect_test::{Expect, expect};
+
+use super::ptx;
 use super::run::{Arg, load};
+use crate::target::nvptx::Arch;
 
 /// Runs `x -> scan(x)` over a tile of `shape`, the result written in the same order.
 fn scanned(shape: [usize; 2], call: &str, x: &[f32]) -> Vec<f32> {
@@ -44,4 +48,42 @@ fn sums_up_to_each_element() {
         let back = scanned(shape, "tl::cumsum(x, 1, true)", &x);
         assert_eq!(back, sum(&|i, j| row(i) == row(j) && j >= i), "{shape:?}");
     }
+}
+
+/// Shuffles, accesses of shared memory and selections of the first body of a kernel that scans `m x n` elements by four warps.
+fn check_exchanges(dtype: &str, [m, n]: [usize; 2], result: &str, expected: Expect) {
+    let source = format!(
+        "#[fuse_kernel(num_warps = 4)] fn k(x: &[{dtype}], out: &mut [f32]) {{
+            let offsets = tl::arange(0, {m}).col() * {n} + tl::arange(0, {n}).row();
+            let x = tl::load(x + offsets).to::<f32>();
+            let sums = tl::associative_scan(x, 0, |a, b| a * 0.5 + b);
+            {result}
+        }}"
+    );
+    let text = ptx(&source, Arch::SM_90A);
+    let counts = ["shfl.sync", "st.shared", "ld.shared", "selp"].map(|word| text.matches(word).count());
+    expected.assert_eq(&format!("{counts:?}"));
+}
+
+/// A thread has neighbours down the columns: warps alone exchange totals, and a branch puts them before a warp's elements.
+#[test]
+fn columns_are_scanned_in_registers() {
+    let all = "tl::store(out + offsets, sums);";
+    check_exchanges("f32", [32, 128], all, expect!["[0, 4, 4, 8]"]);
+    check_exchanges("bf16", [32, 128], all, expect!["[0, 4, 4, 8]"]);
+    // Two lanes of 16 columns each.
+    check_exchanges("bf16", [64, 32], all, expect!["[6, 2, 2, 26]"]);
+    // More columns than lanes and warps take: nothing is exchanged.
+    check_exchanges("f32", [8, 512], all, expect!["[0, 0, 0, 0]"]);
+}
+
+/// A row of a tile is written to shared memory by the warp that has it.
+#[test]
+fn a_row_alone_is_exchanged() {
+    check_exchanges(
+        "f32",
+        [32, 128],
+        "tl::store(out + tl::arange(0, 128), tl::index(sums, 0, 31));",
+        expect!["[0, 5, 5, 8]"],
+    );
 }

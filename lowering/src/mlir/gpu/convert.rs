@@ -193,11 +193,21 @@ impl Gpu<'_> {
         operand: Value,
         staging: &Staging,
     ) -> Val {
+        self.exchanged(b, op, |gpu, b, base| gpu.write_tile(b, operand, staging, base))
+    }
+
+    /// Writes to the operation's scratch memory, whose address this gives once all threads may read it.
+    pub(super) fn exchanged(
+        &mut self,
+        b: &mut Builder,
+        op: &Op,
+        write: impl FnOnce(&mut Self, &mut Builder, Val),
+    ) -> Val {
         let place = self.shared.place(op.results[0]);
         self.before_write(b, place);
         let base = self.scratch();
         let base = b.offset_bytes(base, place.start as i32);
-        self.write_tile(b, operand, staging, base);
+        write(self, b, base);
         self.barrier(b);
         self.shared.read(place);
         base
@@ -209,6 +219,17 @@ impl Gpu<'_> {
         let from = self.layout(operand);
         let values = self.registers(operand);
         let writer = self.writer(b, Some(from));
+        self.write_registers(b, (from, &values, dtype), writer, (staging, base));
+    }
+
+    /// Writes what lies so in registers where the condition holds.
+    pub(super) fn write_registers(
+        &mut self,
+        b: &mut Builder,
+        (from, values, dtype): (&Layout, &[Val], DType),
+        writer: Option<Val>,
+        (staging, base): (&Staging, Val),
+    ) {
         let run = vector_along(from, dtype, staging.fast);
         let distances = Distances::of(from, dtype, run);
         let pointers = self.staged_pointers(b, (from, run), (staging, base, dtype), distances);

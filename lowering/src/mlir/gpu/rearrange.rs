@@ -5,11 +5,12 @@ use super::convert::Staging;
 use super::emit::Emit;
 use super::reduce::load;
 use super::{Builder, Exchange as Shuffled, Gpu, IntPredicate};
+use crate::dtype::DType;
 use crate::layout::{Coord, Distributed, Layout, Segment};
 use crate::mlir::builder::Val;
 use crate::mlir::types::{Elem, Ty};
 use crate::ops::{Exchange, Gather, Index, Join};
-use crate::tile::{Op, Value};
+use crate::tile::{Op, Shape, Value};
 
 /// The bits of a number along an axis, by what holds them.
 #[derive(Default)]
@@ -27,6 +28,10 @@ impl Bits {
             match segment {
                 Segment::Registers { first, bits: count } => {
                     bits.registers |= number & (((1 << count) - 1) << first);
+                }
+                Segment::Blocks { first } if layout.dealt().is_some_and(|(dealt, _)| dealt == axis) => {
+                    let sets = layout.sets().next_power_of_two() - 1;
+                    bits.warps |= (number >> first & sets) << layout.warp_bases().len();
                 }
                 Segment::Blocks { first } => bits.registers |= number >> first << first,
                 Segment::Lanes { first, lane, bits: count } => {
@@ -48,9 +53,14 @@ impl Bits {
     }
 }
 
+/// Where the elements of a tile lie, or a scalar.
+fn line(shape: &Shape, dtype: DType) -> Staging {
+    if shape.rank() == 0 { Staging::dense(&Shape::new(vec![1])) } else { Staging::padded(shape, dtype) }
+}
+
 fn tile_bytes(distributed: &Distributed, value: Value) -> u32 {
     let ty = distributed.func.ty(value);
-    Staging::padded(&ty.shape, ty.dtype).elements * ty.dtype.bytes()
+    line(&ty.shape, ty.dtype).elements * ty.dtype.bytes()
 }
 
 impl Emit for Join {
@@ -88,17 +98,14 @@ impl Emit for Join {
 }
 
 impl Emit for Index {
-    fn scratch(&self, distributed: &Distributed, _: &Op) -> u32 {
-        let layout = &distributed.layouts[&self.value];
-        if Bits::all(layout, self.axis).warps == 0 { 0 } else { tile_bytes(distributed, self.value) }
+    fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
+        let bits = Bits::all(&distributed.layouts[&self.value], self.axis);
+        if bits.warps == 0 { 0 } else { tile_bytes(distributed, op.results[0]) }
     }
 
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let layout = gpu.layout(self.value).clone();
         let all = Bits::all(&layout, self.axis);
-        if all.warps != 0 {
-            return self.staged(gpu, b, op);
-        }
         let values = gpu.registers(self.value);
         let places = layout.registers_by_coord();
         let result = layout.without(&[self.axis]);
@@ -110,6 +117,9 @@ impl Emit for Index {
                 values[places[&coord]]
             })
             .collect();
+        if all.warps != 0 {
+            return self.staged(gpu, b, op, (&result, &registers), [all, at]);
+        }
         if all.lanes != 0 {
             let (others, own) =
                 (b.int(Ty::I32, i64::from(31 & !all.lanes)), b.int(Ty::I32, i64::from(at.lanes)));
@@ -124,20 +134,31 @@ impl Emit for Index {
 }
 
 impl Index {
-    fn staged(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
-        let ty = gpu.func.ty(self.value).clone();
-        let staging = Staging::padded(&ty.shape, ty.dtype);
-        let base = gpu.write_staged(b, op, self.value, &staging);
-        let mut strides = staging.strides.clone();
-        let stride = strides.remove(self.axis);
-        let start = b.offset_bytes(base, (self.index * stride * ty.dtype.bytes()) as i32);
-        if strides.is_empty() {
-            let value = load(b, start, ty.dtype, 1);
-            return gpu.define(op.results[0], value);
+    /// By way of shared memory, from the threads that hold the place: these registers, which lie as the result does.
+    fn staged(
+        &self,
+        gpu: &mut Gpu,
+        b: &mut Builder,
+        op: &Op,
+        (result, registers): (&Layout, &[Val]),
+        [all, at]: [Bits; 2],
+    ) {
+        let ty = gpu.func.ty(op.results[0]).clone();
+        let staging = line(&ty.shape, ty.dtype);
+        let mut holds = gpu.writer(b, Some(gpu.layout(self.value)));
+        for (number, mask, own) in [(gpu.lane, all.lanes, at.lanes), (gpu.warp, all.warps, at.warps)] {
+            if mask != 0 {
+                let (mask, own) = (b.int(Ty::I32, i64::from(mask)), b.int(Ty::I32, i64::from(own)));
+                let bits = b.and(number, mask);
+                let is_own = b.icmp(IntPredicate::Eq, bits, own);
+                holds = b.both(holds, Some(is_own));
+            }
         }
-        let fast = strides.len() - 1;
-        let line = Staging { strides, elements: staging.elements, fast };
-        let registers = gpu.read_staged(b, op, start, &line);
+        let base = gpu.exchanged(b, op, |gpu, b, base| {
+            gpu.write_registers(b, (result, registers, ty.dtype), holds, (&staging, base))
+        });
+        let registers =
+            if ty.is_scalar() { load(b, base, ty.dtype, 1) } else { gpu.read_staged(b, op, base, &staging) };
         gpu.define(op.results[0], registers);
     }
 }

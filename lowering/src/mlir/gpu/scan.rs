@@ -162,6 +162,7 @@ impl Emit for Scan {
             })
             .collect();
         let segments = layout.segments(self.axis);
+        let mut later = None;
         for (i, segment) in segments.iter().enumerate() {
             let is_last = i + 1 == segments.len();
             match segment {
@@ -174,17 +175,17 @@ impl Emit for Scan {
                 }
                 Segment::Warps { warps, .. } => {
                     let exchanged = Exchanged::new(&layout, self.axis, warps);
-                    self.across_warps(gpu, b, op, &mut groups, (warps, &exchanged));
+                    let holds = self.across_warps(gpu, b, op, &mut groups, (warps, &exchanged));
+                    later = is_last.then_some(holds);
                 }
             }
         }
-        for leaf in groups.values().flat_map(|group| &group.leaves) {
-            if let Some(offset) = &leaf.offset {
-                for &register in &leaf.registers {
-                    elements[register] = self.after(gpu, b, offset, &elements[register]);
-                }
-            }
-        }
+        let leaves: Vec<Leaf> = groups.into_values().flat_map(|group| group.leaves).collect();
+        let in_lanes = segments.iter().any(|segment| matches!(segment, Segment::Lanes { .. }));
+        let elements = match later.filter(|_| !in_lanes) {
+            Some(later) => self.in_later_warps(gpu, b, later, &leaves, elements),
+            None => self.behind_offsets(gpu, b, &leaves, elements),
+        };
         for (input, &result) in op.results.iter().enumerate() {
             gpu.define(result, elements.iter().map(|element| element[input]).collect());
         }
@@ -192,6 +193,46 @@ impl Emit for Scan {
 }
 
 impl Scan {
+    /// Every element with what is before its leaf.
+    fn behind_offsets(
+        &self,
+        gpu: &Gpu,
+        b: &mut Builder,
+        leaves: &[Leaf],
+        mut elements: Vec<Element>,
+    ) -> Vec<Element> {
+        for leaf in leaves {
+            let Some(offset) = &leaf.offset else { continue };
+            for &register in &leaf.registers {
+                elements[register] = self.after(gpu, b, offset, &elements[register]);
+            }
+        }
+        elements
+    }
+
+    /// The same where all of a warp's offsets hold or none does: a branch for all elements, not a selection for each.
+    fn in_later_warps(
+        &self,
+        gpu: &Gpu,
+        b: &mut Builder,
+        is_later: Val,
+        leaves: &[Leaf],
+        elements: Vec<Element>,
+    ) -> Vec<Element> {
+        let always = |leaf: &Leaf| Leaf {
+            registers: leaf.registers.clone(),
+            offset: leaf.offset.clone().map(|offset| Offset { holds: None, ..offset }),
+        };
+        let leaves: Vec<Leaf> = leaves.iter().map(always).collect();
+        let flat: Vec<Val> = elements.iter().flatten().copied().collect();
+        let types: Vec<Ty> = flat.iter().map(|value| value.ty).collect();
+        let inputs = self.combination.inputs.len();
+        let yes =
+            |b: &mut Builder| self.behind_offsets(gpu, b, &leaves, elements).into_iter().flatten().collect();
+        let behind = b.if_else(is_later, &types, yes, |_| flat.clone());
+        behind.chunks(inputs).map(<[Val]>::to_vec).collect()
+    }
+
     /// Joins the groups of a thread that differ in coordinate bits below `end` alone.
     fn join(&self, gpu: &Gpu, b: &mut Builder, groups: Groups, end: u32, elements: &mut [Element]) -> Groups {
         let mut lists: BTreeMap<(Coord, u32), Vec<Group>> = BTreeMap::new();
@@ -277,7 +318,8 @@ impl Scan {
         }
     }
 
-    /// Every warp writes the totals of its groups, and all read those of the warps along the axis.
+    /// Every warp writes the totals of its groups, and all read those of the warps along the axis. Gives whether there is a warp
+    /// before this one.
     fn across_warps(
         &self,
         gpu: &mut Gpu,
@@ -285,7 +327,7 @@ impl Scan {
         op: &Op,
         groups: &mut Groups,
         (warps, exchanged): (&[u32], &Exchanged),
-    ) {
+    ) -> Val {
         let place = gpu.shared.place(op.results[0]);
         let base = gpu.scratch();
         let dtypes: Vec<_> = self.combination.inputs.iter().map(|&input| gpu.func.ty(input).dtype).collect();
@@ -327,6 +369,9 @@ impl Scan {
         b.guarded(writer, write);
         gpu.barrier(b);
         gpu.shared.read(place);
+        let first = if self.reverse { exchanged.warps - 1 } else { 0 };
+        let first = b.int(Ty::I32, i64::from(first));
+        let is_later = b.icmp(IntPredicate::Ne, warp, first);
         for (g, group) in groups.values_mut().enumerate() {
             let columns: Vec<Vec<Val>> = (0..dtypes.len())
                 .map(|input| {
@@ -334,12 +379,20 @@ impl Scan {
                     load(b, pointer, dtypes[input], exchanged.warps as usize)
                 })
                 .collect();
-            self.after_warps(gpu, b, group, &columns, warp);
+            self.after_warps(gpu, b, group, &columns, (warp, is_later));
         }
+        is_later
     }
 
     /// Puts the totals of the warps before this one before a group.
-    fn after_warps(&self, gpu: &Gpu, b: &mut Builder, group: &mut Group, columns: &[Vec<Val>], warp: Val) {
+    fn after_warps(
+        &self,
+        gpu: &Gpu,
+        b: &mut Builder,
+        group: &mut Group,
+        columns: &[Vec<Val>],
+        (warp, is_later): (Val, Val),
+    ) {
         let count = columns[0].len();
         let order = self.ordered((0..count).collect());
         let total = |w: usize| -> Element { columns.iter().map(|column| column[w]).collect() };
@@ -354,9 +407,7 @@ impl Scan {
             }
             upto = self.combination.apply(gpu.func, b, &upto, &total(w));
         }
-        let first = b.int(Ty::I32, order[0] as i64);
-        let holds = Some(b.icmp(IntPredicate::Ne, warp, first));
-        let offset = Offset { element: before, holds };
+        let offset = Offset { element: before, holds: Some(is_later) };
         for leaf in &mut group.leaves {
             leaf.offset = Some(self.further(gpu, b, &offset, leaf.offset.as_ref()));
         }
