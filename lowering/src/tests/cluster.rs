@@ -158,17 +158,14 @@ fn turns_of_a_loop_wait_only_for_numbers() {
             fence.mbarrier_init.release.cluster;
             barrier.cluster.arrive.relaxed.aligned;
             barrier.cluster.wait.aligned;
-            mbarrier.try_wait.shared::cta.b64 done, [%rd31], %rd8;
-            ld.shared.v2.b32 	{%r38, %r39}, [%rd7];
-            @%p4 st.global.v2.b32 [%rd32], {%r36, %r37};
+            mbarrier.try_wait.shared::cta.b64 done, [%rd29], %rd8;
+            ld.shared.v2.b32 	{%r40, %r41}, [%rd7];
+            @%p4 st.global.v2.b32 [%rd30], {%r38, %r39};
             @%p4 ld.global.v2.b32 {%r19, %r20}, [%rd16];
-            @%p5 mbarrier.arrive.expect_tx.shared::cta.b64 %rd17, [%rd31], 8;
-            mapa.shared::cluster.u64 	%rd26, %rd30, 0;
-            mapa.shared::cluster.u64 	%rd27, %rd31, 0;
-            st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%rd26], %r35, [%rd27];
-            mapa.shared::cluster.u64 	%rd28, %rd30, 1;
-            mapa.shared::cluster.u64 	%rd29, %rd31, 1;
-            st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%rd28], %r35, [%rd29];
+            @%p5 mbarrier.arrive.expect_tx.shared::cta.b64 %rd17, [%rd29], 8;
+            mapa.shared::cluster.u64 	%rd27, %rd26, %r7;
+            mapa.shared::cluster.u64 	%rd28, %rd29, %r7;
+            st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%rd27], %r37, [%rd28];
         "#]],
     );
 }

@@ -102,3 +102,29 @@ fn rows_of_bf16_are_widened_by_products() {
         expect!["0 mul.lo.s32, 9 shl.b32"],
     );
 }
+
+/// In a loop each of the lanes that have the same sum stores it in one block of the cluster; where lanes have sums of their own, and
+/// outside of loops, each stores in all blocks.
+#[test]
+fn lanes_share_the_blocks_of_a_cluster() {
+    let stores = |statement: &str, expected| {
+        let source = format!(
+            "#[fuse_kernel(num_ctas = 8, num_warps = 4, unchecked)]
+            fn k(x: &[f32], out: &mut [f32], n: i32) {{
+                let (rows, cols) = (tl::arange(0, 512), tl::arange(0, 32));
+                let x = x + rows.col() * 32 + cols.row();
+                {statement}
+            }}"
+        );
+        check_counts(&source, &["st.async", "mapa.shared"], expected);
+    };
+    stores(
+        "for i in 0..n { tl::store(out + i, tl::sum(tl::load(x + i))); }",
+        expect!["1 st.async, 2 mapa.shared"],
+    );
+    stores(
+        "for i in 0..n { tl::store(out + i + cols, tl::sum(tl::load(x + i), 0)); }",
+        expect!["8 st.async, 16 mapa.shared"],
+    );
+    stores("tl::store(out, tl::sum(tl::load(x)));", expect!["8 st.async, 16 mapa.shared"]);
+}

@@ -151,3 +151,24 @@ fn a_load_that_needs_a_reduction_stays_behind_it() {
         "#]],
     );
 }
+
+/// A tile of two axes is no row; copies of it that a loop starts ahead move nowhere, but any other load beside them may.
+#[test]
+fn a_kernel_of_copies_alone_starts_early() {
+    let source = |more: &str| {
+        format!(
+            "#[fuse_kernel(num_warps = 4, num_stages = 2)]
+            fn totals(x: &[f32], scale: &[f32], out: &mut [f32], n: i32) {{
+                let places = tl::arange(0, 16).col() * 64 + tl::arange(0, 64).row();
+                let mut sum = tl::zeros::<f32>([16, 64]);
+                for start in (0..n).step_by(16) {{
+                    sum += tl::load(x + start * 64 + places);
+                }}
+                tl::store(out + places, sum{more});
+            }}"
+        )
+    };
+    let starts_early = |more| ptx(&source(more), Arch::SM_90A).contains("griddepcontrol.wait");
+    assert!(starts_early(""));
+    assert!(!starts_early(" * tl::load(scale + places)"));
+}

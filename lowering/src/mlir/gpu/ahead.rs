@@ -120,6 +120,11 @@ impl Ahead<'_> {
         (stages > 1).then_some(Ahead { addresses, loads, tiles, product, stages, asked, turn, parts: stages })
     }
 
+    /// The tiles that each thread copies for itself.
+    pub fn own(&self) -> impl Iterator<Item = Value> {
+        self.loads.iter().flat_map(|(op, _)| op.results.iter().copied())
+    }
+
     /// Whether a turn's copies go where it has read its own elements.
     fn late(&self) -> bool {
         self.parts < self.stages

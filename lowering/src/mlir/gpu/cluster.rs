@@ -75,8 +75,7 @@ impl Gpu<'_> {
         }
         for block in 0..self.plan.blocks() {
             let block = b.int(Ty::I32, i64::from(block));
-            let cluster = Ty::scalar(Elem::Ptr(Space::Cluster));
-            let places = pointers.map(|pointer| b.op("nvvm.mapa", &[pointer, block], cluster));
+            let places = in_block(b, pointers, block);
             act(b, places);
         }
     }
@@ -104,15 +103,30 @@ impl Gpu<'_> {
         self.shuffle(b, turn, Exchange::Index, zero)
     }
 
-    /// Stores one value of four or eight bytes to the same place in every block of the cluster, where it counts itself in.
-    pub(super) fn tell(&self, b: &mut Builder, value: Val, pointer: Val, signal: Val) {
+    /// Of lanes that do the same, as many bits as number the blocks of a cluster: each tells one of them.
+    pub(super) fn tellers(&self, same: u32) -> Option<u32> {
+        let bits = self.plan.blocks().ilog2();
+        let lanes: u32 = (0..5).map(|bit| 1 << bit).filter(|bit| same & bit != 0).take(bits as usize).sum();
+        (lanes.count_ones() == bits).then_some(lanes)
+    }
+
+    /// Stores one value of four or eight bytes to the same place in this block of the cluster, without one in every block, where it
+    /// counts itself in.
+    pub(super) fn tell(&self, b: &mut Builder, value: Val, [pointer, signal]: [Val; 2], block: Option<Val>) {
         let bits = value.ty.elem.bits();
         let value = b.bitcast(value, value.ty.with(value.ty.elem.as_int()));
         let letter = if bits == 64 { "l" } else { "r" };
         let text = format!("st.async.shared::cluster.mbarrier::complete_tx::bytes.b{bits} [$0], $1, [$2];");
-        self.everywhere(b, [pointer, signal], |b, [place, signal]| {
+        let store = |b: &mut Builder, [place, signal]: [Val; 2]| {
             statement(b, &text, &format!("l,{letter},l,~{{memory}}"), &[place, value, signal], &[]);
-        });
+        };
+        match block {
+            Some(block) => {
+                let places = in_block(b, [pointer, signal], block);
+                store(b, places);
+            }
+            None => self.everywhere(b, [pointer, signal], store),
+        }
     }
 
     /// Waits until all that was announced has come.
@@ -121,4 +135,10 @@ impl Gpu<'_> {
         statement(b, text, "l,l,~{memory}", &[signal, turn], &[]);
         self.shared.exchanged();
     }
+}
+
+/// The same places in another block of the cluster.
+fn in_block<const N: usize>(b: &mut Builder, pointers: [Val; N], block: Val) -> [Val; N] {
+    let cluster = Ty::scalar(Elem::Ptr(Space::Cluster));
+    pointers.map(|pointer| b.op("nvvm.mapa", &[pointer, block], cluster))
 }

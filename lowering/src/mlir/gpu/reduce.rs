@@ -319,8 +319,12 @@ impl Part<'_> {
             let bytes: u32 = dtypes.iter().map(|dtype| dtype.bytes()).sum();
             (signal, gpu.expect(b, signal, writers * results.len() as u32 * bytes))
         });
-        // Lanes that were folded hold the same; warps that were folded hold partial results of their own.
-        let writer = gpu.first_of(b, folded.idle_lanes(), layout.idle_warps());
+        // Lanes that were folded hold the same; warps that were folded hold partial results of their own. In a loop each such lane
+        // tells one block; where it happens once, one lane tells all as quickly (docs/performance.md).
+        let tells_often = signal.is_some() && gpu.turn.is_some();
+        let tellers = if tells_often { gpu.tellers(folded.idle_lanes()) } else { None };
+        let block = tellers.map(|lanes| compress(b, gpu.lane, lanes));
+        let writer = gpu.first_of(b, folded.idle_lanes() & !tellers.unwrap_or_default(), layout.idle_warps());
         // Where a block holds all that its own results are made of, it tells no other.
         let crosses = (warps | layout.idle_warps()) & gpu.plan.distributed.cta_bits() != 0;
         let write = |b: &mut Builder| {
@@ -335,7 +339,7 @@ impl Part<'_> {
                     let write =
                         |b: &mut Builder, [place]: [Val; 1]| store(b, &[value], dtypes[input], place, size);
                     match signal {
-                        Some(signal) => gpu.tell(b, value, pointer, signal),
+                        Some(signal) => gpu.tell(b, value, [pointer, signal], block),
                         None if crosses => gpu.everywhere(b, [pointer], write),
                         None => write(b, [pointer]),
                     }

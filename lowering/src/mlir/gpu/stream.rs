@@ -12,13 +12,17 @@
 //! Memory that a kernel reads is written while its blocks wait. So no load of it may say that nothing writes what it reads
 //! (`ld.global.nc`), nor a pointer that nobody else writes through it: either would let a load move before the wait. But
 //! where loads that may move are worth much they may: a kernel that multiplies or has large tiles runs long anyway, and one
-//! whose loads are not of whole rows, or stand behind stores, waits for them. Those have no part in this ([`follows`]).
+//! whose loads are not of whole rows, or stand behind stores, waits for them. Those have no part in this ([`follows`]), unless
+//! all loads are copies that a loop starts ahead, which move in neither case.
 
+use std::collections::HashSet;
+
+use super::ahead::Ahead;
 use super::{Builder, Gpu, statement};
 use crate::layout::Distributed;
 use crate::layout::early::registers;
 use crate::ops::{Effect, Kind};
-use crate::tile::{Block, Op};
+use crate::tile::{Block, Op, Value};
 
 /// What the statement of this module begins with, in a line of its own.
 pub const ALONE: &str = "griddepcontrol.";
@@ -47,19 +51,35 @@ fn touches_memory(op: &Op) -> bool {
 pub(super) fn follows(distributed: &Distributed) -> bool {
     let func = &distributed.func;
     let mut short = distributed.block_warps() <= WARPS;
-    let (mut stored, mut reduces, mut loaded) = (false, false, 0);
+    let (mut stored, mut reduces, mut of_rows, mut loaded) = (false, false, true, 0);
+    let copied = copied_ahead(distributed);
+    let mut only_copies = true;
     func.body.walk(&mut |op| {
         short &= !matches!(op.kind, Kind::Dot(_) | Kind::GroupDot(_));
         if let Kind::Load(load) = &op.kind {
             let ty = func.ty(op.results[0]);
             let is_of_row = ty.shape.rank() == 1 && load.place.vector * ty.dtype.bytes() >= ACCESS;
-            short &= !stored && (ty.is_scalar() || is_of_row);
+            of_rows &= !stored && (ty.is_scalar() || is_of_row);
             loaded += registers(distributed, op, load);
+            only_copies &= copied.contains(&op.results[0]);
         }
         stored |= matches!(op.kind, Kind::Store(_));
         reduces |= matches!(op.kind, Kind::Reduce(_));
     });
-    short && loaded <= if reduces { LOADED } else { LOADED_AT_ONCE }
+    short && (only_copies || of_rows && loaded <= if reduces { LOADED } else { LOADED_AT_ONCE })
+}
+
+/// Loads that are copies, which nothing moves anyway.
+fn copied_ahead(distributed: &Distributed) -> HashSet<Value> {
+    let mut copied = HashSet::new();
+    distributed.func.body.walk(&mut |op| {
+        if let Kind::For(body) = &op.kind
+            && let Some(ahead) = Ahead::new(distributed, body)
+        {
+            copied.extend(ahead.own());
+        }
+    });
+    copied
 }
 
 impl Gpu<'_> {
