@@ -6,7 +6,7 @@
 //!
 //! **How.** A step is the pair `(a, b)`; one after another they are `(a1 * a2, b1 * a2 + b2)`, which is associative: 32 or 64 steps
 //! are combined at once, and the state goes on to the next ones. Where there are enough channels for all processors, more of
-//! them share a program.
+//! them share a program; how many steps are combined, and with it the last bits, depends on that.
 //!
 //! **Rounding.** In `f32`, rounded to `T` once. The state is within `(4 * time + 16) * 2^-24` times the sum of `|b|` and the first
 //! state, each decayed by `|a|`; the output within that times the gate's SiLU, whose own bound (see [`crate::activation`]) and
