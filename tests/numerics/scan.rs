@@ -1,7 +1,7 @@
 //! Scans against loops, on whole numbers so small that every result is exact.
 
 use fuse_tests::case::Job;
-use fuse_tests::scan::{SCANS, SCANS_DOWN, Scan};
+use fuse_tests::scan::{IN_PARTS, SCANS, SCANS_DOWN, Scan};
 use libtest_mimic::{Failed, Trial};
 
 use crate::compare::integer;
@@ -17,6 +17,7 @@ pub fn trials() -> Vec<Trial> {
             let name = format!("scan::{which}::{}::[{m},{n}]::{}_warps::{place}", scan.dtype, scan.warps);
             trials.push(Trial::test(name, move || check(scan, place)));
         }
+        trials.push(Trial::test(format!("scan::in_parts::{place}"), move || check(&IN_PARTS, place)));
     }
     trials
 }

@@ -114,3 +114,26 @@ scans_down! {
     i64, i64, [16, 12], 1;
     f64, f64, [128, 8], 4;
 }
+
+/// Sums down 32 rows that lie as a tile of four times eight rows does: eight warps have the upper two bits of a row's number and the
+/// lowest one, registers those between.
+#[fuse_kernel(num_warps = 8)]
+pub fn scanned_in_parts(x: &[i32], sums: &mut [i32]) {
+    let rows = tl::reshape(tl::arange(0, 32), [4, 8, 1]);
+    let offsets = rows * 128 + tl::reshape(tl::arange(0, 128), [1, 1, 128]);
+    let x = tl::reshape(tl::load(x + offsets), [32, 128]);
+    tl::store(sums + offsets, tl::reshape(tl::cumsum(x, 0), [4, 8, 128]));
+    tl::store(sums + 4096 + offsets, tl::reshape(tl::cumsum(x, 0, true), [4, 8, 128]));
+}
+
+/// The numbers' sums down their columns, and backwards.
+pub fn in_parts(job: &Job) -> Result<Vec<Vec<u64>>, Failure> {
+    let x = job.operand::<i32>(0)?;
+    let mut sums = Output::<i32>::new(&job.device, vec![4096; 2], job.shift)?;
+    scanned_in_parts(&x, &mut sums).grid(1).launch(&job.device)?;
+    sums.finish()
+}
+
+/// That kernel, of sums alone.
+pub static IN_PARTS: Scan =
+    Scan { ways: &[0, 2], dtype: DType::I32, shape: [32, 128], warps: 8, run: in_parts };

@@ -8,6 +8,8 @@ use crate::tile::{Block, Func, Value};
 
 /// The widest access of a GPU thread.
 pub const MAX_BYTES: u32 = 16;
+/// The fewest that one instruction copies to shared memory.
+pub const NARROWEST_COPY: u32 = 4;
 
 /// What is known of the addresses of slices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -74,6 +74,14 @@ proptest! {
     }
 
     #[test]
+    fn layouts_for_scans_cover_their_tiles(shape in shape(), axes in (0usize..3, 0usize..3), vector in 0u32..4, warps in 0u32..5) {
+        let (fast, axis) = (axes.0 % shape.rank(), axes.1 % shape.rank());
+        if fast != axis {
+            check_covers(&Layout::of_runs(&shape, fast, axis, 1 << vector, 1 << warps))?;
+        }
+    }
+
+    #[test]
     fn derived_layouts_cover_their_tiles(layout in layout(), axis in 0usize..3) {
         let rank = layout.shape().rank();
         let axis = axis % rank;

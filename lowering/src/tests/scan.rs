@@ -87,3 +87,18 @@ fn a_row_alone_is_exchanged() {
         expect!["[0, 5, 5, 8]"],
     );
 }
+
+/// Where warps have both ends of the axis and registers what is between, what is before a thread's part depends on both: each
+/// element is selected for.
+#[test]
+fn what_several_bits_of_a_warp_decide_is_selected() {
+    let source = "#[fuse_kernel(num_warps = 8, unchecked)] fn k(x: &[f32], out: &mut [f32]) {
+        let offsets = tl::reshape(tl::arange(0, 32), [4, 8, 1]) * 128 + tl::reshape(tl::arange(0, 128), [1, 1, 128]);
+        let x = tl::reshape(tl::load(x + offsets), [32, 128]);
+        let sums = tl::associative_scan(x, 0, |a, b| a * 0.5 + b);
+        tl::store(out + offsets, tl::reshape(sums, [4, 8, 128]));
+    }";
+    let text = ptx(source, Arch::SM_90A);
+    let counts = ["bar.sync", "selp", "bra"].map(|word| text.matches(word).count());
+    expect!["[3, 44, 0]"].assert_eq(&format!("{counts:?}"));
+}

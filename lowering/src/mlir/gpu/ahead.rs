@@ -19,6 +19,7 @@ use super::shared::Ring;
 use super::slicer::Slicer;
 use super::{Builder, Gpu, IntPredicate, LEAST_SHARED_BYTES, MAX_SHARED_BYTES, statement};
 use crate::layout::Distributed;
+use crate::layout::access::NARROWEST_COPY;
 use crate::mlir::builder::Val;
 use crate::mlir::shared::{loop_variable, trip_count};
 use crate::mlir::types::Ty;
@@ -37,8 +38,6 @@ const LIMITS: [u32; 3] = [MAX_SHARED_BYTES / 2, LEAST_SHARED_BYTES, MAX_SHARED_B
 /// Up to this size a ring has a part to spare. Beyond, its memory serves better as a first-level cache, and the third of
 /// three long rows that would be under way only waits for the others (docs/performance.md).
 const SPARE: u32 = 64 * 1024;
-/// Bytes that one instruction copies, at least.
-const NARROWEST: u32 = 4;
 
 /// What a loop copies ahead.
 pub(super) struct Ahead<'a> {
@@ -202,7 +201,7 @@ pub(super) fn copies(func: &Func, load: &Load) -> bool {
     load.effect() == Effect::Pure
         && !load.place.bounded
         && !func.ty(load.place.offset).is_scalar()
-        && width(func, load) >= NARROWEST
+        && width(func, load) >= NARROWEST_COPY
 }
 
 /// A copy of one piece, to be started.

@@ -4,6 +4,7 @@
 //! Stores that count themselves in at an `mbarrier` of the block they go to order nothing else.
 
 use super::barrier::init_signals;
+use super::threads::lowest_lanes;
 use super::{Builder, Exchange, Gpu, IntPredicate, Plan, statement};
 use crate::layout::Distributed;
 use crate::mlir::builder::Val;
@@ -105,9 +106,7 @@ impl Gpu<'_> {
 
     /// Of lanes that do the same, as many bits as number the blocks of a cluster: each tells one of them.
     pub(super) fn tellers(&self, same: u32) -> Option<u32> {
-        let bits = self.plan.blocks().ilog2();
-        let lanes: u32 = (0..5).map(|bit| 1 << bit).filter(|bit| same & bit != 0).take(bits as usize).sum();
-        (lanes.count_ones() == bits).then_some(lanes)
+        lowest_lanes(same, self.plan.blocks().ilog2())
     }
 
     /// Stores one value of four or eight bytes to the same place in this block of the cluster, without one in every block, where it

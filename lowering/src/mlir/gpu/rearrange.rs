@@ -29,10 +29,6 @@ impl Bits {
                 Segment::Registers { first, bits: count } => {
                     bits.registers |= number & (((1 << count) - 1) << first);
                 }
-                Segment::Blocks { first } if layout.dealt().is_some_and(|(dealt, _)| dealt == axis) => {
-                    let sets = layout.sets().next_power_of_two() - 1;
-                    bits.warps |= (number >> first & sets) << layout.warp_bases().len();
-                }
                 Segment::Blocks { first } => bits.registers |= number >> first << first,
                 Segment::Lanes { first, lane, bits: count } => {
                     bits.lanes |= (number >> first & ((1 << count) - 1)) << lane;
@@ -145,15 +141,9 @@ impl Index {
     ) {
         let ty = gpu.func.ty(op.results[0]).clone();
         let staging = line(&ty.shape, ty.dtype);
-        let mut holds = gpu.writer(b, Some(gpu.layout(self.value)));
-        for (number, mask, own) in [(gpu.lane, all.lanes, at.lanes), (gpu.warp, all.warps, at.warps)] {
-            if mask != 0 {
-                let (mask, own) = (b.int(Ty::I32, i64::from(mask)), b.int(Ty::I32, i64::from(own)));
-                let bits = b.and(number, mask);
-                let is_own = b.icmp(IntPredicate::Eq, bits, own);
-                holds = b.both(holds, Some(is_own));
-            }
-        }
+        let writer = gpu.writer(b, Some(gpu.layout(self.value)));
+        let own = gpu.holds(b, [all.lanes, all.warps], [at.lanes, at.warps]);
+        let holds = b.both(writer, own);
         let base = gpu.exchanged(b, op, |gpu, b, base| {
             gpu.write_registers(b, (result, registers, ty.dtype), holds, (&staging, base))
         });

@@ -4,6 +4,7 @@
 use super::emit::Emit;
 use super::memory::{pack, unpack};
 use super::shared::{Interval, SIGNAL, Shared};
+use super::threads::lowest_lanes;
 use super::{Builder, Exchange, Gpu, IntPredicate};
 use crate::dtype::DType;
 use crate::layout::rounds::folded_warps;
@@ -354,9 +355,7 @@ impl Part<'_> {
     /// same result.
     fn sharing(&self, partials: usize) -> u32 {
         let needed = if partials > FOLDED_ALONE { (partials / SHARE).ilog2().min(5) } else { 0 };
-        let same = self.folded.idle_lanes();
-        let lanes: u32 = (0..5).map(|bit| 1 << bit).filter(|bit| same & bit != 0).take(needed as usize).sum();
-        if lanes.count_ones() == needed { lanes } else { 0 }
+        lowest_lanes(self.folded.idle_lanes(), needed).unwrap_or(0)
     }
 
     /// All threads read the partial results and fold them, each warp for itself.

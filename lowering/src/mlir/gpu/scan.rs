@@ -37,6 +37,10 @@ struct Group {
 /// A group's place: its coordinates along the other axes, and along the axis with the bits passed so far cleared.
 type Groups = BTreeMap<(Coord, u32), Group>;
 
+fn leaves(groups: &Groups) -> impl Iterator<Item = &Leaf> {
+    groups.values().flat_map(|group| &group.leaves)
+}
+
 /// How the totals of warps lie in shared memory: for each group and each thread that no bit passed so far tells apart,
 /// those of all warps follow each other.
 struct Exchanged {
@@ -175,16 +179,15 @@ impl Emit for Scan {
                 }
                 Segment::Warps { warps, .. } => {
                     let exchanged = Exchanged::new(&layout, self.axis, warps);
-                    let holds = self.across_warps(gpu, b, op, &mut groups, (warps, &exchanged));
-                    later = is_last.then_some(holds);
+                    let are_first = leaves(&groups).all(|leaf| leaf.offset.is_none());
+                    let is_later = self.across_warps(gpu, b, op, &mut groups, (warps, &exchanged));
+                    later = (is_last && are_first).then_some(is_later);
                 }
             }
         }
-        let leaves: Vec<Leaf> = groups.into_values().flat_map(|group| group.leaves).collect();
-        let in_lanes = segments.iter().any(|segment| matches!(segment, Segment::Lanes { .. }));
-        let elements = match later.filter(|_| !in_lanes) {
-            Some(later) => self.in_later_warps(gpu, b, later, &leaves, elements),
-            None => self.behind_offsets(gpu, b, &leaves, elements),
+        let elements = match later {
+            Some(later) => self.in_later_warps(gpu, b, later, &mut groups, elements),
+            None => self.behind_offsets(gpu, b, &groups, elements),
         };
         for (input, &result) in op.results.iter().enumerate() {
             gpu.define(result, elements.iter().map(|element| element[input]).collect());
@@ -198,10 +201,10 @@ impl Scan {
         &self,
         gpu: &Gpu,
         b: &mut Builder,
-        leaves: &[Leaf],
+        groups: &Groups,
         mut elements: Vec<Element>,
     ) -> Vec<Element> {
-        for leaf in leaves {
+        for leaf in leaves(groups) {
             let Some(offset) = &leaf.offset else { continue };
             for &register in &leaf.registers {
                 elements[register] = self.after(gpu, b, offset, &elements[register]);
@@ -210,27 +213,25 @@ impl Scan {
         elements
     }
 
-    /// The same where all of a warp's offsets hold or none does: a branch for all elements, not a selection for each.
+    /// The same where the offsets are those of the warps before this one alone, and all hold or none does: a branch for all
+    /// elements, not a selection for each.
     fn in_later_warps(
         &self,
         gpu: &Gpu,
         b: &mut Builder,
         is_later: Val,
-        leaves: &[Leaf],
+        groups: &mut Groups,
         elements: Vec<Element>,
     ) -> Vec<Element> {
-        let always = |leaf: &Leaf| Leaf {
-            registers: leaf.registers.clone(),
-            offset: leaf.offset.clone().map(|offset| Offset { holds: None, ..offset }),
-        };
-        let leaves: Vec<Leaf> = leaves.iter().map(always).collect();
+        let offsets =
+            groups.values_mut().flat_map(|group| &mut group.leaves).filter_map(|leaf| leaf.offset.as_mut());
+        offsets.for_each(|offset| offset.holds = None);
         let flat: Vec<Val> = elements.iter().flatten().copied().collect();
         let types: Vec<Ty> = flat.iter().map(|value| value.ty).collect();
-        let inputs = self.combination.inputs.len();
         let yes =
-            |b: &mut Builder| self.behind_offsets(gpu, b, &leaves, elements).into_iter().flatten().collect();
-        let behind = b.if_else(is_later, &types, yes, |_| flat.clone());
-        behind.chunks(inputs).map(<[Val]>::to_vec).collect()
+            |b: &mut Builder| self.behind_offsets(gpu, b, groups, elements).into_iter().flatten().collect();
+        let behind = b.if_else(is_later, &types, yes, |_| flat);
+        behind.chunks(self.combination.inputs.len()).map(<[Val]>::to_vec).collect()
     }
 
     /// Joins the groups of a thread that differ in coordinate bits below `end` alone.

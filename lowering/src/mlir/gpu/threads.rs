@@ -30,13 +30,18 @@ impl Gpu<'_> {
 
     /// Whether this thread is the first of those that differ in these lane and warp bits; `None` when there are no others.
     pub(super) fn first_of(&self, b: &mut Builder, lanes: u32, warps: u32) -> Option<Val> {
+        self.holds(b, [lanes, warps], [0, 0])
+    }
+
+    /// Whether these bits of this thread's lane and warp are those; `None` when there are none.
+    pub(super) fn holds(&self, b: &mut Builder, masks: [u32; 2], numbers: [u32; 2]) -> Option<Val> {
         let mut all = None;
-        for (source, mask) in [(self.lane, lanes), (self.warp, warps)] {
+        for ((source, mask), number) in [self.lane, self.warp].into_iter().zip(masks).zip(numbers) {
             if mask != 0 {
-                let (mask, zero) = (b.int(Ty::I32, i64::from(mask)), b.int(Ty::I32, 0));
+                let (mask, number) = (b.int(Ty::I32, i64::from(mask)), b.int(Ty::I32, i64::from(number)));
                 let bits = b.and(source, mask);
-                let first = b.icmp(IntPredicate::Eq, bits, zero);
-                all = b.both(all, Some(first));
+                let is_own = b.icmp(IntPredicate::Eq, bits, number);
+                all = b.both(all, Some(is_own));
             }
         }
         all
@@ -49,4 +54,10 @@ impl Gpu<'_> {
         let along = (0..info.axes.len()).find(|&axis| layout.run(axis) > 1);
         along.map_or(1, |axis| u64::from(layout.run(axis)).min(info.axes[axis].constancy) as usize)
     }
+}
+
+/// The lowest `count` of these lane bits, if there are so many.
+pub(super) fn lowest_lanes(bits: u32, count: u32) -> Option<u32> {
+    let lowest: u32 = (0..5).map(|bit| 1 << bit).filter(|bit| bits & bit != 0).take(count as usize).sum();
+    (lowest.count_ones() == count).then_some(lowest)
 }
