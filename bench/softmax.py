@@ -75,7 +75,6 @@ class MaskedSoftmax(RowEntry):
     inputs = ("x", "allowed")
     scale = 0.125
     columns = (1024, 4096, 16384)
-    sweep = ()
 
     def make(self, case, shift=0):
         rows, cols, dtype = case

@@ -40,7 +40,7 @@ const PIECE: usize = 4096;
         { T: f32, M: f32, ADD: true }, { T: f32, M: bool, ADD: false }, { T: f16, M: f16, ADD: true },
         { T: f16, M: bool, ADD: false }, { T: bf16, M: bf16, ADD: true }, { T: bf16, M: bool, ADD: false },
     ],
-    BLOCK = n_cols in [1024, 2048, 4096, 8192, 16384], num_warps = BLOCK / 1024,
+    BLOCK = n_cols in [1024, 2048, 4096, 8192, 16384], num_warps = BLOCK * size_of::<T>() / 2048,
 )]
 pub fn masked_softmax<T: Float, M: Element, const ADD: bool, const BLOCK: usize>(
     x: &[T],

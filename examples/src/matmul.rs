@@ -9,7 +9,7 @@
 //! addresses.
 //!
 //! **Work.** `2 * m * n * k` operations for each matrix. A program makes a tile of the result from a band of rows of
-//! `a` and one of columns of `b`. Programs that run at once make tiles near each other, eight rows of them at a time,
+//! `a` and one of columns of `b`. Programs that run at once make tiles near each other, sixteen rows of them at a time,
 //! and so find what they share in the cache. Tiles are smaller where there would be too few of them for the processors.
 //! Where even these are too few and `k` is long, [`Matmul::launch_split`] shares the steps among programs: see
 //! [`crate::split_matmul`]. The result is written once, and no sum without its bias reaches memory.
@@ -63,11 +63,11 @@ pub fn matmul<
     let batch = tl::program_id(0) / (down * across);
     let tile = tl::program_id(0) % (down * across);
     let right_batch = tl::minimum(batch, b.shape(0).to::<i32>() - 1);
-    // Eight rows of tiles, column by column, then the next eight: neighbours share what they read.
-    let group = tile / (8 * across);
-    let place = tile % (8 * across);
-    let height = tl::minimum(down - 8 * group, 8);
-    let row = (8 * group + place % height) * M;
+    // Sixteen rows of tiles, column by column, then the next sixteen: neighbours share what they read.
+    let group = tile / (16 * across);
+    let place = tile % (16 * across);
+    let height = tl::minimum(down - 16 * group, 16);
+    let row = (16 * group + place % height) * M;
     let col = place / height * N;
     let mut sum = tl::zeros::<f32>([M, N]);
     for start in (0..a.shape(2)).step_by(K) {

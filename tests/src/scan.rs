@@ -16,103 +16,84 @@ pub struct Scan {
 }
 
 macro_rules! scans {
-    ($($elem:ident, $sum:ident, [$m:tt, $n:tt], $warps:tt;)*) => {
-        #[fuse_kernel(configs = [$({ T: $elem, S: $sum, M: $m, N: $n, WARPS: $warps, num_warps: $warps }),*])]
-        fn scanned<T: Number, S: Number, const M: usize, const N: usize, const WARPS: usize>(
+    ($($(#[$doc:meta])* $list:ident: $ways:expr, $both:tt, [$($elem:ident, $sum:ident, [$m:tt, $n:tt], $warps:tt;)*];)*) => {
+        #[fuse_kernel(configs = [$($(
+            { T: $elem, S: $sum, M: $m, N: $n, WARPS: $warps, BOTH: $both, num_warps: $warps }
+        ),*),*])]
+        fn scanned<T: Number, S: Number, const M: usize, const N: usize, const WARPS: usize, const BOTH: bool>(
             x: &[T], sums: &mut [S], out: &mut [T],
         ) {
             let offsets = tl::arange(0, M).col() * N + tl::arange(0, N).row();
             let x = tl::load(x + offsets);
-            tl::store(sums + offsets, tl::cumsum(x, 0));
-            tl::store(sums + M * N + offsets, tl::cumsum(x, 1));
-            tl::store(sums + 2 * M * N + offsets, tl::cumsum(x, 0, true));
-            tl::store(sums + 3 * M * N + offsets, tl::cumsum(x, 1, true));
             let factor = tl::select(x > 0, x - x + 1, x - x - 1);
+            // Where the scans backwards begin.
+            let back = if BOTH { 2 * M * N } else { M * N };
+            tl::store(sums + offsets, tl::cumsum(x, 0));
+            tl::store(sums + back + offsets, tl::cumsum(x, 0, true));
             let (a, b) = tl::associative_scan((factor, x), 0, |(a, b), (c, d)| (a * c, b * c + d));
             tl::store(out + offsets, a + b);
-            let (a, b) = tl::associative_scan((factor, x), 1, |(a, b), (c, d)| (a * c, b * c + d));
-            tl::store(out + M * N + offsets, a + b);
             let (a, b) = tl::associative_scan((factor, x), 0, |(a, b), (c, d)| (a * c, b * c + d), true);
-            tl::store(out + 2 * M * N + offsets, a + b);
-            let (a, b) = tl::associative_scan((factor, x), 1, |(a, b), (c, d)| (a * c, b * c + d), true);
-            tl::store(out + 3 * M * N + offsets, a + b);
+            tl::store(out + back + offsets, a + b);
+            if BOTH {
+                tl::store(sums + M * N + offsets, tl::cumsum(x, 1));
+                tl::store(sums + 3 * M * N + offsets, tl::cumsum(x, 1, true));
+                let (a, b) = tl::associative_scan((factor, x), 1, |(a, b), (c, d)| (a * c, b * c + d));
+                tl::store(out + M * N + offsets, a + b);
+                let (a, b) = tl::associative_scan((factor, x), 1, |(a, b), (c, d)| (a * c, b * c + d), true);
+                tl::store(out + 3 * M * N + offsets, a + b);
+            }
         }
 
-        /// In every way there is.
-        pub static SCANS: &[Scan] = &[$(Scan {
-            ways: &[0, 1, 2, 3],
-            dtype: <$elem as Element>::DTYPE, shape: [$m, $n], warps: $warps,
-            run: |job| {
-                let x = job.operand::<$elem>(0)?;
-                let mut sums = Output::<$sum>::new(&job.device, vec![$m * $n; 4], job.shift)?;
-                let mut out = Output::<$elem>::new(&job.device, vec![$m * $n; 4], job.shift)?;
-                scanned::<$elem, $sum, $m, $n, $warps>(&x, &mut sums, &mut out).grid(1).launch(&job.device)?;
-                Ok(sums.finish()?.into_iter().chain(out.finish()?).collect())
-            },
-        }),*];
+        $(
+            $(#[$doc])*
+            pub static $list: &[Scan] = &[$(Scan {
+                ways: $ways,
+                dtype: <$elem as Element>::DTYPE, shape: [$m, $n], warps: $warps,
+                run: |job| {
+                    let x = job.operand::<$elem>(0)?;
+                    let ways: &[usize] = $ways;
+                    let lengths = vec![$m * $n; ways.len()];
+                    let mut sums = Output::<$sum>::new(&job.device, lengths.clone(), job.shift)?;
+                    let mut out = Output::<$elem>::new(&job.device, lengths, job.shift)?;
+                    scanned::<$elem, $sum, $m, $n, $warps, $both>(&x, &mut sums, &mut out).grid(1).launch(&job.device)?;
+                    Ok(sums.finish()?.into_iter().chain(out.finish()?).collect())
+                },
+            }),*];
+        )*
     };
 }
 
 scans! {
-    i32, i32, [1, 1], 4;
-    i32, i32, [2, 2], 1;
-    i32, i32, [1, 256], 4;
-    i32, i32, [256, 1], 4;
-    i32, i32, [1, 2048], 8;
-    i32, i32, [16, 64], 1;
-    i32, i32, [16, 64], 8;
-    i32, i32, [64, 16], 16;
-    i32, i32, [12, 40], 4;
-    i32, i32, [3, 10], 32;
-    i64, i64, [4, 128], 4;
-    f32, f32, [8, 96], 2;
-    f32, f32, [128, 128], 8;
-    f16, f32, [2, 16], 1;
-    f64, f64, [64, 4], 2;
-}
-
-macro_rules! scans_down {
-    ($($elem:ident, $sum:ident, [$m:tt, $n:tt], $warps:tt;)*) => {
-        #[fuse_kernel(configs = [$({ T: $elem, S: $sum, M: $m, N: $n, WARPS: $warps, num_warps: $warps }),*])]
-        fn scanned_down<T: Number, S: Number, const M: usize, const N: usize, const WARPS: usize>(
-            x: &[T], sums: &mut [S], out: &mut [T],
-        ) {
-            let offsets = tl::arange(0, M).col() * N + tl::arange(0, N).row();
-            let x = tl::load(x + offsets);
-            tl::store(sums + offsets, tl::cumsum(x, 0));
-            tl::store(sums + M * N + offsets, tl::cumsum(x, 0, true));
-            let factor = tl::select(x > 0, x - x + 1, x - x - 1);
-            let (a, b) = tl::associative_scan((factor, x), 0, |(a, b), (c, d)| (a * c, b * c + d));
-            tl::store(out + offsets, a + b);
-            let (a, b) = tl::associative_scan((factor, x), 0, |(a, b), (c, d)| (a * c, b * c + d), true);
-            tl::store(out + M * N + offsets, a + b);
-        }
-
-        /// Down the columns alone, which lie in a thread's registers then.
-        pub static SCANS_DOWN: &[Scan] = &[$(Scan {
-            ways: &[0, 2],
-            dtype: <$elem as Element>::DTYPE, shape: [$m, $n], warps: $warps,
-            run: |job| {
-                let x = job.operand::<$elem>(0)?;
-                let mut sums = Output::<$sum>::new(&job.device, vec![$m * $n; 2], job.shift)?;
-                let mut out = Output::<$elem>::new(&job.device, vec![$m * $n; 2], job.shift)?;
-                scanned_down::<$elem, $sum, $m, $n, $warps>(&x, &mut sums, &mut out).grid(1).launch(&job.device)?;
-                Ok(sums.finish()?.into_iter().chain(out.finish()?).collect())
-            },
-        }),*];
-    };
-}
-
-scans_down! {
-    f32, f32, [32, 128], 4;
-    f32, f32, [64, 16], 2;
-    f32, f32, [4, 1024], 8;
-    f16, f32, [64, 128], 8;
-    f16, f32, [24, 40], 4;
-    i32, i32, [256, 1], 4;
-    i32, i32, [96, 32], 16;
-    i64, i64, [16, 12], 1;
-    f64, f64, [128, 8], 4;
+    /// In every way there is.
+    SCANS: &[0, 1, 2, 3], true, [
+        i32, i32, [1, 1], 4;
+        i32, i32, [2, 2], 1;
+        i32, i32, [1, 256], 4;
+        i32, i32, [256, 1], 4;
+        i32, i32, [1, 2048], 8;
+        i32, i32, [16, 64], 1;
+        i32, i32, [16, 64], 8;
+        i32, i32, [64, 16], 16;
+        i32, i32, [12, 40], 4;
+        i32, i32, [3, 10], 32;
+        i64, i64, [4, 128], 4;
+        f32, f32, [8, 96], 2;
+        f32, f32, [128, 128], 8;
+        f16, f32, [2, 16], 1;
+        f64, f64, [64, 4], 2;
+    ];
+    /// Down the columns alone, which lie in a thread's registers then.
+    SCANS_DOWN: &[0, 2], false, [
+        f32, f32, [32, 128], 4;
+        f32, f32, [64, 16], 2;
+        f32, f32, [4, 1024], 8;
+        f16, f32, [64, 128], 8;
+        f16, f32, [24, 40], 4;
+        i32, i32, [256, 1], 4;
+        i32, i32, [96, 32], 16;
+        i64, i64, [16, 12], 1;
+        f64, f64, [128, 8], 4;
+    ];
 }
 
 /// Sums down 32 rows that lie as a tile of four times eight rows does: eight warps have the upper two bits of a row's number and the

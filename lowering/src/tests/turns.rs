@@ -220,20 +220,26 @@ fn few_words_of_a_left_factor_lie_in_registers() {
     .assert_eq(&[64, 128, 192].map(loads).concat());
 }
 
+/// The code of the warps that multiply, of so many keys a turn and a sum that is scaled so.
+fn multiplying(keys: &str, scaled: &str) -> String {
+    let changes = [
+        ["step_by(64)", &format!("step_by({keys})")],
+        ["<64, 64>", &format!("<{keys}, 64>")],
+        ["tl::arange(0, 64)", &format!("tl::arange(0, {keys})")],
+        ["start + 63", &format!("start + ({keys} - 1)")],
+        ["sum * 0.5", scaled],
+    ];
+    let text = ptx(&changed(&changes), Arch::SM_90A);
+    let (_, tensor) = text.split_once("setmaxnreg.inc").expect("warps that multiply");
+    tensor.split(".entry").next().unwrap_or_default().to_string()
+}
+
 /// What stands before and behind the changes of the sum in the loop: it is changed at the end of a turn, behind the wait
 /// for its product, if it is as large as what the first product makes; otherwise where a turn begins.
 #[test]
 fn a_large_sum_is_changed_at_the_end_of_a_turn() {
     let around = |keys: &str| {
-        let changes = [
-            ["step_by(64)", &format!("step_by({keys})")],
-            ["<64, 64>", &format!("<{keys}, 64>")],
-            ["tl::arange(0, 64)", &format!("tl::arange(0, {keys})")],
-            ["start + 63", &format!("start + ({keys} - 1)")],
-        ];
-        let text = ptx(&changed(&changes), Arch::SM_90A);
-        let (_, tensor) = text.split_once("setmaxnreg.inc").expect("warps that multiply");
-        let tensor = tensor.split(".entry").next().unwrap_or_default();
+        let tensor = multiplying(keys, "sum * 0.5");
         let known = ["$L__", "bar.sync", "bar.arrive", "commit_group", "wait_group", "mul.f32"];
         let word = |line: &str| known.into_iter().find(|word| line.contains(word) && !line.contains("bra"));
         let mut words: Vec<&str> = tensor.lines().filter_map(word).collect();
@@ -246,4 +252,18 @@ fn a_large_sum_is_changed_at_the_end_of_a_turn() {
         128: $L__ to bar.sync
     "#]]
     .assert_eq(&["64", "128"].map(around).concat());
+}
+
+/// Before a product starts a warp asks whether any of its rows' numbers is not 1; nobody asks where one number scales all
+/// rows, or at the end of a turn.
+#[test]
+fn a_sum_is_left_as_it_is_where_its_rows_are_scaled_by_one() {
+    let asks = |keys: &str, scaled: &str| multiplying(keys, scaled).matches("vote.sync.ballot").count();
+    let rows = "sum * tl::max(weights, 1).col()";
+    assert_eq!([asks("64", rows), asks("64", "sum * 0.5"), asks("128", "sum * 0.5")], [0; 3]);
+    let asked = multiplying("128", rows);
+    let (_, behind) = asked.split_once("vote.sync.ballot").expect("a question");
+    let known = ["bra", "mul.f32", "wgmma.mma"];
+    let first = behind.lines().find_map(|line| known.into_iter().find(|word| line.contains(word)));
+    assert_eq!(first, Some("bra"), "what stands behind the question");
 }

@@ -13,14 +13,18 @@ use super::dot::group::Then;
 use super::memory::{pack, unpack};
 use super::pipeline::{Baton, Turn};
 use super::quiet::{Branches, Quiet};
-use super::{Builder, Gpu, IntPredicate, Registers};
+use super::{Builder, Gpu, IntPredicate, Registers, statement};
 use crate::analysis::stage::GROUP_WARPS;
 use crate::layout::assign::Spread;
-use crate::mlir::builder::{Arm, Val};
+use crate::mlir::builder::{Arm, FloatPredicate, Val};
 use crate::mlir::shared::loop_variable;
 use crate::mlir::types::Ty;
-use crate::ops::{Cast, Convert, Effect, Factor, For, GroupDot, Kind};
+use crate::ops::scalar::Algebra;
+use crate::ops::{Cast, Convert, Effect, Factor, For, GroupDot, Kind, Scalar};
 use crate::tile::{Func, Op, Value};
+
+/// Registers that a row's number scales, at least, where it is asked first whether it is 1.
+const LEAST_SCALED: usize = 16;
 
 /// When an operation of the body is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -242,7 +246,9 @@ impl Gpu<'_> {
                 gpu.set_turn(body, Turn::of(rest));
                 gpu.enter_second(b, chain, bridges, sum);
                 for (i, op) in body.body.ops.iter().enumerate() {
-                    if chain.precedes(i) || i == chain.second {
+                    if chain.precedes(i) {
+                        gpu.change_sum(b, op);
+                    } else if i == chain.second {
                         gpu.op(b, op);
                     }
                 }
@@ -341,7 +347,7 @@ impl Gpu<'_> {
         self.set_turn(body, before);
         self.enter_second(b, chain, bridges, sum);
         for (_, op) in ops.iter().enumerate().filter(|(i, _)| chain.precedes(*i)) {
-            self.op(b, op);
+            self.change_sum(b, op);
         }
         let mut second = other.issue(self, b, &ops[chain.second], (None, Then::GoOn));
         if self.alternates() {
@@ -407,6 +413,45 @@ impl Gpu<'_> {
         };
         let bridges = chain.bridges.iter().flat_map(|&value| words(self, b, value)).collect();
         Left { carried, bridges }
+    }
+
+    /// An operation on the sum between two products. Where it is multiplied by a number for each row, a warp all of whose
+    /// numbers are 1 leaves it as it is: ratios of a running maximum are, most of the time.
+    fn change_sum(&mut self, b: &mut Builder, op: &Op) {
+        let Some([tile, factors]) = self.few_factors(op) else { return self.op(b, op) };
+        let one = b.float(Ty::F32, 1.0);
+        let mut scales = b.int(Ty::I1, 0);
+        for factor in factors {
+            let differs = b.fcmp(FloatPredicate::Une, factor, one);
+            scales = b.or(scales, differs);
+        }
+        let lanes = statement(b, "vote.sync.ballot.b32 $0, $1, -1;", "=r,b", &[scales], &[Ty::I32])[0];
+        let zero = b.int(Ty::I32, 0);
+        let any = b.icmp(IntPredicate::Ne, lanes, zero);
+        let changed = b.branch(any, &vec![Ty::F32; tile.len()], |b, arm| {
+            if arm == Arm::Else {
+                return tile.clone();
+            }
+            self.scope(|gpu| gpu.op(b, op));
+            self.flatten(&op.results)
+        });
+        self.define(op.results[0], changed);
+    }
+
+    /// The registers of a tile and the numbers that its rows are multiplied by; one number for all is none of these.
+    fn few_factors(&self, op: &Op) -> Option<[Vec<Val>; 2]> {
+        let Kind::Scalar(Scalar { op: row, args, .. }) = &op.kind else { return None };
+        if row.algebra != Algebra::Mul || self.register_type(op.results[0]) != Ty::F32 {
+            return None;
+        }
+        let sides: Vec<Vec<Val>> = args.iter().map(|&arg| self.registers(arg).to_vec()).collect();
+        [[0, 1], [1, 0]].into_iter().find_map(|[tile, by]| {
+            let mut factors = sides[by].clone();
+            factors.sort_by_key(|factor| factor.id());
+            factors.dedup_by_key(|factor| factor.id());
+            let fits = factors.len() > 1 && factors.len() * LEAST_SCALED <= sides[tile].len();
+            fits.then(|| [sides[tile].clone(), factors])
+        })
     }
 
     /// What a turn leaves of the sum.
