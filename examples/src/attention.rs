@@ -162,8 +162,8 @@ pub fn attention<T: Float, const FORM: usize, const D: usize, const M: usize, co
         } else {
             tl::maximum(largest, tl::max(scores, 1) * scale)
         };
-        // A maximum that is little behind serves as well, and the sum need not be scaled. Where D is 128, that is not what
-        // a turn takes its time for.
+        // Weights of up to 2^8 are as exact, so a maximum may stay behind by 8, and the sum is seldom scaled. Where D is
+        // 128 a turn does not wait for that (docs/performance.md).
         let next = if D == 128 { next } else { tl::select(next - largest <= 8.0, largest, next) };
         // A row that has seen no key yet has no maximum to be counted from.
         let origin = tl::select(next == f32::NEG_INFINITY, 0.0, next);
