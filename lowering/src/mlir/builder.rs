@@ -31,7 +31,7 @@ pub struct Val {
 }
 
 impl Val {
-    /// Tells values of one function apart.
+    /// Tells values of one function apart. Another number in each process: nothing may be put in order by it.
     pub fn id(self) -> usize {
         self.raw.ptr.addr()
     }

@@ -428,13 +428,12 @@ impl Gpu<'_> {
         let lanes = statement(b, "vote.sync.ballot.b32 $0, $1, -1;", "=r,b", &[scales], &[Ty::I32])[0];
         let zero = b.int(Ty::I32, 0);
         let any = b.icmp(IntPredicate::Ne, lanes, zero);
-        let changed = b.branch(any, &vec![Ty::F32; tile.len()], |b, arm| {
-            if arm == Arm::Else {
-                return tile.clone();
-            }
+        let types = vec![Ty::F32; tile.len()];
+        let scaled = |b: &mut Builder| {
             self.scope(|gpu| gpu.op(b, op));
             self.flatten(&op.results)
-        });
+        };
+        let changed = b.if_else(any, &types, scaled, |_| tile);
         self.define(op.results[0], changed);
     }
 
@@ -446,9 +445,9 @@ impl Gpu<'_> {
         }
         let sides: Vec<Vec<Val>> = args.iter().map(|&arg| self.registers(arg).to_vec()).collect();
         [[0, 1], [1, 0]].into_iter().find_map(|[tile, by]| {
-            let mut factors = sides[by].clone();
-            factors.sort_by_key(|factor| factor.id());
-            factors.dedup_by_key(|factor| factor.id());
+            let mut known = HashSet::new();
+            let factors = sides[by].iter().copied().filter(|factor| known.insert(factor.id()));
+            let factors: Vec<Val> = factors.collect();
             let fits = factors.len() > 1 && factors.len() * LEAST_SCALED <= sides[tile].len();
             fits.then(|| [sides[tile].clone(), factors])
         })
