@@ -63,12 +63,8 @@ pub fn matmul<
     let batch = tl::program_id(0) / (down * across);
     let tile = tl::program_id(0) % (down * across);
     let right_batch = tl::minimum(batch, b.shape(0).to::<i32>() - 1);
-    // Sixteen rows of tiles, column by column, then the next sixteen: neighbours share what they read.
-    let group = tile / (16 * across);
-    let place = tile % (16 * across);
-    let height = tl::minimum(down - 16 * group, 16);
-    let row = (16 * group + place % height) * M;
-    let col = place / height * N;
+    let (tile_row, tile_col) = tl::swizzle2d(0, tile, down, across, 16);
+    let (row, col) = (tile_row * M, tile_col * N);
     let mut sum = tl::zeros::<f32>([M, N]);
     for start in (0..a.shape(2)).step_by(K) {
         let left = tl::reshape(a.load::<1, M, K>(batch, row, start), [M, K]);

@@ -74,11 +74,8 @@ pub fn quantized_matmul<
 ) {
     let down = tl::cdiv(out.shape(0).to::<i32>(), M);
     let across = tl::cdiv(out.shape(1).to::<i32>(), N);
-    let group = tl::program_id(0) / (8 * across);
-    let place = tl::program_id(0) % (8 * across);
-    let height = tl::minimum(down - 8 * group, 8);
-    let row = (8 * group + place % height) * M;
-    let col = place / height * N;
+    let (tile_row, tile_col) = tl::swizzle2d(0, tl::program_id(0), down, across, 8);
+    let (row, col) = (tile_row * M, tile_col * N);
     let mut sum = tl::zeros::<S>([M, N]);
     for start in (0..a.shape(1)).step_by(K) {
         let right = tl::trans(b.load::<N, K>(col, start));

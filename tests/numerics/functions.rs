@@ -2,7 +2,7 @@
 
 use dsl_runtime::{DType, Device};
 use fuse_tests::case::{Failure, Job, Operand, Output, Run, untyped};
-use fuse_tests::functions::{Found, LIBRARY, NAMES, PLACES, Places, SOFTMAX, shared};
+use fuse_tests::functions::{Found, LIBRARY, NAMES, ORDERS, Order, PLACES, Places, SOFTMAX, shared};
 use libtest_mimic::{Failed, Trial};
 
 use crate::compare::{integer, show};
@@ -29,6 +29,10 @@ pub fn trials() -> Vec<Trial> {
             let [m, n] = case.shape;
             let name = format!("functions::places::{}::{m}x{n}::{}_warps::{place}", case.dtype, case.warps);
             trials.push(Trial::test(name, move || positions(case, place)));
+        }
+        for order in ORDERS {
+            let name = format!("functions::swizzle2d::{}::{place}", order.dtype);
+            trials.push(Trial::test(name, move || ordered(order, place)));
         }
         let moments = move || Ok(moments(&place.device()?)?);
         trials.push(Trial::test(format!("functions::moments::{place}"), moments));
@@ -295,6 +299,29 @@ impl Tile<'_> {
 }
 
 // ---- functions of a module
+
+/// Groups of rows, each column by column.
+fn ordered(order: &Order, place: Place) -> Result<(), Failed> {
+    let device = place.device()?;
+    for [down, across, size] in
+        [[1, 1, 1], [7, 5, 3], [16, 40, 8], [5, 64, 8], [9, 3, 1], [3, 7, 100], [33, 1, 16]]
+    {
+        let mut wanted = vec![];
+        for first in (0..down).step_by(size) {
+            for col in 0..across {
+                wanted.extend((first..down.min(first + size)).map(|row| (row as u64, col as u64)));
+            }
+        }
+        let [rows, cols] = (order.run)(&device, [down, across, size])?;
+        let found: Vec<(u64, u64)> = rows.into_iter().zip(cols).collect();
+        let both = [wanted.clone(), wanted].concat();
+        if let Some(i) = (0..both.len()).find(|&i| found[i] != both[i]) {
+            let text = format!("{down} x {across} by {size}: place {i} is {:?}, not {:?}", found[i], both[i]);
+            return Err(text.into());
+        }
+    }
+    Ok(())
+}
 
 fn moments(device: &Device) -> Result<(), Failure> {
     moments_by::<4>(device)?;

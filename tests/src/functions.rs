@@ -57,6 +57,48 @@ macro_rules! library {
 
 library!(f16, bf16, f32, f64);
 
+/// The order in which a grid of at most 64 columns is taken, by groups of `size` rows: a program finds one row of places
+/// as a tile, then each of them as a scalar.
+#[fuse_kernel(T = [i32, i64, u32])]
+fn grouped<T: Integer>(rows: &mut [T], cols: &mut [T], down: T, across: T, size: T) {
+    let (i, lanes) = (tl::program_id(0).to::<T>(), tl::arange(0, 64).to::<T>());
+    let (row, col) = tl::swizzle2d(i, lanes, down, across, size);
+    tl::store(rows + (i * across + lanes), row, lanes < across);
+    tl::store(cols + (i * across + lanes), col, lanes < across);
+    for j in 0..across.to::<i32>() {
+        let place = i * across + j.to::<T>();
+        let (row, col) = tl::swizzle2d(0, place, down, across, size);
+        tl::store(rows + (down * across + place), row);
+        tl::store(cols + (down * across + place), col);
+    }
+}
+
+/// A kernel that finds the order of a grid.
+#[derive(Debug)]
+pub struct Order {
+    pub dtype: DType,
+    /// The rows, then the columns, in the order of places, each found twice. Takes how far the grid goes down and across,
+    /// and the rows of a group.
+    pub run: fn(&Device, [usize; 3]) -> Result<[Vec<u64>; 2], Failure>,
+}
+
+macro_rules! orders {
+    ($($elem:ident),*) => {
+        pub static ORDERS: &[Order] = &[$(Order {
+            dtype: <$elem as Element>::DTYPE,
+            run: |device, [down, across, size]| {
+                let mut rows = Output::<$elem>::new(device, vec![2 * down * across], 0)?;
+                let mut cols = Output::<$elem>::new(device, vec![2 * down * across], 0)?;
+                let call = grouped::<$elem>(&mut rows, &mut cols, down as $elem, across as $elem, size as $elem);
+                call.grid(down).launch(device)?;
+                Ok([rows.finish()?.concat(), cols.finish()?.concat()])
+            },
+        }),*];
+    };
+}
+
+orders!(i32, i64, u32);
+
 /// A kernel that finds positions along each axis of a tile and in all of it.
 #[derive(Debug)]
 pub struct Places {

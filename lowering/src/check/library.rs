@@ -35,6 +35,10 @@ impl Check<'_> {
     /// The arguments of a call; an axis that was left out is the last one.
     fn library_arguments(&mut self, call: &Call) -> Option<Vec<Operand>> {
         let mut args = call.args.clone();
+        // Of anything else no type parameter can be found.
+        for arg in args.iter().filter(|arg| !matches!(arg.item, Item::Literal(_) | Item::Value(_))) {
+            self.value(arg)?;
+        }
         let along = crate::ops::functions().find(|function| function.name == call.name)?.params.len() == 2;
         if along {
             let value = self.value(&args[0])?;

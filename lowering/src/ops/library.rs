@@ -6,6 +6,8 @@ use crate::dtype::DType;
 
 const ONE: &[super::Parameter] = &[required("x")];
 const ALONG: &[super::Parameter] = &[required("x"), optional("axis")];
+const GROUPED: &[super::Parameter] =
+    &[required("i"), required("j"), required("size_i"), required("size_j"), required("size_g")];
 
 pub(super) const FUNCTIONS: &[Function] = &[
     Function {
@@ -70,6 +72,15 @@ pub(super) const FUNCTIONS: &[Function] = &[
         params: ALONG,
         doc: "`x - m - log(sum(exp(x - m)))` along `axis`, the last one without it, with `m` the maximum there: the logarithm of `softmax`, with its digits where that is close to 0. Of floats, in the shape and element type of `x`; `f16` and `bf16` are computed in `f32` and rounded once. An element of negative infinity gives negative infinity. Where all of them are, or any is NaN or infinity, results are NaN.",
         check: |check, call| check.call_library("log_softmax", call),
+    },
+    Function {
+        name: "swizzle2d",
+        gives: Gives::Tuple(2),
+        example: "let across = tl::cdiv(n, BLOCK);\nlet down = tl::num_programs(0) / across;\nlet (row, col) = tl::swizzle2d(0, tl::program_id(0), down, across, 8);",
+        generic: Generic::None,
+        params: GROUPED,
+        doc: "The row and the column of a `size_i x size_j` grid that come at place `i * size_j + j` when the grid is taken by groups of `size_g` rows, each group column by column: `(0, 0), (1, 0), .. (size_g - 1, 0), (0, 1), ..`, then the next group; the last has the rows that are left. Programs that take tiles of a matrix product in this order, and so run at once near each other, share what they read in the cache. Integers of one type, scalars or tiles; exact. Places count along `j` too: `i` is 0 where programs are counted along one axis. The places `0..size_i * size_j` give each row and column once; what others give means nothing.",
+        check: |check, call| check.call_library("swizzle2d", call),
     },
 ];
 
@@ -276,6 +287,16 @@ fn log_softmax<T: Float>(x: Tile<T>, axis: usize) -> Tile<T> {
     let x = x.to::<Wide>();
     let shifted = x - tl::max(x, axis, true);
     (shifted - tl::log(tl::sum(tl::exp(shifted), axis, true))).to::<T>()
+}
+
+fn swizzle2d<T: Integer>(
+    i: Tile<T>, j: Tile<T>, size_i: Tile<T>, size_j: Tile<T>, size_g: Tile<T>,
+) -> (Tile<T>, Tile<T>) {
+    let place = i * size_j + j;
+    let first = place / (size_g * size_j) * size_g;
+    let place = place % (size_g * size_j);
+    let rows = tl::minimum(size_i - first, size_g);
+    (first + place % rows, place / rows)
 }
 
 /// Which of two elements with their positions is the maximum: ties to the left, NaN largest.
