@@ -1,8 +1,9 @@
 //! What was lowered once is not lowered again until something changes that the result depends on; and what a build
 //! writes on request. An assembler that keeps count stands in for NVIDIA's.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
 use expect_test::{Expect, expect};
 
@@ -155,6 +156,30 @@ fn keys_tell_parts_apart() {
     assert_eq!(cache.get::<u32>(Key::of(&["ab", "c"])), None);
     assert_eq!(cache.get::<Vec<u64>>(Key::of(&["a", "bc"])), None, "another type");
     assert_eq!(Cache::at(None).get::<u32>(Key::of(&["a", "bc"])), None);
+}
+
+/// What nobody used for longest goes first, down to three quarters of the room.
+#[test]
+fn what_is_used_stays() {
+    let site = Site::new();
+    let directory = site.path("cache");
+    let cache = Cache::at(Some(directory.clone()));
+    cache.trim(0);
+    let key = |i: usize| Key::of(&[&i.to_string()]);
+    let value = vec![1u8; 1000];
+    for i in 0..8 {
+        cache.put(key(i), &value);
+        let long_ago = SystemTime::now() - Duration::from_secs(3600 * (8 - i as u64));
+        let file = File::open(directory.join(key(i).hex())).expect("an entry");
+        file.set_modified(long_ago).expect("a time");
+    }
+    let bytes = fs::metadata(directory.join(key(0).hex())).expect("an entry").len();
+    assert_eq!(cache.get(key(1)), Some(value.clone()), "used again");
+    cache.trim(8 * bytes);
+    assert_eq!(site.files("cache").len(), 8, "all have room");
+    cache.trim(8 * bytes - 1);
+    let kept: Vec<usize> = (0..8).filter(|&i| directory.join(key(i).hex()).exists()).collect();
+    assert_eq!(kept, [1, 4, 5, 6, 7]);
 }
 
 // ---- dumps
