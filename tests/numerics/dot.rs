@@ -16,7 +16,11 @@ pub fn trials() -> Vec<Trial> {
         for products in PRODUCTS {
             let Products { dtype, tile: [m, n, k], transposed: [left, right], tf32, .. } = products;
             let marks = [left, right].map(|transposed| if *transposed { "t" } else { "" });
-            let dtype = if *tf32 { "tf32".into() } else { dtype.to_string() };
+            let dtype = match tf32 {
+                0 => dtype.to_string(),
+                1 => "tf32".into(),
+                terms => format!("tf32x{terms}"),
+            };
             let name = format!("dot::{dtype}::[{m},{k}]{}x[{k},{n}]{}", marks[0], marks[1]);
             trials.push(Trial::test(format!("{name}::{place}"), move || check_products(products, place)));
         }
@@ -177,9 +181,12 @@ fn check_products(products: &'static Products, place: Place) -> Result<(), Faile
         }
         let (a, b) = (mixed(m, k, dtype, 3), mixed(k, n, dtype, 4));
         let found = run(&a, &b)?;
-        let [a, b] = if products.tf32 { [a, b].map(|factor| factor.map(as_tf32)) } else { [a, b] };
+        let [a, b] = if products.tf32 == 1 { [a, b].map(|factor| factor.map(as_tf32)) } else { [a, b] };
         let magnitudes = a.map(f64::abs).times(&b.map(f64::abs), size);
-        let bounds = magnitudes.map(|x| x * relative(k, sum));
+        // Three products are added where one was, and leave a part of the product out.
+        let relative =
+            if products.tf32 == 3 { relative(3 * k, sum) + 2f64.powi(-21) } else { relative(k, sum) };
+        let bounds = magnitudes.map(|x| x * relative);
         within(&a.times(&b, size), &found, &bounds, sum).map_err(|error| told(size, error))?;
     }
     Ok(())

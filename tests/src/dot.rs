@@ -14,8 +14,8 @@ pub struct Products {
     pub tile: [usize; 3],
     /// Whether the factors are transposed in memory.
     pub transposed: [bool; 2],
-    /// Whether factors are rounded to TF32.
-    pub tf32: bool,
+    /// How many products of TF32 stand for one of `f32`: 1, 3, or 0 where it is not taken apart.
+    pub tf32: usize,
     /// For these numbers of rows, columns and steps.
     pub run: fn(&Job, [usize; 3]) -> Results,
 }
@@ -27,7 +27,7 @@ macro_rules! products {
         ])]
         fn multiplied<
             T: Element, S: Number, const M: usize, const N: usize, const K: usize, const LEFT: bool, const RIGHT: bool,
-            const TF32: bool,
+            const TF32: usize,
         >(a: &[T], b: &[T], out: &mut [S], m: i32, n: i32, k: i32) {
             let rows = tl::program_id(0) * M + tl::arange(0, M);
             let cols = tl::program_id(1) * N + tl::arange(0, N);
@@ -44,7 +44,9 @@ macro_rules! products {
                 } else {
                     tl::load(b + inner.col() * n + cols.row(), (inner.col() < k) & (cols.row() < n))
                 };
-                acc = if TF32 {
+                acc = if TF32 == 3 {
+                    tl::dot(left, right, acc).input_precision("tf32x3")
+                } else if TF32 == 1 {
                     tl::dot(left, right, acc).input_precision("tf32")
                 } else {
                     tl::dot(left, right, acc)
@@ -69,32 +71,36 @@ macro_rules! products {
 }
 
 products! {
-    f16, f32, [64, 64, 32], false, false, false;
-    f16, f32, [16, 8, 16], true, false, false;
-    f16, f32, [128, 64, 32], false, true, false;
-    f16, f32, [1, 64, 64], false, true, false;
-    f16, f32, [8, 32, 16], true, true, false;
-    f16, f32, [48, 24, 48], false, false, false;
-    bf16, f32, [64, 128, 32], false, false, false;
-    bf16, f32, [32, 32, 64], true, true, false;
-    bf16, f32, [128, 128, 32], false, true, false;
-    bf16, f32, [5, 12, 16], true, false, false;
-    f32, f32, [64, 64, 16], false, false, false;
-    f32, f32, [16, 32, 8], false, true, false;
-    f32, f32, [32, 16, 4], true, false, false;
-    f32, f32, [7, 5, 12], false, false, false;
-    f64, f64, [32, 32, 8], false, false, false;
-    f64, f64, [16, 16, 16], true, true, false;
-    f64, f64, [4, 64, 4], false, true, false;
-    i8, i32, [64, 64, 64], false, false, false;
-    i8, i32, [16, 16, 32], true, true, false;
-    i8, i32, [128, 32, 32], false, true, false;
-    f8e4m3, f32, [32, 32, 32], false, true, false;
-    f8e5m2, f32, [16, 64, 16], true, false, false;
-    f32, f32, [64, 64, 16], false, false, true;
-    f32, f32, [16, 32, 8], false, true, true;
-    f32, f32, [128, 64, 32], true, false, true;
-    f32, f32, [8, 128, 24], false, true, true;
+    f16, f32, [64, 64, 32], false, false, 0;
+    f16, f32, [16, 8, 16], true, false, 0;
+    f16, f32, [128, 64, 32], false, true, 0;
+    f16, f32, [1, 64, 64], false, true, 0;
+    f16, f32, [8, 32, 16], true, true, 0;
+    f16, f32, [48, 24, 48], false, false, 0;
+    bf16, f32, [64, 128, 32], false, false, 0;
+    bf16, f32, [32, 32, 64], true, true, 0;
+    bf16, f32, [128, 128, 32], false, true, 0;
+    bf16, f32, [5, 12, 16], true, false, 0;
+    f32, f32, [64, 64, 16], false, false, 0;
+    f32, f32, [16, 32, 8], false, true, 0;
+    f32, f32, [32, 16, 4], true, false, 0;
+    f32, f32, [7, 5, 12], false, false, 0;
+    f64, f64, [32, 32, 8], false, false, 0;
+    f64, f64, [16, 16, 16], true, true, 0;
+    f64, f64, [4, 64, 4], false, true, 0;
+    i8, i32, [64, 64, 64], false, false, 0;
+    i8, i32, [16, 16, 32], true, true, 0;
+    i8, i32, [128, 32, 32], false, true, 0;
+    f8e4m3, f32, [32, 32, 32], false, true, 0;
+    f8e5m2, f32, [16, 64, 16], true, false, 0;
+    f32, f32, [64, 64, 16], false, false, 1;
+    f32, f32, [16, 32, 8], false, true, 1;
+    f32, f32, [128, 64, 32], true, false, 1;
+    f32, f32, [8, 128, 24], false, true, 1;
+    f32, f32, [64, 64, 16], false, false, 3;
+    f32, f32, [16, 32, 8], false, true, 3;
+    f32, f32, [128, 64, 32], true, false, 3;
+    f32, f32, [8, 128, 24], false, true, 3;
 }
 
 /// A kernel of one program on square matrices, one after the other in memory.

@@ -119,7 +119,7 @@ pub fn method(elem: DType, input: InputPrecision) -> Method {
         (1, _) => Method::Warp(&M16N8K32),
         (2, _) => Method::Warp(&M16N8K16),
         (8, _) => Method::Warp(&M8N8K4),
-        (_, InputPrecision::Tf32) => Method::Warp(&M16N8K8),
+        (_, InputPrecision::Tf32 | InputPrecision::Tf32x3) => Method::Warp(&M16N8K8),
         (_, InputPrecision::Ieee) => Method::Thread,
     }
 }

@@ -29,6 +29,19 @@ pub enum InputPrecision {
     Ieee,
     /// Eleven: factors are rounded to the nearest, halves away from zero.
     Tf32,
+    /// Twice eleven, by three products: of the rounded factors, and of each with what the other's rounding left.
+    Tf32x3,
+}
+
+impl InputPrecision {
+    /// Each with what it is called.
+    const NAMES: [(&str, InputPrecision); 3] =
+        [("ieee", InputPrecision::Ieee), ("tf32", InputPrecision::Tf32), ("tf32x3", InputPrecision::Tf32x3)];
+
+    fn name(self) -> &'static str {
+        let (name, _) = Self::NAMES[self as usize];
+        name
+    }
 }
 
 /// What the inner extent of products of TF32 is a multiple of.
@@ -94,7 +107,7 @@ impl Operation for Dot {
         let factors = format!("dot {}, {}", name(self.a), name(self.b));
         let sum = self.acc.map_or(factors.clone(), |acc| format!("{factors} add {}", name(acc)));
         let sum = self.imprecise.map_or(sum.clone(), |most| format!("{sum} imprecise {most}"));
-        if self.input == InputPrecision::Tf32 { format!("{sum} tf32") } else { sum }
+        if self.input == InputPrecision::Ieee { sum } else { format!("{sum} {}", self.input.name()) }
     }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
@@ -105,7 +118,7 @@ impl Operation for Dot {
         if !self.inner(func).is_multiple_of(product.inner) {
             return Err(format!("an inner extent of {}", self.inner(func)));
         }
-        if self.input == InputPrecision::Tf32 {
+        if self.input != InputPrecision::Ieee {
             expect_types("the type of factors in TF32", a.dtype, DType::F32)?;
             expect_types("the rest of the inner extent", self.inner(func) % TF32_INNER, 0)?;
         }
@@ -130,7 +143,7 @@ pub(super) const FUNCTIONS: &[Function] = &[Function {
 | elements | of the result and of `acc` | K is a multiple of |
 | --- | --- | --- |
 | `f16`, `bf16`, `f8e4m3`, `f8e5m2` | `f32` | 16 |
-| `f32` | `f32` | 1, in TF32 (`.input_precision`) 8 |
+| `f32` | `f32` | 1, by tensor cores (`.input_precision`) 8 |
 | `f64` | `f64` | 4 |
 | `i8` | `i32`, which wraps | 32 |
 
@@ -147,7 +160,7 @@ pub(super) const METHODS: &[Function] = &[
         example: "let rows = tl::reshape(tile, [8, 8]);\nlet square = tl::dot(rows, tl::trans(rows)).input_precision(\"tf32\");",
         generic: Generic::None,
         params: &[required("self"), required("precision")],
-        doc: "On `tl::dot` of `f32`: how many digits of the factors are multiplied. `\"ieee\"`, the default: all, by single threads of a GPU. `\"tf32\"`: eleven, by its tensor cores; both factors are rounded to the nearest such number, halves away from zero, on every processor, so that products are exact and are added in `f32`. K is then a multiple of 8. It changes nothing for other element types. Written behind the call: `tl::dot(a, b, acc).input_precision(\"tf32\")`.",
+        doc: "On `tl::dot` of `f32`: how many digits of the factors are multiplied. `\"ieee\"`, the default: all, by single threads of a GPU. `\"tf32\"`: eleven, by its tensor cores; both factors are rounded to the nearest such number, halves away from zero, on every processor, so that products are exact and are added in `f32`. `\"tf32x3\"`: nearly all, by tensor cores too: the rounded factors, and each with what rounding left of the other, are three products, and `a * b` is within `2^-21` of itself, where no factor rounds to infinity; a CPU multiplies all digits. In both of these K is a multiple of 8. It changes nothing for other element types. Written behind the call: `tl::dot(a, b, acc).input_precision(\"tf32\")`.",
         check: input_precision,
     },
     Function {
@@ -162,15 +175,14 @@ pub(super) const METHODS: &[Function] = &[
 ];
 
 fn input_precision(check: &mut Check, call: &Call) -> Operand {
-    let named = [("ieee", InputPrecision::Ieee), ("tf32", InputPrecision::Tf32)];
-    let Some(input) = choice(check, call, &named) else { return check.failed(call.loc) };
+    let Some(input) = choice(check, call, &InputPrecision::NAMES) else { return check.failed(call.loc) };
     let Some(Kind::Dot(dot)) = check.operation_of(&call.args[0]).map(|op| &mut op.kind) else {
         return no_product(check, call, "\"tf32\"");
     };
     let factor = dot.b;
     let ty = check.ty(factor).clone();
     let inner = ty.shape[ty.shape.rank() - 2];
-    if input == InputPrecision::Tf32 && ty.dtype == DType::F32 && !inner.is_multiple_of(TF32_INNER) {
+    if input != InputPrecision::Ieee && ty.dtype == DType::F32 && !inner.is_multiple_of(TF32_INNER) {
         let text = format!(
             "a product in TF32 takes an inner extent that is a multiple of {TF32_INNER}, found {inner}"
         );

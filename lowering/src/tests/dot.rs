@@ -460,26 +460,41 @@ fn threads_multiply() {
     .assert_eq(&counted(&source, &["fma.rn", "mma", "st.shared", "ld.shared.v4", "bar.sync"]));
 }
 
-/// Factors are rounded to TF32 where fragments are read.
+/// Factors are rounded to TF32 where fragments are read; for three products what that takes from them is rounded too.
 #[test]
 fn tensor_cores_multiply_tf32() {
-    let source = LOOP.replace("f16", "f32").replace("(b), acc);", "(b), acc).input_precision(\"tf32\");");
-    assert_ne!(source, LOOP.replace("f16", "f32"));
     let words = [
         "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32",
         "cvt.rna.tf32.f32",
+        "sub.rn.f32",
         "ldmatrix",
         "ld.shared",
         "fma.rn",
     ];
+    let of_precision = |name: &str| {
+        let source = LOOP.replace("f16", "f32");
+        let product = format!("(b), acc).input_precision(\"{name}\");");
+        assert!(source.contains("(b), acc);"));
+        counted(&source.replace("(b), acc);", &product), &words)
+    };
     expect![[r#"
         8 mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32
         32 cvt.rna.tf32.f32
+        0 sub.rn.f32
         8 ldmatrix
         0 ld.shared
         0 fma.rn
     "#]]
-    .assert_eq(&counted(&source, &words));
+    .assert_eq(&of_precision("tf32"));
+    expect![[r#"
+        24 mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32
+        64 cvt.rna.tf32.f32
+        32 sub.rn.f32
+        8 ldmatrix
+        0 ld.shared
+        0 fma.rn
+    "#]]
+    .assert_eq(&of_precision("tf32x3"));
 }
 
 /// An accumulator whose values others want elsewhere is converted; one that only the product has is made as it wants it.

@@ -1348,21 +1348,24 @@ fn input_precision_of_what_has_none() {
         "let a = tl::reshape(tl::load(x + tl::arange(0, 64)), [8, 8]).to::<f32>();
         let y = tl::dot(a, tl::trans(a)).input_precision(\"tf32\");
         let z = tl::dot(a, a).input_precision(\"ieee\");
-        let z = tl::dot(a, a).input_precision(\"tf32x3\");
+        let z = tl::dot(a, a).input_precision(\"tf32x2\");
         let z = tl::dot(a, a).input_precision(32);
         let h = tl::reshape(a, [4, 16]).to::<f16>();
         let z = tl::dot(h, tl::trans(h)).input_precision(\"tf32\");
         let f = tl::reshape(a, [16, 4]);
         let z = tl::dot(f, tl::trans(f)).input_precision(\"tf32\");
+        let z = tl::dot(f, tl::trans(f)).input_precision(\"tf32x3\");
         let z = (y + y).input_precision(\"tf32\");",
         expect![[r#"
-            6: `"tf32x3"`: `.input_precision` does not know `"tf32x3"`
-                help: it is one of `"ieee"` and `"tf32"`
+            6: `"tf32x2"`: `.input_precision` does not know `"tf32x2"`
+                help: it is one of `"ieee"`, `"tf32"` and `"tf32x3"`
             7: `32`: `.input_precision` takes a word, found the integer 32
-                help: it is one of `"ieee"` and `"tf32"`
+                help: it is one of `"ieee"`, `"tf32"` and `"tf32x3"`
             11: `tl::dot(f, tl::trans(f))`: a product in TF32 takes an inner extent that is a multiple of 8, found 4
                 help: load a wider tile, with 0 where there is nothing to multiply
-            12: `input_precision`: `.input_precision` belongs to `tl::dot`
+            12: `tl::dot(f, tl::trans(f))`: a product in TF32 takes an inner extent that is a multiple of 8, found 4
+                help: load a wider tile, with 0 where there is nothing to multiply
+            13: `input_precision`: `.input_precision` belongs to `tl::dot`
                 help: write it behind the call: `tl::dot(a, b).input_precision("tf32")`
         "#]],
     );

@@ -203,7 +203,7 @@ impl Host<'_> {
         let elements = self.at(b, factor, &own);
         let elements = cast::cast(b, elements, self.dtype(factor), extents.dtype);
         match extents.input {
-            InputPrecision::Ieee => elements,
+            InputPrecision::Ieee | InputPrecision::Tf32x3 => elements,
             InputPrecision::Tf32 => rounding::tf32(b, elements),
         }
     }

@@ -22,8 +22,9 @@ use crate::layout::dot::{Fragment, Instruction, Method, SIDES, Side, factor_layo
 use crate::layout::linear::LANE_BITS;
 use crate::layout::{Coord, Distributed, Layout, Plan, plan};
 use crate::mlir::builder::Val;
+use crate::mlir::lanes;
 use crate::mlir::types::Ty;
-use crate::ops::Dot;
+use crate::ops::{Dot, InputPrecision};
 use crate::tile::{Op, Type, Value};
 
 /// A factor's part of the scratch.
@@ -148,6 +149,7 @@ impl Gpu<'_> {
 /// A factor where a warp takes its fragments from.
 struct Source {
     dtype: DType,
+    input: InputPrecision,
     /// Where the elements of a fragment are, from its first on.
     offsets: Vec<Coord>,
     inner: usize,
@@ -186,7 +188,15 @@ enum Place {
 const LEAD: usize = 16;
 
 /// Fragments that were read, by where they start.
-type Fragments = HashMap<Coord, Vec<Val>>;
+type Fragments = HashMap<Coord, Digits>;
+
+/// A fragment as its instruction takes it.
+#[derive(Clone)]
+struct Digits {
+    words: Vec<Val>,
+    /// What rounding took from the words, where that is multiplied too.
+    rest: Option<Vec<Val>>,
+}
 
 impl Source {
     fn is_copied(&self) -> bool {
@@ -194,23 +204,25 @@ impl Source {
     }
 
     /// The words of the fragment whose first element is at `start`.
-    fn words(&mut self, b: &mut Builder, start: Coord, known: &mut Fragments) -> Vec<Val> {
+    fn words(&mut self, b: &mut Builder, start: Coord, known: &mut Fragments) -> Digits {
         if let Some(known) = known.get(&start) {
             return known.clone();
         }
         let words = self.read(b, start, known);
-        let words = self.rounded(b, words);
-        known.insert(start, words.clone());
-        words
+        let digits = self.digits(b, words);
+        known.insert(start, digits.clone());
+        digits
     }
 
-    /// Numbers of four bytes as TF32.
-    fn rounded(&self, b: &mut Builder, words: Vec<Val>) -> Vec<Val> {
+    /// Numbers of four bytes are rounded to TF32.
+    fn digits(&self, b: &mut Builder, words: Vec<Val>) -> Digits {
         if self.dtype != DType::F32 {
-            return words;
+            return Digits { words, rest: None };
         }
-        let text = "cvt.rna.tf32.f32 $0, $1;";
-        words.into_iter().map(|word| b.asm(text, "=r,r", &[word], &[Ty::I32], Asm::Pure)[0]).collect()
+        let rounded: Vec<Val> = words.iter().map(|&word| as_tf32(b, word)).collect();
+        let rest = (self.input == InputPrecision::Tf32x3)
+            .then(|| words.iter().zip(&rounded).map(|(&word, &rounded)| rest(b, word, rounded)).collect());
+        Digits { words: rounded, rest }
     }
 
     /// The same, anew; what is read along is known then.
@@ -233,7 +245,7 @@ impl Source {
         let others = words.split_off(count);
         let (own, beside) = if first == start { (words, others) } else { (others, words) };
         let beside_at = start.set(self.outer, start.get(self.outer) ^ apart);
-        let beside = self.rounded(b, beside);
+        let beside = self.digits(b, beside);
         known.insert(beside_at, beside);
         own
     }
@@ -284,6 +296,21 @@ impl Source {
         };
         if self.dtype.bytes() == 8 { values[0] } else { pack(b, &values, self.dtype)[0] }
     }
+}
+
+fn as_tf32(b: &mut Builder, word: Val) -> Val {
+    b.asm("cvt.rna.tf32.f32 $0, $1;", "=r,r", &[word], &[Ty::I32], Asm::Pure)[0]
+}
+
+/// What rounding to TF32 took from a number, in TF32; nothing where that is no number.
+fn rest(b: &mut Builder, word: Val, rounded: Val) -> Val {
+    let [word, rounded] = [word, rounded].map(|bits| b.bitcast(bits, Ty::F32));
+    let rest = b.fsub_strict(word, rounded);
+    let finite = lanes::is_finite(b, &[rounded], DType::F32);
+    let zero = b.zero(Ty::F32);
+    let rest = b.select(finite, rest, zero);
+    let bits = b.bitcast(rest, Ty::I32);
+    as_tf32(b, bits)
 }
 
 /// Elements of a factor in a register that the instruction takes.
@@ -394,7 +421,14 @@ impl Dot {
             let b_words = right.words(b, tile.set(rank - 2, step), &mut rights);
             let own: Vec<usize> = offsets.iter().map(|offset| places[&tile.plus(*offset)]).collect();
             let before: Vec<Val> = own.iter().map(|&register| sums[register]).collect();
-            let after = multiply(b, (instruction, left.dtype), [&a, &b_words, &before]);
+            // The least first: their sum is added to what is larger.
+            let rests = [
+                a.rest.as_ref().map(|rest| [rest, &b_words.words]),
+                b_words.rest.as_ref().map(|rest| [&a.words, rest]),
+            ];
+            let all = rests.into_iter().flatten().chain([[&a.words, &b_words.words]]);
+            let after = all
+                .fold(before, |sum, [a, b_words]| multiply(b, (instruction, left.dtype), [a, b_words, &sum]));
             own.into_iter().zip(after).for_each(|(register, sum)| sums[register] = sum);
             gpu.start_due(b, op.results[0], (number + 1, products.len()));
         }
@@ -415,7 +449,7 @@ impl Dot {
         let fragment = instruction.factor(side);
         let inner = inner_axis(ty.shape.rank(), side);
         let outer = outer_axis(ty.shape.rank(), side);
-        let dtype = ty.dtype;
+        let (dtype, input) = (ty.dtype, self.input);
         let offsets = fragment.offsets(&ty.shape);
         if let Some(fast) = gpu.copied_fast(value) {
             let Pointed { lanes, transposed, pair } =
@@ -424,6 +458,7 @@ impl Dot {
             let places = gpu.copied_factor(b, value, &lanes);
             return Source {
                 dtype,
+                input,
                 offsets,
                 inner,
                 outer,
@@ -454,7 +489,7 @@ impl Dot {
                 places: gpu.layout(value).registers_by_coord(),
             },
         };
-        Source { dtype, offsets, inner, outer, place }
+        Source { dtype, input, offsets, inner, outer, place }
     }
 }
 
