@@ -6,9 +6,10 @@ import torch
 import torch.nn.functional as F
 
 from elementwise import ACTIVATIONS, GELU, activated
-from entry import BF16, F16, F32, NAMES, SINGLE, UNIT, Entry, Launch, cdiv, empty, normal, processors, rounded
+from entry import BF16, F16, F32, NAMES, SINGLE, UNIT, Entry, Launch, cdiv, empty, normal, processors, rounded, triton
 
 IDENTITY = 0
+F8 = torch.float8_e4m3fn
 
 
 def tile(m, n, dtype):
@@ -77,6 +78,82 @@ class Matmul(Entry):
 
     def traffic(self, args):
         return sum(args[name].numel() for name in ("a", "b", "out")) * args["a"].element_size()
+
+
+class QuantizedMatmul(Entry):
+    """A case is (m, k, n). Each row of `a` and each column of `b`, which lies column by column, has a scale. PyTorch's is
+    cuBLASLt's product with the scales behind it, and for 8-bit floats its product with scales for rows."""
+
+    group = "products"
+    cases = [(4096, 4096, 4096), (8192, 8192, 8192), (16384, 4096, 4096), (4096, 4096, 14336), (8192, 1024, 8192)]
+    sweep = [(size, size, size) for size in (1024, 2048, 4096, 8192)]
+    small = [(1, 1, 1), (128, 32, 128), (129, 31, 127), (5, 300, 200), (300, 64, 1), (64, 64, 128), (63, 72, 136),
+             (128, 320, 25344)]
+    inputs = ("a", "b", "row_scales", "col_scales")
+
+    def __init__(self, dtype):
+        self.dtype = dtype
+        self.name = f"quantized_matmul_{NAMES[dtype]}"
+        self.compute = self.of_integers if dtype == torch.int8 else self.of_floats
+
+    def label(self, case):
+        return f"{' x '.join(map(str, case))} {NAMES[self.dtype]}"
+
+    def size(self, case):
+        return case[0], NAMES[self.dtype]
+
+    def make(self, case, shift=0):
+        m, k, n = case
+        a, b = (normal(rows * k, F32, seed).view(rows, k) for rows, seed in ((m, 1), (n, 2)))
+        if self.dtype == torch.int8:
+            a, b = ((x * 40).round().clamp(-127, 127) for x in (a, b))
+        return {"a": a.to(self.dtype), "b": b.to(self.dtype),
+                "row_scales": normal(m, F32, 3, shift).abs().view(m, 1) / 64,
+                "col_scales": normal(n, F32, 4, shift).abs().view(n, 1) / 64, "out": empty(m * n, BF16, shift).view(m, n)}
+
+    def launches(self, case, args):
+        m, _, n = case
+        nothing = args["row_scales"][:0]
+        types = [NAMES[self.dtype], "i32" if self.dtype == torch.int8 else "f32", "bf16"]
+        return [Launch("quantized_matmul", types, lambda act, rows, cols, inner, requantized: act == IDENTITY,
+                       lambda act, rows, cols, *_: (cdiv(m, rows) * cdiv(n, cols),), bias=nothing, out_scales=nothing)]
+
+    def exact(self, args):
+        a, b = args["a"].double(), args["b"].double().T
+        total = torch.zeros(a.shape[0], b.shape[1], dtype=torch.float64, device="cuda")
+        within = torch.zeros_like(total)
+        if self.dtype == torch.int8:
+            total = a @ b
+        else:
+            # Of 32 products and the sum of at most 128 the largest says how many digits the new sum has.
+            for first in range(0, a.shape[1], 128):
+                partial = torch.zeros_like(total)
+                for step in range(first, min(first + 128, a.shape[1]), 32):
+                    left, right = a[:, step:step + 32], b[step:step + 32]
+                    largest = partial.abs()
+                    partial += left @ right
+                    largest = torch.maximum(largest, partial.abs())
+                    within += 34 * 2.0**-13 * torch.maximum(largest, (left.square() @ right.square()).sqrt())
+                total += partial
+            within += (a.shape[1] + 2) * 2 * SINGLE * (a.abs() @ b.abs())
+        scale = args["row_scales"].double() * args["col_scales"].double().T
+        return [rounded(total * scale, within * scale + 4 * SINGLE * (total * scale).abs(), BF16)]
+
+    def traffic(self, args):
+        return args["a"].numel() + args["b"].numel() + 2 * args["out"].numel()
+
+    @staticmethod
+    def of_integers(a, b, row_scales, col_scales):
+        return (torch._int_mm(a, b.T).float() * row_scales * col_scales.T).to(BF16)
+
+    @staticmethod
+    def of_floats(a, b, row_scales, col_scales):
+        return torch._scaled_mm(a, b.T, row_scales, col_scales.T, out_dtype=BF16)
+
+    def triton(self, args):
+        (m, k), n = args["a"].shape, args["b"].shape[0]
+        triton_quantized[lambda meta: (triton.cdiv(m, meta["M"]) * triton.cdiv(n, meta["N"]),)](
+            *(args[name] for name in (*self.inputs, "out")), m, n, k, INTEGERS=self.dtype == torch.int8)
 
 
 def head_tile(elements, tiles=(64, 128, 192, 256)):
@@ -233,4 +310,32 @@ class Decode(Entry):
         return 2 * args["k"].numel() * args["k"].element_size()
 
 
-ENTRIES = [Matmul(IDENTITY), Matmul(GELU), Attention(False), Attention(True), Decode()]
+ENTRIES = [Matmul(IDENTITY), Matmul(GELU), QuantizedMatmul(torch.int8), QuantizedMatmul(F8), Attention(False),
+           Attention(True), Decode()]
+
+
+if triton is not None:
+    import triton.language as tl
+
+    from entry import quick
+
+    TILES = [triton.Config({"M": rows, "N": cols, "K": 128}, num_warps=8, num_stages=stages)
+             for rows, cols, stages in ((128, 256, 3), (128, 256, 4), (128, 128, 4), (64, 128, 5))]
+
+    @triton.autotune(TILES, key=["m", "n", "k", "INTEGERS"], do_bench=quick)
+    @triton.jit
+    def triton_quantized(a_ptr, b_ptr, rows_ptr, cols_ptr, out_ptr, m, n, k, M: tl.constexpr, N: tl.constexpr,
+                         K: tl.constexpr, INTEGERS: tl.constexpr):
+        down, across = tl.cdiv(m, M), tl.cdiv(n, N)
+        row, col = tl.swizzle2d(tl.program_id(0) // across, tl.program_id(0) % across, down, across, 8)
+        rows, cols, inner = row * M + tl.arange(0, M), col * N + tl.arange(0, N), tl.arange(0, K)
+        a = a_ptr + (rows % m).to(tl.int64)[:, None] * k + inner[None, :]
+        b = b_ptr + (cols % n).to(tl.int64)[None, :] * k + inner[:, None]
+        total = tl.zeros((M, N), tl.int32 if INTEGERS else tl.float32)
+        for start in range(0, k, K):
+            left = tl.load(a + start, inner[None, :] < k - start, 0)
+            right = tl.load(b + start, inner[:, None] < k - start, 0)
+            total = tl.dot(left, right, total)
+        scale = tl.load(rows_ptr + rows, rows < m, 0)[:, None] * tl.load(cols_ptr + cols, cols < n, 0)[None, :]
+        place = rows.to(tl.int64)[:, None] * n + cols[None, :]
+        tl.store(out_ptr + place, (total.to(tl.float32) * scale).to(tl.bfloat16), (rows < m)[:, None] & (cols < n)[None, :])
