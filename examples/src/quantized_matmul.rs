@@ -8,7 +8,8 @@
 //! `weights.permute([1, 0])`. `k` and the strides between such rows and columns are then multiples of 16, and so are
 //! the addresses.
 //!
-//! **Work.** `2 * m * n * k` operations, at twice the rate of 16-bit types. Tiles are as in [`crate::matmul`].
+//! **Work.** `2 * m * n * k` operations, at twice the rate of 16-bit types. A program makes 128 rows and as many columns
+//! of the result, or 192 where the processors are sooner done so, in the order of [`crate::matmul`].
 //!
 //! **Rounding.** Sums of `i8` are exact. Products of `f8e4m3` are exact, and their sum is within `(k + 2) * 2^-23` of
 //! the sum of their magnitudes; a GPU of capability 9.0 may add `34 * 2^-13` of the largest of products and sums for
@@ -29,10 +30,10 @@ use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 
 /// A program makes a tile of `M x N` elements in steps of `K`; the grid counts tiles. The columns of `b` are the rows
-/// of what is handed over; scales and the bias are columns of numbers, and the bias, and the scales of a result that is
-/// not `i8`, may be empty.
+/// of what is handed over. Scales of rows are a column of numbers, those of columns and the bias a row, which is read in
+/// vectors; one scale of columns serves all of them. The bias, and the scales of a result that is not `i8`, may be empty.
 #[fuse_kernel(
-    M = [128], N = [128], K = [128], num_warps = 8,
+    M = [128], N = [128, 192], K = [128], num_warps = 8,
     configs = [
         { A: i8, S: i32, O: f16, ACT: 0, ROUND: false },
         { A: i8, S: i32, O: f16, ACT: 1, ROUND: false },
@@ -82,7 +83,9 @@ pub fn quantized_matmul<
         sum = tl::dot(a.load::<M, K>(row, start), right, sum).max_num_imprecise_acc(128);
     }
     let scaled = sum.to::<f32>() * row_scales.load::<M, 1>(row, 0);
-    let v = tl::fma(scaled, tl::trans(col_scales.load::<N, 1>(col, 0)), tl::trans(bias.load::<N, 1>(col, 0)));
+    let of_all = col_scales.load::<1, 1>(0, 0);
+    let factors = tl::select(col_scales.shape(1) == 1, of_all, col_scales.load::<1, N>(0, col));
+    let v = tl::fma(scaled, factors, bias.load::<1, N>(0, col));
     let y = if ACT == 1 {
         tl::relu(v)
     } else if ACT == 2 {
@@ -121,6 +124,49 @@ const CHECKS: Checks = Checks("quantized_matmul");
 const ROWS: usize = 128;
 const COLS: usize = 128;
 const STEPS: usize = 128;
+/// Columns of the wide tile, whose program takes 7/5 of the time of one of [`COLS`] (docs/performance.md).
+const WIDE: usize = 192;
+
+/// The factors whose products become `O` after the activation `ACT`.
+pub trait Multiply<O: Element, const ACT: usize>: Factor {
+    /// Launches the kernel with the tile for the product's extents.
+    #[doc(hidden)]
+    fn multiply(on: impl LaunchOn, of: Arguments<'_, Self>, out: ViewMut<'_, O, 2>) -> Result<()>;
+}
+
+macro_rules! multiply {
+    ($($A:ident, $O:ident, [$($ACT:literal),*], $ROUND:literal;)*) => {$($(
+        impl Multiply<$O, $ACT> for $A {
+            fn multiply(on: impl LaunchOn, of: Arguments<'_, $A>, out: ViewMut<'_, $O, 2>) -> Result<()> {
+                let cols = of.tile_cols(on, &out);
+                let programs = Tile { rows: ROWS, cols }.count([1, out.shape()[0], out.shape()[1]]);
+                let Arguments { a, b, row_scales, col_scales, bias, out_scales } = of;
+                if cols == WIDE {
+                    quantized_matmul::<$A, <$A as Factor>::Sum, $O, $ACT, ROWS, WIDE, STEPS, $ROUND>(
+                        a, b, row_scales, col_scales, bias, out_scales, out,
+                    )
+                    .grid(programs)
+                    .launch(on)
+                } else {
+                    quantized_matmul::<$A, <$A as Factor>::Sum, $O, $ACT, ROWS, COLS, STEPS, $ROUND>(
+                        a, b, row_scales, col_scales, bias, out_scales, out,
+                    )
+                    .grid(programs)
+                    .launch(on)
+                }
+            }
+        }
+    )*)*};
+}
+
+multiply! {
+    i8, f16, [0, 1, 2, 4], false;
+    i8, bf16, [0, 1, 2, 4], false;
+    i8, f32, [0], false;
+    i8, i8, [0, 1, 2], true;
+    f8e4m3, f16, [0, 2, 4], false;
+    f8e4m3, bf16, [0, 2, 4], false;
+}
 
 /// The product of two quantised matrices:
 /// `QuantizedMatmul::<i8, GELU>::new(a.view([m, k])?, &a_scales, b.view([k, n])?, &b_scales)`. `A` is `i8` or `f8e4m3`.
@@ -162,19 +208,16 @@ impl<'a, A: Factor, const ACT: usize> QuantizedMatmul<'a, A, ACT> {
     /// # Errors
     /// If the shapes do not fit together; if there are more rows or columns than an `i32` counts, or more products of
     /// `i8` than it adds; those of a launch.
-    pub fn launch<'o, O: Element>(&self, on: impl LaunchOn, out: impl Into<ViewMut<'o, O, 2>>) -> Result<()>
+    pub fn launch<'o, O: Float>(&self, on: impl LaunchOn, out: impl Into<ViewMut<'o, O, 2>>) -> Result<()>
     where
-        quantized_matmul::Choice<A, A::Sum, O, ACT, ROWS, COLS, STEPS, false>: quantized_matmul::Declared,
+        A: Multiply<O, ACT>,
     {
         let out = out.into();
-        let Some(checked) = self.checked(out.shape())? else { return Ok(()) };
-        let Checked { rows, cols, bias, programs } = checked;
-        let (columns, nothing) = (self.b.permute([1, 0]), self.row_scales.view([0, 1])?);
-        quantized_matmul::<A, A::Sum, O, ACT, ROWS, COLS, STEPS, false>(
-            self.a, columns, rows, cols, bias, nothing, out,
-        )
-        .grid(programs)
-        .launch(on)
+        let nothing = self.row_scales.view([0, 1])?;
+        match self.arguments(out.shape(), nothing)? {
+            Some(arguments) => A::multiply(on, arguments, out),
+            None => Ok(()),
+        }
     }
 
     /// Computes `i8` into `out`, on a device or stream: the result divided by a scale for each row, or one for all of
@@ -189,26 +232,27 @@ impl<'a, A: Factor, const ACT: usize> QuantizedMatmul<'a, A, ACT> {
         scales: impl Into<Slice<'s, f32>>,
     ) -> Result<()>
     where
-        quantized_matmul::Choice<A, A::Sum, i8, ACT, ROWS, COLS, STEPS, true>: quantized_matmul::Declared,
+        A: Multiply<i8, ACT>,
     {
-        let (out, scales) = (out.into(), scales.into());
-        let Some(checked) = self.checked(out.shape())? else { return Ok(()) };
-        let Checked { rows, cols, bias, programs } = checked;
-        let (columns, scales) = (self.b.permute([1, 0]), each_or_all("scales", scales, out.shape()[0])?);
-        quantized_matmul::<A, A::Sum, i8, ACT, ROWS, COLS, STEPS, true>(
-            self.a, columns, rows, cols, bias, scales, out,
-        )
-        .grid(programs)
-        .launch(on)
+        let out = out.into();
+        let scales = each_or_all("scales", scales.into(), out.shape()[0])?;
+        match self.arguments(out.shape(), scales)? {
+            Some(arguments) => A::multiply(on, arguments, out),
+            None => Ok(()),
+        }
     }
 
     /// What the kernel takes, if it fits together; nothing if the result has no elements.
-    fn checked(&self, out: [usize; 2]) -> Result<Option<Checked<'a>>> {
+    fn arguments<'s>(&self, out: [usize; 2], out_scales: View<'s, f32, 2>) -> Result<Option<Arguments<'s, A>>>
+    where
+        'a: 's,
+    {
         let ([m, k], [inner, n]) = (self.a.shape(), self.b.shape());
         CHECKS.extents("b", [inner, n], [k, n])?;
         CHECKS.extents("out", out, [m, n])?;
-        let rows = each_or_all("row_scales", self.row_scales, m)?;
-        let cols = each_or_all("col_scales", self.col_scales, n)?;
+        let row_scales = each_or_all("row_scales", self.row_scales, m)?;
+        each_or_all("col_scales", self.col_scales, n)?;
+        let col_scales = self.col_scales.view_strided([1, self.col_scales.len()], [0, 1])?;
         if let Some(bias) = &self.bias {
             CHECKS.same(("bias", bias.len()), ("n", n))?;
         }
@@ -226,20 +270,39 @@ impl<'a, A: Factor, const ACT: usize> QuantizedMatmul<'a, A, ACT> {
             return Ok(None);
         }
         let bias = match self.bias {
-            Some(bias) => bias.view([n, 1])?,
-            None => self.row_scales.view([0, 1])?,
+            Some(bias) => bias.view([1, n])?,
+            None => self.row_scales.view([1, 0])?,
         };
-        let programs = Tile { rows: ROWS, cols: COLS }.count([1, m, n]);
-        Ok(Some(Checked { rows, cols, bias, programs }))
+        let b = self.b.permute([1, 0]);
+        Ok(Some(Arguments { a: self.a, b, row_scales, col_scales, bias, out_scales }))
     }
 }
 
-/// Scales and bias as columns of numbers, and the number of tiles.
-struct Checked<'a> {
-    rows: View<'a, f32, 2>,
-    cols: View<'a, f32, 2>,
+/// What the kernel takes, once it is known to fit together.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct Arguments<'a, A: Factor> {
+    a: View<'a, A, 2>,
+    b: View<'a, A, 2>,
+    row_scales: View<'a, f32, 2>,
+    col_scales: View<'a, f32, 2>,
     bias: View<'a, f32, 2>,
-    programs: usize,
+    out_scales: View<'a, f32, 2>,
+}
+
+impl<A: Factor> Arguments<'_, A> {
+    /// Columns of the tile with which all programs are done sooner.
+    fn tile_cols<O: Element>(&self, on: impl LaunchOn, out: &ViewMut<'_, O, 2>) -> usize {
+        let [m, n] = out.shape();
+        let turns = |cols: usize| Tile { rows: ROWS, cols }.count([1, m, n]).div_ceil(on.processors());
+        // Threads that multiply alone, or copy element by element, have no registers for more.
+        let whole = |[row, col]: [usize; 2], bytes: usize| col == 1 && (row * bytes).is_multiple_of(16);
+        let by_groups = on.has_clusters()
+            && whole(self.a.strides(), 1)
+            && whole(self.b.strides(), 1)
+            && whole(out.strides(), size_of::<O>());
+        if by_groups && 7 * turns(WIDE) < 5 * turns(COLS) { WIDE } else { COLS }
+    }
 }
 
 /// A number for each of so many, or one that is repeated.

@@ -1,9 +1,11 @@
-//! Every element type converted to every element type: what `as` gives in Rust where Rust has the pair, bit for bit.
+//! Every element type converted to every element type: what `as` gives in Rust where Rust has the pair, bit for bit; and
+//! floats rounded toward zero.
 
 use dsl_runtime::DType;
 use libtest_mimic::{Failed, Trial};
 
 use fuse_tests::case::{Job, Run};
+use fuse_tests::rounding::{ROUNDED, TOWARD_ZERO};
 use fuse_tests::table::CASTS;
 
 use crate::compare::{integer, show};
@@ -17,6 +19,10 @@ pub fn trials() -> Vec<Trial> {
         for run in CASTS {
             let name = format!("cast::{}::{place}", run.dtype);
             trials.push(Trial::test(name, move || check(run, place)));
+        }
+        for run in TOWARD_ZERO {
+            let name = format!("cast::toward_zero::{}::{place}", run.dtype);
+            trials.push(Trial::test(name, move || check_toward_zero(run, place)));
         }
     }
     trials
@@ -47,6 +53,35 @@ fn check(run: &'static Run, place: Place) -> Result<(), Failed> {
         }
     }
     Ok(())
+}
+
+fn check_toward_zero(run: &'static Run, place: Place) -> Result<(), Failed> {
+    let mut operands = values::operands(&[run.dtype], Job::BLOCK);
+    operands[0].extend(values::ties(run.dtype));
+    let job = Job { device: place.device()?, operands, shift: 1 };
+    let results = (run.run)(&job)?;
+    for (to, found) in ROUNDED.into_iter().zip(&results) {
+        for (&bits, &found) in job.operands[0].iter().zip(found) {
+            let value = Format::of(run.dtype).value(bits);
+            if !is_toward_zero(value, found, to) {
+                let (value, found) = (show(bits, run.dtype), show(found, to));
+                return Err(format!("{value} toward zero as {to} is found as {found}").into());
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a number is the largest of its sign whose magnitude is not above that of `value`. What is no finite number is
+/// converted as ever.
+fn is_toward_zero(value: f64, found: u64, to: DType) -> bool {
+    let number = Format::of(to).value(found);
+    if !value.is_finite() {
+        return found == convert(value.to_bits(), DType::F64, to) || value.is_nan() && number.is_nan();
+    }
+    let next = Format::of(to).value(found + 1);
+    let is_last = !next.is_finite() || next.abs() > value.abs();
+    number.is_sign_negative() == value.is_sign_negative() && number.abs() <= value.abs() && is_last
 }
 
 /// The language's conversion.

@@ -47,11 +47,12 @@ fn matrix_source(which: usize, i: usize, [m, n]: [usize; 2]) -> usize {
     let transposed = (i % m) * n + i / m;
     let (row, col) = (i / n, i % n);
     match which {
-        0 | 2 | 3 | 8 => i,
+        0 | 2 | 3 | 8 | 10 => i,
         1 | 4 => transposed,
         5 => col * m + row,
         6 => col,
         7 => row * n,
+        11 => 0,
         // Chosen by an equality of indices: the tile itself on what is the diagonal of that equality.
         _ if m * col + row == i => i,
         _ => col * m + row,

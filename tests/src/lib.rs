@@ -14,6 +14,7 @@ pub mod memory;
 pub mod programs;
 pub mod random;
 pub mod reduce;
+pub mod rounding;
 pub mod scan;
 pub mod shape;
 pub mod table;

@@ -25,15 +25,19 @@ macro_rules! matrices {
             let tile = tl::load(x + by_row);
             tl::store(out + by_row, tile);
             tl::store(out + size + by_col, tl::trans(tile));
-            tl::store(out + 2 * size + flat, tl::reshape(tile, [M * N]));
+            tl::store(out + 2 * size + flat, tl::ravel(tile));
             tl::store(out + 3 * size + by_col, tl::reshape(tile, [N, M]));
-            tl::store(out + 4 * size + flat, tl::reshape(tl::trans(tile), [M * N]));
+            tl::store(out + 4 * size + flat, tl::ravel(tl::trans(tile)));
             tl::store(out + 5 * size + by_row, tl::trans(tl::reshape(tile, [N, M])));
             let row = tl::load(x + cols);
             tl::store(out + 6 * size + by_row, tl::broadcast_to(row, [M, N]));
             let col = tl::load(x + rows * N);
             tl::store(out + 7 * size + by_row, tl::broadcast_to(col.col(), [M, N]));
             tl::store(out + 8 * size + tl::expand_dims(by_row, 1), tl::expand_dims(tile, 1));
+            // An axis that comes and goes; the one element of a tile as a scalar.
+            tl::store(out + 10 * size + by_row, tl::squeeze(tl::expand_dims(tile, 1), 1));
+            let first = tl::squeeze(tl::load(x + tl::arange(0, 1)), 0);
+            tl::store(out + 11 * size + by_row, tl::broadcast_to(first, [M, N]));
             tl::store(out + 9 * size + by_row, tl::select(tl::trans(by_col) == by_row, tile, tl::trans(tl::reshape(tile, [N, M]))));
         }
 
@@ -41,7 +45,7 @@ macro_rules! matrices {
             dtype: <$elem as Element>::DTYPE, shape: &[$m, $n], warps: $warps,
             run: |job| {
                 let x = job.operand::<$elem>(0)?;
-                let mut out = Output::<$elem>::new(&job.device, vec![$m * $n; 10], job.shift)?;
+                let mut out = Output::<$elem>::new(&job.device, vec![$m * $n; 12], job.shift)?;
                 matrix::<$elem, $m, $n, $warps>(&x, &mut out).grid(1).launch(&job.device)?;
                 out.finish()
             },

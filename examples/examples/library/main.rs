@@ -190,8 +190,7 @@ where
 /// reference takes its time.
 fn multiplied<T: Float>(options: &Options) -> Result<()>
 where
-    quantized_matmul::quantized_matmul::Choice<i8, i32, T, GELU, 128, 128, 128, false>:
-        quantized_matmul::quantized_matmul::Declared,
+    i8: quantized_matmul::Multiply<T, GELU>,
 {
     let (device, (m, k)) = (options.common.device, (options.rows, options.cols));
     let extents = Extents { m, k, n: k.min(256) };

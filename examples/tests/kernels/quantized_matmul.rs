@@ -4,7 +4,7 @@ use dsl_runtime::prelude::*;
 use fused_kernels::activation::{GELU, IDENTITY, RELU, SILU};
 use fused_kernels::matmul::Extents;
 use fused_kernels::quantized_matmul::{
-    Factor, Quantized, QuantizedMatmul, quantized_matmul, reference, requantized,
+    Factor, Multiply, Quantized, QuantizedMatmul, quantized_matmul, reference, requantized,
 };
 use fused_kernels::reference::Expected;
 
@@ -114,10 +114,7 @@ impl<A: Random> Case<A> {
     }
 }
 
-fn check_floats<A: Random, O: Float, const ACT: usize>()
-where
-    quantized_matmul::Choice<A, A::Sum, O, ACT, 128, 128, 128, false>: quantized_matmul::Declared,
-{
+fn check_floats<A: Random + Multiply<O, ACT>, O: Float, const ACT: usize>() {
     for (extents, form) in EXTENTS.into_iter().flat_map(|extents| FORMS.map(|form| (extents, form))) {
         let case = Case::<A>::new(extents, form);
         let expected: Vec<Expected> =
@@ -136,7 +133,7 @@ where
 
 fn check_integers<const ACT: usize>()
 where
-    quantized_matmul::Choice<i8, i32, i8, ACT, 128, 128, 128, true>: quantized_matmul::Declared,
+    i8: Multiply<i8, ACT>,
 {
     for (extents, form) in EXTENTS.into_iter().flat_map(|extents| FORMS.map(|form| (extents, form))) {
         let (case, Extents { m, n, .. }) = (Case::<i8>::new(extents, form), extents);
@@ -181,6 +178,52 @@ fn products_become_i8_again() {
     check_integers::<IDENTITY>();
     check_integers::<RELU>();
     check_integers::<GELU>();
+}
+
+/// What wide tiles give of whole numbers, whose sums are exact: with a scale for each row and column and a bias.
+macro_rules! check_wide {
+    ($A:ident, $S:ident, $whole:expr) => {
+        for (m, k, n) in [(128, 128, 192), (130, 48, 400), (256, 272, 384), (1, 16, 8), (127, 31, 191)] {
+            let numbers = |len: usize, seed: u64| -> Vec<f32> {
+                normal::<f32>(len, seed).into_iter().map(|x| (2.0 * x).round().clamp(-4.0, 4.0)).collect()
+            };
+            let (a, b, bias) = (numbers(m * k, 1), numbers(n * k, 2), numbers(n, 3));
+            let powers = |len: usize| (0..len).map(|i| 0.5f32.powi(i as i32 % 4)).collect::<Vec<f32>>();
+            let (row_scales, col_scales) = (powers(m), powers(n));
+            let element = |i: usize| {
+                let (row, col) = (i / n, i % n);
+                let sum: f32 = (0..k).map(|j| a[row * k + j] * b[col * k + j]).sum();
+                bf16::from_f32(sum * row_scales[row] * col_scales[col] + bias[col])
+            };
+            let wanted: Vec<bf16> = (0..m * n).map(element).collect();
+            for device in devices() {
+                let [a, b] = [&a, &b].map(|all| all.iter().copied().map($whole).collect::<Vec<$A>>());
+                let (a, b) = (device.upload(&a).unwrap(), device.upload(&b).unwrap());
+                let floats = [&row_scales, &col_scales, &bias].map(|all| device.upload(all).unwrap());
+                let [rows, cols, added] = &floats;
+                let mut out = device.zeros::<bf16>(m * n).unwrap();
+                quantized_matmul::<$A, $S, bf16, IDENTITY, 128, 192, 128, false>(
+                    a.view([m, k]).unwrap(),
+                    b.view([n, k]).unwrap(),
+                    rows.view([m, 1]).unwrap(),
+                    cols.view([1, n]).unwrap(),
+                    added.view([1, n]).unwrap(),
+                    added.view([0, 1]).unwrap(),
+                    out.view_mut([m, n]).unwrap(),
+                )
+                .grid(m.div_ceil(128) * n.div_ceil(192))
+                .launch(&device)
+                .unwrap();
+                assert_eq!(out.download().unwrap(), wanted, "{m} x {k} x {n} of {} on {device}", $A::DTYPE);
+            }
+        }
+    };
+}
+
+#[test]
+fn wide_tiles_are_exact_where_sums_are() {
+    check_wide!(i8, i32, |x| x as i8);
+    check_wide!(f8e4m3, f32, f8e4m3::from_f32);
 }
 
 /// The ends of the range, where sums are longest.

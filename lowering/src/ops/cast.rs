@@ -1,9 +1,12 @@
 //! Conversion between element types.
 
-use super::{Function, Generic, Gives, Operation, expect_types, required};
+use super::atomic::choice;
+use super::{Bitcast, Function, Generic, Gives, Number, Operation, expect_types, optional, required};
 use crate::analysis::axis::{self, Analysis, Info};
 use crate::analysis::polynomial::{self, Polynomial, Polynomials};
 use crate::check::{Call, Check, Operand};
+use crate::diagnostic::Loc;
+use crate::dtype::DType;
 use crate::layout::assign::Spread;
 use crate::tile::{Func, Value};
 
@@ -48,7 +51,15 @@ impl Operation for Cast {
     }
 }
 
-pub(super) const FUNCTIONS: &[Function] = &[];
+pub(super) const FUNCTIONS: &[Function] = &[Function {
+    name: "cast",
+    gives: Gives::Tile,
+    example: "let short = tl::cast::<bf16>(tile, \"rtz\");",
+    generic: Generic::RequiredType,
+    params: &[required("x"), optional("rounding")],
+    doc: "Converts to another element type, as `x.to::<bf16>()`. Between floats `rounding` says what becomes of what the shorter type cannot hold: `\"rtne\"`, the default, rounds to the nearest number, halves to the even one; `\"rtz\"` toward zero, so that no magnitude grows and what is finite stays finite.",
+    check: cast,
+}];
 
 pub(super) const METHODS: &[Function] = &[Function {
     name: "to",
@@ -56,7 +67,7 @@ pub(super) const METHODS: &[Function] = &[Function {
     example: "let wide = tile.to::<f64>();\nlet whole = tl::floor(tile).to::<i32>();",
     generic: Generic::RequiredType,
     params: &[required("self")],
-    doc: "Converts to another element type: `x.to::<f32>()`, the same as `x as f32`. Float to integer truncates toward zero, saturates, and takes NaN to 0. Integer to integer wraps. To a float rounds to nearest even; an integer goes to `f16` and `bf16` through `f32`. To `f8e4m3` and `f8e5m2` it saturates too: what is beyond the largest number (448 and 57344), infinity included, becomes the largest number; NaN stays NaN. A `bool` is 0 or 1. Anything is `true` as a `bool` if it is not zero.",
+    doc: "Converts to another element type: `x.to::<f32>()`, the same as `x as f32`, or `tl::cast::<f32>(x)`. Float to integer truncates toward zero, saturates, and takes NaN to 0. Integer to integer wraps. To a float rounds to nearest even; an integer goes to `f16` and `bf16` through `f32`. To `f8e4m3` and `f8e5m2` it saturates too: what is beyond the largest number (448 and 57344), infinity included, becomes the largest number; NaN stays NaN. A `bool` is 0 or 1. Anything is `true` as a `bool` if it is not zero.",
     check: to,
 }];
 
@@ -65,4 +76,47 @@ fn to(check: &mut Check, call: &Call) -> Operand {
         Some(dtype) => check.cast(&call.args[0], dtype, call.loc),
         None => check.failed(call.loc),
     }
+}
+
+fn cast(check: &mut Check, call: &Call) -> Operand {
+    let Some(dtype) = check.generic_type(call) else { return check.failed(call.loc) };
+    let Some(rounding) = call.args.get(1) else { return check.cast(&call.args[0], dtype, call.loc) };
+    let loc = rounding.loc;
+    let toward_zero = choice(check, call, &[("rtne", false), ("rtz", true)]);
+    let source = check.value(&call.args[0]);
+    let (Some(toward_zero), Some(source)) = (toward_zero, source) else { return check.failed(call.loc) };
+    let from = check.ty(source).dtype;
+    if !from.is_float() || !dtype.is_float() {
+        let text = format!("{} rounds floats to floats, found {from} to {dtype}", call.what);
+        return check.error_help(loc, text, "leave the rounding out: there is one for these types");
+    }
+    let rounded = check.convert(source, dtype, call.loc);
+    if !toward_zero || from == dtype {
+        return check.operand(rounded, call.loc);
+    }
+    let result = not_beyond(check, rounded, source, call.loc);
+    check.operand(result, call.loc)
+}
+
+/// The floats of `rounded`, and where their magnitude is above that of `source`, the next ones below it.
+fn not_beyond(check: &mut Check, rounded: Value, source: Value, loc: Loc) -> Value {
+    let ty = check.ty(rounded).clone();
+    let wide = if check.ty(source).dtype == DType::F64 { DType::F64 } else { DType::F32 };
+    let magnitudes = [rounded, source].map(|value| {
+        let value = check.convert(value, wide, loc);
+        check.row("abs", &[value], loc)
+    });
+    let grew = check.row("gt", &magnitudes, loc);
+    let bits = ty.with(match ty.dtype.bytes() {
+        1 => DType::U8,
+        2 => DType::U16,
+        4 => DType::U32,
+        _ => DType::U64,
+    });
+    // The bits of floats of one sign count their magnitudes.
+    let number = check.push(Bitcast { value: rounded }, vec![bits.clone()], loc)[0];
+    let one = check.filled(Number::Int(1), &bits, loc);
+    let below = check.row("sub", &[number, one], loc);
+    let below = check.push(Bitcast { value: below }, vec![ty], loc)[0];
+    check.row("select", &[grew, below, rounded], loc)
 }

@@ -8,6 +8,7 @@ use super::{Function, Generic, Gives, Operation, expect_types, required};
 use crate::analysis::axis::{Analysis, Info};
 use crate::analysis::polynomial::{Polynomial, Polynomials};
 use crate::check::{Call, Check, Operand};
+use crate::dtype::DType;
 use crate::layout::assign::Spread;
 use crate::tile::{Func, Value};
 
@@ -19,7 +20,12 @@ pub struct Claim {
     pub multiple: u64,
     /// Neighbours along the last axis that rise by one, counted from the first.
     pub contiguous: u64,
+    /// Neighbours along the last axis that are equal.
+    pub constant: u64,
 }
+
+/// What says nothing.
+const NONE: u64 = 1;
 
 impl Operation for Claim {
     fn name(&self) -> &'static str {
@@ -35,13 +41,18 @@ impl Operation for Claim {
     }
 
     fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        format!("claim {} multiple {} contiguous {}", name(self.value), self.multiple, self.contiguous)
+        let Claim { value, multiple, contiguous, constant } = self;
+        format!("claim {} multiple {multiple} contiguous {contiguous} constant {constant}", name(*value))
     }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
         expect_types("the result", func.ty(results[0]), func.ty(self.value))?;
-        let powers = self.multiple.is_power_of_two() && self.contiguous.is_power_of_two();
-        if powers { Ok(()) } else { Err("claims powers of two".into()) }
+        let numbers = [self.multiple, self.contiguous, self.constant];
+        if numbers.into_iter().all(u64::is_power_of_two) {
+            Ok(())
+        } else {
+            Err("claims powers of two".into())
+        }
     }
 
     fn axes(&self, analysis: &mut Analysis, _: &[Value]) -> Vec<Info> {
@@ -49,6 +60,7 @@ impl Operation for Claim {
         if let Some(last) = info.axes.last_mut() {
             last.contiguity = last.contiguity.max(self.contiguous);
             last.divisibility = last.divisibility.max(self.multiple);
+            last.constancy = last.constancy.max(self.constant);
         } else {
             info.divisor = info.divisor.max(self.multiple);
         }
@@ -80,7 +92,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         doc: claims!(
             "`x`, an integer, and a claim: a scalar is a multiple of `multiple`, a power of two, and so is the first element of every aligned run of neighbours of a tile (`max_contiguous`)."
         ),
-        check: |check, call| claim(check, call, |multiple| (multiple, 1)),
+        check: |check, call| claim(check, call, |multiple| [multiple, NONE, NONE]),
     },
     Function {
         name: "max_contiguous",
@@ -91,28 +103,42 @@ pub(super) const FUNCTIONS: &[Function] = &[
         doc: claims!(
             "`x`, a tile of integers, and a claim: along its last axis, aligned runs of `count` elements, a power of two, rise by one."
         ),
-        check: |check, call| claim(check, call, |count| (1, count)),
+        check: |check, call| claim(check, call, |count| [NONE, count, NONE]),
+    },
+    Function {
+        name: "max_constancy",
+        gives: Gives::Tile,
+        example: "let groups = tl::max_constancy(tl::arange(0, BLOCK) / n, 4);",
+        generic: Generic::None,
+        params: &[required("x"), required("count")],
+        doc: claims!(
+            "`x`, a tile of integers or a mask, and a claim: along its last axis, the elements of aligned runs of `count`, a power of two, are equal. A mask that is so lets vectors be moved whole."
+        ),
+        check: |check, call| claim(check, call, |count| [NONE, NONE, count]),
     },
 ];
 
-fn claim(check: &mut Check, call: &Call, of: impl FnOnce(u64) -> (u64, u64)) -> Operand {
+/// `of` makes what is claimed, in the order of the fields, of the number in the call.
+fn claim(check: &mut Check, call: &Call, of: impl FnOnce(u64) -> [u64; 3]) -> Operand {
     let value = check.value(&call.args[0]);
     let number = check.constant(&call.args[1], "what is claimed");
     let (Some(value), Some(number)) = (value, number) else { return check.failed(call.loc) };
     let ty = check.ty(value).clone();
-    if !ty.dtype.is_integer() {
-        return check.error(call.args[0].loc, format!("{} takes integers, found {ty}", call.what));
-    }
     let power = u64::try_from(number).ok().filter(|number| number.is_power_of_two());
     let Some(power) = power.filter(|&power| power <= 1 << 30) else {
         return check.error(call.args[1].loc, format!("{} takes a power of two, found {number}", call.what));
     };
-    let (multiple, contiguous) = of(power);
-    if contiguous > 1 && ty.is_scalar() {
+    let [multiple, contiguous, constant] = of(power);
+    let masks = constant > NONE;
+    if !ty.dtype.is_integer() && !(masks && ty.dtype == DType::Bool) {
+        let taken = if masks { "integers or a mask" } else { "integers" };
+        return check.error(call.args[0].loc, format!("{} takes {taken}, found {ty}", call.what));
+    }
+    if contiguous.max(constant) > NONE && ty.is_scalar() {
         return check.error(call.args[0].loc, format!("{} takes a tile, found a scalar", call.what));
     }
     if !check.is_unchecked() {
         return check.operand(value, call.loc);
     }
-    check.emit(Claim { value, multiple, contiguous }, ty, call.loc)
+    check.emit(Claim { value, multiple, contiguous, constant }, ty, call.loc)
 }

@@ -1,6 +1,6 @@
 //! Operations that move elements to other places of a tile without changing them.
 
-use super::{Function, Generic, Gives, Operation, expect_types, required};
+use super::{Function, Generic, Gives, Index, Operation, expect_types, required};
 use crate::analysis::axis::{self, Analysis, Info};
 use crate::analysis::polynomial::{Polynomial, Polynomials};
 use crate::check::{Call, Check, Operand};
@@ -243,6 +243,24 @@ pub(super) const FUNCTIONS: &[Function] = &[
         check: reshape,
     },
     Function {
+        name: "ravel",
+        gives: Gives::Tile,
+        example: "let line = tl::ravel(tl::reshape(tile, [BLOCK / 2, 2]));",
+        generic: Generic::None,
+        params: &[required("x")],
+        doc: "The same elements in row-major order along one axis.",
+        check: ravel,
+    },
+    Function {
+        name: "squeeze",
+        gives: Gives::Tile,
+        example: "let line = tl::squeeze(tile.row(), 0);",
+        generic: Generic::None,
+        params: &[required("x"), required("axis")],
+        doc: "Takes away an axis of extent 1, as `tl::expand_dims` inserts one: `[1, N]` becomes `[N]` for axis 0, and `[1]` a scalar.",
+        check: squeeze,
+    },
+    Function {
         name: "trans",
         gives: Gives::Tile,
         example: "let columns = tl::trans(tl::reshape(tile, [BLOCK / 2, 2]));",
@@ -349,6 +367,34 @@ fn reshape(check: &mut Check, call: &Call) -> Operand {
         );
     }
     check.emit(Reshape { value }, Type::tile(from.dtype, shape), call.loc)
+}
+
+fn ravel(check: &mut Check, call: &Call) -> Operand {
+    let Some(value) = check.tile(&call.args[0], &call.what) else { return check.failed(call.loc) };
+    let ty = check.ty(value).clone();
+    if ty.shape.rank() == 1 {
+        return check.operand(value, call.loc);
+    }
+    let line = Shape::new(vec![ty.shape.elements() as u32]);
+    check.emit(Reshape { value }, Type::tile(ty.dtype, line), call.loc)
+}
+
+fn squeeze(check: &mut Check, call: &Call) -> Operand {
+    let Some(value) = check.tile(&call.args[0], &call.what) else { return check.failed(call.loc) };
+    let ty = check.ty(value).clone();
+    let Some(axis) = check.axis(&call.args[1], ty.shape.rank()) else { return check.failed(call.loc) };
+    if ty.shape[axis] != 1 {
+        let text = format!(
+            "{} takes an axis of extent 1, axis {axis} of {} has {}",
+            call.what, ty.shape, ty.shape[axis]
+        );
+        return check.error_help(call.args[1].loc, text, "`tl::index(x, axis, place)` picks one of several");
+    }
+    let without = Type::tile(ty.dtype, ty.shape.without(axis));
+    if ty.shape.rank() == 1 {
+        return check.emit(Index { value, axis, index: 0 }, without, call.loc);
+    }
+    check.emit(Reshape { value }, without, call.loc)
 }
 
 fn trans(check: &mut Check, call: &Call) -> Operand {

@@ -1372,6 +1372,46 @@ fn input_precision_of_what_has_none() {
 }
 
 #[test]
+fn roundings_and_axes_that_are_not_there() {
+    check_body(
+        "let a = tl::load(x + tl::arange(0, 64));
+        let y = tl::cast::<f16>(a, \"rtz\");
+        let y = tl::cast::<f16>(1.5, \"rtne\");
+        let y = tl::cast::<i32>(a, \"rtz\");
+        let y = tl::cast::<i32>(a);
+        let y = tl::cast::<f16>(tl::arange(0, 64), \"rtz\");
+        let y = tl::cast::<f16>(a, \"up\");
+        let y = tl::cast::<f16>(a, 1);
+        let y = tl::cast(a);
+        let y = tl::cast::<f16>(x);
+        let y = tl::squeeze(a, 0);
+        let y = tl::squeeze(a.row(), 2);
+        let y = tl::squeeze(1.0, 0);
+        let y = tl::ravel(2);
+        let y = tl::squeeze(a.row(), 0) + tl::ravel(a.col());",
+        expect![[r#"
+            6: `"rtz"`: `tl::cast` rounds floats to floats, found f16 to i32
+                help: leave the rounding out: there is one for these types
+            8: `"rtz"`: `tl::cast` rounds floats to floats, found i32 to f16
+                help: leave the rounding out: there is one for these types
+            9: `"up"`: `tl::cast` does not know `"up"`
+                help: it is one of `"rtne"` and `"rtz"`
+            10: `1`: `tl::cast` takes a word, found the integer 1
+                help: it is one of `"rtne"` and `"rtz"`
+            11: `cast`: `tl::cast` needs an element type
+                help: write `tl::cast::<f32>(..)`
+            12: `x`: expected a tile or scalar, found a slice
+                help: read it first: `tl::load(slice + offsets, mask)`
+            13: `0`: `tl::squeeze` takes an axis of extent 1, axis 0 of [64] has 64
+                help: `tl::index(x, axis, place)` picks one of several
+            14: `2`: axis 2 is out of range: the axes here are 0 and 1
+            15: `1.0`: `tl::squeeze` takes a tile, found a scalar of type f32
+            16: `2`: `tl::ravel` takes a tile, found a scalar of type i32
+        "#]],
+    );
+}
+
+#[test]
 fn imprecise_sums_of_what_is_no_product() {
     check_body(
         "let a = tl::reshape(tl::load(x + tl::arange(0, 64)), [2, 32]).to::<f8e4m3>();

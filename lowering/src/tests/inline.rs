@@ -146,6 +146,38 @@ fn only_an_unchecked_kernel_believes_a_claim() {
     );
 }
 
+/// A mask from memory, of which only the author knows that it comes in fours.
+#[test]
+fn a_mask_that_is_claimed_to_be_constant_moves_vectors() {
+    let source = "#[fuse_kernel(num_warps = 1, unchecked)]
+        fn k(x: &[f32], flags: &[u8], out: &mut [f32]) {
+            let i = tl::arange(0, 128);
+            let mask = tl::max_constancy(tl::load(flags + i) != 0, 4);
+            tl::store(out + i, tl::load(x + i, mask), mask);
+        }";
+    check_ptx(
+        source,
+        &["ld.global", "st.global"],
+        expect![[r#"
+        ld.global.nc.b8 	%r8, [%rd8];
+        @%p1 ld.global.nc.L2::cache_hint.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1], %rd2;
+        @%p1 st.global.v4.b32 [%rd3], {%r1, %r2, %r3, %r4};
+    "#]],
+    );
+    let without =
+        source.replace("tl::max_constancy(tl::load(flags + i) != 0, 4)", "tl::load(flags + i) != 0");
+    check_ptx(
+        &without,
+        &["st.global"],
+        expect![[r#"
+        @%p1 st.global.b32 [%rd5], %r1;
+        @%p2 st.global.b32 [%rd6], %r2;
+        @%p3 st.global.b32 [%rd7], %r3;
+        @%p4 st.global.b32 [%rd8], %r4;
+    "#]],
+    );
+}
+
 #[test]
 fn mistakes_of_claims() {
     let source = "#[fuse_kernel()]
@@ -154,6 +186,10 @@ fn mistakes_of_claims() {
             let y = tl::multiple_of(n, n);
             let y = tl::multiple_of(2.5, 4);
             let y = tl::max_contiguous(n, 4);
+            let y = tl::max_constancy(n, 4);
+            let y = tl::max_constancy(tl::load(x + tl::arange(0, 64)), 4);
+            let y = tl::max_contiguous(tl::arange(0, 64) < n, 4);
+            let y = tl::max_constancy(tl::arange(0, 64) < n, 0);
         }";
     expect![[r#"
         3: `12`: `tl::multiple_of` takes a power of two, found 12
@@ -161,6 +197,10 @@ fn mistakes_of_claims() {
             help: constants are literals and const parameters of the kernel
         5: `2.5`: `tl::multiple_of` takes integers, found f32
         6: `n`: `tl::max_contiguous` takes a tile, found a scalar
+        7: `n`: `tl::max_constancy` takes a tile, found a scalar
+        8: `tl::load(x + tl::arange(0, 64))`: `tl::max_constancy` takes integers or a mask, found f32[64]
+        9: `tl::arange(0, 64) < n`: `tl::max_contiguous` takes integers, found bool[64]
+        10: `0`: `tl::max_constancy` takes a power of two, found 0
     "#]]
     .assert_eq(&render(&mistakes(source), source));
 }
