@@ -15,6 +15,7 @@ use crate::analysis::split::{Trust, split};
 use crate::analysis::stage::stage;
 use crate::analysis::view::contiguous;
 use crate::check::{Settings, Variant};
+use crate::dtype::DType;
 use crate::layout::Threads;
 use crate::layout::access::{self, Alignment, MAX_BYTES};
 use crate::layout::assign::distribute;
@@ -27,7 +28,8 @@ use crate::layout::rounds::gather;
 use crate::layout::sink::sink;
 use crate::layout::unmask::unmask;
 use crate::mlir::gpu::{Plan, TooMuchShared};
-use crate::mlir::report;
+use crate::mlir::{Limit, report};
+use crate::ops::Kind;
 use crate::syntax::Kernel;
 use crate::tile::{Func, ParamKind, Value};
 
@@ -149,7 +151,19 @@ fn general(func: &Func, requests: Requests) -> Result<Plan, TooMuchShared> {
     let mut func = func.clone();
     let trust = if requests.unchecked { Trust::Caller } else { Trust::Nothing };
     split(&mut func, trust);
-    plan(&func, Alignment::Element, requests, &Assumptions::default(), &[])
+    let mut plan = plan(&func, Alignment::Element, requests, &Assumptions::default(), &[])?;
+    plan.limit = plan.limit.or_else(|| multiplies_bytes(&func).then_some(Limit::Blocks(1)));
+    Ok(plan)
+}
+
+/// Whether there is a product of `i8`. Where its factors come together byte by byte, ptxas keeps 32 values in registers and
+/// all others in memory unless it knows how few blocks are enough.
+fn multiplies_bytes(func: &Func) -> bool {
+    let mut found = false;
+    func.body.walk(&mut |op| {
+        found |= matches!(&op.kind, Kind::Dot(dot) if func.ty(dot.a).dtype == DType::I8);
+    });
+    found
 }
 
 /// The body whose products take blocks as the GPU copies them; `None` where there are none, or no room for them.
@@ -221,7 +235,7 @@ fn plan(
     let fitting = if distributed.num_warps == 1 { SMALL_PROGRAMS } else { 1 };
     let programs = requests.programs.unwrap_or(fitting);
     let mut plan = Plan::new(distributed, programs, assumptions, facts)?;
-    plan.maxnreg = requests.maxnreg.filter(|&most| most < MAX_REGISTERS);
+    plan.limit = requests.maxnreg.filter(|&most| most < MAX_REGISTERS).map(Limit::Registers);
     Ok(plan)
 }
 

@@ -19,7 +19,9 @@ mod types;
 
 pub use builder::{Access, Arm, Asm, Builder, FloatPredicate, IntPredicate, LoopPart, Val};
 pub use machine::{Machine, Vectors};
-pub use session::{Argument, ArgumentKind, BuiltModule, Entry, ModuleBuilder, Session, memory_pointer};
+pub use session::{
+    Argument, ArgumentKind, BuiltModule, Entry, Limit, ModuleBuilder, Session, memory_pointer,
+};
 pub use types::{Elem, Space, Ty};
 
 use crate::dtype::{self, DType};

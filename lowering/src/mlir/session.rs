@@ -83,11 +83,29 @@ pub enum ArgumentKind {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Entry {
     /// A grid kernel with a fixed block of threads, and clusters of so many blocks.
-    Kernel { threads: u32, blocks: u32, registers: Option<u32> },
+    Kernel { threads: u32, blocks: u32, limit: Option<Limit> },
     /// A plain C function.
     Host,
     /// A function that only this module calls.
     Internal,
+}
+
+/// What bounds the registers of a thread.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Limit {
+    /// The most of them.
+    Registers(u32),
+    /// So many blocks should fit on a multiprocessor.
+    Blocks(u32),
+}
+
+impl Limit {
+    pub fn registers(self) -> Option<u32> {
+        match self {
+            Limit::Registers(most) => Some(most),
+            Limit::Blocks(_) => None,
+        }
+    }
 }
 
 type Body<'a> = Box<dyn FnOnce(&mut Builder, &[Val]) + 'a>;
@@ -161,13 +179,17 @@ impl<'s> ModuleBuilder<'s> {
         };
         let parameters: Vec<String> = arguments.iter().enumerate().map(parameter).collect();
         let attributes = match entry {
-            Entry::Kernel { threads, blocks, registers } => {
+            Entry::Kernel { threads, blocks, limit } => {
                 let cluster = match blocks {
                     1 => String::new(),
                     blocks => format!(", nvvm.cluster_dim = array<i32: {blocks}, 1, 1>"),
                 };
-                let cap = registers.map(|n| format!(", nvvm.maxnreg = {n} : i32")).unwrap_or_default();
-                format!("attributes {{nvvm.kernel, nvvm.reqntid = array<i32: {threads}>{cluster}{cap}}}")
+                let limit = match limit {
+                    Some(Limit::Registers(most)) => format!(", nvvm.maxnreg = {most} : i32"),
+                    Some(Limit::Blocks(fewest)) => format!(", nvvm.minctasm = {fewest} : i32"),
+                    None => String::new(),
+                };
+                format!("attributes {{nvvm.kernel, nvvm.reqntid = array<i32: {threads}>{cluster}{limit}}}")
             }
             Entry::Host | Entry::Internal => String::new(),
         };

@@ -15,6 +15,7 @@ use super::site::{Site, lowering_alone};
 use crate::check;
 use crate::compile::{LoweredVariant, entry_name, lower_variants};
 use crate::diagnostic::Errors;
+use crate::mlir::Limit;
 use crate::mlir::gpu::stream;
 use crate::options::Options;
 use crate::syntax::{self, Kernel};
@@ -214,7 +215,11 @@ fn record(entries: Vec<String>, lowered: &LoweredVariant, table: &mut Table, par
             let own = module.ptx.split(".entry ").find(|text| text.starts_with(&format!("{entry}(")));
             let cap = own.and_then(|text| text.lines().find_map(|line| line.strip_prefix(".maxnreg ")));
             let cap = cap.map(|cap| cap.parse::<u32>().expect("a number of registers"));
-            assert_eq!(cap, body.plan.maxnreg, "{entry} for {arch}: what the kernel asks for");
+            assert_eq!(
+                cap,
+                body.plan.limit.and_then(Limit::registers),
+                "{entry} for {arch}: what the kernel asks for"
+            );
             assert!(cap.is_none_or(|cap| resources.registers <= cap), "{entry} for {arch}: {resources:?}");
             let needs = Needs {
                 registers: resources.registers,

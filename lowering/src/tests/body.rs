@@ -5,6 +5,7 @@ use expect_test::{Expect, expect};
 use super::func;
 use crate::analysis::fact::Named;
 use crate::body::{Body, Requests, bodies};
+use crate::mlir::Limit;
 use crate::tile;
 
 /// The tile IR of a body with its layouts, its block, and its facts.
@@ -59,16 +60,35 @@ fn registers_are_limited_in_all_bodies_but_a_general_one_beside_another() {
     let limits = |source: &str| {
         let requests = Requests { maxnreg: Some(64), ..Requests::default() };
         let bodies = bodies(&func(source), requests).expect("bodies that fit");
-        bodies.iter().map(|body| (body.name, body.plan.maxnreg)).collect::<Vec<_>>()
+        bodies.iter().map(|body| (body.name, body.plan.limit)).collect::<Vec<_>>()
     };
     let rows = "#[fuse_kernel()]
         fn k(x: &[f32], out: &mut [f32]) {
             tl::store(out + tl::arange(0, 256), tl::load(x + tl::arange(0, 256)));
         }";
-    assert_eq!(limits(rows), [("aligned", Some(64)), ("general", None)]);
+    assert_eq!(limits(rows), [("aligned", Some(Limit::Registers(64))), ("general", None)]);
     let number = "#[fuse_kernel()] fn k(out: &mut [i32]) { tl::store(out, tl::program_id(0)); }";
     let found = limits(number);
     assert!(found.iter().all(|&(name, limit)| (name == "general") == (limit.is_none() && found.len() > 1)));
+}
+
+/// What ptxas does to a general body that multiplies bytes, unless it is told.
+#[test]
+fn one_block_is_enough_for_bytes_that_are_multiplied_at_any_alignment() {
+    let limits = |dtype: &str| {
+        let source = format!(
+            "#[fuse_kernel()]
+            fn k(x: &[{dtype}], out: &mut [f32]) {{
+                let at = tl::arange(0, 64).col() * 64 + tl::arange(0, 64).row();
+                let x = tl::load(x + at);
+                tl::store(out + at, tl::dot(x, tl::trans(x)).to::<f32>());
+            }}"
+        );
+        let bodies = bodies(&func(&source), Requests::default()).expect("bodies that fit");
+        bodies.iter().map(|body| (body.name, body.plan.limit)).collect::<Vec<_>>()
+    };
+    assert_eq!(limits("i8"), [("aligned", None), ("general", Some(Limit::Blocks(1)))]);
+    assert_eq!(limits("f16"), [("aligned", None), ("general", None)]);
 }
 
 #[test]

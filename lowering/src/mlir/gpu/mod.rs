@@ -40,7 +40,7 @@ use std::rc::Rc;
 
 use super::builder::{Builder, IntPredicate, Val};
 use super::cast;
-use super::session::{Entry, ModuleBuilder};
+use super::session::{Entry, Limit, ModuleBuilder};
 use super::types::{Space, Ty};
 use super::{Asm, Machine, report};
 use crate::analysis::axis::{Assumptions, Axes, Info};
@@ -81,8 +81,8 @@ pub struct Plan {
     axes: Axes,
     /// Programs that one block runs.
     pub programs: u32,
-    /// The most registers of a thread, if the user says.
-    pub maxnreg: Option<u32>,
+    /// What ptxas is told of registers.
+    pub limit: Option<Limit>,
     /// Blocks of views that a warp of their own copies.
     pipeline: Option<Pipeline>,
     /// Shared memory of one program.
@@ -126,7 +126,7 @@ impl Plan {
         let fitting = 1 << fitting.min(8).ilog2();
         let follows = stream::follows(&distributed);
         let programs = programs.min(fitting);
-        Ok(Plan { programs, maxnreg: None, distributed, axes, pipeline, shared, follows })
+        Ok(Plan { programs, limit: None, distributed, axes, pipeline, shared, follows })
     }
 
     /// Whether GPUs of other capabilities get other code.
@@ -196,7 +196,7 @@ impl Plan {
     pub fn emit<'a>(&'a self, module: &mut ModuleBuilder<'a>, entry: &str) {
         let func = &self.distributed.func;
         let arguments = arguments(func, self);
-        let kind = Entry::Kernel { threads: self.threads(), blocks: self.blocks(), registers: self.maxnreg };
+        let kind = Entry::Kernel { threads: self.threads(), blocks: self.blocks(), limit: self.limit };
         debug::declare_formats(module, func, entry);
         let entry_name = entry.to_string();
         module.function(entry, &arguments, &kind, move |b, args| {

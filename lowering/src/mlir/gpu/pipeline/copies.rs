@@ -8,6 +8,7 @@ use super::{
     Signals, Taken, Transfer, Turn, varies,
 };
 use crate::analysis::stage::{GROUP_WARPS, LINE, MAX_EXTENT};
+use crate::mlir::Limit;
 use crate::mlir::builder::{Arm, Val};
 use crate::mlir::gpu::barrier::{block_barrier, init_signals, warp_barrier};
 use crate::mlir::gpu::dot::group::Words;
@@ -47,7 +48,11 @@ impl Gpu<'_> {
         let consumers = b.int(Ty::I32, i64::from(num_warps));
         let beside = b.icmp(IntPredicate::Uge, warp, consumers);
         let copying = COPYING_REGISTERS[usize::from(self.most_held() >= MANY_HELD)];
-        let registers = multiplying_registers(num_warps / GROUP_WARPS, self.plan.maxnreg, copying);
+        let registers = multiplying_registers(
+            num_warps / GROUP_WARPS,
+            self.plan.limit.and_then(Limit::registers),
+            copying,
+        );
         let mut consume = Some(consume);
         b.branch(beside, &[], |b, arm| {
             match arm {
