@@ -312,8 +312,8 @@ fn ordered(order: &Order, place: Place) -> Result<(), Failed> {
                 wanted.extend((first..down.min(first + size)).map(|row| (row as u64, col as u64)));
             }
         }
-        let [rows, cols] = (order.run)(&device, [down, across, size])?;
-        let found: Vec<(u64, u64)> = rows.into_iter().zip(cols).collect();
+        let results = (order.run)(&device, [down, across, size])?;
+        let found: Vec<(u64, u64)> = results[0].iter().copied().zip(results[1].iter().copied()).collect();
         let both = [wanted.clone(), wanted].concat();
         if let Some(i) = (0..both.len()).find(|&i| found[i] != both[i]) {
             let text = format!("{down} x {across} by {size}: place {i} is {:?}, not {:?}", found[i], both[i]);

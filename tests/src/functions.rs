@@ -2,7 +2,7 @@
 
 use dsl_runtime::prelude::*;
 
-use crate::case::{Failure, Job, Output, Run};
+use crate::case::{Failure, Job, Output, Results, Run};
 
 /// The functions of one operand that [`LIBRARY`] gives, in order.
 pub const NAMES: [&str; 5] = ["relu", "gelu", "gelu_tanh", "silu", "softplus"];
@@ -79,7 +79,7 @@ pub struct Order {
     pub dtype: DType,
     /// The rows, then the columns, in the order of places, each found twice. Takes how far the grid goes down and across,
     /// and the rows of a group.
-    pub run: fn(&Device, [usize; 3]) -> Result<[Vec<u64>; 2], Failure>,
+    pub run: fn(&Device, [usize; 3]) -> Results,
 }
 
 macro_rules! orders {
@@ -91,7 +91,7 @@ macro_rules! orders {
                 let mut cols = Output::<$elem>::new(device, vec![2 * down * across], 0)?;
                 let call = grouped::<$elem>(&mut rows, &mut cols, down as $elem, across as $elem, size as $elem);
                 call.grid(down).launch(device)?;
-                Ok([rows.finish()?.concat(), cols.finish()?.concat()])
+                Ok(vec![rows.finish()?.concat(), cols.finish()?.concat()])
             },
         }),*];
     };

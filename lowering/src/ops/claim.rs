@@ -130,7 +130,8 @@ fn claim(check: &mut Check, call: &Call, of: impl FnOnce(u64) -> [u64; 3]) -> Op
     };
     let [multiple, contiguous, constant] = of(power);
     let masks = constant > NONE;
-    if !ty.dtype.is_integer() && !(masks && ty.dtype == DType::Bool) {
+    let fits = ty.dtype.is_integer() || masks && ty.dtype == DType::Bool;
+    if !fits {
         let taken = if masks { "integers or a mask" } else { "integers" };
         return check.error(call.args[0].loc, format!("{} takes {taken}, found {ty}", call.what));
     }
