@@ -19,7 +19,7 @@ NAMES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", tor
          torch.int8: "i8", torch.float8_e4m3fn: "f8e4m3"}
 SINGLE = UNIT[torch.float32]
 TINY = 2.0**-126
-BF16, F16, F32 = torch.bfloat16, torch.float16, torch.float32
+BF16, F16, F32, F8 = torch.bfloat16, torch.float16, torch.float32, torch.float8_e4m3fn
 
 
 def processors():

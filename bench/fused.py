@@ -6,11 +6,9 @@ import torch
 import torch.nn.functional as F
 
 from elementwise import GELU, GELU_TANH, activated
-from entry import (BF16, F16, F32, NAMES, SINGLE, TINY, Entry, Launch, RowEntry, cdiv, empty, normal, over,
+from entry import (BF16, F16, F32, F8, NAMES, SINGLE, TINY, Entry, Launch, RowEntry, cdiv, empty, normal, over,
                    processors, rounded, triton)
 from norms import layer_norm
-
-F8 = torch.float8_e4m3fn
 
 
 # ---- dropout

@@ -6,10 +6,9 @@ import torch
 import torch.nn.functional as F
 
 from elementwise import ACTIVATIONS, GELU, activated
-from entry import BF16, F16, F32, NAMES, SINGLE, UNIT, Entry, Launch, cdiv, empty, normal, processors, rounded, triton
+from entry import BF16, F16, F32, F8, NAMES, SINGLE, UNIT, Entry, Launch, cdiv, empty, normal, processors, rounded, triton
 
 IDENTITY = 0
-F8 = torch.float8_e4m3fn
 
 
 def tile(m, n, dtype):
@@ -127,24 +126,26 @@ class QuantizedMatmul(Entry):
 
     def exact(self, args):
         a, b = args["a"].double(), args["b"].double().T
-        total = torch.zeros(a.shape[0], b.shape[1], dtype=torch.float64, device="cuda")
-        within = torch.zeros_like(total)
-        if self.dtype == torch.int8:
-            total = a @ b
-        else:
-            # Of 32 products and the sum of at most 128 the largest says how many digits the new sum has.
-            for first in range(0, a.shape[1], 128):
-                partial = torch.zeros_like(total)
-                for step in range(first, min(first + 128, a.shape[1]), 32):
-                    left, right = a[:, step:step + 32], b[step:step + 32]
-                    largest = partial.abs()
-                    partial += left @ right
-                    largest = torch.maximum(largest, partial.abs())
-                    within += 34 * 2.0**-13 * torch.maximum(largest, (left.square() @ right.square()).sqrt())
-                total += partial
-            within += (a.shape[1] + 2) * 2 * SINGLE * (a.abs() @ b.abs())
+        total, within = (a @ b, 0) if self.dtype == torch.int8 else self.summed(a, b)
         scale = args["row_scales"].double() * args["col_scales"].double().T
         return [rounded(total * scale, within * scale + 4 * SINGLE * (total * scale).abs(), BF16)]
+
+    @staticmethod
+    def summed(a, b):
+        """The product, and how far sums may be from it: of 32 products and the sum of at most 128 the largest says how many
+        digits the new sum has."""
+        total = torch.zeros(a.shape[0], b.shape[1], dtype=torch.float64, device="cuda")
+        within = (a.shape[1] + 2) * 2 * SINGLE * (a.abs() @ b.abs())
+        for first in range(0, a.shape[1], 128):
+            partial = torch.zeros_like(total)
+            for step in range(first, min(first + 128, a.shape[1]), 32):
+                left, right = a[:, step:step + 32], b[step:step + 32]
+                largest = partial.abs()
+                partial += left @ right
+                largest = torch.maximum(largest, partial.abs())
+                within += 34 * 2.0**-13 * torch.maximum(largest, (left.square() @ right.square()).sqrt())
+            total += partial
+        return total, within
 
     def traffic(self, args):
         return args["a"].numel() + args["b"].numel() + 2 * args["out"].numel()

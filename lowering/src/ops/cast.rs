@@ -91,7 +91,8 @@ fn cast(check: &mut Check, call: &Call) -> Operand {
         return check.error_help(loc, text, "leave the rounding out: there is one for these types");
     }
     let rounded = check.convert(source, dtype, call.loc);
-    if !toward_zero || from == dtype {
+    // Every float is one of any longer type.
+    if !toward_zero || from == dtype || dtype.bytes() > from.bytes() {
         return check.operand(rounded, call.loc);
     }
     let result = not_beyond(check, rounded, source, call.loc);
@@ -110,8 +111,7 @@ fn not_beyond(check: &mut Check, rounded: Value, source: Value, loc: Loc) -> Val
     let bits = ty.with(match ty.dtype.bytes() {
         1 => DType::U8,
         2 => DType::U16,
-        4 => DType::U32,
-        _ => DType::U64,
+        _ => DType::U32,
     });
     // The bits of floats of one sign count their magnitudes.
     let number = check.push(Bitcast { value: rounded }, vec![bits.clone()], loc)[0];

@@ -24,8 +24,13 @@ pub struct Claim {
     pub constant: u64,
 }
 
-/// What says nothing.
-const NONE: u64 = 1;
+/// What a function of the language claims.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Claimed {
+    Multiple,
+    Contiguous,
+    Constant,
+}
 
 impl Operation for Claim {
     fn name(&self) -> &'static str {
@@ -92,7 +97,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         doc: claims!(
             "`x`, an integer, and a claim: a scalar is a multiple of `multiple`, a power of two, and so is the first element of every aligned run of neighbours of a tile (`max_contiguous`)."
         ),
-        check: |check, call| claim(check, call, |multiple| [multiple, NONE, NONE]),
+        check: |check, call| claim(check, call, Claimed::Multiple),
     },
     Function {
         name: "max_contiguous",
@@ -103,7 +108,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         doc: claims!(
             "`x`, a tile of integers, and a claim: along its last axis, aligned runs of `count` elements, a power of two, rise by one."
         ),
-        check: |check, call| claim(check, call, |count| [NONE, count, NONE]),
+        check: |check, call| claim(check, call, Claimed::Contiguous),
     },
     Function {
         name: "max_constancy",
@@ -114,32 +119,36 @@ pub(super) const FUNCTIONS: &[Function] = &[
         doc: claims!(
             "`x`, a tile of integers or a mask, and a claim: along its last axis, the elements of aligned runs of `count`, a power of two, are equal. A mask that is so lets vectors be moved whole."
         ),
-        check: |check, call| claim(check, call, |count| [NONE, NONE, count]),
+        check: |check, call| claim(check, call, Claimed::Constant),
     },
 ];
 
-/// `of` makes what is claimed, in the order of the fields, of the number in the call.
-fn claim(check: &mut Check, call: &Call, of: impl FnOnce(u64) -> [u64; 3]) -> Operand {
+fn claim(check: &mut Check, call: &Call, claimed: Claimed) -> Operand {
     let value = check.value(&call.args[0]);
     let number = check.constant(&call.args[1], "what is claimed");
     let (Some(value), Some(number)) = (value, number) else { return check.failed(call.loc) };
     let ty = check.ty(value).clone();
-    let power = u64::try_from(number).ok().filter(|number| number.is_power_of_two());
-    let Some(power) = power.filter(|&power| power <= 1 << 30) else {
-        return check.error(call.args[1].loc, format!("{} takes a power of two, found {number}", call.what));
-    };
-    let [multiple, contiguous, constant] = of(power);
-    let masks = constant > NONE;
+    let masks = claimed == Claimed::Constant;
     let fits = ty.dtype.is_integer() || masks && ty.dtype == DType::Bool;
     if !fits {
         let taken = if masks { "integers or a mask" } else { "integers" };
         return check.error(call.args[0].loc, format!("{} takes {taken}, found {ty}", call.what));
     }
-    if contiguous.max(constant) > NONE && ty.is_scalar() {
+    let power = u64::try_from(number).ok().filter(|number| number.is_power_of_two());
+    let Some(power) = power.filter(|&power| power <= 1 << 30) else {
+        return check.error(call.args[1].loc, format!("{} takes a power of two, found {number}", call.what));
+    };
+    if claimed != Claimed::Multiple && power > 1 && ty.is_scalar() {
         return check.error(call.args[0].loc, format!("{} takes a tile, found a scalar", call.what));
     }
     if !check.is_unchecked() {
         return check.operand(value, call.loc);
     }
-    check.emit(Claim { value, multiple, contiguous, constant }, ty, call.loc)
+    let mut claim = Claim { value, multiple: 1, contiguous: 1, constant: 1 };
+    match claimed {
+        Claimed::Multiple => claim.multiple = power,
+        Claimed::Contiguous => claim.contiguous = power,
+        Claimed::Constant => claim.constant = power,
+    }
+    check.emit(claim, ty, call.loc)
 }

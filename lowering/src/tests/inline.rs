@@ -190,6 +190,7 @@ fn mistakes_of_claims() {
             let y = tl::max_constancy(tl::load(x + tl::arange(0, 64)), 4);
             let y = tl::max_contiguous(tl::arange(0, 64) < n, 4);
             let y = tl::max_constancy(tl::arange(0, 64) < n, 0);
+            let y = tl::max_constancy(tl::arange(0, 64) < n, 1);
         }";
     expect![[r#"
         3: `12`: `tl::multiple_of` takes a power of two, found 12
