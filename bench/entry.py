@@ -16,7 +16,7 @@ except ImportError:
 UNIT = {torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
 SUBNORMAL = {torch.float32: 2.0**-149, torch.float16: 2.0**-24, torch.bfloat16: 2.0**-133}
 NAMES = {torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.bool: "bool",
-         torch.int8: "i8", torch.float8_e4m3fn: "f8e4m3"}
+         torch.int8: "i8", torch.int32: "i32", torch.float8_e4m3fn: "f8e4m3"}
 SINGLE = UNIT[torch.float32]
 TINY = 2.0**-126
 BF16, F16, F32, F8 = torch.bfloat16, torch.float16, torch.float32, torch.float8_e4m3fn

@@ -358,11 +358,12 @@ class LayerNormBackward(Backward):
         return dx.to(x.dtype), (wide_dy * x_hat).sum(0).to(x.dtype), wide_dy.sum(0).to(x.dtype)
 
     def eager(self, args):
+        """PyTorch's own, which takes what its forward pass saved."""
         dy, x, gamma = (args[name] for name in self.inputs)
-        if "stats" not in args:
+        if "saved" not in args:
             shape, beta = (x.shape[1],), torch.zeros_like(gamma)
-            args["stats"] = torch.ops.aten.native_layer_norm(x, shape, gamma, beta, self.eps)[1:], beta
-        (mean, scale), beta = args["stats"]
+            args["saved"] = torch.ops.aten.native_layer_norm(x, shape, gamma, beta, self.eps)[1:], beta
+        (mean, scale), beta = args["saved"]
         return torch.ops.aten.native_layer_norm_backward(
             dy, x, (x.shape[1],), mean, scale, gamma, beta, [True, True, True])
 

@@ -18,6 +18,11 @@ def tile(m, n, dtype):
     return (rows, cols) if fills else (64, 128)
 
 
+def shares(m, k, n):
+    """How many programs share the steps of a tile, as the library chooses."""
+    return max(1, min(processors() // (cdiv(m, 64) * cdiv(n, 128)), k // 256, 32))
+
+
 class Matmul(Entry):
     """A case is (m, k, n, element type)."""
 
@@ -77,6 +82,45 @@ class Matmul(Entry):
 
     def traffic(self, args):
         return sum(args[name].numel() for name in ("a", "b", "out")) * args["a"].element_size()
+
+
+class FewRows(Matmul):
+    """Products of few rows, as in decoding: the time is that of reading `b`, which lies column by column. Programs share the steps
+    where there are few tiles."""
+
+    cases = [(m, k, n, BF16) for m, k, n in ((1, 4096, 4096), (16, 4096, 4096), (64, 4096, 4096), (16, 8192, 8192),
+                                             (16, 14336, 4096), (16, 4096, 14336), (16, 8192, 1024))]
+    sweep = []
+    small = [(m, k, n, dtype) for m, k, n in ((1, 1, 1), (1, 512, 8), (3, 1300, 72), (64, 2100, 264), (66, 640, 8))
+             for dtype in (F32, F16, BF16)]
+
+    def __init__(self):
+        super().__init__(IDENTITY)
+        self.name = "matmul_few"
+        self.compute = lambda a, b: a @ b.T
+
+    def make(self, case, shift=0):
+        m, k, n, dtype = case
+        args, parts = super().make(case, shift), shares(m, k, n)
+        return {**args, "b": args["b"].view(n, k), "parts": torch.full((parts, 1, m, n), 7, dtype=F32, device="cuda")}
+
+    def launches(self, case, args):
+        m, k, n, dtype = case
+        parts, types, nothing = args["parts"].shape[0], [NAMES[dtype]], args["a"][:0, :0]
+        others = {"bias": nothing, "residual": nothing[None], "alpha": 1.0, "out": args["out"][None]}
+        factors = {name: args[name][None] for name in ("a", "b")}
+        if parts > 1:
+            return [Launch("matmul_parts", types, lambda transposed, *_: transposed,
+                           lambda transposed, rows, cols, steps: (cdiv(m, rows) * cdiv(n, cols), parts),
+                           share=cdiv(cdiv(k, parts), 32 if dtype == F32 else 64), **factors),
+                    Launch("sum_parts", types, lambda act, *_: act == IDENTITY,
+                           lambda act, rows, cols: (cdiv(m, rows) * cdiv(n, cols),), **others)]
+        tiles = tile(m, n, dtype)
+        return [Launch("matmul", types, lambda *consts: consts[:4] == (IDENTITY, True, *tiles),
+                       lambda *consts: (cdiv(m, tiles[0]) * cdiv(n, tiles[1]),), **factors, **others)]
+
+    def exact(self, args):
+        return super().exact({**args, "b": args["b"].T})
 
 
 class QuantizedMatmul(Entry):
@@ -162,6 +206,37 @@ class QuantizedMatmul(Entry):
         (m, k), n = args["a"].shape, args["b"].shape[0]
         triton_quantized[lambda meta: (triton.cdiv(m, meta["M"]) * triton.cdiv(n, meta["N"]),)](
             *(args[name] for name in (*self.inputs, "out")), m, n, k, INTEGERS=self.dtype == torch.int8)
+
+
+class FewQuantized(QuantizedMatmul):
+    """The same of few rows."""
+
+    cases = [(1, 4096, 4096), (16, 4096, 4096), (64, 4096, 4096), (16, 8192, 8192), (16, 14336, 4096), (16, 4096, 14336),
+             (16, 8192, 1024)]
+    sweep = []
+    small = [(1, 1, 1), (1, 512, 8), (3, 1300, 72), (64, 2100, 264), (66, 640, 8), (64, 640, 4096)]
+
+    def __init__(self, dtype):
+        super().__init__(dtype)
+        self.name = f"quantized_matmul_few_{NAMES[dtype]}"
+
+    def make(self, case, shift=0):
+        m, k, n = case
+        of_sums = torch.int32 if self.dtype == torch.int8 else F32
+        parts = torch.full((shares(m, k, n), m, n), 7, dtype=of_sums, device="cuda")
+        return {**super().make(case, shift), "parts": parts}
+
+    def launches(self, case, args):
+        m, k, n = case
+        parts, sums = args["parts"].shape[0], NAMES[args["parts"].dtype]
+        nothing = args["row_scales"][:0]
+        others = {"bias": nothing.view(1, 0), "col_scales": args["col_scales"].view(1, n), "out_scales": nothing}
+        if parts > 1:
+            return [Launch("quantized_parts", [NAMES[self.dtype], sums], lambda *_: True,
+                           lambda rows, cols, _: (cdiv(m, rows) * cdiv(n, cols), parts), share=cdiv(cdiv(k, parts), 128)),
+                    Launch("sum_quantized_parts", [sums, "bf16"], lambda act, *_: act == IDENTITY,
+                           lambda act, rows, cols, _: (cdiv(m, rows) * cdiv(n, cols),), **others)]
+        return super().launches(case, args)
 
 
 def head_tile(elements, tiles=(64, 128, 192, 256)):
@@ -318,8 +393,8 @@ class Decode(Entry):
         return 2 * args["k"].numel() * args["k"].element_size()
 
 
-ENTRIES = [Matmul(IDENTITY), Matmul(GELU), QuantizedMatmul(torch.int8), QuantizedMatmul(F8), Attention(False),
-           Attention(True), Decode()]
+ENTRIES = [Matmul(IDENTITY), Matmul(GELU), FewRows(), QuantizedMatmul(torch.int8), QuantizedMatmul(F8), FewQuantized(torch.int8),
+           FewQuantized(F8), Attention(False), Attention(True), Decode()]
 
 
 if triton is not None:
@@ -329,6 +404,8 @@ if triton is not None:
 
     TILES = [triton.Config({"M": rows, "N": cols, "K": 128}, num_warps=8, num_stages=stages)
              for rows, cols, stages in ((128, 256, 3), (128, 256, 4), (128, 128, 4), (64, 128, 5))]
+    TILES += [triton.Config({"M": 16, "N": cols, "K": steps}, num_warps=4, num_stages=stages)
+              for cols, steps, stages in ((32, 256, 4), (64, 256, 4), (128, 128, 5))]
 
     @triton.autotune(TILES, key=["m", "n", "k", "INTEGERS"], do_bench=quick)
     @triton.jit

@@ -63,6 +63,7 @@ pub mod matmul;
 pub mod partials;
 pub mod quantize;
 pub mod quantized_matmul;
+pub mod quantized_tiles;
 pub mod recurrence;
 pub mod reference;
 pub mod rms_norm;
@@ -111,7 +112,9 @@ pub static KERNELS: &[&Kernel] = &[
     &matmul::matmul::KERNEL,
     &split_matmul::matmul_parts::KERNEL,
     &split_matmul::sum_parts::KERNEL,
-    &quantized_matmul::quantized_matmul::KERNEL,
+    &quantized_tiles::quantized_matmul::KERNEL,
+    &quantized_tiles::quantized_parts::KERNEL,
+    &quantized_tiles::sum_quantized_parts::KERNEL,
     &masked_softmax::masked_softmax::KERNEL,
     &masked_softmax::masked_softmax_long::KERNEL,
     &cross_entropy::cross_entropy::KERNEL,

@@ -9,7 +9,9 @@
 //! the addresses.
 //!
 //! **Work.** `2 * m * n * k` operations, at twice the rate of 16-bit types. A program makes 128 rows and as many columns
-//! of the result, or 192 where the processors are sooner done so, in the order of [`crate::matmul`].
+//! of the result, or 192 where the processors are sooner done so, in the order of [`crate::matmul`]. Where these are too few
+//! programs and `k` is long, as of few rows, [`QuantizedMatmul::launch_split`] shares the steps among programs, as
+//! [`crate::split_matmul`] does.
 //!
 //! **Rounding.** Sums of `i8` are exact. Products of `f8e4m3` are exact, and their sum is within `(k + 2) * 2^-23` of
 //! the sum of their magnitudes; a GPU of capability 9.0 may add `34 * 2^-13` of the largest of products and sums for
@@ -26,78 +28,10 @@ use dsl_runtime::{DType, Result};
 
 use crate::activation;
 use crate::matmul::{Extents, Tile};
+use crate::quantized_tiles::{quantized_matmul, quantized_parts, sum_quantized_parts};
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
-
-/// A program makes a tile of `M x N` elements in steps of `K`; the grid counts tiles. The columns of `b` are the rows
-/// of what is handed over. Scales of rows are a column of numbers, those of columns and the bias a row, which is read in
-/// vectors; one scale of columns serves all of them. The bias, and the scales of a result that is not `i8`, may be empty.
-#[fuse_kernel(
-    M = [128], N = [128, 192], K = [128], num_warps = 8,
-    configs = [
-        { A: i8, S: i32, O: f16, ACT: 0, ROUND: false },
-        { A: i8, S: i32, O: f16, ACT: 1, ROUND: false },
-        { A: i8, S: i32, O: f16, ACT: 2, ROUND: false },
-        { A: i8, S: i32, O: f16, ACT: 4, ROUND: false },
-        { A: i8, S: i32, O: bf16, ACT: 0, ROUND: false },
-        { A: i8, S: i32, O: bf16, ACT: 1, ROUND: false },
-        { A: i8, S: i32, O: bf16, ACT: 2, ROUND: false },
-        { A: i8, S: i32, O: bf16, ACT: 4, ROUND: false },
-        { A: i8, S: i32, O: f32, ACT: 0, ROUND: false },
-        { A: i8, S: i32, O: i8, ACT: 0, ROUND: true },
-        { A: i8, S: i32, O: i8, ACT: 1, ROUND: true },
-        { A: i8, S: i32, O: i8, ACT: 2, ROUND: true },
-        { A: f8e4m3, S: f32, O: f16, ACT: 0, ROUND: false },
-        { A: f8e4m3, S: f32, O: f16, ACT: 2, ROUND: false },
-        { A: f8e4m3, S: f32, O: f16, ACT: 4, ROUND: false },
-        { A: f8e4m3, S: f32, O: bf16, ACT: 0, ROUND: false },
-        { A: f8e4m3, S: f32, O: bf16, ACT: 2, ROUND: false },
-        { A: f8e4m3, S: f32, O: bf16, ACT: 4, ROUND: false },
-    ],
-)]
-pub fn quantized_matmul<
-    A: Element,
-    S: Element,
-    O: Element,
-    const ACT: usize,
-    const M: usize,
-    const N: usize,
-    const K: usize,
-    const ROUND: bool,
->(
-    a: &View<A, 2>,
-    b: &View<A, 2>,
-    row_scales: &View<f32, 2>,
-    col_scales: &View<f32, 2>,
-    bias: &View<f32, 2>,
-    out_scales: &View<f32, 2>,
-    out: &mut View<O, 2>,
-) {
-    let down = tl::cdiv(out.shape(0).to::<i32>(), M);
-    let across = tl::cdiv(out.shape(1).to::<i32>(), N);
-    let (tile_row, tile_col) = tl::swizzle2d(0, tl::program_id(0), down, across, 8);
-    let (row, col) = (tile_row * M, tile_col * N);
-    let mut sum = tl::zeros::<S>([M, N]);
-    for start in (0..a.shape(1)).step_by(K) {
-        let right = tl::trans(b.load::<N, K>(col, start));
-        sum = tl::dot(a.load::<M, K>(row, start), right, sum).max_num_imprecise_acc(128);
-    }
-    let scaled = sum.to::<f32>() * row_scales.load::<M, 1>(row, 0);
-    let of_all = col_scales.load::<1, 1>(0, 0);
-    let factors = tl::select(col_scales.shape(1) == 1, of_all, col_scales.load::<1, N>(0, col));
-    let v = tl::fma(scaled, factors, bias.load::<1, N>(0, col));
-    let y = if ACT == 1 {
-        tl::relu(v)
-    } else if ACT == 2 {
-        tl::gelu::<f16>(v)
-    } else if ACT == 4 {
-        tl::silu::<f16>(v)
-    } else {
-        v
-    };
-    let y = if ROUND { tl::round_ties_even(y / out_scales.load::<M, 1>(row, 0)) } else { y };
-    out.store(y.to::<O>(), row, col);
-}
+use crate::split_matmul::{self, SUMMED, TILE};
 
 /// A type that can be multiplied.
 pub trait Factor: Element {
@@ -115,45 +49,76 @@ impl Factor for i8 {
 
 impl Factor for f8e4m3 {
     type Sum = f32;
-    const MAX_TERMS: usize = i32::MAX as usize - 256;
+    // Places behind the end of the last part are counted too.
+    const MAX_TERMS: usize = i32::MAX as usize - split_matmul::MAX_PARTS * STEPS - 256;
 }
 
 const CHECKS: Checks = Checks("quantized_matmul");
 
-/// Rows, columns and steps of a tile.
-const ROWS: usize = 128;
-const COLS: usize = 128;
+/// What a program makes in steps of [`STEPS`]; the wide one takes 7/5 of the time of the large one (docs/performance.md).
+const LARGE: Tile = Tile { rows: 128, cols: 128 };
+const WIDE: Tile = Tile { rows: 128, cols: 192 };
+/// Terms that a program adds in a turn.
 const STEPS: usize = 128;
-/// Columns of the wide tile, whose program takes 7/5 of the time of one of [`COLS`] (docs/performance.md).
-const WIDE: usize = 192;
 
 /// The factors whose products become `O` after the activation `ACT`.
 pub trait Multiply<O: Element, const ACT: usize>: Factor {
     /// Launches the kernel with the tile for the product's extents.
     #[doc(hidden)]
     fn multiply(on: impl LaunchOn, of: Arguments<'_, Self>, out: ViewMut<'_, O, 2>) -> Result<()>;
+
+    /// Launches the kernels that share the steps, with working memory for as many parts as it holds.
+    #[doc(hidden)]
+    fn split(
+        on: impl LaunchOn,
+        of: Arguments<'_, Self>,
+        out: ViewMut<'_, O, 2>,
+        scratch: SliceMut<'_, Self::Sum>,
+    ) -> Result<()>;
 }
 
 macro_rules! multiply {
     ($($A:ident, $O:ident, [$($ACT:literal),*], $ROUND:literal;)*) => {$($(
         impl Multiply<$O, $ACT> for $A {
             fn multiply(on: impl LaunchOn, of: Arguments<'_, $A>, out: ViewMut<'_, $O, 2>) -> Result<()> {
-                let cols = of.tile_cols(on, &out);
-                let programs = Tile { rows: ROWS, cols }.count([1, out.shape()[0], out.shape()[1]]);
+                let tile = of.tile(on, &out);
+                let programs = tile.count([1, out.shape()[0], out.shape()[1]]);
                 let Arguments { a, b, row_scales, col_scales, bias, out_scales } = of;
-                if cols == WIDE {
-                    quantized_matmul::<$A, <$A as Factor>::Sum, $O, $ACT, ROWS, WIDE, STEPS, $ROUND>(
-                        a, b, row_scales, col_scales, bias, out_scales, out,
-                    )
+                match tile {
+                    WIDE => quantized_matmul::<
+                        $A, <$A as Factor>::Sum, $O, $ACT, { WIDE.rows }, { WIDE.cols }, STEPS, $ROUND,
+                    >(a, b, row_scales, col_scales, bias, out_scales, out)
                     .grid(programs)
-                    .launch(on)
-                } else {
-                    quantized_matmul::<$A, <$A as Factor>::Sum, $O, $ACT, ROWS, COLS, STEPS, $ROUND>(
-                        a, b, row_scales, col_scales, bias, out_scales, out,
-                    )
+                    .launch(on),
+                    _ => quantized_matmul::<
+                        $A, <$A as Factor>::Sum, $O, $ACT, { LARGE.rows }, { LARGE.cols }, STEPS, $ROUND,
+                    >(a, b, row_scales, col_scales, bias, out_scales, out)
                     .grid(programs)
-                    .launch(on)
+                    .launch(on),
                 }
+            }
+
+            fn split(
+                on: impl LaunchOn,
+                of: Arguments<'_, $A>,
+                out: ViewMut<'_, $O, 2>,
+                mut scratch: SliceMut<'_, <$A as Factor>::Sum>,
+            ) -> Result<()> {
+                let Arguments { a, b, row_scales, col_scales, bias, out_scales } = of;
+                let ([m, n], k) = (out.shape(), a.shape()[1]);
+                let count = scratch.len() / (m * n);
+                let share = k.div_ceil(count).div_ceil(STEPS) as i32;
+                let shape = [count, m, n];
+                quantized_parts::<$A, <$A as Factor>::Sum, { TILE.rows }, { TILE.cols }, STEPS>(
+                    a, b, scratch.view_mut(shape)?, share,
+                )
+                .grid((TILE.count([1, m, n]), count))
+                .launch(on)?;
+                sum_quantized_parts::<
+                    <$A as Factor>::Sum, $O, $ACT, { SUMMED.rows }, { SUMMED.cols }, $ROUND,
+                >(scratch.slice(..).view(shape)?, row_scales, col_scales, bias, out_scales, out)
+                .grid(SUMMED.count([1, m, n]))
+                .launch(on)
             }
         }
     )*)*};
@@ -220,6 +185,25 @@ impl<'a, A: Factor, const ACT: usize> QuantizedMatmul<'a, A, ACT> {
         }
     }
 
+    /// The same, with the steps along `k` shared among programs where there would be too few of them, as there are for few rows: in
+    /// working memory of [`QuantizedMatmul::scratch_len`] numbers.
+    ///
+    /// # Errors
+    /// Those of [`QuantizedMatmul::launch`]; if the working memory is not as long.
+    pub fn launch_split<'o, 's, O: Float>(
+        &self,
+        on: impl LaunchOn,
+        out: impl Into<ViewMut<'o, O, 2>>,
+        scratch: impl Into<SliceMut<'s, A::Sum>>,
+    ) -> Result<()>
+    where
+        A: Multiply<O, ACT>,
+    {
+        let out = out.into();
+        let nothing = self.row_scales.view([0, 1])?;
+        self.split(on, self.arguments(out.shape(), nothing)?, out, scratch.into())
+    }
+
     /// Computes `i8` into `out`, on a device or stream: the result divided by a scale for each row, or one for all of
     /// them.
     ///
@@ -240,6 +224,51 @@ impl<'a, A: Factor, const ACT: usize> QuantizedMatmul<'a, A, ACT> {
             Some(arguments) => A::multiply(on, arguments, out),
             None => Ok(()),
         }
+    }
+
+    /// The same, with the steps along `k` shared among programs as by [`QuantizedMatmul::launch_split`].
+    ///
+    /// # Errors
+    /// Those of [`QuantizedMatmul::launch_split`].
+    pub fn requantize_split<'o, 's>(
+        &self,
+        on: impl LaunchOn,
+        out: impl Into<ViewMut<'o, i8, 2>>,
+        scales: impl Into<Slice<'s, f32>>,
+        scratch: impl Into<SliceMut<'s, A::Sum>>,
+    ) -> Result<()>
+    where
+        A: Multiply<i8, ACT>,
+    {
+        let out = out.into();
+        let scales = each_or_all("scales", scales.into(), out.shape()[0])?;
+        self.split(on, self.arguments(out.shape(), scales)?, out, scratch.into())
+    }
+
+    /// The length of the working memory of [`QuantizedMatmul::launch_split`] on a device or stream: 0 where nothing is shared.
+    pub fn scratch_len(&self, on: impl LaunchOn) -> usize {
+        let ([m, k], [_, n]) = (self.a.shape(), self.b.shape());
+        match split_matmul::parts([1, m, n], k, on.processors()) {
+            1 => 0,
+            parts => parts * m * n,
+        }
+    }
+
+    /// Shares the steps if there is working memory for it.
+    fn split<O: Element>(
+        &self,
+        on: impl LaunchOn,
+        of: Option<Arguments<'_, A>>,
+        out: ViewMut<'_, O, 2>,
+        scratch: SliceMut<'_, A::Sum>,
+    ) -> Result<()>
+    where
+        A: Multiply<O, ACT>,
+    {
+        let Some(of) = of else { return Ok(()) };
+        let wanted = self.scratch_len(on);
+        CHECKS.same(("scratch", scratch.len()), ("what it should be", wanted))?;
+        if wanted == 0 { A::multiply(on, of, out) } else { A::split(on, of, out, scratch) }
     }
 
     /// What the kernel takes, if it fits together; nothing if the result has no elements.
@@ -291,17 +320,17 @@ pub struct Arguments<'a, A: Factor> {
 }
 
 impl<A: Factor> Arguments<'_, A> {
-    /// Columns of the tile with which all programs are done sooner.
-    fn tile_cols<O: Element>(&self, on: impl LaunchOn, out: &ViewMut<'_, O, 2>) -> usize {
+    /// The tile with which all programs are done sooner.
+    fn tile<O: Element>(&self, on: impl LaunchOn, out: &ViewMut<'_, O, 2>) -> Tile {
         let [m, n] = out.shape();
-        let turns = |cols: usize| Tile { rows: ROWS, cols }.count([1, m, n]).div_ceil(on.processors());
+        let turns = |tile: Tile| tile.count([1, m, n]).div_ceil(on.processors());
         // Threads that multiply alone, or copy element by element, have no registers for more.
         let whole = |[row, col]: [usize; 2], bytes: usize| col == 1 && (row * bytes).is_multiple_of(16);
         let by_groups = on.has_clusters()
             && whole(self.a.strides(), 1)
             && whole(self.b.strides(), 1)
             && whole(out.strides(), size_of::<O>());
-        if by_groups && 7 * turns(WIDE) < 5 * turns(COLS) { WIDE } else { COLS }
+        if by_groups && 7 * turns(WIDE) < 5 * turns(LARGE) { WIDE } else { LARGE }
     }
 }
 

@@ -16,13 +16,13 @@ use dsl_runtime::prelude::*;
 use crate::matmul::{Factors, Tile};
 
 /// What a program of [`matmul_parts`] makes.
-const TILE: Tile = Tile { rows: 64, cols: 128 };
+pub(crate) const TILE: Tile = Tile { rows: 64, cols: 128 };
 /// What a program of [`sum_parts`] adds up.
-const SUMMED: Tile = Tile { rows: 4, cols: 256 };
+pub(crate) const SUMMED: Tile = Tile { rows: 4, cols: 256 };
 /// The fewest terms of a part.
 const TERMS: usize = 256;
 /// The most parts.
-const MAX_PARTS: usize = 32;
+pub(crate) const MAX_PARTS: usize = 32;
 /// How far behind the end of `k` a part may end: each is a whole number of steps of at most 64.
 pub(crate) const BEHIND: usize = (MAX_PARTS + 1) * 64;
 

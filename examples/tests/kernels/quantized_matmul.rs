@@ -3,9 +3,8 @@
 use dsl_runtime::prelude::*;
 use fused_kernels::activation::{GELU, IDENTITY, RELU, SILU};
 use fused_kernels::matmul::Extents;
-use fused_kernels::quantized_matmul::{
-    Factor, Multiply, Quantized, QuantizedMatmul, quantized_matmul, reference, requantized,
-};
+use fused_kernels::quantized_matmul::{Factor, Multiply, Quantized, QuantizedMatmul, reference, requantized};
+use fused_kernels::quantized_tiles::quantized_matmul;
 use fused_kernels::reference::Expected;
 
 use crate::data::{Guarded, devices, normal, shifted};
@@ -121,8 +120,27 @@ impl<A: Random> Case<A> {
     }
 }
 
+/// Few rows and many steps, which programs share: parts that end with `k` and before it.
+const SHARED: [Extents; 4] = [
+    Extents { m: 1, k: 1024, n: 136 },
+    Extents { m: 3, k: 1300, n: 72 },
+    Extents { m: 9, k: 2100, n: 20 },
+    Extents { m: 66, k: 640, n: 8 },
+];
+
+/// Hands the product to `launch` with working memory of as many numbers as it asks for, which are no zeros.
+fn with_scratch<A: Random, const ACT: usize>(
+    device: Device,
+    product: QuantizedMatmul<A, ACT>,
+    launch: impl FnOnce(QuantizedMatmul<A, ACT>, SliceMut<A::Sum>) -> dsl_runtime::Result<()>,
+) -> dsl_runtime::Result<()> {
+    let mut scratch = device.upload(&vec![A::Sum::from_f64(-77.0); product.scratch_len(&device)])?;
+    launch(product, (&mut scratch).into())
+}
+
 fn check_floats<A: Random + Multiply<O, ACT>, O: Float, const ACT: usize>() {
-    for (extents, form) in extents().into_iter().flat_map(|extents| FORMS.map(|form| (extents, form))) {
+    let all = extents().into_iter().chain(SHARED);
+    for (extents, form) in all.flat_map(|extents| FORMS.map(|form| (extents, form))) {
         let case = Case::<A>::new(extents, form);
         let expected: Vec<Expected> =
             case.expected::<ACT>().into_iter().map(|expected| expected.rounded(O::DTYPE)).collect();
@@ -134,6 +152,18 @@ fn check_floats<A: Random + Multiply<O, ACT>, O: Float, const ACT: usize>() {
             if let Err(found) = fused_kernels::reference::compare(&out.content(), &expected) {
                 panic!("{extents:?} {form:?} of {} on {device}, shifted by {shift}: {found}", A::DTYPE);
             }
+            let mut out = Guarded::<O>::new(device, expected.len(), shift);
+            case.run::<ACT>(device, shift, |product| {
+                with_scratch(device, product, |product, scratch| {
+                    product.launch_split(&device, out.output().view_mut([extents.m, extents.n])?, scratch)
+                })
+            });
+            if let Err(found) = fused_kernels::reference::compare(&out.content(), &expected) {
+                panic!(
+                    "shared, {extents:?} {form:?} of {} on {device}, shifted by {shift}: {found}",
+                    A::DTYPE
+                );
+            }
         }
     }
 }
@@ -142,16 +172,25 @@ fn check_integers<const ACT: usize>()
 where
     i8: Multiply<i8, ACT>,
 {
-    for (extents, form) in extents().into_iter().flat_map(|extents| FORMS.map(|form| (extents, form))) {
+    let all = extents().into_iter().chain(SHARED);
+    for (extents, form) in all.flat_map(|extents| FORMS.map(|form| (extents, form))) {
         let (case, Extents { m, n, .. }) = (Case::<i8>::new(extents, form), extents);
         let out_scales = scales(if form.one_scale { 1 } else { m }, 6);
         let expected = case.expected::<ACT>();
-        for (device, shift) in devices().into_iter().flat_map(|device| [(device, 0), (device, 1)]) {
+        let runs = devices()
+            .into_iter()
+            .flat_map(|device| [(0, false), (1, false), (1, true)].map(|run| (device, run)));
+        for (device, (shift, shared)) in runs {
             let mut out = device.zeros::<i8>(m * n + shift).unwrap();
             let given = shifted(device, &out_scales, shift);
             case.run::<ACT>(device, shift, |product| {
-                let out = out.slice_mut(shift..);
-                product.requantize(&device, ViewMut::new(out, [m, n])?, given.slice(shift..))
+                let (out, given) = (ViewMut::new(out.slice_mut(shift..), [m, n])?, given.slice(shift..));
+                if !shared {
+                    return product.requantize(&device, out, given);
+                }
+                with_scratch(device, product, |product, scratch| {
+                    product.requantize_split(&device, out, given, scratch)
+                })
             });
             let found = out.download().unwrap();
             for (i, (&expected, &found)) in expected.iter().zip(&found[shift..]).enumerate() {
@@ -271,4 +310,11 @@ fn wrong_shapes_are_errors() {
     assert_eq!(found, "quantized_matmul: col_scales has 3 elements, expected 4 or 1");
     let found = message([1, 1 << 17], [1 << 17, 1], [1, 1], [1, 1]);
     assert_eq!(found, "quantized_matmul: k is 131072, the most products of i8 that can be added are 131071");
+    let (left, right) = (a.view([1, 8]).unwrap(), b.view([8, 1]).unwrap());
+    let product = QuantizedMatmul::<i8, IDENTITY>::new(left, scales.slice(..1), right, scales.slice(..1));
+    assert_eq!(product.scratch_len(&device), 0, "a part has more terms");
+    let mut scratch = device.zeros::<i32>(3).unwrap();
+    let found = product.launch_split(&device, out.slice_mut(..1).view_mut([1, 1]).unwrap(), &mut scratch);
+    let text = "quantized_matmul: scratch has 3 elements and what it should be has 0";
+    assert_eq!(found.unwrap_err().to_string(), text);
 }

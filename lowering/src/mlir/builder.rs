@@ -6,6 +6,7 @@
 
 mod atomic;
 mod outside;
+mod sink;
 
 use std::collections::HashMap;
 

@@ -391,3 +391,24 @@ fn where_copies_go_is_hidden_from_the_assembler() {
     // A tile is copied to by all threads: what is hidden is where the ring starts.
     assert_eq!(check_hidden(&ptx(&product(32, 3), Arch::SM_80)), 1);
 }
+
+/// A number that a turn loads for the next one stays where it comes: its address looks different from thread to thread, or
+/// ptxas would wait for it at once. One that is used in its own turn has nothing to wait for.
+#[test]
+fn a_number_for_the_next_turn_is_not_waited_for() {
+    let source = "#[fuse_kernel(BLOCK = [128], num_warps = 1)]
+        fn scale<const BLOCK: usize>(x: &[f32], scales: &[f32], out: &mut [f32], n: i32) {
+            let cols = tl::arange(0, BLOCK);
+            let mut next = tl::load(scales + 0, n > 0);
+            for row in 0..n {
+                let scale = next;
+                LOAD
+                tl::store(out + row * BLOCK + cols, tl::load(x + row * BLOCK + cols) * scale);
+            }
+        }";
+    let count =
+        |load: &str, what: &str| ptx(&source.replace("LOAD", load), Arch::SM_90A).matches(what).count();
+    let (ahead, own) =
+        ("next = tl::load(scales + row + 1, row + 1 < n);", "let scale = scale * tl::load(scales + row);");
+    assert_eq!(count(ahead, "shfl.sync.idx") - count(own, "shfl.sync.idx"), 1);
+}

@@ -237,3 +237,23 @@ fn conversions_have_no_bank_conflicts() {
         assert_eq!(banks(&Layout::of_vectors(&shape, 1, 8, 4), DType::BF16, 4), [1], "{extents:?}");
     }
 }
+
+/// The second half of a tile is computed while the GPU reads the first one, and no part of it before.
+#[test]
+fn what_is_stored_later_is_computed_later() {
+    let source = "#[fuse_kernel(num_warps = 4)]
+        fn product(a: &View<bf16, 2>, b: &View<bf16, 2>, out: &mut View<f32, 2>) {
+            let row = tl::program_id(0) * 64;
+            let mut sum = tl::zeros::<f32>([64, 128]);
+            for start in (0..a.shape(1)).step_by(64) {
+                sum = tl::dot(a.load::<64, 64>(row, start), b.load::<64, 128>(start, 0), sum);
+            }
+            out.store(tl::exp2(sum * 0.5 + 1.0), row, 0);
+        }";
+    let text = ptx(source, Arch::SM_90A);
+    // The loop stands behind what follows it.
+    let halves: Vec<&str> = text.split("cp.async.bulk.commit_group;").take(2).collect();
+    let each = |what: &str| halves.iter().map(|half| half.matches(what).count()).collect::<Vec<_>>();
+    assert_eq!(each("ex2.approx"), [32, 32], "of 64 elements that a thread has");
+    assert_eq!(each("fma.rn.f32"), [32, 32]);
+}

@@ -7,8 +7,10 @@ use crate::dtype::DType;
 use crate::layout::Layout;
 use crate::mlir::builder::{Access, Val};
 use crate::mlir::types::{Elem, Ty};
-use crate::ops::{AddView, Cache, Effect, Keep, Level, Load, LoadView, Operation, Place, Store, StoreView};
-use crate::tile::Op;
+use crate::ops::{
+    AddView, Cache, Effect, For, Keep, Kind, Level, Load, LoadView, Operation, Place, Store, StoreView,
+};
+use crate::tile::{Op, Value};
 
 /// The words one instruction moves.
 #[derive(Clone, Copy)]
@@ -335,6 +337,28 @@ impl Modifiers {
     }
 }
 
+impl Gpu<'_> {
+    /// Whether a number is loaded in one turn of a loop for the next one, and nothing else.
+    fn waits_a_turn(&self, value: Value) -> bool {
+        let mut waits = false;
+        self.func.body.walk(&mut |op| {
+            if let Kind::For(For { body, .. }) = &op.kind {
+                waits |= body.yields.contains(&value) && body.uses(value) == 1;
+            }
+        });
+        waits && self.func.ty(value).is_scalar()
+    }
+
+    /// The same address, but ptxas takes it for another one in each thread. It moves what comes from an address that is the same
+    /// in all of them to a uniform register, and waits for it there and then.
+    fn apart(&self, b: &mut Builder, pointer: Val) -> Val {
+        let text = "shfl.sync.idx.b32 $0, $1, $2, 31, -1;";
+        let lane = statement(b, text, "=r,r,r", &[self.lane, self.lane], &[Ty::I32])[0];
+        let nothing = b.sub(lane, self.lane);
+        b.offset(pointer, nothing, 1)
+    }
+}
+
 impl Emit for Load {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let dtype = gpu.func.ty(op.results[0]).dtype;
@@ -350,7 +374,10 @@ impl Emit for Load {
             return gpu.define(op.results[0], registers);
         }
         gpu.order(b, &self.place, false);
-        let addresses = gpu.addresses(b, &self.place, dtype);
+        let mut addresses = gpu.addresses(b, &self.place, dtype);
+        if gpu.waits_a_turn(op.results[0]) {
+            addresses.pointers = addresses.pointers.iter().map(|&pointer| gpu.apart(b, pointer)).collect();
+        }
         let lasting = self.effect() == Effect::Pure;
         let invariant = lasting && !gpu.plan.follows();
         let wide = lasting && words.bytes == WIDEST;

@@ -202,14 +202,15 @@ impl GroupDot {
     }
 
     /// Waits for sums that are still worked on; all are 0 if they never were. One statement, so that they stay where they
-    /// are.
+    /// are, and a branch, because ptxas makes a selection of each move with a predicate.
     pub(in crate::mlir::gpu) fn ended(b: &mut Builder, sums: &[Val], any: Val) -> Vec<Val> {
         let any = b.zext(any, Elem::I32);
         // What is read stands behind the sums, which stand there twice.
         let count = sums.len();
-        let cleared: String = (0..count).map(|i| format!("@!any mov.b32 ${i}, 0;\n")).collect();
+        let cleared: String = (0..count).map(|i| format!("mov.b32 ${i}, 0;\n")).collect();
         let text = format!(
-            "{{\n.reg .pred any;\nsetp.ne.b32 any, ${}, 0;\nwgmma.wait_group.sync.aligned 0;\n{cleared}}}",
+            "{{\n.reg .pred any;\nsetp.ne.b32 any, ${}, 0;\nwgmma.wait_group.sync.aligned 0;\n\
+             @any bra.uni ADDED;\n{cleared}ADDED:\n}}",
             2 * count
         );
         in_place(b, &text, sums, &[any])

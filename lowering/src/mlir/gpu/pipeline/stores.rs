@@ -80,10 +80,15 @@ impl Emit for GroupStore {
         let place = gpu.leaving_place(b, group);
         let begins = self.begins(gpu, b, [(row_group, GROUP_ROWS), (column_group, share)]);
         let writer = Writer::new(gpu, b, self, place);
-        // Predicates instead of branches, so that what is stored may be computed between the pieces.
         let first = gpu.first_of(b, 31, GROUP_WARPS - 1).expect("a group has many threads");
         let map = gpu.map_to(self.window.memory);
-        for pieces in places.chunks(PIECES) {
+        for (turn, pieces) in places.chunks(PIECES).enumerate() {
+            if turn > 0 {
+                // While the GPU reads what was written before.
+                let values: Vec<Val> =
+                    pieces.iter().flat_map(|&piece| writer.values(gpu, piece, width)).collect();
+                b.sink(&values);
+            }
             statement(b, "@$0 cp.async.bulk.wait_group.read 0;", "b,~{memory}", &[first], &[]);
             gpu.group_barrier(b, group);
             for (slot, &piece) in pieces.iter().enumerate() {
@@ -159,24 +164,31 @@ impl Writer<'_> {
         Writer { store, addresses }
     }
 
-    /// Writes the piece that begins at a row and column to a slot.
-    fn write(&self, gpu: &Gpu, b: &mut Builder, (slot, [row, column]): (u32, [u32; 2]), width: u32) {
-        let value = self.store.value;
-        let dtype = gpu.func.ty(value).dtype;
-        let layout = gpu.layout(value);
-        let (values, places) = (gpu.registers(value), layout.registers_by_coord());
+    /// The elements of this thread in the piece that begins at a row and column: of each eight columns two of one row and two of
+    /// another.
+    fn values(&self, gpu: &Gpu, [row, column]: [u32; 2], width: u32) -> Vec<Val> {
+        let layout = gpu.layout(self.store.value);
+        let (values, places) = (gpu.registers(self.store.value), layout.registers_by_coord());
         let [fragment, _] = group_fragments();
         let offsets = fragment.offsets(layout.shape());
-        // The elements of this thread in eight columns: two of one row, two of another.
-        let own = |column: u32| -> Vec<Val> {
-            let first = Coord::along(0, row).set(1, column);
-            offsets.iter().map(|&offset| values[places[&first.plus(offset)]]).collect()
-        };
-        let columns = (column..column + width).step_by(MATRIX as usize).collect::<Vec<_>>();
+        let columns = (column..column + width).step_by(MATRIX as usize);
+        let fragments = columns.map(|column| Coord::along(0, row).set(1, column));
+        fragments
+            .flat_map(|first| offsets.iter().map(move |&offset| first.plus(offset)))
+            .map(|place| values[places[&place]])
+            .collect()
+    }
+
+    /// Writes the piece that begins at a row and column to a slot.
+    fn write(&self, gpu: &Gpu, b: &mut Builder, (slot, piece): (u32, [u32; 2]), width: u32) {
+        let dtype = gpu.func.ty(self.store.value).dtype;
+        let values = self.values(gpu, piece, width);
+        let each = values.len() / (width / MATRIX) as usize;
+        let columns: Vec<&[Val]> = values.chunks(each).collect();
         let slot = slot * PIECE;
         if dtype.bytes() == 2 {
             for (pair, &address) in columns.chunks(2).zip(&self.addresses) {
-                let words: Vec<Val> = pair.iter().flat_map(|&column| pack(b, &own(column), dtype)).collect();
+                let words: Vec<Val> = pair.iter().flat_map(|own| pack(b, own, dtype)).collect();
                 let text =
                     format!("stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0 + {slot}], {{$1, $2, $3, $4}};");
                 let operands: Vec<Val> = [address].into_iter().chain(words).collect();
@@ -184,8 +196,8 @@ impl Writer<'_> {
             }
             return;
         }
-        for (&column, &address) in columns.iter().zip(&self.addresses) {
-            let words = pack(b, &own(column), dtype);
+        for (own, &address) in columns.iter().zip(&self.addresses) {
+            let words = pack(b, own, dtype);
             for (half, words) in words.chunks(2).enumerate() {
                 let distance = slot + half as u32 * MATRIX * LINE;
                 let text = format!("st.shared.v2.b32 [$0 + {distance}], {{$1, $2}};");

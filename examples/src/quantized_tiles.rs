@@ -1,0 +1,170 @@
+//! The kernels of [`crate::quantized_matmul`]: tiles of a product with what follows it, and parts of sums, which a second kernel
+//! adds up.
+
+use dsl_runtime::prelude::*;
+
+#[fuse_module]
+pub(crate) mod kernels {
+    use dsl_runtime::prelude::*;
+
+    /// What becomes of a tile of sums, before it is converted: scaled, a bias added, activated, and divided and rounded for `i8`. One scale
+    /// of columns serves all of them.
+    #[fuse_fn]
+    fn finish<const ACT: usize, const M: usize, const N: usize, const ROUND: bool>(
+        sum: Tile<f32>,
+        row_scales: &View<f32, 2>,
+        col_scales: &View<f32, 2>,
+        bias: &View<f32, 2>,
+        out_scales: &View<f32, 2>,
+        row: i32,
+        col: i32,
+    ) -> Tile<f32> {
+        let scaled = sum * row_scales.load::<M, 1>(row, 0);
+        let of_all = col_scales.load::<1, 1>(0, 0);
+        let factors = tl::select(col_scales.shape(1) == 1, of_all, col_scales.load::<1, N>(0, col));
+        let v = tl::fma(scaled, factors, bias.load::<1, N>(0, col));
+        let y = if ACT == 1 {
+            tl::relu(v)
+        } else if ACT == 2 {
+            tl::gelu::<f16>(v)
+        } else if ACT == 4 {
+            tl::silu::<f16>(v)
+        } else {
+            v
+        };
+        if ROUND { tl::round_ties_even(y / out_scales.load::<M, 1>(row, 0)) } else { y }
+    }
+
+    /// A program makes a tile of `M x N` elements in steps of `K`; the grid counts tiles. The columns of `b` are the rows
+    /// of what is handed over. Scales of rows are a column of numbers, those of columns and the bias a row, which is read in
+    /// vectors. The bias, and the scales of a result that is not `i8`, may be empty.
+    #[fuse_kernel(
+        M = [128], N = [128, 192], K = [128], num_warps = 8,
+        configs = [
+            { A: i8, S: i32, O: f16, ACT: 0, ROUND: false },
+            { A: i8, S: i32, O: f16, ACT: 1, ROUND: false },
+            { A: i8, S: i32, O: f16, ACT: 2, ROUND: false },
+            { A: i8, S: i32, O: f16, ACT: 4, ROUND: false },
+            { A: i8, S: i32, O: bf16, ACT: 0, ROUND: false },
+            { A: i8, S: i32, O: bf16, ACT: 1, ROUND: false },
+            { A: i8, S: i32, O: bf16, ACT: 2, ROUND: false },
+            { A: i8, S: i32, O: bf16, ACT: 4, ROUND: false },
+            { A: i8, S: i32, O: f32, ACT: 0, ROUND: false },
+            { A: i8, S: i32, O: i8, ACT: 0, ROUND: true },
+            { A: i8, S: i32, O: i8, ACT: 1, ROUND: true },
+            { A: i8, S: i32, O: i8, ACT: 2, ROUND: true },
+            { A: f8e4m3, S: f32, O: f16, ACT: 0, ROUND: false },
+            { A: f8e4m3, S: f32, O: f16, ACT: 2, ROUND: false },
+            { A: f8e4m3, S: f32, O: f16, ACT: 4, ROUND: false },
+            { A: f8e4m3, S: f32, O: bf16, ACT: 0, ROUND: false },
+            { A: f8e4m3, S: f32, O: bf16, ACT: 2, ROUND: false },
+            { A: f8e4m3, S: f32, O: bf16, ACT: 4, ROUND: false },
+        ],
+    )]
+    pub fn quantized_matmul<
+        A: Element,
+        S: Element,
+        O: Element,
+        const ACT: usize,
+        const M: usize,
+        const N: usize,
+        const K: usize,
+        const ROUND: bool,
+    >(
+        a: &View<A, 2>,
+        b: &View<A, 2>,
+        row_scales: &View<f32, 2>,
+        col_scales: &View<f32, 2>,
+        bias: &View<f32, 2>,
+        out_scales: &View<f32, 2>,
+        out: &mut View<O, 2>,
+    ) {
+        let down = tl::cdiv(out.shape(0).to::<i32>(), M);
+        let across = tl::cdiv(out.shape(1).to::<i32>(), N);
+        let (tile_row, tile_col) = tl::swizzle2d(0, tl::program_id(0), down, across, 8);
+        let (row, col) = (tile_row * M, tile_col * N);
+        let mut sum = tl::zeros::<S>([M, N]);
+        for start in (0..a.shape(1)).step_by(K) {
+            let right = tl::trans(b.load::<N, K>(col, start));
+            sum = tl::dot(a.load::<M, K>(row, start), right, sum).max_num_imprecise_acc(128);
+        }
+        let y =
+            finish::<ACT, M, N, ROUND>(sum.to::<f32>(), row_scales, col_scales, bias, out_scales, row, col);
+        out.store(y.to::<O>(), row, col);
+    }
+
+    /// As [`quantized_matmul()`], but a program leaves a tile of part `tl::program_id(1)` of the sums: that of `share` steps of `K`,
+    /// which follow those of the part before.
+    #[fuse_kernel(M = [64], N = [128], K = [128], num_warps = 4, configs = [{ A: i8, S: i32 }, { A: f8e4m3, S: f32 }])]
+    pub fn quantized_parts<A: Element, S: Element, const M: usize, const N: usize, const K: usize>(
+        a: &View<A, 2>,
+        b: &View<A, 2>,
+        parts: &mut View<S, 3>,
+        share: i32,
+    ) {
+        let across = tl::cdiv(parts.shape(2).to::<i32>(), N);
+        let row = tl::program_id(0) / across * M;
+        let col = tl::program_id(0) % across * N;
+        let part = tl::program_id(1);
+        let first = part * share * K;
+        let mut sum = tl::zeros::<S>([M, N]);
+        for start in (first..tl::minimum(first + share * K, a.shape(1).to::<i32>())).step_by(K) {
+            let right = tl::trans(b.load::<N, K>(col, start));
+            sum = tl::dot(a.load::<M, K>(row, start), right, sum).max_num_imprecise_acc(128);
+        }
+        parts.store(tl::reshape(sum, [1, M, N]), part, row, col);
+    }
+
+    /// Adds the parts, and does what follows a product.
+    #[fuse_kernel(
+        M = [4], N = [256], num_warps = 4,
+        configs = [
+            { S: i32, O: f16, ACT: 0, ROUND: false },
+            { S: i32, O: f16, ACT: 1, ROUND: false },
+            { S: i32, O: f16, ACT: 2, ROUND: false },
+            { S: i32, O: f16, ACT: 4, ROUND: false },
+            { S: i32, O: bf16, ACT: 0, ROUND: false },
+            { S: i32, O: bf16, ACT: 1, ROUND: false },
+            { S: i32, O: bf16, ACT: 2, ROUND: false },
+            { S: i32, O: bf16, ACT: 4, ROUND: false },
+            { S: i32, O: f32, ACT: 0, ROUND: false },
+            { S: i32, O: i8, ACT: 0, ROUND: true },
+            { S: i32, O: i8, ACT: 1, ROUND: true },
+            { S: i32, O: i8, ACT: 2, ROUND: true },
+            { S: f32, O: f16, ACT: 0, ROUND: false },
+            { S: f32, O: f16, ACT: 2, ROUND: false },
+            { S: f32, O: f16, ACT: 4, ROUND: false },
+            { S: f32, O: bf16, ACT: 0, ROUND: false },
+            { S: f32, O: bf16, ACT: 2, ROUND: false },
+            { S: f32, O: bf16, ACT: 4, ROUND: false },
+        ],
+    )]
+    pub fn sum_quantized_parts<
+        S: Element,
+        O: Element,
+        const ACT: usize,
+        const M: usize,
+        const N: usize,
+        const ROUND: bool,
+    >(
+        parts: &View<S, 3>,
+        row_scales: &View<f32, 2>,
+        col_scales: &View<f32, 2>,
+        bias: &View<f32, 2>,
+        out_scales: &View<f32, 2>,
+        out: &mut View<O, 2>,
+    ) {
+        let across = tl::cdiv(out.shape(1).to::<i32>(), N);
+        let row = tl::program_id(0) / across * M;
+        let col = tl::program_id(0) % across * N;
+        let mut sum = tl::zeros::<S>([M, N]);
+        for part in 0..parts.shape(0) {
+            sum += tl::reshape(parts.load::<1, M, N>(part, row, col), [M, N]);
+        }
+        let y =
+            finish::<ACT, M, N, ROUND>(sum.to::<f32>(), row_scales, col_scales, bias, out_scales, row, col);
+        out.store(y.to::<O>(), row, col);
+    }
+}
+
+pub use kernels::{quantized_matmul, quantized_parts, sum_quantized_parts};

@@ -1,0 +1,142 @@
+//! Arithmetic moved to where its results are first used.
+
+use std::collections::HashMap;
+
+use melior::ir::operation::{OperationLike, OperationRef};
+use mlir_sys::{
+    MlirOperation, MlirValue, mlirBlockAppendOwnedOperation, mlirBlockEqual, mlirOpOperandGetNextUse,
+    mlirOpOperandIsNull, mlirOpResultGetOwner, mlirOperationGetBlock, mlirOperationGetNumOperands,
+    mlirOperationGetNumResults, mlirOperationGetOperand, mlirOperationGetResult,
+    mlirOperationRemoveFromParent, mlirValueGetFirstUse, mlirValueIsAOpResult,
+};
+
+use super::{Builder, Val};
+
+/// What computes and does nothing else.
+const ARITHMETIC: [&str; 30] = [
+    "add",
+    "and",
+    "ashr",
+    "bitcast",
+    "extractelement",
+    "fadd",
+    "fcmp",
+    "fdiv",
+    "fmul",
+    "fneg",
+    "fpext",
+    "fptosi",
+    "fptoui",
+    "fptrunc",
+    "fsub",
+    "icmp",
+    "insertelement",
+    "lshr",
+    "mul",
+    "or",
+    "select",
+    "sext",
+    "shl",
+    "sitofp",
+    "sub",
+    "trunc",
+    "uitofp",
+    "xor",
+    "zext",
+    "freeze",
+];
+const INTRINSICS: [&str; 12] = [
+    "copysign", "fabs", "fma", "fmuladd", "maximum", "maxnum", "minimum", "minnum", "smax", "smin", "umax",
+    "umin",
+];
+
+impl Builder<'_> {
+    /// Moves the arithmetic of this block that only these values are made of behind all that was built. Nothing has used them
+    /// yet, or arithmetic of the same kind.
+    pub fn sink(&mut self, values: &[Val]) {
+        // Users come before what they use.
+        let mut moved: Vec<MlirOperation> = vec![];
+        let mut left: HashMap<usize, usize> = HashMap::new();
+        let mut free: Vec<MlirOperation> = values.iter().filter_map(|value| self.unused(value.raw)).collect();
+        free.dedup_by_key(|operation| operation.ptr);
+        while !free.is_empty() {
+            let operands: Vec<MlirOperation> = free
+                .iter()
+                .flat_map(|&user| operands(user))
+                .filter_map(|value| self.arithmetic(value))
+                .collect();
+            moved.append(&mut free);
+            for operation in operands {
+                let uses = left.entry(operation.ptr.addr()).or_insert_with(|| uses(operation));
+                *uses -= 1;
+                if *uses == 0 {
+                    free.push(operation);
+                }
+            }
+        }
+        for operation in moved.into_iter().rev() {
+            // SAFETY: the operation is one of this block, which owns it again at once; all that it uses stands before it.
+            unsafe {
+                mlirOperationRemoveFromParent(operation);
+                mlirBlockAppendOwnedOperation(self.block, operation);
+            }
+        }
+    }
+
+    /// The arithmetic that gives a value that nothing uses.
+    fn unused(&self, value: MlirValue) -> Option<MlirOperation> {
+        self.arithmetic(value).filter(|&operation| uses(operation) == 0)
+    }
+
+    /// The operation of this block that gives a value, if it computes and does nothing else.
+    fn arithmetic(&self, value: MlirValue) -> Option<MlirOperation> {
+        // SAFETY: a value of the module under construction, whose operations are all there.
+        let (operation, name) = unsafe {
+            if !mlirValueIsAOpResult(value) {
+                return None;
+            }
+            let operation = mlirOpResultGetOwner(value);
+            if !mlirBlockEqual(mlirOperationGetBlock(operation), self.block) {
+                return None;
+            }
+            (operation, OperationRef::from_raw(operation))
+        };
+        let full = name.name();
+        let full = full.as_string_ref().as_str().ok()?.to_string();
+        let computes = match full.strip_prefix("llvm.")? {
+            "inline_asm" => name.attribute("has_side_effects").is_err(),
+            "call_intrinsic" => {
+                let intrinsic = name.attribute("intrin").ok()?.to_string();
+                intrinsic.contains("llvm.nvvm.") && intrinsic.contains(".approx.")
+            }
+            rest => match rest.strip_prefix("intr.") {
+                Some(intrinsic) => INTRINSICS.contains(&intrinsic),
+                None => ARITHMETIC.contains(&rest),
+            },
+        };
+        computes.then_some(operation)
+    }
+}
+
+fn operands(operation: MlirOperation) -> Vec<MlirValue> {
+    // SAFETY: an operation of the module under construction.
+    unsafe {
+        (0..mlirOperationGetNumOperands(operation)).map(|i| mlirOperationGetOperand(operation, i)).collect()
+    }
+}
+
+/// How many operands the results of an operation are.
+fn uses(operation: MlirOperation) -> usize {
+    let mut count = 0;
+    // SAFETY: an operation of the module under construction; a chain of uses ends with a null one.
+    unsafe {
+        for i in 0..mlirOperationGetNumResults(operation) {
+            let mut operand = mlirValueGetFirstUse(mlirOperationGetResult(operation, i));
+            while !mlirOpOperandIsNull(operand) {
+                count += 1;
+                operand = mlirOpOperandGetNextUse(operand);
+            }
+        }
+    }
+    count
+}
