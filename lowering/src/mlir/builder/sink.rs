@@ -1,6 +1,6 @@
 //! Arithmetic moved to where its results are first used.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use melior::ir::operation::{OperationLike, OperationRef};
 use mlir_sys::{
@@ -13,7 +13,7 @@ use mlir_sys::{
 use super::{Builder, Val};
 
 /// What computes and does nothing else.
-const ARITHMETIC: [&str; 30] = [
+const ARITHMETIC: [&str; 29] = [
     "add",
     "and",
     "ashr",
@@ -43,7 +43,6 @@ const ARITHMETIC: [&str; 30] = [
     "uitofp",
     "xor",
     "zext",
-    "freeze",
 ];
 const INTRINSICS: [&str; 12] = [
     "copysign", "fabs", "fma", "fmuladd", "maximum", "maxnum", "minimum", "minnum", "smax", "smin", "umax",
@@ -51,14 +50,16 @@ const INTRINSICS: [&str; 12] = [
 ];
 
 impl Builder<'_> {
-    /// Moves the arithmetic of this block that only these values are made of behind all that was built. Nothing has used them
-    /// yet, or arithmetic of the same kind.
+    /// Moves the arithmetic of this block that only these values are made of behind all that was built. Those that something uses
+    /// already stay.
     pub fn sink(&mut self, values: &[Val]) {
         // Users come before what they use.
         let mut moved: Vec<MlirOperation> = vec![];
         let mut left: HashMap<usize, usize> = HashMap::new();
+        // Several elements may be one value.
+        let mut seen = HashSet::new();
         let mut free: Vec<MlirOperation> = values.iter().filter_map(|value| self.unused(value.raw)).collect();
-        free.dedup_by_key(|operation| operation.ptr);
+        free.retain(|operation| seen.insert(operation.ptr));
         while !free.is_empty() {
             let operands: Vec<MlirOperation> = free
                 .iter()
@@ -91,22 +92,21 @@ impl Builder<'_> {
     /// The operation of this block that gives a value, if it computes and does nothing else.
     fn arithmetic(&self, value: MlirValue) -> Option<MlirOperation> {
         // SAFETY: a value of the module under construction, whose operations are all there.
-        let (operation, name) = unsafe {
+        let (raw, operation) = unsafe {
             if !mlirValueIsAOpResult(value) {
                 return None;
             }
-            let operation = mlirOpResultGetOwner(value);
-            if !mlirBlockEqual(mlirOperationGetBlock(operation), self.block) {
+            let raw = mlirOpResultGetOwner(value);
+            if !mlirBlockEqual(mlirOperationGetBlock(raw), self.block) {
                 return None;
             }
-            (operation, OperationRef::from_raw(operation))
+            (raw, OperationRef::from_raw(raw))
         };
-        let full = name.name();
-        let full = full.as_string_ref().as_str().ok()?.to_string();
-        let computes = match full.strip_prefix("llvm.")? {
-            "inline_asm" => name.attribute("has_side_effects").is_err(),
+        let name = operation.name();
+        let computes = match name.as_string_ref().as_str().ok()?.strip_prefix("llvm.")? {
+            "inline_asm" => operation.attribute("has_side_effects").is_err(),
             "call_intrinsic" => {
-                let intrinsic = name.attribute("intrin").ok()?.to_string();
+                let intrinsic = operation.attribute("intrin").ok()?.to_string();
                 intrinsic.contains("llvm.nvvm.") && intrinsic.contains(".approx.")
             }
             rest => match rest.strip_prefix("intr.") {
@@ -114,7 +114,7 @@ impl Builder<'_> {
                 None => ARITHMETIC.contains(&rest),
             },
         };
-        computes.then_some(operation)
+        computes.then_some(raw)
     }
 }
 
