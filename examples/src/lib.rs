@@ -5,7 +5,7 @@
 //! | --- | --- |
 //! | [`add_mul`], [`scale_relu`] | `(x + y) * z`; `max(x, 0) * scale + bias` |
 //! | [`matmul`](mod@matmul), [`split_matmul`] | the product of two matrices or batches, in any order, with a scale, a bias, an [`activation`] and a residual |
-//! | [`quantized_matmul`](mod@quantized_matmul) | the same of `i8` or `f8e4m3` with scales, to floats or back to `i8` |
+//! | [`quantized_matmul`], [`quantized_tiles`] | the same of `i8` or `f8e4m3` with scales, to floats or back to `i8`; its kernels |
 //! | [`attention`](mod@attention) | of any lengths and up to 256 elements, grouped heads, causal or in a window, with a cap, slopes, a bias, dropout |
 //! | [`attention_decode`] | of a few queries over many keys, which programs share |
 //! | [`add_activation`], [`bias_activation`] | an [`activation`] of a sum, or of a matrix and a bias for each column |
