@@ -9,6 +9,10 @@ from elementwise import ACTIVATIONS, GELU, activated
 from entry import BF16, F16, F32, F8, NAMES, SINGLE, UNIT, Entry, Launch, cdiv, empty, normal, processors, rounded, triton
 
 IDENTITY = 0
+#: Extents m, k, n with few rows, as in decoding.
+FEW = [(1, 4096, 4096), (16, 4096, 4096), (64, 4096, 4096), (16, 8192, 8192), (16, 14336, 4096), (16, 4096, 14336),
+       (16, 8192, 1024)]
+FEW_SMALL = [(1, 1, 1), (1, 512, 8), (3, 1300, 72), (64, 2100, 264), (66, 640, 8)]
 
 
 def tile(m, n, dtype):
@@ -33,6 +37,8 @@ class Matmul(Entry):
     small = [(m, k, n, dtype) for m, k, n in ((1, 1, 1), (128, 32, 128), (129, 31, 127), (5, 300, 200), (300, 64, 1),
                                               (64, 64, 128), (63, 72, 136), (128, 320, 25344), (1153, 200, 2824))
              for dtype in (F32, F16, BF16)]
+    #: Whether `b` lies column by column.
+    transposed = False
 
     def __init__(self, act):
         self.act = act
@@ -56,13 +62,15 @@ class Matmul(Entry):
     def launches(self, case, args):
         m, _, n, dtype = case
         rows, cols = tile(m, n, dtype)
-        # Where there is no bias or residual, it is a view without elements.
+        return [Launch("matmul", [NAMES[dtype]], lambda *consts: consts[:4] == (self.act, self.transposed, rows, cols),
+                       lambda *consts: (cdiv(m, rows) * cdiv(n, cols),), **self.batch(args))]
+
+    def batch(self, args):
+        """The views that the kernels take; where there is no bias or residual, it is one without elements."""
         nothing = args["a"][:0, :0]
-        bias = args["bias"].view(1, n) if self.act else nothing
-        batch = {name: args[name][None] for name in ("a", "b", "out")}
-        return [Launch("matmul", [NAMES[dtype]], lambda *consts: consts[:4] == (self.act, False, rows, cols),
-                       lambda *consts: (cdiv(m, rows) * cdiv(n, cols),), bias=bias, residual=nothing[None], alpha=1.0,
-                       **batch)]
+        bias = args["bias"].view(1, -1) if self.act else nothing
+        return {**{name: args[name][None] for name in ("a", "b", "out")}, "bias": bias, "residual": nothing[None],
+                "alpha": 1.0}
 
     def others(self, args):
         if self.act != GELU:
@@ -88,11 +96,10 @@ class FewRows(Matmul):
     """Products of few rows, as in decoding: the time is that of reading `b`, which lies column by column. Programs share the steps
     where there are few tiles."""
 
-    cases = [(m, k, n, BF16) for m, k, n in ((1, 4096, 4096), (16, 4096, 4096), (64, 4096, 4096), (16, 8192, 8192),
-                                             (16, 14336, 4096), (16, 4096, 14336), (16, 8192, 1024))]
+    cases = [(*extents, BF16) for extents in FEW]
     sweep = []
-    small = [(m, k, n, dtype) for m, k, n in ((1, 1, 1), (1, 512, 8), (3, 1300, 72), (64, 2100, 264), (66, 640, 8))
-             for dtype in (F32, F16, BF16)]
+    small = [(*extents, dtype) for extents in FEW_SMALL for dtype in (F32, F16, BF16)]
+    transposed = True
 
     def __init__(self):
         super().__init__(IDENTITY)
@@ -106,18 +113,14 @@ class FewRows(Matmul):
 
     def launches(self, case, args):
         m, k, n, dtype = case
-        parts, types, nothing = args["parts"].shape[0], [NAMES[dtype]], args["a"][:0, :0]
-        others = {"bias": nothing, "residual": nothing[None], "alpha": 1.0, "out": args["out"][None]}
-        factors = {name: args[name][None] for name in ("a", "b")}
-        if parts > 1:
-            return [Launch("matmul_parts", types, lambda transposed, *_: transposed,
-                           lambda transposed, rows, cols, steps: (cdiv(m, rows) * cdiv(n, cols), parts),
-                           share=cdiv(cdiv(k, parts), 32 if dtype == F32 else 64), **factors),
-                    Launch("sum_parts", types, lambda act, *_: act == IDENTITY,
-                           lambda act, rows, cols: (cdiv(m, rows) * cdiv(n, cols),), **others)]
-        tiles = tile(m, n, dtype)
-        return [Launch("matmul", types, lambda *consts: consts[:4] == (IDENTITY, True, *tiles),
-                       lambda *consts: (cdiv(m, tiles[0]) * cdiv(n, tiles[1]),), **factors, **others)]
+        parts, types, views = args["parts"].shape[0], [NAMES[dtype]], self.batch(args)
+        if parts == 1:
+            return super().launches(case, args)
+        return [Launch("matmul_parts", types, lambda transposed, *_: transposed,
+                       lambda transposed, rows, cols, steps: (cdiv(m, rows) * cdiv(n, cols), parts),
+                       share=cdiv(cdiv(k, parts), 32 if dtype == F32 else 64), **views),
+                Launch("sum_parts", types, lambda act, *_: act == IDENTITY,
+                       lambda act, rows, cols: (cdiv(m, rows) * cdiv(n, cols),), **views)]
 
     def exact(self, args):
         return super().exact({**args, "b": args["b"].T})
@@ -156,7 +159,6 @@ class QuantizedMatmul(Entry):
 
     def launches(self, case, args):
         m, k, n = case
-        nothing = args["row_scales"][:0]
 
         def turns(cols):
             return cdiv(cdiv(m, 128) * cdiv(n, cols), processors())
@@ -165,8 +167,13 @@ class QuantizedMatmul(Entry):
         wide = k % 16 == 0 and n % 8 == 0 and 7 * turns(192) < 5 * turns(128)
         types = [NAMES[self.dtype], "i32" if self.dtype == torch.int8 else "f32", "bf16"]
         return [Launch("quantized_matmul", types, lambda act, rows, cols, *_: act == IDENTITY and cols == (192 if wide else 128),
-                       lambda act, rows, cols, *_: (cdiv(m, rows) * cdiv(n, cols),), bias=nothing.view(1, 0),
-                       col_scales=args["col_scales"].view(1, n), out_scales=nothing)]
+                       lambda act, rows, cols, *_: (cdiv(m, rows) * cdiv(n, cols),), **self.behind(args))]
+
+    @staticmethod
+    def behind(args):
+        """The views that what follows a product takes: no bias, no scales of the result."""
+        nothing = args["row_scales"][:0]
+        return {"bias": nothing.view(1, 0), "col_scales": args["col_scales"].view(1, -1), "out_scales": nothing}
 
     def exact(self, args):
         a, b = args["a"].double(), args["b"].double().T
@@ -211,10 +218,9 @@ class QuantizedMatmul(Entry):
 class FewQuantized(QuantizedMatmul):
     """The same of few rows."""
 
-    cases = [(1, 4096, 4096), (16, 4096, 4096), (64, 4096, 4096), (16, 8192, 8192), (16, 14336, 4096), (16, 4096, 14336),
-             (16, 8192, 1024)]
+    cases = FEW
     sweep = []
-    small = [(1, 1, 1), (1, 512, 8), (3, 1300, 72), (64, 2100, 264), (66, 640, 8), (64, 640, 4096)]
+    small = [*FEW_SMALL, (64, 640, 4096)]
 
     def __init__(self, dtype):
         super().__init__(dtype)
@@ -229,14 +235,12 @@ class FewQuantized(QuantizedMatmul):
     def launches(self, case, args):
         m, k, n = case
         parts, sums = args["parts"].shape[0], NAMES[args["parts"].dtype]
-        nothing = args["row_scales"][:0]
-        others = {"bias": nothing.view(1, 0), "col_scales": args["col_scales"].view(1, n), "out_scales": nothing}
-        if parts > 1:
-            return [Launch("quantized_parts", [NAMES[self.dtype], sums], lambda *_: True,
-                           lambda rows, cols, _: (cdiv(m, rows) * cdiv(n, cols), parts), share=cdiv(cdiv(k, parts), 128)),
-                    Launch("sum_quantized_parts", [sums, "bf16"], lambda act, *_: act == IDENTITY,
-                           lambda act, rows, cols, _: (cdiv(m, rows) * cdiv(n, cols),), **others)]
-        return super().launches(case, args)
+        if parts == 1:
+            return super().launches(case, args)
+        return [Launch("quantized_parts", [NAMES[self.dtype], sums], lambda *_: True,
+                       lambda rows, cols, _: (cdiv(m, rows) * cdiv(n, cols), parts), share=cdiv(cdiv(k, parts), 128)),
+                Launch("sum_quantized_parts", [sums, "bf16"], lambda act, *_: act == IDENTITY,
+                       lambda act, rows, cols, _: (cdiv(m, rows) * cdiv(n, cols),), **self.behind(args))]
 
 
 def head_tile(elements, tiles=(64, 128, 192, 256)):

@@ -77,12 +77,9 @@ pub fn matmul<
     }
     // A branch, because 128 x 256 elements leave no registers for multiplications with the additions.
     let sum = if alpha == 1.0 { sum } else { sum * alpha };
-    // Most products have no bias; where a branch takes registers that a second block needs, there is none.
-    let v = if N == 256 || M == 64 && ACT < 2 {
-        if bias.shape(1) > 0 { sum + bias.load::<1, N>(0, col).to::<f32>() } else { sum }
-    } else {
-        sum + bias.load::<1, N>(0, col).to::<f32>()
-    };
+    // Most products have no bias; there is no branch where it takes registers that a second block needs.
+    let always = N < 256 && (M > 64 || ACT > 1);
+    let v = if always || bias.shape(1) > 0 { sum + bias.load::<1, N>(0, col).to::<f32>() } else { sum };
     let y = if ACT == 1 {
         tl::relu(v)
     } else if ACT == 2 {
@@ -250,10 +247,7 @@ impl<'a, T: Float, const ACT: usize> Matmul<'a, T, ACT> {
     /// The length of the working memory of [`Matmul::launch_split`] on a device or stream: 0 where nothing is shared.
     pub fn scratch_len(&self, on: impl LaunchOn) -> usize {
         let ([batches, m, k], [_, _, n]) = (self.a.shape(), self.b.shape());
-        match split_matmul::parts([batches, m, n], k, on.processors()) {
-            1 => 0,
-            parts => parts * batches * m * n,
-        }
+        split_matmul::scratch_len([batches, m, n], k, on.processors())
     }
 
     /// What is multiplied, if it fits together; nothing if the result has no elements.

@@ -248,10 +248,7 @@ impl<'a, A: Factor, const ACT: usize> QuantizedMatmul<'a, A, ACT> {
     /// The length of the working memory of [`QuantizedMatmul::launch_split`] on a device or stream: 0 where nothing is shared.
     pub fn scratch_len(&self, on: impl LaunchOn) -> usize {
         let ([m, k], [_, n]) = (self.a.shape(), self.b.shape());
-        match split_matmul::parts([1, m, n], k, on.processors()) {
-            1 => 0,
-            parts => parts * m * n,
-        }
+        split_matmul::scratch_len([1, m, n], k, on.processors())
     }
 
     /// Shares the steps if there is working memory for it.

@@ -101,6 +101,14 @@ pub fn parts(out: [usize; 3], k: usize, processors: usize) -> usize {
     room.min(k / TERMS).clamp(1, MAX_PARTS)
 }
 
+/// The length of the working memory for all parts: 0 where nothing is shared.
+pub(crate) fn scratch_len(out: [usize; 3], k: usize, processors: usize) -> usize {
+    match parts(out, k, processors) {
+        1 => 0,
+        parts => parts * out.iter().product::<usize>(),
+    }
+}
+
 /// The element types of products whose steps can be shared, with the activation `ACT`.
 pub trait Split<const ACT: usize>: Float {
     /// Launches the kernels, with working memory for as many parts as it holds.

@@ -257,19 +257,3 @@ fn what_is_stored_later_is_computed_later() {
     assert_eq!(each("ex2.approx"), [32, 32], "of 64 elements that a thread has");
     assert_eq!(each("fma.rn.f32"), [32, 32]);
 }
-
-/// A row's sum in each of its columns is one value, in both halves.
-#[test]
-fn elements_that_are_one_value_are_stored() {
-    let source = "#[fuse_kernel(num_warps = 4)]
-        fn product(a: &View<bf16, 2>, b: &View<bf16, 2>, out: &mut View<f32, 2>) {
-            let row = tl::program_id(0) * 64;
-            let mut sum = tl::zeros::<f32>([64, 128]);
-            for start in (0..a.shape(1)).step_by(64) {
-                sum = tl::dot(a.load::<64, 64>(row, start), b.load::<64, 128>(start, 0), sum);
-            }
-            let rows = tl::exp2(tl::sum(sum, 1));
-            out.store(tl::broadcast_to(rows.col(), [64, 128]), row, 0);
-        }";
-    assert_eq!(ptx(source, Arch::SM_90A).matches("ex2.approx").count(), 2, "a thread has parts of two rows");
-}

@@ -55,8 +55,8 @@ impl Builder<'_> {
     pub fn sink(&mut self, values: &[Val]) {
         // Users come before what they use.
         let mut moved: Vec<MlirOperation> = vec![];
-        let mut left: HashMap<usize, usize> = HashMap::new();
-        // Several elements may be one value.
+        let mut left = HashMap::new();
+        // Several values may be one.
         let mut seen = HashSet::new();
         let mut free: Vec<MlirOperation> = values.iter().filter_map(|value| self.unused(value.raw)).collect();
         free.retain(|operation| seen.insert(operation.ptr));
@@ -68,7 +68,7 @@ impl Builder<'_> {
                 .collect();
             moved.append(&mut free);
             for operation in operands {
-                let uses = left.entry(operation.ptr.addr()).or_insert_with(|| uses(operation));
+                let uses = left.entry(operation.ptr).or_insert_with(|| uses(operation));
                 *uses -= 1;
                 if *uses == 0 {
                     free.push(operation);

@@ -312,11 +312,9 @@ impl Gpu<'_> {
         let widths = firsts.len();
         // One that differs from thread to thread, for a shuffle of a uniform number is one.
         firsts.extend((!ahead.tiles.is_empty()).then(|| b.offset(ring, self.lane, 1)));
-        // A shuffle that moves nothing: ptxas must not see that the address is a uniform number and a part of the
-        // thread's own, for a copy with a cache policy to such an address comes out as an illegal instruction.
-        let text = "shfl.sync.idx.b32 $0, $1, $2, 31, -1;";
-        let mut hidden = |first| statement(b, text, "=r,r,r", &[first, self.lane], &[Ty::I32])[0];
-        let mut firsts: Vec<Val> = firsts.into_iter().map(&mut hidden).collect();
+        // ptxas must not see that the address is a uniform number and a part of the thread's own, for a copy with a cache
+        // policy to such an address comes out as an illegal instruction.
+        let mut firsts: Vec<Val> = firsts.into_iter().map(|first| self.hidden(b, first)).collect();
         for first in &mut firsts[widths..] {
             *first = b.sub(*first, self.lane);
         }

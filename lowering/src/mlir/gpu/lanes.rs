@@ -1,6 +1,6 @@
 //! What the lanes of a warp tell each other.
 
-use super::{Builder, Gpu};
+use super::{Builder, Gpu, statement};
 use crate::analysis::stage::GROUP_WARPS;
 use crate::mlir::builder::Val;
 use crate::mlir::types::{Elem, Ty};
@@ -10,6 +10,13 @@ impl Gpu<'_> {
     pub(super) fn uniform(&self, b: &mut Builder, value: Val) -> Val {
         let first = b.int(Ty::I32, 0);
         self.shuffle(b, value, Exchange::Index, first)
+    }
+
+    /// The same number, but ptxas does not see where it comes from: a shuffle that moves nothing. It takes it for one that differs
+    /// from thread to thread if it was one.
+    pub(super) fn hidden(&self, b: &mut Builder, value: Val) -> Val {
+        let text = "shfl.sync.idx.b32 $0, $1, $2, 31, -1;";
+        statement(b, text, "=r,r,r", &[value, self.lane], &[Ty::I32])[0]
     }
 
     /// The group of four warps that this one is in.

@@ -341,19 +341,20 @@ impl Gpu<'_> {
     /// Whether a number is loaded in one turn of a loop for the next one, and nothing else.
     fn waits_a_turn(&self, value: Value) -> bool {
         let mut waits = false;
-        self.func.body.walk(&mut |op| {
-            if let Kind::For(For { body, .. }) = &op.kind {
-                waits |= body.yields.contains(&value) && body.uses(value) == 1;
-            }
-        });
-        waits && self.func.ty(value).is_scalar()
+        if self.func.ty(value).is_scalar() {
+            self.func.body.walk(&mut |op| {
+                if let Kind::For(For { body, .. }) = &op.kind {
+                    waits |= body.yields.contains(&value) && body.uses(value) == 1;
+                }
+            });
+        }
+        waits
     }
 
     /// The same address, but ptxas takes it for another one in each thread. It moves what comes from an address that is the same
     /// in all of them to a uniform register, and waits for it there and then.
     fn apart(&self, b: &mut Builder, pointer: Val) -> Val {
-        let text = "shfl.sync.idx.b32 $0, $1, $2, 31, -1;";
-        let lane = statement(b, text, "=r,r,r", &[self.lane, self.lane], &[Ty::I32])[0];
+        let lane = self.hidden(b, self.lane);
         let nothing = b.sub(lane, self.lane);
         b.offset(pointer, nothing, 1)
     }

@@ -6,6 +6,7 @@
 
 use super::{LINE, Pipeline};
 use crate::analysis::stage::{GROUP_ROWS, GROUP_WARPS, Groups};
+use crate::dtype::DType;
 use crate::layout::dot::group_fragments;
 use crate::layout::{Coord, Distributed};
 use crate::mlir::builder::Val;
@@ -18,6 +19,8 @@ use crate::tile::{Func, Op, ParamId};
 
 /// Rows and columns of the matrices of which `stmatrix` writes four.
 const MATRIX: u32 = 8;
+/// Elements of a thread in as many columns as one of them has: two of one row, two of another.
+const EACH: usize = 4;
 /// Bytes of a piece.
 const PIECE: u32 = GROUP_ROWS * LINE;
 /// Pieces that a group has memory for.
@@ -79,20 +82,20 @@ impl Emit for GroupStore {
         let group = gpu.warp_group(b);
         let place = gpu.leaving_place(b, group);
         let begins = self.begins(gpu, b, [(row_group, GROUP_ROWS), (column_group, share)]);
-        let writer = Writer::new(gpu, b, self, place);
+        let writer = Writer::new(gpu, b, gpu.func.ty(self.value).dtype, place);
         let first = gpu.first_of(b, 31, GROUP_WARPS - 1).expect("a group has many threads");
         let map = gpu.map_to(self.window.memory);
         for (turn, pieces) in places.chunks(PIECES).enumerate() {
+            let values: Vec<Vec<Val>> =
+                pieces.iter().map(|&piece| self.elements(gpu, piece, width)).collect();
             if turn > 0 {
-                // While the GPU reads what was written before.
-                let values: Vec<Val> =
-                    pieces.iter().flat_map(|&piece| writer.values(gpu, piece, width)).collect();
-                b.sink(&values);
+                // Computed while the GPU reads what was written before.
+                b.sink(&values.concat());
             }
             statement(b, "@$0 cp.async.bulk.wait_group.read 0;", "b,~{memory}", &[first], &[]);
             gpu.group_barrier(b, group);
-            for (slot, &piece) in pieces.iter().enumerate() {
-                writer.write(gpu, b, (slot as u32, piece), width);
+            for (slot, values) in values.iter().enumerate() {
+                writer.write(b, slot as u32 * PIECE, values);
             }
             // What threads wrote becomes visible to the copies of one of them.
             statement(b, "fence.proxy.async.shared::cta;", "~{memory}", &[], &[]);
@@ -113,6 +116,20 @@ impl Emit for GroupStore {
 }
 
 impl GroupStore {
+    /// The elements of this thread in the piece that begins at a row and column: [`EACH`] of each [`MATRIX`] columns.
+    fn elements(&self, gpu: &Gpu, [row, column]: [u32; 2], width: u32) -> Vec<Val> {
+        let layout = gpu.layout(self.value);
+        let (values, places) = (gpu.registers(self.value), layout.registers_by_coord());
+        let [fragment, _] = group_fragments();
+        let offsets = fragment.offsets(layout.shape());
+        let columns = (column..column + width).step_by(MATRIX as usize);
+        let fragments = columns.map(|column| Coord::along(0, row).set(1, column));
+        fragments
+            .flat_map(|first| offsets.iter().map(move |&offset| first.plus(offset)))
+            .map(|place| values[places[&place]])
+            .collect()
+    }
+
     /// Where this group's part of the block begins in the view.
     fn begins(&self, gpu: &mut Gpu, b: &mut Builder, shares: [(Val, u32); 2]) -> Vec<Val> {
         let mut begins: Vec<Val> =
@@ -141,16 +158,16 @@ fn copy_out(b: &mut Builder, condition: Val, (map, begins): (Val, &[Val]), from:
 }
 
 /// Writes fragments to lines whose pieces of 16 bytes are exchanged, as copies of lines of 128 bytes have them.
-struct Writer<'s> {
-    store: &'s GroupStore,
+struct Writer {
+    dtype: DType,
     /// This thread's address for each pair of neighbouring fragments of a line, or for each fragment.
     addresses: Vec<Val>,
 }
 
-impl Writer<'_> {
-    fn new<'s>(gpu: &mut Gpu, b: &mut Builder, store: &'s GroupStore, place: Val) -> Writer<'s> {
+impl Writer {
+    fn new(gpu: &mut Gpu, b: &mut Builder, dtype: DType, place: Val) -> Writer {
         // A lane says where a row of a matrix goes, or where its own two elements go.
-        let halves = gpu.func.ty(store.value).dtype.bytes() == 2;
+        let halves = dtype.bytes() == 2;
         let addresses = if halves {
             gpu.matrix_addresses(b, place)
         } else {
@@ -161,31 +178,13 @@ impl Writer<'_> {
             let start = b.offset(place, distance, 1);
             gpu.line_addresses(b, start, [row, piece])
         };
-        Writer { store, addresses }
+        Writer { dtype, addresses }
     }
 
-    /// The elements of this thread in the piece that begins at a row and column: of each eight columns two of one row and two of
-    /// another.
-    fn values(&self, gpu: &Gpu, [row, column]: [u32; 2], width: u32) -> Vec<Val> {
-        let layout = gpu.layout(self.store.value);
-        let (values, places) = (gpu.registers(self.store.value), layout.registers_by_coord());
-        let [fragment, _] = group_fragments();
-        let offsets = fragment.offsets(layout.shape());
-        let columns = (column..column + width).step_by(MATRIX as usize);
-        let fragments = columns.map(|column| Coord::along(0, row).set(1, column));
-        fragments
-            .flat_map(|first| offsets.iter().map(move |&offset| first.plus(offset)))
-            .map(|place| values[places[&place]])
-            .collect()
-    }
-
-    /// Writes the piece that begins at a row and column to a slot.
-    fn write(&self, gpu: &Gpu, b: &mut Builder, (slot, piece): (u32, [u32; 2]), width: u32) {
-        let dtype = gpu.func.ty(self.store.value).dtype;
-        let values = self.values(gpu, piece, width);
-        let each = values.len() / (width / MATRIX) as usize;
-        let columns: Vec<&[Val]> = values.chunks(each).collect();
-        let slot = slot * PIECE;
+    /// Writes this thread's elements of a piece to where it begins.
+    fn write(&self, b: &mut Builder, slot: u32, values: &[Val]) {
+        let dtype = self.dtype;
+        let columns: Vec<&[Val]> = values.chunks(EACH).collect();
         if dtype.bytes() == 2 {
             for (pair, &address) in columns.chunks(2).zip(&self.addresses) {
                 let words: Vec<Val> = pair.iter().flat_map(|own| pack(b, own, dtype)).collect();
