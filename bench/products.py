@@ -10,9 +10,9 @@ from entry import BF16, F16, F32, F8, NAMES, SINGLE, UNIT, Entry, Launch, cdiv, 
 
 IDENTITY = 0
 #: Extents m, k, n with few rows, as in decoding.
-FEW = [(1, 4096, 4096), (16, 4096, 4096), (64, 4096, 4096), (16, 8192, 8192), (16, 14336, 4096), (16, 4096, 14336),
-       (16, 8192, 1024)]
-FEW_SMALL = [(1, 1, 1), (1, 512, 8), (3, 1300, 72), (64, 2100, 264), (66, 640, 8)]
+FEW = [(1, 4096, 4096), (16, 4096, 4096), (64, 4096, 4096), (16, 8192, 8192), (64, 8192, 8192), (16, 14336, 4096),
+       (16, 4096, 14336), (64, 4096, 14336), (16, 8192, 1024)]
+FEW_SMALL = [(1, 1, 1), (1, 512, 8), (3, 1300, 72), (16, 1040, 4232), (64, 2100, 264), (63, 4112, 72), (66, 640, 8)]
 
 
 def tile(m, n, dtype):
@@ -22,8 +22,20 @@ def tile(m, n, dtype):
     return (rows, cols) if fills else (64, 128)
 
 
-def shares(m, k, n):
+def few_rows(m, k, n, dtype):
+    """The tile of few rows that the library chooses for factors that lie along `k`, if there is one."""
+    if m > 64 or n % 8 or k * dtype.itemsize % 16 or dtype == F32:
+        return None
+    if m > 16 or dtype == F8:
+        return 64, 64
+    return (16, 16) if cdiv(n, 32) <= processors() else (16, 32)
+
+
+def shares(m, k, n, dtype):
     """How many programs share the steps of a tile, as the library chooses."""
+    few = few_rows(m, k, n, dtype)
+    if few and (4 * cdiv(n, few[1]) >= 3 * processors() or k * dtype.itemsize <= 8192):
+        return 1
     return max(1, min(processors() // (cdiv(m, 64) * cdiv(n, 128)), k // 256, 32))
 
 
@@ -108,19 +120,22 @@ class FewRows(Matmul):
 
     def make(self, case, shift=0):
         m, k, n, dtype = case
-        args, parts = super().make(case, shift), shares(m, k, n)
+        args, parts = super().make(case, shift), shares(*case)
         return {**args, "b": args["b"].view(n, k), "parts": torch.full((parts, 1, m, n), 7, dtype=F32, device="cuda")}
 
     def launches(self, case, args):
         m, k, n, dtype = case
-        parts, types, views = args["parts"].shape[0], [NAMES[dtype]], self.batch(args)
+        parts, types, views = args["parts"].shape[0], [NAMES[dtype]], {**self.batch(args), "act": IDENTITY}
         if parts == 1:
-            return super().launches(case, args)
+            if not (few := few_rows(*case)):
+                return super().launches(case, args)
+            return [Launch("matmul_few", types, lambda *consts: consts[:2] == few,
+                           lambda rows, cols, _: (cdiv(m, rows) * cdiv(n, cols),), **views)]
         return [Launch("matmul_parts", types, lambda transposed, *_: transposed,
                        lambda transposed, rows, cols, steps: (cdiv(m, rows) * cdiv(n, cols), parts),
                        share=cdiv(cdiv(k, parts), 32 if dtype == F32 else 64), **views),
-                Launch("sum_parts", types, lambda act, *_: act == IDENTITY,
-                       lambda act, rows, cols: (cdiv(m, rows) * cdiv(n, cols),), **views)]
+                Launch("sum_parts", types, lambda *_: True,
+                       lambda rows, cols: (cdiv(m, rows) * cdiv(n, cols),), **views)]
 
     def exact(self, args):
         return super().exact({**args, "b": args["b"].T})
@@ -229,18 +244,22 @@ class FewQuantized(QuantizedMatmul):
     def make(self, case, shift=0):
         m, k, n = case
         of_sums = torch.int32 if self.dtype == torch.int8 else F32
-        parts = torch.full((shares(m, k, n), m, n), 7, dtype=of_sums, device="cuda")
+        parts = torch.full((shares(m, k, n, self.dtype), m, n), 7, dtype=of_sums, device="cuda")
         return {**super().make(case, shift), "parts": parts}
 
     def launches(self, case, args):
         m, k, n = case
         parts, sums = args["parts"].shape[0], NAMES[args["parts"].dtype]
+        behind = {**self.behind(args), "act": IDENTITY}
         if parts == 1:
-            return super().launches(case, args)
+            if not (few := few_rows(m, k, n, self.dtype)):
+                return super().launches(case, args)
+            return [Launch("quantized_few", [NAMES[self.dtype], sums, "bf16"], lambda *consts: consts[:2] == few,
+                           lambda rows, cols, *_: (cdiv(m, rows) * cdiv(n, cols),), **behind)]
         return [Launch("quantized_parts", [NAMES[self.dtype], sums], lambda *_: True,
                        lambda rows, cols, _: (cdiv(m, rows) * cdiv(n, cols), parts), share=cdiv(cdiv(k, parts), 128)),
-                Launch("sum_quantized_parts", [sums, "bf16"], lambda act, *_: act == IDENTITY,
-                       lambda act, rows, cols, _: (cdiv(m, rows) * cdiv(n, cols),), **self.behind(args))]
+                Launch("sum_quantized_parts", [sums, "bf16"], lambda *_: True,
+                       lambda rows, cols, _: (cdiv(m, rows) * cdiv(n, cols),), **behind)]
 
 
 def head_tile(elements, tiles=(64, 128, 192, 256)):

@@ -11,8 +11,9 @@
 //! **Work.** `2 * m * n * k` operations for each matrix. A program makes a tile of the result from a band of rows of
 //! `a` and one of columns of `b`. Programs that run at once make tiles near each other, sixteen rows of them at a time,
 //! and so find what they share in the cache. Tiles are smaller where there would be too few of them for the processors.
-//! Where even these are too few and `k` is long, [`Matmul::launch_split`] shares the steps among programs: see
-//! [`crate::split_matmul`]. The result is written once, and no sum without its bias reaches memory.
+//! Of up to 64 rows, and columns of `b` side by side, they are smaller still. Where even these are too few and `k` is long,
+//! [`Matmul::launch_split`] shares the steps among programs: see [`crate::split_matmul`] for both. The result is written once, and no
+//! sum without its bias reaches memory.
 //!
 //! **Rounding.** Products of 16-bit floats are exact and are added in `f32`, those of `f32` are added in `f32` with one
 //! rounding each; the sum is within `(k + 2) * 2^-23` of the sum of the products' magnitudes, or better. The scale, the
@@ -218,7 +219,7 @@ impl<'a, T: Float, const ACT: usize> Matmul<'a, T, ACT> {
     {
         let out = out.matrices();
         match self.factors(out.shape())? {
-            Some(factors) => T::multiply(on, factors, out),
+            Some(factors) => self.alone(on, factors, out),
             None => Ok(()),
         }
     }
@@ -235,19 +236,45 @@ impl<'a, T: Float, const ACT: usize> Matmul<'a, T, ACT> {
         scratch: impl Into<SliceMut<'s, f32>>,
     ) -> Result<()>
     where
-        T: Multiply<ACT> + Split<ACT>,
+        T: Multiply<ACT>,
     {
         let (out, scratch) = (out.matrices(), scratch.into());
         let Some(factors) = self.factors(out.shape())? else { return Ok(()) };
         let wanted = self.scratch_len(on);
         CHECKS.same(("scratch", scratch.len()), ("what it should be", wanted))?;
-        if wanted == 0 { T::multiply(on, factors, out) } else { T::split(on, factors, out, scratch) }
+        if wanted == 0 { self.alone(on, factors, out) } else { T::split(on, factors, ACT, out, scratch) }
     }
 
     /// The length of the working memory of [`Matmul::launch_split`] on a device or stream: 0 where nothing is shared.
-    pub fn scratch_len(&self, on: impl LaunchOn) -> usize {
+    pub fn scratch_len(&self, on: impl LaunchOn) -> usize
+    where
+        T: Split,
+    {
         let ([batches, m, k], [_, _, n]) = (self.a.shape(), self.b.shape());
-        split_matmul::scratch_len([batches, m, n], k, on.processors())
+        split_matmul::scratch_len(on, [batches, m, n], k, self.few_rows(on), size_of::<T>())
+    }
+
+    /// The product by programs that add up all of a tile.
+    fn alone(&self, on: impl LaunchOn, factors: Factors<'_, T>, out: ViewMut<'_, T, 3>) -> Result<()>
+    where
+        T: Multiply<ACT>,
+    {
+        match self.few_rows(on) {
+            Some(tile) => T::few(on, factors, ACT, tile, out),
+            None => T::multiply(on, factors, out),
+        }
+    }
+
+    /// The tile of few rows, if both factors have what is summed over side by side.
+    fn few_rows(&self, on: impl LaunchOn) -> Option<Tile>
+    where
+        T: Split,
+    {
+        let ([batches, m, _], [_, _, n]) = (self.a.shape(), self.b.shape());
+        let ([a_batch, row, inner], [b_batch, b_inner, col]) = (self.a.strides(), self.b.strides());
+        let lines = [[row, inner], [col, b_inner], [a_batch, 1], [b_batch, 1], [n, 1]];
+        let fits = lines.into_iter().all(|strides| split_matmul::in_vectors(strides, size_of::<T>()));
+        if fits { split_matmul::few_rows(on, [batches, m, n], T::FEW) } else { None }
     }
 
     /// What is multiplied, if it fits together; nothing if the result has no elements.
@@ -308,7 +335,7 @@ impl<'a, T: Float> Factors<'a, T> {
 }
 
 /// The element types of products with the activation `ACT`, each with its tiles.
-pub trait Multiply<const ACT: usize>: Float {
+pub trait Multiply<const ACT: usize>: Split {
     /// Launches the kernel with the tile for the product's extents.
     #[doc(hidden)]
     fn multiply(on: impl LaunchOn, of: Factors<'_, Self>, out: ViewMut<'_, Self, 3>) -> Result<()>;

@@ -26,7 +26,7 @@ use crate::shape::Checks;
 /// The longest row that the kernels were built for.
 pub const MAX_COLS: usize = 32768;
 
-/// The longest row of [`quantize`]; [`quantize_wide`] takes longer ones.
+/// The longest row that one block takes without the next one's elements under way; of longer ones see [`Quantize::in_pairs`].
 const NARROW: usize = 16384;
 
 /// The elements of a row that a program of [`dequantize_add`] handles.
@@ -67,11 +67,7 @@ mod kernels {
             let squares = tl::select(mask, (x - mean) * (x - mean), 0.0);
             let scale = tl::rsqrt(tl::sum(squares, 0) / n_cols as f32 + eps);
             // Of many elements to a thread it takes fewer registers to shift and scale in one step.
-            let x_hat = if BLOCK == 12288 || BLOCK == 16384 {
-                tl::fma(x, scale, -mean * scale)
-            } else {
-                (x - mean) * scale
-            };
+            let x_hat = if BLOCK >= 12288 { tl::fma(x, scale, -mean * scale) } else { (x - mean) * scale };
             let gamma = tl::load(gamma + cols, mask).to::<f32>();
             x_hat * gamma + tl::load(beta + cols, mask).to::<f32>()
         };
@@ -86,10 +82,12 @@ mod kernels {
 
     /// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared. `NORM` says what
     /// is quantised; `ROUND` whether `Q` holds integers. `gamma` and `beta` may be empty where the norm has none. A thread of long
-    /// rows has no more registers than leave room for rows that hide each other's waiting.
+    /// rows has no more registers than leave room for rows that hide each other's waiting, and the longest rows have two blocks.
     #[fuse_kernel(
         configs = [{ Q: i8, ROUND: true }, { Q: f8e4m3, ROUND: false }],
-        T = [f16, bf16], NORM = [0, 1, 2], BLOCK = n_cols in [1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384],
+        T = [f16, bf16], NORM = [0, 1, 2],
+        BLOCK = n_cols in [1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384, 32768],
+        num_ctas = if BLOCK == 32768 { 2 } else { 1 },
         num_warps = if NORM == 2 { if BLOCK <= 4096 { (BLOCK / 1024).min(2) } else { 4 } }
             else if BLOCK <= 8192 { (BLOCK / 1024).next_power_of_two().min(4) } else { 8 },
         maxnreg = if NORM != 2 { if BLOCK == 16384 { 80 } else { 255 } }
@@ -220,7 +218,7 @@ impl<T: Float, const NORM: usize> Quantize<'_, T, NORM> {
             return Ok(());
         }
         let (x, gamma, beta, n_cols, eps) = (self.x, self.gamma, self.beta, self.cols as i32, self.eps);
-        if self.cols > NARROW {
+        if self.cols > NARROW && !Self::in_pairs(on) {
             let n_rows = rows as i32;
             let call = quantize_wide::<T, i8, true, NORM, MAX_COLS>(
                 x, gamma, beta, out, scales, n_rows, n_cols, eps,
@@ -251,7 +249,7 @@ impl<T: Float, const NORM: usize> Quantize<'_, T, NORM> {
             return Ok(());
         }
         let (x, gamma, beta, n_cols, eps) = (self.x, self.gamma, self.beta, self.cols as i32, self.eps);
-        if self.cols > NARROW {
+        if self.cols > NARROW && !Self::in_pairs(on) {
             let n_rows = rows as i32;
             let call = quantize_wide::<T, f8e4m3, false, NORM, MAX_COLS>(
                 x, gamma, beta, out, scales, n_rows, n_cols, eps,
@@ -260,6 +258,12 @@ impl<T: Float, const NORM: usize> Quantize<'_, T, NORM> {
         }
         let call = quantize::<T, f8e4m3, false, NORM>(x, gamma, beta, out, scales, n_cols, eps);
         call.grid(rows).launch(on)
+    }
+
+    /// Whether two blocks of a cluster take a long row, which RMSNorm is slower with (docs/performance.md), or one program takes row
+    /// after row.
+    fn in_pairs(on: impl LaunchOn) -> bool {
+        on.has_clusters() && NORM != RMS
     }
 
     /// The number of rows, if all lengths fit.

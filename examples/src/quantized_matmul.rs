@@ -9,9 +9,9 @@
 //! the addresses.
 //!
 //! **Work.** `2 * m * n * k` operations, at twice the rate of 16-bit types. A program makes 128 rows and as many columns
-//! of the result, or 192 where the processors are sooner done so, in the order of [`crate::matmul`]. Where these are too few
-//! programs and `k` is long, as of few rows, [`QuantizedMatmul::launch_split`] shares the steps among programs, as
-//! [`crate::split_matmul`] does.
+//! of the result, or 192 where the processors are sooner done so, in the order of [`crate::matmul`]. Of up to 64 rows, read as
+//! above, tiles are smaller. Where these are too few programs and `k` is long, [`QuantizedMatmul::launch_split`] shares the steps among
+//! programs: see [`crate::split_matmul`] for both.
 //!
 //! **Rounding.** Sums of `i8` are exact. Products of `f8e4m3` are exact, and their sum is within `(k + 2) * 2^-23` of
 //! the sum of their magnitudes; a GPU of capability 9.0 may add `34 * 2^-13` of the largest of products and sums for
@@ -28,10 +28,10 @@ use dsl_runtime::{DType, Result};
 
 use crate::activation;
 use crate::matmul::{Extents, Tile};
-use crate::quantized_tiles::{quantized_matmul, quantized_parts, sum_quantized_parts};
+use crate::quantized_tiles::{quantized_few, quantized_matmul, quantized_parts, sum_quantized_parts};
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
-use crate::split_matmul::{self, SUMMED, TILE};
+use crate::split_matmul::{self, FLAT, LOW, NARROW, SUMMED, TILE};
 
 /// A type that can be multiplied.
 pub trait Factor: Element {
@@ -39,18 +39,23 @@ pub trait Factor: Element {
     type Sum: Element;
     /// The longest sum.
     const MAX_TERMS: usize;
+    /// The tiles of few rows.
+    #[doc(hidden)]
+    const FEW: &'static [Tile];
 }
 
 impl Factor for i8 {
     type Sum = i32;
     // Each product is at most 2^14.
     const MAX_TERMS: usize = (1 << 17) - 1;
+    const FEW: &'static [Tile] = &[NARROW, FLAT, LOW];
 }
 
 impl Factor for f8e4m3 {
     type Sum = f32;
     // Places behind the end of the last part are counted too.
     const MAX_TERMS: usize = i32::MAX as usize - split_matmul::MAX_PARTS * STEPS - 256;
+    const FEW: &'static [Tile] = &[LOW];
 }
 
 const CHECKS: Checks = Checks("quantized_matmul");
@@ -61,8 +66,57 @@ const WIDE: Tile = Tile { rows: 128, cols: 192 };
 /// Terms that a program adds in a turn.
 const STEPS: usize = 128;
 
+/// The factors whose products of few rows become `O`.
+pub trait Few<O: Element>: Factor {
+    /// Launches the kernel of few rows with one of [`Factor::FEW`].
+    #[doc(hidden)]
+    fn few(
+        on: impl LaunchOn,
+        of: Arguments<'_, Self>,
+        act: i32,
+        tile: Tile,
+        out: ViewMut<'_, O, 2>,
+    ) -> Result<()>;
+}
+
+macro_rules! few {
+    ($($A:ident, $O:ident, $ROUND:literal, [$($tile:ident: $K:literal),*];)*) => {$(
+        impl Few<$O> for $A {
+            fn few(
+                on: impl LaunchOn,
+                of: Arguments<'_, $A>,
+                act: i32,
+                tile: Tile,
+                out: ViewMut<'_, $O, 2>,
+            ) -> Result<()> {
+                let programs = tile.count([1, out.shape()[0], out.shape()[1]]);
+                let Arguments { a, b, row_scales, col_scales, bias, out_scales } = of;
+                match tile {
+                    $(
+                        $tile => quantized_few::<
+                            $A, <$A as Factor>::Sum, $O, { $tile.rows }, { $tile.cols }, $K, $ROUND,
+                        >(a, b, row_scales, col_scales, bias, out_scales, out, act)
+                        .grid(programs)
+                        .launch(on),
+                    )*
+                    _ => unreachable!("a tile is one of those"),
+                }
+            }
+        }
+    )*};
+}
+
+few! {
+    i8, f16, false, [NARROW: 512, FLAT: 256, LOW: 256];
+    i8, bf16, false, [NARROW: 512, FLAT: 256, LOW: 256];
+    i8, f32, false, [NARROW: 512, FLAT: 256, LOW: 256];
+    i8, i8, true, [NARROW: 512, FLAT: 256, LOW: 256];
+    f8e4m3, f16, false, [LOW: 256];
+    f8e4m3, bf16, false, [LOW: 256];
+}
+
 /// The factors whose products become `O` after the activation `ACT`.
-pub trait Multiply<O: Element, const ACT: usize>: Factor {
+pub trait Multiply<O: Element, const ACT: usize>: Few<O> {
     /// Launches the kernel with the tile for the product's extents.
     #[doc(hidden)]
     fn multiply(on: impl LaunchOn, of: Arguments<'_, Self>, out: ViewMut<'_, O, 2>) -> Result<()>;
@@ -82,6 +136,9 @@ macro_rules! multiply {
         impl Multiply<$O, $ACT> for $A {
             fn multiply(on: impl LaunchOn, of: Arguments<'_, $A>, out: ViewMut<'_, $O, 2>) -> Result<()> {
                 let tile = of.tile(on, &out);
+                if Self::FEW.contains(&tile) {
+                    return Self::few(on, of, $ACT, tile, out);
+                }
                 let programs = tile.count([1, out.shape()[0], out.shape()[1]]);
                 let Arguments { a, b, row_scales, col_scales, bias, out_scales } = of;
                 match tile {
@@ -114,9 +171,9 @@ macro_rules! multiply {
                 )
                 .grid((TILE.count([1, m, n]), count))
                 .launch(on)?;
-                sum_quantized_parts::<
-                    <$A as Factor>::Sum, $O, $ACT, { SUMMED.rows }, { SUMMED.cols }, $ROUND,
-                >(scratch.slice(..).view(shape)?, row_scales, col_scales, bias, out_scales, out)
+                sum_quantized_parts::<<$A as Factor>::Sum, $O, { SUMMED.rows }, { SUMMED.cols }, $ROUND>(
+                    scratch.slice(..).view(shape)?, row_scales, col_scales, bias, out_scales, out, $ACT,
+                )
                 .grid(SUMMED.count([1, m, n]))
                 .launch(on)
             }
@@ -248,7 +305,8 @@ impl<'a, A: Factor, const ACT: usize> QuantizedMatmul<'a, A, ACT> {
     /// The length of the working memory of [`QuantizedMatmul::launch_split`] on a device or stream: 0 where nothing is shared.
     pub fn scratch_len(&self, on: impl LaunchOn) -> usize {
         let ([m, k], [_, n]) = (self.a.shape(), self.b.shape());
-        split_matmul::scratch_len([1, m, n], k, on.processors())
+        let few = few_rows(on, self.a, self.b.permute([1, 0]));
+        split_matmul::scratch_len(on, [1, m, n], k, few, size_of::<A>())
     }
 
     /// Shares the steps if there is working memory for it.
@@ -319,16 +377,30 @@ pub struct Arguments<'a, A: Factor> {
 impl<A: Factor> Arguments<'_, A> {
     /// The tile with which all programs are done sooner.
     fn tile<O: Element>(&self, on: impl LaunchOn, out: &ViewMut<'_, O, 2>) -> Tile {
+        if let Some(tile) = few_rows(on, self.a, self.b) {
+            return tile;
+        }
         let [m, n] = out.shape();
         let turns = |tile: Tile| tile.count([1, m, n]).div_ceil(on.processors());
         // Threads that multiply alone, or copy element by element, have no registers for more.
-        let whole = |[row, col]: [usize; 2], bytes: usize| col == 1 && (row * bytes).is_multiple_of(16);
         let by_groups = on.has_clusters()
-            && whole(self.a.strides(), 1)
-            && whole(self.b.strides(), 1)
-            && whole(out.strides(), size_of::<O>());
+            && in_vectors(self.a)
+            && in_vectors(self.b)
+            && split_matmul::in_vectors(out.strides(), size_of::<O>());
         if by_groups && 7 * turns(WIDE) < 5 * turns(LARGE) { WIDE } else { LARGE }
     }
+}
+
+/// The tile of few rows for a left factor and the columns of a right one, if both have what is summed over side by side.
+fn few_rows<A: Factor>(on: impl LaunchOn, a: View<'_, A, 2>, b: View<'_, A, 2>) -> Option<Tile> {
+    let ([m, _], [n, _]) = (a.shape(), b.shape());
+    let fits = in_vectors(a) && in_vectors(b) && n.is_multiple_of(8);
+    if fits { split_matmul::few_rows(on, [1, m, n], A::FEW) } else { None }
+}
+
+/// Whether rows are read as vectors.
+fn in_vectors<A: Factor>(rows: View<'_, A, 2>) -> bool {
+    split_matmul::in_vectors(rows.strides(), size_of::<A>())
 }
 
 /// A number for each of so many, or one that is repeated.

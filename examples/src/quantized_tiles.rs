@@ -7,15 +7,16 @@ use dsl_runtime::prelude::*;
 pub(crate) mod kernels {
     use dsl_runtime::prelude::*;
 
-    /// What becomes of a tile of sums, before it is converted: scaled, a bias added, activated, and divided and rounded for `i8`. One scale
-    /// of columns serves all of them.
+    /// What becomes of a tile of sums, before it is converted: scaled, a bias added, activated as one of [`crate::activation`], and
+    /// divided and rounded for `i8`. One scale of columns serves all of them.
     #[fuse_fn]
-    fn finish<const ACT: usize, const M: usize, const N: usize, const ROUND: bool>(
+    fn finish<const M: usize, const N: usize, const ROUND: bool>(
         sum: Tile<f32>,
         row_scales: &View<f32, 2>,
         col_scales: &View<f32, 2>,
         bias: &View<f32, 2>,
         out_scales: &View<f32, 2>,
+        act: i32,
         row: i32,
         col: i32,
     ) -> Tile<f32> {
@@ -23,11 +24,11 @@ pub(crate) mod kernels {
         let of_all = col_scales.load::<1, 1>(0, 0);
         let factors = tl::select(col_scales.shape(1) == 1, of_all, col_scales.load::<1, N>(0, col));
         let v = tl::fma(scaled, factors, bias.load::<1, N>(0, col));
-        let y = if ACT == 1 {
+        let y = if act == 1 {
             tl::relu(v)
-        } else if ACT == 2 {
+        } else if act == 2 {
             tl::gelu::<f16>(v)
-        } else if ACT == 4 {
+        } else if act == 4 {
             tl::silu::<f16>(v)
         } else {
             v
@@ -88,8 +89,65 @@ pub(crate) mod kernels {
             let right = tl::trans(b.load::<N, K>(col, start));
             sum = tl::dot(a.load::<M, K>(row, start), right, sum).max_num_imprecise_acc(128);
         }
+        let y = finish::<M, N, ROUND>(
+            sum.to::<f32>(),
+            row_scales,
+            col_scales,
+            bias,
+            out_scales,
+            ACT as i32,
+            row,
+            col,
+        );
+        out.store(y.to::<O>(), row, col);
+    }
+
+    /// A product of few rows: as [`quantized_matmul()`], with tiles as [`crate::split_matmul::matmul_few`] has. Tiles of 16 rows of
+    /// `f8e4m3` would be converted first.
+    #[fuse_kernel(configs = [
+        { A: i8, S: i32, O: f16, M: 16, N: 16, K: 512, ROUND: false, num_warps: 2, num_stages: 4 },
+        { A: i8, S: i32, O: f16, M: 16, N: 32, K: 256, ROUND: false, num_warps: 4, num_stages: 4 },
+        { A: i8, S: i32, O: f16, M: 64, N: 64, K: 256, ROUND: false, num_warps: 4, num_stages: 6 },
+        { A: i8, S: i32, O: bf16, M: 16, N: 16, K: 512, ROUND: false, num_warps: 2, num_stages: 4 },
+        { A: i8, S: i32, O: bf16, M: 16, N: 32, K: 256, ROUND: false, num_warps: 4, num_stages: 4 },
+        { A: i8, S: i32, O: bf16, M: 64, N: 64, K: 256, ROUND: false, num_warps: 4, num_stages: 6 },
+        { A: i8, S: i32, O: f32, M: 16, N: 16, K: 512, ROUND: false, num_warps: 2, num_stages: 4 },
+        { A: i8, S: i32, O: f32, M: 16, N: 32, K: 256, ROUND: false, num_warps: 4, num_stages: 4 },
+        { A: i8, S: i32, O: f32, M: 64, N: 64, K: 256, ROUND: false, num_warps: 4, num_stages: 6 },
+        { A: i8, S: i32, O: i8, M: 16, N: 16, K: 512, ROUND: true, num_warps: 2, num_stages: 4 },
+        { A: i8, S: i32, O: i8, M: 16, N: 32, K: 256, ROUND: true, num_warps: 4, num_stages: 4 },
+        { A: i8, S: i32, O: i8, M: 64, N: 64, K: 256, ROUND: true, num_warps: 4, num_stages: 6 },
+        { A: f8e4m3, S: f32, O: f16, M: 64, N: 64, K: 256, ROUND: false, num_warps: 4, num_stages: 6 },
+        { A: f8e4m3, S: f32, O: bf16, M: 64, N: 64, K: 256, ROUND: false, num_warps: 4, num_stages: 6 },
+    ])]
+    pub fn quantized_few<
+        A: Element,
+        S: Element,
+        O: Element,
+        const M: usize,
+        const N: usize,
+        const K: usize,
+        const ROUND: bool,
+    >(
+        a: &View<A, 2>,
+        b: &View<A, 2>,
+        row_scales: &View<f32, 2>,
+        col_scales: &View<f32, 2>,
+        bias: &View<f32, 2>,
+        out_scales: &View<f32, 2>,
+        out: &mut View<O, 2>,
+        act: i32,
+    ) {
+        let across = tl::cdiv(out.shape(1).to::<i32>(), N);
+        let row = tl::program_id(0) / across * M;
+        let col = tl::program_id(0) % across * N;
+        let mut sum = tl::zeros::<S>([M, N]);
+        for start in (0..a.shape(1)).step_by(K) {
+            let right = tl::trans(b.load::<N, K>(col, start));
+            sum = tl::dot(a.load::<M, K>(row, start), right, sum).max_num_imprecise_acc(128);
+        }
         let y =
-            finish::<ACT, M, N, ROUND>(sum.to::<f32>(), row_scales, col_scales, bias, out_scales, row, col);
+            finish::<M, N, ROUND>(sum.to::<f32>(), row_scales, col_scales, bias, out_scales, act, row, col);
         out.store(y.to::<O>(), row, col);
     }
 
@@ -119,40 +177,22 @@ pub(crate) mod kernels {
     #[fuse_kernel(
         M = [4], N = [256], num_warps = 4,
         configs = [
-            { S: i32, O: f16, ACT: 0, ROUND: false },
-            { S: i32, O: f16, ACT: 1, ROUND: false },
-            { S: i32, O: f16, ACT: 2, ROUND: false },
-            { S: i32, O: f16, ACT: 4, ROUND: false },
-            { S: i32, O: bf16, ACT: 0, ROUND: false },
-            { S: i32, O: bf16, ACT: 1, ROUND: false },
-            { S: i32, O: bf16, ACT: 2, ROUND: false },
-            { S: i32, O: bf16, ACT: 4, ROUND: false },
-            { S: i32, O: f32, ACT: 0, ROUND: false },
-            { S: i32, O: i8, ACT: 0, ROUND: true },
-            { S: i32, O: i8, ACT: 1, ROUND: true },
-            { S: i32, O: i8, ACT: 2, ROUND: true },
-            { S: f32, O: f16, ACT: 0, ROUND: false },
-            { S: f32, O: f16, ACT: 2, ROUND: false },
-            { S: f32, O: f16, ACT: 4, ROUND: false },
-            { S: f32, O: bf16, ACT: 0, ROUND: false },
-            { S: f32, O: bf16, ACT: 2, ROUND: false },
-            { S: f32, O: bf16, ACT: 4, ROUND: false },
+            { S: i32, O: f16, ROUND: false },
+            { S: i32, O: bf16, ROUND: false },
+            { S: i32, O: f32, ROUND: false },
+            { S: i32, O: i8, ROUND: true },
+            { S: f32, O: f16, ROUND: false },
+            { S: f32, O: bf16, ROUND: false },
         ],
     )]
-    pub fn sum_quantized_parts<
-        S: Element,
-        O: Element,
-        const ACT: usize,
-        const M: usize,
-        const N: usize,
-        const ROUND: bool,
-    >(
+    pub fn sum_quantized_parts<S: Element, O: Element, const M: usize, const N: usize, const ROUND: bool>(
         parts: &View<S, 3>,
         row_scales: &View<f32, 2>,
         col_scales: &View<f32, 2>,
         bias: &View<f32, 2>,
         out_scales: &View<f32, 2>,
         out: &mut View<O, 2>,
+        act: i32,
     ) {
         let across = tl::cdiv(out.shape(1).to::<i32>(), N);
         let row = tl::program_id(0) / across * M;
@@ -162,9 +202,9 @@ pub(crate) mod kernels {
             sum += tl::reshape(parts.load::<1, M, N>(part, row, col), [M, N]);
         }
         let y =
-            finish::<ACT, M, N, ROUND>(sum.to::<f32>(), row_scales, col_scales, bias, out_scales, row, col);
+            finish::<M, N, ROUND>(sum.to::<f32>(), row_scales, col_scales, bias, out_scales, act, row, col);
         out.store(y.to::<O>(), row, col);
     }
 }
 
-pub use kernels::{quantized_matmul, quantized_parts, sum_quantized_parts};
+pub use kernels::{quantized_few, quantized_matmul, quantized_parts, sum_quantized_parts};

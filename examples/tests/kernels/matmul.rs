@@ -4,7 +4,7 @@ use dsl_runtime::Result;
 use dsl_runtime::prelude::*;
 use fused_kernels::activation::{GELU, IDENTITY, RELU, SILU};
 use fused_kernels::matmul::{Epilogue, Extents, Matmul, Multiply, Tile, reference};
-use fused_kernels::split_matmul::{Split, matmul_parts, parts};
+use fused_kernels::split_matmul::{matmul_few, matmul_parts, parts};
 
 use crate::data::{check, devices, normal};
 
@@ -245,9 +245,81 @@ fn batches_may_be_empty_and_sums_without_terms() {
     check_epilogue::<f32, GELU>([2, 3, 0, 5], 2.0);
 }
 
+/// Few rows, which have tiles of their own on a GPU: each of the three (4232 columns are enough for the second one on an H200), full
+/// and cut on each side.
+const FEW: [Extents; 9] = [
+    Extents { m: 16, k: 512, n: 64 },
+    Extents { m: 1, k: 8, n: 8 },
+    Extents { m: 15, k: 1032, n: 72 },
+    Extents { m: 16, k: 256, n: 4232 },
+    Extents { m: 3, k: 136, n: 4224 + 24 },
+    Extents { m: 64, k: 768, n: 128 },
+    Extents { m: 17, k: 1000, n: 200 },
+    Extents { m: 63, k: 16, n: 72 },
+    Extents { m: 16, k: 0, n: 16 },
+];
+
+#[test]
+fn few_rows_are_as_exact_as_others() {
+    for extents in FEW {
+        check_product::<bf16, SILU>(extents, [Order::Rows, Order::Columns]);
+        check_product::<f16, GELU>(extents, [Order::Apart(8), Order::ColumnsApart(8)]);
+    }
+    check_product::<bf16, RELU>(Extents { m: 9, k: 264, n: 40 }, [Order::Rows, Order::ColumnsApart(8)]);
+    check_split::<f16, SILU>(Extents { m: 16, k: 4096, n: 24 }, Order::Columns);
+    check_epilogue::<bf16, RELU>([3, 9, 264, 40], 0.5);
+}
+
+/// Products by one kernel of few rows.
+#[track_caller]
+fn check_few(
+    extents: Extents,
+    launch: impl Fn(&Device, [View<bf16, 3>; 2], View<bf16, 2>, View<bf16, 3>, ViewMut<bf16, 3>) -> Result<()>,
+) {
+    let Extents { m, k, n } = extents;
+    let (a, b) = (normal::<bf16>(2 * m * k, 1), normal::<bf16>(n * k, 2));
+    let (bias, residual) = (normal::<bf16>(n, 3), normal::<bf16>(2 * m * n, 4));
+    let turned: Vec<bf16> = (0..k * n).map(|i| b[i % n * k + i / n]).collect();
+    let expected = (0..2).flat_map(|batch| {
+        let (a, residual) = (&a[batch * m * k..][..m * k], &residual[batch * m * n..][..m * n]);
+        let epilogue = Epilogue { alpha: 0.5, bias: Some(&bias), residual: Some(residual) };
+        reference::<bf16, GELU>([a, &turned], extents, epilogue)
+    });
+    let expected = [expected.collect()];
+    check(&format!("{extents:?} of few rows"), &[&a, &b, &bias, &residual], &expected, |on, inputs, outs| {
+        let factors = [inputs[0].view([2, m, k])?, inputs[1].view([1, n, k])?];
+        let (bias, residual) = (inputs[2].view([1, n])?, inputs[3].view([2, m, n])?);
+        launch(on, factors, bias, residual, outs[0].view_mut([2, m, n])?)
+    });
+}
+
+/// On every device, which chooses them or not.
+#[test]
+fn kernels_of_few_rows_take_any_extents() {
+    for Extents { m, k, n } in FEW.into_iter().chain([Extents { m: 70, k: 263, n: 67 }]) {
+        let extents = Extents { m, k, n: n.min(136) };
+        let programs = |rows: usize, cols: usize| 2 * m.div_ceil(rows) * extents.n.div_ceil(cols);
+        check_few(extents, |on, [a, b], bias, residual, out| {
+            matmul_few::<bf16, 16, 16, 256>(a, b, bias, residual, out, 0.5, GELU as i32)
+                .grid(programs(16, 16))
+                .launch(on)
+        });
+        check_few(extents, |on, [a, b], bias, residual, out| {
+            matmul_few::<bf16, 16, 32, 128>(a, b, bias, residual, out, 0.5, GELU as i32)
+                .grid(programs(16, 32))
+                .launch(on)
+        });
+        check_few(extents, |on, [a, b], bias, residual, out| {
+            matmul_few::<bf16, 64, 64, 128>(a, b, bias, residual, out, 0.5, GELU as i32)
+                .grid(programs(64, 64))
+                .launch(on)
+        });
+    }
+}
+
 /// Products whose steps are shared where there are processors for more than one part.
 #[track_caller]
-fn check_split<T: Multiply<ACT> + Split<ACT>, const ACT: usize>(extents: Extents, right: Order) {
+fn check_split<T: Multiply<ACT>, const ACT: usize>(extents: Extents, right: Order) {
     let Extents { m, k, n } = extents;
     let (a, b) = (normal::<T>(m * k, 1), normal::<T>(k * n, 2));
     let (bias, residual) = (normal::<T>(n, 3), normal::<T>(m * n, 4));

@@ -4,7 +4,7 @@ use dsl_runtime::prelude::*;
 use fused_kernels::activation::{GELU, IDENTITY, RELU, SILU};
 use fused_kernels::matmul::Extents;
 use fused_kernels::quantized_matmul::{Factor, Multiply, Quantized, QuantizedMatmul, reference, requantized};
-use fused_kernels::quantized_tiles::quantized_matmul;
+use fused_kernels::quantized_tiles::{quantized_few, quantized_matmul};
 use fused_kernels::reference::Expected;
 
 use crate::data::{Guarded, devices, normal, shifted};
@@ -22,10 +22,11 @@ const EXTENTS: [Extents; 9] = [
     Extents { m: 9 * 128, k: 16, n: 136 },
 ];
 
-/// Where there are clusters, also a row of tiles that all processors of an H200 make at once if they are wide.
+/// Where there are clusters, also a row of tiles that all processors of an H200 make at once if they are wide, and few rows that have
+/// more tiles of 32 columns than it has processors.
 fn extents() -> Vec<Extents> {
-    let wide = Extents { m: 128, k: 16, n: 132 * 192 };
-    let taken = devices().iter().any(|device| device.has_clusters()).then_some(wide);
+    let many = [Extents { m: 128, k: 16, n: 132 * 192 }, Extents { m: 5, k: 272, n: 133 * 32 - 8 }];
+    let taken = many.into_iter().filter(|_| devices().iter().any(|device| device.has_clusters()));
     EXTENTS.into_iter().chain(taken).collect()
 }
 
@@ -120,8 +121,11 @@ impl<A: Random> Case<A> {
     }
 }
 
-/// Few rows and many steps, which programs share: parts that end with `k` and before it.
-const SHARED: [Extents; 4] = [
+/// Few rows, which have tiles of their own on a GPU, and many steps, which programs share: parts that end with `k` and before it.
+const SHARED: [Extents; 7] = [
+    Extents { m: 16, k: 528, n: 72 },
+    Extents { m: 64, k: 256, n: 64 },
+    Extents { m: 3, k: 8208, n: 24 },
     Extents { m: 1, k: 1024, n: 136 },
     Extents { m: 3, k: 1300, n: 72 },
     Extents { m: 9, k: 2100, n: 20 },
@@ -226,10 +230,10 @@ fn products_become_i8_again() {
     check_integers::<GELU>();
 }
 
-/// What wide tiles give of whole numbers, whose sums are exact: with a scale for each row and column and a bias.
-macro_rules! check_wide {
-    ($A:ident, $S:ident, $whole:expr) => {
-        for (m, k, n) in [(128, 128, 192), (130, 48, 400), (256, 272, 384), (1, 16, 8), (127, 31, 191)] {
+/// What a kernel gives of whole numbers, whose sums are exact: with a scale for each row and column and a bias.
+macro_rules! check_exact {
+    ($A:ident, $whole:expr, $kernel:expr, [$M:literal, $N:literal] $(, $act:expr)?) => {
+        for (m, k, n) in [(128, 128, 192), (130, 48, 400), (256, 272, 384), (1, 16, 8), (15, 528, 40), (127, 31, 191)] {
             let numbers = |len: usize, seed: u64| -> Vec<f32> {
                 normal::<f32>(len, seed).into_iter().map(|x| (2.0 * x).round().clamp(-4.0, 4.0)).collect()
             };
@@ -248,7 +252,7 @@ macro_rules! check_wide {
                 let floats = [&row_scales, &col_scales, &bias].map(|all| device.upload(all).unwrap());
                 let [rows, cols, added] = &floats;
                 let mut out = device.zeros::<bf16>(m * n).unwrap();
-                quantized_matmul::<$A, $S, bf16, IDENTITY, 128, 192, 128, false>(
+                $kernel(
                     a.view([m, k]).unwrap(),
                     b.view([n, k]).unwrap(),
                     rows.view([m, 1]).unwrap(),
@@ -256,8 +260,9 @@ macro_rules! check_wide {
                     added.view([1, n]).unwrap(),
                     added.view([0, 1]).unwrap(),
                     out.view_mut([m, n]).unwrap(),
+                    $($act,)?
                 )
-                .grid(m.div_ceil(128) * n.div_ceil(192))
+                .grid(m.div_ceil($M) * n.div_ceil($N))
                 .launch(&device)
                 .unwrap();
                 assert_eq!(out.download().unwrap(), wanted, "{m} x {k} x {n} of {} on {device}", $A::DTYPE);
@@ -268,8 +273,34 @@ macro_rules! check_wide {
 
 #[test]
 fn wide_tiles_are_exact_where_sums_are() {
-    check_wide!(i8, i32, |x| x as i8);
-    check_wide!(f8e4m3, f32, f8e4m3::from_f32);
+    check_exact!(
+        i8,
+        |x| x as i8,
+        quantized_matmul::<i8, i32, bf16, IDENTITY, 128, 192, 128, false>,
+        [128, 192]
+    );
+    check_exact!(
+        f8e4m3,
+        f8e4m3::from_f32,
+        quantized_matmul::<f8e4m3, f32, bf16, IDENTITY, 128, 192, 128, false>,
+        [128, 192]
+    );
+}
+
+/// On every device, which chooses them or not.
+#[test]
+fn tiles_of_few_rows_are_exact_where_sums_are() {
+    let none = IDENTITY as i32;
+    check_exact!(i8, |x| x as i8, quantized_few::<i8, i32, bf16, 16, 16, 512, false>, [16, 16], none);
+    check_exact!(i8, |x| x as i8, quantized_few::<i8, i32, bf16, 16, 32, 256, false>, [16, 32], none);
+    check_exact!(i8, |x| x as i8, quantized_few::<i8, i32, bf16, 64, 64, 256, false>, [64, 64], none);
+    check_exact!(
+        f8e4m3,
+        f8e4m3::from_f32,
+        quantized_few::<f8e4m3, f32, bf16, 64, 64, 256, false>,
+        [64, 64],
+        none
+    );
 }
 
 /// The ends of the range, where sums are longest.
