@@ -102,7 +102,7 @@ pub(crate) mod kernels {
         out.store(y.to::<O>(), row, col);
     }
 
-    /// A product of few rows: as [`quantized_matmul()`], with tiles as [`crate::split_matmul::matmul_few`] has. Tiles of 16 rows of
+    /// A product of few rows: as [`quantized_matmul()`], with tiles as [`crate::split_matmul::matmul_few()`] has. Tiles of 16 rows of
     /// `f8e4m3` would be converted first.
     #[fuse_kernel(configs = [
         { A: i8, S: i32, O: f16, M: 16, N: 16, K: 512, ROUND: false, num_warps: 2, num_stages: 4 },
