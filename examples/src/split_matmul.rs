@@ -69,6 +69,16 @@ pub(crate) mod kernels {
         }
     }
 
+    /// The matrix of a batch, and the first row and column, of this program's tile, where the grid counts the tiles of one matrix after
+    /// the other.
+    #[fuse_fn]
+    fn place<const M: usize, const N: usize>(rows: i32, cols: i32) -> (i32, i32, i32) {
+        let across = tl::cdiv(cols, N);
+        let tiles = tl::cdiv(rows, M) * across;
+        let tile = tl::program_id(0) % tiles;
+        (tl::program_id(0) / tiles, tile / across * M, tile % across * N)
+    }
+
     /// A product of few rows: a program makes a tile of `M x N` elements in steps of `K`; the grid counts the tiles of one matrix after
     /// the other. The columns of the right factor are the rows of `b`, which has one matrix, or as many as `a`.
     #[fuse_kernel(configs = [
@@ -88,12 +98,8 @@ pub(crate) mod kernels {
         alpha: f32,
         act: i32,
     ) {
-        let across = tl::cdiv(out.shape(2).to::<i32>(), N);
-        let tiles = tl::cdiv(out.shape(1).to::<i32>(), M) * across;
-        let batch = tl::program_id(0) / tiles;
+        let (batch, row, col) = place::<M, N>(out.shape(1).to::<i32>(), out.shape(2).to::<i32>());
         let right_batch = tl::minimum(batch, b.shape(0).to::<i32>() - 1);
-        let row = tl::program_id(0) % tiles / across * M;
-        let col = tl::program_id(0) % tiles % across * N;
         let mut sum = tl::zeros::<f32>([M, N]);
         for start in (0..a.shape(2)).step_by(K) {
             let left = tl::reshape(a.load::<1, M, K>(batch, row, start), [M, K]);
@@ -116,12 +122,8 @@ pub(crate) mod kernels {
         parts: &mut View<f32, 4>,
         share: i32,
     ) {
-        let across = tl::cdiv(parts.shape(3).to::<i32>(), N);
-        let tiles = tl::cdiv(parts.shape(2).to::<i32>(), M) * across;
-        let batch = tl::program_id(0) / tiles;
+        let (batch, row, col) = place::<M, N>(parts.shape(2).to::<i32>(), parts.shape(3).to::<i32>());
         let right_batch = tl::minimum(batch, b.shape(0).to::<i32>() - 1);
-        let row = tl::program_id(0) % tiles / across * M;
-        let col = tl::program_id(0) % tiles % across * N;
         let part = tl::program_id(1);
         let first = part * share * K;
         let mut sum = tl::zeros::<f32>([M, N]);
@@ -147,11 +149,7 @@ pub(crate) mod kernels {
         alpha: f32,
         act: i32,
     ) {
-        let across = tl::cdiv(out.shape(2).to::<i32>(), N);
-        let tiles = tl::cdiv(out.shape(1).to::<i32>(), M) * across;
-        let batch = tl::program_id(0) / tiles;
-        let row = tl::program_id(0) % tiles / across * M;
-        let col = tl::program_id(0) % tiles % across * N;
+        let (batch, row, col) = place::<M, N>(out.shape(1).to::<i32>(), out.shape(2).to::<i32>());
         let mut sum = tl::zeros::<f32>([M, N]);
         for part in 0..parts.shape(0) {
             sum += tl::reshape(parts.load::<1, 1, M, N>(part, batch, row, col), [M, N]);
