@@ -218,7 +218,7 @@ impl<T: Float, const NORM: usize> Quantize<'_, T, NORM> {
             return Ok(());
         }
         let (x, gamma, beta, n_cols, eps) = (self.x, self.gamma, self.beta, self.cols as i32, self.eps);
-        if self.cols > NARROW && !Self::in_pairs(on) {
+        if self.cols > NARROW && !self.in_pairs(on) {
             let n_rows = rows as i32;
             let call = quantize_wide::<T, i8, true, NORM, MAX_COLS>(
                 x, gamma, beta, out, scales, n_rows, n_cols, eps,
@@ -249,7 +249,7 @@ impl<T: Float, const NORM: usize> Quantize<'_, T, NORM> {
             return Ok(());
         }
         let (x, gamma, beta, n_cols, eps) = (self.x, self.gamma, self.beta, self.cols as i32, self.eps);
-        if self.cols > NARROW && !Self::in_pairs(on) {
+        if self.cols > NARROW && !self.in_pairs(on) {
             let n_rows = rows as i32;
             let call = quantize_wide::<T, f8e4m3, false, NORM, MAX_COLS>(
                 x, gamma, beta, out, scales, n_rows, n_cols, eps,
@@ -260,10 +260,10 @@ impl<T: Float, const NORM: usize> Quantize<'_, T, NORM> {
         call.grid(rows).launch(on)
     }
 
-    /// Whether two blocks of a cluster take a long row, which RMSNorm is slower with (docs/performance.md), or one program takes row
-    /// after row.
-    fn in_pairs(on: impl LaunchOn) -> bool {
-        on.has_clusters() && NORM != RMS
+    /// Whether two blocks of a cluster take a long row, or one program takes row after row. RMSNorm is slower in pairs
+    /// (docs/performance.md), and rows that are not read in vectors spill.
+    fn in_pairs(&self, on: impl LaunchOn) -> bool {
+        on.has_clusters() && NORM != RMS && self.cols.is_multiple_of(16)
     }
 
     /// The number of rows, if all lengths fit.
