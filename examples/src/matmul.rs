@@ -11,7 +11,7 @@
 //! **Work.** `2 * m * n * k` operations for each matrix. A program makes a tile of the result from a band of rows of
 //! `a` and one of columns of `b`. Programs that run at once make tiles near each other, sixteen rows of them at a time,
 //! and so find what they share in the cache. Tiles are smaller where there would be too few of them for the processors.
-//! Of up to 64 rows, and columns of `b` side by side, they are smaller still. Where even these are too few and `k` is long,
+//! Of up to 64 rows, where each column of `b` lies side by side, they are smaller still. Where even these are too few and `k` is long,
 //! [`Matmul::launch_split`] shares the steps among programs: see [`crate::split_matmul`] for both. The result is written once, and no
 //! sum without its bias reaches memory.
 //!
