@@ -26,7 +26,7 @@ def few_rows(m, k, n, dtype):
     """The tile of few rows that the library chooses for factors that lie along `k`, if there is one."""
     if m > 64 or n % 8 or k * dtype.itemsize % 16 or dtype == F32:
         return None
-    if m > 16 or dtype == F8:
+    if m > 16:
         return 64, 64
     return (16, 16) if cdiv(n, 32) <= processors() else (16, 32)
 

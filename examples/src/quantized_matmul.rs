@@ -55,7 +55,7 @@ impl Factor for f8e4m3 {
     type Sum = f32;
     // Places behind the end of the last part are counted too.
     const MAX_TERMS: usize = i32::MAX as usize - split_matmul::MAX_PARTS * STEPS - 256;
-    const FEW: &'static [Tile] = &[LOW];
+    const FEW: &'static [Tile] = &[NARROW, FLAT, LOW];
 }
 
 const CHECKS: Checks = Checks("quantized_matmul");
@@ -111,8 +111,8 @@ few! {
     i8, bf16, false, [NARROW: 512, FLAT: 256, LOW: 256];
     i8, f32, false, [NARROW: 512, FLAT: 256, LOW: 256];
     i8, i8, true, [NARROW: 512, FLAT: 256, LOW: 256];
-    f8e4m3, f16, false, [LOW: 256];
-    f8e4m3, bf16, false, [LOW: 256];
+    f8e4m3, f16, false, [NARROW: 512, FLAT: 256, LOW: 256];
+    f8e4m3, bf16, false, [NARROW: 512, FLAT: 256, LOW: 256];
 }
 
 /// The factors whose products become `O` after the activation `ACT`.

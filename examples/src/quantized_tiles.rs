@@ -102,8 +102,7 @@ pub(crate) mod kernels {
         out.store(y.to::<O>(), row, col);
     }
 
-    /// A product of few rows: as [`quantized_matmul()`], with tiles as [`crate::split_matmul::matmul_few()`] has. Tiles of 16 rows of
-    /// `f8e4m3` would be converted first.
+    /// A product of few rows: as [`quantized_matmul()`], with tiles as [`crate::split_matmul::matmul_few()`] has.
     #[fuse_kernel(configs = [
         { A: i8, S: i32, O: f16, M: 16, N: 16, K: 512, ROUND: false, num_warps: 2, num_stages: 4 },
         { A: i8, S: i32, O: f16, M: 16, N: 32, K: 256, ROUND: false, num_warps: 4, num_stages: 4 },
@@ -117,7 +116,11 @@ pub(crate) mod kernels {
         { A: i8, S: i32, O: i8, M: 16, N: 16, K: 512, ROUND: true, num_warps: 2, num_stages: 4 },
         { A: i8, S: i32, O: i8, M: 16, N: 32, K: 256, ROUND: true, num_warps: 4, num_stages: 4 },
         { A: i8, S: i32, O: i8, M: 64, N: 64, K: 256, ROUND: true, num_warps: 4, num_stages: 6 },
+        { A: f8e4m3, S: f32, O: f16, M: 16, N: 16, K: 512, ROUND: false, num_warps: 2, num_stages: 4 },
+        { A: f8e4m3, S: f32, O: f16, M: 16, N: 32, K: 256, ROUND: false, num_warps: 4, num_stages: 4 },
         { A: f8e4m3, S: f32, O: f16, M: 64, N: 64, K: 256, ROUND: false, num_warps: 4, num_stages: 6 },
+        { A: f8e4m3, S: f32, O: bf16, M: 16, N: 16, K: 512, ROUND: false, num_warps: 2, num_stages: 4 },
+        { A: f8e4m3, S: f32, O: bf16, M: 16, N: 32, K: 256, ROUND: false, num_warps: 4, num_stages: 4 },
         { A: f8e4m3, S: f32, O: bf16, M: 64, N: 64, K: 256, ROUND: false, num_warps: 4, num_stages: 6 },
     ])]
     pub fn quantized_few<

@@ -19,6 +19,7 @@ use crate::dtype::DType;
 use crate::layout::Threads;
 use crate::layout::access::{self, Alignment, MAX_BYTES};
 use crate::layout::assign::distribute;
+use crate::layout::bytes::keep_bytes;
 use crate::layout::defer::defer;
 use crate::layout::dot;
 use crate::layout::early::advance;
@@ -194,6 +195,7 @@ fn aligned(mut func: Func, requests: Requests) -> Result<(Plan, Vec<Fact>), TooM
     let strides = contiguous(&mut func);
     let bounds = split(&mut func, trust);
     let assumptions = needed_multiples(&func, Assumptions::promised(&func).learned(&func, &bounds));
+    keep_bytes(&mut func, &assumptions);
     let plan = plan(&func, Alignment::Checked, requests, &assumptions, &bounds)?;
     let mut facts = alignment_facts(&plan.distributed.func);
     facts.extend(strides);

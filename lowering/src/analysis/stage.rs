@@ -131,6 +131,14 @@ pub fn is_scalar_arithmetic(
     sources(value, definitions).into_iter().all(|value| is_given(value) || is_computed(value))
 }
 
+/// What a value was converted from, if that is an 8-bit float.
+pub fn converted(func: &Func, definitions: &HashMap<Value, &Op>, value: Value) -> Option<Value> {
+    match definitions.get(&value).map(|op| &op.kind) {
+        Some(&Kind::Cast(Cast { value })) if func.ty(value).dtype.is_f8() => Some(value),
+        _ => None,
+    }
+}
+
 struct Stager<'f> {
     definitions: HashMap<Value, &'f Op>,
     axes: Axes,
@@ -201,10 +209,7 @@ impl<'f> Stager<'f> {
     fn own_elements(&self, dot: &Dot) -> [Value; 2] {
         let factors = [dot.a, dot.b];
         let dtype = |value: Value| self.func.ty(value).dtype;
-        let narrow = factors.map(|factor| match self.defined(factor) {
-            Some(&Kind::Cast(Cast { value })) if dtype(value).is_f8() => Some(value),
-            _ => None,
-        });
+        let narrow = factors.map(|factor| converted(self.func, &self.definitions, factor));
         match narrow {
             [Some(a), Some(b)] if dot.imprecise.is_some() && dtype(a) == dtype(b) => [a, b],
             _ => factors,

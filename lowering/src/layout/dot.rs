@@ -65,7 +65,7 @@ pub enum Method {
 const EIGHT_ROWS_OF_PAIRS: [Bit; LANE_BITS] = [Column(2), Column(4), Row(1), Row(2), Row(4)];
 
 /// `mma.m16n8k16` of 16-bit floats.
-static M16N8K16: Instruction = Instruction {
+pub static M16N8K16: Instruction = Instruction {
     rows: 16,
     columns: 8,
     inner: 16,
@@ -77,7 +77,8 @@ static M16N8K16: Instruction = Instruction {
     sum: Fragment { registers: &[Column(1), Row(8)], lanes: EIGHT_ROWS_OF_PAIRS },
 };
 
-/// `mma.m16n8k32` of bytes.
+/// `mma.m16n8k32` of bytes, and [`M16N8K16`] twice of 8-bit floats that were converted: which of the products along K meet in
+/// which place is the same for both factors.
 static M16N8K32: Instruction = Instruction {
     rows: 16,
     columns: 8,

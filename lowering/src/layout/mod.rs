@@ -21,6 +21,7 @@
 
 pub mod access;
 pub mod assign;
+pub mod bytes;
 mod copied;
 pub mod defer;
 pub mod dot;

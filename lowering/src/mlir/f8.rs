@@ -21,18 +21,67 @@ pub fn in_pairs(b: &Builder) -> bool {
 
 /// Two `f32` as two 8-bit floats in an `i16`, the first in the low half.
 pub fn narrow_pair(b: &mut Builder, pair: [Val; 2], to: DType) -> Val {
-    let format = if to == DType::F8E5M2 { "e5m2x2" } else { "e4m3x2" };
-    let text = format!("cvt.rn.satfinite.{format}.f32 $0, $1, $2;");
+    let text = format!("cvt.rn.satfinite.{}.f32 $0, $1, $2;", format(to));
     b.asm(&text, "=h,f,f", &[pair[1], pair[0]], &[Ty::I16], Asm::Pure)[0]
 }
 
 /// The two 8-bit floats of an `i16` as two `f16`, exactly.
 pub fn widen_pair(b: &mut Builder, pair: Val, from: DType) -> Vec<Val> {
-    let format = if from == DType::F8E5M2 { "e5m2x2" } else { "e4m3x2" };
-    let text = format!("cvt.rn.f16x2.{format} $0, $1;");
-    let halves = b.asm(&text, "=r,h", &[pair], &[Ty::I32], Asm::Pure)[0];
+    let halves = widen_halves(b, pair, from);
     let halves = b.bitcast(halves, Ty::vector(Elem::F16, 2));
     b.unpack(halves)
+}
+
+/// The same, in an `i32`.
+fn widen_halves(b: &mut Builder, pair: Val, from: DType) -> Val {
+    let text = format!("cvt.rn.f16x2.{} $0, $1;", format(from));
+    b.asm(&text, "=r,h", &[pair], &[Ty::I32], Asm::Pure)[0]
+}
+
+/// The four 8-bit floats of an `i32` as two pairs of `f16`, exactly, the lower ones first.
+pub fn widen_word(b: &mut Builder, word: Val, from: DType) -> [Val; 2] {
+    if in_pairs(b) {
+        let sixteen = b.int(Ty::I32, 16);
+        let upper = b.lshr(word, sixteen);
+        return [word, upper].map(|pair| {
+            let pair = b.trunc(pair, Elem::I16);
+            widen_halves(b, pair, from)
+        });
+    }
+    // Each byte above a byte of zeros.
+    [0x1404, 0x3424].map(|order| {
+        let [zero, order] = [0, order].map(|number| b.int(Ty::I32, number));
+        let pair =
+            b.asm("prmt.b32 $0, $1, $2, $3;", "=r,r,r,r", &[word, zero, order], &[Ty::I32], Asm::Pure)[0];
+        if from == DType::F8E5M2 { pair } else { widen_e4m3_pair(b, pair) }
+    })
+}
+
+/// Two `f8e4m3`, the upper bytes of two halves of an `i32`, as `f16`.
+fn widen_e4m3_pair(b: &mut Builder, pair: Val) -> Val {
+    let both = |b: &mut Builder, half: i64| b.int(Ty::I32, half << 16 | half);
+    let (magnitude_mask, sign_mask) = (both(b, 0x7f00), both(b, 0x8000));
+    let sign = b.and(pair, sign_mask);
+    let magnitude = b.and(pair, magnitude_mask);
+    let one = b.int(Ty::I32, 1);
+    let magnitude = b.lshr(magnitude, one);
+    // The exponent counts from 7 instead of 15.
+    let scale = both(b, 0x5c00);
+    let wide = b.asm("mul.rn.f16x2 $0, $1, $2;", "=r,r,r", &[magnitude, scale], &[Ty::I32], Asm::Pure)[0];
+    // The one pattern that is no number is the largest one: a step more reaches the next bit, which fills those below.
+    let (step, reached) = (both(b, 0x0080), both(b, 0x4000));
+    let beyond = b.add(magnitude, step);
+    let beyond = b.and(beyond, reached);
+    let fourteen = b.int(Ty::I32, 14);
+    let low = b.lshr(beyond, fourteen);
+    let below = b.sub(beyond, low);
+    let nan = b.or(beyond, below);
+    let wide = b.or(wide, nan);
+    b.or(wide, sign)
+}
+
+fn format(of: DType) -> &'static str {
+    if of == DType::F8E5M2 { "e5m2x2" } else { "e4m3x2" }
 }
 
 /// `f32` to an 8-bit float.

@@ -56,12 +56,15 @@ struct Product {
     inner: u32,
 }
 
-const PRODUCTS: [Product; 5] = [
+const PRODUCTS: [Product; 7] = [
     Product { elem: DType::F16, accumulator: DType::F32, inner: 16 },
     Product { elem: DType::BF16, accumulator: DType::F32, inner: 16 },
     Product { elem: DType::F32, accumulator: DType::F32, inner: 1 },
     Product { elem: DType::F64, accumulator: DType::F64, inner: 4 },
     Product { elem: DType::I8, accumulator: DType::I32, inner: 32 },
+    // Of bytes that were not converted, which a GPU does in fragments.
+    Product { elem: DType::F8E4M3, accumulator: DType::F32, inner: 32 },
+    Product { elem: DType::F8E5M2, accumulator: DType::F32, inner: 32 },
 ];
 
 /// The type that elements are multiplied as: 8-bit floats are exact in `f16`.
@@ -244,8 +247,7 @@ fn dot(check: &mut Check, call: &Call) -> Operand {
 fn result_type(check: &mut Check, call: &Call, factors: [Value; 2]) -> Option<Type> {
     let [a, b] = factors.map(|factor| check.ty(factor).clone());
     let Some(product) = product(multiplied_as(a.dtype)) else {
-        let known = PRODUCTS.iter().map(|product| product.elem).chain([DType::F8E4M3, DType::F8E5M2]);
-        let known = list(known.map(|elem| format!("`{elem}`")));
+        let known = list(PRODUCTS.iter().map(|product| format!("`{}`", product.elem)));
         let text = format!("{} takes tiles of {known}, found {a}", call.what);
         let help = if a.dtype.is_integer() { "`.to::<f32>()`, or `.to::<i8>()`" } else { "`.to::<f32>()`" };
         check.error_help(call.args[0].loc, text, format!("convert both: {help}"));

@@ -418,7 +418,11 @@ fn a_factor_that_stays_is_made_ready_before_the_loop() {
 
 /// How often each of these words stands in a kernel's PTX.
 fn counted(source: &str, words: &[&str]) -> String {
-    let text = ptx(source, Arch::SM_80);
+    counted_on(Arch::SM_80, source, words)
+}
+
+fn counted_on(arch: Arch, source: &str, words: &[&str]) -> String {
+    let text = ptx(source, arch);
     words.iter().map(|word| format!("{} {word}\n", text.matches(word).count())).collect()
 }
 
@@ -495,6 +499,63 @@ fn tensor_cores_multiply_tf32() {
         0 fma.rn
     "#]]
     .assert_eq(&of_precision("tf32x3"));
+}
+
+/// 8-bit floats are copied as bytes, and fragments of them converted, where both factors lie along what is summed over; elsewhere,
+/// and where one was computed, tiles are converted first.
+#[test]
+fn fragments_of_8_bit_floats_are_converted() {
+    let words = [
+        "cp.async.cg",
+        "ldmatrix",
+        "cvt.rn.f16x2",
+        "prmt",
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
+    ];
+    let long =
+        LOOP.replace("step_by(32)", "step_by(128)").replace("tl::arange(0, 32));", "tl::arange(0, 128));");
+    let narrow = |dtype: &str| long.replace("f16", dtype);
+    let straight = narrow("f8e4m3")
+        .replace("cols.col() * k + (start + inner).row()", "(start + inner).col() * k + cols.row()")
+        .replace("tl::trans(b)", "b");
+    let computed = narrow("f8e4m3").replace("dot(a", "dot((a.to::<f32>() * 2.0).to::<f8e4m3>()");
+    let cases =
+        [(Arch::SM_90A, narrow("f8e4m3")), (Arch::SM_80, narrow("f8e4m3")), (Arch::SM_80, narrow("f8e5m2"))];
+    let others = [(Arch::SM_90A, straight), (Arch::SM_90A, computed)];
+    let text: Vec<String> =
+        cases.iter().chain(&others).map(|(arch, source)| counted_on(*arch, source, &words)).collect();
+    expect![[r#"
+        12 cp.async.cg
+        8 ldmatrix
+        64 cvt.rn.f16x2
+        0 prmt
+        16 mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32
+
+        12 cp.async.cg
+        8 ldmatrix
+        0 cvt.rn.f16x2
+        64 prmt
+        16 mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32
+
+        12 cp.async.cg
+        8 ldmatrix
+        0 cvt.rn.f16x2
+        64 prmt
+        16 mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32
+
+        16 cp.async.cg
+        16 ldmatrix
+        32 cvt.rn.f16x2
+        32 prmt
+        16 mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32
+
+        16 cp.async.cg
+        16 ldmatrix
+        48 cvt.rn.f16x2
+        16 prmt
+        16 mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32
+    "#]]
+    .assert_eq(&text.join("\n"));
 }
 
 /// An accumulator whose values others want elsewhere is converted; one that only the product has is made as it wants it.

@@ -230,20 +230,20 @@ fn bytes_are_multiplied_by_groups() {
     check_products(
         &cases,
         expect![[r#"
-        tensor: %26 = group_dot [64, 128] of a(%23, %19), transposed [64, 128] of b(%25, %19) add %20 : i32[64, 64]
-        aligned: %83 = dot %53, %82 add %20 : i32[64, 64]
-        aligned: %86 = dot %54, %85 add %20 : i32[64, 40]
-        aligned: %87 = dot %56, %86 add %20 : i32[64, 64]
-        aligned: %89 = dot %57, %88 add %20 : i32[64, 64]
-        aligned: %85 = dot %55, %84 add %20 : i32[64, 64]
-        tensor: %26 = group_dot [64, 128] of a(%23, %19), transposed [64, 128] of b(%25, %19) add %20 imprecise 128 : f32[64, 64]
-        tensor: %26 = group_dot [64, 128] of a(%23, %19), transposed [64, 128] of b(%25, %19) add %20 imprecise 32 : f32[64, 64]
-        tensor: %26 = group_dot [64, 128] of a(%23, %19), transposed [64, 128] of b(%25, %19) add %20 imprecise 128 : f32[64, 64]
-        aligned: %88 = dot %86, %87 add %20 imprecise 128 : f32[64, 40]
-        aligned: %86 = dot %84, %85 add %20 : f32[64, 64]
-        aligned: %89 = dot %87, %88 add %20 imprecise 128 : f32[64, 64]
-        aligned: %91 = dot %89, %90 add %20 imprecise 128 : f32[64, 64]
-    "#]],
+            tensor: %26 = group_dot [64, 128] of a(%23, %19), transposed [64, 128] of b(%25, %19) add %20 : i32[64, 64]
+            aligned: %83 = dot %53, %82 add %20 : i32[64, 64]
+            aligned: %86 = dot %54, %85 add %20 : i32[64, 40]
+            aligned: %87 = dot %56, %86 add %20 : i32[64, 64]
+            aligned: %89 = dot %57, %88 add %20 : i32[64, 64]
+            aligned: %85 = dot %55, %84 add %20 : i32[64, 64]
+            tensor: %26 = group_dot [64, 128] of a(%23, %19), transposed [64, 128] of b(%25, %19) add %20 imprecise 128 : f32[64, 64]
+            tensor: %26 = group_dot [64, 128] of a(%23, %19), transposed [64, 128] of b(%25, %19) add %20 imprecise 32 : f32[64, 64]
+            tensor: %26 = group_dot [64, 128] of a(%23, %19), transposed [64, 128] of b(%25, %19) add %20 imprecise 128 : f32[64, 64]
+            aligned: %86 = dot %54, %85 add %20 imprecise 128 : f32[64, 40]
+            aligned: %84 = dot %54, %83 add %20 : f32[64, 64]
+            aligned: %89 = dot %87, %88 add %20 imprecise 128 : f32[64, 64]
+            aligned: %91 = dot %89, %90 add %20 imprecise 128 : f32[64, 64]
+        "#]],
     );
 }
 

@@ -18,14 +18,14 @@ use super::memory::pack;
 use super::reduce::load;
 use super::{Asm, Builder, Gpu, statement};
 use crate::dtype::DType;
-use crate::layout::dot::{Fragment, Instruction, Method, SIDES, Side, factor_layout, method};
+use crate::layout::dot::{Fragment, Instruction, M16N8K16, Method, SIDES, Side, factor_layout, method};
 use crate::layout::linear::LANE_BITS;
 use crate::layout::{Coord, Distributed, Layout, Plan, plan};
 use crate::mlir::builder::Val;
-use crate::mlir::lanes;
 use crate::mlir::types::Ty;
+use crate::mlir::{f8, lanes};
 use crate::ops::{Dot, InputPrecision};
-use crate::tile::{Op, Type, Value};
+use crate::tile::{Func, Op, Type, Value};
 
 /// A factor's part of the scratch.
 struct Staged {
@@ -103,6 +103,10 @@ fn fast_axis(from: &Layout, side: Side) -> usize {
 impl Emit for Dot {
     fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
         Factors::new(distributed, self, op).bytes
+    }
+
+    fn differs_by_capability(&self, func: &Func, _: &Op) -> bool {
+        func.ty(self.a).dtype.is_f8()
     }
 
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
@@ -184,6 +188,8 @@ enum Place {
     },
 }
 
+/// Instructions of 16-bit floats that multiply a fragment of 8-bit floats.
+const HALVES: usize = 2;
 /// Instructions between the reading of a fragment and its first product.
 const LEAD: usize = 16;
 
@@ -214,8 +220,11 @@ impl Source {
         digits
     }
 
-    /// Numbers of four bytes are rounded to TF32.
+    /// Numbers of four bytes are rounded to TF32, and 8-bit floats converted.
     fn digits(&self, b: &mut Builder, words: Vec<Val>) -> Digits {
+        if self.dtype.is_f8() {
+            return Digits { words: self.halves(b, &words), rest: None };
+        }
         if self.dtype != DType::F32 {
             return Digits { words, rest: None };
         }
@@ -223,6 +232,16 @@ impl Source {
         let rest = (self.input == InputPrecision::Tf32x3)
             .then(|| words.iter().zip(&rounded).map(|(&word, &rounded)| rest(b, word, rounded)).collect());
         Digits { words: rounded, rest }
+    }
+
+    /// 8-bit floats as the fragments of `f16` that are multiplied one after the other: of each word first the lower pair, which
+    /// the instruction takes for places along K before those of the upper one.
+    fn halves(&self, b: &mut Builder, words: &[Val]) -> Vec<Val> {
+        let pairs: Vec<[Val; 2]> = words.iter().map(|&word| f8::widen_word(b, word, self.dtype)).collect();
+        let fragments = pairs.chunks(pairs.len() / HALVES);
+        fragments
+            .flat_map(|pairs| [0, 1].into_iter().flat_map(|half| pairs.iter().map(move |pair| pair[half])))
+            .collect()
     }
 
     /// The same, anew; what is read along is known then.
@@ -499,12 +518,21 @@ fn fragments(layout: &Layout, fragment: &Fragment) -> Vec<Coord> {
     (0..layout.register_count()).step_by(1 << bits).map(|register| layout.register(register)).collect()
 }
 
-/// One instruction: the sums of `[left, right, sums]`.
+/// The sums of fragments, `[left, right, sums]`.
 fn multiply(
     b: &mut Builder,
     (instruction, dtype): (&Instruction, DType),
-    operands: [&Vec<Val>; 3],
+    [left, right, sums]: [&Vec<Val>; 3],
 ) -> Vec<Val> {
+    if !dtype.is_f8() {
+        return once(b, (instruction, dtype), [left, right, sums]);
+    }
+    let halves = left.chunks(left.len() / HALVES).zip(right.chunks(right.len() / HALVES));
+    halves.fold(sums.clone(), |sums, (left, right)| once(b, (&M16N8K16, DType::F16), [left, right, &sums]))
+}
+
+/// One instruction.
+fn once(b: &mut Builder, (instruction, dtype): (&Instruction, DType), operands: [&[Val]; 3]) -> Vec<Val> {
     let Instruction { rows, columns, inner, .. } = instruction;
     let (factor, sum, letters) = match dtype {
         DType::F16 => ("f16", "f32", ["r", "f"]),
