@@ -2,6 +2,7 @@
 //! reads. Nothing here compiles anything.
 
 use crate::dtype::DType;
+pub use crate::packed::Packed;
 
 /// A kernel and all its declared variants.
 #[derive(Debug)]
@@ -97,10 +98,10 @@ pub enum Site {
 #[derive(Clone, Copy, Debug)]
 pub struct Module {
     pub arch: Arch,
-    pub ptx: &'static str,
+    pub ptx: Packed,
     /// The same module assembled at build, where a `ptxas` was found: compute capability (90 for 9.0) and image. An
     /// image runs on devices of the same major version and at least that minor one.
-    pub cubins: &'static [(u32, &'static [u8])],
+    pub cubins: &'static [(u32, Packed)],
     pub body: Body,
     /// Whether the entry may report an access outside its slice or an assertion that fails, in the module's global
     /// `fuse_report`. A caller that does not read the global loses nothing else.

@@ -127,6 +127,7 @@ mod host;
 mod launch;
 mod line;
 mod module;
+mod packed;
 mod report;
 mod slice;
 mod stream;

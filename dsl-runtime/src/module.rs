@@ -10,7 +10,7 @@ use cudarc::driver::{DriverError, result};
 
 use crate::cuda::CudaDevice;
 use crate::error::{Error, Result, amount, reason};
-use crate::kernel::{Arch, Body, Kernel, Module, Variant};
+use crate::kernel::{Arch, Body, Kernel, Module, Packed, Variant};
 use crate::report::GLOBAL;
 
 /// Dynamic and static shared memory that a block gets without asking, in bytes.
@@ -122,8 +122,8 @@ impl std::fmt::Display for Arch {
 
 impl Module {
     /// The image assembled for this capability or the nearest one below it of the same major version.
-    pub fn cubin(&self, capability: u32) -> Option<&'static [u8]> {
-        let runs = |&&(built, _): &&(u32, &[u8])| built / 10 == capability / 10 && built <= capability;
+    pub fn cubin(&self, capability: u32) -> Option<Packed> {
+        let runs = |&&(built, _): &&(u32, Packed)| built / 10 == capability / 10 && built <= capability;
         self.cubins.iter().filter(runs).max_by_key(|(built, _)| *built).map(|&(_, image)| image)
     }
 }
@@ -181,11 +181,11 @@ fn load(
 ) -> Result<Loaded> {
     let mut first_refusal = None;
     for module in modules {
-        let cubin = module.cubin(device.capability).map(Image::Cubin);
-        let ptx = (!module.ptx.is_empty()).then_some(Image::Ptx(module.ptx));
-        for image in cubin.into_iter().chain(ptx) {
+        let cubin = module.cubin(device.capability).map(|code| (Image::Cubin, code));
+        let ptx = (!module.ptx.is_empty()).then_some((Image::Ptx, module.ptx));
+        for (image, code) in cubin.into_iter().chain(ptx) {
             let name = format!("{} for {}", image.kind(), module.arch);
-            let refusal = match image.load() {
+            let refusal = match image.load(code) {
                 Ok(handle) => return linked(kernel, variant, device, Handle { module, handle, name }),
                 Err(refusal) => refusal,
             };
@@ -310,9 +310,10 @@ fn function(
     Ok(Ok(function))
 }
 
+#[derive(Clone, Copy)]
 enum Image {
-    Cubin(&'static [u8]),
-    Ptx(&'static str),
+    Cubin,
+    Ptx,
 }
 
 struct Refusal {
@@ -321,29 +322,36 @@ struct Refusal {
     log: String,
 }
 
+impl Refusal {
+    /// Of what the driver need not be asked for.
+    fn invalid(what: &str) -> Refusal {
+        Refusal { error: DriverError(CUresult::CUDA_ERROR_INVALID_SOURCE), log: what.to_string() }
+    }
+}
+
 impl Image {
-    fn kind(&self) -> &'static str {
+    fn kind(self) -> &'static str {
         match self {
-            Image::Cubin(_) => "cubin",
-            Image::Ptx(_) => "PTX",
+            Image::Cubin => "cubin",
+            Image::Ptx => "PTX",
         }
     }
 
     /// Loads it into the current context.
-    fn load(&self) -> Result<sys::CUmodule, Refusal> {
+    fn load(self, code: Packed) -> Result<sys::CUmodule, Refusal> {
+        let bytes = code.unpack().ok_or_else(|| Refusal::invalid("it cannot be unpacked"))?;
         match self {
             // The driver reads the headers in place, so the bytes move to where 16-byte fields may lie.
-            Image::Cubin(bytes) => {
+            Image::Cubin => {
                 let mut aligned = vec![0u128; bytes.len().div_ceil(16)];
                 // SAFETY: `aligned` has room for all bytes, and the two do not overlap.
                 unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), aligned.as_mut_ptr().cast(), bytes.len()) };
                 // SAFETY: an ELF image says how long it is.
                 unsafe { load_image(aligned.as_ptr().cast()) }
             }
-            Image::Ptx(text) => {
-                let error = DriverError(CUresult::CUDA_ERROR_INVALID_PTX);
-                let text = CString::new(*text)
-                    .map_err(|_| Refusal { error, log: "it holds a zero byte".to_string() })?;
+            Image::Ptx => {
+                let text =
+                    CString::new(bytes.into_owned()).map_err(|_| Refusal::invalid("it holds a zero byte"))?;
                 // SAFETY: the text ends in a zero byte.
                 unsafe { load_image(text.as_ptr().cast()) }
             }
@@ -431,8 +439,8 @@ impl Table {
 mod tests {
     use super::*;
 
-    const fn module(arch: Arch, cubins: &'static [(u32, &'static [u8])]) -> Module {
-        Module { arch, ptx: "", cubins, body: body("general"), reports: false }
+    const fn module(arch: Arch, cubins: &'static [(u32, Packed)]) -> Module {
+        Module { arch, ptx: Packed::Plain(b""), cubins, body: body("general"), reports: false }
     }
 
     const fn body(entry: &'static str) -> Body {
@@ -462,9 +470,12 @@ mod tests {
         dtypes: &[],
         source: 0,
         modules: &[
-            module(SM_80, &[(80, b"80"), (86, b"86"), (90, b"90")]),
+            module(
+                SM_80,
+                &[(80, Packed::Plain(b"80")), (86, Packed::Plain(b"86")), (90, Packed::Plain(b"90"))],
+            ),
             module(SM_90, &[]),
-            module(SM_90A, &[(90, b"90a")]),
+            module(SM_90A, &[(90, Packed::Plain(b"90a"))]),
         ],
         hosts: &[],
         sites: &[],
@@ -486,7 +497,7 @@ mod tests {
     #[test]
     fn a_body_is_an_entry_with_the_modules_of_each_architecture() {
         const fn of(arch: Arch, entry: &'static str) -> Module {
-            Module { arch, ptx: "", cubins: &[], body: body(entry), reports: false }
+            Module { arch, ptx: Packed::Plain(b""), cubins: &[], body: body(entry), reports: false }
         }
         static BOTH: Variant = Variant {
             modules: &[
@@ -510,9 +521,9 @@ mod tests {
     #[test]
     fn a_cubin_runs_on_its_major_version_from_its_minor_on() {
         let module = &VARIANT.modules[0];
-        assert_eq!(module.cubin(80), Some(b"80".as_slice()));
-        assert_eq!(module.cubin(89), Some(b"86".as_slice()));
-        assert_eq!(module.cubin(90), Some(b"90".as_slice()));
+        assert_eq!(module.cubin(80), Some(Packed::Plain(b"80")));
+        assert_eq!(module.cubin(89), Some(Packed::Plain(b"86")));
+        assert_eq!(module.cubin(90), Some(Packed::Plain(b"90")));
         assert_eq!(module.cubin(100), None);
         assert_eq!(VARIANT.modules[1].cubin(90), None);
     }

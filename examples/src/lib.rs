@@ -4,7 +4,7 @@
 //! | module | operation |
 //! | --- | --- |
 //! | [`add_mul`], [`scale_relu`] | `(x + y) * z`; `max(x, 0) * scale + bias` |
-//! | [`matmul`](mod@matmul), [`split_matmul`] | the product of two matrices or batches, in any order, with a scale, a bias, an [`activation`] and a residual |
+//! | [`matmul`], [`split_matmul`], [`matmul_tiles`] | the product of two matrices or batches, in any order, with a scale, a bias, an [`activation`] and a residual; its kernels |
 //! | [`quantized_matmul`], [`quantized_tiles`] | the same of `i8` or `f8e4m3` with scales, to floats or back to `i8`; its kernels |
 //! | [`attention`](mod@attention) | of any lengths and up to 256 elements, grouped heads, causal or in a window, with a cap, slopes, a bias, dropout |
 //! | [`attention_decode`] | of a few queries over many keys, which programs share |
@@ -60,6 +60,7 @@ pub mod layer_norm_backward;
 pub mod layer_norm_gelu;
 pub mod masked_softmax;
 pub mod matmul;
+pub mod matmul_tiles;
 pub mod partials;
 pub mod quantize;
 pub mod quantized_matmul;
@@ -109,10 +110,10 @@ pub static KERNELS: &[&Kernel] = &[
     &attention::attention::KERNEL,
     &attention_decode::attention_split::KERNEL,
     &attention_decode::join_parts::KERNEL,
-    &matmul::matmul::KERNEL,
-    &split_matmul::matmul_few::KERNEL,
-    &split_matmul::matmul_parts::KERNEL,
-    &split_matmul::sum_parts::KERNEL,
+    &matmul_tiles::matmul::KERNEL,
+    &matmul_tiles::matmul_few::KERNEL,
+    &matmul_tiles::matmul_parts::KERNEL,
+    &matmul_tiles::sum_parts::KERNEL,
     &quantized_tiles::quantized_matmul::KERNEL,
     &quantized_tiles::quantized_few::KERNEL,
     &quantized_tiles::quantized_parts::KERNEL,

@@ -26,81 +26,10 @@ use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
 use crate::activation;
+use crate::matmul_tiles::matmul;
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 use crate::split_matmul::{self, Split};
-
-/// A program makes a tile of `M x N` elements in steps of `K`; the grid counts the tiles of one matrix after the other.
-/// With `TB` the columns of `b` are the rows of what is handed over. `b` has one matrix, or as many as `a`. Where there
-/// is no bias or no residual, they have no elements; with `ADD` there may be a residual: the largest tiles have no
-/// registers for it.
-#[fuse_kernel(
-    ACT = [0, 1, 2, 4], TB = [false, true],
-    configs = [
-        { T: f16, M: 128, N: 256, K: 64, ADD: false }, { T: bf16, M: 128, N: 256, K: 64, ADD: false },
-        { T: f16, M: 128, N: 128, K: 64, ADD: true }, { T: bf16, M: 128, N: 128, K: 64, ADD: true },
-        { T: f16, M: 64, N: 128, K: 64, ADD: false }, { T: bf16, M: 64, N: 128, K: 64, ADD: false },
-        { T: f32, M: 128, N: 128, K: 32, ADD: true }, { T: f32, M: 64, N: 128, K: 32, ADD: true },
-    ],
-)]
-pub fn matmul<
-    T: Float,
-    const ACT: usize,
-    const TB: bool,
-    const M: usize,
-    const N: usize,
-    const K: usize,
-    const ADD: bool,
->(
-    a: &View<T, 3>,
-    b: &View<T, 3>,
-    bias: &View<T, 2>,
-    residual: &View<T, 3>,
-    out: &mut View<T, 3>,
-    alpha: f32,
-) {
-    let down = tl::cdiv(out.shape(1).to::<i32>(), M);
-    let across = tl::cdiv(out.shape(2).to::<i32>(), N);
-    let batch = tl::program_id(0) / (down * across);
-    let tile = tl::program_id(0) % (down * across);
-    let right_batch = tl::minimum(batch, b.shape(0).to::<i32>() - 1);
-    let (tile_row, tile_col) = tl::swizzle2d(0, tile, down, across, 16);
-    let (row, col) = (tile_row * M, tile_col * N);
-    let mut sum = tl::zeros::<f32>([M, N]);
-    for start in (0..a.shape(2)).step_by(K) {
-        let left = tl::reshape(a.load::<1, M, K>(batch, row, start), [M, K]);
-        let right = if TB {
-            tl::trans(tl::reshape(b.load::<1, N, K>(right_batch, col, start), [N, K]))
-        } else {
-            tl::reshape(b.load::<1, K, N>(right_batch, start, col), [K, N])
-        };
-        sum = tl::dot(left, right, sum);
-    }
-    // A branch, because 128 x 256 elements leave no registers for multiplications with the additions.
-    let sum = if alpha == 1.0 { sum } else { sum * alpha };
-    // Most products have no bias; there is no branch where it takes registers that a second block needs.
-    let always = N < 256 && (M > 64 || ACT > 1);
-    let v = if always || bias.shape(1) > 0 { sum + bias.load::<1, N>(0, col).to::<f32>() } else { sum };
-    let y = if ACT == 1 {
-        tl::relu(v)
-    } else if ACT == 2 {
-        tl::gelu::<T>(v)
-    } else if ACT == 4 {
-        tl::silu::<T>(v)
-    } else {
-        v
-    };
-    let y = if ADD {
-        if residual.shape(1) > 0 {
-            y + tl::reshape(residual.load::<1, M, N>(batch, row, col), [M, N]).to::<f32>()
-        } else {
-            y
-        }
-    } else {
-        y
-    };
-    out.store(tl::reshape(y.to::<T>(), [1, M, N]), batch, row, col);
-}
 
 /// The extents of a product: `m` rows, `k` products for each element, `n` columns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -39,23 +39,18 @@ pub trait Factor: Element {
     type Sum: Element;
     /// The longest sum.
     const MAX_TERMS: usize;
-    /// The tiles of few rows.
-    #[doc(hidden)]
-    const FEW: &'static [Tile];
 }
 
 impl Factor for i8 {
     type Sum = i32;
     // Each product is at most 2^14.
     const MAX_TERMS: usize = (1 << 17) - 1;
-    const FEW: &'static [Tile] = &[NARROW, FLAT, LOW];
 }
 
 impl Factor for f8e4m3 {
     type Sum = f32;
     // Places behind the end of the last part are counted too.
     const MAX_TERMS: usize = i32::MAX as usize - split_matmul::MAX_PARTS * STEPS - 256;
-    const FEW: &'static [Tile] = &[NARROW, FLAT, LOW];
 }
 
 const CHECKS: Checks = Checks("quantized_matmul");
@@ -65,10 +60,12 @@ const LARGE: Tile = Tile { rows: 128, cols: 128 };
 const WIDE: Tile = Tile { rows: 128, cols: 192 };
 /// Terms that a program adds in a turn.
 const STEPS: usize = 128;
+/// The tiles of few rows.
+const FEW: [Tile; 3] = [NARROW, FLAT, LOW];
 
 /// The factors whose products of few rows become `O`.
 pub trait Few<O: Element>: Factor {
-    /// Launches the kernel of few rows with one of [`Factor::FEW`].
+    /// Launches the kernel of few rows with one of [`FEW`].
     #[doc(hidden)]
     fn few(
         on: impl LaunchOn,
@@ -80,7 +77,7 @@ pub trait Few<O: Element>: Factor {
 }
 
 macro_rules! few {
-    ($($A:ident, $O:ident, $ROUND:literal, [$($tile:ident: $K:literal),*];)*) => {$(
+    ($($A:ident, $O:ident, $ROUND:literal;)*) => {$(
         impl Few<$O> for $A {
             fn few(
                 on: impl LaunchOn,
@@ -91,15 +88,19 @@ macro_rules! few {
             ) -> Result<()> {
                 let programs = tile.count([1, out.shape()[0], out.shape()[1]]);
                 let Arguments { a, b, row_scales, col_scales, bias, out_scales } = of;
-                match tile {
-                    $(
-                        $tile => quantized_few::<
+                macro_rules! launch {
+                    ($tile:ident, $K:literal) => {
+                        quantized_few::<
                             $A, <$A as Factor>::Sum, $O, { $tile.rows }, { $tile.cols }, $K, $ROUND,
                         >(a, b, row_scales, col_scales, bias, out_scales, out, act)
                         .grid(programs)
-                        .launch(on),
-                    )*
-                    _ => unreachable!("a tile is one of those"),
+                        .launch(on)
+                    };
+                }
+                match tile {
+                    NARROW => launch!(NARROW, 512),
+                    FLAT => launch!(FLAT, 256),
+                    _ => launch!(LOW, 256),
                 }
             }
         }
@@ -107,12 +108,12 @@ macro_rules! few {
 }
 
 few! {
-    i8, f16, false, [NARROW: 512, FLAT: 256, LOW: 256];
-    i8, bf16, false, [NARROW: 512, FLAT: 256, LOW: 256];
-    i8, f32, false, [NARROW: 512, FLAT: 256, LOW: 256];
-    i8, i8, true, [NARROW: 512, FLAT: 256, LOW: 256];
-    f8e4m3, f16, false, [NARROW: 512, FLAT: 256, LOW: 256];
-    f8e4m3, bf16, false, [NARROW: 512, FLAT: 256, LOW: 256];
+    i8, f16, false;
+    i8, bf16, false;
+    i8, f32, false;
+    i8, i8, true;
+    f8e4m3, f16, false;
+    f8e4m3, bf16, false;
 }
 
 /// The factors whose products become `O` after the activation `ACT`.
@@ -136,7 +137,7 @@ macro_rules! multiply {
         impl Multiply<$O, $ACT> for $A {
             fn multiply(on: impl LaunchOn, of: Arguments<'_, $A>, out: ViewMut<'_, $O, 2>) -> Result<()> {
                 let tile = of.tile(on, &out);
-                if Self::FEW.contains(&tile) {
+                if FEW.contains(&tile) {
                     return Self::few(on, of, $ACT, tile, out);
                 }
                 let programs = tile.count([1, out.shape()[0], out.shape()[1]]);
@@ -395,7 +396,7 @@ impl<A: Factor> Arguments<'_, A> {
 fn few_rows<A: Factor>(on: impl LaunchOn, a: View<'_, A, 2>, b: View<'_, A, 2>) -> Option<Tile> {
     let ([m, _], [n, _]) = (a.shape(), b.shape());
     let fits = in_vectors(a) && in_vectors(b) && n.is_multiple_of(8);
-    if fits { split_matmul::few_rows(on, [1, m, n], A::FEW) } else { None }
+    if fits { split_matmul::few_rows(on, [1, m, n], &FEW) } else { None }
 }
 
 /// Whether rows are read as vectors.

@@ -7,6 +7,24 @@ use dsl_runtime::prelude::*;
 pub(crate) mod kernels {
     use dsl_runtime::prelude::*;
 
+    /// The sums of the products from `first` to `end`, in steps of `K`, of `M` rows of `a` and `N` of `b`.
+    #[fuse_fn]
+    fn product<A: Element, S: Element, const M: usize, const N: usize, const K: usize>(
+        a: &View<A, 2>,
+        b: &View<A, 2>,
+        row: i32,
+        col: i32,
+        first: i64,
+        end: i64,
+    ) -> Tile<S> {
+        let mut sum = tl::zeros::<S>([M, N]);
+        for start in (first..end).step_by(K) {
+            let right = tl::trans(b.load::<N, K>(col, start));
+            sum = tl::dot(a.load::<M, K>(row, start), right, sum).max_num_imprecise_acc(128);
+        }
+        sum
+    }
+
     /// What becomes of a tile of sums, before it is converted: scaled, a bias added, activated as one of [`crate::activation`], and
     /// divided and rounded for `i8`. One scale of columns serves all of them.
     #[fuse_fn]
@@ -84,11 +102,7 @@ pub(crate) mod kernels {
         let across = tl::cdiv(out.shape(1).to::<i32>(), N);
         let (tile_row, tile_col) = tl::swizzle2d(0, tl::program_id(0), down, across, 8);
         let (row, col) = (tile_row * M, tile_col * N);
-        let mut sum = tl::zeros::<S>([M, N]);
-        for start in (0..a.shape(1)).step_by(K) {
-            let right = tl::trans(b.load::<N, K>(col, start));
-            sum = tl::dot(a.load::<M, K>(row, start), right, sum).max_num_imprecise_acc(128);
-        }
+        let sum = product::<A, S, M, N, K>(a, b, row, col, 0, a.shape(1));
         let y = finish::<M, N, ROUND>(
             sum.to::<f32>(),
             row_scales,
@@ -102,7 +116,7 @@ pub(crate) mod kernels {
         out.store(y.to::<O>(), row, col);
     }
 
-    /// A product of few rows: as [`quantized_matmul()`], with tiles as [`crate::split_matmul::matmul_few()`] has.
+    /// A product of few rows: as [`quantized_matmul()`], with tiles as [`crate::matmul_tiles::matmul_few()`] has.
     #[fuse_kernel(configs = [
         { A: i8, S: i32, O: f16, M: 16, N: 16, K: 512, ROUND: false, num_warps: 2, num_stages: 4 },
         { A: i8, S: i32, O: f16, M: 16, N: 32, K: 256, ROUND: false, num_warps: 4, num_stages: 4 },
@@ -144,11 +158,7 @@ pub(crate) mod kernels {
         let across = tl::cdiv(out.shape(1).to::<i32>(), N);
         let row = tl::program_id(0) / across * M;
         let col = tl::program_id(0) % across * N;
-        let mut sum = tl::zeros::<S>([M, N]);
-        for start in (0..a.shape(1)).step_by(K) {
-            let right = tl::trans(b.load::<N, K>(col, start));
-            sum = tl::dot(a.load::<M, K>(row, start), right, sum).max_num_imprecise_acc(128);
-        }
+        let sum = product::<A, S, M, N, K>(a, b, row, col, 0, a.shape(1));
         let y =
             finish::<M, N, ROUND>(sum.to::<f32>(), row_scales, col_scales, bias, out_scales, act, row, col);
         out.store(y.to::<O>(), row, col);
@@ -168,11 +178,8 @@ pub(crate) mod kernels {
         let col = tl::program_id(0) % across * N;
         let part = tl::program_id(1);
         let first = part * share * K;
-        let mut sum = tl::zeros::<S>([M, N]);
-        for start in (first..tl::minimum(first + share * K, a.shape(1).to::<i32>())).step_by(K) {
-            let right = tl::trans(b.load::<N, K>(col, start));
-            sum = tl::dot(a.load::<M, K>(row, start), right, sum).max_num_imprecise_acc(128);
-        }
+        let end = tl::minimum(first + share * K, a.shape(1).to::<i32>());
+        let sum = product::<A, S, M, N, K>(a, b, row, col, first.to::<i64>(), end.to::<i64>());
         parts.store(tl::reshape(sum, [1, M, N]), part, row, col);
     }
 

@@ -16,6 +16,7 @@ use dsl_runtime::Result;
 use dsl_runtime::prelude::*;
 
 use crate::matmul::{Factors, Tile};
+use crate::matmul_tiles::{matmul_few, matmul_parts, sum_parts};
 
 /// What a program of [`matmul_few`] makes of up to 16 rows where the other tiles are too few for the processors, of more columns, and
 /// of up to 64 rows.
@@ -34,132 +35,6 @@ const TERMS: usize = 256;
 pub(crate) const MAX_PARTS: usize = 32;
 /// How far behind the end of `k` a part may end: each is a whole number of steps of at most 64.
 pub(crate) const BEHIND: usize = (MAX_PARTS + 1) * 64;
-
-#[fuse_module]
-pub(crate) mod kernels {
-    use dsl_runtime::prelude::*;
-
-    /// What becomes of a tile of sums, before it is converted: scaled, a bias added, activated as one of [`crate::activation`], a matrix
-    /// added. Where there is no bias or no matrix, they have no elements.
-    #[fuse_fn]
-    fn finish<T: Float, const M: usize, const N: usize>(
-        sum: Tile<f32>,
-        bias: &View<T, 2>,
-        residual: &View<T, 3>,
-        alpha: f32,
-        act: i32,
-        batch: i32,
-        row: i32,
-        col: i32,
-    ) -> Tile<f32> {
-        let v = tl::fma(sum, alpha, bias.load::<1, N>(0, col).to::<f32>());
-        let y = if act == 1 {
-            tl::relu(v)
-        } else if act == 2 {
-            tl::gelu::<T>(v)
-        } else if act == 4 {
-            tl::silu::<T>(v)
-        } else {
-            v
-        };
-        if residual.shape(1) > 0 {
-            y + tl::reshape(residual.load::<1, M, N>(batch, row, col), [M, N]).to::<f32>()
-        } else {
-            y
-        }
-    }
-
-    /// The matrix of a batch, and the first row and column, of this program's tile, where the grid counts the tiles of one matrix after
-    /// the other.
-    #[fuse_fn]
-    fn place<const M: usize, const N: usize>(rows: i32, cols: i32) -> (i32, i32, i32) {
-        let across = tl::cdiv(cols, N);
-        let tiles = tl::cdiv(rows, M) * across;
-        let tile = tl::program_id(0) % tiles;
-        (tl::program_id(0) / tiles, tile / across * M, tile % across * N)
-    }
-
-    /// A product of few rows: a program makes a tile of `M x N` elements in steps of `K`; the grid counts the tiles of one matrix after
-    /// the other. The columns of the right factor are the rows of `b`, which has one matrix, or as many as `a`.
-    #[fuse_kernel(configs = [
-        { T: f16, M: 16, N: 16, K: 256, num_warps: 2, num_stages: 4 },
-        { T: f16, M: 16, N: 32, K: 128, num_warps: 4, num_stages: 4 },
-        { T: f16, M: 64, N: 64, K: 128, num_warps: 4, num_stages: 6 },
-        { T: bf16, M: 16, N: 16, K: 256, num_warps: 2, num_stages: 4 },
-        { T: bf16, M: 16, N: 32, K: 128, num_warps: 4, num_stages: 4 },
-        { T: bf16, M: 64, N: 64, K: 128, num_warps: 4, num_stages: 6 },
-    ])]
-    pub fn matmul_few<T: Float, const M: usize, const N: usize, const K: usize>(
-        a: &View<T, 3>,
-        b: &View<T, 3>,
-        bias: &View<T, 2>,
-        residual: &View<T, 3>,
-        out: &mut View<T, 3>,
-        alpha: f32,
-        act: i32,
-    ) {
-        let (batch, row, col) = place::<M, N>(out.shape(1).to::<i32>(), out.shape(2).to::<i32>());
-        let right_batch = tl::minimum(batch, b.shape(0).to::<i32>() - 1);
-        let mut sum = tl::zeros::<f32>([M, N]);
-        for start in (0..a.shape(2)).step_by(K) {
-            let left = tl::reshape(a.load::<1, M, K>(batch, row, start), [M, K]);
-            let right = tl::reshape(b.load::<1, N, K>(right_batch, col, start), [N, K]);
-            sum = tl::dot(left, tl::trans(right), sum);
-        }
-        let y = finish::<T, M, N>(sum, bias, residual, alpha, act, batch, row, col);
-        out.store(tl::reshape(y.to::<T>(), [1, M, N]), batch, row, col);
-    }
-
-    /// A program leaves a tile of part `tl::program_id(1)` of the sums: that of `share` steps of `K`, which follow those of
-    /// the part before.
-    #[fuse_kernel(
-        TB = [false, true], M = [64], N = [128], num_warps = 4,
-        configs = [{ T: f16, K: 64 }, { T: bf16, K: 64 }, { T: f32, K: 32 }],
-    )]
-    pub fn matmul_parts<T: Float, const TB: bool, const M: usize, const N: usize, const K: usize>(
-        a: &View<T, 3>,
-        b: &View<T, 3>,
-        parts: &mut View<f32, 4>,
-        share: i32,
-    ) {
-        let (batch, row, col) = place::<M, N>(parts.shape(2).to::<i32>(), parts.shape(3).to::<i32>());
-        let right_batch = tl::minimum(batch, b.shape(0).to::<i32>() - 1);
-        let part = tl::program_id(1);
-        let first = part * share * K;
-        let mut sum = tl::zeros::<f32>([M, N]);
-        for start in (first..tl::minimum(first + share * K, a.shape(2).to::<i32>())).step_by(K) {
-            let left = tl::reshape(a.load::<1, M, K>(batch, row, start), [M, K]);
-            let right = if TB {
-                tl::trans(tl::reshape(b.load::<1, N, K>(right_batch, col, start), [N, K]))
-            } else {
-                tl::reshape(b.load::<1, K, N>(right_batch, start, col), [K, N])
-            };
-            sum = tl::dot(left, right, sum);
-        }
-        parts.store(tl::reshape(sum, [1, 1, M, N]), part, batch, row, col);
-    }
-
-    /// Adds the parts, and does what follows a product.
-    #[fuse_kernel(T = [f16, bf16, f32], M = [4], N = [256], num_warps = 4)]
-    pub fn sum_parts<T: Float, const M: usize, const N: usize>(
-        parts: &View<f32, 4>,
-        bias: &View<T, 2>,
-        residual: &View<T, 3>,
-        out: &mut View<T, 3>,
-        alpha: f32,
-        act: i32,
-    ) {
-        let (batch, row, col) = place::<M, N>(out.shape(1).to::<i32>(), out.shape(2).to::<i32>());
-        let mut sum = tl::zeros::<f32>([M, N]);
-        for part in 0..parts.shape(0) {
-            sum += tl::reshape(parts.load::<1, 1, M, N>(part, batch, row, col), [M, N]);
-        }
-        let y = finish::<T, M, N>(sum, bias, residual, alpha, act, batch, row, col);
-        out.store(tl::reshape(y.to::<T>(), [1, M, N]), batch, row, col);
-    }
-}
-
-pub use kernels::{matmul_few, matmul_parts, sum_parts};
 
 /// Among how many programs the steps of a tile are shared: as many as there are processors for, and terms.
 pub fn parts(out: [usize; 3], k: usize, processors: usize) -> usize {

@@ -22,6 +22,7 @@ use crate::target::host::Level;
 use crate::target::isolate::{self, Failure};
 use crate::target::llvm;
 use crate::target::nvptx::{self, Arch, Stages};
+use crate::target::packed::Packed;
 use crate::target::ptxas::{self, Cubin};
 use crate::tile::{self, Func};
 
@@ -169,7 +170,7 @@ pub struct Module {
     pub exact: bool,
     /// Its position among the variant's bodies.
     pub body: usize,
-    pub ptx: String,
+    pub ptx: Packed,
     pub cubin: Option<Cubin>,
 }
 
@@ -381,7 +382,7 @@ fn lower(
                 let work = options.cache_dir.clone().unwrap_or_else(std::env::temp_dir);
                 let cubin =
                     options.ptxas.as_ref().map(|path| assemble(path, arch, &ptx, &work)).transpose()?;
-                let Arch { capability, exact } = arch;
+                let (Arch { capability, exact }, ptx) = (arch, Packed::new(ptx.as_bytes()));
                 code.modules.push(Module { capability, exact, body: position, ptx, cubin });
             }
             print_line(&format!("{STAGE}PTX"));

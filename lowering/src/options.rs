@@ -15,6 +15,7 @@ pub const VARIABLES: &[&str] = &[
     "FUSE_ARCH",
     "FUSE_PTXAS",
     "FUSE_BOUNDS_REPORT",
+    "FUSE_DEFLATE",
     "CUDA_HOME",
     "FUSE_DUMP",
     "FUSE_DUMP_DIR",
@@ -69,6 +70,8 @@ pub struct Options {
     pub ptxas: Option<PathBuf>,
     /// Whether an access outside its slice is reported when it happens: in debug builds, or as `FUSE_BOUNDS_REPORT` says.
     pub report: bool,
+    /// Whether programs carry GPU code deflated, unless `FUSE_DEFLATE` is 0: what is packed as a whole gets smaller without.
+    pub deflate: bool,
     pub dump: Vec<Stage>,
     pub dump_dir: PathBuf,
     /// Where results are kept between builds.
@@ -124,7 +127,8 @@ impl Options {
             archs: archs(&text("FUSE_ARCH"))?,
             family: family(&triple),
             ptxas: None,
-            report: report(args, &text("FUSE_BOUNDS_REPORT"))?,
+            report: switch("FUSE_BOUNDS_REPORT", &text)?.unwrap_or_else(|| debug_assertions(args)),
+            deflate: switch("FUSE_DEFLATE", &text)?.unwrap_or(true),
             dump: stages(&text("FUSE_DUMP"))?,
             dump_dir: dump_dir.or(beside_target).unwrap_or(temporary),
             cache_dir: target_dir.map(|dir| dir.join("fuse-cache")),
@@ -145,13 +149,13 @@ fn family(triple: &str) -> Option<Family> {
     }
 }
 
-/// `FUSE_BOUNDS_REPORT=1` or `0`; empty for what the build says of its debug assertions.
-fn report(args: &[String], text: &str) -> Result<bool, String> {
-    match text.trim() {
-        "" => Ok(debug_assertions(args)),
-        "0" => Ok(false),
-        "1" => Ok(true),
-        other => Err(format!("FUSE_BOUNDS_REPORT is `{other}`: expected 0 or 1")),
+/// `FUSE_DEFLATE=1` or `0`; nothing if it is empty.
+fn switch(name: &str, text: &dyn Fn(&str) -> String) -> Result<Option<bool>, String> {
+    match text(name).as_str() {
+        "" => Ok(None),
+        "0" => Ok(Some(false)),
+        "1" => Ok(Some(true)),
+        other => Err(format!("{name} is `{other}`: expected 0 or 1")),
     }
 }
 
@@ -263,10 +267,14 @@ mod tests {
 
     #[test]
     fn the_setting_wins_over_the_build() {
-        let (debug, release) = (words("rustc lib.rs"), words("rustc -O lib.rs"));
-        assert_eq!([report(&debug, ""), report(&release, "")], [Ok(true), Ok(false)]);
-        assert_eq!([report(&debug, "0"), report(&release, "1")], [Ok(false), Ok(true)]);
+        let report = |line: &str, text: &str| {
+            let set = |name: &str| (name == "FUSE_BOUNDS_REPORT").then(|| text.into());
+            Options::read(&words(line), &set).map(|options| options.report)
+        };
+        let (debug, release) = ("rustc lib.rs", "rustc -O lib.rs");
+        assert_eq!([report(debug, ""), report(release, "")], [Ok(true), Ok(false)]);
+        assert_eq!([report(debug, "0"), report(release, "1")], [Ok(false), Ok(true)]);
         let message = "FUSE_BOUNDS_REPORT is `yes`: expected 0 or 1";
-        assert_eq!(report(&debug, "yes"), Err(message.to_string()));
+        assert_eq!(report(debug, "yes"), Err(message.to_string()));
     }
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use record::{Images, Record};
 
 use crate::error::{Error, Result};
-use crate::kernel::{Arch, Kernel, Module, Variant};
+use crate::kernel::{Arch, Kernel, Module, Packed, Variant};
 
 impl Kernel {
     /// Writes, for each variant and architecture, a `<kernel>.<variant>.<arch>.json`, and for each of its entry points
@@ -52,10 +52,10 @@ impl Kernel {
         let mut bodies: Vec<(&Module, Images)> = Vec::new();
         for module in variant.modules.iter().filter(|module| module.arch == arch) {
             let stem = format!("{}.{arch}", module.body.entry);
-            let ptx = files.write(format!("{stem}.ptx"), module.ptx.as_bytes())?;
+            let ptx = files.write_code(format!("{stem}.ptx"), module.ptx)?;
             let mut cubins = Vec::new();
             for &(capability, image) in module.cubins {
-                cubins.push((capability, files.write(format!("{stem}.{capability}.cubin"), image)?));
+                cubins.push((capability, files.write_code(format!("{stem}.{capability}.cubin"), image)?));
             }
             bodies.push((module, Images { ptx, cubins }));
         }
@@ -84,6 +84,15 @@ struct Files<'d> {
 }
 
 impl Files<'_> {
+    /// Gives the name back.
+    fn write_code(&mut self, name: String, code: Packed) -> Result<String> {
+        let path = self.directory.join(&name);
+        let code = code
+            .unpack()
+            .ok_or_else(|| Error::File { path, reason: "its code cannot be unpacked".to_string() })?;
+        self.write(name, &code)
+    }
+
     /// Gives the name back.
     fn write(&mut self, name: String, content: &[u8]) -> Result<String> {
         let path = self.directory.join(&name);

@@ -4,7 +4,7 @@ use expect_test::{Expect, expect};
 
 use super::*;
 use crate::dtype::DType;
-use crate::kernel::{Arch, Body, Fact, Param, ParamKind, Resources, Symbol, TensorMap, Term};
+use crate::kernel::{Arch, Body, Fact, Packed, Param, ParamKind, Resources, Symbol, TensorMap, Term};
 
 static SCALE: Kernel = Kernel {
     name: "scale",
@@ -21,15 +21,21 @@ static SCALE: Kernel = Kernel {
         consts: &[1024],
         dtypes: &[DType::BF16, DType::F32, DType::I32, DType::Bool],
         source: 0,
-        modules: &[module(&[(90, b"image")], ALIGNED), module(&[], GENERAL)],
+        modules: &[module(&[(90, Packed::Plain(b"image"))], ALIGNED), module(&[], GENERAL)],
         hosts: &[],
         sites: &[],
     }],
     ..Kernel::TEST
 };
 
-const fn module(cubins: &'static [(u32, &'static [u8])], body: Body) -> Module {
-    Module { arch: Arch { capability: 90, exact: true }, ptx: ".version 8.0", cubins, body, reports: false }
+const fn module(cubins: &'static [(u32, Packed)], body: Body) -> Module {
+    Module {
+        arch: Arch { capability: 90, exact: true },
+        ptx: Packed::Plain(b".version 8.0"),
+        cubins,
+        body,
+        reports: false,
+    }
 }
 
 const ALIGNED: Body = Body {

@@ -8,7 +8,7 @@ use super::trace::{BodyTrace, Trace};
 use super::*;
 use crate::bench::{BenchOptions, do_bench};
 use crate::dtype::DType;
-use crate::kernel::{Arch, Body, Fact, Module, Param, ParamKind, Symbol, TensorMap, Term};
+use crate::kernel::{Arch, Body, Fact, Module, Packed, Param, ParamKind, Symbol, TensorMap, Term};
 use crate::module::Resident;
 use crate::{Buffer, Device, View};
 
@@ -190,7 +190,7 @@ pub(super) const SM_80: Arch = Arch { capability: 80, exact: false };
 const SM_10A: Arch = Arch { capability: 10, exact: true };
 
 pub(super) const fn module(arch: Arch, ptx: &'static str, body: Body) -> Module {
-    Module { arch, ptx, cubins: &[], body, reports: false }
+    Module { arch, ptx: Packed::Plain(ptx.as_bytes()), cubins: &[], body, reports: false }
 }
 
 const fn variant(label: &'static str, modules: &'static [Module]) -> Variant {

@@ -4,7 +4,8 @@ use dsl_runtime::Result;
 use dsl_runtime::prelude::*;
 use fused_kernels::activation::{GELU, IDENTITY, RELU, SILU};
 use fused_kernels::matmul::{Epilogue, Extents, Matmul, Multiply, Tile, reference};
-use fused_kernels::split_matmul::{matmul_few, matmul_parts, parts};
+use fused_kernels::matmul_tiles::{matmul_few, matmul_parts};
+use fused_kernels::split_matmul::parts;
 
 use crate::data::{check, devices, normal};
 

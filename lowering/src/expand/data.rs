@@ -16,6 +16,7 @@ use crate::ops::Site;
 use crate::syntax::{Kernel, ParamType, TypeName};
 use crate::target::host::Family;
 use crate::target::nvptx::Arch;
+use crate::target::packed::Packed;
 
 /// A `Variant` without code.
 pub(super) fn empty_variant(kernel: &Kernel, variant: &Variant) -> TokenStream {
@@ -125,10 +126,11 @@ fn module(expansion: &Expansion, index: usize, code: &Module) -> TokenStream {
     let entry = entry_name(expansion.kernel, &expansion.variants[index], body);
     let data = body_data(body, &entry, code);
     let reports = body.reports();
-    let ptx = &code.ptx;
+    let packed = |code: &Packed| carried(code, expansion.options.deflate);
+    let ptx = packed(&code.ptx);
     let (capability, exact) = (Literal::u32_unsuffixed(code.capability), code.exact);
     let cubins = code.cubin.iter().map(|cubin| {
-        let image = Literal::byte_string(&cubin.image);
+        let image = packed(&cubin.image);
         quote! { (#capability, #image) }
     });
     quote! {
@@ -139,6 +141,16 @@ fn module(expansion: &Expansion, index: usize, code: &Module) -> TokenStream {
             body: #data,
             reports: #reports,
         }
+    }
+}
+
+fn carried(code: &Packed, deflated: bool) -> TokenStream {
+    if deflated {
+        let (bytes, len) = (Literal::byte_string(&code.deflated), Literal::usize_unsuffixed(code.len));
+        quote! { Packed::Deflated { bytes: #bytes, len: #len } }
+    } else {
+        let bytes = Literal::byte_string(&code.unpack());
+        quote! { Packed::Plain(#bytes) }
     }
 }
 

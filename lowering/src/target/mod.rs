@@ -7,4 +7,5 @@ pub mod inject;
 pub mod isolate;
 pub mod llvm;
 pub mod nvptx;
+pub mod packed;
 pub mod ptxas;

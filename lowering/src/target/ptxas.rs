@@ -7,6 +7,7 @@ use std::process::Command;
 use serde::{Deserialize, Serialize};
 
 use super::nvptx::Arch;
+use super::packed::Packed;
 
 /// What an entry takes.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -22,7 +23,7 @@ pub struct Resources {
 /// A module assembled.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Cubin {
-    pub image: Vec<u8>,
+    pub image: Packed,
     pub resources: Vec<Resources>,
     /// Warnings about code that could not run as written, such as serialised wgmma (C75xx).
     pub remarks: Vec<String>,
@@ -67,7 +68,7 @@ pub fn assemble(ptxas: &Path, arch: Arch, ptx: &str, work: &Path) -> Result<Cubi
         return Err(format!("ptxas rejects the PTX for {}: {}", arch.name(), report.trim()));
     }
     let image = bytes.map_err(|error| format!("ptxas left no image: {error}"))?;
-    Ok(Cubin { image, resources: parse(&report), remarks: remarks(&report) })
+    Ok(Cubin { image: Packed::new(&image), resources: parse(&report), remarks: remarks(&report) })
 }
 
 fn remarks(report: &str) -> Vec<String> {

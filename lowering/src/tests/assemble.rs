@@ -20,6 +20,7 @@ use crate::mlir::gpu::stream;
 use crate::options::Options;
 use crate::syntax::{self, Kernel};
 use crate::target::nvptx::Arch;
+use crate::target::packed::Packed;
 use crate::target::ptxas::Resources;
 
 /// The assembler that the numbers of `registers.txt` come from; another one allocates registers in another way.
@@ -176,6 +177,12 @@ fn waits_first(ptx: &str) -> Option<bool> {
     Some(!lines().take(wait).any(touches) && !lines().any(|line| line.contains(".nc.")))
 }
 
+fn text(ptx: &Packed) -> String {
+    let bytes = ptx.unpack();
+    assert_eq!(bytes.len(), ptx.len);
+    String::from_utf8(bytes).expect("PTX is text")
+}
+
 /// Takes note of what the entries need; gives a line for each that spills and may not: anything in a tensor body, more
 /// than `parked` bytes in an aligned one, for the latest architecture. What others spill, ptxas having chosen to or a
 /// row that is not aligned being long, is in the ratchet.
@@ -183,16 +190,16 @@ fn record(entries: Vec<String>, lowered: &LoweredVariant, table: &mut Table, par
     let mut spills = vec![];
     for module in &lowered.code.modules {
         let arch = if module.exact { "sm_90a" } else { "sm_80" };
-        let cubin = module.cubin.as_ref().expect("there is an assembler");
-        let found = module.ptx.lines().find_map(|line| line.strip_prefix(".version ")).unwrap_or_default();
+        let (cubin, ptx) = (module.cubin.as_ref().expect("there is an assembler"), text(&module.ptx));
+        let found = ptx.lines().find_map(|line| line.strip_prefix(".version ")).unwrap_or_default();
         let (entry, body) = (&entries[module.body], &lowered.bodies[module.body]);
-        assert_eq!(found, version(module.capability, &module.ptx), "{entry} for {arch}");
+        assert_eq!(found, version(module.capability, &ptx), "{entry} for {arch}");
         assert_eq!(cubin.remarks, Vec::<String>::new(), "{entry} for {arch}");
         let follows = body.plan.follows() && module.capability >= stream::CAPABILITY;
-        assert_eq!(waits_first(&module.ptx), follows.then_some(true), "{entry} for {arch}");
+        assert_eq!(waits_first(&ptx), follows.then_some(true), "{entry} for {arch}");
         let others = entries.iter().filter(|other| *other != entry);
         assert!(
-            others.into_iter().all(|other| !module.ptx.contains(other.as_str())),
+            others.into_iter().all(|other| !ptx.contains(other.as_str())),
             "{entry} is alone in its module"
         );
         {
@@ -212,7 +219,7 @@ fn record(entries: Vec<String>, lowered: &LoweredVariant, table: &mut Table, par
             if spilled_bytes > most && module.exact {
                 spills.push(format!("{entry} for {arch}: {spilled_bytes} bytes\n"));
             }
-            let own = module.ptx.split(".entry ").find(|text| text.starts_with(&format!("{entry}(")));
+            let own = ptx.split(".entry ").find(|text| text.starts_with(&format!("{entry}(")));
             let cap = own.and_then(|text| text.lines().find_map(|line| line.strip_prefix(".maxnreg ")));
             let cap = cap.map(|cap| cap.parse::<u32>().expect("a number of registers"));
             assert_eq!(

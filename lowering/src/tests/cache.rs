@@ -52,6 +52,18 @@ fn lowers(source: &str, change: impl FnOnce(&Site, &mut Options)) -> bool {
 }
 
 #[test]
+fn programs_carry_code_deflated_unless_told() {
+    let _alone = lowering_alone();
+    let site = Site::new();
+    let expansion = |deflate| site.expand(KERNEL, &Options { deflate, ..options(&site) });
+    let [deflated, plain] = [true, false].map(expansion);
+    let holds = |text: &str, what: &str| text.matches(what).count();
+    assert_eq!([&deflated, &plain].map(|text| holds(text, "Packed :: Deflated")), [4, 0]);
+    assert_eq!([&deflated, &plain].map(|text| holds(text, "Packed :: Plain")), [0, 4]);
+    assert_eq!([&deflated, &plain].map(|text| holds(text, ".visible .entry fill")), [0, 2]);
+}
+
+#[test]
 fn the_same_again_is_taken_from_the_cache() {
     assert!(!lowers(KERNEL, |_, _| {}));
     // Nor does it matter where the kernel stands, or how it is laid out.

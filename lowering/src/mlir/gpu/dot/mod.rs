@@ -234,8 +234,8 @@ impl Source {
         Digits { words: rounded, rest }
     }
 
-    /// 8-bit floats as the fragments of `f16` that are multiplied one after the other: of each word first the lower pair, which
-    /// the instruction takes for places along K before those of the upper one.
+    /// 8-bit floats as the fragments of `f16` that are multiplied one after the other: of each the lower pairs of all words, which the
+    /// instruction takes for places along K before those of the upper pairs, and then these.
     fn halves(&self, b: &mut Builder, words: &[Val]) -> Vec<Val> {
         let pairs: Vec<[Val; 2]> = words.iter().map(|&word| f8::widen_word(b, word, self.dtype)).collect();
         let fragments = pairs.chunks(pairs.len() / HALVES);

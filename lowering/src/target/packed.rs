@@ -1,0 +1,26 @@
+//! Code as programs carry it: deflated, for most of it is never loaded.
+
+use miniz_oxide::deflate::compress_to_vec;
+use miniz_oxide::inflate::decompress_to_vec;
+use serde::{Deserialize, Serialize};
+
+/// What takes little of a build's time; higher levels save 1 % more (docs/performance.md).
+const LEVEL: u8 = 6;
+
+/// Bytes as DEFLATE packs them (RFC 1951).
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Packed {
+    pub deflated: Vec<u8>,
+    /// How many they are.
+    pub len: usize,
+}
+
+impl Packed {
+    pub fn new(bytes: &[u8]) -> Packed {
+        Packed { deflated: compress_to_vec(bytes, LEVEL), len: bytes.len() }
+    }
+
+    pub fn unpack(&self) -> Vec<u8> {
+        decompress_to_vec(&self.deflated).expect("`new` deflated it")
+    }
+}
