@@ -15,6 +15,11 @@ FEW = [(1, 4096, 4096), (16, 4096, 4096), (64, 4096, 4096), (16, 8192, 8192), (6
 FEW_SMALL = [(1, 1, 1), (1, 512, 8), (3, 1300, 72), (16, 1040, 4232), (64, 2100, 264), (63, 4112, 72), (66, 640, 8)]
 
 
+#: The narrow tile of few rows, and in how many slices warps share its steps.
+NARROW = (16, 16)
+SLICES = {BF16: 4, F16: 4, torch.int8: 4, F8: 8}
+
+
 def tile(m, n, dtype):
     """Rows and columns that a program makes of a product, as the library chooses them."""
     rows, cols = (128, 128) if dtype == F32 else (128, 256)
@@ -28,7 +33,12 @@ def few_rows(m, k, n, dtype):
         return None
     if m > 16:
         return 64, 64
-    return (16, 16) if cdiv(n, 32) <= processors() else (16, 32)
+    return NARROW if cdiv(n, 32) <= processors() and k * dtype.itemsize % 128 == 0 else (16, 32)
+
+
+def sliced(rows, slices):
+    """Rows cut into slices of their elements, which are the axis before that of rows."""
+    return rows.view(*rows.shape[:-1], slices, rows.shape[-1] // slices).transpose(-2, -3)
 
 
 def shares(m, k, n, dtype):
@@ -129,6 +139,10 @@ class FewRows(Matmul):
         if parts == 1:
             if not (few := few_rows(*case)):
                 return super().launches(case, args)
+            if few == NARROW:
+                factors = {name: sliced(views[name], SLICES[dtype]) for name in ("a", "b")}
+                return [Launch("matmul_narrow", types, lambda *_: True,
+                               lambda _, rows, cols, steps: (cdiv(m, rows) * cdiv(n, cols),), **{**views, **factors})]
             return [Launch("matmul_few", types, lambda *consts: consts[:2] == few,
                            lambda rows, cols, _: (cdiv(m, rows) * cdiv(n, cols),), **views)]
         return [Launch("matmul_parts", types, lambda transposed, *_: transposed,
@@ -254,6 +268,10 @@ class FewQuantized(QuantizedMatmul):
         if parts == 1:
             if not (few := few_rows(m, k, n, self.dtype)):
                 return super().launches(case, args)
+            if few == NARROW:
+                factors = {name: sliced(args[name], SLICES[self.dtype]) for name in ("a", "b")}
+                return [Launch("quantized_narrow", [NAMES[self.dtype], sums, "bf16"], lambda *_: True,
+                               lambda _, rows, cols, *__: (cdiv(m, rows) * cdiv(n, cols),), **behind, **factors)]
             return [Launch("quantized_few", [NAMES[self.dtype], sums, "bf16"], lambda *consts: consts[:2] == few,
                            lambda rows, cols, *_: (cdiv(m, rows) * cdiv(n, cols),), **behind)]
         return [Launch("quantized_parts", [NAMES[self.dtype], sums], lambda *_: True,

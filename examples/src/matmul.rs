@@ -199,11 +199,11 @@ impl<'a, T: Float, const ACT: usize> Matmul<'a, T, ACT> {
     where
         T: Split,
     {
-        let ([batches, m, _], [_, _, n]) = (self.a.shape(), self.b.shape());
+        let ([batches, m, k], [_, _, n]) = (self.a.shape(), self.b.shape());
         let ([a_batch, row, inner], [b_batch, b_inner, col]) = (self.a.strides(), self.b.strides());
         let lines = [[row, inner], [col, b_inner], [a_batch, 1], [b_batch, 1], [n, 1]];
         let fits = lines.into_iter().all(|strides| split_matmul::in_vectors(strides, size_of::<T>()));
-        if fits { split_matmul::few_rows(on, [batches, m, n], T::FEW) } else { None }
+        if fits { split_matmul::few_rows(on, [batches, m, n], k * size_of::<T>(), T::FEW) } else { None }
     }
 
     /// What is multiplied, if it fits together; nothing if the result has no elements.

@@ -10,14 +10,14 @@ pub(crate) mod kernels {
     /// The sums of the products from `first` to `end`, in steps of `K`, of `M` rows of `a` and `N` columns of `b`, which are the rows of
     /// what is handed over with `TB`; `b` has one matrix, or as many as `a`.
     #[fuse_fn]
-    fn product<T: Float, const TB: bool, const M: usize, const N: usize, const K: usize>(
+    fn product<T: Float, I: Element, const TB: bool, const M: usize, const N: usize, const K: usize>(
         a: &View<T, 3>,
         b: &View<T, 3>,
         batch: i32,
         row: i32,
         col: i32,
-        first: i64,
-        end: i64,
+        first: I,
+        end: I,
     ) -> Tile<f32> {
         let right_batch = tl::minimum(batch, b.shape(0).to::<i32>() - 1);
         let mut sum = tl::zeros::<f32>([M, N]);
@@ -108,7 +108,7 @@ pub(crate) mod kernels {
         let tile = tl::program_id(0) % (down * across);
         let (tile_row, tile_col) = tl::swizzle2d(0, tile, down, across, 16);
         let (row, col) = (tile_row * M, tile_col * N);
-        let sum = product::<T, TB, M, N, K>(a, b, batch, row, col, 0, a.shape(2));
+        let sum = product::<T, i64, TB, M, N, K>(a, b, batch, row, col, 0, a.shape(2));
         // A branch, because 128 x 256 elements leave no registers for multiplications with the additions.
         let sum = if alpha == 1.0 { sum } else { sum * alpha };
         // Most products have no bias; there is no branch where it takes registers that a second block needs.
@@ -138,10 +138,8 @@ pub(crate) mod kernels {
     /// A product of few rows: a program makes a tile of `M x N` elements in steps of `K`; the grid counts the tiles of one matrix after
     /// the other. The columns of the right factor are the rows of `b`.
     #[fuse_kernel(configs = [
-        { T: f16, M: 16, N: 16, K: 256, num_warps: 2, num_stages: 4 },
         { T: f16, M: 16, N: 32, K: 128, num_warps: 4, num_stages: 4 },
         { T: f16, M: 64, N: 64, K: 128, num_warps: 4, num_stages: 6 },
-        { T: bf16, M: 16, N: 16, K: 256, num_warps: 2, num_stages: 4 },
         { T: bf16, M: 16, N: 32, K: 128, num_warps: 4, num_stages: 4 },
         { T: bf16, M: 64, N: 64, K: 128, num_warps: 4, num_stages: 6 },
     ])]
@@ -155,8 +153,32 @@ pub(crate) mod kernels {
         act: i32,
     ) {
         let (batch, row, col) = place::<M, N>(out.shape(1).to::<i32>(), out.shape(2).to::<i32>());
-        let sum = product::<T, true, M, N, K>(a, b, batch, row, col, 0, a.shape(2));
+        let sum = product::<T, i64, true, M, N, K>(a, b, batch, row, col, 0, a.shape(2));
         let y = finish::<T, M, N>(sum, bias, residual, alpha, act, batch, row, col);
+        out.store(tl::reshape(y.to::<T>(), [1, M, N]), batch, row, col);
+    }
+
+    /// As [`matmul_few()`], of fewer columns: each of `P` warps makes all of a tile from a slice of the terms, so that it reads rows of
+    /// the left factor for all columns at once. The slices are the second axis of `a` and `b`.
+    #[fuse_kernel(T = [f16, bf16], P = [4], M = [16], N = [16], K = [128], num_warps = P, num_stages = 3)]
+    pub fn matmul_narrow<T: Float, const P: usize, const M: usize, const N: usize, const K: usize>(
+        a: &View<T, 4>,
+        b: &View<T, 4>,
+        bias: &View<T, 2>,
+        residual: &View<T, 3>,
+        out: &mut View<T, 3>,
+        alpha: f32,
+        act: i32,
+    ) {
+        let (batch, row, col) = place::<M, N>(out.shape(1).to::<i32>(), out.shape(2).to::<i32>());
+        let right_batch = tl::minimum(batch, b.shape(0).to::<i32>() - 1);
+        let mut sums = tl::zeros::<f32>([P, M, N]);
+        for start in (0..a.shape(3)).step_by(K) {
+            let left = tl::reshape(a.load::<1, P, M, K>(batch, 0, row, start), [P, M, K]);
+            let right = tl::reshape(b.load::<1, P, N, K>(right_batch, 0, col, start), [P, N, K]);
+            sums = tl::dot(left, tl::permute(right, [0, 2, 1]), sums);
+        }
+        let y = finish::<T, M, N>(tl::sum(sums, 0), bias, residual, alpha, act, batch, row, col);
         out.store(tl::reshape(y.to::<T>(), [1, M, N]), batch, row, col);
     }
 
@@ -176,7 +198,7 @@ pub(crate) mod kernels {
         let part = tl::program_id(1);
         let first = part * share * K;
         let end = tl::minimum(first + share * K, a.shape(2).to::<i32>());
-        let sum = product::<T, TB, M, N, K>(a, b, batch, row, col, first.to::<i64>(), end.to::<i64>());
+        let sum = product::<T, i32, TB, M, N, K>(a, b, batch, row, col, first, end);
         parts.store(tl::reshape(sum, [1, 1, M, N]), part, batch, row, col);
     }
 
@@ -200,4 +222,4 @@ pub(crate) mod kernels {
     }
 }
 
-pub use kernels::{matmul, matmul_few, matmul_parts, sum_parts};
+pub use kernels::{matmul, matmul_few, matmul_narrow, matmul_parts, sum_parts};

@@ -28,7 +28,9 @@ use dsl_runtime::{DType, Result};
 
 use crate::activation;
 use crate::matmul::{Extents, Tile};
-use crate::quantized_tiles::{quantized_few, quantized_matmul, quantized_parts, sum_quantized_parts};
+use crate::quantized_tiles::{
+    quantized_few, quantized_matmul, quantized_narrow, quantized_parts, sum_quantized_parts,
+};
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 use crate::split_matmul::{self, FLAT, LOW, NARROW, SUMMED, TILE};
@@ -60,6 +62,8 @@ const LARGE: Tile = Tile { rows: 128, cols: 128 };
 const WIDE: Tile = Tile { rows: 128, cols: 192 };
 /// Terms that a program adds in a turn.
 const STEPS: usize = 128;
+/// Those of tiles of few rows that are not narrow.
+const FEW_STEPS: usize = 256;
 /// The tiles of few rows.
 const FEW: [Tile; 3] = [NARROW, FLAT, LOW];
 
@@ -76,8 +80,9 @@ pub trait Few<O: Element>: Factor {
     ) -> Result<()>;
 }
 
+/// The slices and steps of narrow tiles for each factor and result.
 macro_rules! few {
-    ($($A:ident, $O:ident, $ROUND:literal;)*) => {$(
+    ($($A:ident, $O:ident, $ROUND:literal, $slices:literal x $steps:literal;)*) => {$(
         impl Few<$O> for $A {
             fn few(
                 on: impl LaunchOn,
@@ -88,19 +93,25 @@ macro_rules! few {
             ) -> Result<()> {
                 let programs = tile.count([1, out.shape()[0], out.shape()[1]]);
                 let Arguments { a, b, row_scales, col_scales, bias, out_scales } = of;
-                macro_rules! launch {
-                    ($tile:ident, $K:literal) => {
+                macro_rules! few {
+                    ($tile:ident) => {
                         quantized_few::<
-                            $A, <$A as Factor>::Sum, $O, { $tile.rows }, { $tile.cols }, $K, $ROUND,
+                            $A, <$A as Factor>::Sum, $O, { $tile.rows }, { $tile.cols }, FEW_STEPS, $ROUND,
                         >(a, b, row_scales, col_scales, bias, out_scales, out, act)
                         .grid(programs)
                         .launch(on)
                     };
                 }
                 match tile {
-                    NARROW => launch!(NARROW, 512),
-                    FLAT => launch!(FLAT, 256),
-                    _ => launch!(LOW, 256),
+                    NARROW => {
+                        quantized_narrow::<
+                            $A, <$A as Factor>::Sum, $O, $slices, { NARROW.rows }, { NARROW.cols }, $steps, $ROUND,
+                        >(sliced(a, $slices)?, sliced(b, $slices)?, row_scales, col_scales, bias, out_scales, out, act)
+                        .grid(programs)
+                        .launch(on)
+                    }
+                    FLAT => few!(FLAT),
+                    _ => few!(LOW),
                 }
             }
         }
@@ -108,12 +119,12 @@ macro_rules! few {
 }
 
 few! {
-    i8, f16, false;
-    i8, bf16, false;
-    i8, f32, false;
-    i8, i8, true;
-    f8e4m3, f16, false;
-    f8e4m3, bf16, false;
+    i8, f16, false, 4 x 256;
+    i8, bf16, false, 4 x 256;
+    i8, f32, false, 4 x 256;
+    i8, i8, true, 4 x 256;
+    f8e4m3, f16, false, 8 x 128;
+    f8e4m3, bf16, false, 8 x 128;
 }
 
 /// The factors whose products become `O` after the activation `ACT`.
@@ -394,14 +405,20 @@ impl<A: Factor> Arguments<'_, A> {
 
 /// The tile of few rows for a left factor and the columns of a right one, if both have what is summed over side by side.
 fn few_rows<A: Factor>(on: impl LaunchOn, a: View<'_, A, 2>, b: View<'_, A, 2>) -> Option<Tile> {
-    let ([m, _], [n, _]) = (a.shape(), b.shape());
+    let ([m, k], [n, _]) = (a.shape(), b.shape());
     let fits = in_vectors(a) && in_vectors(b) && n.is_multiple_of(8);
-    if fits { split_matmul::few_rows(on, [1, m, n], &FEW) } else { None }
+    if fits { split_matmul::few_rows(on, [1, m, n], k * size_of::<A>(), &FEW) } else { None }
 }
 
 /// Whether rows are read as vectors.
 fn in_vectors<A: Factor>(rows: View<'_, A, 2>) -> bool {
     split_matmul::in_vectors(rows.strides(), size_of::<A>())
+}
+
+/// Rows cut into slices of their elements, which are the first axis.
+fn sliced<A: Factor>(rows: View<'_, A, 2>, slices: usize) -> Result<View<'_, A, 3>> {
+    let [count, k] = rows.shape();
+    Ok(rows.reshape([count, slices, k / slices])?.permute([1, 0, 2]))
 }
 
 /// A number for each of so many, or one that is repeated.

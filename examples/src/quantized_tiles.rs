@@ -9,13 +9,13 @@ pub(crate) mod kernels {
 
     /// The sums of the products from `first` to `end`, in steps of `K`, of `M` rows of `a` and `N` of `b`.
     #[fuse_fn]
-    fn product<A: Element, S: Element, const M: usize, const N: usize, const K: usize>(
+    fn product<A: Element, S: Element, I: Element, const M: usize, const N: usize, const K: usize>(
         a: &View<A, 2>,
         b: &View<A, 2>,
         row: i32,
         col: i32,
-        first: i64,
-        end: i64,
+        first: I,
+        end: I,
     ) -> Tile<S> {
         let mut sum = tl::zeros::<S>([M, N]);
         for start in (first..end).step_by(K) {
@@ -102,7 +102,7 @@ pub(crate) mod kernels {
         let across = tl::cdiv(out.shape(1).to::<i32>(), N);
         let (tile_row, tile_col) = tl::swizzle2d(0, tl::program_id(0), down, across, 8);
         let (row, col) = (tile_row * M, tile_col * N);
-        let sum = product::<A, S, M, N, K>(a, b, row, col, 0, a.shape(1));
+        let sum = product::<A, S, i64, M, N, K>(a, b, row, col, 0, a.shape(1));
         let y = finish::<M, N, ROUND>(
             sum.to::<f32>(),
             row_scales,
@@ -118,23 +118,17 @@ pub(crate) mod kernels {
 
     /// A product of few rows: as [`quantized_matmul()`], with tiles as [`crate::matmul_tiles::matmul_few()`] has.
     #[fuse_kernel(configs = [
-        { A: i8, S: i32, O: f16, M: 16, N: 16, K: 512, ROUND: false, num_warps: 2, num_stages: 4 },
         { A: i8, S: i32, O: f16, M: 16, N: 32, K: 256, ROUND: false, num_warps: 4, num_stages: 4 },
         { A: i8, S: i32, O: f16, M: 64, N: 64, K: 256, ROUND: false, num_warps: 4, num_stages: 6 },
-        { A: i8, S: i32, O: bf16, M: 16, N: 16, K: 512, ROUND: false, num_warps: 2, num_stages: 4 },
         { A: i8, S: i32, O: bf16, M: 16, N: 32, K: 256, ROUND: false, num_warps: 4, num_stages: 4 },
         { A: i8, S: i32, O: bf16, M: 64, N: 64, K: 256, ROUND: false, num_warps: 4, num_stages: 6 },
-        { A: i8, S: i32, O: f32, M: 16, N: 16, K: 512, ROUND: false, num_warps: 2, num_stages: 4 },
         { A: i8, S: i32, O: f32, M: 16, N: 32, K: 256, ROUND: false, num_warps: 4, num_stages: 4 },
         { A: i8, S: i32, O: f32, M: 64, N: 64, K: 256, ROUND: false, num_warps: 4, num_stages: 6 },
-        { A: i8, S: i32, O: i8, M: 16, N: 16, K: 512, ROUND: true, num_warps: 2, num_stages: 4 },
         { A: i8, S: i32, O: i8, M: 16, N: 32, K: 256, ROUND: true, num_warps: 4, num_stages: 4 },
         { A: i8, S: i32, O: i8, M: 64, N: 64, K: 256, ROUND: true, num_warps: 4, num_stages: 6 },
-        { A: f8e4m3, S: f32, O: f16, M: 16, N: 16, K: 512, ROUND: false, num_warps: 2, num_stages: 4 },
-        { A: f8e4m3, S: f32, O: f16, M: 16, N: 32, K: 256, ROUND: false, num_warps: 4, num_stages: 4 },
+        { A: f8e4m3, S: f32, O: f16, M: 16, N: 32, K: 256, ROUND: false, num_warps: 2, num_stages: 4 },
         { A: f8e4m3, S: f32, O: f16, M: 64, N: 64, K: 256, ROUND: false, num_warps: 4, num_stages: 6 },
-        { A: f8e4m3, S: f32, O: bf16, M: 16, N: 16, K: 512, ROUND: false, num_warps: 2, num_stages: 4 },
-        { A: f8e4m3, S: f32, O: bf16, M: 16, N: 32, K: 256, ROUND: false, num_warps: 4, num_stages: 4 },
+        { A: f8e4m3, S: f32, O: bf16, M: 16, N: 32, K: 256, ROUND: false, num_warps: 2, num_stages: 4 },
         { A: f8e4m3, S: f32, O: bf16, M: 64, N: 64, K: 256, ROUND: false, num_warps: 4, num_stages: 6 },
     ])]
     pub fn quantized_few<
@@ -158,9 +152,54 @@ pub(crate) mod kernels {
         let across = tl::cdiv(out.shape(1).to::<i32>(), N);
         let row = tl::program_id(0) / across * M;
         let col = tl::program_id(0) % across * N;
-        let sum = product::<A, S, M, N, K>(a, b, row, col, 0, a.shape(1));
+        let sum = product::<A, S, i64, M, N, K>(a, b, row, col, 0, a.shape(1));
         let y =
             finish::<M, N, ROUND>(sum.to::<f32>(), row_scales, col_scales, bias, out_scales, act, row, col);
+        out.store(y.to::<O>(), row, col);
+    }
+
+    /// As [`quantized_few()`], of fewer columns: each of `P` warps makes all of a tile from a slice of the terms, so that it reads, and
+    /// of 8-bit floats converts, rows of the left factor for all columns at once. The slices are the first axis of `a` and `b`.
+    #[fuse_kernel(
+        M = [16], N = [16], num_warps = P, num_stages = 3,
+        configs = [
+            { A: i8, S: i32, O: f16, P: 4, K: 256, ROUND: false },
+            { A: i8, S: i32, O: bf16, P: 4, K: 256, ROUND: false },
+            { A: i8, S: i32, O: f32, P: 4, K: 256, ROUND: false },
+            { A: i8, S: i32, O: i8, P: 4, K: 256, ROUND: true },
+            { A: f8e4m3, S: f32, O: f16, P: 8, K: 128, ROUND: false },
+            { A: f8e4m3, S: f32, O: bf16, P: 8, K: 128, ROUND: false },
+        ],
+    )]
+    pub fn quantized_narrow<
+        A: Element,
+        S: Element,
+        O: Element,
+        const P: usize,
+        const M: usize,
+        const N: usize,
+        const K: usize,
+        const ROUND: bool,
+    >(
+        a: &View<A, 3>,
+        b: &View<A, 3>,
+        row_scales: &View<f32, 2>,
+        col_scales: &View<f32, 2>,
+        bias: &View<f32, 2>,
+        out_scales: &View<f32, 2>,
+        out: &mut View<O, 2>,
+        act: i32,
+    ) {
+        let across = tl::cdiv(out.shape(1).to::<i32>(), N);
+        let row = tl::program_id(0) / across * M;
+        let col = tl::program_id(0) % across * N;
+        let mut sums = tl::zeros::<S>([P, M, N]);
+        for start in (0..a.shape(2)).step_by(K) {
+            let right = tl::permute(b.load::<P, N, K>(0, col, start), [0, 2, 1]);
+            sums = tl::dot(a.load::<P, M, K>(0, row, start), right, sums).max_num_imprecise_acc(128);
+        }
+        let sum = tl::sum(sums, 0).to::<f32>();
+        let y = finish::<M, N, ROUND>(sum, row_scales, col_scales, bias, out_scales, act, row, col);
         out.store(y.to::<O>(), row, col);
     }
 
@@ -179,7 +218,7 @@ pub(crate) mod kernels {
         let part = tl::program_id(1);
         let first = part * share * K;
         let end = tl::minimum(first + share * K, a.shape(1).to::<i32>());
-        let sum = product::<A, S, M, N, K>(a, b, row, col, first.to::<i64>(), end.to::<i64>());
+        let sum = product::<A, S, i32, M, N, K>(a, b, row, col, first, end);
         parts.store(tl::reshape(sum, [1, M, N]), part, row, col);
     }
 
@@ -217,4 +256,4 @@ pub(crate) mod kernels {
     }
 }
 
-pub use kernels::{quantized_few, quantized_matmul, quantized_parts, sum_quantized_parts};
+pub use kernels::{quantized_few, quantized_matmul, quantized_narrow, quantized_parts, sum_quantized_parts};

@@ -16,10 +16,10 @@ use dsl_runtime::Result;
 use dsl_runtime::prelude::*;
 
 use crate::matmul::{Factors, Tile};
-use crate::matmul_tiles::{matmul_few, matmul_parts, sum_parts};
+use crate::matmul_tiles::{matmul_few, matmul_narrow, matmul_parts, sum_parts};
 
-/// What a program of [`matmul_few`] makes of up to 16 rows where the other tiles are too few for the processors, of more columns, and
-/// of up to 64 rows.
+/// What a program of [`matmul_narrow`] makes of up to 16 rows where the other tiles are too few for the processors, and programs of
+/// [`matmul_few`] of more columns, and of up to 64 rows.
 pub(crate) const NARROW: Tile = Tile { rows: 16, cols: 16 };
 pub(crate) const FLAT: Tile = Tile { rows: 16, cols: 32 };
 pub(crate) const LOW: Tile = Tile { rows: 64, cols: 64 };
@@ -31,6 +31,10 @@ pub(crate) const TILE: Tile = Tile { rows: 64, cols: 128 };
 pub(crate) const SUMMED: Tile = Tile { rows: 4, cols: 256 };
 /// The fewest terms of a part.
 const TERMS: usize = 256;
+/// Bytes that are read at once.
+const VECTOR: usize = 16;
+/// The most slices that the warps of a program of narrow tiles share.
+const MAX_SLICES: usize = 8;
 /// The most parts.
 pub(crate) const MAX_PARTS: usize = 32;
 /// How far behind the end of `k` a part may end: each is a whole number of steps of at most 64.
@@ -42,12 +46,12 @@ pub fn parts(out: [usize; 3], k: usize, processors: usize) -> usize {
     room.min(k / TERMS).clamp(1, MAX_PARTS)
 }
 
-/// The tile of few rows, of some that there are, for a product on a GPU.
-pub(crate) fn few_rows(on: impl LaunchOn, out: [usize; 3], of: &[Tile]) -> Option<Tile> {
+/// The tile of few rows, of some that there are, for a product on a GPU whose rows have so many bytes along `k`.
+pub(crate) fn few_rows(on: impl LaunchOn, out: [usize; 3], bytes: usize, of: &[Tile]) -> Option<Tile> {
     on.shared_bytes()?;
     [NARROW, FLAT, LOW].into_iter().find(|tile| {
         let suits = match *tile {
-            NARROW => FLAT.count(out) <= on.processors(),
+            NARROW => FLAT.count(out) <= on.processors() && bytes.is_multiple_of(VECTOR * MAX_SLICES),
             LOW => on.has_clusters(),
             _ => true,
         };
@@ -72,7 +76,13 @@ pub(crate) fn scratch_len(
 
 /// Whether rows of elements of so many bytes are read as vectors.
 pub(crate) fn in_vectors([row, col]: [usize; 2], bytes: usize) -> bool {
-    col == 1 && (row * bytes).is_multiple_of(16)
+    col == 1 && (row * bytes).is_multiple_of(VECTOR)
+}
+
+/// Rows cut into slices of their elements, which are the second axis.
+fn sliced<T: Element>(rows: View<'_, T, 3>, slices: usize) -> Result<View<'_, T, 4>> {
+    let [batches, count, k] = rows.shape();
+    Ok(rows.reshape([batches, count, slices, k / slices])?.permute([0, 2, 1, 3]))
 }
 
 /// The element types of products with few tiles.
@@ -104,12 +114,12 @@ pub trait Split: Float {
     ) -> Result<()>;
 }
 
-/// The steps of a turn for each element type, and of each tile of few rows.
+/// The steps of a turn for each element type, the slices and steps of narrow tiles, and the steps of each other tile of few rows.
 macro_rules! steps {
-    ($($T:ty: $K:literal $(, $($tile:ident: $steps:literal),*)?;)*) => {$(
+    ($($T:ty: $K:literal $(, NARROW: $slices:literal x $narrow:literal, $($tile:ident: $steps:literal),*)?;)*) => {$(
         impl Split for $T {
             $(
-                const FEW: &'static [Tile] = &[$($tile),*];
+                const FEW: &'static [Tile] = &[NARROW, $($tile),*];
 
                 fn few(
                     on: impl LaunchOn,
@@ -120,6 +130,13 @@ macro_rules! steps {
                 ) -> Result<()> {
                     let (b, programs) = (of.b.permute([0, 2, 1]), tile.count(out.shape()));
                     match tile {
+                        NARROW => {
+                            matmul_narrow::<$T, $slices, { NARROW.rows }, { NARROW.cols }, $narrow>(
+                                sliced(of.a, $slices)?, sliced(b, $slices)?, of.bias, of.residual, out, of.alpha, act as i32,
+                            )
+                            .grid(programs)
+                            .launch(on)
+                        }
                         $(
                             $tile => matmul_few::<$T, { $tile.rows }, { $tile.cols }, $steps>(
                                 of.a, b, of.bias, of.residual, out, of.alpha, act as i32,
@@ -164,7 +181,7 @@ macro_rules! steps {
 }
 
 steps! {
-    f16: 64, NARROW: 256, FLAT: 128, LOW: 128;
-    bf16: 64, NARROW: 256, FLAT: 128, LOW: 128;
+    f16: 64, NARROW: 4 x 128, FLAT: 128, LOW: 128;
+    bf16: 64, NARROW: 4 x 128, FLAT: 128, LOW: 128;
     f32: 32;
 }

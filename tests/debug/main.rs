@@ -6,7 +6,7 @@ mod devices;
 mod kernels;
 mod prints;
 
-use dsl_runtime::kernel::{Site, Variant};
+use dsl_runtime::kernel::Site;
 use dsl_runtime::prelude::*;
 use dsl_runtime::{Error, Result};
 

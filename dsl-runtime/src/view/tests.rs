@@ -117,6 +117,13 @@ fn a_view_lies_within_its_memory() {
 #[test]
 fn elements_to_write_are_distinct() {
     check(
+        [3, 0, 16],
+        [0, 16, 1],
+        expect![[r#"
+        0 elements
+        0 elements"#]],
+    );
+    check(
         [12, 12],
         [0, 1],
         expect![[r#"

@@ -4,7 +4,7 @@ use dsl_runtime::prelude::*;
 use fused_kernels::activation::{GELU, IDENTITY, RELU, SILU};
 use fused_kernels::matmul::Extents;
 use fused_kernels::quantized_matmul::{Factor, Multiply, Quantized, QuantizedMatmul, reference, requantized};
-use fused_kernels::quantized_tiles::{quantized_few, quantized_matmul};
+use fused_kernels::quantized_tiles::{quantized_few, quantized_matmul, quantized_narrow};
 use fused_kernels::reference::Expected;
 
 use crate::data::{Guarded, devices, normal, shifted};
@@ -233,7 +233,14 @@ fn products_become_i8_again() {
 /// What a kernel gives of whole numbers, whose sums are exact: with a scale for each row and column and a bias.
 macro_rules! check_exact {
     ($A:ident, $whole:expr, $kernel:expr, [$M:literal, $N:literal] $(, $act:expr)?) => {
+        check_exact!($A, $whole, $kernel, [$M, $N], std::convert::identity, 1 $(, $act)?)
+    };
+    // Of what `slice` makes of factors whose rows are as many times so many elements.
+    ($A:ident, $whole:expr, $kernel:expr, [$M:literal, $N:literal], $slice:expr, $slices:literal $(, $act:expr)?) => {
         for (m, k, n) in [(128, 128, 192), (130, 48, 400), (256, 272, 384), (1, 16, 8), (15, 528, 40), (127, 31, 191)] {
+            if k % $slices != 0 {
+                continue;
+            }
             let numbers = |len: usize, seed: u64| -> Vec<f32> {
                 normal::<f32>(len, seed).into_iter().map(|x| (2.0 * x).round().clamp(-4.0, 4.0)).collect()
             };
@@ -253,8 +260,8 @@ macro_rules! check_exact {
                 let [rows, cols, added] = &floats;
                 let mut out = device.zeros::<bf16>(m * n).unwrap();
                 $kernel(
-                    a.view([m, k]).unwrap(),
-                    b.view([n, k]).unwrap(),
+                    $slice(a.view([m, k]).unwrap()),
+                    $slice(b.view([n, k]).unwrap()),
                     rows.view([m, 1]).unwrap(),
                     cols.view([1, n]).unwrap(),
                     added.view([1, n]).unwrap(),
@@ -287,11 +294,41 @@ fn wide_tiles_are_exact_where_sums_are() {
     );
 }
 
+fn sliced<const P: usize, A: Element>(rows: View<'_, A, 2>) -> View<'_, A, 3> {
+    let [count, k] = rows.shape();
+    let sliced = rows.reshape([count, P, k / P]).unwrap();
+    sliced.permute([1, 0, 2])
+}
+
 /// On every device, which chooses them or not.
 #[test]
 fn tiles_of_few_rows_are_exact_where_sums_are() {
     let none = IDENTITY as i32;
-    check_exact!(i8, |x| x as i8, quantized_few::<i8, i32, bf16, 16, 16, 512, false>, [16, 16], none);
+    check_exact!(
+        i8,
+        |x| x as i8,
+        quantized_narrow::<i8, i32, bf16, 4, 16, 16, 256, false>,
+        [16, 16],
+        sliced::<4, i8>,
+        4,
+        none
+    );
+    check_exact!(
+        f8e4m3,
+        f8e4m3::from_f32,
+        quantized_narrow::<f8e4m3, f32, bf16, 8, 16, 16, 128, false>,
+        [16, 16],
+        sliced::<8, f8e4m3>,
+        8,
+        none
+    );
+    check_exact!(
+        f8e4m3,
+        f8e4m3::from_f32,
+        quantized_few::<f8e4m3, f32, bf16, 16, 32, 256, false>,
+        [16, 32],
+        none
+    );
     check_exact!(i8, |x| x as i8, quantized_few::<i8, i32, bf16, 16, 32, 256, false>, [16, 32], none);
     check_exact!(i8, |x| x as i8, quantized_few::<i8, i32, bf16, 64, 64, 256, false>, [64, 64], none);
     check_exact!(
