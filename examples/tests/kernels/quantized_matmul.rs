@@ -238,7 +238,7 @@ macro_rules! check_exact {
     // Of what `slice` makes of factors whose rows are as many times so many elements.
     ($A:ident, $whole:expr, $kernel:expr, [$M:literal, $N:literal], $slice:expr, $slices:literal $(, $act:expr)?) => {
         for (m, k, n) in [(128, 128, 192), (130, 48, 400), (256, 272, 384), (1, 16, 8), (15, 528, 40), (127, 31, 191)] {
-            if k % $slices != 0 {
+            if !usize::is_multiple_of(k, $slices) {
                 continue;
             }
             let numbers = |len: usize, seed: u64| -> Vec<f32> {
