@@ -11,8 +11,9 @@ use crate::analysis::split::{Trust, split};
 use crate::analysis::view::contiguous;
 use crate::body::{Body, Requests, bodies};
 use crate::check::{self, Variant};
-use crate::diagnostic::{Diagnostic, Errors, Loc, count};
+use crate::diagnostic::{Diagnostic, Errors, Loc};
 use crate::expand::{self, Expansion};
+use crate::mistake::{Found, internal_error, report_spills, too_few_registers};
 use crate::mlir::{Session, host, report};
 use crate::ops::Site;
 use crate::options::{Effort, Options, Stage};
@@ -317,7 +318,8 @@ fn codes(
             failure.output.lines().filter(|line| !announced(line)).map(|line| format!("{line}\n")).collect();
         let path = save_input(&prepared[index], &variants[index], options);
         let what = format!("{}\n{output}the tile IR is in {path}", failure.what);
-        Box::new(internal_error(kernel, &variants[index], stage, &what))
+        let spared = too_few_registers(kernel, &variants[index], &failure.what);
+        Box::new(spared.unwrap_or_else(|| internal_error(kernel, &variants[index], stage, &what)))
     };
     let mut children = vec![];
     for worker in 0..workers {
@@ -415,91 +417,6 @@ pub fn entry_name(kernel: &Kernel, variant: &Variant, body: &Body) -> String {
         .chain([body.name.to_string()])
         .collect();
     parts.join("_")
-}
-
-// ---- mistakes
-
-/// Mistakes of several variants: one that all share is said once, one that only some have says which. What stands on
-/// the same tokens in another variant is the same mistake, whatever types or extents it names there.
-#[derive(Default)]
-pub(crate) struct Found {
-    list: Vec<(Diagnostic, Vec<String>)>,
-}
-
-impl Found {
-    pub(crate) fn add(&mut self, variant: &Variant, errors: Errors) {
-        let known = self.list.len();
-        let label = variant.to_string();
-        for (i, error) in errors.iter().enumerate() {
-            // Types may be named differently, so mistakes on the same tokens are told apart by their order.
-            let nth = errors.iter().take(i).filter(|other| other.loc == error.loc).count();
-            match self.list[..known].iter_mut().filter(|(other, _)| other.loc == error.loc).nth(nth) {
-                Some((_, variants)) => variants.push(label.clone()),
-                None => self.list.push((error.clone(), vec![label.clone()])),
-            }
-        }
-    }
-
-    pub(crate) fn report(self, total: usize, errors: &mut Errors) {
-        for (mut error, variants) in self.list {
-            if variants.len() < total {
-                let others = match variants.len() - 1 {
-                    0 => String::new(),
-                    others => format!(" and {}", count(others, "other")),
-                };
-                let place = format!("in the variant {}{others}", variants[0]);
-                error.note = Some(match error.note {
-                    Some(note) => format!("{note}; {place}"),
-                    None => place,
-                });
-            }
-            errors.add(error);
-        }
-        errors.sort();
-    }
-}
-
-fn internal_error(kernel: &Kernel, variant: &Variant, stage: &str, what: &str) -> Diagnostic {
-    let label = if variant.types.is_empty() && variant.consts.is_empty() {
-        String::new()
-    } else {
-        format!(" ({variant})")
-    };
-    Diagnostic {
-        loc: Loc::of(&kernel.name),
-        message: format!("internal error: `{}`{label} failed in the stage {stage}: {what}", kernel.name),
-        help: None,
-        note: Some("this is a mistake of the compiler, not of the kernel".into()),
-    }
-}
-
-/// `deny(spills)`: a register that goes to memory is a mistake, unless it is the price of reports in a debug build.
-fn report_spills(kernel: &Kernel, variants: &[Variant], lowered: &[LoweredVariant], errors: &mut Errors) {
-    for (variant, LoweredVariant { bodies, code, .. }) in variants.iter().zip(lowered) {
-        let reporting: Vec<String> = bodies
-            .iter()
-            .filter(|body| body.reports())
-            .map(|body| entry_name(kernel, variant, body))
-            .collect();
-        let cubins = code.modules.iter().filter_map(|module| module.cubin.as_ref());
-        for resources in cubins.flat_map(|cubin| &cubin.resources) {
-            let spilled = resources.spill_store_bytes + resources.spill_load_bytes;
-            if spilled > 0 && !reporting.contains(&resources.entry) {
-                errors.push_help(
-                    Loc::of(&kernel.name),
-                    format!(
-                        "`{}` ({variant}) spills: {} bytes stored and {} loaded, at {} registers",
-                        kernel.name,
-                        resources.spill_store_bytes,
-                        resources.spill_load_bytes,
-                        resources.registers
-                    ),
-                    "use smaller tiles or more warps",
-                );
-                break;
-            }
-        }
-    }
 }
 
 // ---- dumps

@@ -11,6 +11,7 @@ pub mod diagnostic;
 pub mod dtype;
 mod expand;
 pub mod layout;
+mod mistake;
 pub mod mlir;
 mod op_table;
 pub mod ops;

@@ -12,7 +12,7 @@ use crate::values::{Random, mask};
 type Check = fn(&Device) -> Result<(), Failure>;
 
 pub fn trials() -> Vec<Trial> {
-    let checks: [(&'static str, Check); 23] = [
+    let checks: [(&'static str, Check); 25] = [
         ("sum_rows::i8", sum_rows::<i8>),
         ("sum_rows::i32", sum_rows::<i32>),
         ("sum_rows::u64", sum_rows::<u64>),
@@ -20,6 +20,8 @@ pub fn trials() -> Vec<Trial> {
         ("sum_rows::f32", sum_rows::<f32>),
         ("sum_rows::f64", sum_rows::<f64>),
         ("hints", hints),
+        ("closed", closed),
+        ("parts", parts),
         ("rotate::i32", rotate::<i32>),
         ("rotate::f32", rotate::<f32>),
         ("triangle", triangle),
@@ -131,6 +133,61 @@ fn hints(device: &Device) -> Result<(), Failure> {
         same(&format!("num_stages, {low}..{high} by {step}"), &results[0], &wanted)?;
         same(&format!("unroll, {low}..{high} by {step}"), &results[1], &wanted)?;
         same("inclusive", &results[2], &[(low..=high).sum::<i64>() as i32])?;
+    }
+    Ok(())
+}
+
+/// Closed ranges include their end, also where it is the last number of its type.
+fn closed(device: &Device) -> Result<(), Failure> {
+    let narrow = [
+        (i32::MAX - 2, i32::MAX, 1),
+        (i32::MAX - 5, i32::MAX, 3),
+        (i32::MAX, i32::MAX, 7),
+        (i32::MIN, i32::MAX, i32::MAX),
+        (0, 0, 1),
+        (1, 0, 1),
+        (-3, 4, 2),
+    ];
+    let wide = [
+        (i64::MAX - 2, i64::MAX, 1),
+        (i64::MAX, i64::MAX, 9),
+        (i64::MIN, i64::MAX, i64::MAX),
+        (i64::MAX, i64::MIN, 1),
+        (-3, 4, 2),
+        (5, 5, 1),
+        (6, 5, 1),
+    ];
+    for ((low, high, step), (low_wide, high_wide, step_wide)) in narrow.into_iter().zip(wide) {
+        let mut out = Output::<i64>::new(device, vec![4], 0)?;
+        control::closed(&mut out, low, high, step, low_wide, high_wide, step_wide).grid(1).launch(device)?;
+        let of = |low: i64, high: i64, step: i64| {
+            let numbers = (low..=high).step_by(step as usize);
+            [numbers.clone().count() as i64, numbers.fold(0i64, i64::wrapping_add)]
+        };
+        let wanted = [of(low.into(), high.into(), step.into()), of(low_wide, high_wide, step_wide)].concat();
+        let what = format!("{low}..={high} by {step}, {low_wide}..={high_wide} by {step_wide}");
+        same(&what, &out.finish()?.concat(), &wanted)?;
+    }
+    Ok(())
+}
+
+fn parts(device: &Device) -> Result<(), Failure> {
+    for (pair, n) in [([1071, 462], 5), ([4_000_000_000, 7], 3), ([0, 5], 1), ([17, 0], 4), ([3, 5], 0)] {
+        let mut out = Output::<u32>::new(device, vec![5], 0)?;
+        control::parts(&Operand::new(device, &pair, 0)?, &mut out, n).grid(1).launch(device)?;
+        let ([mut a, mut b], mut steps, mut odd, mut even) = (pair, 0u32, 0u32, 0u32);
+        for turn in 0..n {
+            if b != 0 {
+                (a, b) = (b, a % b);
+                steps += 1;
+            }
+            match turn % 2 {
+                0 => even = even.wrapping_add(a),
+                _ => odd = odd.wrapping_mul(3).wrapping_add(a),
+            }
+        }
+        let wanted = [a, steps | 0xffff, even, odd, even & !0xff];
+        same(&format!("{pair:?}, {n} turns"), &out.finish()?.concat(), &wanted)?;
     }
     Ok(())
 }

@@ -39,6 +39,59 @@ pub fn sum_rows_hinted(x: &[i32], out: &mut [i32], low: i64, high: i64, step: i6
     tl::store(out + 128, inclusive as i32);
 }
 
+/// The turns of `low..=high` by `step`, and the sum of its numbers, in both integers.
+#[fuse_kernel(unreported)]
+pub fn closed(
+    out: &mut [i64],
+    low: i32,
+    high: i32,
+    step: i32,
+    low_wide: i64,
+    high_wide: i64,
+    step_wide: i64,
+) {
+    let (mut turns, mut sum) = (0i64, 0i64);
+    for i in (low..=high).step_by(step) {
+        turns += 1;
+        sum += i as i64;
+    }
+    tl::store(out + 0, turns);
+    tl::store(out + 1, sum);
+    let (mut turns, mut sum) = (0i64, 0i64);
+    for i in (low_wide..=high_wide).step_by(step_wide) {
+        turns += 1;
+        sum += i;
+    }
+    tl::store(out + 2, turns);
+    tl::store(out + 3, sum);
+}
+
+/// Parts of tuples, assignments in arms and to several variables at once, and complements of unsigned constants:
+/// `n` turns of Euclid's algorithm and what each turn was.
+#[fuse_kernel(unreported)]
+pub fn parts(pairs: &[u32], out: &mut [u32], n: i32) {
+    let mut pair = (tl::load(pairs + 0), tl::load(pairs + 1));
+    let (mut steps, mut odd, mut even) = (0u32, 0u32, 0u32);
+    for turn in 0..n {
+        if pair.1 != 0 {
+            pair = (pair.1, pair.0 % pair.1);
+            steps += 1;
+        }
+        match turn % 2 {
+            0 => even += pair.0,
+            _ => odd = odd * 3 + pair.0,
+        }
+    }
+    (odd, even) = (even, odd);
+    let mut low = 0u32;
+    ((low, _), steps) = ((odd & !0xff, 1), steps | !0xffff_0000);
+    tl::store(out + 0, pair.0);
+    tl::store(out + 1, steps);
+    tl::store(out + 2, odd);
+    tl::store(out + 3, even);
+    tl::store(out + 4, low);
+}
+
 /// Values that trade places in each turn: a lost copy would show.
 #[fuse_kernel(T = [i32, f32])]
 pub fn rotate<T: Number>(x: &[T], out: &mut [T], n: i32) {

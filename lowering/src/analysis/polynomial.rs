@@ -225,7 +225,8 @@ impl Polynomials {
         for op in &block.ops {
             // A loop's variable is bounded by its ends before the body is read.
             if let Kind::For(op) = &op.kind {
-                let (low, high) = (self.get(op.low), self.get(op.high));
+                let behind = Polynomial::constant(op.closed.into());
+                let (low, high) = (self.get(op.low), self.get(op.high).add(&behind));
                 let ends = LoopEnds { low, high, if_any: false };
                 self.loops.insert(op.body.args[0], ends);
                 self.known.insert(op.body.args[0], Polynomial::atom(Atom::Loop(op.body.args[0])));

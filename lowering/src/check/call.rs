@@ -137,7 +137,10 @@ impl Check<'_> {
             let text_of = self.describe(&all[0]);
             let known =
                 scalar::function(&text).is_some() || ops::functions().any(|function| function.name == text);
-            let help = if known {
+            let help = if let ("max" | "min", [_, _]) = (text.as_str(), all.as_slice()) {
+                let name = if text == "max" { "maximum" } else { "minimum" };
+                format!("of two tiles or scalars: `tl::{name}(x, y)`")
+            } else if known {
                 format!("call the function: `tl::{text}(..)`")
             } else {
                 match nearest(&text, ops::methods().map(|method| method.name)) {

@@ -238,9 +238,9 @@ fn assigned_in_expr(expr: &Expr, declared: &mut Vec<String>, found: &mut Vec<Str
             }
         }
         ExprKind::Block(block) => assigned_names(block, declared, found),
-        ExprKind::Unary { operand, .. } | ExprKind::Cast { operand, .. } => {
-            assigned_in_expr(operand, declared, found)
-        }
+        ExprKind::Unary { operand, .. }
+        | ExprKind::Cast { operand, .. }
+        | ExprKind::Part { tuple: operand, .. } => assigned_in_expr(operand, declared, found),
         ExprKind::Binary { lhs, rhs, .. } | ExprKind::Logic { lhs, rhs, .. } => {
             assigned_in_expr(lhs, declared, found);
             assigned_in_expr(rhs, declared, found);

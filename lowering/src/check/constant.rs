@@ -169,9 +169,16 @@ impl Literal {
 
     pub(super) fn fits(&self, dtype: DType) -> bool {
         match self.value {
-            LiteralValue::Number(Number::Int(value)) => dtype.wrap(value) == value,
+            LiteralValue::Number(Number::Int(value)) => self.bits(value, dtype).is_some(),
             LiteralValue::Number(Number::Float(_)) | LiteralValue::Bool(_) => true,
         }
+    }
+
+    /// The integer `value` of this literal in an integer type, if that holds it.
+    pub(super) fn bits(&self, value: i128, dtype: DType) -> Option<i128> {
+        let (low, high) = dtype.range();
+        let other = self.complement && low == 0 && (low..=high).contains(&!value);
+        (other || (low..=high).contains(&value)).then(|| dtype.wrap(value))
     }
 
     /// As [`Cast`] converts values.
@@ -198,7 +205,7 @@ impl Literal {
             }
             LiteralValue::Number(Number::Float(value)) => LiteralValue::Number(Number::Float(value)),
         };
-        Literal { value, dtype: Some(dtype), digits: self.digits }
+        Literal { value, dtype: Some(dtype), digits: self.digits, complement: false }
     }
 
     pub(super) fn as_float(&self) -> Option<f64> {

@@ -5,7 +5,7 @@ use super::{Check, Item, Literal, LiteralValue, Operand};
 use crate::diagnostic::{Loc, list};
 use crate::dtype::DType;
 use crate::ops::{self, Number};
-use crate::syntax::{BinaryOp, Exit, Expr, ExprKind};
+use crate::syntax::{Exit, Expr, ExprKind};
 
 impl Check<'_> {
     pub(super) fn expr(&mut self, expr: &Expr) -> Operand {
@@ -52,6 +52,7 @@ impl Check<'_> {
                 let parts = parts.iter().map(|part| self.expr(part)).collect();
                 self.wrap(Item::Tuple(parts), loc)
             }
+            ExprKind::Part { tuple, index } => self.part(tuple, *index, loc),
             ExprKind::Array(items) => {
                 let items = items.iter().map(|item| self.expr(item)).collect();
                 self.wrap(Item::List(items), loc)
@@ -104,17 +105,33 @@ impl Check<'_> {
         self.wrap(Item::Literal(Literal::digits(value, dtype)), loc)
     }
 
+    /// `tuple.index`
+    fn part(&mut self, tuple: &Expr, index: usize, loc: Loc) -> Operand {
+        let tuple = self.expr(tuple);
+        match &tuple.item {
+            Item::Tuple(parts) => match parts.get(index) {
+                Some(part) => Operand { loc, ..part.clone() },
+                None => {
+                    let last = parts.len() - 1;
+                    self.error(loc, format!("this tuple has the parts `.0` to `.{last}`, found `.{index}`"))
+                }
+            },
+            Item::Failed => self.failed(loc),
+            _ => {
+                let found = self.describe(&tuple);
+                self.error(loc, format!("`.{index}` is a part of a tuple, found {found}"))
+            }
+        }
+    }
+
     fn range(&mut self, low: &Expr, high: &Expr, inclusive: bool, loc: Loc) -> Operand {
         let low = self.expr(low);
-        let mut high = self.expr(high);
-        if inclusive {
-            let one = self.integer(1, high.loc);
-            high = self.binary(BinaryOp::Add, high.loc, &high, &one);
-        }
+        let high = self.expr(high);
         let range = super::Range {
             low: Box::new(low),
             high: Box::new(high),
             step: None,
+            closed: inclusive,
             unrolled: false,
             hints: ops::LoopHints::default(),
         };

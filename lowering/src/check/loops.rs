@@ -8,7 +8,7 @@ use super::scope::{Slot, Variable};
 use super::{Check, Item, Literal, LiteralValue, Operand, Range};
 use crate::diagnostic::{Diagnostic, Loc};
 use crate::dtype::DType;
-use crate::ops::{For, While};
+use crate::ops::{For, Number, While};
 use crate::syntax::{Block, Expr};
 use crate::tile::{Type, Value};
 
@@ -44,7 +44,7 @@ impl Check<'_> {
         else {
             return self.skip_loop(var, body, loc);
         };
-        let hints = range.hints;
+        let (closed, hints) = (range.closed, range.hints);
         self.carried_loop(var, body, loc, |check, inits| {
             let args: Vec<Type> = std::iter::once(Type::scalar(dtype))
                 .chain(inits.iter().map(|&init| check.ty(init).clone()))
@@ -58,7 +58,7 @@ impl Check<'_> {
             LoopFrame {
                 carried: args[1..].to_vec(),
                 finish: Box::new(move |check, inits, body, types| {
-                    check.push(For { low, high, step, inits, body, hints }, types, loc)
+                    check.push(For { low, high, step, closed, inits, body, hints }, types, loc)
                 }),
             }
         });
@@ -167,7 +167,7 @@ impl Check<'_> {
         let high = self.constant(&range.high, "the end of a `static_range`");
         let step =
             range.step.as_deref().map_or(Some(1), |step| self.constant(step, "the step of a `static_range`"));
-        let (low, high, step) = (low?, high?, step?);
+        let (low, high, step) = (low?, high? + i128::from(range.closed), step?);
         if step < 1 {
             let step_loc = range.step.as_ref().map_or(loc, |step| step.loc);
             self.error(step_loc, format!("the step of a `static_range` is at least 1, found {step}"));
@@ -358,10 +358,16 @@ impl Check<'_> {
             help: None,
             note: Some("a variable that a loop carries keeps its type and shape".into()),
         };
+        let whole = match init.item {
+            Item::Literal(Literal { value: LiteralValue::Number(Number::Int(value)), .. }) => Some(value),
+            _ => None,
+        };
         if let ([a @ Leaf { slice: None, .. }], [b @ Leaf { slice: None, .. }]) =
             (wanted.as_slice(), found.as_slice())
         {
-            diagnostic.help = if a.ty.shape == b.ty.shape {
+            diagnostic.help = if let Some(value) = whole.filter(|_| b.ty.is_scalar() && b.ty.dtype.is_float()) {
+                Some(format!("start with a float: `{value}.0`"))
+            } else if a.ty.shape == b.ty.shape {
                 Some(format!("convert it before it is assigned: `.to::<{}>()`", a.ty.dtype))
             } else if a.ty.is_scalar() {
                 Some(format!("start with a tile: `tl::zeros::<{}>({})`", b.ty.dtype, b.ty.shape))

@@ -38,7 +38,7 @@ pub use operand::Spot;
 use scope::Scopes;
 
 pub use function::Callee;
-pub use settings::Settings;
+pub use settings::{Settings, maxnreg_place};
 pub use variants::{ConstValue, Variant, variants};
 pub use view::axes;
 
@@ -80,6 +80,8 @@ pub struct Literal {
     pub dtype: Option<DType>,
     /// Written as digits: an integer may then stand for a float.
     pub digits: bool,
+    /// Made with `!`: a negative one stands for the same bits of an unsigned integer.
+    pub complement: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -102,6 +104,8 @@ pub struct Range {
     pub low: Box<Operand>,
     pub high: Box<Operand>,
     pub step: Option<Box<Operand>>,
+    /// Whether `high` is one of the values.
+    pub closed: bool,
     /// The loop variable is a constant and the body is repeated for each of its values.
     pub unrolled: bool,
     pub hints: LoopHints,
@@ -267,10 +271,10 @@ impl Check<'_> {
 
 impl Literal {
     pub fn digits(value: Number, dtype: Option<DType>) -> Literal {
-        Literal { value: LiteralValue::Number(value), dtype, digits: true }
+        Literal { value: LiteralValue::Number(value), dtype, digits: true, complement: false }
     }
 
     pub fn named(value: LiteralValue) -> Literal {
-        Literal { value, dtype: None, digits: false }
+        Literal { value, dtype: None, digits: false, complement: false }
     }
 }

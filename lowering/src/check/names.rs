@@ -104,7 +104,8 @@ impl Check<'_> {
             }
             _ => return None,
         };
-        Some(Literal { value: LiteralValue::Number(value), dtype: Some(dtype), digits: false })
+        let value = LiteralValue::Number(value);
+        Some(Literal { dtype: Some(dtype), ..Literal::named(value) })
     }
 
     /// The type after `as`. A constant may also become a `usize`, as the arithmetic of const parameters does in Rust.

@@ -247,12 +247,12 @@ impl Check<'_> {
         let value = match (literal.value, dtype) {
             (LiteralValue::Bool(value), DType::Bool) => Number::Int(i128::from(value)),
             (LiteralValue::Number(Number::Int(value)), dtype) if dtype.is_integer() => {
-                let (low, high) = dtype.range();
-                if !(low..=high).contains(&value) {
+                let Some(bits) = literal.bits(value, dtype) else {
+                    let (low, high) = dtype.range();
                     self.error(loc, format!("{value} does not fit in {dtype}, which holds {low} to {high}"));
                     return None;
-                }
-                Number::Int(value)
+                };
+                Number::Int(bits)
             }
             (LiteralValue::Number(Number::Int(value)), dtype) if dtype.is_float() && literal.digits => {
                 Number::Float(value as f64)
@@ -262,7 +262,7 @@ impl Check<'_> {
                 let help = match value {
                     LiteralValue::Number(_) if dtype == DType::Bool => "compare: `x != 0`".to_string(),
                     LiteralValue::Number(Number::Float(_)) => {
-                        "convert the integers beside it: `as f32`".to_string()
+                        "write an integer, or convert the integers beside it: `as f32`".to_string()
                     }
                     LiteralValue::Number(Number::Int(_)) | LiteralValue::Bool(_) => {
                         format!("convert it: `as {dtype}`")

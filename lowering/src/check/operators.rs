@@ -13,7 +13,10 @@ impl Check<'_> {
     pub(super) fn unary(&mut self, op: UnaryOp, operand: &Expr, loc: Loc) -> Operand {
         let operand = self.expr(operand);
         let symbol = format!("`{}`", op.symbol());
-        let result = self.scalar(scalar::unary(op), &symbol, loc, std::slice::from_ref(&operand));
+        let mut result = self.scalar(scalar::unary(op), &symbol, loc, std::slice::from_ref(&operand));
+        if let (UnaryOp::Not, Item::Literal(literal)) = (op, &mut result.item) {
+            literal.complement = literal.dtype.is_none();
+        }
         Operand { loc, ..result }
     }
 
@@ -211,7 +214,8 @@ impl Check<'_> {
         };
         let digits = literals.iter().all(|literal| literal.digits);
         let dtype = if op.rule == Rule::Compare { None } else { known };
-        Some(self.wrap(Item::Literal(Literal { value, dtype, digits }), loc))
+        let complement = literals.iter().any(|literal| literal.complement);
+        Some(self.wrap(Item::Literal(Literal { value, dtype, digits, complement }), loc))
     }
 }
 

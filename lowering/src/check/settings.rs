@@ -4,7 +4,7 @@ use proc_macro2::Ident;
 
 use super::variants::{ConstValue, Variant};
 use crate::diagnostic::{Errors, Loc};
-use crate::syntax::{Config, Generic, Kernel, SETTINGS, VariantKind};
+use crate::syntax::{Config, Generic, Kernel, SETTINGS, VariantKind, VariantValue};
 
 /// How one variant is compiled; what is not said is the compiler's to choose.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -78,6 +78,30 @@ pub(super) fn settings(
         }
     }
     settings
+}
+
+/// Where the most registers are said that a variant's threads may have: in its config, or for the whole kernel.
+pub fn maxnreg_place(kernel: &Kernel, variant: &Variant) -> Option<Loc> {
+    let name = "maxnreg";
+    let agrees = |(entry, value): &(Ident, VariantValue)| match value.kind {
+        VariantKind::Type(dtype) => {
+            variant.types.iter().all(|(own, choice)| entry != own || *choice == dtype)
+        }
+        VariantKind::Int(number) => {
+            variant.consts.iter().all(|(own, choice)| entry != own || *choice == ConstValue::Int(number))
+        }
+        VariantKind::Bool(bool) => {
+            variant.consts.iter().all(|(own, choice)| entry != own || *choice == ConstValue::Bool(bool))
+        }
+    };
+    let is_own = |config: &&Config| {
+        config.entries.iter().all(agrees)
+            && settings(kernel, Some(config), variant, &mut Errors::new()) == variant.settings
+    };
+    let config = kernel.options.configs.iter().find(is_own);
+    match own(name, config).or_else(|| shared(name, kernel, variant))? {
+        Ok((_, loc)) | Err((loc, _)) => Some(loc),
+    }
 }
 
 /// A number, or what is wrong with it.

@@ -3,17 +3,18 @@
 use super::builder::{Builder, IntPredicate, Val};
 use super::elementwise::inline;
 use super::types::{Elem, Ty};
-use crate::ops::Combination;
+use crate::ops::{Combination, For};
 use crate::tile::Func;
 
-/// How often a loop runs and its first value and step, in the variable's own type: `ceil((high - low) / step)` without
-/// overflow, and the count in 64 bits.
-pub fn trip_count(b: &mut Builder, low: Val, high: Val, step: Val) -> (Val, Val) {
+/// How often a loop runs, in 64 bits, and its step in the variable's own type: `ceil((high - low) / step)`, or
+/// `floor((high - low) / step) + 1` of a closed range, without overflow.
+pub fn trip_count(b: &mut Builder, body: &For, [low, high, step]: [Val; 3]) -> (Val, Val) {
     let one = b.int(step.ty, 1);
     let step = b.op("llvm.intr.smax", &[step, one], step.ty);
-    let runs = b.icmp(IntPredicate::Slt, low, high);
+    let reaches = if body.closed { IntPredicate::Sle } else { IntPredicate::Slt };
+    let runs = b.icmp(reaches, low, high);
     let distance = b.sub(high, low);
-    let last = b.sub(distance, one);
+    let last = if body.closed { distance } else { b.sub(distance, one) };
     let whole = b.udiv(last, step);
     let whole = b.zext(whole, Elem::I64);
     let one = b.int(Ty::I64, 1);

@@ -7,13 +7,15 @@ use crate::dtype::DType;
 use crate::layout::assign::Spread;
 use crate::tile::{Block, Func, Type, Value};
 
-/// `for i in low, low + step .. high` with carried values. A step below 1 counts as 1; the loop variable never passes
-/// `high`, also at the end of its type's range.
+/// `for i in low, low + step .. high` with carried values, or `..=high`. A step below 1 counts as 1; the loop variable
+/// never passes `high`, also at the end of its type's range.
 #[derive(Clone, Debug)]
 pub struct For {
     pub low: Value,
     pub high: Value,
     pub step: Value,
+    /// Whether `high` itself is one of the values, which may be the last of its type.
+    pub closed: bool,
     pub inits: Vec<Value>,
     /// Takes the loop variable, then the carried values; yields the carried values.
     pub body: Block,
@@ -82,7 +84,8 @@ impl Operation for For {
     }
 
     fn text(&self, _: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
-        let range = format!("for {}..{} step {}", name(self.low), name(self.high), name(self.step));
+        let dots = if self.closed { "..=" } else { ".." };
+        let range = format!("for {}{dots}{} step {}", name(self.low), name(self.high), name(self.step));
         let inits: Vec<String> = self.inits.iter().map(|&init| name(init)).collect();
         let carry = if inits.is_empty() { String::new() } else { format!(" carry {}", inits.join(", ")) };
         let stages = self.hints.num_stages.map(|n| format!(" num_stages {n}")).unwrap_or_default();
@@ -108,7 +111,7 @@ impl Operation for For {
 
     fn axes(&self, analysis: &mut Analysis, _: &[Value]) -> Vec<Info> {
         let (low, high, step) = (analysis.info(self.low), analysis.info(self.high), analysis.info(self.step));
-        let last = high.range.1.saturating_sub(1).max(low.range.0);
+        let last = high.range.1.saturating_sub((!self.closed).into()).max(low.range.0);
         // One that may be below 1 may stand for 1.
         let step = if step.range.0 >= 1 { step.divisor } else { 1 };
         let variable = Info { axes: vec![], divisor: low.divisor.min(step), range: (low.range.0, last) };
@@ -222,7 +225,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         example: "for start in tl::range(0, n, BLOCK) {\n    tl::store(out + start + tl::arange(0, BLOCK), tile);\n}",
         generic: Generic::None,
         params: &[required("start"), required("end"), optional("step")],
-        doc: "A range for `for`: `start, start + step, ..` below `end`. Ends and step are scalars of one type, `i32` or `i64`; a step below 1 counts as 1. `.num_stages(n)` keeps the loads of `n` iterations in flight, `.unroll(n)` repeats the body.",
+        doc: "A range for `for`: `start, start + step, ..` below `end`, which `start..end` is too; `start..=end` includes `end`. Ends and step are scalars of one type, `i32` or `i64`; a step below 1 counts as 1. `.num_stages(n)` keeps the loads of `n` iterations in flight, `.unroll(n)` repeats the body.",
         check: |check, call| range(check, call, false),
     },
     Function {
@@ -290,6 +293,7 @@ fn range(check: &mut Check, call: &Call, unrolled: bool) -> Operand {
         low: Box::new(call.args[0].clone()),
         high: Box::new(call.args[1].clone()),
         step: step.map(Box::new),
+        closed: false,
         unrolled,
         hints: LoopHints::default(),
     };

@@ -211,7 +211,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         example: "let (even, odd) = tl::split(tl::reshape(tile, [BLOCK / 2, 2]));\nlet turned = tl::interleave(-odd, even);",
         generic: Generic::None,
         params: PAIR,
-        doc: "Elements of the two tiles in turn along the last axis: `x[0], y[0], x[1], y[1], ..`.",
+        doc: "Elements of the two tiles in turn along the last axis: `x[0], y[0], x[1], y[1], ..`. Operands have one element type and broadcast to one shape.",
         check: interleave,
     },
     Function {
@@ -261,7 +261,24 @@ pub(super) const FUNCTIONS: &[Function] = &[
     },
 ];
 
-/// Two operands of one element type and shape.
+/// [`pair`] of two tiles that have one shape as they stand.
+fn alike(check: &mut Check, call: &Call) -> Option<(Value, Value)> {
+    let shapes = [&call.args[0], &call.args[1]].map(|operand| match operand.item {
+        Item::Value(value) => Some(check.ty(value).shape.clone()),
+        _ => None,
+    });
+    if let [Some(left), Some(right)] = shapes
+        && left != right
+    {
+        let text = format!("{} takes two tiles of one shape, found {left} and {right}", call.what);
+        let help = format!("`tl::broadcast_to(x, {left})` repeats elements");
+        check.error_help(call.args[1].loc, text, help);
+        return None;
+    }
+    pair(check, call)
+}
+
+/// Two operands of one element type, broadcast to one shape.
 fn pair(check: &mut Check, call: &Call) -> Option<(Value, Value)> {
     let operands: Vec<&Operand> = call.args[..2].iter().collect();
     let dtype = check.common_type(&call.what, crate::check::Spot::Operand, &operands)?;
@@ -323,7 +340,7 @@ fn interleave(check: &mut Check, call: &Call) -> Operand {
 }
 
 fn cat(check: &mut Check, call: &Call) -> Operand {
-    let Some((left, right)) = pair(check, call) else { return check.failed(call.loc) };
+    let Some((left, right)) = alike(check, call) else { return check.failed(call.loc) };
     let shape = check.ty(left).shape.clone();
     let Some(axis) = check.axis(&call.args[2], shape.rank()) else { return check.failed(call.loc) };
     let stacked = joined(check, call, [left, right], axis);

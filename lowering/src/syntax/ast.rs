@@ -301,6 +301,11 @@ pub enum ExprKind {
     Text(String),
     /// `x`, `BLOCK`, `f32::INFINITY`
     Path(Vec<Ident>),
+    /// `tuple.index`
+    Part {
+        tuple: Box<Expr>,
+        index: usize,
+    },
     Unary {
         op: UnaryOp,
         operand: Box<Expr>,

@@ -40,7 +40,7 @@ pub(super) fn parse(choice: &syn::ExprMatch, parser: &mut Parser) -> Expr {
         }
         let mut choices = vec![];
         let total = collect(&arm.pat, parser, &mut choices);
-        let body = parser.expr(&arm.body);
+        let body = parser.arm(&arm.body);
         match total {
             Some(true) => arms.push(Arm { choices: vec![], body, loc: Loc::of(&arm.pat) }),
             Some(false) => arms.push(Arm { choices, body, loc: Loc::of(&arm.pat) }),

@@ -177,6 +177,10 @@ impl Parser<'_> {
             }
             syn::Expr::While(while_loop) => {
                 self.label(&while_loop.label);
+                if let syn::Expr::Let(_) = &*while_loop.cond {
+                    self.unsupported_help(while_loop.while_token, "`while let`", "`while` takes a condition");
+                    return None;
+                }
                 let condition = self.expr(&while_loop.cond);
                 let body = self.block(&while_loop.body);
                 Some(Statement::While { condition, body, loc: Loc::from(while_loop.while_token.span) })
@@ -204,11 +208,16 @@ impl Parser<'_> {
         value: &syn::Expr,
     ) -> Option<Statement> {
         let value = self.expr(value);
+        self.assign(target, op, value)
+    }
+
+    fn assign(&mut self, target: &syn::Expr, op: Option<(BinaryOp, Loc)>, value: Expr) -> Option<Statement> {
         match target {
             syn::Expr::Path(path) if path.path.get_ident().is_some() => {
                 let target = path.path.get_ident().cloned()?;
                 Some(Statement::Assign { target, op, value })
             }
+            syn::Expr::Tuple(parts) if op.is_none() => self.assign_parts(parts, value),
             syn::Expr::Index(index) => {
                 self.unsupported_help(
                     index,
@@ -222,6 +231,60 @@ impl Parser<'_> {
                 None
             }
         }
+    }
+
+    /// `(a, b) = value`. The value gets a name first, a keyword that hides none of the user's, so that `(a, b) = (b, a)`
+    /// swaps.
+    fn assign_parts(&mut self, targets: &syn::ExprTuple, value: Expr) -> Option<Statement> {
+        let loc = Loc::of(targets);
+        let name = Ident::new("let", loc.start);
+        let whole = Expr { kind: ExprKind::Path(vec![name.clone()]), loc };
+        let mut assignments = vec![];
+        let shape = self.targets(targets, &whole, &mut assignments)?;
+        let bind = |pattern, init| Statement::Let { pattern, ty: None, init: Some(init), loc };
+        let mut statements = vec![bind(Pattern::Name { name, mutable: false }, value), bind(shape, whole)];
+        statements.extend(assignments);
+        let block = Block { items: Rc::default(), statements, value: None, loc };
+        Some(Statement::Expr(Expr { kind: ExprKind::Block(block.into()), loc }))
+    }
+
+    /// Assigns the parts of `whole`; gives the shape it must have.
+    fn targets(
+        &mut self,
+        targets: &syn::ExprTuple,
+        whole: &Expr,
+        assignments: &mut Vec<Statement>,
+    ) -> Option<Pattern> {
+        let mut parts = vec![];
+        for (index, target) in targets.elems.iter().enumerate() {
+            let loc = Loc::of(target);
+            let value = Expr { kind: ExprKind::Part { tuple: Box::new(whole.clone()), index }, loc };
+            parts.push(match target {
+                syn::Expr::Tuple(inner) => self.targets(inner, &value, assignments)?,
+                syn::Expr::Infer(_) => Pattern::Ignore(loc),
+                target => {
+                    assignments.extend(self.assign(target, None, value));
+                    Pattern::Ignore(loc)
+                }
+            });
+        }
+        Some(Pattern::Tuple { parts, loc: Loc::of(targets) })
+    }
+
+    /// What an arm of a `match` does, which may be a statement.
+    pub(super) fn arm(&mut self, body: &syn::Expr) -> Expr {
+        let assigns = match body {
+            syn::Expr::Assign(_) | syn::Expr::ForLoop(_) | syn::Expr::While(_) => true,
+            syn::Expr::Binary(binary) => compound(&binary.op).is_some(),
+            _ => false,
+        };
+        if !assigns {
+            return self.expr(body);
+        }
+        let loc = Loc::of(body);
+        let statements = self.statement(body).into_iter().collect();
+        let block = Block { items: Rc::default(), statements, value: None, loc };
+        Expr { kind: ExprKind::Block(block.into()), loc }
     }
 
     pub fn expr(&mut self, expr: &syn::Expr) -> Expr {
@@ -275,6 +338,9 @@ impl Parser<'_> {
             syn::Expr::Tuple(tuple) => {
                 ExprKind::Tuple(tuple.elems.iter().map(|part| self.expr(part)).collect())
             }
+            syn::Expr::Field(syn::ExprField { base, member: syn::Member::Unnamed(member), .. }) => {
+                ExprKind::Part { tuple: Box::new(self.expr(base)), index: member.index as usize }
+            }
             syn::Expr::Array(array) => {
                 ExprKind::Array(array.elems.iter().map(|part| self.expr(part)).collect())
             }
@@ -322,9 +388,11 @@ impl Parser<'_> {
                 "indexing",
                 "read memory with `tl::load(slice + offsets, mask)`; a tile has no element access",
             ),
-            syn::Expr::Field(_) => {
-                self.unsupported_help(expr, "a field access", "take a tuple apart with `let (a, b) = ..`")
-            }
+            syn::Expr::Field(field) => self.unsupported_help(
+                &field.member,
+                "a named field",
+                "a tuple has `.0`, `.1`, .., or is taken apart with `let (a, b) = ..`",
+            ),
             syn::Expr::Loop(own) => {
                 self.unsupported_help(own.loop_token, "`loop`", "use `for` over a range, or `while`")
             }

@@ -599,8 +599,6 @@ fn expressions_that_do_not_exist() {
                 help: read memory with `tl::load(pointer, mask)`
             6: `x[0]`: indexing cannot be used in a kernel
                 help: read memory with `tl::load(slice + offsets, mask)`; a tile has no element access
-            7: `(n, a).0`: a field access cannot be used in a kernel
-                help: take a tuple apart with `let (a, b) = ..`
             9: `?`: `?` cannot be used in a kernel
             10: `unsafe`: an `unsafe` block cannot be used in a kernel
             11: `S`: a struct cannot be used in a kernel
@@ -645,8 +643,10 @@ fn control_flow_that_does_not_exist() {
             8: `0..`: a range needs both ends
             9: `x[0]`: assigning to an element cannot be used in a kernel
                 help: write memory with `tl::store(pointer, value, mask)`
-            10: `(n, a)`: this assignment cannot be used in a kernel
-                help: assign to a variable
+            10: `n`: `n` cannot be assigned twice
+                help: declare it `let mut n`, or bind it again: `let mut n = n;`
+            10: `a`: `a` cannot be assigned twice
+                help: declare it `let mut a`, or bind it again: `let mut a = a;`
             11: `*out`: this assignment cannot be used in a kernel
                 help: assign to a variable
         "#]],
@@ -937,7 +937,7 @@ fn types_that_mix() {
             6: `*`: `*` needs one element type, found f16 and i32
                 help: convert one side: `.to::<f16>()`
             7: `1.5`: expected i32, found the float 1.5
-                help: convert the integers beside it: `as f32`
+                help: write an integer, or convert the integers beside it: `as f32`
             8: `+`: `+` needs one element type, found i32 and f32
                 help: convert one side: `.to::<f32>()`
             9: `t`: `tl::maximum` needs one element type, found f32 and f16
@@ -1054,7 +1054,7 @@ fn annotations() {
             5: `foo`: `foo` is not an element type
                 help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f8e4m3, f8e5m2, f16, bf16, f32 and f64
             6: `1.5`: expected i32, found the float 1.5
-                help: convert the integers beside it: `as f32`
+                help: write an integer, or convert the integers beside it: `as f32`
             7: `true`: expected f32, found the bool true
                 help: convert it: `as f32`
             8: `a`: the value is f16, found f32
@@ -1083,7 +1083,8 @@ fn shapes_that_do_not_fit() {
         let y = tl::sum(a);
         let y = tl::max(t > 0.0);
         let y = tl::full([N], u);
-        let y = tl::reshape(a, [1]);",
+        let y = tl::reshape(a, [1]);
+        let y = tl::cat(u, tl::zeros::<f32>([1]), 0);",
         expect![[r#"
             5: `+`: `+` needs shapes that broadcast, found [64, 32] and [64]
             6: `tl::maximum(t, u)`: `tl::maximum` needs shapes that broadcast, found [64, 32] and [64]
@@ -1101,6 +1102,8 @@ fn shapes_that_do_not_fit() {
                 help: convert it: `.to::<i32>()`
             17: `u`: `tl::full` takes a scalar, found a tile of type f32[64]
             18: `a`: `tl::reshape` takes a tile, found a scalar of type f32
+            19: `tl::zeros::<f32>([1])`: `tl::cat` takes two tiles of one shape, found [64] and [1]
+                help: `tl::broadcast_to(x, [64])` repeats elements
         "#]],
     );
 }
@@ -1303,7 +1306,7 @@ fn atomic_functions() {
             6: `h + i`: `tl::atomic_max` takes i32, i64, u32, u64, f32 and f64, found f16
             7: `f + i`: `tl::atomic_and` takes i32, i64, u32 and u64, found f64
             8: `1.0`: expected i32, found the float 1.0
-                help: convert the integers beside it: `as f32`
+                help: write an integer, or convert the integers beside it: `as f32`
             9: `i`: the value has shape [64], but the pointer is a scalar
                 help: a slice plus a tile of offsets is a tile of pointers: `x + offsets`
             10: `atomic_cas`: `tl::atomic_cas` takes 3 to 4 arguments (pointer, compare, value, mask?), found 2
@@ -1577,7 +1580,7 @@ fn carried_variables_that_change() {
             8: `tl::zeros::<f32>([N, N])`: `u` is f32[64] before the loop and f32[64, 64] at the end of its body
                 note: a variable that a loop carries keeps its type and shape
             10: `a`: `i` is i32 before the loop and f32 at the end of its body
-                help: convert it before it is assigned: `.to::<i32>()`
+                help: start with a float: `0.0`
                 note: a variable that a loop carries keeps its type and shape
             12: `out + tl::arange(0, N)`: `p` is a pointer into `x` of shape [64] before the loop and a pointer into `out` of shape [64] at the end of its body
                 note: a variable that a loop carries keeps its type and shape
@@ -1827,6 +1830,51 @@ fn factors_that_do_not_multiply() {
             21: `tl::dot(tl::zeros::<f32>([4096, 2]), tl::zeros::<f32>([2, 4096]))`: a tile has at most 1048576 elements, found 16777216: split it over programs or a loop
             22: `x > 0.0`: `tl::dot` takes tiles of `f16`, `bf16`, `f32`, `f64`, `i8`, `f8e4m3` and `f8e5m2`, found bool[16, 32]
                 help: convert both: `.to::<f32>()`
+        "#]],
+    );
+}
+
+#[test]
+fn parts_and_complements() {
+    check_body(
+        "let pair = (1, 2.0);
+        let y = pair.2;
+        let y = a.0;
+        let y = pair.first;
+        let mut u = 0;
+        let mut v = 0;
+        (u, v) = (1, 2, 3);
+        (u, v) += (1, 2);
+        (u, x[0]) = (1, 2);
+        (u, w) = (1, 2);
+        let y = tl::zeros::<u8>([N]) & !0x100;
+        let y = tl::zeros::<u8>([N]) & !0xff;
+        let y = a.max(0.0);
+        let y = a.maximum(0.0);
+        let mut sum = 0;
+        for i in 0..4 { sum += 0.5 * i as f32; }
+        while let 1 = u { u = 2; }",
+        expect![[r#"
+            4: `pair.2`: this tuple has the parts `.0` to `.1`, found `.2`
+            5: `a.0`: `.0` is a part of a tuple, found a scalar of type f32
+            6: `first`: a named field cannot be used in a kernel
+                help: a tuple has `.0`, `.1`, .., or is taken apart with `let (a, b) = ..`
+            9: `(u, v)`: this pattern has 2 parts, the tuple has 3
+            10: `(u, v)`: this assignment cannot be used in a kernel
+                help: assign to a variable
+            11: `x[0]`: assigning to an element cannot be used in a kernel
+                help: write memory with `tl::store(pointer, value, mask)`
+            12: `w`: `w` is not defined
+                help: declare it: `let mut w = ..;`
+            13: `!0x100`: -257 does not fit in u8, which holds 0 to 255
+            15: `max`: `max` is not a method of a scalar of type f32
+                help: of two tiles or scalars: `tl::maximum(x, y)`
+            16: `maximum`: `maximum` is not a method of a scalar of type f32
+                help: call the function: `tl::maximum(..)`
+            18: `+=`: `+` needs one element type, found i32 and f32
+                help: convert one side: `.to::<f32>()`
+            19: `while`: `while let` cannot be used in a kernel
+                help: `while` takes a condition
         "#]],
     );
 }

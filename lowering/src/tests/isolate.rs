@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use expect_test::{Expect, expect};
 
-use super::site::{Site, lowering_alone};
+use super::site::{Site, lowering_alone, make_executable};
 use crate::options::Options;
 use crate::target::inject::Injection;
 use crate::target::isolate;
@@ -115,4 +115,33 @@ fn many_stages_that_together_take_longer_than_one_may() {
         Ok(7)
     });
     assert_eq!(child.expect("a process").finish::<i32>(limit).expect("an answer"), 7);
+}
+
+#[test]
+fn a_limit_of_registers_that_instructions_pass() {
+    let _alone = lowering_alone();
+    let site = Site::new();
+    let ptxas = site.path("ptxas");
+    let said = "ptxas fatal   : (C7602) Insufficient registers (32) to compile instruction at line 720 in function f. \
+                Try to compile with register target of 90 or higher.";
+    std::fs::write(&ptxas, format!("#!/bin/sh\necho '{said}' >&2\nexit 255\n")).expect("a file");
+    make_executable(&ptxas);
+    let options = Options { ptxas: Some(ptxas), ..site.options() };
+    let body = "fn fill<const N: usize>(x: &mut [f32]) {
+    tl::store(x + tl::arange(0, N), 0.0);
+}";
+    expect![[r#"
+        1: `32`: `fill` (N = 64) has too few registers a thread by this `maxnreg`
+            help: it needs 90 or more here; smaller tiles or more warps need fewer
+    "#]]
+    .assert_eq(&site.compile(&format!("#[fuse_kernel(N = [64], maxnreg = 32)]\n{body}"), &options));
+    let configs = "#[fuse_kernel(configs = [{ N: 32 }, { N: 64, maxnreg: 40 }, { N: 128, maxnreg: 40 }])]";
+    let plain = site.compile(&format!("{configs}\n{body}"), &options);
+    assert!(plain.contains("internal error: `fill` (N = 32) failed in the stage ptxas"), "{plain}");
+    let configs = configs.replacen("{ N: 32 }, ", "", 1);
+    expect![[r#"
+        1: `40`: `fill` (N = 64) has too few registers a thread by this `maxnreg`
+            help: it needs 90 or more here; smaller tiles or more warps need fewer
+    "#]]
+    .assert_eq(&site.compile(&format!("{configs}\n{body}"), &options));
 }

@@ -547,49 +547,48 @@ fn loops_over_ranges() {
                 %9 = add %8, %7 : i32
                 yield %9
               }
-              %10 = add %0, %5 : i32
-              %11 = for %5..%10 step %5 carry %6 : i32 { |%12, %13|
-                %14 = add %13, %12 : i32
-                yield %14
+              %10 = for %5..=%0 step %5 carry %6 : i32 { |%11, %12|
+                %13 = add %12, %11 : i32
+                yield %13
               }
-              %15 = constant 64 : i32
-              %16 = for %4..%0 step %15 carry %11 : i32 { |%17, %18|
-                %19 = add %18, %17 : i32
-                yield %19
+              %14 = constant 64 : i32
+              %15 = for %4..%0 step %14 carry %10 : i32 { |%16, %17|
+                %18 = add %17, %16 : i32
+                yield %18
               }
-              %20 = constant 4 : i32
-              %21 = for %4..%0 step %20 carry %16 num_stages 3 unroll 2 : i32 { |%22, %23|
-                %24 = add %23, %22 : i32
-                yield %24
+              %19 = constant 4 : i32
+              %20 = for %4..%0 step %19 carry %15 num_stages 3 unroll 2 : i32 { |%21, %22|
+                %23 = add %22, %21 : i32
+                yield %23
               }
-              %25 = mul %4, %0 : i32
-              %26 = add %21, %25 : i32
-              %27 = mul %5, %0 : i32
-              %28 = add %26, %27 : i32
-              %29 = constant 2 : i32
-              %30 = mul %29, %0 : i32
-              %31 = add %28, %30 : i32
-              %32 = constant 0 : i64
-              %33 = constant 1 : i64
-              %34 = for %32..%1 step %33 carry %1 : i64 { |%35, %36|
-                %37 = add %36, %35 : i64
-                yield %37
+              %24 = mul %4, %0 : i32
+              %25 = add %20, %24 : i32
+              %26 = mul %5, %0 : i32
+              %27 = add %25, %26 : i32
+              %28 = constant 2 : i32
+              %29 = mul %28, %0 : i32
+              %30 = add %27, %29 : i32
+              %31 = constant 0 : i64
+              %32 = constant 1 : i64
+              %33 = for %31..%1 step %32 carry %1 : i64 { |%34, %35|
+                %36 = add %35, %34 : i64
+                yield %36
               }
-              %38 = for %4..%29 step %5 carry %31 : i32 { |%39, %40|
-                %41 = mul %40, %29 : i32
-                yield %41
+              %37 = for %4..%28 step %5 carry %30 : i32 { |%38, %39|
+                %40 = mul %39, %28 : i32
+                yield %40
               }
-              %42 = while carry %38 : i32 { |%43|
-                %44 = constant 100 : i32
-                %45 = gt %43, %44 : bool
-                yield %45
-              } { |%46|
-                %47 = div %46, %29 : i32
-                yield %47
+              %41 = while carry %37 : i32 { |%42|
+                %43 = constant 100 : i32
+                %44 = gt %42, %43 : bool
+                yield %44
+              } { |%45|
+                %46 = div %45, %28 : i32
+                yield %46
               }
-              %48 = cast %34 : i32
-              %49 = add %42, %48 : i32
-              store all[%4] = %49
+              %47 = cast %33 : i32
+              %48 = add %41, %47 : i32
+              store all[%4] = %48
             }
         "#]],
     );

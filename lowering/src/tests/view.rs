@@ -870,7 +870,7 @@ fn extents_are_legal_constants_and_offsets_integers() {
             5: `f32`: `f32` is a type, expected a value
             6: `1048576, 2`: a tile has at most 1048576 elements, found 2097152: split it over programs or a loop
             7: `0.5`: expected i32, found the float 0.5
-                help: convert the integers beside it: `as f32`
+                help: write an integer, or convert the integers beside it: `as f32`
             8: `tl::arange(0, 16)`: a block begins at one offset along each axis, found a tile of type i32[16]
                 help: its elements follow: their number is the block's extent
             9: `x`: expected a tile or scalar, found a view

@@ -65,8 +65,8 @@ impl Host<'_> {
 
 impl Emit for For {
     fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
-        let (low, high, step) = (host.scalar(self.low), host.scalar(self.high), host.scalar(self.step));
-        let (count, step) = trip_count(b, low, high, step);
+        let ends = [self.low, self.high, self.step].map(|value| host.scalar(value));
+        let (low, (count, step)) = (ends[0], trip_count(b, self, ends));
         let args = &self.body.args[1..];
         host.copy_tiles(b, &self.inits, args, None);
         let inits = host.scalars_of(&self.inits);

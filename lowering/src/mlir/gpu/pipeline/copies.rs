@@ -210,9 +210,8 @@ impl Gpu<'_> {
         (body, ring): (&For, &Ring),
         definitions: &HashMap<Value, &Op>,
     ) {
-        let [low, high, step] =
-            [body.low, body.high, body.step].map(|value| self.evaluated(b, value, definitions));
-        let (count, step) = trip_count(b, low, high, step);
+        let ends = [body.low, body.high, body.step].map(|value| self.evaluated(b, value, definitions));
+        let (low, (count, step)) = (ends[0], trip_count(b, body, ends));
         let first = self.present_turn(body);
         // What stays the same is computed before the loop: a thread that copies has little time for a turn.
         for value in ring.copies.iter().flat_map(|copy| &copy.window.offsets) {
