@@ -90,6 +90,8 @@ pub enum Site {
     Assert { condition: &'static str, message: &'static str, shape: &'static [u32] },
     /// `tl::assume`, with its condition as written.
     Assume { condition: &'static str },
+    /// An integer operation whose result may not fit its type: what it attempts, such as `multiply`.
+    Overflow { verb: &'static str, dtype: DType, shape: &'static [u32] },
     /// `tl::device_print`, with the type of each value.
     Print { label: &'static str, shape: &'static [u32], dtypes: &'static [DType] },
 }

@@ -1,8 +1,8 @@
-//! Accesses outside their slice, and assertions that fail.
+//! Accesses outside their slice, assertions that fail and integers that overflow.
 //!
 //! Bounds mask such an access off: a read gives 0, or what the kernel says instead, and a write does nothing. The code of
 //! a debug build also fills a [`Record`] with the first failure of a launch, as `lowering::mlir::report` lays it out, and
-//! the launcher makes an [`Error::OutOfBounds`] or [`Error::Assertion`] of it. On the CPU the record is the launch's own,
+//! the launcher makes an [`Error::OutOfBounds`], [`Error::Assertion`] or [`Error::Overflow`] of it. On the CPU the record is the launch's own,
 //! part of a [`HostRecord`]. On a GPU each loaded module has one; [`Pending`] remembers the modules that were launched,
 //! and whoever waits for the device asks it.
 
@@ -51,11 +51,24 @@ impl Record {
             return None;
         }
         let line = kernel.line.wrapping_add_signed(self.line);
+        let site = variant.sites.get(self.subject as usize).filter(|_| self.kind == FAILURE);
+        if let Some(&Site::Overflow { verb, dtype, shape }) = site {
+            return Some(Error::Overflow {
+                kernel: kernel.name,
+                verb,
+                dtype,
+                element: element(shape, self.index),
+                program: self.program,
+                file: kernel.file,
+                line,
+                column: self.column,
+            });
+        }
         if self.kind == FAILURE {
-            let (assumed, condition, message, shape) = match variant.sites.get(self.subject as usize) {
+            let (assumed, condition, message, shape) = match site {
                 Some(&Site::Assert { condition, message, shape }) => (false, condition, message, shape),
                 Some(&Site::Assume { condition }) => (true, condition, "", [].as_slice()),
-                Some(Site::Print { .. }) | None => (false, "?", "", [].as_slice()),
+                Some(Site::Overflow { .. } | Site::Print { .. }) | None => (false, "?", "", [].as_slice()),
             };
             return Some(Error::Assertion {
                 kernel: kernel.name,

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use proc_macro2::TokenStream;
 use serde::{Deserialize, Serialize};
 
+use crate::analysis::overflow::report_overflow;
 use crate::analysis::split::{Trust, split};
 use crate::analysis::view::contiguous;
 use crate::body::{Body, Requests, bodies};
@@ -42,8 +43,16 @@ pub fn compile(attribute: TokenStream, item: TokenStream) -> TokenStream {
     }
 }
 
+/// The stack that a kernel is compiled on, in bytes: the walks over what values are made of recurse, as deep as a kernel has
+/// operations. The system gives memory for what is used of it.
+const STACK: usize = 1 << 30;
+
 /// Expands `#[fuse_kernel(attribute)] item`.
 pub fn compile_with(attribute: TokenStream, item: TokenStream, options: &Options) -> TokenStream {
+    stacker::grow(STACK, || kernel(attribute, item, options))
+}
+
+fn kernel(attribute: TokenStream, item: TokenStream, options: &Options) -> TokenStream {
     let mut errors = Errors::new();
     let tokens = kernel_tokens(attribute, item, Rc::default(), options, &mut errors);
     reported(errors, tokens, options)
@@ -63,6 +72,10 @@ pub fn compile_module(attribute: TokenStream, item: TokenStream) -> TokenStream 
 
 /// Expands `#[fuse_module(attribute)] item`: each kernel as it would be outside, everything else as it was.
 pub fn compile_module_with(attribute: TokenStream, item: TokenStream, options: &Options) -> TokenStream {
+    stacker::grow(STACK, || module(attribute, item, options))
+}
+
+fn module(attribute: TokenStream, item: TokenStream, options: &Options) -> TokenStream {
     let mut errors = Errors::new();
     let Some(module) = syntax::parse_module(attribute, item.clone(), &mut errors) else {
         return reported(errors, item, options);
@@ -244,6 +257,8 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &Options) -> Result<Prep
     };
     if !options.report {
         tile::release(&mut func);
+    } else if !kernel.options.unreported {
+        report_overflow(&mut func);
     }
     tile::verify(&func).map_err(|what| internal("check", what))?;
     let requests = Requests::of(kernel, variant);

@@ -77,3 +77,31 @@ pub fn shown<T: Element>(x: &[T], n: i32) {
     tl::device_print("n", n);
     tl::device_print("here");
 }
+
+/// `out = x * x - 1` of the first `n` elements; offsets and masks go far beyond 32 bits.
+#[fuse_kernel(T = [i32, u8, i64, u64])]
+pub fn squares<T: Integer>(x: &[T], out: &mut [T], n: i32, far: i32) {
+    let i = tl::arange(0, 16);
+    let value = tl::load(x + i + i * far * far * 0);
+    let less = value * value - 1;
+    tl::store(out + i, less, i < n && i + far * far > far);
+}
+
+/// What a sum, a loop and a branch make of numbers.
+#[fuse_kernel]
+pub fn used(x: &[i32], out: &mut [i32], kind: i32) {
+    let value = tl::load(x + tl::arange(0, 16));
+    if kind == 0 {
+        tl::store(out + 0, tl::sum(value));
+    }
+    let mut acc = kind;
+    if kind == 1 {
+        for i in 0..3 {
+            acc = acc * tl::max(value) + i;
+        }
+    }
+    if kind == 2 {
+        tl::store(out + tl::arange(0, 16), tl::select(value > 0, tl::wrapping_mul(value, value), -value));
+    }
+    tl::store(out + 1, acc);
+}

@@ -11,7 +11,7 @@ use dsl_runtime::prelude::*;
 use dsl_runtime::{Error, Result};
 
 use devices::{alone, devices};
-use kernels::{below, periodic, scalars, shown, total, trusting, without};
+use kernels::{below, periodic, scalars, shown, squares, total, trusting, used, without};
 
 /// Whether this build checks.
 fn checks() -> bool {
@@ -287,5 +287,70 @@ fn a_graph_reports_at_every_run() {
             );
             assert_eq!(graph.buffers().1.download().unwrap(), [200.0]);
         }
+    }
+}
+
+/// Squares less one of sixteen numbers, of which `n` are stored.
+fn squared<T: Integer>(device: &Device, x: [T; 16], n: i32) -> Result<Vec<T>>
+where
+    squares::Choice<T>: squares::Declared,
+{
+    let device_x = device.upload(&x)?;
+    let mut out = device.zeros::<T>(16)?;
+    let found = run(squares::<T>(&device_x, &mut out, n, 1 << 20), device, 1);
+    let written = out.download()?;
+    found.map(|()| written)
+}
+
+#[test]
+fn an_integer_that_does_not_fit_is_named_where_it_is_computed() {
+    let _alone = alone();
+    let overflow = |verb: &str, dtype: &str, element: u32, place: &str| {
+        format!(
+            "kernel `squares`: program (0, 0, 0): attempt to {verb} with overflow of {dtype} for element ({element}) (tests/debug/kernels.rs:{place})"
+        )
+    };
+    for device in devices() {
+        let mut x = [3i32; 16];
+        x[9] = 46341;
+        check(squared(&device, x, 16).map(|_| ()), &overflow("multiply", "i32", 9, "67:16"));
+        // What is not stored does not count.
+        assert_eq!(squared(&device, x, 9).unwrap(), [[8; 9].as_slice(), &[0; 7]].concat());
+        let mut x = [1u8; 16];
+        x[2] = 0;
+        check(squared(&device, x, 3).map(|_| ()), &overflow("subtract", "u8", 2, "67:16"));
+        let mut x = [-3_000_000_000i64; 16];
+        assert_eq!(squared(&device, x, 16).unwrap()[3], 8_999_999_999_999_999_999);
+        x[0] = 3_100_000_000;
+        check(squared(&device, x, 16).map(|_| ()), &overflow("multiply", "i64", 0, "67:16"));
+        let mut x = [4_294_967_295u64; 16];
+        x[15] = 4_294_967_296;
+        check(squared(&device, x, 16).map(|_| ()), &overflow("multiply", "u64", 15, "67:16"));
+    }
+}
+
+#[test]
+fn sums_loops_and_branches_use_their_numbers() {
+    let _alone = alone();
+    for device in devices() {
+        let found = |x: [i32; 16], kind: i32| {
+            let device_x = device.upload(&x).unwrap();
+            let mut out = device.zeros::<i32>(16).unwrap();
+            run(used(&device_x, &mut out, kind), &device, 1)
+        };
+        let overflow = |what: &str| {
+            format!("kernel `used`: program (0, 0, 0): attempt to {what} (tests/debug/kernels.rs:PLACE)")
+        };
+        check(found([i32::MAX / 8; 16], 0), &overflow("sum with overflow of i32").replace("PLACE", "76:26"));
+        assert_eq!(found([i32::MAX / 16; 16], 0), Ok(()));
+        check(found([70000; 16], 1), &overflow("multiply with overflow of i32").replace("PLACE", "81:19"));
+        assert_eq!(found([1000; 16], 1), Ok(()));
+        assert_eq!(found([i32::MAX; 16], 2), Ok(()));
+        let mut x = [70000; 16];
+        x[5] = i32::MIN;
+        check(
+            found(x, 2),
+            &overflow("negate with overflow of i32 for element (5)").replace("PLACE", "85:100"),
+        );
     }
 }

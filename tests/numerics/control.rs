@@ -58,7 +58,7 @@ fn integers(len: usize) -> Vec<i32> {
     (0..len).map(|_| random.bits() as i32 >> 16).collect()
 }
 
-fn same<T: Bits>(what: &str, found: &[u64], wanted: &[T]) -> Result<(), Failure> {
+pub(super) fn same<T: Bits>(what: &str, found: &[u64], wanted: &[T]) -> Result<(), Failure> {
     let wanted = untyped(wanted);
     match (0..found.len().max(wanted.len())).find(|&i| found.get(i) != wanted.get(i)) {
         Some(i) => {

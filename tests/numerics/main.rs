@@ -16,6 +16,7 @@ mod dot;
 mod float;
 mod functions;
 mod group;
+mod integers;
 mod levels;
 mod memory;
 mod programs;
@@ -47,6 +48,7 @@ fn main() {
         view::trials(),
         atomic::trials(),
         control::trials(),
+        integers::trials(),
         ahead::trials(),
         functions::trials(),
         programs::trials(),

@@ -10,6 +10,7 @@ pub mod control;
 pub mod dot;
 pub mod functions;
 pub mod group;
+pub mod integers;
 pub mod memory;
 pub mod programs;
 pub mod random;

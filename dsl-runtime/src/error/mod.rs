@@ -175,6 +175,32 @@ pub enum Error {
         column: u32,
     },
 
+    /// A `+`, `-`, `*` or sum of integers does not fit its type, and the result was used: in a release build it wraps. The
+    /// kernel went on to its end with the wrapped number. Only the code of a debug build reports this; see
+    /// [the crate](crate#safety).
+    #[error(
+        "kernel `{kernel}`: program {}: attempt to {verb} with overflow of {dtype}{} ({file}:{line}:{column})",
+        tuple(.program), where_and_why(.element, "")
+    )]
+    Overflow {
+        /// The kernel's name.
+        kernel: &'static str,
+        /// What was attempted: `add`, `subtract`, `multiply`, `negate` or `sum`.
+        verb: &'static str,
+        /// The integers' type.
+        dtype: DType,
+        /// An element that does not fit, by its place along each axis of the tile; empty for a scalar.
+        element: Vec<u32>,
+        /// The program's number along each axis of the grid; the first that was seen to overflow.
+        program: [u32; 3],
+        /// The source file of the operation.
+        file: &'static str,
+        /// Its line.
+        line: u32,
+        /// Its column.
+        column: u32,
+    },
+
     /// An argument lives where the launch cannot reach it.
     #[error("kernel `{kernel}`: `{param}` is in {found}, and the launch is on {wanted}{}", context_help(.found, .wanted))]
     WrongDevice {

@@ -162,7 +162,8 @@ pub struct Axes {
 impl Axes {
     pub fn analyse(func: &Func, assumptions: &Assumptions) -> Axes {
         let infos = vec![None; func.value_count()];
-        let mut analysis = Analysis { func, infos, grid: assumptions.grid };
+        let budget = PASSES * func.value_count().max(64);
+        let mut analysis = Analysis { func, infos, grid: assumptions.grid, budget };
         for param in &func.params {
             if let ParamKind::Scalar { value, .. } = param.kind {
                 let mut info = Info::unknown(func.ty(value));
@@ -183,11 +184,16 @@ impl Axes {
     }
 }
 
+/// How often operations are looked at, on the average: loops in loops are repeated within every repetition of those around.
+const PASSES: usize = 64;
+
 /// What an operation's rule may ask.
 pub struct Analysis<'f> {
     pub func: &'f Func,
     infos: Vec<Option<Info>>,
     grid: [Option<i128>; 3],
+    /// How many more operations are looked at before nothing is known of what loops carry.
+    budget: usize,
 }
 
 impl Analysis<'_> {
@@ -211,6 +217,7 @@ impl Analysis<'_> {
     }
 
     fn op(&mut self, op: &Op) {
+        self.budget = self.budget.saturating_sub(1);
         let infos = op.kind.operation().axes(self, &op.results);
         for (&result, info) in op.results.iter().zip(infos) {
             let ty = self.func.ty(result);
@@ -222,10 +229,17 @@ impl Analysis<'_> {
     pub fn carry(&mut self, inits: &[Value], args: &[Value], body: &Block) -> Vec<Info> {
         let mut carried: Vec<Info> = inits.iter().map(|&init| self.info(init)).collect();
         loop {
+            let exhausted = self.budget == 0;
+            if exhausted {
+                carried = args.iter().map(|&arg| Info::unknown(self.func.ty(arg))).collect();
+            }
             for (&arg, info) in args.iter().zip(&carried) {
                 self.set(arg, info.clone());
             }
             self.block(body);
+            if exhausted {
+                return carried;
+            }
             let next: Vec<Info> = carried
                 .iter()
                 .zip(&body.yields)

@@ -5,10 +5,12 @@
 //! grid, leaves the largest offset as a polynomial over what is known at launch: one comparison with the length there
 //! replaces one per element in the kernel.
 
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
 use super::fact::{Fact, Symbol};
-use super::polynomial::{Atom, Polynomial, Polynomials};
+use super::polynomial::{Atom, LoopEnds, Polynomial, Polynomials};
 use crate::dtype::DType;
 use crate::ops::scalar::Algebra;
 use crate::ops::{For, Kind, Place};
@@ -16,11 +18,14 @@ use crate::syntax::BinaryOp;
 use crate::tile::{Block, Func, Op, ParamKind, Value};
 
 /// `small <= big` wherever the access happens.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 struct Inequality {
     small: Polynomial,
     big: Polynomial,
 }
+
+/// The most inequalities of one mask that are used: leaving one out loses knowledge, and nothing else.
+const MAX_INEQUALITIES: usize = 32;
 
 /// How an access stays inside its slice.
 #[derive(Clone, PartialEq, Debug)]
@@ -39,13 +44,7 @@ pub struct Decisions {
 
 impl Decisions {
     pub fn analyse(func: &Func, polynomials: &Polynomials) -> Decisions {
-        let mut walker = Walker {
-            func,
-            polynomials,
-            definitions: func.definitions(),
-            path: vec![],
-            decided: HashMap::new(),
-        };
+        let mut walker = Walker::new(func, polynomials);
         walker.block(&func.body);
         Decisions { decided: walker.decided }
     }
@@ -63,9 +62,7 @@ pub struct Meetings<'f> {
 
 impl<'f> Meetings<'f> {
     pub fn new(func: &'f Func, polynomials: &'f Polynomials, facts: &'f [Fact]) -> Meetings<'f> {
-        let definitions = func.definitions();
-        let walker = Walker { func, polynomials, definitions, path: vec![], decided: HashMap::new() };
-        Meetings { walker, facts }
+        Meetings { walker: Walker::new(func, polynomials), facts }
     }
 
     /// Whether two accesses never meet in the same turn of the loops around them: the first element of one comes after the last
@@ -115,8 +112,8 @@ impl<'f> Meetings<'f> {
 
     /// `offset` at the last element that the mask of `place` lets through.
     fn last(&self, bound: &mut Bound, place: &Place, offset: Polynomial) -> Option<Polynomial> {
-        let masks = place.mask.map(|mask| self.walker.inequalities(mask)).unwrap_or_default();
-        bound.last(offset, &masks)
+        let masks = place.mask.map(|mask| self.walker.inequalities(mask));
+        bound.last(offset, masks.as_deref().unwrap_or_default())
     }
 
     /// Whether all that was relied on is among the facts.
@@ -140,6 +137,21 @@ struct Walker<'f> {
     /// What the branches around the current block say.
     path: Vec<Inequality>,
     decided: HashMap<Place, Decision>,
+    /// What each mask says.
+    masks: RefCell<HashMap<Value, Rc<[Inequality]>>>,
+}
+
+impl<'f> Walker<'f> {
+    fn new(func: &'f Func, polynomials: &'f Polynomials) -> Walker<'f> {
+        Walker {
+            func,
+            polynomials,
+            definitions: func.definitions(),
+            path: vec![],
+            decided: HashMap::new(),
+            masks: RefCell::default(),
+        }
+    }
 }
 
 impl Walker<'_> {
@@ -154,7 +166,7 @@ impl Walker<'_> {
             }
             if let Kind::If(branch) = &op.kind {
                 let depth = self.path.len();
-                self.path.extend(self.inequalities(branch.condition));
+                self.path.extend(self.inequalities(branch.condition).iter().cloned());
                 self.block(&branch.then);
                 self.path.truncate(depth);
                 self.block(&branch.otherwise);
@@ -168,7 +180,7 @@ impl Walker<'_> {
 
     fn decide(&self, place: &Place) -> Decision {
         let mut known = self.path.clone();
-        known.extend(place.mask.map(|mask| self.inequalities(mask)).unwrap_or_default());
+        known.extend(place.mask.iter().flat_map(|&mask| self.inequalities(mask).to_vec()));
         // Polynomials do not wrap and 64-bit arithmetic does: a comparison that is relied on must fit, by its range or by
         // a fact. An offset need not: one that lies in the slice is the same modulo 2^64.
         let offset = self.polynomials.get(place.offset);
@@ -194,7 +206,7 @@ impl Walker<'_> {
         known: &[Inequality],
         checked: &[Inequality],
     ) -> Option<Vec<Fact>> {
-        let mut bound = Bound { known: &[], func: self.func, polynomials: self.polynomials, facts: vec![] };
+        let mut bound = Bound::unmasked(self.func, self.polynomials);
         for inequality in checked {
             bound.fits(&inequality.small)?;
             bound.fits(&inequality.big)?;
@@ -208,11 +220,26 @@ impl Walker<'_> {
     }
 
     /// What a mask says, as inequalities that hold where it is true.
-    fn inequalities(&self, mask: Value) -> Vec<Inequality> {
+    fn inequalities(&self, mask: Value) -> Rc<[Inequality]> {
+        if let Some(known) = self.masks.borrow().get(&mask) {
+            return known.clone();
+        }
+        let mut said: Vec<Inequality> = vec![];
+        for inequality in self.said_by(mask) {
+            if said.len() < MAX_INEQUALITIES && !said.contains(&inequality) {
+                said.push(inequality);
+            }
+        }
+        let said: Rc<[Inequality]> = said.into();
+        self.masks.borrow_mut().insert(mask, said.clone());
+        said
+    }
+
+    fn said_by(&self, mask: Value) -> Vec<Inequality> {
         let Some(Op { kind: definition, .. }) = self.definitions.get(&mask) else { return vec![] };
         match definition {
             Kind::Scalar(scalar) => match scalar.op.algebra {
-                Algebra::And => scalar.args.iter().flat_map(|&arg| self.inequalities(arg)).collect(),
+                Algebra::And => scalar.args.iter().flat_map(|&arg| self.inequalities(arg).to_vec()).collect(),
                 Algebra::Compare(op) if self.func.ty(scalar.args[0]).dtype.is_integer() => {
                     self.comparison(op, scalar.args[0], scalar.args[1])
                 }
@@ -226,12 +253,12 @@ impl Walker<'_> {
                     return vec![];
                 };
                 let inner = self.inequalities(inner);
-                inner.into_iter().filter_map(|inequality| self.moved(inequality, other)).collect()
+                inner.iter().filter_map(|inequality| self.moved(inequality, other)).collect()
             }
         }
     }
 
-    fn moved(&self, inequality: Inequality, by: &Kind) -> Option<Inequality> {
+    fn moved(&self, inequality: &Inequality, by: &Kind) -> Option<Inequality> {
         let axes = by.operation().moves(self.func)?;
         let axis = |old: usize| axes.get(old).copied().flatten();
         Some(Inequality {
@@ -256,18 +283,29 @@ impl Walker<'_> {
     }
 }
 
+/// Eliminations that are tried for one bound before it counts as unknown.
+const MAX_STEPS: usize = 256;
+
 /// Finds bounds that hold given `facts`, which it collects as it needs them.
 pub struct Bound<'a> {
     known: &'a [Inequality],
     func: &'a Func,
     polynomials: &'a Polynomials,
     pub facts: Vec<Fact>,
+    /// How many more eliminations may be tried: the ends of loops refer to those of the loops around them.
+    steps: usize,
 }
 
 impl<'a> Bound<'a> {
     /// Bounds that use no mask.
     pub fn unmasked(func: &'a Func, polynomials: &'a Polynomials) -> Bound<'a> {
-        Bound { known: &[], func, polynomials, facts: vec![] }
+        Bound { known: &[], func, polynomials, facts: vec![], steps: MAX_STEPS }
+    }
+
+    /// One elimination more, of a polynomial that is small enough to go on with.
+    fn step(&mut self, value: &Polynomial) -> Option<()> {
+        self.steps = self.steps.checked_sub(1)?;
+        value.is_small().then_some(())
     }
 
     /// Shows, with facts where needed, that computing `value` in 64 bits does not wrap.
@@ -308,12 +346,14 @@ impl<'a> Bound<'a> {
     /// A polynomial over what is known at launch that `value` never exceeds.
     pub fn upper(&mut self, value: Polynomial) -> Option<Polynomial> {
         let mut value = value;
+        self.step(&value)?;
         for inequality in self.known {
             if let Some(lower) = self.apply(&value, inequality) {
                 value = lower;
             }
         }
         while let Some(atom) = value.varying() {
+            self.step(&value)?;
             let (quotient, rest) = value.split(atom);
             if quotient.varying().is_some() {
                 return None;
@@ -378,7 +418,7 @@ impl<'a> Bound<'a> {
                 self.facts.truncate(checkpoint);
                 continue;
             }
-            return Some(value.sub(&times.mul(&bounded)));
+            return Some(value.sub(&times.mul(&bounded))).filter(Polynomial::is_small);
         }
         None
     }
@@ -399,6 +439,7 @@ impl<'a> Bound<'a> {
                 if ends.if_any {
                     self.at_most(&ends.low.add(&Polynomial::constant(1)), &ends.high)?;
                 }
+                self.ends_fit(variable, &ends)?;
                 let low = ends.low.varying().is_none().then(|| ends.low.clone());
                 let high = self.upper(below(ends.high))?;
                 Some((low, high))
@@ -406,6 +447,29 @@ impl<'a> Bound<'a> {
             Atom::Opaque(_) => None,
             Atom::Known(_) => Some((Some(Polynomial::atom(atom)), Polynomial::atom(atom))),
         }
+    }
+
+    /// Shows, with facts where needed, that the ends of a loop are what their polynomials say: a kernel computes them in the
+    /// variable's type, where they wrap. One that is a number or an argument does not; a start that does not pass the
+    /// type's largest value is no less than it says, an end that does not pass the smallest one no more.
+    fn ends_fit(&mut self, variable: Value, ends: &LoopEnds) -> Option<()> {
+        self.step(&ends.low)?;
+        let (smallest, largest) = self.func.ty(variable).dtype.range();
+        let fits = |end: &Polynomial| match end.as_constant() {
+            Some(number) => (smallest..=largest).contains(&number),
+            None => end.terms().count() == 1 && end.terms().all(|(atoms, c)| atoms.len() == 1 && c == 1),
+        };
+        if !fits(&ends.low) {
+            let top = self.upper(ends.low.clone())?;
+            self.at_most(&top, &Polynomial::constant(largest))?;
+        }
+        let smallest = Polynomial::constant(smallest);
+        match ends.high.varying() {
+            _ if fits(&ends.high) => {}
+            None => self.at_most(&smallest, &ends.high)?,
+            Some(_) => self.least_not_negative(&ends.high.sub(&smallest))?,
+        }
+        Some(())
     }
 
     /// Shows, with facts about arguments where needed, that `value` is at least 0: every term is a product of things
@@ -440,8 +504,9 @@ impl<'a> Bound<'a> {
             }
             Atom::Known(Symbol::Scalar(_)) => self.at_most(&Polynomial::default(), &Polynomial::atom(atom)),
             Atom::Loop(variable) => {
-                let low = self.polynomials.loops.get(&variable)?.low.clone();
-                self.not_negative(&low)
+                let ends = self.polynomials.loops.get(&variable)?.clone();
+                self.ends_fit(variable, &ends)?;
+                self.not_negative(&ends.low)
             }
             Atom::Opaque(_) => None,
         }

@@ -13,6 +13,7 @@ pub mod axis;
 pub mod bounds;
 pub mod fact;
 mod group_store;
+pub mod overflow;
 pub mod polynomial;
 pub mod promise;
 pub mod split;

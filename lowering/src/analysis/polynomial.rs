@@ -33,7 +33,23 @@ pub struct Polynomial {
     terms: BTreeMap<Vec<Atom>, i128>,
 }
 
+/// The most terms of a polynomial that an analysis goes on with.
+const MAX_TERMS: usize = 32;
+/// The most atoms of one of its terms.
+const MAX_DEGREE: usize = 8;
+/// No coefficient is larger: a product of two polynomials within the limits is exact in 128 bits.
+const MAX_COEFFICIENT: i128 = 1 << 58;
+
 impl Polynomial {
+    /// Whether it is small enough to compute with. What is beyond the limits counts as unknown, so that the work for one
+    /// operation is bounded.
+    pub fn is_small(&self) -> bool {
+        self.terms.len() <= MAX_TERMS
+            && self.terms.iter().all(|(atoms, coefficient)| {
+                atoms.len() <= MAX_DEGREE && coefficient.saturating_abs() <= MAX_COEFFICIENT
+            })
+    }
+
     pub fn constant(value: i128) -> Polynomial {
         Polynomial::term(vec![], value)
     }
@@ -73,15 +89,17 @@ impl Polynomial {
     }
 
     pub fn mul(&self, other: &Polynomial) -> Polynomial {
-        let mut product = Polynomial::default();
+        let mut terms: BTreeMap<Vec<Atom>, i128> = BTreeMap::new();
         for (a, x) in &self.terms {
             for (b, y) in &other.terms {
                 let mut atoms: Vec<Atom> = a.iter().chain(b).copied().collect();
                 atoms.sort();
-                product = product.add(&Polynomial::term(atoms, x.saturating_mul(*y)));
+                let sum = terms.entry(atoms).or_default();
+                *sum = sum.saturating_add(x.saturating_mul(*y));
             }
         }
-        product
+        terms.retain(|_, coefficient| *coefficient != 0);
+        Polynomial { terms }
     }
 
     /// `self = atom * quotient + rest`, with no `atom` in the rest.
@@ -244,6 +262,7 @@ impl Polynomials {
     pub fn define(&mut self, func: &Func, kind: &Kind, result: Value) {
         if matches!(func.ty(result).dtype, DType::I32 | DType::I64)
             && let Some(polynomial) = kind.operation().polynomial(self, func, result)
+            && polynomial.is_small()
         {
             self.known.insert(result, polynomial);
         }

@@ -3,7 +3,7 @@
 //! Takes conditions; gives what they say of single integer arguments and of the grid's extents. A promise is a fact of the body that relies
 //! on it, so that the launcher checks it whatever the kernel's own arithmetic makes of the condition.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::fact::{Fact, Sum, Symbol};
 use super::polynomial::{Atom, Polynomial, Polynomials};
@@ -69,12 +69,19 @@ impl<'f> Reader<'f> {
         self.definitions.get(&value).map(|op| &op.kind)
     }
 
+    /// What a conjunction of comparisons says.
     fn condition(&self, value: Value, found: &mut Vec<Promise>) {
-        let Some(Kind::Scalar(scalar)) = self.defined(value) else { return };
-        match scalar.op.algebra {
-            Algebra::And => scalar.args.iter().for_each(|&arg| self.condition(arg, found)),
-            Algebra::Compare(op) => self.comparison(op, scalar.args[0], scalar.args[1], found),
-            _ => {}
+        let (mut seen, mut todo) = (HashSet::new(), vec![value]);
+        while let Some(value) = todo.pop() {
+            if !seen.insert(value) {
+                continue;
+            }
+            let Some(Kind::Scalar(scalar)) = self.defined(value) else { continue };
+            match scalar.op.algebra {
+                Algebra::And => todo.extend(scalar.args.iter().rev()),
+                Algebra::Compare(op) => self.comparison(op, scalar.args[0], scalar.args[1], found),
+                _ => {}
+            }
         }
     }
 

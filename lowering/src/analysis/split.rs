@@ -1,14 +1,16 @@
 //! Index arithmetic that cannot overflow.
 //!
-//! The language promises that offsets and the comparisons of indices are exact: `program_id(0) * BLOCK + arange(..)`
-//! addresses and compares right past 2^31. This pass keeps the promise at little cost. It splits an index into the part
-//! that is one number for the whole program, which is computed in 64 bits, and the part that varies by element, which
-//! stays in 32 bits where it is known to fit (by its range, or by a fact that the launcher checks) and is widened where
-//! it is not. Only `+`, `-`, `*` and shifts by constants of signed 32-bit integers are followed; anything else is taken
-//! as the number it is. A block of a view becomes an access of elements here ([`window`]).
+//! The language promises that an offset and both sides of a comparison are exact: `program_id(0) * BLOCK + arange(..)`
+//! addresses and compares right past 2^31, wherever its numbers come from. This pass keeps the promise at little cost. It
+//! splits an index into the part that is one number for the whole program, which is computed in 64 bits, and the part that
+//! varies by element, which stays in 32 bits where it is known to fit (by its range, or by a fact that the launcher checks)
+//! and is widened where it is not. `+`, `-`, `*` and left shifts by constants of `i32` are followed, through conversions to
+//! `i64` and moves of elements; anything else is taken as the number it is, which wraps ([`super::overflow`]). A block of a
+//! view becomes an access of elements here ([`window`]).
 
 mod window;
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 
 use super::axis::{Assumptions, Axes};
@@ -19,7 +21,7 @@ use crate::dtype::DType;
 use crate::ops::scalar::{self, Algebra, Scalar};
 use crate::ops::{Cast, Constant, Kind, Number, Place, Splat};
 use crate::syntax::{BinaryOp, UnaryOp};
-use crate::tile::{self, Builder, Func, Op, Rewriter, Shape, Type, Value};
+use crate::tile::{self, Builder, BuiltFor, Func, Op, Rewriter, Shape, Type, Value};
 
 /// What a body may rely on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,6 +53,11 @@ pub fn split(func: &mut Func, trust: Trust) -> Vec<Fact> {
         trust,
         facts: vec![],
         replaced: HashMap::new(),
+        parts: BuiltFor::default(),
+        wide: BuiltFor::default(),
+        widened: BuiltFor::default(),
+        exact_ranges: RefCell::default(),
+        narrow: RefCell::default(),
     };
     Rewriter::default().run(func, &mut |rewriter, builder, op| splitter.op(rewriter, builder, op));
     tile::eliminate(func);
@@ -66,6 +73,12 @@ struct Splitter {
     facts: Vec<Fact>,
     /// What an exact comparison stands for; decisions are known by the original.
     replaced: HashMap<Value, Value>,
+    // What was built for a value, and what is known of it: values share what they are made of.
+    parts: BuiltFor<Parts>,
+    wide: BuiltFor<Value>,
+    widened: BuiltFor<Value>,
+    exact_ranges: RefCell<HashMap<Value, (i128, i128)>>,
+    narrow: RefCell<HashMap<Value, bool>>,
 }
 
 /// An index as `uniform + varying`; a missing part is 0.
@@ -143,6 +156,15 @@ impl Splitter {
     // ---- splitting
 
     fn parts(&mut self, builder: &mut Builder, value: Value) -> Parts {
+        if let Some(known) = self.parts.get(builder, value) {
+            return known;
+        }
+        let parts = self.split(builder, value);
+        self.parts.insert(builder, value, parts);
+        parts
+    }
+
+    fn split(&mut self, builder: &mut Builder, value: Value) -> Parts {
         let ty = builder.func.ty(value).clone();
         if ty.is_scalar() {
             return Parts { uniform: Some(self.wide(builder, value)), varying: None };
@@ -158,8 +180,8 @@ impl Splitter {
                 Parts { uniform: Some(self.wide(builder, value)), varying: None }
             }
             Some(Kind::Scalar(scalar)) => self.arithmetic(builder, &scalar, &ty).unwrap_or(leaf),
-            Some(Kind::Cast(Cast { value: inner })) if builder.func.ty(inner).dtype == DType::I32 => {
-                // Widening: the parts of the narrow index are exact already.
+            // Widening: the parts of the narrow index are exact already.
+            Some(Kind::Cast(Cast { value: inner })) if is_narrow(builder.func.ty(inner)) => {
                 self.parts(builder, inner)
             }
             Some(mut kind) if kind.operation().moves(builder.func).is_some() => {
@@ -203,6 +225,13 @@ impl Splitter {
                     self.exact(builder, mul, vec![v, factor])
                 });
                 Some(Parts { uniform, varying })
+            }
+            Algebra::Shl => {
+                let power = self.power(scalar)?;
+                let factor = self.constant(builder, ty.dtype, power);
+                let factor = self.splat(builder, factor, &ty.shape);
+                let args = vec![scalar.args[0], factor];
+                self.arithmetic(builder, &Scalar::new(scalar::binary(BinaryOp::Mul), args), ty)
             }
             Algebra::Neg => {
                 let parts = self.parts(builder, scalar.args[0]);
@@ -278,29 +307,101 @@ impl Splitter {
 
     /// A scalar index in 64 bits, its own arithmetic redone there.
     fn wide(&mut self, builder: &mut Builder, value: Value) -> Value {
+        if let Some(known) = self.wide.get(builder, value) {
+            return known;
+        }
+        let wide = self.made_wide(builder, value);
+        self.wide.insert(builder, value, wide);
+        wide
+    }
+
+    fn made_wide(&mut self, builder: &mut Builder, value: Value) -> Value {
         let ty = builder.func.ty(value).clone();
-        if ty.dtype == DType::I64 {
+        if ty.dtype == DType::I64 && !self.rests_on_narrow(builder.func, value) {
             return value;
         }
         match self.definitions.get(&value).cloned() {
             Some(Kind::Constant(Constant { value: Number::Int(number) })) => {
                 self.constant(builder, DType::I64, number)
             }
-            Some(Kind::Scalar(scalar)) if ty.dtype == DType::I32 && follows(scalar.op.algebra) => {
-                let args = scalar.args.iter().map(|&arg| self.wide(builder, arg)).collect();
-                self.exact(builder, scalar.op, args)
+            Some(Kind::Cast(Cast { value: inner })) if is_narrow(builder.func.ty(inner)) => {
+                self.wide(builder, inner)
+            }
+            Some(Kind::Scalar(scalar)) if is_index(&ty) && self.follows(&scalar) => {
+                self.redone(builder, &scalar, Splitter::wide)
             }
             _ => self.widen(builder, value),
         }
+    }
+
+    /// Arithmetic that is followed, of operands in 64 bits.
+    fn redone(
+        &mut self,
+        builder: &mut Builder,
+        scalar: &Scalar,
+        wide: fn(&mut Splitter, &mut Builder, Value) -> Value,
+    ) -> Value {
+        let Some(power) = self.power(scalar) else {
+            let args = scalar.args.iter().map(|&arg| wide(self, builder, arg)).collect();
+            return self.exact(builder, scalar.op, args);
+        };
+        let shifted = wide(self, builder, scalar.args[0]);
+        let shape = builder.func.ty(shifted).shape.clone();
+        let factor = self.constant(builder, DType::I64, power);
+        let factor = self.splat(builder, factor, &shape);
+        self.exact(builder, scalar::binary(BinaryOp::Mul), vec![shifted, factor])
+    }
+
+    /// What a left shift by a constant multiplies by.
+    fn power(&self, scalar: &Scalar) -> Option<i128> {
+        if scalar.op.algebra != Algebra::Shl {
+            return None;
+        }
+        let amount = self.polynomials.get(scalar.args[1]).as_constant()?;
+        (0..31).contains(&amount).then(|| 1 << amount)
+    }
+
+    /// Whether arithmetic is exact in an index.
+    fn follows(&self, scalar: &Scalar) -> bool {
+        match scalar.op.algebra {
+            Algebra::Add | Algebra::Sub | Algebra::Mul | Algebra::Neg => true,
+            Algebra::Shl => self.power(scalar).is_some(),
+            _ => false,
+        }
+    }
+
+    /// Whether arithmetic in 32 bits is among what an index is made of, so that it has to be redone in 64.
+    fn rests_on_narrow(&self, func: &Func, value: Value) -> bool {
+        if let Some(&known) = self.narrow.borrow().get(&value) {
+            return known;
+        }
+        let ty = func.ty(value);
+        let rests = is_index(ty)
+            && self.definitions.get(&value).is_some_and(|kind| match kind {
+                Kind::Scalar(scalar) if self.follows(scalar) => {
+                    ty.dtype == DType::I32 || scalar.args.iter().any(|&arg| self.rests_on_narrow(func, arg))
+                }
+                Kind::Cast(Cast { value: inner }) => {
+                    is_narrow(func.ty(*inner)) && self.rests_on_narrow(func, *inner)
+                }
+                Kind::Splat(Splat { value: inner }) => self.rests_on_narrow(func, *inner),
+                kind if kind.operation().moves(func).is_some() => {
+                    kind.operation().operands().iter().any(|&inner| self.rests_on_narrow(func, inner))
+                }
+                _ => false,
+            });
+        self.narrow.borrow_mut().insert(value, rests);
+        rests
     }
 
     // ---- widths
 
     /// A varying part in the width it needs.
     fn fit(&mut self, builder: &mut Builder, varying: Value) -> Value {
-        if builder.func.ty(varying).dtype == DType::I64
-            || within(self.exact_range(builder.func, varying), I32)
-        {
+        if builder.func.ty(varying).dtype == DType::I64 {
+            return self.widened(builder, varying);
+        }
+        if within(self.exact_range(builder.func, varying), I32) {
             return varying;
         }
         if self.trust == Trust::Launch
@@ -314,12 +415,24 @@ impl Splitter {
 
     /// The range of an index without wrapping, from the ranges of its leaves.
     fn exact_range(&self, func: &Func, value: Value) -> (i128, i128) {
+        if let Some(&known) = self.exact_ranges.borrow().get(&value) {
+            return known;
+        }
+        let range = self.range_of_definition(func, value);
+        self.exact_ranges.borrow_mut().insert(value, range);
+        range
+    }
+
+    fn range_of_definition(&self, func: &Func, value: Value) -> (i128, i128) {
         let leaf = || self.ranges.get(&value).copied().unwrap_or_else(|| func.ty(value).dtype.range());
         let Some(definition) = self.definitions.get(&value) else { return leaf() };
         match definition {
-            Kind::Scalar(scalar) if follows(scalar.op.algebra) => {
+            Kind::Scalar(scalar) if is_index(func.ty(value)) && self.follows(scalar) => {
                 let args: Vec<(i128, i128)> =
                     scalar.args.iter().map(|&arg| self.exact_range(func, arg)).collect();
+                if let Some(power) = self.power(scalar) {
+                    return (args[0].0.saturating_mul(power), args[0].1.saturating_mul(power));
+                }
                 match (scalar.op.algebra, args.as_slice()) {
                     (Algebra::Add, [a, b]) => (a.0.saturating_add(b.0), a.1.saturating_add(b.1)),
                     (Algebra::Sub, [a, b]) => (a.0.saturating_sub(b.1), a.1.saturating_sub(b.0)),
@@ -334,6 +447,9 @@ impl Splitter {
                     }
                     _ => leaf(),
                 }
+            }
+            Kind::Cast(Cast { value: inner }) if is_narrow(func.ty(*inner)) && is_index(func.ty(value)) => {
+                self.exact_range(func, *inner)
             }
             kind if kind.operation().moves(func).is_some() || matches!(kind, Kind::Splat(_)) => {
                 let [inner] = kind.operation().operands()[..] else { return leaf() };
@@ -356,14 +472,25 @@ impl Splitter {
 
     /// The varying part with its arithmetic redone in 64 bits.
     fn widened(&mut self, builder: &mut Builder, value: Value) -> Value {
+        if let Some(known) = self.widened.get(builder, value) {
+            return known;
+        }
+        let widened = self.made_wider(builder, value);
+        self.widened.insert(builder, value, widened);
+        widened
+    }
+
+    fn made_wider(&mut self, builder: &mut Builder, value: Value) -> Value {
         let ty = builder.func.ty(value).clone();
-        if ty.dtype == DType::I64 {
+        if ty.dtype == DType::I64 && !self.rests_on_narrow(builder.func, value) {
             return value;
         }
         match self.definitions.get(&value).cloned() {
-            Some(Kind::Scalar(scalar)) if ty.dtype == DType::I32 && follows(scalar.op.algebra) => {
-                let args = scalar.args.iter().map(|&arg| self.widened(builder, arg)).collect();
-                self.exact(builder, scalar.op, args)
+            Some(Kind::Scalar(scalar)) if is_index(&ty) && self.follows(&scalar) => {
+                self.redone(builder, &scalar, Splitter::widened)
+            }
+            Some(Kind::Cast(Cast { value: inner })) if is_narrow(builder.func.ty(inner)) => {
+                self.widened(builder, inner)
             }
             Some(Kind::Splat(Splat { value })) => {
                 let wide = self.wide(builder, value);
@@ -381,12 +508,15 @@ impl Splitter {
 
     // ---- comparisons
 
-    /// An index comparison that 32 bits could get wrong, done exactly; `None` leaves it as it is.
+    /// A comparison that the type of its sides could get wrong, done exactly; `None` leaves it as it is.
     fn comparison(&mut self, builder: &mut Builder, op: BinaryOp, scalar: &Scalar) -> Option<Value> {
         let [lhs, rhs] = scalar.args[..] else { return None };
         let ty = builder.func.ty(lhs).clone();
-        if ty.dtype != DType::I32 || !self.is_index(lhs) || !self.is_index(rhs) {
+        if !is_index(&ty) {
             return None;
+        }
+        if ty.dtype == DType::I64 {
+            return self.comparison_of_wide(builder, op, [lhs, rhs]);
         }
         let fits = |splitter: &Splitter, value| {
             if within(splitter.exact_range(builder.func, value), I32) {
@@ -436,19 +566,35 @@ impl Splitter {
         self.make(builder, Cast { value: bound }, Type::scalar(DType::I32))
     }
 
-    /// Whether a value is made of ids, ramps, arguments and constants alone: data that was loaded compares as it wraps.
-    fn is_index(&self, value: Value) -> bool {
-        match self.definitions.get(&value) {
-            None => true,
-            Some(kind) => {
-                let operation = kind.operation();
-                operation.place().is_none()
-                    && operation.window().is_none()
-                    && operation.blocks().is_empty()
-                    && operation.operands().into_iter().all(|operand| self.is_index(operand))
-            }
+    /// A comparison of numbers that were computed in 32 bits before they became `i64`.
+    fn comparison_of_wide(
+        &mut self,
+        builder: &mut Builder,
+        op: BinaryOp,
+        sides: [Value; 2],
+    ) -> Option<Value> {
+        let func = &*builder.func;
+        let wraps =
+            |&side: &Value| self.rests_on_narrow(func, side) && !within(self.exact_range(func, side), I32);
+        if !sides.iter().any(wraps) {
+            return None;
         }
+        let result = builder.func.ty(sides[0]).with(DType::Bool);
+        let args = sides.map(|side| {
+            if result.is_scalar() { self.wide(builder, side) } else { self.widened(builder, side) }
+        });
+        Some(self.make(builder, Scalar::new(scalar::binary(op), args.to_vec()), result))
     }
+}
+
+/// The types of offsets.
+fn is_index(ty: &Type) -> bool {
+    matches!(ty.dtype, DType::I32 | DType::I64)
+}
+
+/// The type whose arithmetic is redone in 64 bits.
+fn is_narrow(ty: &Type) -> bool {
+    ty.dtype == DType::I32
 }
 
 /// Bounds just outside a range that are multiples of 64, so that a clamped multiple stays one; `None` past 32 bits.
@@ -456,9 +602,4 @@ fn clamps(range: (i128, i128)) -> Option<(i128, i128)> {
     let low = (range.0.checked_sub(1)?).div_euclid(64) * 64;
     let high = (range.1.checked_add(1)? + 63).div_euclid(64) * 64;
     within((low, high), I32).then_some((low, high))
-}
-
-/// The arithmetic that is exact in an index.
-fn follows(algebra: Algebra) -> bool {
-    matches!(algebra, Algebra::Add | Algebra::Sub | Algebra::Mul | Algebra::Neg)
 }

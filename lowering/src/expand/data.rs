@@ -112,6 +112,10 @@ fn site(site: &Site) -> TokenStream {
             quote! { Site::Assert { condition: #condition, message: #message, shape: #shape } }
         }
         Site::Assume { condition } => quote! { Site::Assume { condition: #condition } },
+        Site::Overflow { verb, dtype: ty, .. } => {
+            let ty = dtype(*ty);
+            quote! { Site::Overflow { verb: #verb, dtype: #ty, shape: #shape } }
+        }
         Site::Print { label, dtypes, .. } => {
             let dtypes = dtypes.iter().map(|&ty| dtype(ty));
             quote! { Site::Print { label: #label, shape: #shape, dtypes: &[#(#dtypes),*] } }

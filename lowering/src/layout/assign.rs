@@ -69,7 +69,7 @@ pub fn distribute(func: &Func, threads: Threads, axes: &Axes) -> Distributed {
     let chosen = Chooser {
         site,
         graph: &graph,
-        accesses: &accesses,
+        accesses: by_class(func, &graph, &accesses),
         num_warps,
         following: 0,
         layouts: HashMap::new(),
@@ -133,6 +133,18 @@ fn accesses(func: &Func, alignment: Alignment, axes: &Axes) -> Vec<Access> {
     found
 }
 
+fn by_class<'a>(func: &Func, graph: &Graph, accesses: &'a [Access]) -> HashMap<usize, Vec<&'a Access>> {
+    let mut found: HashMap<usize, Vec<&Access>> = HashMap::new();
+    for access in accesses {
+        let own = access.values.iter().filter(|&&value| graph.has_layout(func, value));
+        let classes: HashSet<usize> = own.map(|&value| graph.class(value)).collect();
+        for class in classes {
+            found.entry(class).or_default().push(access);
+        }
+    }
+    found
+}
+
 /// The places of accesses that stand in loops.
 pub(super) fn repeated(func: &Func) -> HashSet<Place> {
     let mut places = HashSet::new();
@@ -177,6 +189,8 @@ impl Graph {
         graph.cheap.fill(false);
         graph.mark_cheap(func, &func.body, &pinned);
         graph.connect(func, &func.body);
+        // What is asked from now on is answered in one step.
+        graph.parent = (0..count).map(|index| graph.find(index)).collect();
         graph
     }
 
@@ -315,7 +329,8 @@ struct Chosen {
 struct Chooser<'a> {
     site: Site<'a>,
     graph: &'a Graph,
-    accesses: &'a [Access],
+    /// The accesses that belong to each class.
+    accesses: HashMap<usize, Vec<&'a Access>>,
     num_warps: u32,
     /// A tile of at most so many elements does not choose for itself.
     following: u64,
@@ -370,20 +385,16 @@ impl Chooser<'_> {
     }
 
     fn accesses_of(&self, class: usize) -> impl Iterator<Item = &Access> {
-        self.accesses.iter().filter(move |access| {
-            access.values.iter().any(|&value| {
-                self.graph.has_layout(self.site.func, value) && self.graph.class(value) == class
-            })
-        })
+        self.accesses.get(&class).into_iter().flatten().copied()
     }
 
     /// Passes a class's layout on to the classes that follow from it.
     fn propagate(&mut self, from: usize) {
         let mut todo = vec![from];
         while let Some(class) = todo.pop() {
+            let Some(layout) = self.layouts.get(&class).cloned() else { continue };
             for link in &self.graph.links {
                 let (operand, result) = (self.graph.class(link.operand), self.graph.class(link.result));
-                let Some(layout) = self.layouts.get(&class).cloned() else { continue };
                 let (next, derived) = if operand == class && !self.layouts.contains_key(&result) {
                     let derived = match &link.kind {
                         LinkKind::View(view) => view.result(&layout),

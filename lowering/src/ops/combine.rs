@@ -1,6 +1,6 @@
 //! How elements of tiles are combined, two at a time: what reductions and scans have in common.
 
-use super::scalar::ScalarOp;
+use super::scalar::{Algebra, ScalarOp};
 use super::{Kind, Number, expect_types};
 use crate::analysis::axis::{Analysis, Info};
 use crate::check::Check;
@@ -67,6 +67,11 @@ impl Combination {
             [Op { kind: Kind::Scalar(scalar), .. }] if scalar.args == self.block.args => Some(scalar.op),
             _ => None,
         }
+    }
+
+    /// What it is to analyses, if it is one operation.
+    pub fn algebra(&self) -> Option<Algebra> {
+        self.row().map(|op| op.algebra)
     }
 
     /// What combining elements of `dtype` can start from, where it is one operation that has such a value.

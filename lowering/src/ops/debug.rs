@@ -24,6 +24,12 @@ pub enum Site {
     Assume {
         condition: String,
     },
+    /// An integer does not fit its type: what the kernel attempted, such as `multiply`.
+    Overflow {
+        verb: &'static str,
+        dtype: DType,
+        shape: Shape,
+    },
     Print {
         label: String,
         shape: Shape,
@@ -34,7 +40,9 @@ pub enum Site {
 impl Site {
     pub fn shape(&self) -> Shape {
         match self {
-            Site::Assert { shape, .. } | Site::Print { shape, .. } => shape.clone(),
+            Site::Assert { shape, .. } | Site::Overflow { shape, .. } | Site::Print { shape, .. } => {
+                shape.clone()
+            }
             Site::Assume { .. } => Shape::scalar(),
         }
     }
@@ -83,6 +91,7 @@ impl Operation for Assert {
         let words = match found(func, self.site) {
             Ok(Site::Assert { condition, message, .. }) => format!("device_assert {condition:?} {message:?}"),
             Ok(Site::Assume { condition }) => format!("assume {condition:?}"),
+            Ok(Site::Overflow { verb, dtype, .. }) => format!("no_overflow {verb} {dtype}"),
             Ok(Site::Print { .. }) | Err(_) => self.name().into(),
         };
         format!("{words} {}", name(self.holds))
@@ -127,7 +136,7 @@ impl Operation for Print {
     fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
         let label = match found(func, self.site) {
             Ok(Site::Print { label, .. }) => label.as_str(),
-            Ok(Site::Assert { .. } | Site::Assume { .. }) | Err(_) => "",
+            Ok(Site::Assert { .. } | Site::Assume { .. } | Site::Overflow { .. }) | Err(_) => "",
         };
         let values: Vec<String> = self.values.iter().map(|&value| name(value)).collect();
         let mask = self.mask.map(|mask| format!(" mask {}", name(mask))).unwrap_or_default();

@@ -179,18 +179,18 @@ fn ends(dtype: DType) -> (Number, Number) {
 }
 
 table! {
-    /// The sum. Integers wrap.
+    /// The sum. Integers wrap, which a debug build reports; in an offset or a comparison they are exact.
     add: BINARY {
         binary: Some(BinaryOp::Add), algebra: Algebra::Add, lanes: lanes::add,
         neutral: Some(|dtype| if dtype.is_float() { Number::Float(-0.0) } else { Number::Int(0) }),
         float: oracle!(|a| a[0] + a[1]), int: oracle!(|a, _| a[0] + a[1]),
     }
-    /// The difference. Integers wrap.
+    /// The difference. Integers wrap, which a debug build reports; in an offset or a comparison they are exact.
     sub: BINARY {
         binary: Some(BinaryOp::Sub), algebra: Algebra::Sub, lanes: lanes::sub,
         float: oracle!(|a| a[0] - a[1]), int: oracle!(|a, _| a[0] - a[1]),
     }
-    /// The product. Integers wrap.
+    /// The product. Integers wrap, which a debug build reports; in an offset or a comparison they are exact.
     mul: BINARY {
         binary: Some(BinaryOp::Mul), algebra: Algebra::Mul, lanes: lanes::mul,
         float: oracle!(|a| a[0] * a[1]), int: oracle!(|a, _| a[0].wrapping_mul(a[1])),
@@ -207,6 +207,12 @@ table! {
         binary: Some(BinaryOp::Rem), algebra: Algebra::Rem, class: Class::Integer, lanes: lanes::rem,
         int: oracle!(|a, _| if a[1] == 0 { a[0] } else { a[0] % a[1] }),
     }
+    /// The sum modulo two to the power of the type's bits: of integers that are meant to wrap, such as hashes.
+    wrapping_add: BINARY { class: Class::Integer, lanes: lanes::add, int: oracle!(|a, _| a[0] + a[1]) }
+    /// The difference modulo two to the power of the type's bits.
+    wrapping_sub: BINARY { class: Class::Integer, lanes: lanes::sub, int: oracle!(|a, _| a[0] - a[1]) }
+    /// The product modulo two to the power of the type's bits.
+    wrapping_mul: BINARY { class: Class::Integer, lanes: lanes::mul, int: oracle!(|a, _| a[0].wrapping_mul(a[1])) }
     /// Bitwise and; logical and of bools.
     and: BINARY {
         binary: Some(BinaryOp::And), algebra: Algebra::And, class: Class::Bits, lanes: |b, a, _| b.and(a[0], a[1]),
@@ -236,7 +242,7 @@ table! {
         binary: Some(BinaryOp::Shr), algebra: Algebra::Shr, class: Class::Integer, lanes: lanes::shr,
         int: oracle!(|a, dtype| a[0] >> (a[1] & (dtype.bytes() * 8 - 1) as i128)),
     }
-    /// The negative. `-0.0` and `0.0` are each other's; `-MIN` is `MIN`.
+    /// The negative. `-0.0` and `0.0` are each other's; `-MIN` is `MIN`, which a debug build reports.
     neg: BINARY {
         params: &["x"], unary: Some(UnaryOp::Neg), algebra: Algebra::Neg, class: Class::Signed, lanes: lanes::neg,
         float: oracle!(|a| -a[0]), int: oracle!(|a, _| -a[0]),

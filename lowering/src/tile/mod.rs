@@ -25,7 +25,9 @@ use crate::dtype::DType;
 use crate::ops::{Kind, Site};
 
 pub use print::print;
-pub use rewrite::{Builder, Rewriter, eliminate, release, remove_unused, substitute, substitute_in};
+pub use rewrite::{
+    Builder, BuiltFor, Rewriter, eliminate, release, remove_unused, substitute, substitute_in,
+};
 pub use verify::verify;
 
 /// The largest odd factor of an extent.

@@ -12,13 +12,44 @@ pub struct Builder<'f> {
     /// Where the operations being built come from in the source.
     pub loc: Loc,
     open: Vec<Block>,
+    /// The blocks that are open, each with a number of its own.
+    numbers: Vec<BlockNumber>,
+    blocks_begun: usize,
+}
+
+/// Tells the blocks of one [`Builder`] apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BlockNumber(usize);
+
+/// What was built for values, usable wherever the block that it stands in is open.
+#[derive(Debug)]
+pub struct BuiltFor<T> {
+    known: HashMap<Value, (BlockNumber, T)>,
+}
+
+impl<T> Default for BuiltFor<T> {
+    fn default() -> BuiltFor<T> {
+        BuiltFor { known: HashMap::new() }
+    }
+}
+
+impl<T: Copy> BuiltFor<T> {
+    pub fn get(&self, builder: &Builder, value: Value) -> Option<T> {
+        let (block, built) = *self.known.get(&value)?;
+        builder.numbers.contains(&block).then_some(built)
+    }
+
+    pub fn insert(&mut self, builder: &Builder, value: Value, built: T) {
+        let block = *builder.numbers.last().expect("the body is open until `finish`");
+        self.known.insert(value, (block, built));
+    }
 }
 
 impl<'f> Builder<'f> {
     /// Builds into a fresh body; [`Builder::finish`] puts it in place.
     pub fn new(func: &'f mut Func) -> Builder<'f> {
         let loc = func.loc;
-        Builder { func, loc, open: vec![Block::default()] }
+        Builder { func, loc, open: vec![Block::default()], numbers: vec![BlockNumber(0)], blocks_begun: 0 }
     }
 
     fn block(&mut self) -> &mut Block {
@@ -57,11 +88,14 @@ impl<'f> Builder<'f> {
     /// Opens a nested block whose arguments exist already.
     pub fn begin_with(&mut self, args: Vec<Value>) {
         self.open.push(Block { args, ..Block::default() });
+        self.blocks_begun += 1;
+        self.numbers.push(BlockNumber(self.blocks_begun));
     }
 
     /// Closes the innermost block.
     pub fn end(&mut self, yields: Vec<Value>) -> Block {
         let mut block = self.open.pop().expect("a block was begun");
+        self.numbers.pop();
         block.yields = yields;
         block
     }
@@ -74,6 +108,7 @@ impl<'f> Builder<'f> {
     /// Drops what was built since `mark`.
     pub fn rewind(&mut self, (open, ops): (usize, usize)) {
         self.open.truncate(open);
+        self.numbers.truncate(open);
         self.block().ops.truncate(ops);
     }
 
@@ -226,45 +261,25 @@ impl Merger<'_> {
 
 /// Removes what computes results that nothing uses.
 pub fn remove_unused(func: &mut Func) {
-    let mut used = HashSet::new();
-    let mut body = std::mem::take(&mut func.body);
-    mark_used(&body, &mut used);
-    // Removing an operation can leave its operands unused, which the next sweep finds.
-    loop {
-        let before = count(&body);
-        sweep(&mut body, &used);
-        if count(&body) == before {
-            break;
-        }
-        used.clear();
-        mark_used(&body, &mut used);
-    }
-    func.body = body;
+    sweep(&mut func.body, &mut HashSet::new());
 }
 
-fn count(block: &Block) -> usize {
-    let mut n = 0;
-    block.walk(&mut |_| n += 1);
-    n
-}
-
-fn mark_used(block: &Block, used: &mut HashSet<Value>) {
+/// From the last operation to the first, so that every use is known before its definition.
+fn sweep(block: &mut Block, used: &mut HashSet<Value>) {
     used.extend(&block.yields);
-    block.walk(&mut |op| {
-        used.extend(op.kind.operation().operands());
-        for nested in op.kind.operation().blocks() {
-            used.extend(&nested.yields);
+    let mut kept = vec![];
+    for mut op in std::mem::take(&mut block.ops).into_iter().rev() {
+        if !writes(&op) && !op.results.iter().any(|result| used.contains(result)) {
+            continue;
         }
-    });
-}
-
-fn sweep(block: &mut Block, used: &HashSet<Value>) {
-    block.ops.retain(|op| writes(op) || op.results.iter().any(|result| used.contains(result)));
-    for op in &mut block.ops {
         for nested in op.kind.operation_mut().blocks_mut() {
             sweep(nested, used);
         }
+        used.extend(op.kind.operation().operands());
+        kept.push(op);
     }
+    kept.reverse();
+    block.ops = kept;
 }
 
 /// Whether the operation, or one nested in it, has an effect beyond its results.

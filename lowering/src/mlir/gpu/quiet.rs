@@ -19,6 +19,8 @@ use crate::tile::{Op, Value};
 /// Numbers beyond this are left alone, and more terms than these: no sum of them overflows.
 const LIMIT: i128 = 1 << 60;
 const MAX_TERMS: usize = 4;
+/// The most comparisons of a loop's branches.
+const MAX_COMPARISONS: usize = 16;
 
 /// A comparison that holds from some number on, or until one.
 struct Comparison {
@@ -90,7 +92,7 @@ impl Walk<'_, '_> {
         let plain = |&(_, term): &(bool, Value)| self.small(term) && self.is_fixed(term);
         let fits = terms.len() <= MAX_TERMS && terms.iter().all(plain);
         found.push(Comparison { rises, terms, strict: !or_equal });
-        fits.then_some(())
+        (fits && found.len() <= MAX_COMPARISONS).then_some(())
     }
 
     /// The variable and what is added to it, in numbers that do not wrap.
@@ -119,13 +121,19 @@ impl Walk<'_, '_> {
 
     /// Whether a scalar is the same in all turns, and can be computed before them: nothing in it is carried or read.
     fn is_fixed(&self, value: Value) -> bool {
-        !self.inner.contains(&value)
-            || self.definitions.get(&value).is_some_and(|op| {
-                let operation = op.kind.operation();
-                operation.effect() == Effect::Pure
-                    && operation.blocks().is_empty()
-                    && operation.operands().into_iter().all(|operand| self.is_fixed(operand))
-            })
+        let (mut seen, mut todo) = (HashSet::new(), vec![value]);
+        while let Some(value) = todo.pop() {
+            if !self.inner.contains(&value) || !seen.insert(value) {
+                continue;
+            }
+            let Some(op) = self.definitions.get(&value) else { return false };
+            let operation = op.kind.operation();
+            if operation.effect() != Effect::Pure || !operation.blocks().is_empty() {
+                return false;
+            }
+            todo.extend(operation.operands());
+        }
+        true
     }
 
     fn small(&self, value: Value) -> bool {

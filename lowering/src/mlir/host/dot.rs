@@ -2,6 +2,8 @@
 //! rows and one vector of columns are then summed in registers, step after step along the axis that is summed over: one
 //! order of additions on every processor.
 
+use std::collections::HashMap;
+
 use super::fetch::Ahead;
 use super::nest::{LANES, Point};
 use super::{Access, Builder, Emit, Host, Ty, Val};
@@ -210,6 +212,20 @@ impl Host<'_> {
 
     /// The axis along which neighbours of a tile are read as neighbours, if that is known.
     fn contiguous_axis(&self, value: Value) -> Option<usize> {
+        self.axis_read(value, &mut HashMap::new())
+    }
+
+    /// The same, with the axes of the values that were asked for before.
+    fn axis_read(&self, value: Value, known: &mut HashMap<Value, Option<usize>>) -> Option<usize> {
+        if let Some(&axis) = known.get(&value) {
+            return axis;
+        }
+        let axis = self.axis_of_definition(value, known);
+        known.insert(value, axis);
+        axis
+    }
+
+    fn axis_of_definition(&self, value: Value, known: &mut HashMap<Value, Option<usize>>) -> Option<usize> {
         let shape = &self.func.ty(value).shape;
         if self.plan.schedule.buffer(value).is_some() {
             return shape.rank().checked_sub(1);
@@ -220,16 +236,19 @@ impl Host<'_> {
             let info = self.plan.axes.get(self.func, place.offset);
             return (0..shape.rank()).max_by_key(|&axis| info.axes[axis].contiguity);
         }
-        let tiles = operation.operands().into_iter().filter(|&operand| !self.func.ty(operand).is_scalar());
+        let mut tiles =
+            operation.operands().into_iter().filter(|&operand| !self.func.ty(operand).is_scalar());
         if let Kind::Reshape(reshape) = &op.kind {
             let kept = reshape.kept_axes(self.func, value)?;
-            return kept[self.contiguous_axis(reshape.value)?];
+            return kept[self.axis_read(reshape.value, known)?];
         }
         if let Some(moves) = operation.moves(self.func) {
-            return tiles.map(|operand| moves[self.contiguous_axis(operand)?]).next()?;
+            return moves[self.axis_read(tiles.next()?, known)?];
         }
-        let lanewise = operation.is_pointwise();
-        tiles.filter(|_| lanewise).find_map(|operand| self.contiguous_axis(operand))
+        if !operation.is_pointwise() {
+            return None;
+        }
+        tiles.find_map(|operand| self.axis_read(operand, known))
     }
 }
 

@@ -3,6 +3,8 @@
 //! A vector of neighbours that are all let through is one vector access; one that is cut by its mask or by the end of
 //! the slice, or whose elements are not neighbours, goes element by element.
 
+use std::collections::HashMap;
+
 use super::nest::{Point, load_elements, store_elements};
 use super::{Builder, Elem, Emit, Host, Ty, Val, report};
 use crate::analysis::axis::Info;
@@ -32,6 +34,9 @@ enum Edge {
     /// The mask holds up to some lane: all do if the last does.
     Last,
 }
+
+/// What is known of masks along axes.
+type Edges = HashMap<(Value, usize), Option<Edge>>;
 
 impl Edge {
     fn and(self, other: Edge) -> Option<Edge> {
@@ -120,11 +125,30 @@ impl Host<'_> {
 impl Host<'_> {
     /// Which lane along `axis` tells about `lanes` lanes of a mask; `None` when all have to be looked at.
     fn edge(&self, mask: Value, axis: usize, lanes: u16) -> Option<Edge> {
+        self.edge_among(mask, (axis, lanes), &mut HashMap::new())
+    }
+
+    /// The same, with what was found of the masks that were asked about before, each along an axis.
+    fn edge_among(&self, mask: Value, (axis, lanes): (usize, u16), known: &mut Edges) -> Option<Edge> {
+        if let Some(&edge) = known.get(&(mask, axis)) {
+            return edge;
+        }
+        let edge = self.edge_of_definition(mask, (axis, lanes), known);
+        known.insert((mask, axis), edge);
+        edge
+    }
+
+    fn edge_of_definition(
+        &self,
+        mask: Value,
+        (axis, lanes): (usize, u16),
+        known: &mut Edges,
+    ) -> Option<Edge> {
         let kind = &self.definitions.get(&mask)?.kind;
         if let Kind::Scalar(scalar) = kind {
             return match scalar.op.algebra {
                 Algebra::And => {
-                    let [a, b] = [0, 1].map(|i| self.edge(scalar.args[i], axis, lanes));
+                    let [a, b] = [0, 1].map(|i| self.edge_among(scalar.args[i], (axis, lanes), known));
                     a?.and(b?)
                 }
                 Algebra::Compare(op) => self.comparison_edge(op, &scalar.args, axis, lanes),
@@ -136,7 +160,7 @@ impl Host<'_> {
         let &[inner] = operation.operands().as_slice() else { return None };
         let shape = &self.func.ty(inner).shape;
         match moves.iter().position(|to| *to == Some(axis)) {
-            Some(from) if shape[from] > 1 => self.edge(inner, from, lanes),
+            Some(from) if shape[from] > 1 => self.edge_among(inner, (from, lanes), known),
             // Lanes along an axis that several were made into may be any of the operand's.
             _ => moves
                 .iter()

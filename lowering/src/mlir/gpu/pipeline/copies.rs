@@ -1,6 +1,6 @@
 //! The thread that copies blocks, and what it and the warps that multiply tell each other.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::programs::ANNOUNCED;
 use super::{
@@ -214,9 +214,7 @@ impl Gpu<'_> {
         let (low, (count, step)) = (ends[0], trip_count(b, body, ends));
         let first = self.present_turn(body);
         // What stays the same is computed before the loop: a thread that copies has little time for a turn.
-        for value in ring.copies.iter().flat_map(|copy| &copy.window.offsets) {
-            self.evaluate_constant(b, *value, ring.variable, definitions);
-        }
+        self.evaluate_constants(b, ring, definitions);
         let mut same = HashMap::new();
         for &value in ring.copies.iter().flat_map(|copy| &copy.window.offsets) {
             if !varies(value, ring.variable, definitions) && !same.contains_key(&value) {
@@ -265,19 +263,20 @@ impl Gpu<'_> {
         self.scalar(value)
     }
 
-    /// Computes what of a scalar does not come from a loop's variable.
-    fn evaluate_constant(
-        &mut self,
-        b: &mut Builder,
-        value: Value,
-        variable: Value,
-        definitions: &HashMap<Value, &Op>,
-    ) {
-        if !varies(value, variable, definitions) {
-            self.evaluated(b, value, definitions);
-        } else if let Some(op) = definitions.get(&value) {
-            for operand in op.kind.operation().operands() {
-                self.evaluate_constant(b, operand, variable, definitions);
+    /// Computes what of the offsets of a loop's copies does not come from its variable.
+    fn evaluate_constants(&mut self, b: &mut Builder, ring: &Ring, definitions: &HashMap<Value, &Op>) {
+        let offsets = ring.copies.iter().flat_map(|copy| &copy.window.offsets);
+        let mut todo: Vec<Value> = offsets.copied().collect();
+        todo.reverse();
+        let mut seen = HashSet::new();
+        while let Some(value) = todo.pop() {
+            if !seen.insert(value) {
+                continue;
+            }
+            if !varies(value, ring.variable, definitions) {
+                self.evaluated(b, value, definitions);
+            } else if let Some(op) = definitions.get(&value) {
+                todo.extend(op.kind.operation().operands().into_iter().rev());
             }
         }
     }

@@ -1,0 +1,68 @@
+//! Where integers wrap and where they are exact.
+
+use dsl_runtime::prelude::*;
+
+/// Comparisons of an argument, of the same number loaded, and of it carried by a loop, each with 7 more, and what a
+/// store makes of the number.
+#[fuse_kernel(unreported)]
+pub fn comparisons(x: &[i32], out: &mut [i32], n: i32) {
+    let lane = tl::arange(0, 16);
+    let loaded = tl::load(x + 0);
+    tl::store(out + lane, (lane > n + 7) as i32);
+    tl::store(out + 16 + lane, (lane > loaded + 7) as i32);
+    tl::store(out + 32 + lane, (lane > tl::load(x + lane * 0) + 7) as i32);
+    let m = n + 7;
+    let mut taken = 0;
+    if m < n {
+        taken += 1;
+    }
+    if loaded + 7 < loaded {
+        taken += 2;
+    }
+    if 0 > m {
+        taken += 4;
+    }
+    if (m as i64) < n as i64 {
+        taken += 8;
+    }
+    tl::store(out + 48, taken);
+    tl::store(out + 49, m);
+    tl::store(out + 50, loaded + 7);
+    let mut carried = n;
+    for i in 0..7 {
+        carried += 1 + i * 0;
+    }
+    tl::store(out + 51, (carried < n) as i32);
+    tl::store(out + 52, (tl::wrapping_add(n, 7) < n) as i32);
+}
+
+/// An offset beyond 32 bits, stored and used as an address: the element that it names is outside of the slice.
+#[fuse_kernel(unreported)]
+pub fn offsets(out: &mut [i32], wide: &mut [i64], n: i32) {
+    let lane = tl::arange(0, 16);
+    let o = lane * n * n;
+    tl::store(out + lane, o);
+    tl::store(out + 16 + o + lane, 1);
+    tl::store(out + 32 + o as i64 - lane as i64, 2, lane < 1);
+    tl::store(wide + lane, o as i64);
+    tl::store(wide + 16 + lane, (o as i64 > 0) as i64);
+    let s = (n << 16) + lane;
+    tl::store(out + 48 + s, 3);
+    tl::store(out + 64 + lane, s);
+}
+
+/// The ends of a loop are numbers of their type: what wraps runs as it says, and no access leaves its slice.
+#[fuse_kernel(unreported)]
+pub fn ends(x: &[i32], out: &mut [i32], low: i32, high: i32, by: i32) {
+    let lane = tl::arange(0, 16);
+    let mut sum = lane * 0;
+    let mut turns = 0;
+    for i in low + by..high - by {
+        if turns < 100 {
+            sum += tl::load(x + i + lane);
+            turns += 1;
+        }
+    }
+    tl::store(out + lane, sum);
+    tl::store(out + 16, turns);
+}
