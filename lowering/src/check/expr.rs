@@ -53,6 +53,8 @@ impl Check<'_> {
                 self.wrap(Item::Tuple(parts), loc)
             }
             ExprKind::Part { tuple, index } => self.part(tuple, *index, loc),
+            ExprKind::Field { base, name } => self.field(base, name, loc),
+            ExprKind::Index { base, index } => self.indexed(base, index, loc),
             ExprKind::Array(items) => {
                 let items = items.iter().map(|item| self.expr(item)).collect();
                 self.wrap(Item::List(items), loc)
@@ -101,6 +103,12 @@ impl Check<'_> {
         {
             let (low, high) = dtype.range();
             return self.error(loc, format!("{value} does not fit in {dtype}, which holds {low} to {high}"));
+        }
+        if let Number::Float(value) = value
+            && value.is_infinite()
+        {
+            let largest = super::names::largest(DType::F64);
+            return self.error(loc, format!("this does not fit in f64, which holds up to {largest:e}"));
         }
         self.wrap(Item::Literal(Literal::digits(value, dtype)), loc)
     }

@@ -11,6 +11,8 @@ mod combine;
 mod conform;
 mod constant;
 mod expr;
+mod field;
+mod foreign;
 mod function;
 mod items;
 mod library;
@@ -37,6 +39,7 @@ use items::Surroundings;
 pub use operand::Spot;
 use scope::Scopes;
 
+pub use foreign::element_type;
 pub use function::Callee;
 pub use settings::{Settings, maxnreg_place};
 pub use variants::{ConstValue, Variant, variants};
@@ -154,6 +157,10 @@ pub struct Check<'a> {
     depth: u32,
     /// How many calls were put in the place of functions.
     inlined: u32,
+    /// How many values of constants stand around what is checked.
+    constants: u32,
+    /// The lines on which blocks ended that declared a name, while nothing else has it.
+    ended: std::collections::HashMap<String, usize>,
 }
 
 /// Checks `kernel` for one variant.
@@ -174,6 +181,8 @@ pub fn check(kernel: &Kernel, variant: &Variant) -> Result<Checked, Errors> {
         site: None,
         depth: 0,
         inlined: 0,
+        constants: 0,
+        ended: Default::default(),
     };
     check.signature(variant);
     check.body(&kernel.body);
@@ -244,7 +253,10 @@ impl Check<'_> {
         let help = match ty.name.as_str() {
             "usize" => "memory and scalars have a fixed width: use `i64` or `i32`".to_string(),
             "isize" => "memory and scalars have a fixed width: use `i64`".to_string(),
-            _ => format!("element types are {}", crate::diagnostic::list(DType::ALL)),
+            name => match element_type(name) {
+                Some(dtype) => format!("did you mean `{dtype}`?"),
+                None => format!("element types are {}", crate::diagnostic::list(DType::ALL)),
+            },
         };
         self.errors.push_help(ty.loc, format!("`{}` is not an element type", ty.name), help);
         None

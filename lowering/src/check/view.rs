@@ -47,6 +47,13 @@ impl Check<'_> {
         format!("a view is read and written in blocks: `{name}.load::<{}>({})`", list("64"), list("0"))
     }
 
+    /// How a view is written.
+    pub(super) fn view_store_help(&self, memory: ParamId) -> String {
+        let name = &self.func().params[memory.index()].name;
+        let begin = vec!["0"; self.rank_of(memory)].join(", ");
+        format!("a view is written in blocks: `{name}.store(tile, {begin})`")
+    }
+
     fn rank_of(&self, memory: ParamId) -> usize {
         self.func().view(memory).map_or(0, View::rank)
     }
