@@ -27,6 +27,8 @@ mod stmt;
 mod variants;
 mod view;
 
+use std::collections::HashMap;
+
 use crate::analysis::promise::promises;
 use crate::diagnostic::{Errors, Loc};
 use crate::dtype::DType;
@@ -160,7 +162,9 @@ pub struct Check<'a> {
     /// How many values of constants stand around what is checked.
     constants: u32,
     /// The lines on which blocks ended that declared a name, while nothing else has it.
-    ended: std::collections::HashMap<String, usize>,
+    ended: HashMap<String, usize>,
+    /// Where among the mistakes it stands that a variable may be used before it is assigned.
+    unassigned: HashMap<scope::Slot, usize>,
 }
 
 /// Checks `kernel` for one variant.
@@ -182,7 +186,8 @@ pub fn check(kernel: &Kernel, variant: &Variant) -> Result<Checked, Errors> {
         depth: 0,
         inlined: 0,
         constants: 0,
-        ended: Default::default(),
+        ended: HashMap::new(),
+        unassigned: HashMap::new(),
     };
     check.signature(variant);
     check.body(&kernel.body);

@@ -66,9 +66,11 @@ impl Check<'_> {
                 None => {
                     let problem = format!("`{text}` may be used before it is assigned");
                     // Once is enough: the first value mends every use.
-                    if self.errors.iter().any(|error| error.message == problem) {
+                    let known = self.unassigned.get(&slot).and_then(|&place| self.errors.iter().nth(place));
+                    if known.is_some_and(|error| error.message == problem) {
                         return self.failed(loc);
                     }
+                    self.unassigned.insert(slot, self.errors.len());
                     let help = format!("give it a first value where it is declared: `let mut {text} = ..;`");
                     self.error_help(loc, problem, help)
                 }

@@ -268,7 +268,7 @@ impl Check<'_> {
                         format!("write an integer: `{value}`")
                     }
                     LiteralValue::Number(Number::Float(_)) if what.is_some() && dtype.is_integer() => {
-                        format!("convert it: `as {dtype}`")
+                        "write an integer".to_string()
                     }
                     LiteralValue::Number(_) if dtype == DType::Bool => "compare: `x != 0`".to_string(),
                     LiteralValue::Number(Number::Float(_)) => {

@@ -16,7 +16,7 @@ pub struct Variable {
 }
 
 /// Which binding a name means, stable while inner scopes come and go.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Slot(usize);
 
 /// The bindings, innermost scope last; a name shadows earlier ones.

@@ -45,7 +45,7 @@ fn arguments_have_no_names() {
             9: `axis =`: arguments have no names here
                 help: write `0`
             9: `keep_dims =`: arguments have no names here
-                help: write `True`
+                help: write `true`
             10: `axis =`: arguments have no names here
                 help: write `0`
             11: `multiple_of`: `multiple_of` is not a method of a tile of type f32[64]
@@ -400,11 +400,11 @@ fn fields_and_indices_of_views() {
                 help: a view is read and written in blocks: `x.load::<64, 64>(0, 0)`
             9: `0.0`: an offset is i32, found the float 0.0
                 help: write an integer: `0`
-            10: `0`: a block of `out` has 2 axes, found a scalar
+            11: `g`: `.store` takes the block before its offsets
+                help: the block comes first: `out.store(tile, 0, 0)`
+            12: `1.0`: a block of `out` has 2 axes, found a scalar
                 help: make a tile of it: `tl::full([64, 64], x)`
-            11: `1.0`: a block of `out` has 2 axes, found a scalar
-                help: make a tile of it: `tl::full([64, 64], x)`
-            12: `x`: `+` takes tiles and scalars, found a view
+            13: `x`: `+` takes tiles and scalars, found a view
                 help: a view is read and written in blocks: `x.load::<64, 64>(0, 0)`
         "#]],
     );
@@ -586,9 +586,9 @@ fn floats_that_do_not_fit() {
             8: `-1e39`: -1e39 does not fit in f32, which holds up to 3.4028234663852886e38
             9: `65520.0`: 65520.0 does not fit in f16, which holds up to 6.5504e4
             10: `100000`: 100000 does not fit in f16, which holds up to 6.5504e4
+            14: `1e39`: 1e39 does not fit in f32, which holds up to 3.4028234663852886e38
             16: `h`: a value stored to `out` is f16, found f32
                 help: convert it: `.to::<f16>()`
-            17: `j`: 1e39 does not fit in f32, which holds up to 3.4028234663852886e38
         "#]],
     );
 }
@@ -669,6 +669,8 @@ fn a_sum_that_begins_as_an_integer() {
             10: `y`: `last` is f32 before the loop and f32[64] at the end of its body
                 help: start with a tile: `tl::zeros::<f32>([64])`
                 note: a variable that a loop carries keeps its type and shape
+            14: `late`: `late` may be used before it is assigned
+                help: give it a first value where it is declared: `let mut late = ..;`
         "#]],
     );
 }
@@ -685,9 +687,9 @@ fn conditions_of_loops() {
         "#,
         expect![[r#"
             6: `y > 0.0`: the condition of `while` is a scalar, found a tile of type bool[64]
-                help: ask whether one element is left: `tl::any(mask)`
+                help: `tl::any(mask)` says whether one of its elements holds
             7: `y > 0.0`: the condition of `if` is a scalar, found a tile of type bool[64]
-                help: choose by element with `tl::select(mask, a, b)`, or ask with `tl::any(mask)`
+                help: choose by element with `tl::select(mask, a, b)`
             8: `x`: `&&` takes bools, found a slice
                 help: read it first: `tl::load(slice + offsets, mask)`
         "#]],
@@ -745,9 +747,9 @@ fn closures_that_assign_or_take_too_much() {
                 help: it makes one element of two: `|a, b| a + b`
             10: `|a, b, c| a`: a combination takes 2 arguments, this closure takes 3
                 help: it makes one element of two: `|a, b| a + b`
-            12: `v, w| v`: this closure takes 2 arguments, `apply` gives it 1
+            12: `|v, w| v`: this closure takes 2 arguments, `apply` gives it 1
                 note: in the call of `apply` on line 12
-            13: `1.0`: this closure takes no arguments, `apply` gives it 1
+            13: `|| 1.0`: this closure takes no arguments, `apply` gives it 1
                 note: in the call of `apply` on line 13
             15: `g`: `g` takes 2 arguments, found 1
         "#]],
@@ -833,7 +835,7 @@ fn what_cannot_be_assigned() {
         "#,
         expect![[r#"
             4: `N`: `N` is a const parameter, which cannot be assigned
-                help: bind it again: `let mut N = N;`
+                help: bind it to a variable: `let mut n = N;`
             5: `n`: `n` is a parameter, which cannot be assigned
                 help: bind it again: `let mut n = n;`
             6: `a`: `a` is a parameter, which cannot be assigned
@@ -888,7 +890,7 @@ fn a_list_that_unrolls_to_too_much() {
             for i in tl::static_range(0, 5000) { v += 1.0; }
         }"#,
         expect![[r#"
-            4: `0, 4096`: this `static_range` makes about 24576 operations in 4096 turns: at most 20000
+            4: `tl::static_range(0, 4096)`: this `static_range` makes about 24576 operations in 4096 turns: at most 20000
                 help: `tl::range` makes a loop
             6: `5000`: a `static_range` repeats its body at most 4096 times
                 help: `tl::range` makes a loop
