@@ -299,7 +299,7 @@ impl Origin {
 }
 
 /// Whether a condition compares the value of a `match`.
-fn of_match(condition: &Expr) -> bool {
+pub(super) fn of_match(condition: &Expr) -> bool {
     match &condition.kind {
         ExprKind::Path(path) => path.len() == 1 && crate::syntax::is_scrutinee(&path[0]),
         ExprKind::Logic { lhs, .. } | ExprKind::Binary { lhs, .. } => of_match(lhs),

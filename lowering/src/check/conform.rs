@@ -103,10 +103,7 @@ impl Check<'_> {
         let Generic::Const { name, ty } = &function.generics[place] else { return None };
         let operand = match given {
             Some(GenericArg::Const(expr)) => self.expr(expr),
-            // A name between angle brackets looks like a type.
-            Some(GenericArg::Type(written)) => {
-                self.path(&[Ident::new(&written.name, written.loc.start)], written.loc)
-            }
+            Some(GenericArg::Type(written)) => self.generic_value(written),
             Some(GenericArg::Infer(_)) | None => {
                 let text = format!("the constant `{name}` of {} is not known here", call.what);
                 let form: Vec<&str> = function

@@ -27,8 +27,14 @@ impl Check<'_> {
             ExprKind::Path(path) => self.path(path, loc),
             ExprKind::Unary { op, operand } => self.unary(*op, operand, loc),
             ExprKind::Binary { op, op_loc, lhs, rhs } => {
+                let of_match = super::branch::of_match(lhs);
                 let (lhs, rhs) = (self.expr(lhs), self.expr(rhs));
-                let result = self.binary(*op, *op_loc, &lhs, &rhs);
+                let result = if of_match {
+                    // The comparison is ours: the user wrote a pattern.
+                    self.scalar(ops::scalar::binary(*op), "this pattern", *op_loc, &[lhs, rhs])
+                } else {
+                    self.binary(*op, *op_loc, &lhs, &rhs)
+                };
                 Operand { loc, ..result }
             }
             ExprKind::Logic { and, op_loc, lhs, rhs } => {

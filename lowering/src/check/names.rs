@@ -7,6 +7,7 @@ use super::{Callee, Check, Item, Literal, LiteralValue, Operand};
 use crate::diagnostic::{Loc, list, nearest};
 use crate::dtype::DType;
 use crate::ops::Number;
+use crate::syntax::TypeName;
 
 impl Check<'_> {
     pub(super) fn path(&mut self, path: &[Ident], loc: Loc) -> Operand {
@@ -114,6 +115,15 @@ impl Check<'_> {
         }
     }
 
+    /// A name between angle brackets where a constant is meant; it looks like a type.
+    pub(super) fn generic_value(&mut self, written: &TypeName) -> Operand {
+        let TypeName { name, loc } = written;
+        if !self.scopes.is_bound(name) && self.type_named(name).is_some() {
+            return self.error(*loc, format!("`{name}` is a type, expected a value"));
+        }
+        self.path(&[Ident::new(name, loc.start)], *loc)
+    }
+
     /// A variable that exists somewhere else: in a block that has ended, or around a nested function.
     fn out_of_sight(&mut self, name: &str, loc: Loc) -> Option<Operand> {
         let text = format!("`{name}` is not defined");
@@ -154,7 +164,7 @@ impl Check<'_> {
     }
 
     /// The type after `as`. A constant may also become a `usize`, as the arithmetic of const parameters does in Rust.
-    pub(super) fn cast_type(&mut self, operand: &Operand, ty: &crate::syntax::TypeName) -> Option<CastTo> {
+    pub(super) fn cast_type(&mut self, operand: &Operand, ty: &TypeName) -> Option<CastTo> {
         if matches!(operand.item, Item::Literal(_)) && matches!(ty.name.as_str(), "usize" | "isize") {
             return Some(CastTo::Constant);
         }

@@ -1,7 +1,5 @@
 //! Views: how they become parameters, what their methods take, and what a function's parameter makes of one.
 
-use proc_macro2::Ident;
-
 use super::{Call, Check, Item, Operand};
 use crate::diagnostic::{Loc, count, list, nearest};
 use crate::dtype::DType;
@@ -133,10 +131,7 @@ impl Check<'_> {
     fn extent(&mut self, arg: &GenericArg) -> Option<i128> {
         let operand = match arg {
             GenericArg::Const(expr) => self.expr(expr),
-            // A name between angle brackets looks like a type.
-            GenericArg::Type(written) => {
-                self.path(&[Ident::new(&written.name, written.loc.start)], written.loc)
-            }
+            GenericArg::Type(written) => self.generic_value(written),
             GenericArg::Infer(loc) => {
                 self.error(*loc, "the extent of a block does not follow from anything: write it");
                 return None;

@@ -1060,7 +1060,7 @@ fn annotations() {
             5: `foo`: `foo` is not an element type
                 help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f8e4m3, f8e5m2, f16, bf16, f32 and f64
             6: `1.5`: the value is i32, found the float 1.5
-                help: convert it: `as i32`
+                help: write an integer
             7: `true`: the value is f32, found the bool true
                 help: convert it: `as f32`
             8: `a`: the value is f16, found f32
@@ -1461,6 +1461,8 @@ fn uses_before_assignment() {
             6: `u`: `u` is changed before it is assigned
             9: `w`: `w` may be used before it is assigned
                 help: give it a first value where it is declared: `let mut w = ..;`
+            12: `y`: `y` may be used before it is assigned
+                help: give it a first value where it is declared: `let mut y = ..;`
         "#]],
     );
 }

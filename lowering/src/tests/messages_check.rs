@@ -279,6 +279,7 @@ fn a_match_is_called_a_match() {
         let c = match n { 0 => y, 1 => 1.0, _ => 2.0 };
         let d = match n { 0 => 1.0, _ => {} };
         let e = match x { 0 => 1.0, _ => 2.0 };
+        let f = match n { 1.5 => 1.0, 0u8 => 3.0, _ => 2.0 };
         "#,
         expect![[r#"
             6: `y`: `match` takes a scalar, found a tile of type f32[64]
@@ -287,6 +288,10 @@ fn a_match_is_called_a_match() {
             8: `1.0`: the value of this `match` is f32 here and f32[64] in the arm before
             9: `{}`: this arm gives nothing, another one gives the float 1.0
             10: `x`: `match` takes a scalar, found a slice
+            11: `1.5`: expected i32, found the float 1.5
+                help: write an integer, or convert the integers beside it: `as f32`
+            11: `0u8`: this pattern needs one element type, found i32 and u8
+                help: convert one side: `.to::<i32>()`
         "#]],
     );
 }
@@ -308,13 +313,13 @@ fn floats_for_integers() {
             6: `1.0`: an offset is i32, found the float 1.0
                 help: write an integer: `1`
             7: `1.5`: a seed is u64, found the float 1.5
-                help: convert it: `as u64`
+                help: write an integer
             8: `1.0`: a seed is u64, found the float 1.0
                 help: write an integer: `1`
             8: `lane`: a word of the counter is u32, found i32
                 help: convert it: `.to::<u32>()`
             9: `1.5`: a value stored to `i` is i8, found the float 1.5
-                help: convert it: `as i8`
+                help: write an integer
             10: `1.0`: expected i32, found the float 1.0
                 help: write an integer, or convert the integers beside it: `as f32`
             11: `1.0`: the value is i32, found the float 1.0
