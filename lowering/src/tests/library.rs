@@ -224,7 +224,7 @@ fn mistakes_stand_on_the_call() {
                 help: read it first: `tl::load(slice + offsets, mask)`
             11: `swizzle2d`: `tl::swizzle2d` takes 5 arguments (i, j, size_i, size_j, size_g), found 4
             12: `2.5`: argument 5 of `tl::swizzle2d` is i32, found the float 2.5
-                help: convert it: `as i32`
+                help: write an integer
             13: `4 as i64`: argument 3 of `tl::swizzle2d` is i32, found i64
                 help: convert it: `.to::<i32>()`
             14: `(row, col, rest)`: this pattern has 3 parts, the tuple has 2
