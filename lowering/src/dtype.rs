@@ -112,6 +112,17 @@ impl DType {
         }
     }
 
+    /// Whether a finite number becomes infinite in this type. The 8-bit floats end at their largest number instead.
+    pub fn overflows(self, value: f64) -> bool {
+        let infinite = match self {
+            DType::F16 => to_f16(value).is_infinite(),
+            DType::BF16 => to_bf16(value).is_infinite(),
+            DType::F32 => (value as f32).is_infinite(),
+            _ => false,
+        };
+        infinite && value.is_finite()
+    }
+
     /// `value` brought into the type's range as two's complement does it.
     pub fn wrap(self, value: i128) -> i128 {
         let bits = self.bytes() * 8;

@@ -6,7 +6,7 @@ use super::{Check, Item, Literal, LiteralValue, Operand};
 use crate::diagnostic::Loc;
 use crate::dtype::DType;
 use crate::ops::If;
-use crate::syntax::{Block, Expr};
+use crate::syntax::{Block, Expr, ExprKind};
 use crate::tile::{Type, Value};
 
 impl Check<'_> {
@@ -18,6 +18,7 @@ impl Check<'_> {
         otherwise: Option<&Block>,
         loc: Loc,
     ) -> Operand {
+        let origin = if of_match(condition) { Origin::Match } else { Origin::If };
         let condition = self.expr(condition);
         match condition.item {
             Item::Literal(Literal { value: LiteralValue::Bool(value), .. }) => {
@@ -32,9 +33,25 @@ impl Check<'_> {
             _ => {}
         }
         match self.scalar_condition(&condition, "if") {
-            Some(condition) => self.branch(condition, then, otherwise, loc),
+            Some(condition) => self.branch((condition, origin), then, otherwise, loc),
             None => self.unconditional(then, otherwise, loc),
         }
+    }
+
+    /// Whether a `match` cannot compare its value, which is reported.
+    pub(super) fn report_scrutinee(&mut self, operand: &Operand) -> bool {
+        let found = self.describe(operand);
+        match &operand.item {
+            Item::Failed | Item::Literal(_) => return false,
+            Item::Value(value) if self.ty(*value).is_scalar() => return false,
+            Item::Value(_) => self.error_help(
+                operand.loc,
+                format!("`match` takes a scalar, found {found}"),
+                "choose by element with `tl::select(mask, a, b)`",
+            ),
+            _ => self.error(operand.loc, format!("`match` takes a scalar, found {found}")),
+        };
+        true
     }
 
     /// The branches under a condition that was reported: they may still hold mistakes of their own, and what they assign
@@ -65,17 +82,24 @@ impl Check<'_> {
             return None;
         }
         if !ty.is_scalar() {
-            self.error_help(
-                operand.loc,
-                format!("the condition of `{keyword}` is a scalar, found a tile of type {ty}"),
-                "choose by element with `tl::select(mask, a, b)`",
-            );
+            let help = match keyword {
+                "while" => "`tl::any(mask)` says whether one of its elements holds",
+                _ => "choose by element with `tl::select(mask, a, b)`",
+            };
+            let text = format!("the condition of `{keyword}` is a scalar, found a tile of type {ty}");
+            self.error_help(operand.loc, text, help);
             return None;
         }
         Some(value)
     }
 
-    fn branch(&mut self, condition: Value, then: &Block, otherwise: Option<&Block>, loc: Loc) -> Operand {
+    fn branch(
+        &mut self,
+        (condition, origin): (Value, Origin),
+        then: &Block,
+        otherwise: Option<&Block>,
+        loc: Loc,
+    ) -> Operand {
         let slots = self.assigned_slots([Some(then), otherwise].into_iter().flatten());
         let before: Vec<Variable> = slots.iter().map(|&slot| self.scopes.get(slot).clone()).collect();
 
@@ -100,14 +124,14 @@ impl Check<'_> {
         let value_pair = match (&then_value.item, &else_value.item) {
             (Item::Unit, _) | (_, Item::Unit) | (Item::Failed, _) | (_, Item::Failed) => None,
             _ => Some(Pair {
-                what: "the value of this `if`".into(),
+                what: origin.value().into(),
                 sides: [then_value.clone(), else_value.clone()],
                 blame: Blame { side: 1, loc: else_value.loc },
-                elsewhere: "in the other branch",
+                elsewhere: origin.elsewhere(),
             }),
         };
-        let one_sided =
-            value_pair.is_none() && self.report_missing_value(&then_value, &else_value, otherwise.is_some());
+        let one_sided = value_pair.is_none()
+            && self.report_missing_value(&then_value, &else_value, otherwise.map(|_| origin));
         let has_value = value_pair.is_some();
         pairs.extend(value_pair);
         let names = self.slot_names(&slots, then, otherwise);
@@ -145,21 +169,25 @@ impl Check<'_> {
     }
 
     /// Whether one branch has a value and the other none, which is reported.
-    fn report_missing_value(&mut self, then: &Operand, otherwise: &Operand, has_else: bool) -> bool {
+    fn report_missing_value(&mut self, then: &Operand, otherwise: &Operand, origin: Option<Origin>) -> bool {
         let (with, without) = match (&then.item, &otherwise.item) {
             (Item::Unit, Item::Unit) | (Item::Failed, _) | (_, Item::Failed) => return false,
             (Item::Unit, _) => (otherwise, then),
             _ => (then, otherwise),
         };
         let found = self.describe(with);
-        if has_else {
-            self.error(without.loc, format!("one branch of this `if` gives {found}, the other nothing"));
-        } else {
-            self.error(
+        match origin {
+            Some(Origin::If) => {
+                self.error(without.loc, format!("one branch of this `if` gives {found}, the other nothing"))
+            }
+            Some(Origin::Match) => {
+                self.error(without.loc, format!("this arm gives nothing, another one gives {found}"))
+            }
+            None => self.error(
                 with.loc,
                 format!("this gives {found}, but the `if` has no `else` that gives one as well"),
-            );
-        }
+            ),
+        };
         true
     }
 
@@ -243,6 +271,39 @@ impl Check<'_> {
         let Pair { what, elsewhere, .. } = pair;
         self.error(pair.blame.loc, format!("{what} is {here} here and {there} {elsewhere}"));
         None
+    }
+}
+
+/// What the user wrote: a `match` is a chain of `if`.
+#[derive(Clone, Copy)]
+enum Origin {
+    If,
+    Match,
+}
+
+impl Origin {
+    /// How messages name its value.
+    fn value(self) -> &'static str {
+        match self {
+            Origin::If => "the value of this `if`",
+            Origin::Match => "the value of this `match`",
+        }
+    }
+
+    fn elsewhere(self) -> &'static str {
+        match self {
+            Origin::If => "in the other branch",
+            Origin::Match => "in the arm before",
+        }
+    }
+}
+
+/// Whether a condition compares the value of a `match`.
+pub(super) fn of_match(condition: &Expr) -> bool {
+    match &condition.kind {
+        ExprKind::Path(path) => path.len() == 1 && crate::syntax::is_scrutinee(&path[0]),
+        ExprKind::Logic { lhs, .. } | ExprKind::Binary { lhs, .. } => of_match(lhs),
+        _ => false,
     }
 }
 

@@ -94,6 +94,17 @@ impl Check<'_> {
             Callee::Closure { .. } => "this combination".to_string(),
             Callee::Language(name) => format!("`tl::{name}`"),
         };
+        let params = match callee {
+            Callee::Declared { function, .. } => Some(function.params.len()),
+            Callee::Closure { closure, .. } => Some(closure.params.len()),
+            Callee::Language(_) => None,
+        };
+        if let Some(found) = params.filter(|found| *found != 2) {
+            let this = if matches!(callee, Callee::Closure { .. }) { "this closure" } else { what.as_str() };
+            let text = format!("a combination takes 2 arguments, {this} takes {found}");
+            self.error_help(loc, text, "it makes one element of two: `|a, b| a + b`");
+            return None;
+        }
         let (name, text) = (String::new(), String::new());
         let call = Call { name, what, name_loc: loc, loc, generics: vec![], args, text };
         let result = self.invoke(callee, call);

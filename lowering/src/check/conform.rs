@@ -47,8 +47,8 @@ impl Check<'_> {
                     };
                     types.push(TypeParam { name, dtype, loc: call.name_loc });
                 }
-                Generic::Const { name, ty } => {
-                    consts.push((name.to_string(), self.const_argument(call, name, ty, given.get(i))?));
+                Generic::Const { name, .. } => {
+                    consts.push((name.to_string(), self.const_argument(call, (function, i), given.get(i))?));
                 }
             }
         }
@@ -97,20 +97,26 @@ impl Check<'_> {
     fn const_argument(
         &mut self,
         call: &Call,
-        name: &Ident,
-        ty: &ConstType,
+        (function, place): (&Function, usize),
         given: Option<&GenericArg>,
     ) -> Option<ConstValue> {
+        let Generic::Const { name, ty } = &function.generics[place] else { return None };
         let operand = match given {
             Some(GenericArg::Const(expr)) => self.expr(expr),
-            // A name between angle brackets looks like a type.
-            Some(GenericArg::Type(written)) => {
-                self.path(&[Ident::new(&written.name, written.loc.start)], written.loc)
-            }
+            Some(GenericArg::Type(written)) => self.generic_value(written),
             Some(GenericArg::Infer(_)) | None => {
                 let text = format!("the constant `{name}` of {} is not known here", call.what);
-                let function = call.what.trim_matches('`');
-                self.error_help(call.name_loc, text, format!("give it: `{function}::<64>(..)`"));
+                let form: Vec<&str> = function
+                    .generics
+                    .iter()
+                    .map(|generic| match generic {
+                        Generic::Type { .. } => "_",
+                        Generic::Const { ty: ConstType::Bool, .. } => "true",
+                        Generic::Const { ty: ConstType::Integer(_), .. } => "64",
+                    })
+                    .collect();
+                let (function, form) = (call.what.trim_matches('`'), form.join(", "));
+                self.error_help(call.name_loc, text, format!("give it: `{function}::<{form}>(..)`"));
                 return None;
             }
         };

@@ -103,7 +103,19 @@ impl Check<'_> {
             return Some(axis as usize);
         }
         let axes = crate::diagnostic::list(0..rank);
-        self.error(operand.loc, format!("axis {axis} is out of range: the axes here are {axes}"));
+        let text = match rank {
+            0 => format!("axis {axis} is out of range: a scalar has no axes"),
+            1 => format!("axis {axis} is out of range: the only axis here is 0"),
+            _ => format!("axis {axis} is out of range: the axes here are {axes}"),
+        };
+        let counted = rank as i128 + axis;
+        match axis {
+            -1 if counted >= 0 => self.error_help(operand.loc, text, format!("the last is {counted}")),
+            ..-1 if counted >= 0 => {
+                self.error_help(operand.loc, text, format!("axes count from the first: write `{counted}`"))
+            }
+            _ => self.error(operand.loc, text),
+        };
         None
     }
 
@@ -157,6 +169,10 @@ impl Literal {
         })
     }
 
+    pub fn is_integer(&self) -> bool {
+        matches!(self.value, LiteralValue::Number(Number::Int(_)))
+    }
+
     /// Whether a literal without a type may take this one.
     pub(super) fn can_be(&self, dtype: DType) -> bool {
         self.dtype.is_none()
@@ -202,6 +218,10 @@ impl Literal {
             LiteralValue::Number(Number::Float(value)) if dtype.is_integer() => {
                 let (low, high) = dtype.range();
                 LiteralValue::Number(Number::Int((value as i128).clamp(low, high)))
+            }
+            // Digits that do not fit are a mistake; a number of another type becomes infinite as it does at run time.
+            LiteralValue::Number(Number::Float(value)) if self.dtype.is_some() && dtype.overflows(value) => {
+                LiteralValue::Number(Number::Float(f64::INFINITY.copysign(value)))
             }
             LiteralValue::Number(Number::Float(value)) => LiteralValue::Number(Number::Float(value)),
         };

@@ -27,8 +27,14 @@ impl Check<'_> {
             ExprKind::Path(path) => self.path(path, loc),
             ExprKind::Unary { op, operand } => self.unary(*op, operand, loc),
             ExprKind::Binary { op, op_loc, lhs, rhs } => {
+                let of_match = super::branch::of_match(lhs);
                 let (lhs, rhs) = (self.expr(lhs), self.expr(rhs));
-                let result = self.binary(*op, *op_loc, &lhs, &rhs);
+                let result = if of_match {
+                    // The comparison is ours: the user wrote a pattern.
+                    self.scalar(ops::scalar::binary(*op), "this pattern", *op_loc, &[lhs, rhs])
+                } else {
+                    self.binary(*op, *op_loc, &lhs, &rhs)
+                };
                 Operand { loc, ..result }
             }
             ExprKind::Logic { and, op_loc, lhs, rhs } => {
@@ -53,6 +59,8 @@ impl Check<'_> {
                 self.wrap(Item::Tuple(parts), loc)
             }
             ExprKind::Part { tuple, index } => self.part(tuple, *index, loc),
+            ExprKind::Field { base, name } => self.field(base, name, loc),
+            ExprKind::Index { base, index } => self.indexed(base, index, loc),
             ExprKind::Array(items) => {
                 let items = items.iter().map(|item| self.expr(item)).collect();
                 self.wrap(Item::List(items), loc)
@@ -101,6 +109,12 @@ impl Check<'_> {
         {
             let (low, high) = dtype.range();
             return self.error(loc, format!("{value} does not fit in {dtype}, which holds {low} to {high}"));
+        }
+        if let Number::Float(value) = value
+            && value.is_infinite()
+        {
+            let largest = super::names::largest(DType::F64);
+            return self.error(loc, format!("this does not fit in f64, which holds up to {largest:e}"));
         }
         self.wrap(Item::Literal(Literal::digits(value, dtype)), loc)
     }

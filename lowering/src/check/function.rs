@@ -42,6 +42,8 @@ pub struct Environment {
     variables: HashMap<String, Variable>,
     surroundings: Rc<Surroundings>,
     types: Vec<(String, Option<DType>)>,
+    /// How many frames stood around it.
+    frames: usize,
 }
 
 /// A kernel or function that is being checked.
@@ -51,6 +53,8 @@ pub(super) struct Frame {
     /// Its type parameters; `None` for one whose type was not declared or found, which was reported.
     types: Vec<(String, Option<DType>)>,
     function: Option<Rc<Function>>,
+    /// The variables around a nested function, which it does not see.
+    around: Vec<String>,
 }
 
 impl Frame {
@@ -61,7 +65,12 @@ impl Frame {
             Generic::Type { name, .. } => Some((name.to_string(), declared(&name.to_string()))),
             Generic::Const { .. } => None,
         });
-        Frame { name: kernel.name.to_string(), types: types.collect(), function: None }
+        Frame { name: kernel.name.to_string(), types: types.collect(), function: None, around: vec![] }
+    }
+
+    /// Whether a nested function stands where this variable is.
+    pub fn sees_around(&self, name: &str) -> bool {
+        self.around.iter().any(|own| own == name)
     }
 
     /// The type of a type parameter; the inner `None` where it was reported as unknown.
@@ -90,6 +99,7 @@ impl Check<'_> {
             variables: self.scopes.visible(),
             surroundings: self.surroundings.clone(),
             types: self.frame().types.clone(),
+            frames: self.frames.len(),
         };
         let callee = Callee::Closure { closure: closure.clone(), environment: environment.into() };
         self.wrap(Item::Function(callee), loc)
@@ -123,8 +133,15 @@ impl Check<'_> {
             }
             Callee::Declared { function, surroundings } => self.declared(function, surroundings, &call),
             Callee::Closure { closure, environment } => {
-                let frame =
-                    Frame { name: "a closure".into(), types: environment.types.clone(), function: None };
+                if self.report_handed_closure(closure, environment, &call) {
+                    return self.failed(call.loc);
+                }
+                let frame = Frame {
+                    name: "a closure".into(),
+                    types: environment.types.clone(),
+                    function: None,
+                    around: vec![],
+                };
                 let inlined = Inlined {
                     frame,
                     params: &closure.params,
@@ -163,8 +180,13 @@ impl Check<'_> {
             }
         }
         let name = function.name.to_string();
+        // A nested function has the block's items around it, and those of nothing else.
+        let around = match surroundings.is_nested() {
+            true => self.scopes.names().map(str::to_string).collect(),
+            false => vec![],
+        };
         let inlined = Inlined {
-            frame: Frame { name, types, function: Some(function.clone()) },
+            frame: Frame { name, types, function: Some(function.clone()), around },
             params: &function.params,
             result: function.result.as_ref(),
             body: &function.body,
@@ -185,6 +207,7 @@ impl Check<'_> {
         self.frames.push(inlined.frame);
         let outer_items = std::mem::replace(&mut self.surroundings, inlined.surroundings);
         let outer_scopes = self.scopes.isolate();
+        let outer_ended = std::mem::take(&mut self.ended);
         let mut value = self.failed(call.loc);
         if let Some(args) = self.conform_all(inlined.params, call) {
             let before = self.errors.len();
@@ -209,6 +232,7 @@ impl Check<'_> {
             }
         }
         self.scopes.resume(outer_scopes);
+        self.ended = outer_ended;
         self.surroundings = outer_items;
         self.frames.pop();
         value
@@ -243,6 +267,19 @@ impl Check<'_> {
         let wanted = count(params.len(), "argument");
         self.error(loc, format!("{} takes {wanted}, found {}", call.what, call.args.len()));
         false
+    }
+
+    /// Whether a closure that a function was given does not take what the function gives it. The closure is what the
+    /// caller can see.
+    fn report_handed_closure(&mut self, closure: &Closure, environment: &Environment, call: &Call) -> bool {
+        let (wanted, found) = (call.args.len(), closure.params.len());
+        if wanted == found || environment.frames >= self.frames.len() {
+            return false;
+        }
+        let caller = quoted(&self.frame().name);
+        let text = format!("this closure takes {}, {caller} gives it {wanted}", count(found, "argument"));
+        self.error(closure.loc, text);
+        true
     }
 
     fn report_recursion(&mut self, function: &Rc<Function>, call: &Call) -> bool {

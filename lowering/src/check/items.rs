@@ -27,6 +27,11 @@ impl Surroundings {
         std::iter::successors(Some(self), |level| level.outer.as_ref())
     }
 
+    /// Whether they stand in a body.
+    pub(super) fn is_nested(&self) -> bool {
+        self.outer.is_some()
+    }
+
     /// The names of functions, and of constants that have one name.
     pub(super) fn names(self: &Rc<Self>) -> Vec<String> {
         let constants = self.levels().flat_map(|level| &level.items.constants);
@@ -117,7 +122,9 @@ impl Check<'_> {
         }
         // Its names mean what they do where it stands.
         let tables = self.scopes.isolate();
+        self.constants += 1;
         let operand = self.expr(value);
+        self.constants -= 1;
         self.scopes.resume(tables);
         let literal = match operand.item {
             Item::Literal(literal) => literal,

@@ -15,6 +15,13 @@ use crate::tile::{Type, Value};
 /// How often a `static_range` may repeat its body.
 const MAX_UNROLLED: i128 = 4096;
 
+/// How many operations a `static_range` may make: what reads them is slower than in proportion to their number.
+const MAX_OPERATIONS: usize = 20_000;
+
+/// How a loop runs from its last value to its first.
+pub(super) const COUNT_DOWN: &str =
+    "to count down, turn the variable: `for j in 0..n { let i = n - 1 - j; .. }`";
+
 /// How deep loops may nest: a loop whose carried literals change their type is checked twice.
 const MAX_NESTED: u32 = 12;
 
@@ -36,7 +43,7 @@ impl Check<'_> {
             }
         };
         if range.unrolled {
-            return self.unrolled_loop(var, &range, body, loc);
+            return self.unrolled_loop(var, (&range, range_loc), body, loc);
         }
         let one = self.integer(1, range_loc);
         let step = range.step.as_deref().cloned().unwrap_or(one);
@@ -92,12 +99,25 @@ impl Check<'_> {
                 good = false;
             }
         }
+        good &= !self.report_step(ends[2]);
         if !good {
             return None;
         }
         let dtype = self.common_type("a range", Spot::Here(loc), &ends)?;
         let [low, high, step] = ends.map(|end| self.value_as(end, dtype, "an end of this range"));
         Some((dtype, [low?, high?, step?]))
+    }
+
+    /// Whether the step of a range is a constant below 1, which is reported.
+    fn report_step(&mut self, step: &Operand) -> bool {
+        let Some(value) = super::items::integer(step).filter(|value| *value < 1) else { return false };
+        let text = format!("the step of a range is at least 1, found {value}");
+        if value == 0 {
+            self.error(step.loc, text);
+        } else {
+            self.error_help(step.loc, text, COUNT_DOWN);
+        }
+        true
     }
 
     pub(super) fn while_loop(&mut self, condition: &Expr, body: &Block, loc: Loc) {
@@ -140,12 +160,24 @@ impl Check<'_> {
         });
     }
 
-    fn unrolled_loop(&mut self, var: Option<&Ident>, range: &Range, body: &Block, loc: Loc) {
+    fn unrolled_loop(
+        &mut self,
+        var: Option<&Ident>,
+        (range, range_loc): (&Range, Loc),
+        body: &Block,
+        loc: Loc,
+    ) {
         let Some((low, high, step)) = self.static_ends(range, loc) else {
             return self.skip_loop(var, body, loc);
         };
+        let turns = (high - low + step - 1) / step;
+        let made = self.func().value_count();
         let mut index = low;
         while index < high {
+            if self.report_length(range_loc, (turns, (index - low) / step), made) {
+                let slots = self.assigned_slots(std::iter::once(body));
+                return self.poison(&slots, loc);
+            }
             self.scopes.enter();
             if let Some(var) = var {
                 let operand = self.integer(index, Loc::of(var));
@@ -161,6 +193,21 @@ impl Check<'_> {
         }
     }
 
+    /// Whether the turns of a `static_range` that are `done` have made too many operations, which is reported.
+    fn report_length(&mut self, loc: Loc, (turns, done): (i128, i128), before: usize) -> bool {
+        let made = self.func().value_count() - before;
+        if made <= MAX_OPERATIONS {
+            return false;
+        }
+        let about = made as i128 / done.max(1) * turns;
+        self.error_help(
+            loc,
+            format!("this `static_range` makes about {about} operations in {turns} turns: at most {MAX_OPERATIONS}"),
+            "`tl::range` makes a loop",
+        );
+        true
+    }
+
     /// The constants of a `static_range`.
     fn static_ends(&mut self, range: &Range, loc: Loc) -> Option<(i128, i128, i128)> {
         let low = self.constant(&range.low, "the start of a `static_range`");
@@ -170,7 +217,12 @@ impl Check<'_> {
         let (low, high, step) = (low?, high? + i128::from(range.closed), step?);
         if step < 1 {
             let step_loc = range.step.as_ref().map_or(loc, |step| step.loc);
-            self.error(step_loc, format!("the step of a `static_range` is at least 1, found {step}"));
+            let text = format!("the step of a `static_range` is at least 1, found {step}");
+            if step == 0 {
+                self.error(step_loc, text);
+            } else {
+                self.error_help(step_loc, text, COUNT_DOWN);
+            }
             return None;
         }
         if (high - low) / step > MAX_UNROLLED {

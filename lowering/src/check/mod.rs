@@ -11,6 +11,8 @@ mod combine;
 mod conform;
 mod constant;
 mod expr;
+mod field;
+mod foreign;
 mod function;
 mod items;
 mod library;
@@ -25,6 +27,8 @@ mod stmt;
 mod variants;
 mod view;
 
+use std::collections::HashMap;
+
 use crate::analysis::promise::promises;
 use crate::diagnostic::{Errors, Loc};
 use crate::dtype::DType;
@@ -37,6 +41,7 @@ use items::Surroundings;
 pub use operand::Spot;
 use scope::Scopes;
 
+pub use foreign::element_type;
 pub use function::Callee;
 pub use settings::{Settings, maxnreg_place};
 pub use variants::{ConstValue, Variant, variants};
@@ -154,6 +159,12 @@ pub struct Check<'a> {
     depth: u32,
     /// How many calls were put in the place of functions.
     inlined: u32,
+    /// How many values of constants stand around what is checked.
+    constants: u32,
+    /// The lines on which blocks ended that declared a name, while nothing else has it.
+    ended: HashMap<String, usize>,
+    /// Where among the mistakes it stands that a variable may be used before it is assigned.
+    unassigned: HashMap<scope::Slot, usize>,
 }
 
 /// Checks `kernel` for one variant.
@@ -174,6 +185,9 @@ pub fn check(kernel: &Kernel, variant: &Variant) -> Result<Checked, Errors> {
         site: None,
         depth: 0,
         inlined: 0,
+        constants: 0,
+        ended: HashMap::new(),
+        unassigned: HashMap::new(),
     };
     check.signature(variant);
     check.body(&kernel.body);
@@ -244,7 +258,10 @@ impl Check<'_> {
         let help = match ty.name.as_str() {
             "usize" => "memory and scalars have a fixed width: use `i64` or `i32`".to_string(),
             "isize" => "memory and scalars have a fixed width: use `i64`".to_string(),
-            _ => format!("element types are {}", crate::diagnostic::list(DType::ALL)),
+            name => match element_type(name) {
+                Some(dtype) => format!("did you mean `{dtype}`?"),
+                None => format!("element types are {}", crate::diagnostic::list(DType::ALL)),
+            },
         };
         self.errors.push_help(ty.loc, format!("`{}` is not an element type", ty.name), help);
         None

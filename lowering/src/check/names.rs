@@ -1,11 +1,13 @@
 //! Names: variables, and the constants of element types.
 
 use proc_macro2::Ident;
+use syn::ext::IdentExt;
 
 use super::{Callee, Check, Item, Literal, LiteralValue, Operand};
 use crate::diagnostic::{Loc, list, nearest};
 use crate::dtype::DType;
 use crate::ops::Number;
+use crate::syntax::TypeName;
 
 impl Check<'_> {
     pub(super) fn path(&mut self, path: &[Ident], loc: Loc) -> Operand {
@@ -25,8 +27,10 @@ impl Check<'_> {
         {
             return self.wrap(Item::Function(Callee::Language(name.to_string())), loc);
         }
-        if path[0] == "tl" {
-            return self.error_help(loc, format!("`{text}` is a function"), format!("call it: `{text}(..)`"));
+        if let [module, .., name] = path
+            && module == "tl"
+        {
+            return self.unknown_function(&name.unraw().to_string(), loc);
         }
         if let Some(dtype) = self.type_named(&path[path.len().saturating_sub(2)].to_string()) {
             let all = if dtype.is_integer() { INTEGER_LIMITS } else { FLOAT_LIMITS };
@@ -47,7 +51,7 @@ impl Check<'_> {
     }
 
     /// An element type or declared type parameter, without a word if it is neither.
-    fn type_named(&self, name: &str) -> Option<DType> {
+    pub(super) fn type_named(&self, name: &str) -> Option<DType> {
         self.frame().type_param(name).unwrap_or_else(|| DType::parse(name))
     }
 
@@ -60,11 +64,17 @@ impl Check<'_> {
                     let operand = Operand { loc, ..operand.clone() };
                     self.within_reach(operand)
                 }
-                None => self.error_help(
-                    loc,
-                    format!("`{text}` may be used before it is assigned"),
-                    format!("give it a first value where it is declared: `let mut {text} = ..;`"),
-                ),
+                None => {
+                    let problem = format!("`{text}` may be used before it is assigned");
+                    // Once is enough: the first value mends every use.
+                    let known = self.unassigned.get(&slot).and_then(|&place| self.errors.iter().nth(place));
+                    if known.is_some_and(|error| error.message == problem) {
+                        return self.failed(loc);
+                    }
+                    self.unassigned.insert(slot, self.errors.len());
+                    let help = format!("give it a first value where it is declared: `let mut {text} = ..;`");
+                    self.error_help(loc, problem, help)
+                }
             },
             None => {
                 if let Some(operand) = self.named_item(std::slice::from_ref(name)) {
@@ -74,7 +84,17 @@ impl Check<'_> {
                     return self.error(loc, "a kernel cannot refer to itself");
                 }
                 if self.type_named(&text).is_some() {
-                    return self.error(loc, format!("`{text}` is a type, expected a value"));
+                    let help = format!("an element type stands between angle brackets: `.to::<{text}>()`");
+                    return self.error_help(loc, format!("`{text}` is a type, expected a value"), help);
+                }
+                if let Some(help) = super::foreign::name(&text) {
+                    return self.error_help(loc, format!("`{text}` is not defined"), help);
+                }
+                if text == "tl" {
+                    return self.error_help(loc, "`tl` is a module, not a value", "write `tl::` and a name");
+                }
+                if let Some(operand) = self.out_of_sight(&text, loc) {
+                    return operand;
                 }
                 let items = self.surroundings.names();
                 let known = self.scopes.names().chain(items.iter().map(String::as_str));
@@ -84,10 +104,45 @@ impl Check<'_> {
                         format!("`{text}` is not defined"),
                         format!("did you mean `{near}`?"),
                     ),
+                    None if self.is_constant_beside(&text) => self.error_help(
+                        loc,
+                        format!("`{text}` is not defined"),
+                        "constants beside a kernel are seen only in a `#[fuse_module]`; or declare it inside the body",
+                    ),
                     None => self.error(loc, format!("`{text}` is not defined")),
                 }
             }
         }
+    }
+
+    /// A name between angle brackets where a constant is meant; it looks like a type.
+    pub(super) fn generic_value(&mut self, written: &TypeName) -> Operand {
+        let TypeName { name, loc } = written;
+        if !self.scopes.is_bound(name) && self.type_named(name).is_some() {
+            return self.error(*loc, format!("`{name}` is a type, expected a value"));
+        }
+        self.path(&[Ident::new(name, loc.start)], *loc)
+    }
+
+    /// A variable that exists somewhere else: in a block that has ended, or around a nested function.
+    fn out_of_sight(&mut self, name: &str, loc: Loc) -> Option<Operand> {
+        let text = format!("`{name}` is not defined");
+        if let Some(line) = self.ended.get(name) {
+            let help = format!("it ended with its block on line {line}: declare it before the block");
+            return Some(self.error_help(loc, text, help));
+        }
+        if self.frame().sees_around(name) {
+            let help =
+                format!("a nested `fn` sees no variables: give it `{name}` as an argument, or use a closure");
+            return Some(self.error_help(loc, text, help));
+        }
+        None
+    }
+
+    /// Whether a name is written as constants are, in a kernel that sees none of its neighbors.
+    fn is_constant_beside(&self, name: &str) -> bool {
+        let upper = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_';
+        name.len() > 1 && name.chars().all(upper) && self.kernel.items.is_empty()
     }
 
     /// `f32::INFINITY`, `T::MAX`, `f32::consts::PI`.
@@ -109,7 +164,7 @@ impl Check<'_> {
     }
 
     /// The type after `as`. A constant may also become a `usize`, as the arithmetic of const parameters does in Rust.
-    pub(super) fn cast_type(&mut self, operand: &Operand, ty: &crate::syntax::TypeName) -> Option<CastTo> {
+    pub(super) fn cast_type(&mut self, operand: &Operand, ty: &TypeName) -> Option<CastTo> {
         if matches!(operand.item, Item::Literal(_)) && matches!(ty.name.as_str(), "usize" | "isize") {
             return Some(CastTo::Constant);
         }
@@ -161,6 +216,15 @@ fn limit(dtype: DType, name: &str) -> Option<Number> {
         _ => return None,
     };
     Some(Number::Float(value))
+}
+
+/// The largest number of a type.
+pub(super) fn largest(dtype: DType) -> f64 {
+    match limit(dtype, "MAX") {
+        Some(Number::Float(value)) => value,
+        Some(Number::Int(value)) => value as f64,
+        None => 1.0,
+    }
 }
 
 fn math_constant(name: &str) -> Option<f64> {

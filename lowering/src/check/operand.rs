@@ -179,7 +179,7 @@ impl Check<'_> {
             Item::Value(value) => Some(*value),
             Item::Literal(literal) => {
                 let dtype = literal.dtype.unwrap_or(literal.default_type());
-                self.literal(*literal, dtype, operand.loc)
+                self.literal(*literal, dtype, operand.loc, None)
             }
             Item::Failed => None,
             other => {
@@ -202,7 +202,7 @@ impl Check<'_> {
     }
 
     /// Reports an operand that is no tile and no scalar.
-    fn unexpected(&mut self, operand: &Operand, text: String) {
+    pub(super) fn unexpected(&mut self, operand: &Operand, text: String) {
         match operand.item {
             Item::Slice(_) => {
                 self.error_help(operand.loc, text, "read it first: `tl::load(slice + offsets, mask)`")
@@ -227,7 +227,7 @@ impl Check<'_> {
         if let Item::Literal(literal) = operand.item
             && literal.dtype.is_none_or(|own| own == dtype)
         {
-            return self.literal(literal, dtype, operand.loc);
+            return self.literal(literal, dtype, operand.loc, Some(what));
         }
         let value = self.value(operand)?;
         let found = self.ty(value).clone();
@@ -243,7 +243,7 @@ impl Check<'_> {
     }
 
     /// A constant scalar of the given type.
-    fn literal(&mut self, literal: Literal, dtype: DType, loc: Loc) -> Option<Value> {
+    fn literal(&mut self, literal: Literal, dtype: DType, loc: Loc, what: Option<&str>) -> Option<Value> {
         let value = match (literal.value, dtype) {
             (LiteralValue::Bool(value), DType::Bool) => Number::Int(i128::from(value)),
             (LiteralValue::Number(Number::Int(value)), dtype) if dtype.is_integer() => {
@@ -259,7 +259,17 @@ impl Check<'_> {
             }
             (LiteralValue::Number(Number::Float(value)), dtype) if dtype.is_float() => Number::Float(value),
             (value, _) => {
+                // Beside another operand it is as likely that the other one is of the wrong type.
+                let what = what.filter(|what| !what.starts_with("an operand"));
                 let help = match value {
+                    LiteralValue::Number(Number::Float(value))
+                        if what.is_some() && dtype.is_integer() && value.trunc() == value =>
+                    {
+                        format!("write an integer: `{value}`")
+                    }
+                    LiteralValue::Number(Number::Float(_)) if what.is_some() && dtype.is_integer() => {
+                        "write an integer".to_string()
+                    }
                     LiteralValue::Number(_) if dtype == DType::Bool => "compare: `x != 0`".to_string(),
                     LiteralValue::Number(Number::Float(_)) => {
                         "write an integer, or convert the integers beside it: `as f32`".to_string()
@@ -268,10 +278,26 @@ impl Check<'_> {
                         format!("convert it: `as {dtype}`")
                     }
                 };
-                self.error_help(loc, format!("expected {dtype}, found {}", value.describe()), help);
+                let found = value.describe();
+                let text = match what {
+                    Some(what) => format!("{what} is {dtype}, found {found}"),
+                    None => format!("expected {dtype}, found {found}"),
+                };
+                self.error_help(loc, text, help);
                 return None;
             }
         };
+        if let Number::Float(float) = value
+            && dtype.overflows(float)
+        {
+            let text = match literal.value {
+                LiteralValue::Number(number) => format!("{number} does not fit in {dtype}"),
+                LiteralValue::Bool(_) => format!("this does not fit in {dtype}"),
+            };
+            let largest = super::names::largest(dtype);
+            self.error(loc, format!("{text}, which holds up to {largest:e}"));
+            return None;
+        }
         Some(self.push(Constant { value }, vec![Type::scalar(dtype)], loc)[0])
     }
 
@@ -317,7 +343,15 @@ impl Check<'_> {
                         }
                         _ => format!("convert one side: `.to::<{wider}>()`"),
                     };
-                    self.error_help(loc, text, help);
+                    let begun = operands.iter().find_map(|operand| self.begun_as_integer(operand));
+                    let help = match begun.filter(|_| first.is_float() || second.is_float()) {
+                        Some((name, value)) => {
+                            format!("`{name}` began as the integer {value}: begin with `{value}.0`")
+                        }
+                        None => help,
+                    };
+                    let note = operands.iter().find_map(|operand| self.hidden_memory(operand));
+                    self.report(Diagnostic { loc, message: text, help: Some(help), note });
                     return None;
                 }
                 (None, Some(dtype)) => found = Some(dtype),
@@ -331,6 +365,34 @@ impl Check<'_> {
                 _ => None,
             });
             types.max_by_key(|dtype| dtype.is_float())
+        })
+    }
+
+    /// The variable of the innermost loop that an operand is, where it began as an integer without a type.
+    fn begun_as_integer(&self, operand: &Operand) -> Option<(String, i128)> {
+        let Item::Value(value) = operand.item else { return None };
+        self.scopes.carried.iter().find_map(|(slot, init)| {
+            let Item::Literal(Literal {
+                value: LiteralValue::Number(Number::Int(begin)), dtype: None, ..
+            }) = init.item
+            else {
+                return None;
+            };
+            let (name, _) =
+                self.scopes.names_of(value).find(|(name, _)| self.scopes.find(name) == Some(*slot))?;
+            Some((name.to_string(), begin))
+        })
+    }
+
+    /// That a name of memory means a tile by now, where an operand is that tile.
+    fn hidden_memory(&self, operand: &Operand) -> Option<String> {
+        let Item::Value(value) = operand.item else { return None };
+        self.scopes.names_of(value).find_map(|(name, variable)| {
+            let parameter = self.scopes.outermost(name)?.operand.as_ref()?;
+            let line = variable.assigned?.line();
+            matches!(parameter.item, Item::Slice(_) | Item::View(_)).then(|| {
+                format!("`{name}` is {} since line {line}, not the parameter", self.describe(operand))
+            })
         })
     }
 
@@ -358,6 +420,15 @@ impl Check<'_> {
     /// Converts a tile, scalar or constant.
     pub fn cast(&mut self, operand: &Operand, dtype: DType, loc: Loc) -> Operand {
         if let Item::Literal(literal) = operand.item {
+            let value = match literal.value {
+                LiteralValue::Number(Number::Float(value)) if literal.dtype.is_none() => value,
+                _ => 0.0,
+            };
+            if dtype.overflows(value) {
+                // Said of the digits, in the words for all of them.
+                self.value_as(operand, dtype, "the value");
+                return self.failed(loc);
+            }
             return self.wrap(Item::Literal(literal.convert(dtype)), loc);
         }
         let Some(value) = self.value(operand) else { return self.failed(loc) };

@@ -51,6 +51,10 @@ impl Check<'_> {
                     self.error_help(op_loc, format!("`{symbol}` takes scalars, found {found}"), help);
                     good = false;
                 }
+                Item::Slice(_) | Item::Pointer(_) | Item::View(_) => {
+                    self.unexpected(operand, format!("`{symbol}` takes bools, found {found}"));
+                    good = false;
+                }
                 _ => {
                     self.error_help(
                         operand.loc,
@@ -110,6 +114,9 @@ impl Check<'_> {
         if !op.class.contains(dtype) {
             return self.error(loc, format!("{what} takes {}, found {dtype}", op.class.describe()));
         }
+        if self.report_amount(op, dtype, args) {
+            return self.failed(loc);
+        }
         let mut values: Vec<Value> = vec![];
         for (i, arg) in args.iter().enumerate() {
             let wanted = if op.rule == Rule::Select && i == 0 { DType::Bool } else { dtype };
@@ -162,6 +169,29 @@ impl Check<'_> {
         false
     }
 
+    /// Whether a constant divides by zero or shifts by more bits than there are, which is reported.
+    fn report_amount(&mut self, op: &ScalarOp, dtype: DType, args: &[Operand]) -> bool {
+        let Some((amount, loc)) =
+            args.last().and_then(|arg| super::items::integer(arg).map(|value| (value, arg.loc)))
+        else {
+            return false;
+        };
+        if !dtype.is_integer() {
+            return false;
+        }
+        let bits = i128::from(dtype.bytes() * 8);
+        if op.divides && amount == 0 {
+            self.error(loc, "this divides by zero");
+            return true;
+        }
+        if matches!(op.algebra, Algebra::Shl | Algebra::Shr) && !(0..bits).contains(&amount) {
+            let text = format!("a shift of {dtype} is by 0 to {}, found {amount}", bits - 1);
+            self.error(loc, text);
+            return true;
+        }
+        false
+    }
+
     /// The value of an operation on constants.
     pub(super) fn fold(
         &mut self,
@@ -199,8 +229,16 @@ impl Check<'_> {
             }
         } else {
             let inputs: Vec<i128> = literals.iter().map(|literal| literal.as_int()).collect::<Option<_>>()?;
-            if matches!(op.algebra, Algebra::Div | Algebra::Rem) && inputs[1] == 0 {
-                return Some(self.error(args[1].loc, "this divides by zero"));
+            if self.report_amount(op, known.unwrap_or(DType::I64), args) {
+                return Some(self.failed(loc));
+            }
+            if let Some(dtype) = known
+                && let Some(lost) = overflow(op, &inputs, dtype)
+            {
+                let (low, high) = dtype.range();
+                let text =
+                    format!("this overflows: {lost} does not fit in {dtype}, which holds {low} to {high}");
+                return Some(self.error(loc, text));
             }
             let result = (op.int?.function)(&inputs, known.unwrap_or(DType::I64));
             if known.is_none() && !(DType::I64.range().0..=DType::U64.range().1).contains(&result) {
@@ -216,6 +254,25 @@ impl Check<'_> {
         let dtype = if op.rule == Rule::Compare { None } else { known };
         let complement = literals.iter().any(|literal| literal.complement);
         Some(self.wrap(Item::Literal(Literal { value, dtype, digits, complement }), loc))
+    }
+}
+
+/// What an operation on constants gives when its type does not hold it, where Rust would refuse that.
+fn overflow(op: &ScalarOp, inputs: &[i128], dtype: DType) -> Option<String> {
+    let exact = match op.algebra {
+        Algebra::Add => inputs[0].checked_add(inputs[1]),
+        Algebra::Sub => inputs[0].checked_sub(inputs[1]),
+        Algebra::Mul => inputs[0].checked_mul(inputs[1]),
+        Algebra::Div => inputs[0].checked_div(inputs[1]),
+        Algebra::Neg => inputs[0].checked_neg(),
+        _ => return None,
+    };
+    match exact {
+        Some(value) => {
+            let (low, high) = dtype.range();
+            (!(low..=high).contains(&value)).then(|| value.to_string())
+        }
+        None => Some("the result".into()),
     }
 }
 

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::Operand;
 use crate::diagnostic::Loc;
+use crate::tile::Value;
 
 /// A bound name. `operand` is `None` between `let x;` and its first assignment.
 #[derive(Clone, Debug)]
@@ -15,7 +16,7 @@ pub struct Variable {
 }
 
 /// Which binding a name means, stable while inner scopes come and go.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Slot(usize);
 
 /// The bindings, innermost scope last; a name shadows earlier ones.
@@ -38,6 +39,29 @@ impl Scopes {
 
     pub fn leave(&mut self) {
         self.tables.pop();
+    }
+
+    /// The names that the innermost scope declares.
+    pub fn innermost(&self) -> impl Iterator<Item = &str> {
+        self.tables.last().into_iter().flat_map(|table| table.keys()).map(String::as_str)
+    }
+
+    /// Whether a name means what the outermost scope declares: a parameter.
+    pub fn is_outermost(&self, name: &str, slot: Slot) -> bool {
+        self.tables.first().and_then(|table| table.get(name)) == Some(&slot)
+    }
+
+    /// What the outermost scope declares by this name.
+    pub fn outermost(&self, name: &str) -> Option<&Variable> {
+        self.tables.first().and_then(|table| table.get(name)).map(|slot| self.get(*slot))
+    }
+
+    /// The names that mean this value now.
+    pub fn names_of(&self, value: Value) -> impl Iterator<Item = (&str, &Variable)> {
+        let named = self.tables.iter().flatten().map(|(name, slot)| (name.as_str(), self.get(*slot)));
+        named.filter(move |(_, variable)| {
+            matches!(variable.operand, Some(Operand { item: super::Item::Value(own), .. }) if own == value)
+        })
     }
 
     pub fn bind(&mut self, name: &str, operand: Operand, mutable: bool) {

@@ -43,6 +43,8 @@ impl Check<'_> {
         if let Some(outer) = outer {
             self.surroundings = outer;
         }
+        let line = block.loc.end.end().line;
+        self.ended.extend(self.scopes.innermost().map(|name| (name.to_string(), line)));
         self.scopes.leave();
         value
     }
@@ -53,6 +55,12 @@ impl Check<'_> {
                 let mut value = init.as_ref().map(|init| self.expr(init));
                 if let (Some(ty), Some(operand)) = (ty, &value) {
                     value = Some(self.annotated(operand, ty));
+                }
+                if let (Pattern::Name { name, .. }, Some(operand)) = (pattern, &value)
+                    && crate::syntax::is_scrutinee(name)
+                    && self.report_scrutinee(operand)
+                {
+                    value = Some(self.failed(*loc));
                 }
                 match value {
                     Some(value) => self.bind(pattern, value),
@@ -157,6 +165,30 @@ impl Check<'_> {
         }
     }
 
+    /// What a name is that the kernel's signature declares, and what to do instead of assigning it.
+    fn parameter(
+        &self,
+        name: &str,
+        slot: super::scope::Slot,
+        variable: &Variable,
+    ) -> Option<(String, String)> {
+        if self.frames.len() > 1 || !self.scopes.is_outermost(name, slot) {
+            return None;
+        }
+        let again = format!("bind it again: `let mut {name} = {name};`");
+        match variable.operand.as_ref()?.item {
+            Item::Literal(_) => {
+                let variable = name.to_lowercase();
+                Some((
+                    "a const parameter".into(),
+                    format!("bind it to a variable: `let mut {variable} = {name};`"),
+                ))
+            }
+            Item::Value(_) => Some(("a parameter".into(), again)),
+            _ => None,
+        }
+    }
+
     fn assign(&mut self, target: &Ident, op: Option<(BinaryOp, Loc)>, value: Operand) {
         let name = target.to_string();
         let loc = Loc::of(target);
@@ -176,6 +208,10 @@ impl Check<'_> {
         }
         let declared_later = variable.operand.is_none() && variable.assigned.is_none();
         if !variable.mutable && !declared_later {
+            if let Some((what, help)) = self.parameter(&name, slot, &variable) {
+                self.error_help(loc, format!("`{name}` is {what}, which cannot be assigned"), help);
+                return;
+            }
             let help = match variable.operand.map(|operand| operand.item) {
                 Some(Item::Slice(_)) => "write memory with `tl::store(pointer, value, mask)`".to_string(),
                 Some(Item::View(_)) => format!("write memory with `{name}.store(tile, ..)`"),

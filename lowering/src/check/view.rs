@@ -1,7 +1,5 @@
 //! Views: how they become parameters, what their methods take, and what a function's parameter makes of one.
 
-use proc_macro2::Ident;
-
 use super::{Call, Check, Item, Operand};
 use crate::diagnostic::{Loc, count, list, nearest};
 use crate::dtype::DType;
@@ -45,6 +43,13 @@ impl Check<'_> {
         let rank = self.rank_of(memory);
         let list = |word: &str| vec![word; rank].join(", ");
         format!("a view is read and written in blocks: `{name}.load::<{}>({})`", list("64"), list("0"))
+    }
+
+    /// How a view is written.
+    pub(super) fn view_store_help(&self, memory: ParamId) -> String {
+        let name = &self.func().params[memory.index()].name;
+        let begin = vec!["0"; self.rank_of(memory)].join(", ");
+        format!("a view is written in blocks: `{name}.store(tile, {begin})`")
     }
 
     fn rank_of(&self, memory: ParamId) -> usize {
@@ -126,10 +131,7 @@ impl Check<'_> {
     fn extent(&mut self, arg: &GenericArg) -> Option<i128> {
         let operand = match arg {
             GenericArg::Const(expr) => self.expr(expr),
-            // A name between angle brackets looks like a type.
-            GenericArg::Type(written) => {
-                self.path(&[Ident::new(&written.name, written.loc.start)], written.loc)
-            }
+            GenericArg::Type(written) => self.generic_value(written),
             GenericArg::Infer(loc) => {
                 self.error(*loc, "the extent of a block does not follow from anything: write it");
                 return None;

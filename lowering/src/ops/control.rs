@@ -225,7 +225,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         example: "for start in tl::range(0, n, BLOCK) {\n    tl::store(out + start + tl::arange(0, BLOCK), tile);\n}",
         generic: Generic::None,
         params: &[required("start"), required("end"), optional("step")],
-        doc: "A range for `for`: `start, start + step, ..` below `end`, which `start..end` is too; `start..=end` includes `end`. Ends and step are scalars of one type, `i32` or `i64`; a step below 1 counts as 1. `.num_stages(n)` keeps the loads of `n` iterations in flight, `.unroll(n)` repeats the body.",
+        doc: "A range for `for`: `start, start + step, ..` below `end`, which `start..end` is too; `start..=end` includes `end`. Ends and step are scalars of one type, `i32` or `i64`. A constant step is at least 1, any other one below 1 counts as 1; to count down, turn the variable: `let i = n - 1 - j;`. `.num_stages(n)` keeps the loads of `n` iterations in flight, `.unroll(n)` repeats the body.",
         check: |check, call| range(check, call, false),
     },
     Function {

@@ -386,6 +386,11 @@ pub fn tile_methods() -> impl Iterator<Item = &'static Function> {
         .flatten()
 }
 
+/// Methods of scalars that have nothing to do with memory or axes.
+pub fn scalar_methods() -> impl Iterator<Item = &'static Function> {
+    cast::METHODS.iter().chain(bitcast::METHODS)
+}
+
 /// Methods that say more about a store, which gives nothing.
 pub fn store_methods() -> impl Iterator<Item = &'static Function> {
     cache::METHODS.iter().chain(cache::STORE_METHODS)

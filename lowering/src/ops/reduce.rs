@@ -160,6 +160,21 @@ pub(super) fn accumulator(dtype: DType) -> DType {
 }
 
 fn reduce(check: &mut Check, call: &Call, row: &str, class: Class, result: fn(DType) -> DType) -> Operand {
+    let elementwise = match row {
+        "maximum" => Some(("larger", "maximum")),
+        "minimum" => Some(("smaller", "minimum")),
+        _ => None,
+    };
+    if let (Some((word, function)), Some(second)) = (elementwise, call.args.get(1))
+        && !names_axes(check, call, second)
+    {
+        let found = check.describe(second);
+        return check.error_help(
+            second.loc,
+            format!("{} reduces along an axis, found {found}", call.what),
+            format!("the {word} of two is `tl::{function}(a, b)`"),
+        );
+    }
     let value = check.tile(&call.args[0], &call.what);
     let keep = keep_dims(check, call, 2);
     let (Some(value), Some(keep)) = (value, keep) else { return check.failed(call.loc) };
@@ -174,6 +189,20 @@ fn reduce(check: &mut Check, call: &Call, row: &str, class: Class, result: fn(DT
     let input = check.convert(value, dtype, call.loc);
     let combination = Combination::by_row(check, row, input, call.loc);
     Fold { combination, axes, keep }.build(check, call)[0].clone()
+}
+
+/// Whether the second argument can be meant as axes: a constant integer or a list of them, beside a tile.
+fn names_axes(check: &Check, call: &Call, second: &Operand) -> bool {
+    let is_tile = match &call.args[0].item {
+        Item::Value(value) => !check.ty(*value).is_scalar(),
+        Item::Literal(_) => false,
+        _ => true,
+    };
+    match &second.item {
+        Item::Literal(literal) => is_tile && literal.is_integer(),
+        Item::Value(_) => false,
+        _ => true,
+    }
 }
 
 /// The optional argument at `place`: whether folded axes stay with extent 1.

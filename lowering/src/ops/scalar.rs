@@ -104,6 +104,8 @@ pub struct ScalarOp {
     pub rule: Rule,
     pub half: Half,
     pub algebra: Algebra,
+    /// A last operand of zero is a mistake of integers where it is known at build.
+    pub divides: bool,
     /// What leaves any other operand as it is, bit for bit: a fold can start from it.
     pub neutral: Option<fn(DType) -> Number>,
     /// Cheap enough to compute again rather than move between threads.
@@ -138,6 +140,7 @@ const UNARY: ScalarOp = ScalarOp {
     rule: Rule::Same,
     half: Half::Widen,
     algebra: Algebra::Other,
+    divides: false,
     neutral: None,
     cheap: false,
     ulp: EXACT,
@@ -198,13 +201,13 @@ table! {
     /// The quotient. Integers truncate toward zero; `x / 0` is 0 and `MIN / -1` is `MIN`. An `f32` quotient is within
     /// 2 ULP, an `f64` one correctly rounded.
     div: BINARY {
-        binary: Some(BinaryOp::Div), algebra: Algebra::Div, half: Half::Widen, lanes: lanes::div,
+        binary: Some(BinaryOp::Div), algebra: Algebra::Div, divides: true, half: Half::Widen, lanes: lanes::div,
         ulp: Ulp { f32: 2.0, f64: 0.5 },
         float: oracle!(|a| a[0] / a[1]), int: oracle!(|a, _| if a[1] == 0 { 0 } else { a[0] / a[1] }),
     }
     /// The remainder of the truncating quotient, with the sign of `x`; `x % 0` is `x`.
     rem: BINARY {
-        binary: Some(BinaryOp::Rem), algebra: Algebra::Rem, class: Class::Integer, lanes: lanes::rem,
+        binary: Some(BinaryOp::Rem), algebra: Algebra::Rem, divides: true, class: Class::Integer, lanes: lanes::rem,
         int: oracle!(|a, _| if a[1] == 0 { a[0] } else { a[0] % a[1] }),
     }
     /// The sum modulo two to the power of the type's bits: of integers that are meant to wrap, such as hashes.
@@ -386,7 +389,7 @@ table! {
     }
     /// The quotient rounded up: `ceil(x / y)` of integers, exact over the whole range; `cdiv(x, 0)` is 0.
     cdiv: BINARY {
-        class: Class::Integer, lanes: lanes::cdiv,
+        class: Class::Integer, divides: true, lanes: lanes::cdiv,
         int: oracle!(|a, _| if a[1] == 0 { 0 } else {
             a[0] / a[1] + truth(a[0] % a[1] != 0 && (a[0] < 0) == (a[1] < 0))
         }),

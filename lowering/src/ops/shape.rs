@@ -401,9 +401,10 @@ fn trans(check: &mut Check, call: &Call) -> Operand {
     let Some(value) = check.tile(&call.args[0], &call.what) else { return check.failed(call.loc) };
     let rank = check.ty(value).shape.rank();
     if rank < 2 {
-        return check.error(
+        return check.error_help(
             call.args[0].loc,
             format!("{} swaps the last two axes, found a tile of one axis", call.what),
+            "`x.col()` makes a column of it, `x.row()` a row",
         );
     }
     let mut order: Vec<usize> = (0..rank).collect();

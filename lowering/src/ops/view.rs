@@ -8,7 +8,7 @@ use super::{
     Atomic, Change, Effect, Function, Generic, Gives, Kind, Load, Operation, Order, Place, Scope, Store,
     each_axis, expect_types, required,
 };
-use crate::check::{Call, Check, Operand, axes};
+use crate::check::{Call, Check, Item, Operand, axes};
 use crate::diagnostic::list;
 use crate::dtype::DType;
 use crate::layout::assign::Spread;
@@ -340,14 +340,37 @@ fn written(check: &mut Check, call: &Call) -> Option<(Window, Value)> {
         let help = format!("declare it `{name}: &mut View<{}, {rank}>`", check.written_elem(memory));
         check.error_help(call.args[0].loc, text, help);
     }
+    let is_block = |operand: &Operand| match operand.item {
+        Item::Value(value) => !check.ty(value).is_scalar(),
+        _ => false,
+    };
+    // The order of C's and Triton's stores, offsets first.
+    if !is_block(&call.args[1])
+        && let Some(block) = call.args[2..].iter().find(|arg| is_block(arg))
+    {
+        let begin = vec!["0"; rank].join(", ");
+        let help = format!("the block comes first: `{name}{}(tile, {begin})`", call.what.trim_matches('`'));
+        check.error_help(block.loc, format!("{} takes the block before its offsets", call.what), help);
+        return None;
+    }
     let offsets = offsets(check, &call.args[2..]);
     let value = check.value_for(memory, &call.args[1], &format!("a value for `{name}`"))?;
     let shape = check.ty(value).shape.clone();
     if shape.rank() != rank {
         let axes = axes(rank);
         let found = if shape.rank() == 0 { "a scalar".to_string() } else { format!("{elem}{shape}") };
-        let help = "`tl::reshape` or `tl::expand_dims` gives it axes of 1";
-        check.error_help(call.args[1].loc, format!("a block of `{name}` has {axes}, found {found}"), help);
+        let text = format!("a block of `{name}` has {axes}, found {found}");
+        if shape.rank() == 0 {
+            let extents = vec!["64"; rank].join(", ");
+            check.error_help(
+                call.args[1].loc,
+                text,
+                format!("make a tile of it: `tl::full([{extents}], x)`"),
+            );
+        } else {
+            let help = "`tl::reshape` or `tl::expand_dims` gives it axes of 1";
+            check.error_help(call.args[1].loc, text, help);
+        }
         return None;
     }
     let window = Window { memory, offsets: offsets?, extents: shape };

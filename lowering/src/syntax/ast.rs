@@ -93,6 +93,7 @@ pub struct Closure {
     pub params: Vec<FunctionParam>,
     pub result: Option<ValueType>,
     pub body: Block,
+    pub loc: Loc,
 }
 
 /// A constant with a name: a `const` item, or a variant of an enum without fields, whose path has two names.
@@ -305,6 +306,16 @@ pub enum ExprKind {
     Part {
         tuple: Box<Expr>,
         index: usize,
+    },
+    /// `base.name`, which nothing has
+    Field {
+        base: Box<Expr>,
+        name: Ident,
+    },
+    /// `base[index]`, which nothing has
+    Index {
+        base: Box<Expr>,
+        index: Box<Expr>,
     },
     Unary {
         op: UnaryOp,

@@ -7,7 +7,7 @@ use syn::punctuated::Punctuated;
 use syn::{Token, bracketed, parenthesized};
 
 use super::ast::{Config, Options, Tune, VariantKind, VariantList, VariantValue};
-use crate::diagnostic::{Errors, Loc, list};
+use crate::diagnostic::{Errors, Loc, list, source_text};
 use crate::dtype::DType;
 
 /// Entries as written, before their names are known to mean anything.
@@ -300,6 +300,19 @@ fn variant_value(expr: &syn::Expr, errors: &mut Errors) -> Option<VariantValue> 
         }
         _ => None,
     };
+    // `half::f16` is the name of the same type elsewhere.
+    let foreign = match expr {
+        syn::Expr::Path(path) if kind.is_none() => path.path.segments.last().and_then(|segment| {
+            let name = segment.ident.to_string();
+            DType::parse(&name).or_else(|| crate::check::element_type(&name))
+        }),
+        _ => None,
+    };
+    if let Some(dtype) = foreign {
+        let text = format!("`{}` is not an element type", source_text(expr.to_token_stream()));
+        errors.push_help(loc, text, format!("did you mean `{dtype}`?"));
+        return None;
+    }
     if kind.is_none() {
         errors.push_help(
             loc,

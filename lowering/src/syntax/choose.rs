@@ -29,6 +29,11 @@ const VALUE: &str = "match";
 /// The chain is as deep as it has links, and what reads it recurses.
 const MAX_ARMS: usize = 256;
 
+/// Whether a name is that of the value in a chain.
+pub(crate) fn is_scrutinee(name: &Ident) -> bool {
+    *name == VALUE
+}
+
 pub(super) fn parse(choice: &syn::ExprMatch, parser: &mut Parser) -> Expr {
     let loc = Loc::of(choice);
     let errors = parser.errors.len();

@@ -32,6 +32,8 @@ const MAX_DEPTH: u32 = 256;
 
 /// Puts branches in the place of exits. An exit inside an expression stays, for `check` to report.
 pub(super) fn lower(body: Block, kind: Kind, errors: &mut Errors) -> Block {
+    let mut body = body;
+    report_outside(&mut body, errors);
     if !holds_exits(&body) {
         return body;
     }
@@ -47,6 +49,36 @@ pub(super) fn lower(body: Block, kind: Kind, errors: &mut Errors) -> Block {
         lowered.statements.insert(0, declare(RETURN, loc));
     }
     lowered
+}
+
+/// Reports each `break` and `continue` that no loop stands around, and takes it out, so that what surrounds it is
+/// checked as if it were not there.
+fn report_outside(block: &mut Block, errors: &mut Errors) {
+    for statement in &mut block.statements {
+        if let Statement::Expr(expr) = statement {
+            report_outside_in(expr, errors);
+        }
+    }
+    if let Some(value) = &mut block.value {
+        report_outside_in(value, errors);
+    }
+}
+
+fn report_outside_in(expr: &mut Expr, errors: &mut Errors) {
+    match &mut expr.kind {
+        ExprKind::Exit(exit @ (Exit::Break | Exit::Continue)) => {
+            let keyword = if matches!(exit, Exit::Break) { BREAK } else { CONTINUE };
+            errors.push(expr.loc, format!("`{keyword}` stands outside of a loop"));
+            expr.kind = ExprKind::Error;
+        }
+        ExprKind::If { then, otherwise, .. } => {
+            for block in [Some(then), otherwise.as_mut()].into_iter().flatten() {
+                report_outside(Rc::make_mut(block), errors);
+            }
+        }
+        ExprKind::Block(block) => report_outside(Rc::make_mut(block), errors),
+        _ => {}
+    }
 }
 
 // ---- what leads out
@@ -307,10 +339,6 @@ impl Lowering<'_> {
             Exit::Break => BREAK,
             Exit::Continue => CONTINUE,
         };
-        if keyword != RETURN && self.loops == 0 {
-            self.errors.push(loc, format!("`{keyword}` stands outside of a loop"));
-            return None;
-        }
         let value = Expr { kind: ExprKind::Bool(true), loc };
         self.flags.has(keyword).then(|| Statement::Assign { target: flag(keyword, loc), op: None, value })
     }

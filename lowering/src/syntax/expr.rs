@@ -10,7 +10,7 @@ use super::item::type_name;
 use super::{choose, function};
 use crate::diagnostic::{Errors, Loc, source_text};
 use crate::dtype::DType;
-use crate::ops::quotes;
+use crate::ops::{self, quotes};
 
 pub(super) struct Parser<'e> {
     pub errors: &'e mut Errors,
@@ -94,12 +94,18 @@ impl Parser<'_> {
     fn macro_call(&mut self, mac: &syn::Macro) -> Expr {
         let name = mac.path.segments.last().map(|segment| segment.ident.to_string()).unwrap_or_default();
         let help = match name.as_str() {
-            "assert" | "debug_assert" | "static_assert" => {
+            "assert" | "debug_assert" | "static_assert" | "assert_eq" | "assert_ne" | "debug_assert_eq"
+            | "debug_assert_ne" => {
                 "`tl::static_assert(condition, \"message\")` checks constants at build, `tl::device_assert` what a debug build computes"
             }
             "println" | "print" | "eprintln" | "dbg" => {
                 "`tl::device_print(\"label\", value)` prints in debug builds, `tl::static_print(value)` at build"
             }
+            "panic" | "todo" | "unreachable" | "unimplemented" => {
+                "`tl::device_assert(condition, \"message\")` stops a debug build"
+            }
+            "matches" => "compare, and join with `||` or, for tiles, `|`",
+            "vec" => "`tl::full([N], value)` makes a constant tile",
             _ => "kernels call `tl::` functions",
         };
         self.unsupported_help(&mac.path, &format!("the macro `{name}!`"), help)
@@ -121,7 +127,13 @@ impl Parser<'_> {
             }
             name
         });
-        let pattern = self.pattern(pat)?;
+        let Some(pattern) = self.pattern(pat) else {
+            // What its names would have been is unknown, and nothing further to report.
+            if let Some(init) = &local.init {
+                self.expr(&init.expr);
+            }
+            return Some(unknown(pat));
+        };
         let init = local.init.as_ref().map(|init| {
             if let Some((_, diverge)) = &init.diverge {
                 self.unsupported(diverge, "`let .. else`");
@@ -158,20 +170,23 @@ impl Parser<'_> {
             }
             syn::Expr::ForLoop(for_loop) => {
                 self.label(&for_loop.label);
-                let var = match self.pattern(&for_loop.pat)? {
-                    Pattern::Name { name, mutable: false } => Some(name),
-                    Pattern::Name { name, mutable: true } => {
+                let var = match self.pattern(&for_loop.pat) {
+                    Some(Pattern::Name { name, mutable: false }) => Some(name),
+                    Some(Pattern::Name { name, mutable: true }) => {
                         self.errors.push(Loc::of(&name), "a loop variable cannot be reassigned");
                         Some(name)
                     }
-                    Pattern::Ignore(_) => None,
-                    Pattern::Tuple { loc, .. } => {
+                    Some(Pattern::Tuple { loc, .. }) => {
                         self.errors.push(loc, "a loop variable is a plain name");
                         None
                     }
+                    Some(Pattern::Ignore(_)) | None => None,
                 };
                 let range = self.expr(&for_loop.expr);
-                let body = self.block(&for_loop.body);
+                let mut body = self.block(&for_loop.body);
+                if var.is_none() {
+                    body.statements.insert(0, unknown(&for_loop.pat));
+                }
                 let loc = Loc::from(for_loop.for_token.span);
                 Some(Statement::For { var, range, body, loc })
             }
@@ -331,7 +346,8 @@ impl Parser<'_> {
             syn::Expr::MethodCall(call) => {
                 let receiver = Box::new(self.expr(&call.receiver));
                 let generics = call.turbofish.as_ref().map_or(Some(vec![]), |args| self.generic_args(args));
-                let args = call.args.iter().map(|arg| self.expr(arg)).collect();
+                let args =
+                    self.arguments(&call.args, ops::methods().find(|method| call.method == method.name));
                 let Some(generics) = generics else { return Expr { kind: ExprKind::Error, loc } };
                 ExprKind::Method { receiver, name: call.method.clone(), generics, args }
             }
@@ -341,6 +357,13 @@ impl Parser<'_> {
             syn::Expr::Field(syn::ExprField { base, member: syn::Member::Unnamed(member), .. }) => {
                 ExprKind::Part { tuple: Box::new(self.expr(base)), index: member.index as usize }
             }
+            syn::Expr::Field(syn::ExprField { base, member: syn::Member::Named(name), .. }) => {
+                ExprKind::Field { base: Box::new(self.expr(base)), name: name.clone() }
+            }
+            syn::Expr::Index(index) => ExprKind::Index {
+                base: Box::new(self.expr(&index.expr)),
+                index: Box::new(self.expr(&index.index)),
+            },
             syn::Expr::Array(array) => {
                 ExprKind::Array(array.elems.iter().map(|part| self.expr(part)).collect())
             }
@@ -383,20 +406,12 @@ impl Parser<'_> {
             syn::Expr::Reference(_) => {
                 self.unsupported_help(expr, "a reference", "tiles are values: leave out the `&`")
             }
-            syn::Expr::Index(_) => self.unsupported_help(
-                expr,
-                "indexing",
-                "read memory with `tl::load(slice + offsets, mask)`; a tile has no element access",
-            ),
-            syn::Expr::Field(field) => self.unsupported_help(
-                &field.member,
-                "a named field",
-                "a tuple has `.0`, `.1`, .., or is taken apart with `let (a, b) = ..`",
-            ),
             syn::Expr::Loop(own) => {
                 self.unsupported_help(own.loop_token, "`loop`", "use `for` over a range, or `while`")
             }
-            syn::Expr::Try(own) => self.unsupported(own.question_token, "`?`"),
+            syn::Expr::Try(own) => {
+                self.unsupported_help(own.question_token, "`?`", "nothing in a kernel fails: leave it out")
+            }
             syn::Expr::Await(own) => self.unsupported(own.await_token, "async code"),
             syn::Expr::Async(own) => self.unsupported(own.async_token, "async code"),
             syn::Expr::Unsafe(own) => self.unsupported(own.unsafe_token, "an `unsafe` block"),
@@ -406,7 +421,7 @@ impl Parser<'_> {
                 "`[value; count]`",
                 "`tl::full([count], value)` makes a constant tile",
             ),
-            syn::Expr::Let(_) => self.unsupported(expr, "`if let`"),
+            syn::Expr::Let(_) => self.unsupported_help(expr, "`if let`", IF_LET),
             syn::Expr::ForLoop(own) => self.not_a_value(Loc::of(own.for_token), "a loop"),
             syn::Expr::While(own) => self.not_a_value(Loc::of(own.while_token), "a loop"),
             syn::Expr::Assign(own) => self.not_a_value(Loc::of(own.eq_token), "an assignment"),
@@ -446,6 +461,14 @@ impl Parser<'_> {
             },
             syn::Lit::Bool(value) => ExprKind::Bool(value.value),
             syn::Lit::Str(text) => ExprKind::Text(text.value()),
+            syn::Lit::Char(own) => {
+                let help = format!("write its number: `{}`", u32::from(own.value()));
+                return self.unsupported_help(lit, "a character", &help);
+            }
+            syn::Lit::Byte(own) => {
+                let help = format!("write its number: `{}u8`", own.value());
+                return self.unsupported_help(lit, "a byte's character", &help);
+            }
             _ => return self.unsupported(lit, "this literal"),
         };
         Expr { kind, loc }
@@ -467,7 +490,12 @@ impl Parser<'_> {
 
     fn call(&mut self, call: &syn::ExprCall) -> Expr {
         let loc = Loc::of(call);
-        let args: Vec<Expr> = call.args.iter().map(|arg| self.expr(arg)).collect();
+        let name = match &*call.func {
+            syn::Expr::Path(path) => path.path.segments.last().map(|segment| segment.ident.to_string()),
+            _ => None,
+        };
+        let args =
+            self.arguments(&call.args, name.and_then(|name| ops::functions().find(|own| own.name == name)));
         let syn::Expr::Path(function) = &*call.func else {
             return self.unsupported(&call.func, "calling a value");
         };
@@ -482,6 +510,45 @@ impl Parser<'_> {
         let text = call.args.first().filter(|_| quoted).map(|arg| source_text(arg.to_token_stream()));
         let text = text.unwrap_or_default();
         Expr { kind: ExprKind::Call { path, generics, args, text }, loc }
+    }
+
+    /// The arguments of a call of `function`, if it is one of the language that has names for them.
+    fn arguments<'a>(
+        &mut self,
+        args: impl IntoIterator<Item = &'a syn::Expr>,
+        function: Option<&ops::Function>,
+    ) -> Vec<Expr> {
+        let args = args.into_iter().enumerate();
+        args.map(|(i, arg)| match arg {
+            syn::Expr::Assign(named) => self.named_argument(named, function.map(|own| (own.params, i))),
+            arg => self.expr(arg),
+        })
+        .collect()
+    }
+
+    /// `mask = m` in the place of an argument.
+    fn named_argument(&mut self, named: &syn::ExprAssign, place: Option<(&[ops::Parameter], usize)>) -> Expr {
+        let loc = Loc::of(named);
+        let value = match source_text(named.right.to_token_stream()) {
+            value if value == "True" || value == "False" => value.to_lowercase(),
+            value => value,
+        };
+        let name = source_text(named.left.to_token_stream());
+        let help = place.and_then(|(params, place)| {
+            let params: Vec<&str> =
+                params.iter().map(|param| param.name).filter(|name| *name != "self").collect();
+            let own = params.iter().position(|param| *param == name)?;
+            let order = params.join(", ");
+            (own != place).then(|| format!("write `{value}` in its place, of ({order})"))
+        });
+        let help = help.unwrap_or_else(|| format!("write `{value}`"));
+        self.errors.push_help(
+            Loc::of(&named.left).to(Loc::of(named.eq_token)),
+            "arguments have no names here",
+            help,
+        );
+        self.expr(&named.right);
+        Expr { kind: ExprKind::Error, loc }
     }
 
     /// `None` when one of them was reported.
@@ -511,7 +578,11 @@ impl Parser<'_> {
     fn conditional(&mut self, expr: &syn::ExprIf) -> Expr {
         let loc = Loc::of(expr);
         let condition = Box::new(self.expr(&expr.cond));
-        let then = self.block(&expr.then_branch).into();
+        let mut then = self.block(&expr.then_branch);
+        if let syn::Expr::Let(condition) = &*expr.cond {
+            then.statements.insert(0, unknown(&condition.pat));
+        }
+        let then = then.into();
         let otherwise = expr.else_branch.as_ref().map(|(_, branch)| match &**branch {
             syn::Expr::Block(block) => self.block(&block.block).into(),
             other => {
@@ -533,6 +604,39 @@ impl Parser<'_> {
         let kind =
             ExprKind::Range { low: Box::new(self.expr(low)), high: Box::new(self.expr(high)), inclusive };
         Expr { kind, loc }
+    }
+}
+
+/// What to write in the place of `if let`.
+const IF_LET: &str = "`if` takes a bool; `match` compares an integer with constants";
+
+/// Binds the names of a pattern that was reported to nothing further to report.
+fn unknown(pat: &syn::Pat) -> Statement {
+    let loc = Loc::of(pat);
+    let mut parts = vec![];
+    names(pat, &mut parts);
+    let init = Some(Expr { kind: ExprKind::Error, loc });
+    Statement::Let { pattern: Pattern::Tuple { parts, loc }, ty: None, init, loc }
+}
+
+/// The names that a pattern binds, whatever its form.
+fn names(pat: &syn::Pat, found: &mut Vec<Pattern>) {
+    match pat {
+        syn::Pat::Ident(own) => {
+            found.push(Pattern::Name { name: own.ident.clone(), mutable: own.mutability.is_some() });
+            if let Some((_, pat)) = &own.subpat {
+                names(pat, found);
+            }
+        }
+        syn::Pat::Or(or) => or.cases.iter().for_each(|pat| names(pat, found)),
+        syn::Pat::Paren(inner) => names(&inner.pat, found),
+        syn::Pat::Reference(inner) => names(&inner.pat, found),
+        syn::Pat::Slice(own) => own.elems.iter().for_each(|pat| names(pat, found)),
+        syn::Pat::Struct(own) => own.fields.iter().for_each(|field| names(&field.pat, found)),
+        syn::Pat::Tuple(own) => own.elems.iter().for_each(|pat| names(pat, found)),
+        syn::Pat::TupleStruct(own) => own.elems.iter().for_each(|pat| names(pat, found)),
+        syn::Pat::Type(typed) => names(&typed.pat, found),
+        _ => {}
     }
 }
 

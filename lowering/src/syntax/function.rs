@@ -8,7 +8,7 @@ use super::{exits, expr};
 use crate::diagnostic::{Errors, Loc};
 
 /// What a constant that a kernel uses may be made of.
-pub(super) const CONSTANTS: &str = "a kernel knows constants made of literals, operators and other constants";
+pub(crate) const CONSTANTS: &str = "a kernel knows constants made of literals, operators and other constants";
 
 const TYPES: &str = "types here are `Tile<T>`, scalars such as `f32`, `usize` for a constant, `&[T]`, `&View<T, 2>`, `impl Fn(..)`, and tuples of them";
 
@@ -87,13 +87,13 @@ pub(super) fn closure(closure: &syn::ExprClosure, parser: &mut expr::Parser) -> 
     let body = match &*closure.body {
         syn::Expr::Block(block) if block.label.is_none() => parser.block(&block.block),
         other => {
-            let value = parser.expr(other);
+            let value = parser.arm(other);
             let loc = value.loc;
             Block { items: Default::default(), statements: vec![], value: Some(Box::new(value)), loc }
         }
     };
     let body = exits::lower(body, exits::Kind::Value, parser.errors);
-    Some(Closure { params, result, body })
+    Some(Closure { params, result, body, loc: Loc::of(closure) })
 }
 
 /// A `const` item. Its value may be one that only rustc can work out; that is said where a kernel uses it.

@@ -16,7 +16,8 @@ mod module;
 
 pub use ast::*;
 pub(crate) use attribute::{OPTIONS, SETTINGS, describe as describe_value};
-pub(crate) use function::parse_items;
+pub(crate) use choose::is_scrutinee;
+pub(crate) use function::{CONSTANTS, parse_items};
 pub(crate) use item::const_range;
 pub use item::parse;
 pub use module::{Module, Part, parse as parse_module};

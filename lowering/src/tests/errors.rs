@@ -555,7 +555,7 @@ fn statements_that_do_not_exist() {
             10: `assert`: the macro `assert!` cannot be used in a kernel
                 help: `tl::static_assert(condition, "message")` checks constants at build, `tl::device_assert` what a debug build computes
             11: `vec`: the macro `vec!` cannot be used in a kernel
-                help: kernels call `tl::` functions
+                help: `tl::full([N], value)` makes a constant tile
             12: `Some(y)`: this pattern cannot be used in a kernel
                 help: bind a name or a tuple of names
             13: `ref y`: this pattern cannot be used in a kernel
@@ -597,18 +597,21 @@ fn expressions_that_do_not_exist() {
                 help: tiles are values: leave out the `&`
             5: `*x`: dereferencing cannot be used in a kernel
                 help: read memory with `tl::load(pointer, mask)`
-            6: `x[0]`: indexing cannot be used in a kernel
-                help: read memory with `tl::load(slice + offsets, mask)`; a tile has no element access
+            6: `x[0]`: a slice cannot be indexed
+                help: read memory with `tl::load(x + offsets, mask)`
             9: `?`: `?` cannot be used in a kernel
+                help: nothing in a kernel fails: leave it out
             10: `unsafe`: an `unsafe` block cannot be used in a kernel
             11: `S`: a struct cannot be used in a kernel
             12: `[n; 4]`: `[value; count]` cannot be used in a kernel
                 help: `tl::full([count], value)` makes a constant tile
             13: `let 1 = n`: `if let` cannot be used in a kernel
+                help: `if` takes a bool; `match` compares an integer with constants
             14: `async`: async code cannot be used in a kernel
             15: `=`: an assignment gives no value
             16: `+=`: an assignment gives no value
-            17: `b'c'`: this literal cannot be used in a kernel
+            17: `b'c'`: a byte's character cannot be used in a kernel
+                help: write its number: `99u8`
             18: `f32::<i32>::MAX`: a path with type arguments that is not called cannot be used in a kernel
             19: `(|v| v)`: calling a value cannot be used in a kernel
             20: `Vec<f32>`: this type cannot be used in a kernel
@@ -643,10 +646,10 @@ fn control_flow_that_does_not_exist() {
             8: `0..`: a range needs both ends
             9: `x[0]`: assigning to an element cannot be used in a kernel
                 help: write memory with `tl::store(pointer, value, mask)`
-            10: `n`: `n` cannot be assigned twice
-                help: declare it `let mut n`, or bind it again: `let mut n = n;`
-            10: `a`: `a` cannot be assigned twice
-                help: declare it `let mut a`, or bind it again: `let mut a = a;`
+            10: `n`: `n` is a parameter, which cannot be assigned
+                help: bind it again: `let mut n = n;`
+            10: `a`: `a` is a parameter, which cannot be assigned
+                help: bind it again: `let mut a = a;`
             11: `*out`: this assignment cannot be used in a kernel
                 help: assign to a variable
         "#]],
@@ -705,7 +708,9 @@ fn names_that_are_not_defined() {
             7: `z`: `z` is not defined
                 help: declare it: `let mut z = ..;`
             8: `T`: `T` is a type, expected a value
+                help: an element type stands between angle brackets: `.to::<T>()`
             9: `f32`: `f32` is a type, expected a value
+                help: an element type stands between angle brackets: `.to::<f32>()`
             10: `k`: a kernel cannot refer to itself
             12: `std::f32::consts::PIE`: `std::f32::consts::PIE` is not known in a kernel
                 help: constants of element types are, such as `f32::INFINITY`, `T::MAX` and `f32::consts::PI`
@@ -744,13 +749,14 @@ fn functions_that_do_not_exist() {
             8: `foo`: `foo` cannot be called in a kernel
                 help: kernels call the functions of `tl::`, and those marked `#[fuse_fn]` beside them in a `#[fuse_module]`
             9: `std::cmp::max`: `std::cmp::max` is not a function of the language
-                help: did you mean `tl::max`?
+                help: of two tiles or scalars: `tl::maximum(a, b)`
             10: `k`: a kernel cannot call itself
             11: `pow`: `tl::pow` does not exist
                 help: for positive `x`: `tl::exp2(y * tl::log2(x))`
             12: `mean`: `tl::mean` does not exist
                 help: divide the sum: `tl::sum(x, axis) / n as f32`
             13: `matmul`: `tl::matmul` does not exist
+                help: it is `tl::dot` here
         "#]],
     );
     check_body(
@@ -765,9 +771,9 @@ fn functions_that_do_not_exist() {
             4: `too`: `too` is not a method of a scalar of type i32
                 help: did you mean `to`?
             5: `iter`: `iter` is not a method of a slice
-                help: methods are `to`, `bitcast`, `expand_dims`, `row`, `col`, `sem`, `scope`, `evict_first`, `evict_last`, `no_allocate`, `cache_global`, `streaming`, `volatile`, `input_precision`, `max_num_imprecise_acc`, `write_through`, `len`, `step_by`, `num_stages` and `unroll`
+                help: a loop runs over integers, `for i in 0..n`, and reads with `tl::load(x + i)`
             6: `powi`: `powi` is not a method of a scalar of type f32
-                help: methods are `to`, `bitcast`, `expand_dims`, `row`, `col`, `sem`, `scope`, `evict_first`, `evict_last`, `no_allocate`, `cache_global`, `streaming`, `volatile`, `input_precision`, `max_num_imprecise_acc`, `write_through`, `len`, `step_by`, `num_stages` and `unroll`
+                help: multiply: `x * x`; with any power of a positive float: `tl::exp2(y * tl::log2(x))`
             7: `lens`: `lens` is not a method of a slice
                 help: did you mean `len`?
         "#]],
@@ -1053,9 +1059,9 @@ fn annotations() {
                 help: memory and scalars have a fixed width: use `i64` or `i32`
             5: `foo`: `foo` is not an element type
                 help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f8e4m3, f8e5m2, f16, bf16, f32 and f64
-            6: `1.5`: expected i32, found the float 1.5
-                help: write an integer, or convert the integers beside it: `as f32`
-            7: `true`: expected f32, found the bool true
+            6: `1.5`: the value is i32, found the float 1.5
+                help: write an integer
+            7: `true`: the value is f32, found the bool true
                 help: convert it: `as f32`
             8: `a`: the value is f16, found f32
                 help: convert it: `.to::<f16>()`
@@ -1092,6 +1098,7 @@ fn shapes_that_do_not_fit() {
             8: `[N]`: a tile of shape [64, 32] does not broadcast to [64]
             9: `[N]`: `tl::reshape` keeps the number of elements: [64, 32] has 2048, [64] has 64
             10: `u`: `tl::trans` swaps the last two axes, found a tile of one axis
+                help: `x.col()` makes a column of it, `x.row()` a row
             11: `[0, 0]`: the order of a tile of 2 axes names each of 0 and 1 once
             12: `[0, 1, 2]`: the order of a tile of 2 axes names each of 0 and 1 once
             13: `t`: `.row` takes a tile of one axis, found shape [64, 32]
@@ -1155,6 +1162,7 @@ fn axes_out_of_range() {
         expect![[r#"
             4: `2`: axis 2 is out of range: the axes here are 0 and 1
             5: `-1`: axis -1 is out of range: the axes here are 0 and 1
+                help: the last is 1
             6: `3`: axis 3 is out of range: the axes here are 0, 1 and 2
             7: `n`: an axis is a constant integer, found a scalar of type i32
                 help: constants are literals and const parameters of the kernel
@@ -1305,8 +1313,8 @@ fn atomic_functions() {
             5: `b + i`: `tl::atomic_add` takes i32, i64, u32, u64, f16, bf16, f32 and f64, found i8
             6: `h + i`: `tl::atomic_max` takes i32, i64, u32, u64, f32 and f64, found f16
             7: `f + i`: `tl::atomic_and` takes i32, i64, u32 and u64, found f64
-            8: `1.0`: expected i32, found the float 1.0
-                help: write an integer, or convert the integers beside it: `as f32`
+            8: `1.0`: a value for `out` is i32, found the float 1.0
+                help: write an integer: `1`
             9: `i`: the value has shape [64], but the pointer is a scalar
                 help: a slice plus a tile of offsets is a tile of pointers: `x + offsets`
             10: `atomic_cas`: `tl::atomic_cas` takes 3 to 4 arguments (pointer, compare, value, mask?), found 2
@@ -1473,10 +1481,10 @@ fn variables_that_are_not_mutable() {
         expect![[r#"
             4: `y`: `y` cannot be assigned twice
                 help: declare it `let mut y`, or bind it again: `let mut y = y;`
-            5: `n`: `n` cannot be assigned twice
-                help: declare it `let mut n`, or bind it again: `let mut n = n;`
-            6: `n`: `n` cannot be assigned twice
-                help: declare it `let mut n`, or bind it again: `let mut n = n;`
+            5: `n`: `n` is a parameter, which cannot be assigned
+                help: bind it again: `let mut n = n;`
+            6: `n`: `n` is a parameter, which cannot be assigned
+                help: bind it again: `let mut n = n;`
             7: `i`: `i` cannot be assigned twice
                 help: declare it `let mut i`, or bind it again: `let mut i = i;`
             10: `z`: `z` cannot be assigned twice
@@ -1857,7 +1865,7 @@ fn parts_and_complements() {
         expect![[r#"
             4: `pair.2`: this tuple has the parts `.0` to `.1`, found `.2`
             5: `a.0`: `.0` is a part of a tuple, found a scalar of type f32
-            6: `first`: a named field cannot be used in a kernel
+            6: `first`: `first` is not a field of a tuple
                 help: a tuple has `.0`, `.1`, .., or is taken apart with `let (a, b) = ..`
             9: `(u, v)`: this pattern has 2 parts, the tuple has 3
             10: `(u, v)`: this assignment cannot be used in a kernel
@@ -1872,7 +1880,7 @@ fn parts_and_complements() {
             16: `maximum`: `maximum` is not a method of a scalar of type f32
                 help: call the function: `tl::maximum(..)`
             18: `+=`: `+` needs one element type, found i32 and f32
-                help: convert one side: `.to::<f32>()`
+                help: `sum` began as the integer 0: begin with `0.0`
             19: `while`: `while let` cannot be used in a kernel
                 help: `while` takes a condition
         "#]],

@@ -143,6 +143,7 @@ fn exits_that_make_no_sense() {
             14: `4`: this returns a value from a body that gives none
             15: `other_name`: `other_name` is not defined
             16: `break`: `break` stands outside of a loop
+            17: `other_name`: `other_name` is not defined
         "#]],
     );
 }

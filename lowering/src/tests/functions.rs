@@ -242,7 +242,8 @@ fn mistakes_of_calls_and_combinations() {
                 help: convert it: `.to::<f32>()`
             16: `c`: a combination cannot use a tile of type i32[64] from outside of it
                 help: it works on its own arguments and constants; what else it needs can be one more tile that is folded along
-            17: `|p| p`: this combination takes 1 argument, found 2
+            17: `|p| p`: a combination takes 2 arguments, this closure takes 1
+                help: it makes one element of two: `|a, b| a + b`
             18: `a`: a combination is a function, found a scalar of type f32
                 help: such as `|a, b| a + b`
             19: `for`: a combination works on single elements: `for` has no place in it

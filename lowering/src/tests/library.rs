@@ -216,15 +216,15 @@ fn mistakes_stand_on_the_call() {
             5: `x`: expected a tile or scalar, found a slice
                 help: read it first: `tl::load(slice + offsets, mask)`
             6: `1.0`: `tl::softmax` takes a tile, found the float 1.0
-            7: `1`: axis 1 is out of range: the axes here are 0
+            7: `1`: axis 1 is out of range: the only axis here is 0
             8: `n`: an axis is a constant integer, found a scalar of type i32
                 help: constants are literals and const parameters of the kernel
             9: `softplus`: `tl::softplus` takes no type arguments
             10: `x`: expected a tile or scalar, found a slice
                 help: read it first: `tl::load(slice + offsets, mask)`
             11: `swizzle2d`: `tl::swizzle2d` takes 5 arguments (i, j, size_i, size_j, size_g), found 4
-            12: `2.5`: expected i32, found the float 2.5
-                help: write an integer, or convert the integers beside it: `as f32`
+            12: `2.5`: argument 5 of `tl::swizzle2d` is i32, found the float 2.5
+                help: write an integer
             13: `4 as i64`: argument 3 of `tl::swizzle2d` is i32, found i64
                 help: convert it: `.to::<i32>()`
             14: `(row, col, rest)`: this pattern has 3 parts, the tuple has 2

@@ -27,6 +27,7 @@ mod language;
 mod layout;
 mod library;
 mod math;
+mod messages_check;
 mod modules;
 mod narrow;
 mod odd;

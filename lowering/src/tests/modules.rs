@@ -135,12 +135,12 @@ fn mistakes_stand_where_they_are_made() {
             12: `x`: `full` gives nothing, but its body ends with the float 1.0
                 help: say what it gives: `-> Tile<f32>`
                 note: in the call of `full` on line 23
-            15: `size_of`: `size_of` cannot be called in a kernel
-                help: kernels call the functions of `tl::`, and those marked `#[fuse_fn]` beside them in a `#[fuse_module]`
+            15: `size_of`: `size_of` cannot be called in a constant
+                help: a kernel knows constants made of literals, operators and other constants
             16: `LOOP`: the value of `LOOP` is made of itself
             24: `of`: `of` takes 2 generic arguments, found 1
             25: `of`: the constant `N` of `of` is not known here
-                help: give it: `of::<64>(..)`
+                help: give it: `of::<_, 64>(..)`
             28: `E::B`: `E` has no variant `B`
                 help: it has `A`
             28: `usize`: `usize` is not an element type

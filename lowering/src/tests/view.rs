@@ -845,7 +845,7 @@ fn blocks_have_an_offset_and_an_extent_for_each_axis() {
             9: `tl::zeros::<f16>([16])`: a block of `out` has 2 axes, found f16[16]
                 help: `tl::reshape` or `tl::expand_dims` gives it axes of 1
             10: `0.0`: a block of `out` has 2 axes, found a scalar
-                help: `tl::reshape` or `tl::expand_dims` gives it axes of 1
+                help: make a tile of it: `tl::full([64, 64], x)`
             11: `ids`: `.atomic_add` takes i32, i64, u32, u64, f16, bf16, f32 and f64, found u8
         "#]],
     );
@@ -869,8 +869,8 @@ fn extents_are_legal_constants_and_offsets_integers() {
             4: `_`: the extent of a block does not follow from anything: write it
             5: `f32`: `f32` is a type, expected a value
             6: `1048576, 2`: a tile has at most 1048576 elements, found 2097152: split it over programs or a loop
-            7: `0.5`: expected i32, found the float 0.5
-                help: write an integer, or convert the integers beside it: `as f32`
+            7: `0.5`: an offset is i32, found the float 0.5
+                help: write an integer
             8: `tl::arange(0, 16)`: a block begins at one offset along each axis, found a tile of type i32[16]
                 help: its elements follow: their number is the block's extent
             9: `x`: expected a tile or scalar, found a view
@@ -945,7 +945,7 @@ fn a_view_is_no_slice_and_no_tile() {
             13: `load`: `load` is not a method of a slice
                 help: call the function: `tl::load(..)`
             14: `shape`: `shape` is not a method of a slice
-                help: did you mean `scope`?
+                help: a slice has `len`
             15: `x`: `x` cannot be assigned twice
                 help: write memory with `x.store(tile, ..)`
             16: `store`: `store` is not a method of a scalar of type i32
