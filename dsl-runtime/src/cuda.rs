@@ -5,7 +5,7 @@
 
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::sys::{self, CUdevice_attribute, CUresult};
 use cudarc::driver::{
@@ -17,6 +17,7 @@ use crate::counter::Counters;
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::kernel::Kernel;
+use crate::libcuda;
 use crate::module::Table;
 use crate::report::{Pending, Waited};
 
@@ -45,16 +46,9 @@ pub(crate) struct CudaDevice {
 
 static DEVICES: Mutex<Vec<&'static CudaDevice>> = Mutex::new(Vec::new());
 
-/// Whether the driver library can be loaded.
-pub(crate) fn driver_is_present() -> bool {
-    static PRESENT: OnceLock<bool> = OnceLock::new();
-    // SAFETY: loading libcuda runs its initialisers, which touch nothing of ours; the function has no other condition.
-    *PRESENT.get_or_init(|| unsafe { sys::is_culib_present() })
-}
-
 /// The number of devices; 0 where a driver finds none.
 pub(crate) fn count() -> Result<usize> {
-    if !driver_is_present() {
+    if !libcuda::is_present() {
         return Err(Error::NoDriver);
     }
     match CudaContext::device_count() {
@@ -307,7 +301,7 @@ pub(crate) fn download_bytes(view: &CudaViewMut<'_, u8>) -> Result<Vec<u8>> {
 
 /// The CUDA version that the driver is made for, 12080 for 12.8.
 pub(crate) fn driver_version() -> Result<i32> {
-    if !driver_is_present() {
+    if !libcuda::is_present() {
         return Err(Error::NoDriver);
     }
     let mut version = 0;
@@ -325,12 +319,10 @@ pub(crate) fn elapsed_ms(start: &CudaEvent, end: &CudaEvent) -> Result<f32> {
     start.synchronize().map_err(&failed)?;
     end.synchronize().map_err(&failed)?;
     let mut ms = 0.0f32;
-    // SAFETY: an event exists, so the library is loaded; the symbol has had this signature since CUDA 2.
-    let status = unsafe {
-        let elapsed =
-            sys::culib().get::<ElapsedTime>(b"cuEventElapsedTime\0").map_err(|_| Error::NoDriver)?;
-        elapsed(&mut ms, start.cu_event(), end.cu_event())
-    };
+    // SAFETY: the function has had this type since CUDA 2.
+    let elapsed = unsafe { libcuda::function::<ElapsedTime>(c"cuEventElapsedTime") };
+    // SAFETY: both events live, and `ms` for the call.
+    let status = unsafe { elapsed.ok_or(Error::NoDriver)?(&mut ms, start.cu_event(), end.cu_event()) };
     status.result().map_err(failed)?;
     Ok(ms)
 }

@@ -125,6 +125,7 @@ mod graph;
 mod grid;
 mod host;
 mod launch;
+mod libcuda;
 mod line;
 mod module;
 mod packed;
