@@ -128,6 +128,7 @@ mod launch;
 mod libcuda;
 mod line;
 mod module;
+mod order;
 mod packed;
 mod report;
 mod slice;

@@ -18,6 +18,8 @@ mod counted_tests;
 mod cpu_tests;
 #[cfg(test)]
 mod cuda_tests;
+#[cfg(test)]
+mod order_tests;
 
 #[cfg(test)]
 pub(crate) use cuda_tests::{alone, gpu};
