@@ -8,6 +8,7 @@ mod arg;
 pub(crate) mod cpu;
 mod cuda;
 mod driver;
+mod param;
 mod tensor_map;
 mod trace;
 mod trials;
@@ -25,6 +26,7 @@ mod order_tests;
 pub(crate) use cuda_tests::{alone, gpu};
 
 pub use arg::{Arg, ViewArgs};
+pub use param::{IntoSlice, IntoSliceMut, IntoView, IntoViewMut};
 pub use trace::{BodyTrace, Trace};
 
 use crate::choose::Chosen;
