@@ -162,7 +162,7 @@ impl<'s> CudaClock<'s> {
         stream: &'s Arc<CudaStream>,
         options: BenchOptions,
     ) -> Result<Self> {
-        Ok(CudaClock { device, stream, flushed: device.zeros(options.flush_bytes)? })
+        Ok(CudaClock { device, stream, flushed: device.zeros_of(stream, options.flush_bytes)? })
     }
 
     fn flush(&mut self) -> Result<()> {

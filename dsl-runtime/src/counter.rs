@@ -13,6 +13,8 @@ use cudarc::driver::sys::{
 };
 use cudarc::driver::{CudaStream, DriverError, result};
 
+use crate::libcuda;
+
 /// A `u32`.
 const COUNTER_BYTES: u64 = 4;
 /// Memory is allocated for 1024 counters at a time.
@@ -65,9 +67,8 @@ fn id(stream: &CudaStream) -> Option<u64> {
     type GetId = unsafe extern "C" fn(stream: CUstream, id: *mut u64) -> CUresult;
     static GET_ID: OnceLock<Option<GetId>> = OnceLock::new();
     // The bindings' own panics where the driver lacks the symbol, and is not there at all where a build finds CUDA 11.
-    // SAFETY: a stream exists, so the library is loaded; the symbol has had this signature since CUDA 12.0.
-    let get_id = *GET_ID
-        .get_or_init(|| unsafe { sys::culib().get::<GetId>(b"cuStreamGetId\0").ok().map(|symbol| *symbol) });
+    // SAFETY: the function has had this type since CUDA 12.0, the first that has it.
+    let get_id = *GET_ID.get_or_init(|| unsafe { libcuda::function(c"cuStreamGetId") });
     let mut id = 0;
     // SAFETY: the stream lives as long as its borrow, and `id` for the call.
     let status = unsafe { get_id?(stream.cu_stream(), &mut id) };

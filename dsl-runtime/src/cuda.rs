@@ -5,19 +5,21 @@
 
 use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::sys::{self, CUdevice_attribute, CUresult};
 use cudarc::driver::{
-    CudaContext, CudaEvent, CudaSlice, CudaStream, CudaView, CudaViewMut, DevicePtr, DeviceSlice,
-    DriverError, SyncOnDrop, result,
+    CudaContext, CudaEvent, CudaSlice, CudaStream, CudaView, CudaViewMut, DevicePtr, DevicePtrMut,
+    DeviceSlice, DriverError, result,
 };
 
 use crate::counter::Counters;
 use crate::dtype::{DType, Element};
 use crate::error::{Error, Result};
 use crate::kernel::Kernel;
+use crate::libcuda;
 use crate::module::Table;
+use crate::order::{Order, Use};
 use crate::report::{Pending, Waited};
 
 /// A CUDA device with its context. There is one for each context, and it is never dropped.
@@ -37,24 +39,16 @@ pub(crate) struct CudaDevice {
     pub(crate) recent: Recent,
     pub(crate) pending: Pending,
     pub(crate) counters: Counters,
-    /// Keeps the context in the mode in which buffers track their uses across streams: it would leave that mode when
-    /// its last stream is dropped, even with work of that stream still in flight.
-    tracking: Mutex<Option<Arc<CudaStream>>>,
-    recording: Mutex<()>,
+    pub(crate) order: Order,
+    /// While one thread records uses of buffers.
+    pub(crate) recording: Mutex<()>,
 }
 
 static DEVICES: Mutex<Vec<&'static CudaDevice>> = Mutex::new(Vec::new());
 
-/// Whether the driver library can be loaded.
-pub(crate) fn driver_is_present() -> bool {
-    static PRESENT: OnceLock<bool> = OnceLock::new();
-    // SAFETY: loading libcuda runs its initialisers, which touch nothing of ours; the function has no other condition.
-    *PRESENT.get_or_init(|| unsafe { sys::is_culib_present() })
-}
-
 /// The number of devices; 0 where a driver finds none.
 pub(crate) fn count() -> Result<usize> {
-    if !driver_is_present() {
+    if !libcuda::is_present() {
         return Err(Error::NoDriver);
     }
     match CudaContext::device_count() {
@@ -75,7 +69,7 @@ pub(crate) fn open(ordinal: usize) -> Result<&'static CudaDevice> {
         return Ok(device);
     }
     let context = CudaContext::new(ordinal).map_err(Error::cuda("cuDevicePrimaryCtxRetain"))?;
-    register(&mut devices, context)
+    register(&mut devices, context, Order::ours())
 }
 
 /// The device of a context that someone else made.
@@ -83,13 +77,14 @@ pub(crate) fn adopt(context: &Arc<CudaContext>) -> Result<&'static CudaDevice> {
     let mut devices = DEVICES.lock().unwrap_or_else(PoisonError::into_inner);
     match devices.iter().find(|device| Arc::ptr_eq(&device.context, context)) {
         Some(device) => Ok(device),
-        None => register(&mut devices, context.clone()),
+        None => register(&mut devices, context.clone(), Order::of_owner()),
     }
 }
 
 fn register(
     devices: &mut Vec<&'static CudaDevice>,
     context: Arc<CudaContext>,
+    order: Order,
 ) -> Result<&'static CudaDevice> {
     let (major, minor) =
         context.compute_capability().map_err(Error::cuda("cuDeviceGetAttribute(compute capability)"))?;
@@ -110,7 +105,7 @@ fn register(
         recent: Recent::default(),
         pending: Pending::default(),
         counters: Counters::default(),
-        tracking: Mutex::new(None),
+        order,
         recording: Mutex::new(()),
         context,
     }));
@@ -131,39 +126,6 @@ impl CudaDevice {
         Arc::ptr_eq(&self.context, context)
     }
 
-    /// A stream beside the default one.
-    pub(crate) fn new_stream(&self) -> Result<Arc<CudaStream>> {
-        self.track()?;
-        self.context.new_stream().map_err(Error::cuda("cuStreamCreate"))
-    }
-
-    /// From now on buffers track their uses across streams.
-    pub(crate) fn track(&self) -> Result<()> {
-        let mut tracking = self.tracking.lock().unwrap_or_else(PoisonError::into_inner);
-        if tracking.is_none() {
-            *tracking = Some(self.context.new_stream().map_err(Error::cuda("cuStreamCreate"))?);
-        }
-        Ok(())
-    }
-
-    /// Ends uses of buffers that were put in line: records them, so that later uses on other streams wait.
-    ///
-    /// A buffer remembers one read. To have that record stand for earlier reads on other streams as well, this stream
-    /// first waits for the one recorded before; the lock keeps other threads from recording in between.
-    pub(crate) fn release<'g>(&self, uses: impl IntoIterator<Item = SyncOnDrop<'g>>) {
-        if !self.context.is_managing_stream_synchronization() {
-            // Dropping records nothing now.
-            uses.into_iter().for_each(drop);
-            return;
-        }
-        let _recording = self.recording.lock().unwrap_or_else(PoisonError::into_inner);
-        for used in uses {
-            if let SyncOnDrop::Record(Some((event, stream))) = &used {
-                self.context.record_err(stream.wait(event));
-            }
-        }
-    }
-
     /// Waits for all work on the device, and says what its kernels reported.
     pub(crate) fn synchronize(&self) -> Result<()> {
         self.context.synchronize().map_err(|error| self.failed("cuCtxSynchronize", error))?;
@@ -181,17 +143,17 @@ impl CudaDevice {
         Error::cuda(call)(error).since(|| self.recent.names())
     }
 
-    /// Memory for `len` elements, with whatever it held before.
+    /// Memory of a stream for `len` elements, with whatever it held before.
     ///
     /// # Safety
     /// Every element must be written before it is read.
-    unsafe fn allocate<T: Element>(&self, len: usize) -> Result<CudaSlice<T>> {
+    unsafe fn allocate<T: Element>(&self, stream: &Arc<CudaStream>, len: usize) -> Result<CudaSlice<T>> {
         let bytes = len as u128 * size_of::<T>() as u128;
         if bytes > isize::MAX as u128 {
             return Err(self.out_of_memory(bytes));
         }
         // SAFETY: passed on to the caller.
-        let memory = unsafe { self.stream.alloc::<T>(len.max(1)) };
+        let memory = unsafe { stream.alloc::<T>(len.max(1)) };
         let memory = memory.map_err(|error| match error.0 {
             CUresult::CUDA_ERROR_OUT_OF_MEMORY => self.out_of_memory(bytes),
             _ => self.failed("cuMemAlloc", error),
@@ -201,7 +163,7 @@ impl CudaDevice {
         }
         // CUDA cannot allocate no bytes, so an empty buffer owns one element that nobody sees.
         // SAFETY: the pointer was just allocated on this stream and is owned by nobody else.
-        Ok(unsafe { self.stream.upgrade_device_ptr(memory.leak(), 0) })
+        Ok(unsafe { stream.upgrade_device_ptr(memory.leak(), 0) })
     }
 
     fn out_of_memory(&self, bytes: u128) -> Error {
@@ -212,7 +174,7 @@ impl CudaDevice {
     /// A copy of host memory; it is complete on return.
     pub(crate) fn upload<T: Element>(&self, host: &[T]) -> Result<CudaSlice<T>> {
         // SAFETY: all of it is written by the copy below.
-        let mut memory = unsafe { self.allocate(host.len()) }?;
+        let mut memory = unsafe { self.allocate(&self.stream, host.len()) }?;
         if !host.is_empty() {
             self.stream
                 .memcpy_htod(host, &mut memory)
@@ -223,42 +185,67 @@ impl CudaDevice {
         Ok(memory)
     }
 
-    /// Another allocation with the same elements.
+    /// Another allocation with the same elements, of the same stream.
     pub(crate) fn copy_of<T: Element>(&self, memory: &CudaSlice<T>) -> Result<CudaSlice<T>> {
+        let stream = memory.stream();
         // SAFETY: all of it is written below.
-        let mut copy = unsafe { self.allocate(memory.len()) }?;
+        let mut copy = unsafe { self.allocate(stream, memory.len()) }?;
         if !memory.is_empty() {
             // The copy records a read; this one before it waits for those of other streams.
-            let (_, read) = memory.device_ptr(&self.stream);
-            self.release([read]);
-            self.stream
-                .memcpy_dtod(memory, &mut copy)
-                .map_err(|error| self.failed("cuMemcpyDtoDAsync", error))?;
+            let (_, read) = memory.device_ptr(stream);
+            self.release([Use::at_home(stream, read)]);
+            stream.memcpy_dtod(memory, &mut copy).map_err(|error| self.failed("cuMemcpyDtoDAsync", error))?;
         }
         Ok(copy)
     }
 
-    /// A copy of the bytes of memory that is borrowed mutably, and so in use by no other stream once the device has been
-    /// waited for; complete when `stream` has been.
+    /// A copy, of `stream`, of the bytes of memory that is borrowed mutably, and so in use by no other stream once the
+    /// device has been waited for; complete when `stream` has been.
     pub(crate) fn copy_of_bytes(
         &self,
         view: &CudaViewMut<'_, u8>,
         stream: &Arc<CudaStream>,
     ) -> Result<CudaSlice<u8>> {
         // SAFETY: all of it is written below.
-        let mut copy = unsafe { self.allocate::<u8>(view.len()) }?;
-        self.synchronize_stream(&self.stream)?;
+        let mut copy = unsafe { self.allocate::<u8>(stream, view.len()) }?;
         if !view.is_empty() {
             stream.memcpy_dtod(view, &mut copy).map_err(|error| self.failed("cuMemcpyDtoDAsync", error))?;
         }
         Ok(copy)
     }
 
+    /// Puts such a copy back, on the stream that made it.
+    pub(crate) fn copy_back(
+        &self,
+        copy: &CudaSlice<u8>,
+        view: &mut CudaViewMut<'_, u8>,
+        stream: &Arc<CudaStream>,
+    ) -> Result<()> {
+        if view.is_empty() {
+            return Ok(());
+        }
+        self.context.bind_to_thread().map_err(|error| self.failed("cuCtxSetCurrent", error))?;
+        let home = view.stream().clone();
+        let (address, written) = view.device_ptr_mut(stream);
+        let written = self.begin(stream, &home, written)?;
+        let (from, read) = copy.device_ptr(stream);
+        // SAFETY: both are of this context, which is current, and as long as each other: the one is a copy of the
+        // other.
+        let copied = unsafe { result::memcpy_dtod_async(address, from, copy.len(), stream.cu_stream()) };
+        self.release([written, Use::at_home(stream, read)]);
+        copied.map_err(|error| self.failed("cuMemcpyDtoDAsync", error))
+    }
+
     pub(crate) fn zeros<T: Element>(&self, len: usize) -> Result<CudaSlice<T>> {
+        self.zeros_of(&self.stream, len)
+    }
+
+    /// Zeros in memory of a stream.
+    pub(crate) fn zeros_of<T: Element>(&self, stream: &Arc<CudaStream>, len: usize) -> Result<CudaSlice<T>> {
         // SAFETY: all of it is written below.
-        let mut memory = unsafe { self.allocate(len) }?;
+        let mut memory = unsafe { self.allocate(stream, len) }?;
         if len > 0 {
-            self.stream.memset_zeros(&mut memory).map_err(|error| self.failed("cuMemsetD8Async", error))?;
+            stream.memset_zeros(&mut memory).map_err(|error| self.failed("cuMemsetD8Async", error))?;
         }
         Ok(memory)
     }
@@ -278,7 +265,7 @@ pub(crate) fn download<T: Element>(view: &CudaView<'_, u8>) -> Result<Vec<T>> {
     let (address, read) = view.device_ptr(stream);
     // SAFETY: the view holds `len` elements, and `target` lives until the stream is synchronised below.
     let copied = unsafe { result::memcpy_dtoh_async(target, address, stream.cu_stream()) };
-    device.release([read]);
+    device.release([Use::at_home(stream, read)]);
     copied.map_err(|error| device.failed("cuMemcpyDtoHAsync", error))?;
     device.synchronize_stream(stream)?;
     if T::DTYPE == DType::Bool {
@@ -307,7 +294,7 @@ pub(crate) fn download_bytes(view: &CudaViewMut<'_, u8>) -> Result<Vec<u8>> {
 
 /// The CUDA version that the driver is made for, 12080 for 12.8.
 pub(crate) fn driver_version() -> Result<i32> {
-    if !driver_is_present() {
+    if !libcuda::is_present() {
         return Err(Error::NoDriver);
     }
     let mut version = 0;
@@ -325,12 +312,10 @@ pub(crate) fn elapsed_ms(start: &CudaEvent, end: &CudaEvent) -> Result<f32> {
     start.synchronize().map_err(&failed)?;
     end.synchronize().map_err(&failed)?;
     let mut ms = 0.0f32;
-    // SAFETY: an event exists, so the library is loaded; the symbol has had this signature since CUDA 2.
-    let status = unsafe {
-        let elapsed =
-            sys::culib().get::<ElapsedTime>(b"cuEventElapsedTime\0").map_err(|_| Error::NoDriver)?;
-        elapsed(&mut ms, start.cu_event(), end.cu_event())
-    };
+    // SAFETY: the function has had this type since CUDA 2.
+    let elapsed = unsafe { libcuda::function::<ElapsedTime>(c"cuEventElapsedTime") };
+    // SAFETY: both events live, and `ms` for the call.
+    let status = unsafe { elapsed.ok_or(Error::NoDriver)?(&mut ms, start.cu_event(), end.cu_event()) };
     status.result().map_err(failed)?;
     Ok(ms)
 }

@@ -30,6 +30,11 @@ macro_rules! extents {
 extents!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize);
 
 /// A grid: `n`, `(n, m)` or `(n, m, k)`, in integers of any type.
+#[diagnostic::on_unimplemented(
+    message = "expected a grid, found `{Self}`",
+    label = "not a grid",
+    note = "a grid is one to three integers of any types: `n`, `(x, y)` or `(x, y, z)`"
+)]
 pub trait IntoGrid {
     #[doc(hidden)]
     fn into_grid(self) -> Grid;
@@ -40,24 +45,28 @@ pub trait IntoGrid {
 #[derive(Clone, Copy, Debug)]
 pub struct Grid(pub(crate) [i128; 3]);
 
+#[diagnostic::do_not_recommend]
 impl<X: Extent> IntoGrid for X {
     fn into_grid(self) -> Grid {
         Grid([self.extent(), 1, 1])
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<X: Extent, Y: Extent> IntoGrid for (X, Y) {
     fn into_grid(self) -> Grid {
         Grid([self.0.extent(), self.1.extent(), 1])
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<X: Extent, Y: Extent, Z: Extent> IntoGrid for (X, Y, Z) {
     fn into_grid(self) -> Grid {
         Grid([self.0.extent(), self.1.extent(), self.2.extent()])
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<X: Extent> IntoGrid for [X; 3] {
     fn into_grid(self) -> Grid {
         Grid(self.map(Extent::extent))

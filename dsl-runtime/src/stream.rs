@@ -22,7 +22,19 @@ pub struct Stream {
 #[derive(Clone)]
 enum Queue {
     Cpu,
-    Cuda { device: &'static CudaDevice, stream: Arc<CudaStream> },
+    Cuda(Arc<Lane>),
+}
+
+/// A stream of a GPU.
+struct Lane {
+    device: &'static CudaDevice,
+    stream: Arc<CudaStream>,
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        self.device.leave(&self.stream);
+    }
 }
 
 impl Stream {
@@ -31,7 +43,7 @@ impl Stream {
     }
 
     pub(crate) fn cuda(device: &'static CudaDevice, stream: Arc<CudaStream>) -> Stream {
-        Stream { queue: Queue::Cuda { device, stream }, recorder: None }
+        Stream { queue: Queue::Cuda(Arc::new(Lane { device, stream })), recorder: None }
     }
 
     /// The same stream while it is being captured.
@@ -46,11 +58,13 @@ impl Stream {
     pub(crate) fn on(&self) -> On<'_> {
         match &self.queue {
             Queue::Cpu => On::Cpu,
-            Queue::Cuda { device, stream } => On::Cuda(device, stream),
+            Queue::Cuda(lane) => On::Cuda(lane.device, &lane.stream),
         }
     }
 
     /// A stream of the `cudarc` crate. Its context becomes a device as [`Device::from_context`] says.
+    ///
+    /// The context stays as its owner has it: no stream is made, and `cudarc` records events where it did before.
     ///
     /// # Errors
     /// A CUDA error.
@@ -64,7 +78,7 @@ impl Stream {
     pub fn device(&self) -> Device {
         match &self.queue {
             Queue::Cpu => Device::cpu(),
-            Queue::Cuda { device, .. } => Device::of(device),
+            Queue::Cuda(lane) => Device::of(lane.device),
         }
     }
 
@@ -78,7 +92,7 @@ impl Stream {
         }
         match &self.queue {
             Queue::Cpu => Ok(()),
-            Queue::Cuda { device, stream } => device.synchronize_stream(stream),
+            Queue::Cuda(lane) => lane.device.synchronize_stream(&lane.stream),
         }
     }
 
@@ -86,7 +100,7 @@ impl Stream {
     pub fn raw(&self) -> Option<&Arc<CudaStream>> {
         match &self.queue {
             Queue::Cpu => None,
-            Queue::Cuda { stream, .. } => Some(stream),
+            Queue::Cuda(lane) => Some(&lane.stream),
         }
     }
 }
@@ -95,8 +109,8 @@ impl fmt::Debug for Stream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.queue {
             Queue::Cpu => f.write_str("stream of the cpu"),
-            Queue::Cuda { device, stream } => {
-                write!(f, "stream {:p} of {}", stream.cu_stream(), device.label())
+            Queue::Cuda(lane) => {
+                write!(f, "stream {:p} of {}", lane.stream.cu_stream(), lane.device.label())
             }
         }
     }

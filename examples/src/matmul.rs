@@ -116,11 +116,7 @@ pub struct Matmul<'a, T: Float, const ACT: usize> {
 impl<'a, T: Float, const ACT: usize> Matmul<'a, T, ACT> {
     /// The product without a bias. All of a batch may be multiplied by one matrix `b`.
     pub fn new(a: impl Matrices<'a, T>, b: impl Matrices<'a, T>) -> Self {
-        let (a, b) = (a.matrices(), b.matrices());
-        // One matrix that is repeated is copied as one.
-        let repeated = b.shape()[0] > 1 && b.strides()[0] == 0;
-        let b = if repeated { b.slice(0, ..1) } else { b };
-        Matmul { a, b, alpha: 1.0, bias: None, residual: None }
+        Matmul { a: a.matrices(), b: b.matrices(), alpha: 1.0, bias: None, residual: None }
     }
 
     /// Multiplies the product, before anything is added.
@@ -238,7 +234,10 @@ impl<'a, T: Float, const ACT: usize> Matmul<'a, T, ACT> {
             None => nothing.matrix(0),
         };
         let residual = self.residual.unwrap_or(nothing);
-        Ok(Some(Factors { a: self.a, b: self.b, bias, residual, alpha: self.alpha }))
+        // One matrix that is repeated is copied as one, now that the counts are known to agree.
+        let repeated = others > 1 && self.b.strides()[0] == 0;
+        let b = if repeated { self.b.slice(0, ..1) } else { self.b };
+        Ok(Some(Factors { a: self.a, b, bias, residual, alpha: self.alpha }))
     }
 }
 

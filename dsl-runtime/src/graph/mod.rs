@@ -1,5 +1,6 @@
 //! Graphs: launches that are recorded once and run again in one go.
 
+mod executable;
 mod held;
 mod recorder;
 
@@ -8,17 +9,19 @@ mod tests;
 
 use std::sync::Arc;
 
-use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
-use cudarc::driver::{CudaGraph, CudaStream, DevicePtr, SyncOnDrop, result};
+use cudarc::driver::sys::CUstreamCaptureMode;
+use cudarc::driver::{CudaStream, DevicePtr, DeviceSlice, result};
 
 use crate::cuda::CudaDevice;
 use crate::error::{Error, Result};
+use crate::order::Use;
 use crate::slice::{SharedBytes, UniqueBytes};
 use crate::stream::{On, Stream};
 
 pub use held::Held;
 pub(crate) use recorder::{Range, Recorded, Recorder, Work};
 
+use executable::Executable;
 use held::Bytes;
 use recorder::covered;
 
@@ -64,14 +67,8 @@ pub struct Graph<H: Held> {
 
 enum Code {
     Cpu,
-    Cuda { device: &'static CudaDevice, stream: Arc<CudaStream>, graph: Owned },
+    Cuda { device: &'static CudaDevice, stream: Stream, graph: Executable },
 }
-
-/// A graph that is used by one thread at a time: through `&mut` alone.
-struct Owned(CudaGraph);
-
-// SAFETY: the driver takes a graph from any thread as long as it is one at a time, and only `&mut Graph` uses it.
-unsafe impl Send for Owned {}
 
 impl Stream {
     /// Records what `record` launches on the stream that it is given, for [`Graph::launch`] to run on this one. Nothing runs
@@ -102,14 +99,14 @@ impl Stream {
                 }
                 Code::Cpu
             }
-            On::Cuda(device, stream) => {
+            On::Cuda(device, _) => {
                 // One that nobody else can launch on meanwhile.
                 let own = device.new_stream()?;
                 let start = own.begin_capture(CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED);
                 start.map_err(|error| device.failed("cuStreamBeginCapture", error))?;
                 let capturing = Stream::recording(Stream::cuda(device, own.clone()), recorder.clone());
                 let outcome = record(&mut buffers, &capturing);
-                let graph = own.end_capture(CUgraphInstantiate_flags(0));
+                let graph = Executable::captured(&own);
                 if let Err(error) = outcome {
                     recorder.end();
                     return Err(error);
@@ -117,7 +114,7 @@ impl Stream {
                 let graph = graph.map_err(|error| device.failed("cuStreamEndCapture", error))?;
                 let graph = graph
                     .ok_or_else(|| Error::Capture { reason: "the driver gives no graph".to_string() })?;
-                Code::Cuda { device, stream: stream.clone(), graph: Owned(graph) }
+                Code::Cuda { device, stream: self.clone(), graph }
             }
         };
         Ok(Graph { code, recorded: recorder.end(), buffers })
@@ -147,15 +144,20 @@ impl<H: Held> Graph<H> {
                 Ok(())
             }
             Code::Cuda { device, stream, graph } => {
+                let On::Cuda(_, stream) = stream.on() else { unreachable!("it was captured on a GPU") };
                 device.context.bind_to_thread().map_err(|error| device.failed("cuCtxSetCurrent", error))?;
                 let mut pieces = Vec::new();
                 buffers.show(&mut |piece| pieces.push(piece.0));
-                let (kept, uses): (Vec<Range>, Vec<SyncOnDrop<'_>>) =
-                    pieces.into_iter().filter_map(|piece| used(piece, stream)).unzip();
+                let (mut kept, mut uses) = (Vec::new(), Vec::new());
+                for piece in pieces {
+                    let Some((range, used)) = used(piece, device, stream)? else { continue };
+                    kept.push(range);
+                    uses.push(used);
+                }
                 let launched = check(&kept).and_then(|()| {
                     // SAFETY: the graph was made in this context, which is current; the memory that its kernels use
                     // lives in the buffers, and the guards order it with other uses of them.
-                    unsafe { result::graph::launch(graph.0.cu_graph_exec(), stream.cu_stream()) }
+                    unsafe { result::graph::launch(graph.raw(), stream.cu_stream()) }
                         .map_err(|error| device.failed("cuGraphLaunch", error))
                 });
                 device.release(uses);
@@ -263,17 +265,26 @@ pub(crate) fn unique_range(bytes: &UniqueBytes<'_>, on: On<'_>) -> Option<Range>
 
 /// The default stream, which is never captured, does the waiting that comes with asking for an address.
 fn gpu_range(device: &'static CudaDevice, view: &impl DevicePtr<u8>, writes: bool) -> Range {
-    let (start, guard) = view.device_ptr(&device.stream);
-    device.release([guard]);
+    let (start, done) = view.device_ptr(&device.stream);
+    device.release([Use::at_home(&device.stream, done)]);
     Range { start, bytes: view.len() as u64, writes }
 }
 
 /// A use of memory by a graph on a stream, which waits for those before it.
-fn used<'h>(piece: Bytes<'h>, stream: &'h CudaStream) -> Option<(Range, SyncOnDrop<'h>)> {
-    let (bytes, writes, (start, guard)) = match piece {
-        Bytes::Shared(SharedBytes::Cuda(view)) => (view.len(), false, view.view_ptr(stream)),
-        Bytes::Unique(UniqueBytes::Cuda(view)) => (view.len(), true, view.view_ptr_mut(stream)),
-        Bytes::Shared(SharedBytes::Host(_)) | Bytes::Unique(UniqueBytes::Host(_)) => return None,
+fn used<'h>(
+    piece: Bytes<'h>,
+    device: &'static CudaDevice,
+    stream: &'h CudaStream,
+) -> Result<Option<(Range, Use<'h>)>> {
+    let (bytes, writes, home, (start, done)) = match piece {
+        Bytes::Shared(SharedBytes::Cuda(view)) => {
+            (view.len(), false, view.stream().clone(), view.view_ptr(stream))
+        }
+        Bytes::Unique(UniqueBytes::Cuda(view)) => {
+            (view.len(), true, view.stream().clone(), view.view_ptr_mut(stream))
+        }
+        Bytes::Shared(SharedBytes::Host(_)) | Bytes::Unique(UniqueBytes::Host(_)) => return Ok(None),
     };
-    Some((Range { start, bytes: bytes as u64, writes }, guard))
+    let used = device.begin(stream, &home, done)?;
+    Ok(Some((Range { start, bytes: bytes as u64, writes }, used)))
 }

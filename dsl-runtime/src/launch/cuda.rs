@@ -8,7 +8,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use cudarc::driver::sys::{CUdeviceptr, CUfunction, CUresult};
-use cudarc::driver::{CudaStream, DevicePtr, DevicePtrMut, DriverError, SyncOnDrop};
+use cudarc::driver::{CudaStream, DevicePtr, DevicePtrMut, DeviceSlice, DriverError};
 
 use super::arg::{Arg, Value};
 use super::driver::{self, Shape};
@@ -20,6 +20,7 @@ use crate::error::{Error, Result};
 use crate::fact::{Actual, Known};
 use crate::kernel::{Body, MAX_MAPS};
 use crate::module::{self, Code, Entry, Loaded, Resident};
+use crate::order::Use;
 use crate::report::Waited;
 use crate::slice::{SharedBytes, UniqueBytes};
 
@@ -37,7 +38,7 @@ pub(super) struct Frame<'f, 'g> {
     /// By parameter.
     pub(super) actuals: &'f mut [Actual],
     /// By parameter: what tells a buffer, once the launch is in line, that it is used.
-    pub(super) guards: &'f mut [Option<SyncOnDrop<'g>>],
+    pub(super) guards: &'f mut [Option<Use<'g>>],
     /// One for each of the body's arguments but its maps.
     pub(super) values: &'f mut [u64],
     /// The first are those of the body.
@@ -176,9 +177,9 @@ fn prepare<'g>(
     let code =
         device.modules.get_or_load(call.variant, || module::code(call.kernel, call.variant, device))?;
     for (i, arg) in args.iter_mut().enumerate() {
-        let (address, guard) = match &mut arg.value {
-            Value::Shared(SharedBytes::Cuda(view)) => view.device_ptr(ordered),
-            Value::Unique(UniqueBytes::Cuda(view)) => view.device_ptr_mut(ordered),
+        let (home, (address, done)) = match &mut arg.value {
+            Value::Shared(SharedBytes::Cuda(view)) => (view.stream().clone(), view.device_ptr(ordered)),
+            Value::Unique(UniqueBytes::Cuda(view)) => (view.stream().clone(), view.device_ptr_mut(ordered)),
             Value::Scalar(bits) => {
                 frame.actuals[i] = Actual::Scalar { dtype: arg.dtype, bits: *bits };
                 continue;
@@ -190,7 +191,7 @@ fn prepare<'g>(
             }
         };
         frame.actuals[i] = Actual::Slice { address, len: arg.len };
-        frame.guards[i] = Some(guard);
+        frame.guards[i] = Some(device.begin(ordered, &home, done)?);
     }
     let known = Known { actuals: frame.actuals, grid: call.grid };
     for entry in &code.entries {

@@ -199,7 +199,7 @@ const fn variant(label: &'static str, modules: &'static [Module]) -> Variant {
 }
 
 /// With as many programs as `n` elements need.
-fn scale<'a>(
+pub(super) fn scale<'a>(
     variant: usize,
     x: impl Into<crate::Slice<'a, f32>>,
     out: impl Into<crate::SliceMut<'a, f32>>,
@@ -211,12 +211,12 @@ fn scale<'a>(
     launch.grid(n.unsigned_abs().div_ceil(128))
 }
 
-fn ramp(device: &Device, n: usize) -> Buffer<f32> {
+pub(super) fn ramp(device: &Device, n: usize) -> Buffer<f32> {
     device.upload(&(0..n).map(|i| i as f32).collect::<Vec<_>>()).unwrap()
 }
 
 /// What the kernel computes from a ramp that starts at `first`.
-fn scaled(first: usize, n: usize, extra: f32) -> Vec<f32> {
+pub(super) fn scaled(first: usize, n: usize, extra: f32) -> Vec<f32> {
     (first..first + n).map(|i| i as f32 * -2.0 + n.div_ceil(128) as f32 + extra).collect()
 }
 

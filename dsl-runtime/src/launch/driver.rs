@@ -2,12 +2,12 @@
 
 use std::ffi::c_void;
 use std::ptr;
+use std::sync::OnceLock;
 
-use cudarc::driver::sys::{
-    self, CUfunction, CUlaunchAttribute, CUlaunchAttributeID, CUlaunchAttributeValue, CUlaunchConfig,
-    CUstream,
-};
+use cudarc::driver::sys::{CUfunction, CUresult, CUstream};
 use cudarc::driver::{DriverError, result};
+
+use crate::libcuda;
 
 /// Blocks, and what each of them takes.
 #[derive(Clone, Copy)]
@@ -38,24 +38,54 @@ pub(super) unsafe fn launch(
             result::launch_kernel(function, (x, y, z), (threads, 1, 1), shared_bytes, stream, pointers)
         };
     }
-    let mut follows = CUlaunchAttribute {
-        id: CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
-        pad: [0; 4],
-        value: CUlaunchAttributeValue { programmaticStreamSerializationAllowed: 1 },
+    let Some(launch) = extended() else { return Err(DriverError(CUresult::CUDA_ERROR_NOT_FOUND)) };
+    let mut follows = Attribute { id: PROGRAMMATIC_STREAM_SERIALIZATION, value: [1, 0, 0, 0, 0, 0, 0, 0] };
+    let config = Config {
+        grid: [x, y, z],
+        block: [threads, 1, 1],
+        shared_bytes,
+        stream,
+        attributes: &raw mut follows,
+        attribute_count: 1,
     };
-    let config = CUlaunchConfig {
-        gridDimX: x,
-        gridDimY: y,
-        gridDimZ: z,
-        blockDimX: threads,
-        blockDimY: 1,
-        blockDimZ: 1,
-        sharedMemBytes: shared_bytes,
-        hStream: stream,
-        attrs: &raw mut follows,
-        numAttrs: 1,
-    };
-    // SAFETY: the caller's word; the configuration and its one attribute live for the call. Drivers that have the
-    // attribute have the function.
-    unsafe { sys::cuLaunchKernelEx(&config, function, pointers.as_mut_ptr(), ptr::null_mut()) }.result()
+    // SAFETY: the caller's word; the configuration and its one attribute live for the call.
+    unsafe { launch(&config, function, pointers.as_mut_ptr(), ptr::null_mut()) }.result()
 }
+
+/// The type of `cuLaunchKernelEx`.
+type Extended = unsafe extern "C" fn(
+    config: *const Config,
+    function: CUfunction,
+    pointers: *mut *mut c_void,
+    extra: *mut *mut c_void,
+) -> CUresult;
+
+/// The driver's function, if it has it. The bindings have none where a build finds a CUDA before 11.8.
+fn extended() -> Option<Extended> {
+    static EXTENDED: OnceLock<Option<Extended>> = OnceLock::new();
+    // SAFETY: the function has had this type since CUDA 11.8, the first that has it.
+    *EXTENDED.get_or_init(|| unsafe { libcuda::function(c"cuLaunchKernelEx") })
+}
+
+/// The driver's `CUlaunchConfig`.
+#[repr(C)]
+struct Config {
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared_bytes: u32,
+    stream: CUstream,
+    attributes: *mut Attribute,
+    attribute_count: u32,
+}
+
+/// The driver's `CUlaunchAttribute`, whose value is a union of 64 bytes.
+#[repr(C)]
+struct Attribute {
+    id: u32,
+    value: [u64; 8],
+}
+
+const _: () = assert!(size_of::<Attribute>() == 72 && size_of::<Config>() == 56);
+
+/// `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`
+const PROGRAMMATIC_STREAM_SERIALIZATION: u32 = 6;

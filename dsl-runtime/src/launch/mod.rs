@@ -8,6 +8,7 @@ mod arg;
 pub(crate) mod cpu;
 mod cuda;
 mod driver;
+mod param;
 mod tensor_map;
 mod trace;
 mod trials;
@@ -18,11 +19,14 @@ mod counted_tests;
 mod cpu_tests;
 #[cfg(test)]
 mod cuda_tests;
+#[cfg(test)]
+mod order_tests;
 
 #[cfg(test)]
 pub(crate) use cuda_tests::{alone, gpu};
 
 pub use arg::{Arg, ViewArgs};
+pub use param::{IntoSlice, IntoSliceMut, IntoView, IntoViewMut};
 pub use trace::{BodyTrace, Trace};
 
 use crate::choose::Chosen;

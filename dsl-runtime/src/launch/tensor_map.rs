@@ -6,12 +6,13 @@
 use std::ffi::c_void;
 use std::sync::OnceLock;
 
-use cudarc::driver::sys::{self, CUresult};
+use cudarc::driver::sys::CUresult;
 
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::fact::{Known, name};
 use crate::kernel::{Param, Symbol, TensorMap};
+use crate::libcuda;
 
 /// The most axes of a view.
 const MAX_AXES: usize = 5;
@@ -181,10 +182,8 @@ const ZEROS_OUTSIDE: u32 = 0;
 /// The bindings' own panics where the driver lacks the symbol, and is not there at all where a build finds CUDA 11.
 fn driver() -> Option<Encode> {
     static ENCODE: OnceLock<Option<Encode>> = OnceLock::new();
-    // SAFETY: a launch has a device, so the library is loaded; the symbol has had this signature since CUDA 12.0.
-    *ENCODE.get_or_init(|| unsafe {
-        sys::culib().get::<Encode>(b"cuTensorMapEncodeTiled\0").ok().map(|symbol| *symbol)
-    })
+    // SAFETY: the function has had this type since CUDA 12.0, the first that has it.
+    *ENCODE.get_or_init(|| unsafe { libcuda::function(c"cuTensorMapEncodeTiled") })
 }
 
 impl Request {

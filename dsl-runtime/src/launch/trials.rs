@@ -115,11 +115,7 @@ impl<const N: usize> tune::Call for Calls<'_, '_, N> {
             match (bytes, saved, self.target.on) {
                 (UniqueBytes::Host(bytes), Saved::Host(saved), _) => bytes.copy_from_slice(saved),
                 (UniqueBytes::Cuda(view), Saved::Cuda(saved), On::Cuda(device, stream)) => {
-                    if !view.is_empty() {
-                        stream
-                            .memcpy_dtod(saved, view)
-                            .map_err(|error| device.failed("cuMemcpyDtoDAsync", error))?;
-                    }
+                    device.copy_back(saved, view, stream)?;
                 }
                 _ => unreachable!("an output is where its copy is"),
             }

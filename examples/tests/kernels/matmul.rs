@@ -436,6 +436,16 @@ fn wrong_shapes_are_errors() {
     let batch = Matmul::<f32, IDENTITY>::new(a.view([3, 1, 2]).unwrap(), b.view([2, 4]).unwrap());
     let found = batch.launch(&device, out.view_mut([2, 1, 4]).unwrap()).unwrap_err().to_string();
     assert_eq!(found, "matmul: out has 2 matrices and a has 3");
+    // A matrix that is repeated counts as often as it is.
+    let matrix = b.view([1, 2, 4]).unwrap();
+    for (times, error) in [(1, None), (2, Some("matmul: b has 2 matrices and a has 3")), (3, None)] {
+        let repeated = matrix.broadcast([times, 2, 4]).unwrap();
+        let batch = Matmul::<f32, IDENTITY>::new(a.view([3, 1, 2]).unwrap(), repeated);
+        let found = batch.launch(&device, out.view_mut([3, 1, 4]).unwrap());
+        assert_eq!(found.err().map(|error| error.to_string()).as_deref(), error, "{times} times");
+        let found = batch.launch_split(&device, out.view_mut([3, 1, 4]).unwrap(), &mut []);
+        assert_eq!(found.err().map(|error| error.to_string()).as_deref(), error, "{times} times");
+    }
     let mut short = device.zeros::<f32>(1).unwrap();
     let found = product([3, 2], [2, 4]).launch_split(&device, out.view_mut([3, 4]).unwrap(), &mut short);
     assert_eq!(found.unwrap_err().to_string(), "matmul: scratch has 1 elements and what it should be has 0");

@@ -1,12 +1,12 @@
 //! The function a user calls, and the traits that make an undeclared variant a compile error at the call.
 
 use proc_macro2::{Ident, Literal, Span, TokenStream};
-use quote::{format_ident, quote, quote_spanned};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
 
 use crate::check::{ConstValue, Variant};
 use crate::diagnostic::{Loc, list};
 use crate::dtype::{Class, DType};
-use crate::syntax::{ConstType, Generic, Kernel, Param, ParamType, Tune, TypeName};
+use crate::syntax::{ConstType, Generic, Kernel, Param, ParamType, Tune, TypeName, ViewType};
 
 /// A generic whose value the launcher works out from the arguments.
 fn chooser<'k>(kernel: &'k Kernel, generic: &Generic) -> Option<&'k TokenStream> {
@@ -85,16 +85,14 @@ impl Arguments {
             let own = &param.name;
             match &param.ty {
                 ParamType::Slice { elem, mutable } => {
+                    let at = elem.loc.start;
                     let elem = element(kernel, elem);
-                    let ty = slice_type(*mutable);
-                    all.converted(own, &quote! { ::dsl_runtime::#ty<'fuse, #elem> });
+                    all.converted(own, Taken::slice(*mutable, at, &elem));
                     let make = if *mutable { format_ident!("slice_mut") } else { format_ident!("slice") };
                     all.args.push(quote! { ::dsl_runtime::Arg::#make::<#elem>(#own) });
                 }
                 ParamType::View(view) => {
-                    let elem = element(kernel, &view.elem);
-                    let (ty, rank) = (view_type(view.mutable), Literal::usize_unsuffixed(view.rank));
-                    all.converted(own, &quote! { ::dsl_runtime::#ty<'fuse, #elem, #rank> });
+                    all.converted(own, Taken::view(view, &element(kernel, &view.elem)));
                     all.parts.push(quote! { let #own = ::dsl_runtime::ViewArgs::from(#own); });
                     all.args.push(quote! { #own.memory });
                     for list in [quote! { shape }, quote! { strides }] {
@@ -115,9 +113,9 @@ impl Arguments {
         all
     }
 
-    fn converted(&mut self, own: &Ident, ty: &TokenStream) {
-        self.params.push(quote! { #own: impl ::core::convert::Into<#ty> });
-        self.bindings.push(quote! { let #own: #ty = ::core::convert::Into::into(#own); });
+    fn converted(&mut self, own: &Ident, Taken { bound, ty, convert }: Taken) {
+        self.params.push(quote! { #own: #bound });
+        self.bindings.push(quote! { let #own: #ty = #convert(#own); });
     }
 }
 
@@ -127,6 +125,34 @@ fn slice_type(mutable: bool) -> Ident {
 
 fn view_type(mutable: bool) -> Ident {
     if mutable { format_ident!("ViewMut") } else { format_ident!("View") }
+}
+
+/// What a parameter for memory takes: anything that the runtime makes a slice or view of.
+struct Taken {
+    /// On the user's element type, so that rustc points there.
+    bound: TokenStream,
+    ty: TokenStream,
+    convert: TokenStream,
+}
+
+impl Taken {
+    fn slice(mutable: bool, at: Span, elem: &impl ToTokens) -> Taken {
+        Taken::of(slice_type(mutable), at, quote! { #elem })
+    }
+
+    fn view(view: &ViewType, elem: &impl ToTokens) -> Taken {
+        let rank = Literal::usize_unsuffixed(view.rank);
+        Taken::of(view_type(view.mutable), view.elem.loc.start, quote! { #elem, #rank })
+    }
+
+    fn of(ty: Ident, at: Span, generics: TokenStream) -> Taken {
+        let into = format_ident!("Into{ty}");
+        Taken {
+            bound: quote_spanned! { at => impl ::dsl_runtime::#into<'fuse, #generics> },
+            ty: quote! { ::dsl_runtime::#ty<'fuse, #generics> },
+            convert: quote! { ::dsl_runtime::#into::convert },
+        }
+    }
 }
 
 /// The launcher: the kernel's own signature.
@@ -191,14 +217,10 @@ pub(super) fn broken(kernel: &Kernel) -> TokenStream {
     let params = kernel.params.iter().enumerate().map(|(position, param)| {
         let own = format_ident!("argument_{position}");
         let ty = match &param.ty {
-            ParamType::Slice { elem, mutable } => element(kernel, elem).map(|elem| {
-                let ty = slice_type(*mutable);
-                quote! { impl ::core::convert::Into<::dsl_runtime::#ty<'fuse, #elem>> }
-            }),
-            ParamType::View(view) => element(kernel, &view.elem).map(|elem| {
-                let (ty, rank) = (view_type(view.mutable), Literal::usize_unsuffixed(view.rank));
-                quote! { impl ::core::convert::Into<::dsl_runtime::#ty<'fuse, #elem, #rank>> }
-            }),
+            ParamType::Slice { elem, mutable } => {
+                element(kernel, elem).map(|own| Taken::slice(*mutable, elem.loc.start, &own).bound)
+            }
+            ParamType::View(view) => element(kernel, &view.elem).map(|own| Taken::view(view, &own).bound),
             ParamType::Scalar(ty) => element(kernel, ty),
             ParamType::Failed => None,
         };
