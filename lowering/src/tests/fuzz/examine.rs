@@ -15,9 +15,10 @@ use crate::dtype::DType;
 use crate::mlir::Session;
 use crate::mlir::host::Plan;
 use crate::syntax;
+use crate::target::host::Level;
 use crate::target::nvptx::{self, Arch, Stages};
 use crate::tests::blocks::holds;
-use crate::tests::run::{Arg, Loaded, load_plan};
+use crate::tests::run::{Arg, Loaded, levels, load_levels, load_plan};
 use crate::tests::{render, tokens};
 use crate::tile::{self, Func};
 
@@ -65,10 +66,11 @@ pub fn examine(program: &Program, seed: u64) -> Result<Report, String> {
     let plan = host_plan(&func, Trust::Nothing);
     let host = load_plan(&plan);
     report.lowering = processor_time().saturating_sub(start);
+    let best: Vec<Level> = levels().into_iter().rev().take(1).collect();
     let loaded: Vec<(&Body, Vec<Loaded>)> = bodies
         .iter()
         .filter(|body| body.name != "tensor")
-        .map(|body| (body, load_plan(&Plan::new(body.plan.distributed.func.clone()))))
+        .map(|body| (body, load_levels(&Plan::new(body.plan.distributed.func.clone()), &best)))
         .collect();
     for number in 0..LAUNCHES {
         let launch = launch(program, seed.wrapping_mul(LAUNCHES).wrapping_add(number));
@@ -88,7 +90,7 @@ pub fn examine(program: &Program, seed: u64) -> Result<Report, String> {
             if !body.facts.iter().all(|fact| holds(fact, &known, launch.grid)) {
                 continue;
             }
-            for level in levels.iter().rev().take(1) {
+            for level in levels {
                 run(program, &launch, level).same(program, &wanted.memory).map_err(|what| {
                     format!(
                         "launch {number}, the {} body on the host, {:?}: {what}",
