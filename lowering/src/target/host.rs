@@ -67,9 +67,19 @@ pub fn emit(
     entry: &str,
     family: Family,
 ) -> Result<Vec<(Level, String)>, String> {
+    emit_for(session, plan, entry, (family, family.levels()))
+}
+
+/// The same for some of a family's levels.
+pub fn emit_for(
+    session: &Session,
+    plan: &Plan,
+    entry: &str,
+    (family, levels): (Family, &[Level]),
+) -> Result<Vec<(Level, String)>, String> {
     let mut texts = vec![];
     let mut built: Option<(Machine, LlvmModule)> = None;
-    for &level in family.levels() {
+    for &level in levels {
         let machine = family.machine(level, plan);
         if built.as_ref().is_none_or(|(known, _)| *known != machine) {
             let mut module = session.module(machine);

@@ -18,6 +18,7 @@ mod errors;
 mod exits;
 mod fold;
 mod functions;
+mod fuzz;
 mod group;
 mod growth;
 mod inline;

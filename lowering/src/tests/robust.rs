@@ -24,7 +24,7 @@ fn survive_text(attribute: &str, item: &str) -> usize {
     survive(attribute.parse().expect("tokens"), item.parse().expect("tokens"))
 }
 
-const SEEDS: &[(&str, &str)] = &[
+pub(super) const SEEDS: &[(&str, &str)] = &[
     (
         "T = [f32, bf16], BLOCK = [64]",
         "pub fn k<T: Float, const BLOCK: usize>(x: &[T], out: &mut [T], n: i32, eps: f32) {
@@ -153,13 +153,13 @@ fn change() -> impl Strategy<Value = Change> {
 
 /// A token, or the edge of a group, so that a tree can be changed as a list.
 #[derive(Clone)]
-enum Flat {
+pub(super) enum Flat {
     Token(TokenTree),
     Open(Delimiter),
     Close,
 }
 
-fn flatten(tokens: TokenStream, flat: &mut Vec<Flat>) {
+pub(super) fn flatten(tokens: TokenStream, flat: &mut Vec<Flat>) {
     for token in tokens {
         match token {
             TokenTree::Group(group) => {
@@ -173,7 +173,7 @@ fn flatten(tokens: TokenStream, flat: &mut Vec<Flat>) {
 }
 
 /// The tree again; edges that have no partner are left out.
-fn unflatten(flat: &[Flat]) -> TokenStream {
+pub(super) fn unflatten(flat: &[Flat]) -> TokenStream {
     let mut open: Vec<(Delimiter, Vec<TokenTree>)> = vec![(Delimiter::None, vec![])];
     for token in flat {
         match token {

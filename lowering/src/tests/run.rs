@@ -89,13 +89,22 @@ fn loaded(func: Func) -> Vec<Loaded> {
 
 /// A plan for the host, loaded at every level that this processor has.
 pub fn load_plan(plan: &Plan) -> Vec<Loaded> {
+    load_levels(plan, &levels())
+}
+
+/// Those that this processor has, the best one last.
+pub fn levels() -> Vec<Level> {
+    let has = |level: &Level| *level != Level::V4 || std::arch::is_x86_feature_detected!("avx512vl");
+    Family::X86_64.levels().iter().copied().filter(has).collect()
+}
+
+pub fn load_levels(plan: &Plan, levels: &[Level]) -> Vec<Loaded> {
     let _beside = lowering_beside();
     let session = Session::new();
-    let texts = host::emit(&session, plan, "kernel", Family::X86_64).expect("host assembly");
-    let has = |level| level != Level::V4 || std::arch::is_x86_feature_detected!("avx512vl");
+    let texts =
+        host::emit_for(&session, plan, "kernel", (Family::X86_64, levels)).expect("host assembly");
     texts
         .into_iter()
-        .filter(|(level, _)| has(*level))
         .map(|(level, text)| Loaded {
             level,
             library: assembled(&text),

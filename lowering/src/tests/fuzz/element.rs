@@ -1,0 +1,311 @@
+//! One element and its arithmetic, in plain Rust: what the language's documentation says, without the compiler's tables.
+//!
+//! The law of integers: `+ - *` and negation of an `i32` that lead to an offset or a comparison are exact in 64 bits;
+//! everywhere else a value is a number of its type and wraps. So an integer is two numbers, of which [`Element::leaf`]
+//! forgets one.
+
+use crate::dtype::DType;
+
+/// An element of a tile.
+#[derive(Clone, Copy, Debug)]
+pub enum Element {
+    /// The number that the type holds, and what the chain of `+ - *` behind it comes to, if that is one of 64 bits.
+    Integer {
+        value: i128,
+        exact: Option<i128>,
+    },
+    Float(f64),
+}
+
+/// Whether something holds, as an element.
+pub fn truth(holds: bool) -> Element {
+    Element::whole(i128::from(holds))
+}
+
+impl Element {
+    /// An integer that nothing more is known of.
+    pub fn whole(value: i128) -> Element {
+        Element::Integer { value, exact: Some(value) }
+    }
+
+    pub fn wrapped(dtype: DType, value: i128) -> Element {
+        Element::whole(wrap(dtype, value))
+    }
+
+    pub fn zero(dtype: DType) -> Element {
+        if dtype.is_float() { Element::Float(0.0) } else { Element::whole(0) }
+    }
+
+    /// The integer as its type holds it.
+    pub fn value(self) -> i128 {
+        match self {
+            Element::Integer { value, .. } => value,
+            Element::Float(float) => float as i128,
+        }
+    }
+
+    pub fn float(self) -> f64 {
+        match self {
+            Element::Integer { value, .. } => value as f64,
+            Element::Float(float) => float,
+        }
+    }
+
+    /// What an offset and a comparison see; `None` where that is beyond 64 bits.
+    pub fn exact(self) -> Option<i128> {
+        match self {
+            Element::Integer { exact, .. } => exact,
+            Element::Float(_) => None,
+        }
+    }
+
+    pub fn holds(self) -> bool {
+        self.value() != 0
+    }
+
+    /// The element as a load, a selection or a loop gives it.
+    pub fn leaf(self) -> Element {
+        match self {
+            Element::Integer { value, .. } => Element::whole(value),
+            float => float,
+        }
+    }
+
+    /// As it lies in memory.
+    pub fn bytes(self, dtype: DType) -> Vec<u8> {
+        match (self, dtype) {
+            (Element::Float(float), DType::F64) => float.to_le_bytes().to_vec(),
+            (Element::Float(float), DType::F32) => (float as f32).to_le_bytes().to_vec(),
+            (Element::Float(float), DType::F16) => half::f16::from_f64(float).to_le_bytes().to_vec(),
+            (Element::Float(float), _) => half::bf16::from_f64(float).to_le_bytes().to_vec(),
+            (Element::Integer { value, .. }, dtype) => value.to_le_bytes()[..dtype.bytes() as usize].to_vec(),
+        }
+    }
+
+    pub fn of_bytes(bytes: &[u8], dtype: DType) -> Element {
+        let mut low = [0u8; 16];
+        low[..bytes.len()].copy_from_slice(bytes);
+        let bits = i128::from_le_bytes(low);
+        match dtype {
+            DType::F64 => Element::Float(f64::from_bits(bits as u64)),
+            DType::F32 => Element::Float(f32::from_bits(bits as u32).into()),
+            DType::F16 => Element::Float(half::f16::from_bits(bits as u16).into()),
+            DType::BF16 => Element::Float(half::bf16::from_bits(bits as u16).into()),
+            _ => Element::wrapped(dtype, bits),
+        }
+    }
+
+    /// Bit for bit, but that one NaN is as good as another.
+    pub fn same(self, other: Element) -> bool {
+        match (self, other) {
+            (Element::Float(a), Element::Float(b)) => {
+                (a.is_nan() && b.is_nan()) || a.to_bits() == b.to_bits()
+            }
+            (a, b) => a.value() == b.value(),
+        }
+    }
+}
+
+/// Two's complement.
+pub fn wrap(dtype: DType, value: i128) -> i128 {
+    match dtype {
+        DType::Bool => value & 1,
+        DType::I8 => i128::from(value as i8),
+        DType::I16 => i128::from(value as i16),
+        DType::I32 => i128::from(value as i32),
+        DType::I64 => i128::from(value as i64),
+        DType::U8 => i128::from(value as u8),
+        DType::U16 => i128::from(value as u16),
+        DType::U32 => i128::from(value as u32),
+        _ => i128::from(value as u64),
+    }
+}
+
+/// The nearest number of a float type, halves to the even one.
+pub fn round(dtype: DType, value: f64) -> f64 {
+    match dtype {
+        DType::F32 => f64::from(value as f32),
+        DType::F16 => shortened(value, 11, -14, 15),
+        DType::BF16 => shortened(value, 8, -126, 127),
+        _ => value,
+    }
+}
+
+/// The nearest number of so many bits, with exponents between these.
+fn shortened(value: f64, bits: i32, least: i32, most: i32) -> f64 {
+    if value == 0.0 || !value.is_finite() {
+        return value;
+    }
+    let exponent = ((value.to_bits() >> 52) & 0x7ff) as i32 - 1023;
+    let unit = 2f64.powi(exponent.max(least) - (bits - 1));
+    let rounded = (value / unit).round_ties_even() * unit;
+    if rounded.abs() >= 2f64.powi(most) * 2.0 { f64::INFINITY.copysign(value) } else { rounded }
+}
+
+/// `as`, and `.to::<..>()`.
+pub fn cast(element: Element, from: DType, to: DType) -> Element {
+    match (element, to) {
+        (Element::Float(float), DType::Bool) => truth(float != 0.0),
+        (Element::Integer { value, .. }, DType::Bool) => truth(value != 0),
+        (Element::Float(float), to) if to.is_float() => Element::Float(round(to, float)),
+        (Element::Float(float), to) => {
+            let (least, most) = (wrap_least(to), wrap_most(to));
+            // `as` saturates and takes NaN to 0, in 128 bits here.
+            Element::whole((float as i128).clamp(least, most))
+        }
+        (Element::Integer { value, .. }, DType::F64) => Element::Float(value as f64),
+        (Element::Integer { value, .. }, DType::F32) => Element::Float(f64::from(value as f32)),
+        (Element::Integer { value, .. }, to) if to.is_float() => {
+            Element::Float(round(to, f64::from(value as f32)))
+        }
+        (Element::Integer { value, exact }, to) if to == from => Element::Integer { value, exact },
+        (Element::Integer { value, .. }, to) => Element::wrapped(to, value),
+    }
+}
+
+pub fn wrap_least(dtype: DType) -> i128 {
+    match dtype {
+        DType::I8 | DType::I16 | DType::I32 | DType::I64 => -(1i128 << (8 * dtype.bytes() - 1)),
+        _ => 0,
+    }
+}
+
+pub fn wrap_most(dtype: DType) -> i128 {
+    match dtype {
+        DType::Bool => 1,
+        DType::I8 | DType::I16 | DType::I32 | DType::I64 => (1i128 << (8 * dtype.bytes() - 1)) - 1,
+        _ => (1i128 << (8 * dtype.bytes())) - 1,
+    }
+}
+
+/// An operator or a function of `tl::` on one element of each operand; comparisons are [`compare`].
+pub fn lanewise(name: &str, dtype: DType, args: &[Element]) -> Element {
+    match args[0] {
+        Element::Float(_) => {
+            let args: Vec<f64> = args.iter().map(|arg| arg.float()).collect();
+            Element::Float(round(dtype, float(name, &args)))
+        }
+        Element::Integer { .. } => {
+            let values: Vec<i128> = args.iter().map(|arg| arg.value()).collect();
+            let value = wrap(dtype, integer(name, dtype, &values));
+            let chained = dtype == DType::I32 && matches!(name, "+" | "-" | "*" | "neg");
+            let exacts: Option<Vec<i128>> = args.iter().map(|arg| arg.exact()).collect();
+            let exact = if chained {
+                let exact = exacts.map(|exacts| integer(name, dtype, &exacts));
+                exact.filter(|&exact| i64::try_from(exact).is_ok())
+            } else {
+                Some(value)
+            };
+            Element::Integer { value, exact }
+        }
+    }
+}
+
+fn float(name: &str, a: &[f64]) -> f64 {
+    match name {
+        "+" => a[0] + a[1],
+        "-" => a[0] - a[1],
+        "*" => a[0] * a[1],
+        "/" => a[0] / a[1],
+        "neg" => -a[0],
+        "maximum" => largest(a[0], a[1]),
+        "minimum" => -largest(-a[0], -a[1]),
+        "clamp" => -largest(-largest(a[0], a[1]), -a[2]),
+        "abs" => a[0].abs(),
+        "floor" => a[0].floor(),
+        "ceil" => a[0].ceil(),
+        "trunc" => a[0].trunc(),
+        "round" => a[0].round(),
+        "round_ties_even" => a[0].round_ties_even(),
+        "sqrt" => a[0].sqrt(),
+        other => panic!("{other} of floats"),
+    }
+}
+
+/// NaN if either is; `-0.0` is below `0.0`.
+fn largest(a: f64, b: f64) -> f64 {
+    if a.is_nan() || b.is_nan() {
+        f64::NAN
+    } else if a == b {
+        if a.is_sign_positive() { a } else { b }
+    } else {
+        a.max(b)
+    }
+}
+
+fn integer(name: &str, dtype: DType, a: &[i128]) -> i128 {
+    let bits = 8 * dtype.bytes();
+    let amount = |amount: i128| (amount & i128::from(bits - 1)) as u32;
+    match name {
+        "+" => a[0] + a[1],
+        "-" => a[0] - a[1],
+        "*" => a[0].wrapping_mul(a[1]),
+        "/" => {
+            if a[1] == 0 {
+                0
+            } else {
+                a[0] / a[1]
+            }
+        }
+        "%" => {
+            if a[1] == 0 {
+                a[0]
+            } else {
+                a[0] % a[1]
+            }
+        }
+        "&" => a[0] & a[1],
+        "|" => a[0] | a[1],
+        "^" => a[0] ^ a[1],
+        "<<" => a[0] << amount(a[1]),
+        ">>" => a[0] >> amount(a[1]),
+        "neg" => -a[0],
+        "not" => {
+            if dtype == DType::Bool {
+                1 - a[0]
+            } else {
+                !a[0]
+            }
+        }
+        "maximum" => a[0].max(a[1]),
+        "minimum" => a[0].min(a[1]),
+        "clamp" => a[0].max(a[1]).min(a[2]),
+        "abs" => a[0].abs(),
+        "cdiv" => match a[1] {
+            0 => 0,
+            by => a[0] / by + i128::from(a[0] % by != 0 && (a[0] < 0) == (by < 0)),
+        },
+        "mulhi" => upper(a[0], a[1], bits),
+        "umulhi" => {
+            let whole = (1i128 << bits) - 1;
+            upper(a[0] & whole, a[1] & whole, bits)
+        }
+        other => panic!("{other} of integers"),
+    }
+}
+
+/// The upper half of a product; that of two unsigned numbers of 64 bits fills all of 128.
+fn upper(a: i128, b: i128, bits: u32) -> i128 {
+    if a >= 0 && b >= 0 { ((a as u128 * b as u128) >> bits) as i128 } else { (a * b) >> bits }
+}
+
+/// A comparison, and whether the law of integers leaves no doubt about it.
+pub fn compare(name: &str, a: Element, b: Element) -> (Element, bool) {
+    use std::cmp::Ordering::{Equal, Greater, Less};
+    let (order, lawful) = match (a, b) {
+        (Element::Float(a), Element::Float(b)) => (a.partial_cmp(&b), true),
+        (a, b) => match (a.exact(), b.exact()) {
+            (Some(a), Some(b)) => (Some(a.cmp(&b)), true),
+            _ => (Some(a.value().cmp(&b.value())), false),
+        },
+    };
+    let holds = match name {
+        "==" => order == Some(Equal),
+        "!=" => order != Some(Equal),
+        "<" => order == Some(Less),
+        "<=" => matches!(order, Some(Less | Equal)),
+        ">" => order == Some(Greater),
+        _ => matches!(order, Some(Greater | Equal)),
+    };
+    (truth(holds), lawful)
+}

@@ -1,0 +1,589 @@
+//! What a program computes: statement by statement, element by element.
+
+use super::element::{Element, cast, compare, lanewise, wrap};
+use super::program::{Block, Combine, Node, Op, Pair, Program, Range, RangeForm, Statement, Type};
+use super::tile::{Tile, count, indices};
+use crate::dtype::DType;
+
+/// The arguments of a launch.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    pub grid: i64,
+    pub scalars: Vec<Element>,
+    pub memory: Vec<Contents>,
+}
+
+/// A parameter's memory.
+#[derive(Clone, Debug)]
+pub struct Contents {
+    pub data: Vec<Element>,
+    /// Of a view.
+    pub shape: Vec<i64>,
+    pub strides: Vec<i64>,
+}
+
+/// What is left in memory.
+pub struct Outcome {
+    pub memory: Vec<Contents>,
+    /// Whether no offset and no comparison was beyond what the law of integers speaks of.
+    pub lawful: bool,
+}
+
+/// Runs every program of the grid, one after the other.
+pub fn evaluate(program: &Program, launch: &Launch) -> Outcome {
+    let mut machine = Machine {
+        program,
+        scalars: &launch.scalars,
+        memory: launch.memory.clone(),
+        variables: vec![None; program.variables],
+        id: 0,
+        lawful: true,
+    };
+    for id in 0..launch.grid {
+        machine.id = id;
+        machine.variables = vec![None; program.variables];
+        machine.block(&program.body);
+    }
+    Outcome { memory: machine.memory, lawful: machine.lawful }
+}
+
+/// Where a statement leads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Flow {
+    Next,
+    Break,
+    Continue,
+    Return,
+}
+
+struct Machine<'a> {
+    program: &'a Program,
+    scalars: &'a [Element],
+    memory: Vec<Contents>,
+    variables: Vec<Option<Tile>>,
+    id: i64,
+    lawful: bool,
+}
+
+impl Machine<'_> {
+    fn block(&mut self, block: &Block) -> Flow {
+        for statement in block {
+            let flow = self.statement(statement);
+            if flow != Flow::Next {
+                return flow;
+            }
+        }
+        Flow::Next
+    }
+
+    /// What a loop or a branch changes is a value of its own afterwards.
+    fn settle(&mut self, statement: &Statement) {
+        let mut assigned = vec![];
+        statement.assigned(&mut assigned);
+        for variable in assigned {
+            if let Some(tile) = &mut self.variables[variable] {
+                *tile = tile.leaves();
+            }
+        }
+    }
+
+    fn scalar(&mut self, node: &Node) -> Element {
+        self.node(node).data[0]
+    }
+
+    fn set(&mut self, variable: usize, tile: Tile) {
+        self.variables[variable] = Some(tile);
+    }
+
+    fn statement(&mut self, statement: &Statement) -> Flow {
+        match statement {
+            Statement::Let { variable, value, .. } => {
+                let tile = self.node(value);
+                self.set(*variable, tile);
+            }
+            Statement::LetPair { variables, pair, args, .. } => {
+                let args: Vec<Tile> = args.iter().map(|arg| self.node(arg)).collect();
+                let dtype = match statement {
+                    Statement::LetPair { args, .. } => args[0].ty.dtype,
+                    _ => DType::I32,
+                };
+                let results = self::pair(pair, dtype, &args);
+                for (variable, tile) in variables.iter().zip(results) {
+                    self.set(*variable, tile.leaves());
+                }
+            }
+            Statement::Assign { variable, operator, value } => {
+                let mut tile = self.node(value);
+                if let Some(symbol) = operator {
+                    let old = self.variables[*variable].clone().expect("a variable");
+                    let dtype = value.ty.dtype;
+                    let new = tile.broadcast(&old.shape);
+                    let pairs = old.data.iter().zip(&new.data);
+                    let data = pairs.map(|(&a, &b)| lanewise(symbol, dtype, &[a, b])).collect();
+                    tile = Tile { shape: old.shape, data };
+                }
+                self.set(*variable, tile);
+            }
+            Statement::AssignPair { variables, values } => {
+                let tiles = values.each_ref().map(|value| self.node(value));
+                for (variable, tile) in variables.iter().zip(tiles) {
+                    self.set(*variable, tile);
+                }
+            }
+            Statement::Store { memory, offset, value, mask } => {
+                let shape = &offset.ty.shape;
+                let (places, value) = (self.node(offset), self.node(value).broadcast(shape));
+                let mask = mask.as_ref().map(|mask| self.node(mask).broadcast(shape));
+                for (i, place) in places.data.iter().enumerate() {
+                    if let Some(place) = self.place(*memory, *place)
+                        && mask.as_ref().is_none_or(|mask| mask.data[i].holds())
+                    {
+                        self.memory[*memory].data[place] = value.data[i].leaf();
+                    }
+                }
+            }
+            Statement::StoreView { memory, offsets, value } => {
+                let start = self.offsets(offsets);
+                let tile = self.node(value);
+                for (index, element) in indices(&tile.shape).zip(&tile.data) {
+                    if let Some(place) = self.place_in_view(*memory, &start, &index) {
+                        self.memory[*memory].data[place] = element.leaf();
+                    }
+                }
+            }
+            Statement::Atomic { name, memory, offset, value, mask } => {
+                let (shape, dtype) = (&offset.ty.shape, value.ty.dtype);
+                let (places, value) = (self.node(offset), self.node(value).broadcast(shape));
+                let mask = mask.as_ref().map(|mask| self.node(mask).broadcast(shape));
+                for (i, place) in places.data.iter().enumerate() {
+                    if let Some(place) = self.place(*memory, *place)
+                        && mask.as_ref().is_none_or(|mask| mask.data[i].holds())
+                    {
+                        let old = self.memory[*memory].data[place];
+                        let symbol = match *name {
+                            "atomic_add" => "+",
+                            "atomic_max" => "maximum",
+                            "atomic_min" => "minimum",
+                            "atomic_and" => "&",
+                            "atomic_or" => "|",
+                            _ => "^",
+                        };
+                        self.memory[*memory].data[place] =
+                            lanewise(symbol, dtype, &[old, value.data[i].leaf()]).leaf();
+                    }
+                }
+            }
+            Statement::If { condition, then, otherwise } => {
+                let taken = self.scalar(condition).holds();
+                let flow = self.block(if taken { then } else { otherwise });
+                self.settle(statement);
+                return flow;
+            }
+            Statement::LetIf { variable, condition, sides } => {
+                let taken = self.scalar(condition).holds();
+                let side = &sides[usize::from(!taken)];
+                self.block(&side.0);
+                let tile = self.node(&side.1).leaves();
+                self.settle(statement);
+                self.set(*variable, tile);
+            }
+            Statement::LetMatch { variable, scrutinee, arms, rest } => {
+                let value = self.scalar(scrutinee).value();
+                let arm = arms.iter().find(|(pattern, _)| pattern.takes(value));
+                let tile = self.node(arm.map_or(rest, |(_, node)| node)).leaves();
+                self.set(*variable, tile);
+            }
+            Statement::Match { scrutinee, arms, rest } => {
+                let value = self.scalar(scrutinee).value();
+                let arm = arms.iter().find(|(pattern, _)| pattern.takes(value));
+                let flow = self.block(arm.map_or(rest, |(_, block)| block));
+                self.settle(statement);
+                return flow;
+            }
+            Statement::For { variable, range, body } => {
+                return self.repeat(statement, *variable, range, body);
+            }
+            Statement::While { counter, condition, body } => {
+                loop {
+                    self.settle(statement);
+                    let left = self.variables[*counter].as_ref().expect("a counter").data[0].value();
+                    let also = condition.as_ref().is_none_or(|condition| self.scalar(condition).holds());
+                    if left <= 0 || !also {
+                        return Flow::Next;
+                    }
+                    self.set(*counter, Tile::scalar(Element::whole(left - 1)));
+                    match self.block(body) {
+                        Flow::Break => break,
+                        Flow::Return => return Flow::Return,
+                        Flow::Next | Flow::Continue => {}
+                    }
+                }
+                self.settle(statement);
+            }
+            Statement::Break => return Flow::Break,
+            Statement::Continue => return Flow::Continue,
+            Statement::Return => return Flow::Return,
+        }
+        Flow::Next
+    }
+
+    fn repeat(&mut self, statement: &Statement, variable: usize, range: &Range, body: &Block) -> Flow {
+        let [start, end] = [&range.start, &range.end].map(|end| self.scalar(end).value());
+        let step = range.step.as_ref().map_or(1, |step| self.scalar(step).value()).max(1);
+        let end = if range.form == RangeForm::Closed { end + 1 } else { end };
+        let unrolled = range.form == RangeForm::Static;
+        let mut at = start;
+        while at < end {
+            if !unrolled {
+                self.settle(statement);
+            }
+            self.set(variable, Tile::scalar(Element::whole(at)));
+            match self.block(body) {
+                Flow::Break => break,
+                Flow::Return => return Flow::Return,
+                Flow::Next | Flow::Continue => {}
+            }
+            at += step;
+        }
+        if !unrolled {
+            self.settle(statement);
+        }
+        Flow::Next
+    }
+
+    /// The offset as the law of integers has it, if it is one of the slice.
+    fn place(&mut self, memory: usize, offset: Element) -> Option<usize> {
+        self.lawful &= offset.exact().is_some();
+        let place = offset.exact().unwrap_or(offset.value());
+        usize::try_from(place).ok().filter(|&place| place < self.memory[memory].data.len())
+    }
+
+    fn offsets(&mut self, offsets: &[Node]) -> Vec<i64> {
+        let mut start = vec![];
+        for offset in offsets {
+            let element = self.scalar(offset);
+            self.lawful &= element.exact().is_some();
+            start.push(element.exact().unwrap_or(element.value()) as i64);
+        }
+        start
+    }
+
+    fn place_in_view(&self, memory: usize, start: &[i64], index: &[usize]) -> Option<usize> {
+        let contents = &self.memory[memory];
+        let at: Vec<i64> =
+            start.iter().zip(index).map(|(start, &i)| start.saturating_add(i as i64)).collect();
+        let inside = at.iter().zip(&contents.shape).all(|(at, extent)| (0..*extent).contains(at));
+        inside.then(|| at.iter().zip(&contents.strides).map(|(at, stride)| at * stride).sum::<i64>() as usize)
+    }
+
+    fn node(&mut self, node: &Node) -> Tile {
+        let Type { dtype, shape } = &node.ty;
+        let dtype = *dtype;
+        match &node.op {
+            Op::Variable(variable) => self.variables[*variable].clone().expect("a variable with a value"),
+            Op::Number(element) => Tile::scalar(*element),
+            Op::Scalar(index) => Tile::scalar(self.scalars[*index]),
+            Op::ProgramId(axis) => {
+                Tile::scalar(Element::whole(if *axis == 0 { i128::from(self.id) } else { 0 }))
+            }
+            Op::Arange(start) => {
+                Tile::build(shape, |index| Element::whole(i128::from(*start) + index[0] as i128))
+            }
+            Op::Length(memory) => Tile::scalar(Element::whole(self.memory[*memory].data.len() as i128)),
+            Op::LoadView(memory) => {
+                let start = self.offsets(&node.args);
+                Tile::build(shape, |index| match self.place_in_view(*memory, &start, index) {
+                    Some(place) => self.memory[*memory].data[place],
+                    None => Element::zero(dtype),
+                })
+            }
+            _ => {
+                let args: Vec<Tile> = node.args.iter().map(|arg| self.node(arg)).collect();
+                let result = self.operation(node, args);
+                assert_eq!((&result.shape, result.data.len()), (shape, count(shape)), "{node:?}");
+                result
+            }
+        }
+    }
+
+    fn operation(&mut self, node: &Node, args: Vec<Tile>) -> Tile {
+        let (dtype, shape) = (node.ty.dtype, &node.ty.shape);
+        let from = node.args.first().map_or(dtype, |arg| arg.ty.dtype);
+        let lanes = |args: &[Tile], join: &mut dyn FnMut(&[Element]) -> Element| {
+            let args: Vec<Tile> = args.iter().map(|arg| arg.broadcast(shape)).collect();
+            let data = (0..count(shape))
+                .map(|i| join(&args.iter().map(|arg| arg.data[i]).collect::<Vec<Element>>()))
+                .collect();
+            Tile { shape: shape.clone(), data }
+        };
+        match &node.op {
+            Op::Full | Op::Broadcast => args[0].broadcast(shape),
+            Op::Operator(name) | Op::Prefix(name) | Op::Lanewise(name) => {
+                lanes(&args, &mut |a| lanewise(name, dtype, a))
+            }
+            Op::Compare(name) => {
+                let mut all = true;
+                let tile = lanes(&args, &mut |a| {
+                    let (element, lawful) = compare(name, a[0], a[1]);
+                    all &= lawful;
+                    element
+                });
+                self.lawful &= all;
+                tile
+            }
+            Op::Select => lanes(&args, &mut |a| if a[0].holds() { a[1].leaf() } else { a[2].leaf() }),
+            Op::Cast => args[0].map(|element| cast(element, from, dtype)),
+            Op::Bitcast => args[0].map(|element| Element::of_bytes(&element.bytes(from), dtype)),
+            Op::Load(memory) => {
+                let mut loaded = |a: &[Element]| {
+                    let other = a.get(2).copied().unwrap_or(Element::zero(dtype)).leaf();
+                    if a.len() > 1 && !a[1].holds() {
+                        self.lawful &= a[0].exact().is_some();
+                        return other;
+                    }
+                    self.place(*memory, a[0]).map_or(other, |place| self.memory[*memory].data[place])
+                };
+                lanes(&args, &mut loaded)
+            }
+            Op::Reshape => Tile { shape: shape.clone(), data: args[0].data.clone() },
+            Op::ExpandDims(_) | Op::Squeeze(_) => Tile { shape: shape.clone(), data: args[0].data.clone() },
+            Op::Permute(order) => Tile::build(shape, |index| {
+                let mut own = vec![0; index.len()];
+                order.iter().zip(index).for_each(|(&axis, &i)| own[axis] = i);
+                args[0].at(&own)
+            }),
+            Op::Call(function) => {
+                let function = &self.program.functions[*function];
+                for ((variable, _), arg) in function.params.iter().zip(args) {
+                    self.variables[*variable] = Some(arg);
+                }
+                self.node(&function.body)
+            }
+            _ => rearranged(node, &args).leaves(),
+        }
+    }
+}
+
+/// Operations on lines of elements; what they give, nothing more is known of.
+fn rearranged(node: &Node, args: &[Tile]) -> Tile {
+    let (dtype, shape) = (node.ty.dtype, &node.ty.shape);
+    let from = node.args[0].ty.dtype;
+    let x = &args[0];
+    let each = |axis: usize, change: &dyn Fn(Vec<Element>) -> Vec<Element>| {
+        x.of_lines(axis, &x.lines(axis).into_iter().map(change).collect::<Vec<_>>())
+    };
+    match &node.op {
+        Op::Reduce { name, axis: None, .. } => Tile::scalar(reduced(name, from, dtype, &x.data)),
+        Op::Reduce { name, axis: Some(axis), .. } => {
+            let data = x.lines(*axis).iter().map(|line| reduced(name, from, dtype, line)).collect();
+            Tile { shape: shape.clone(), data }
+        }
+        Op::ReduceBy { combine, axis } => {
+            let fold =
+                |line: &Vec<Element>| line[1..].iter().fold(line[0], |a, &b| combined(*combine, dtype, a, b));
+            Tile { shape: shape.clone(), data: x.lines(*axis).iter().map(fold).collect() }
+        }
+        Op::Scan { name, axis, reverse } => {
+            let symbol = match *name {
+                "cumsum" => "+",
+                "cumprod" => "*",
+                "cummax" => "maximum",
+                _ => "minimum",
+            };
+            let change = |line: Vec<Element>| {
+                let line = line.into_iter().map(|element| widened(element, from, dtype)).collect();
+                scanned(line, *reverse, |a, b| lanewise(symbol, dtype, &[a, b]).leaf())
+            };
+            each(*axis, &change)
+        }
+        Op::ScanBy { combine, axis, reverse } => {
+            each(*axis, &|line| scanned(line, *reverse, |a, b| combined(*combine, dtype, a, b)))
+        }
+        Op::Sort { axis, descending } => each(*axis, &|mut line| {
+            line.sort_by(|a, b| order(a, b));
+            if *descending {
+                line.reverse();
+            }
+            line
+        }),
+        Op::Argsort { axis, descending } => each(*axis, &|line| {
+            let places = sorted_places(&line, *descending);
+            places.into_iter().map(|place| Element::whole(place as i128)).collect()
+        }),
+        Op::Gather(axis) => Tile::build(shape, |index| {
+            let place = args[1].at(index).value();
+            let mut own = index.to_vec();
+            match usize::try_from(place) {
+                Ok(place) if place < x.shape[*axis] => {
+                    own[*axis] = place;
+                    x.at(&own)
+                }
+                _ => Element::zero(dtype),
+            }
+        }),
+        Op::Slice { axis, start } => each(*axis, &|line| line[*start..start + shape[*axis]].to_vec()),
+        Op::Index { axis, place } => {
+            Tile { shape: shape.clone(), data: x.lines(*axis).iter().map(|line| line[*place]).collect() }
+        }
+        Op::Flip(axis) => each(*axis, &|line| line.into_iter().rev().collect()),
+        Op::Cat(axis) => {
+            let lines = x.lines(*axis).into_iter().zip(args[1].lines(*axis));
+            x.of_lines(*axis, &lines.map(|(first, second)| [first, second].concat()).collect::<Vec<_>>())
+        }
+        Op::Join => Tile::build(shape, |index| {
+            let (last, index) = index.split_last().expect("an axis");
+            args[*last].at(index)
+        }),
+        Op::Interleave => Tile::build(shape, |index| {
+            let (last, index) = index.split_last().expect("an axis");
+            args[last % 2].at(&[index, &[last / 2]].concat())
+        }),
+        Op::Histogram => Tile::build(shape, |index| {
+            Element::whole(x.data.iter().filter(|element| element.value() == index[0] as i128).count() as i128)
+        }),
+        other => panic!("{other:?} is evaluated elsewhere"),
+    }
+}
+
+fn widened(element: Element, from: DType, to: DType) -> Element {
+    if from == to { element.leaf() } else { cast(element, from, to) }
+}
+
+fn scanned(
+    mut line: Vec<Element>,
+    reverse: bool,
+    join: impl Fn(Element, Element) -> Element,
+) -> Vec<Element> {
+    if reverse {
+        line.reverse();
+    }
+    for i in 1..line.len() {
+        line[i] = join(line[i - 1], line[i]);
+    }
+    if reverse {
+        line.reverse();
+    }
+    line
+}
+
+fn combined(combine: Combine, dtype: DType, a: Element, b: Element) -> Element {
+    match combine {
+        Combine::Operator(symbol) => lanewise(symbol, dtype, &[a, b]).leaf(),
+        Combine::Larger => {
+            if compare(">", a, b).0.holds() {
+                a
+            } else {
+                b
+            }
+        }
+        Combine::Last => b,
+    }
+}
+
+/// NaN is larger than every number.
+fn order(a: &Element, b: &Element) -> std::cmp::Ordering {
+    match (a, b) {
+        (Element::Float(a), Element::Float(b)) => {
+            a.partial_cmp(b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
+        }
+        (a, b) => a.value().cmp(&b.value()),
+    }
+}
+
+/// Equal elements keep their order.
+fn sorted_places(line: &[Element], descending: bool) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..line.len()).collect();
+    places.sort_by(|&a, &b| {
+        let order = order(&line[a], &line[b]);
+        if descending { order.reverse() } else { order }
+    });
+    places
+}
+
+fn reduced(name: &str, from: DType, dtype: DType, line: &[Element]) -> Element {
+    let fold = |symbol: &str| {
+        let line: Vec<Element> = line.iter().map(|&element| widened(element, from, dtype)).collect();
+        line[1..].iter().fold(line[0], |a, &b| lanewise(symbol, dtype, &[a, b]).leaf())
+    };
+    match name {
+        "sum" => fold("+"),
+        "max" => fold("maximum"),
+        "min" => fold("minimum"),
+        "xor_sum" => fold("^"),
+        "reduce_or" | "any" => fold("|"),
+        "reduce_and" | "all" => fold("&"),
+        "argmax" => Element::whole(first_extreme(line, true) as i128),
+        "argmin" => Element::whole(first_extreme(line, false) as i128),
+        other => panic!("{other} is no reduction"),
+    }
+}
+
+/// The first NaN, or the first of the extreme elements.
+fn first_extreme(line: &[Element], largest: bool) -> usize {
+    if let Some(place) =
+        line.iter().position(|element| matches!(element, Element::Float(float) if float.is_nan()))
+    {
+        return place;
+    }
+    let better = |a: Element, b: Element| compare(if largest { ">" } else { "<" }, a, b).0.holds();
+    (1..line.len()).fold(0, |best, i| if better(line[i], line[best]) { i } else { best })
+}
+
+/// The two tiles of an operation that gives two.
+fn pair(pair: &Pair, dtype: DType, args: &[Tile]) -> [Tile; 2] {
+    let x = &args[0];
+    let without = |axis: usize| {
+        let mut shape = x.shape.clone();
+        shape.remove(axis);
+        shape
+    };
+    match pair {
+        Pair::Split => {
+            let lines = x.lines(x.shape.len() - 1);
+            [0, 1].map(|side| Tile {
+                shape: without(x.shape.len() - 1),
+                data: lines.iter().map(|line| line[side]).collect(),
+            })
+        }
+        Pair::TopK { axis, k } => {
+            let lines = x.lines(*axis);
+            let places: Vec<Vec<usize>> =
+                lines.iter().map(|line| sorted_places(line, true)[..*k].to_vec()).collect();
+            let values = lines.iter().zip(&places);
+            let values: Vec<Vec<Element>> =
+                values.map(|(line, places)| places.iter().map(|&place| line[place]).collect()).collect();
+            let whole =
+                |places: &Vec<usize>| places.iter().map(|&place| Element::whole(place as i128)).collect();
+            let places: Vec<Vec<Element>> = places.iter().map(whole).collect();
+            [x.of_lines(*axis, &values), x.of_lines(*axis, &places)]
+        }
+        Pair::MaxIndex(axis) | Pair::MinIndex(axis) => {
+            let lines = x.lines(*axis);
+            let largest = matches!(pair, Pair::MaxIndex(_));
+            let places: Vec<usize> = lines.iter().map(|line| first_extreme(line, largest)).collect();
+            let values = lines.iter().zip(&places).map(|(line, &place)| line[place]).collect();
+            let places = places.into_iter().map(|place| Element::whole(place as i128)).collect();
+            [Tile { shape: without(*axis), data: values }, Tile { shape: without(*axis), data: places }]
+        }
+        Pair::AffineScan { axis, reverse } => {
+            let lines = x.lines(*axis).into_iter().zip(args[1].lines(*axis));
+            let scanned = lines.map(|(mut a, mut b)| {
+                if *reverse {
+                    (a, b) = (a.into_iter().rev().collect(), b.into_iter().rev().collect());
+                }
+                for i in 1..a.len() {
+                    let (before, own) = ((a[i - 1].value(), b[i - 1].value()), (a[i].value(), b[i].value()));
+                    a[i] = Element::whole(wrap(dtype, before.0.wrapping_mul(own.0)));
+                    let product = wrap(dtype, before.1.wrapping_mul(own.0));
+                    b[i] = Element::whole(wrap(dtype, product + own.1));
+                }
+                if *reverse {
+                    (a, b) = (a.into_iter().rev().collect(), b.into_iter().rev().collect());
+                }
+                (a, b)
+            });
+            let (a, b): (Vec<Vec<Element>>, Vec<Vec<Element>>) = scanned.unzip();
+            [x.of_lines(*axis, &a), x.of_lines(*axis, &b)]
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! One kernel through the whole compiler, and what it computes on this processor against the reference.
+
+use std::time::Duration;
+
+use super::element::Element;
+use super::evaluate::{Contents, Launch, evaluate};
+use super::generate::launch;
+use super::program::Program;
+use crate::analysis::split::Trust;
+use crate::body::{Body, Requests, bodies};
+use crate::check::{self, Variant};
+use crate::compile::host_plan;
+use crate::diagnostic::Errors;
+use crate::dtype::DType;
+use crate::mlir::Session;
+use crate::mlir::host::Plan;
+use crate::syntax;
+use crate::target::host::Level;
+use crate::target::nvptx::{self, Arch, Stages};
+use crate::tests::blocks::holds;
+use crate::tests::run::{Arg, Loaded, levels, load_levels, load_plan};
+use crate::tests::{render, tokens};
+use crate::tile::{self, Func};
+
+/// Launches of each kernel, with arguments of their own.
+const LAUNCHES: u64 = 3;
+
+/// What became of a kernel.
+#[derive(Clone, Debug)]
+pub struct Report {
+    pub statements: usize,
+    /// Processor time from tokens to the last text.
+    pub lowering: Duration,
+    /// Runs of host code that were compared.
+    pub compared: usize,
+    /// Launches whose offsets or comparisons leave 64 bits, of which the law of integers says nothing.
+    pub unlawful: usize,
+    /// Whether a block would need more shared memory than there is.
+    pub too_large: bool,
+}
+
+/// Takes a kernel through all stages; the error says what is wrong with it.
+pub fn examine(program: &Program, seed: u64) -> Result<Report, String> {
+    let source = program.source();
+    let start = processor_time();
+    let (func, requests) = front(&source)?;
+    let mut report = Report {
+        statements: program.statements(),
+        lowering: Duration::ZERO,
+        compared: 0,
+        unlawful: 0,
+        too_large: false,
+    };
+    let bodies = match bodies(&func, requests) {
+        Ok(bodies) => bodies,
+        Err(_) => {
+            report.too_large = true;
+            vec![]
+        }
+    };
+    for body in &bodies {
+        tile::verify(&body.plan.distributed.func)
+            .map_err(|what| format!("the {} body is not valid: {what}", body.name))?;
+        gpu_code(body)?;
+    }
+    let plan = host_plan(&func, Trust::Nothing);
+    let host = load_plan(&plan);
+    report.lowering = processor_time().saturating_sub(start);
+    let best: Vec<Level> = levels().into_iter().rev().take(1).collect();
+    let loaded: Vec<(&Body, Vec<Loaded>)> = bodies
+        .iter()
+        .filter(|body| body.name != "tensor")
+        .map(|body| (body, load_levels(&Plan::new(body.plan.distributed.func.clone()), &best)))
+        .collect();
+    for number in 0..LAUNCHES {
+        let launch = launch(program, seed.wrapping_mul(LAUNCHES).wrapping_add(number));
+        let wanted = evaluate(program, &launch);
+        if !wanted.lawful {
+            report.unlawful += 1;
+            continue;
+        }
+        for level in &host {
+            run(program, &launch, level)
+                .same(program, &wanted.memory)
+                .map_err(|what| format!("launch {number}, host code, {:?}: {what}", level.level))?;
+            report.compared += 1;
+        }
+        let known = known(program, &launch, &func);
+        for (body, levels) in &loaded {
+            if !body.facts.iter().all(|fact| holds(fact, &known, launch.grid)) {
+                continue;
+            }
+            for level in levels {
+                run(program, &launch, level).same(program, &wanted.memory).map_err(|what| {
+                    format!(
+                        "launch {number}, the {} body on the host, {:?}: {what}",
+                        body.label(),
+                        level.level
+                    )
+                })?;
+                report.compared += 1;
+            }
+        }
+    }
+    Ok(report)
+}
+
+/// Parse and check; a generated kernel has no mistakes.
+fn front(source: &str) -> Result<(Func, Requests), String> {
+    let (attribute, item) = tokens(source);
+    let mut errors = Errors::new();
+    let refused = |errors: &Errors| format!("refused:\n{}", render(errors, source));
+    let Some(kernel) = syntax::parse(attribute, item, &mut errors) else { return Err(refused(&errors)) };
+    let variants: Vec<Variant> = check::variants(&kernel, &mut errors);
+    if !errors.is_empty() {
+        return Err(refused(&errors));
+    }
+    let checked = check::check(&kernel, &variants[0]).map_err(|errors| refused(&errors))?;
+    let mut func = checked.func;
+    tile::verify(&func).map_err(|what| format!("the tile IR is not valid: {what}"))?;
+    func.reports = false;
+    tile::release(&mut func);
+    Ok((func, Requests::of(&kernel, &variants[0])))
+}
+
+fn gpu_code(body: &Body) -> Result<(), String> {
+    let archs = [Arch::SM_80, Arch::SM_90A].into_iter().filter(|arch| body.gpus.include(arch.capability));
+    let archs: Vec<Arch> = archs.collect();
+    if archs.is_empty() {
+        return Ok(());
+    }
+    nvptx::emit(&Session::new(), &[("entry".into(), body)], &archs, &mut Stages::default())
+        .map(drop)
+        .map_err(|what| format!("no PTX of the {} body: {what}", body.name))
+}
+
+/// The parameters as facts see them: of memory its length, of a view its shape and strides too.
+fn known(program: &Program, launch: &Launch, func: &Func) -> Vec<i64> {
+    let memory = launch.memory.iter().flat_map(|contents| {
+        std::iter::once(contents.data.len() as i64)
+            .chain(contents.shape.iter().copied())
+            .chain(contents.strides.iter().copied())
+    });
+    let all: Vec<i64> = memory.chain(launch.scalars.iter().map(|scalar| scalar.value() as i64)).collect();
+    assert_eq!(all.len(), func.params.len(), "{}", program.source());
+    all
+}
+
+/// Bytes of a parameter, between others that must stay what they are.
+struct Guarded {
+    words: Vec<u128>,
+    start: usize,
+    bytes: usize,
+}
+
+const GUARD: u8 = 0xa5;
+const ALIGNMENT: usize = 256;
+
+impl Guarded {
+    fn new(contents: &Contents, dtype: DType) -> Guarded {
+        let bytes: Vec<u8> = contents.data.iter().flat_map(|element| element.bytes(dtype)).collect();
+        let guard = u128::from_le_bytes([GUARD; 16]);
+        let words = vec![guard; (bytes.len() + 4 * ALIGNMENT) / 16];
+        let address = words.as_ptr() as usize;
+        let start = (address + ALIGNMENT).next_multiple_of(ALIGNMENT) - address;
+        let mut guarded = Guarded { words, start, bytes: bytes.len() };
+        guarded.all_mut()[start..start + bytes.len()].copy_from_slice(&bytes);
+        guarded
+    }
+
+    fn all(&self) -> &[u8] {
+        // SAFETY: every byte of the words is initialised, and a byte has no alignment.
+        unsafe { std::slice::from_raw_parts(self.words.as_ptr().cast(), self.words.len() * 16) }
+    }
+
+    fn all_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and the words are borrowed as long as the bytes.
+        unsafe { std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast(), self.words.len() * 16) }
+    }
+
+    fn is_whole(&self) -> bool {
+        let all = self.all();
+        all[..self.start].iter().chain(&all[self.start + self.bytes..]).all(|&byte| byte == GUARD)
+    }
+}
+
+/// Memory after a run.
+struct After(Vec<Guarded>);
+
+fn run(program: &Program, launch: &Launch, code: &Loaded) -> After {
+    let memory = program.memory.iter().zip(&launch.memory);
+    let mut guarded: Vec<Guarded> =
+        memory.map(|(memory, contents)| Guarded::new(contents, memory.dtype)).collect();
+    let mut args: Vec<Arg> = vec![];
+    for (own, contents) in guarded.iter_mut().zip(&launch.memory) {
+        let start = own.start;
+        args.push(Arg::Memory(own.all_mut()[start..].as_mut_ptr(), contents.data.len()));
+        args.extend(contents.shape.iter().chain(&contents.strides).map(|&number| Arg::Scalar(number as u64)));
+    }
+    args.extend(launch.scalars.iter().map(|scalar| Arg::Scalar(scalar.value() as u64)));
+    code.call([launch.grid as u32, 1, 1], &mut args);
+    After(guarded)
+}
+
+impl After {
+    fn same(&self, program: &Program, wanted: &[Contents]) -> Result<(), String> {
+        for (i, (memory, contents)) in program.memory.iter().zip(wanted).enumerate() {
+            let (own, name) = (&self.0[i], memory.name(i));
+            if !own.is_whole() {
+                return Err(format!("wrote outside of `{name}`"));
+            }
+            let size = memory.dtype.bytes() as usize;
+            let bytes = own.all()[own.start..own.start + own.bytes].chunks(size);
+            let found = bytes.map(|bytes| Element::of_bytes(bytes, memory.dtype));
+            for (place, (found, wanted)) in found.zip(&contents.data).enumerate() {
+                if !found.same(*wanted) {
+                    return Err(format!("`{name}[{place}]` is {found:?}, should be {wanted:?}"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Processor time of this thread, which others on the machine do not lengthen.
+pub fn processor_time() -> Duration {
+    let mut time = nix::libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the clock exists on every Linux, and the structure is ours.
+    unsafe { nix::libc::clock_gettime(nix::libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}

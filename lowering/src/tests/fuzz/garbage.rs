@@ -1,0 +1,206 @@
+//! Tokens that are hardly a kernel, through the macro: its answer is code or mistakes, never a panic and never late.
+
+use std::time::Duration;
+
+use proc_macro2::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenStream, TokenTree};
+
+use super::generate;
+use crate::options::Options;
+use crate::programs::Random;
+use crate::tests::robust::{Flat, SEEDS, flatten, unflatten};
+use crate::tests::site::Site;
+use crate::{compile_module_with, compile_with};
+
+/// How long the children that lower may be silent.
+const LIMIT: Duration = Duration::from_secs(100);
+
+const WORDS: [&str; 44] = [
+    "tl",
+    "load",
+    "store",
+    "sum",
+    "x0",
+    "out1",
+    "s0",
+    "T",
+    "N",
+    "f32",
+    "bool",
+    "u8",
+    "i64",
+    "true",
+    "if",
+    "for",
+    "while",
+    "let",
+    "mut",
+    "in",
+    "to",
+    "arange",
+    "zeros",
+    "reshape",
+    "select",
+    "MAX",
+    "_",
+    "größe",
+    "as",
+    "fn",
+    "assume",
+    "match",
+    "return",
+    "break",
+    "continue",
+    "else",
+    "static_range",
+    "sort",
+    "reduce",
+    "View",
+    "const",
+    "struct",
+    "impl",
+    "v1",
+];
+const SYMBOLS: [char; 20] =
+    ['+', '-', '*', '/', '%', '&', '|', '!', '<', '>', '=', '.', ',', ';', ':', '#', '?', '@', '^', '\''];
+
+/// What is changed: kernels written by hand, and random ones.
+struct Corpus {
+    kernels: Vec<TokenStream>,
+}
+
+impl Corpus {
+    fn new(random: &mut Random) -> Corpus {
+        let text: TokenStream = include_str!("../corpus.txt").parse().expect("tokens");
+        let mut kernels: Vec<TokenStream> = vec![];
+        let mut own: Vec<TokenTree> = vec![];
+        for token in text {
+            if matches!(&token, TokenTree::Punct(punct) if punct.as_char() == '#') && !own.is_empty() {
+                kernels.push(std::mem::take(&mut own).into_iter().collect());
+            }
+            own.push(token);
+        }
+        kernels.push(own.into_iter().collect());
+        let seeds = SEEDS.iter().map(|(attribute, item)| format!("#[fuse_kernel({attribute})] {item}"));
+        kernels.extend(seeds.map(|text| text.parse::<TokenStream>().expect("tokens")));
+        for _ in 0..4 {
+            let source = generate::generate(random.bits()).source();
+            kernels.push(source.parse().expect("tokens"));
+        }
+        Corpus { kernels }
+    }
+
+    fn pick(&self, random: &mut Random) -> Vec<Flat> {
+        let mut flat = vec![];
+        flatten(self.kernels[random.below(self.kernels.len())].clone(), &mut flat);
+        flat
+    }
+}
+
+fn word(random: &mut Random) -> Flat {
+    Flat::Token(match random.below(7) {
+        0..=2 => Ident::new(random.of(&WORDS), Span::call_site()).into(),
+        3 => {
+            let value = random.of(&[0, 1, 2, 3, 64, 100, 1 << 20, 1 << 31, u64::MAX]);
+            Literal::u64_unsuffixed(value).into()
+        }
+        4 => Literal::f64_unsuffixed(random.of(&[0.5, 1e300, 0.0])).into(),
+        5 => Punct::new(random.of(&SYMBOLS), Spacing::Alone).into(),
+        _ => {
+            let delimiter =
+                random.of(&[Delimiter::Parenthesis, Delimiter::Brace, Delimiter::Bracket, Delimiter::None]);
+            Group::new(delimiter, TokenStream::new()).into()
+        }
+    })
+}
+
+/// Changes behind the attribute's mark, which says that this is a kernel.
+fn changed(corpus: &Corpus, random: &mut Random) -> TokenStream {
+    let mut flat = corpus.pick(random);
+    for _ in 0..1 + random.below(6) {
+        let at = random.below(flat.len());
+        let other = random.below(flat.len());
+        match random.below(6) {
+            0 => drop(flat.remove(at)),
+            1 => flat.insert(at, flat[at].clone()),
+            2 => flat.swap(at, other),
+            3 => flat[at] = word(random),
+            4 => flat.insert(at, word(random)),
+            _ => {
+                // A piece of another kernel.
+                let from = corpus.pick(random);
+                let start = random.below(from.len());
+                let end = (start + 1 + random.below(20)).min(from.len());
+                let until = (at + random.below(8)).min(flat.len());
+                flat.splice(at..until, from[start..end].iter().cloned());
+            }
+        }
+        if flat.is_empty() {
+            break;
+        }
+    }
+    unflatten(&flat)
+}
+
+fn soup(random: &mut Random) -> TokenStream {
+    let mut flat: Vec<Flat> = vec![];
+    for _ in 0..random.below(60) {
+        flat.push(match random.below(8) {
+            0 => Flat::Open(random.of(&[Delimiter::Parenthesis, Delimiter::Brace, Delimiter::Bracket])),
+            1 => Flat::Close,
+            _ => word(random),
+        });
+    }
+    let body = unflatten(&flat);
+    quote::quote! {
+        #[fuse_kernel(T = [f32], N = [64])]
+        fn k<T: Float, const N: usize>(x0: &[T], out1: &mut [T], s0: i32) { #body }
+    }
+}
+
+/// The tokens of a number, as a kernel's attribute and item where they still begin like one.
+fn generated(number: u64) -> TokenStream {
+    let mut random = Random::new(number);
+    let corpus = Corpus::new(&mut random);
+    if random.below(4) == 0 { soup(&mut random) } else { changed(&corpus, &mut random) }
+}
+
+/// Expands them as a build would, alone and in a module; the error says what was not an answer.
+pub fn expand(number: u64) -> Result<&'static str, String> {
+    let source = generated(number);
+    let site = Site::new();
+    let options = Options { limit: LIMIT, cache_dir: None, ..site.options() };
+    let module = quote::quote! { mod m { #source } };
+    answered(&source, &compile_module_with(TokenStream::new(), module, &options))?;
+    let (attribute, item) = taken_apart(source.clone());
+    answered(&source, &compile_with(attribute, item, &options))
+}
+
+/// Code, or mistakes; beside mistakes rustc may get the tokens back as they were.
+fn answered(source: &TokenStream, expansion: &TokenStream) -> Result<&'static str, String> {
+    let text = expansion.to_string();
+    if let Some(at) = text.find("internal error") {
+        let said: String = text[at..].chars().take(600).collect();
+        return Err(format!("{said}\n{source}"));
+    }
+    if text.contains("compile_error") {
+        return Ok("refused");
+    }
+    match syn::parse2::<syn::File>(expansion.clone()) {
+        Ok(_) => Ok("lowered"),
+        Err(error) => Err(format!("no mistake and no items: {error}\n{source}\n\n{text}")),
+    }
+}
+
+/// The arguments of `#[fuse_kernel(..)]`, if that is what comes first, and the rest.
+fn taken_apart(source: TokenStream) -> (TokenStream, TokenStream) {
+    let all: Vec<TokenTree> = source.into_iter().collect();
+    let [TokenTree::Punct(_), TokenTree::Group(mark), item @ ..] = &all[..] else {
+        return (TokenStream::new(), all.into_iter().collect());
+    };
+    let arguments = mark.stream().into_iter().nth(1);
+    let attribute = match arguments {
+        Some(TokenTree::Group(arguments)) => arguments.stream(),
+        _ => TokenStream::new(),
+    };
+    (attribute, item.iter().cloned().collect())
+}

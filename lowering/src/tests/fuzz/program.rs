@@ -1,0 +1,656 @@
+//! A kernel as a tree that can be printed, evaluated and made smaller.
+
+use super::element::Element;
+use crate::dtype::DType;
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Type {
+    pub dtype: DType,
+    /// Empty for a scalar.
+    pub shape: Vec<usize>,
+}
+
+impl Type {
+    pub fn new(dtype: DType, shape: &[usize]) -> Type {
+        Type { dtype, shape: shape.to_vec() }
+    }
+
+    pub fn scalar(dtype: DType) -> Type {
+        Type::new(dtype, &[])
+    }
+
+    pub fn with(&self, dtype: DType) -> Type {
+        Type::new(dtype, &self.shape)
+    }
+}
+
+/// An expression.
+#[derive(Clone, Debug)]
+pub struct Node {
+    pub op: Op,
+    pub args: Vec<Node>,
+    pub ty: Type,
+}
+
+/// Two elements made one by a closure.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Combine {
+    /// `|a, b| a + b` and its like.
+    Operator(&'static str),
+    /// `|a, b| if a > b { a } else { b }`
+    Larger,
+    /// `|a, b| b`: associative, and the order shows.
+    Last,
+}
+
+#[derive(Clone, Debug)]
+pub enum Op {
+    Variable(usize),
+    Number(Element),
+    /// A scalar parameter of the kernel.
+    Scalar(usize),
+    ProgramId(usize),
+    /// `start..start + extent`
+    Arange(i64),
+    Full,
+    Operator(&'static str),
+    /// `neg` or `not`
+    Prefix(&'static str),
+    Compare(&'static str),
+    /// A lanewise function.
+    Lanewise(&'static str),
+    Select,
+    Cast,
+    Bitcast,
+    /// An offset, then perhaps a mask, then perhaps what stands where it is false.
+    Load(usize),
+    /// One offset an axis.
+    LoadView(usize),
+    Length(usize),
+    Reshape,
+    Permute(Vec<usize>),
+    ExpandDims(usize),
+    Squeeze(usize),
+    Broadcast,
+    Reduce {
+        name: &'static str,
+        axis: Option<usize>,
+        keep: bool,
+    },
+    ReduceBy {
+        combine: Combine,
+        axis: usize,
+    },
+    Scan {
+        name: &'static str,
+        axis: usize,
+        reverse: bool,
+    },
+    ScanBy {
+        combine: Combine,
+        axis: usize,
+        reverse: bool,
+    },
+    Sort {
+        axis: usize,
+        descending: bool,
+    },
+    Argsort {
+        axis: usize,
+        descending: bool,
+    },
+    Gather(usize),
+    Slice {
+        axis: usize,
+        start: usize,
+    },
+    Index {
+        axis: usize,
+        place: usize,
+    },
+    Flip(usize),
+    Cat(usize),
+    Join,
+    Interleave,
+    Histogram,
+    /// A function of the kernel's own.
+    Call(usize),
+}
+
+/// What gives two tiles.
+#[derive(Clone, Debug)]
+pub enum Pair {
+    Split,
+    TopK {
+        axis: usize,
+        k: usize,
+    },
+    MaxIndex(usize),
+    MinIndex(usize),
+    /// `x -> a x + b` one after the other.
+    AffineScan {
+        axis: usize,
+        reverse: bool,
+    },
+}
+
+pub type Block = Vec<Statement>;
+
+#[derive(Clone, Debug)]
+pub enum Statement {
+    Let {
+        variable: usize,
+        mutable: bool,
+        value: Node,
+    },
+    LetPair {
+        variables: [usize; 2],
+        pair: Pair,
+        args: Vec<Node>,
+        style: PairStyle,
+    },
+    /// `v = ..`, or `v += ..`
+    Assign {
+        variable: usize,
+        operator: Option<&'static str>,
+        value: Node,
+    },
+    AssignPair {
+        variables: [usize; 2],
+        values: [Node; 2],
+    },
+    Store {
+        memory: usize,
+        offset: Node,
+        value: Node,
+        mask: Option<Node>,
+    },
+    StoreView {
+        memory: usize,
+        offsets: Vec<Node>,
+        value: Node,
+    },
+    Atomic {
+        name: &'static str,
+        memory: usize,
+        offset: Node,
+        value: Node,
+        mask: Option<Node>,
+    },
+    If {
+        condition: Node,
+        then: Block,
+        otherwise: Block,
+    },
+    LetIf {
+        variable: usize,
+        condition: Node,
+        sides: Box<[(Block, Node); 2]>,
+    },
+    /// The numbers of each arm, and what it gives; then what all others get.
+    LetMatch {
+        variable: usize,
+        scrutinee: Node,
+        arms: Vec<(Pattern, Node)>,
+        rest: Node,
+    },
+    Match {
+        scrutinee: Node,
+        arms: Vec<(Pattern, Block)>,
+        rest: Block,
+    },
+    For {
+        variable: usize,
+        range: Range,
+        body: Block,
+    },
+    /// Counts a variable of its own down to 0, while the condition holds too.
+    While {
+        counter: usize,
+        condition: Option<Node>,
+        body: Block,
+    },
+    Break,
+    Continue,
+    Return,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PairStyle {
+    Destructured,
+    ByField,
+}
+
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    pub least: i64,
+    pub most: i64,
+}
+
+#[derive(Clone, Debug)]
+pub struct Range {
+    pub start: Node,
+    pub end: Node,
+    pub step: Option<Node>,
+    pub form: RangeForm,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RangeForm {
+    /// `start..end`, with `step_by`
+    Dots,
+    /// `start..=end`
+    Closed,
+    /// `tl::range(start, end, step)`
+    Function,
+    /// `tl::static_range(start, end, step)`
+    Static,
+}
+
+/// What a parameter that is memory is.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    pub dtype: DType,
+    /// `None` for a slice.
+    pub view: Option<usize>,
+    pub written: bool,
+}
+
+impl Memory {
+    pub fn name(&self, index: usize) -> String {
+        format!("{}{index}", if self.written { "out" } else { "x" })
+    }
+}
+
+/// A nested function of one expression.
+#[derive(Clone, Debug)]
+pub struct Function {
+    pub params: Vec<(usize, Type)>,
+    pub body: Node,
+}
+
+#[derive(Clone, Debug)]
+pub struct Program {
+    pub attribute: String,
+    pub memory: Vec<Memory>,
+    pub scalars: Vec<(&'static str, DType)>,
+    pub functions: Vec<Function>,
+    pub body: Block,
+    /// How many variables there are.
+    pub variables: usize,
+}
+
+// ---- printing
+
+fn list(items: impl IntoIterator<Item = String>) -> String {
+    items.into_iter().collect::<Vec<_>>().join(", ")
+}
+
+fn number(element: Element, dtype: DType) -> String {
+    match element {
+        Element::Float(float) if float.is_sign_negative() => format!("(-{:?})", -float),
+        Element::Float(float) => format!("{float:?}"),
+        Element::Integer { value, .. } if dtype == DType::Bool => (value != 0).to_string(),
+        Element::Integer { value, .. } if value == super::element::wrap_least(dtype) && value < 0 => {
+            format!("{dtype}::MIN")
+        }
+        Element::Integer { value, .. } if value < 0 => format!("(-{}{dtype})", -value),
+        Element::Integer { value, .. } => format!("{value}{dtype}"),
+    }
+}
+
+impl Combine {
+    fn text(self) -> String {
+        match self {
+            Combine::Operator(symbol) => format!("|a, b| a {symbol} b"),
+            Combine::Larger => "|a, b| if a > b { a } else { b }".into(),
+            Combine::Last => "|_a, b| b".into(),
+        }
+    }
+}
+
+/// What names memory.
+pub type Names = Vec<String>;
+
+impl Node {
+    pub fn text(&self, names: &Names) -> String {
+        let arg = |i: usize| self.args[i].text(names);
+        let all = || list(self.args.iter().map(|arg| arg.text(names)));
+        let (dtype, shape) = (self.ty.dtype, &self.ty.shape);
+        match &self.op {
+            Op::Variable(variable) => format!("v{variable}"),
+            Op::Number(element) => number(*element, dtype),
+            Op::Scalar(index) => format!("s{index}"),
+            Op::ProgramId(axis) => format!("tl::program_id({axis})"),
+            Op::Arange(start) => format!("tl::arange({start}, {})", start + shape[0] as i64),
+            Op::Full => format!("tl::full({shape:?}, {})", arg(0)),
+            Op::Operator(symbol) | Op::Compare(symbol) => format!("({} {symbol} {})", arg(0), arg(1)),
+            Op::Prefix("neg") => format!("(-{})", arg(0)),
+            Op::Prefix(_) => format!("(!{})", arg(0)),
+            Op::Lanewise(name) => format!("tl::{name}({})", all()),
+            Op::Select => format!("tl::select({})", all()),
+            Op::Cast => format!("{}.to::<{dtype}>()", arg(0)),
+            Op::Bitcast => format!("{}.bitcast::<{dtype}>()", arg(0)),
+            Op::Load(memory) => {
+                let rest: String =
+                    self.args[1..].iter().map(|arg| format!(", {}", arg.text(names))).collect();
+                format!("tl::load({} + {}{rest})", names[*memory], arg(0))
+            }
+            Op::LoadView(memory) => {
+                let extents = list(shape.iter().map(usize::to_string));
+                format!("{}.load::<{extents}>({})", names[*memory], all())
+            }
+            Op::Length(memory) => format!("{}.len()", names[*memory]),
+            Op::Reshape => format!("tl::reshape({}, {shape:?})", arg(0)),
+            Op::Permute(order) => format!("tl::permute({}, {order:?})", arg(0)),
+            Op::ExpandDims(axis) => match (self.args[0].ty.shape.len(), axis) {
+                (1, 0) => format!("{}.row()", arg(0)),
+                (1, _) => format!("{}.col()", arg(0)),
+                _ => format!("tl::expand_dims({}, {axis})", arg(0)),
+            },
+            Op::Squeeze(axis) => format!("tl::squeeze({}, {axis})", arg(0)),
+            Op::Broadcast => format!("tl::broadcast_to({}, {shape:?})", arg(0)),
+            Op::Reduce { name, axis: Some(axis), keep: true } => {
+                format!("tl::{name}({}, {axis}, true)", arg(0))
+            }
+            Op::Reduce { name, axis: Some(axis), .. } => format!("tl::{name}({}, {axis})", arg(0)),
+            Op::Reduce { name, .. } => format!("tl::{name}({})", arg(0)),
+            Op::ReduceBy { combine, axis } => format!("tl::reduce({}, {axis}, {})", arg(0), combine.text()),
+            Op::Scan { name, axis, reverse } => format!("tl::{name}({}, {axis}, {reverse})", arg(0)),
+            Op::ScanBy { combine, axis, reverse } => {
+                format!("tl::associative_scan({}, {axis}, {}, {reverse})", arg(0), combine.text())
+            }
+            Op::Sort { axis, descending } => format!("tl::sort({}, {axis}, {descending})", arg(0)),
+            Op::Argsort { axis, descending } => format!("tl::argsort({}, {axis}, {descending})", arg(0)),
+            Op::Gather(axis) => format!("tl::gather({}, {axis})", all()),
+            Op::Slice { axis, start } => {
+                format!("tl::slice({}, {axis}, {start}, {})", arg(0), start + shape[*axis])
+            }
+            Op::Index { axis, place } => format!("tl::index({}, {axis}, {place})", arg(0)),
+            Op::Flip(axis) => format!("tl::flip({}, {axis})", arg(0)),
+            Op::Cat(axis) => format!("tl::cat({}, {axis})", all()),
+            Op::Join => format!("tl::join({})", all()),
+            Op::Interleave => format!("tl::interleave({})", all()),
+            Op::Histogram => format!("tl::histogram({}, {})", arg(0), shape[0]),
+            Op::Call(function) => format!("f{function}({})", all()),
+        }
+    }
+}
+
+impl Range {
+    fn text(&self, names: &Names) -> String {
+        let (start, end) = (self.start.text(names), self.end.text(names));
+        let step = self.step.as_ref().map(|step| step.text(names));
+        let stepped = |range: String| match &step {
+            Some(step) => format!("({range}).step_by({step})"),
+            None => range,
+        };
+        let rest = step.as_ref().map(|step| format!(", {step}")).unwrap_or_default();
+        match self.form {
+            RangeForm::Dots => stepped(format!("{start}..{end}")),
+            RangeForm::Closed => stepped(format!("{start}..={end}")),
+            RangeForm::Function => format!("tl::range({start}, {end}{rest})"),
+            RangeForm::Static => format!("tl::static_range({start}, {end}{rest})"),
+        }
+    }
+}
+
+impl Pattern {
+    fn text(&self) -> String {
+        if self.least == self.most {
+            self.least.to_string()
+        } else {
+            format!("{}..={}", self.least, self.most)
+        }
+    }
+
+    pub fn takes(&self, value: i128) -> bool {
+        (i128::from(self.least)..=i128::from(self.most)).contains(&value)
+    }
+}
+
+/// Prints statements, indented.
+struct Printer<'a> {
+    names: &'a Names,
+    text: String,
+    depth: usize,
+}
+
+impl Printer<'_> {
+    fn line(&mut self, text: &str) {
+        self.text += &format!("{}{text}\n", "    ".repeat(self.depth));
+    }
+
+    fn block(&mut self, block: &[Statement], value: Option<&Node>) {
+        self.depth += 1;
+        block.iter().for_each(|statement| self.statement(statement));
+        if let Some(value) = value {
+            self.line(&value.text(self.names));
+        }
+        self.depth -= 1;
+    }
+
+    fn statement(&mut self, statement: &Statement) {
+        let node = |node: &Node| node.text(self.names);
+        let masked =
+            |mask: &Option<Node>| mask.as_ref().map(|mask| format!(", {}", node(mask))).unwrap_or_default();
+        match statement {
+            Statement::Let { variable, mutable, value } => {
+                let word = if *mutable { "let mut" } else { "let" };
+                self.line(&format!("{word} v{variable} = {};", node(value)));
+            }
+            Statement::LetPair { variables: [a, b], pair, args, style } => {
+                let args: Vec<String> = args.iter().map(node).collect();
+                let call = match pair {
+                    Pair::Split => format!("tl::split({})", args[0]),
+                    Pair::TopK { axis, k } => format!("tl::topk({}, {k}, {axis})", args[0]),
+                    Pair::MaxIndex(axis) => format!("tl::max_index({}, {axis})", args[0]),
+                    Pair::MinIndex(axis) => format!("tl::min_index({}, {axis})", args[0]),
+                    Pair::AffineScan { axis, reverse } => format!(
+                        "tl::associative_scan(({}, {}), {axis}, |(a, b), (c, d)| (a * c, b * c + d), {reverse})",
+                        args[0], args[1]
+                    ),
+                };
+                match style {
+                    PairStyle::Destructured => self.line(&format!("let (v{a}, v{b}) = {call};")),
+                    PairStyle::ByField => {
+                        self.line(&format!("let pair{a} = {call};"));
+                        self.line(&format!("let (v{a}, v{b}) = (pair{a}.0, pair{a}.1);"));
+                    }
+                }
+            }
+            Statement::Assign { variable, operator, value } => {
+                let symbol = operator.unwrap_or_default();
+                self.line(&format!("v{variable} {symbol}= {};", node(value)));
+            }
+            Statement::AssignPair { variables: [a, b], values: [first, second] } => {
+                self.line(&format!("(v{a}, v{b}) = ({}, {});", node(first), node(second)));
+            }
+            Statement::Store { memory, offset, value, mask } => {
+                let text =
+                    format!("{} + {}, {}{}", self.names[*memory], node(offset), node(value), masked(mask));
+                self.line(&format!("tl::store({text});"));
+            }
+            Statement::StoreView { memory, offsets, value } => {
+                let offsets = list(offsets.iter().map(node));
+                self.line(&format!("{}.store({}, {offsets});", self.names[*memory], node(value)));
+            }
+            Statement::Atomic { name, memory, offset, value, mask } => {
+                let text =
+                    format!("{} + {}, {}{}", self.names[*memory], node(offset), node(value), masked(mask));
+                self.line(&format!("tl::{name}({text});"));
+            }
+            Statement::If { condition, then, otherwise } => {
+                self.line(&format!("if {} {{", node(condition)));
+                self.block(then, None);
+                if !otherwise.is_empty() {
+                    self.line("} else {");
+                    self.block(otherwise, None);
+                }
+                self.line("}");
+            }
+            Statement::LetIf { variable, condition, sides } => {
+                self.line(&format!("let v{variable} = if {} {{", node(condition)));
+                self.block(&sides[0].0, Some(&sides[0].1));
+                self.line("} else {");
+                self.block(&sides[1].0, Some(&sides[1].1));
+                self.line("};");
+            }
+            Statement::LetMatch { variable, scrutinee, arms, rest } => {
+                let arms: String = arms
+                    .iter()
+                    .map(|(pattern, value)| format!("{} => {}, ", pattern.text(), node(value)))
+                    .collect();
+                let text = format!("match {} {{ {arms}_ => {} }}", node(scrutinee), node(rest));
+                self.line(&format!("let v{variable} = {text};"));
+            }
+            Statement::Match { scrutinee, arms, rest } => {
+                self.line(&format!("match {} {{", node(scrutinee)));
+                self.depth += 1;
+                for (pattern, block) in arms {
+                    self.line(&format!("{} => {{", pattern.text()));
+                    self.block(block, None);
+                    self.line("}");
+                }
+                self.line("_ => {");
+                self.block(rest, None);
+                self.line("}");
+                self.depth -= 1;
+                self.line("}");
+            }
+            Statement::For { variable, range, body } => {
+                self.line(&format!("for v{variable} in {} {{", range.text(self.names)));
+                self.block(body, None);
+                self.line("}");
+            }
+            Statement::While { counter, condition, body } => {
+                let also = condition
+                    .as_ref()
+                    .map(|condition| format!(" && {}", node(condition)))
+                    .unwrap_or_default();
+                self.line(&format!("while v{counter} > 0{also} {{"));
+                self.depth += 1;
+                self.line(&format!("v{counter} -= 1;"));
+                self.depth -= 1;
+                self.block(body, None);
+                self.line("}");
+            }
+            Statement::Break => self.line("break;"),
+            Statement::Continue => self.line("continue;"),
+            Statement::Return => self.line("return;"),
+        }
+    }
+}
+
+impl Program {
+    pub fn names(&self) -> Names {
+        self.memory.iter().enumerate().map(|(i, memory)| memory.name(i)).collect()
+    }
+
+    /// The kernel as a user would write it.
+    pub fn source(&self) -> String {
+        let names = self.names();
+        let memory = self.memory.iter().zip(&names).map(|(memory, name)| {
+            let reference = if memory.written { "&mut " } else { "&" };
+            match memory.view {
+                Some(rank) => format!("{name}: {reference}View<{}, {rank}>", memory.dtype),
+                None => format!("{name}: {reference}[{}]", memory.dtype),
+            }
+        });
+        let scalars = self.scalars.iter().enumerate().map(|(i, (_, dtype))| format!("s{i}: {dtype}"));
+        let mut printer = Printer { names: &names, text: String::new(), depth: 0 };
+        printer.line(&format!("#[fuse_kernel({})]", self.attribute));
+        printer.line(&format!("fn k({}) {{", list(memory.chain(scalars))));
+        printer.depth = 1;
+        for (i, function) in self.functions.iter().enumerate() {
+            let params =
+                function.params.iter().map(|(variable, ty)| format!("v{variable}: Tile<{}>", ty.dtype));
+            printer.line(&format!(
+                "fn f{i}({}) -> Tile<{}> {{ {} }}",
+                list(params),
+                function.body.ty.dtype,
+                function.body.text(&names)
+            ));
+        }
+        printer.depth = 0;
+        printer.block(&self.body, None);
+        printer.line("}");
+        printer.text
+    }
+
+    pub fn statements(&self) -> usize {
+        fn of(block: &[Statement]) -> usize {
+            block
+                .iter()
+                .map(|statement| 1 + statement.blocks().into_iter().map(|block| of(block)).sum::<usize>())
+                .sum()
+        }
+        of(&self.body)
+    }
+}
+
+impl Statement {
+    pub fn blocks(&self) -> Vec<&Block> {
+        match self {
+            Statement::If { then, otherwise, .. } => vec![then, otherwise],
+            Statement::LetIf { sides, .. } => vec![&sides[0].0, &sides[1].0],
+            Statement::Match { arms, rest, .. } => {
+                arms.iter().map(|(_, block)| block).chain([rest]).collect()
+            }
+            Statement::For { body, .. } | Statement::While { body, .. } => vec![body],
+            _ => vec![],
+        }
+    }
+
+    /// The expressions of its own, not those of the statements within.
+    pub fn nodes(&self) -> Vec<&Node> {
+        match self {
+            Statement::Let { value, .. } | Statement::Assign { value, .. } => vec![value],
+            Statement::LetPair { args, .. } => args.iter().collect(),
+            Statement::AssignPair { values, .. } => values.iter().collect(),
+            Statement::Store { offset, value, mask, .. } | Statement::Atomic { offset, value, mask, .. } => {
+                [offset, value].into_iter().chain(mask).collect()
+            }
+            Statement::StoreView { offsets, value, .. } => offsets.iter().chain([value]).collect(),
+            Statement::If { condition, .. } => vec![condition],
+            Statement::LetIf { condition, sides, .. } => vec![condition, &sides[0].1, &sides[1].1],
+            Statement::LetMatch { scrutinee, arms, rest, .. } => {
+                arms.iter().map(|(_, value)| value).chain([scrutinee, rest]).collect()
+            }
+            Statement::Match { scrutinee, .. } => vec![scrutinee],
+            Statement::For { range, .. } => {
+                [&range.start, &range.end].into_iter().chain(&range.step).collect()
+            }
+            Statement::While { condition, .. } => condition.iter().collect(),
+            Statement::Break | Statement::Continue | Statement::Return => vec![],
+        }
+    }
+
+    pub fn blocks_mut(&mut self) -> Vec<&mut Block> {
+        match self {
+            Statement::If { then, otherwise, .. } => vec![then, otherwise],
+            Statement::LetIf { sides, .. } => {
+                let [first, second] = &mut **sides;
+                vec![&mut first.0, &mut second.0]
+            }
+            Statement::Match { arms, rest, .. } => {
+                arms.iter_mut().map(|(_, block)| block).chain([rest]).collect()
+            }
+            Statement::For { body, .. } | Statement::While { body, .. } => vec![body],
+            _ => vec![],
+        }
+    }
+
+    /// The variables that it gives another value.
+    pub fn assigned(&self, found: &mut Vec<usize>) {
+        match self {
+            Statement::Assign { variable, .. } => found.push(*variable),
+            Statement::AssignPair { variables, .. } => found.extend(variables),
+            Statement::While { counter, .. } => found.push(*counter),
+            _ => {}
+        }
+        for block in self.blocks() {
+            block.iter().for_each(|statement| statement.assigned(found));
+        }
+    }
+}
