@@ -84,7 +84,7 @@ pub fn squares<T: Integer>(x: &[T], out: &mut [T], n: i32, far: i32) {
     let i = tl::arange(0, 16);
     let value = tl::load(x + i + i * far * far * 0);
     let less = value * value - 1;
-    tl::store(out + i, less, i < n && i + far * far > far);
+    tl::store(out + i, less, (i < n) & (i + far * far > far));
 }
 
 /// What a sum, a loop and a branch make of numbers.

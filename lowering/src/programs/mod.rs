@@ -96,7 +96,7 @@ const SHAPES: [&[usize]; 14] = [
 
 /// The program of a seed.
 pub fn generate(seed: u64) -> Generated {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let elem = random.of(&["i32", "i32", "i64"]);
     let num_warps = random.of(&[1, 2, 4, 4, 8, 16]);
     let input: Vec<i64> = (0..INPUT).map(|_| i64::from(random.bits() as i16)).collect();
