@@ -1,8 +1,8 @@
 //! One element and its arithmetic, in plain Rust: what the language's documentation says, without the compiler's tables.
 //!
-//! The law of integers: `+ - *` and negation of an `i32` that lead to an offset or a comparison are exact in 64 bits;
-//! everywhere else a value is a number of its type and wraps. So an integer is two numbers, of which [`Element::leaf`]
-//! forgets one.
+//! The law of indices: `+ - *`, negation and shifts by constants of `i32` that lead to an offset or a comparison are exact
+//! in 64 bits; everywhere else a value is a number of its type and wraps. So an integer is two numbers, of which
+//! [`Element::leaf`] forgets one.
 
 use crate::dtype::DType;
 
@@ -158,7 +158,10 @@ pub fn cast(element: Element, from: DType, to: DType) -> Element {
         (Element::Integer { value, .. }, to) if to.is_float() => {
             Element::Float(round(to, f64::from(value as f32)))
         }
-        (Element::Integer { value, exact }, to) if to == from => Element::Integer { value, exact },
+        // Widening is followed.
+        (Element::Integer { value, exact }, DType::I64) if from == DType::I32 => {
+            Element::Integer { value, exact }
+        }
         (Element::Integer { value, .. }, to) => Element::wrapped(to, value),
     }
 }
@@ -178,6 +181,9 @@ pub fn wrap_most(dtype: DType) -> i128 {
     }
 }
 
+/// A left shift by a constant that a positive `i32` is a power of two for: a product.
+pub const BY_CONSTANT: &str = "<< by a constant";
+
 /// An operator or a function of `tl::` on one element of each operand; comparisons are [`compare`].
 pub fn lanewise(name: &str, dtype: DType, args: &[Element]) -> Element {
     match args[0] {
@@ -188,11 +194,14 @@ pub fn lanewise(name: &str, dtype: DType, args: &[Element]) -> Element {
         Element::Integer { .. } => {
             let values: Vec<i128> = args.iter().map(|arg| arg.value()).collect();
             let value = wrap(dtype, integer(name, dtype, &values));
-            let chained = dtype == DType::I32 && matches!(name, "+" | "-" | "*" | "neg");
-            let exacts: Option<Vec<i128>> = args.iter().map(|arg| arg.exact()).collect();
-            let exact = if chained {
-                let exact = exacts.map(|exacts| integer(name, dtype, &exacts));
-                exact.filter(|&exact| i64::try_from(exact).is_ok())
+            let follows = matches!(dtype, DType::I32 | DType::I64)
+                && matches!(name, "+" | "-" | "*" | "neg" | BY_CONSTANT);
+            let exact = if follows {
+                let exacts: Option<Vec<i128>> = args.iter().map(|arg| arg.exact()).collect();
+                exacts.map(|exacts| integer(name, dtype, &exacts)).and_then(|exact| match dtype {
+                    DType::I64 => Some(wrap(dtype, exact)),
+                    _ => i64::try_from(exact).is_ok().then_some(exact),
+                })
             } else {
                 Some(value)
             };
@@ -257,7 +266,7 @@ fn integer(name: &str, dtype: DType, a: &[i128]) -> i128 {
         "&" => a[0] & a[1],
         "|" => a[0] | a[1],
         "^" => a[0] ^ a[1],
-        "<<" => a[0] << amount(a[1]),
+        "<<" | BY_CONSTANT => a[0] << amount(a[1]),
         ">>" => a[0] >> amount(a[1]),
         "neg" => -a[0],
         "not" => {
@@ -289,7 +298,7 @@ fn upper(a: i128, b: i128, bits: u32) -> i128 {
     if a >= 0 && b >= 0 { ((a as u128 * b as u128) >> bits) as i128 } else { (a * b) >> bits }
 }
 
-/// A comparison, and whether the law of integers leaves no doubt about it.
+/// A comparison, and whether the law of indices leaves no doubt about it.
 pub fn compare(name: &str, a: Element, b: Element) -> (Element, bool) {
     use std::cmp::Ordering::{Equal, Greater, Less};
     let (order, lawful) = match (a, b) {

@@ -1,6 +1,6 @@
 //! What a program computes: statement by statement, element by element.
 
-use super::element::{Element, cast, compare, lanewise, wrap};
+use super::element::{BY_CONSTANT, Element, cast, compare, lanewise, wrap};
 use super::program::{Block, Combine, Node, Op, Pair, Program, Range, RangeForm, Statement, Type};
 use super::tile::{Tile, count, indices};
 use crate::dtype::DType;
@@ -25,7 +25,7 @@ pub struct Contents {
 /// What is left in memory.
 pub struct Outcome {
     pub memory: Vec<Contents>,
-    /// Whether no offset and no comparison was beyond what the law of integers speaks of.
+    /// Whether no offset and no comparison was beyond what the law of indices speaks of.
     pub lawful: bool,
 }
 
@@ -102,7 +102,7 @@ impl Machine<'_> {
                 self.set(*variable, tile);
             }
             Statement::LetPair { variables, pair, args, .. } => {
-                let args: Vec<Tile> = args.iter().map(|arg| self.node(arg)).collect();
+                let args: Vec<Tile> = args.iter().map(|arg| self.node(arg).leaves()).collect();
                 let dtype = match statement {
                     Statement::LetPair { args, .. } => args[0].ty.dtype,
                     _ => DType::I32,
@@ -251,7 +251,7 @@ impl Machine<'_> {
         Flow::Next
     }
 
-    /// The offset as the law of integers has it, if it is one of the slice.
+    /// The offset as the law of indices has it, if it is one of the slice.
     fn place(&mut self, memory: usize, offset: Element) -> Option<usize> {
         self.lawful &= offset.exact().is_some();
         let place = offset.exact().unwrap_or(offset.value());
@@ -319,6 +319,12 @@ impl Machine<'_> {
         match &node.op {
             Op::Full | Op::Broadcast => args[0].broadcast(shape),
             Op::Operator(name) | Op::Prefix(name) | Op::Lanewise(name) => {
+                let amount = match (*name, node.args.last().map(|arg| &arg.op)) {
+                    ("<<", Some(Op::Number(amount))) => Some(amount.value()),
+                    _ => None,
+                };
+                let constant = amount.is_some_and(|amount| amount < 31);
+                let name = if constant { BY_CONSTANT } else { *name };
                 lanes(&args, &mut |a| lanewise(name, dtype, a))
             }
             Op::Compare(name) => {
@@ -359,7 +365,7 @@ impl Machine<'_> {
                 }
                 self.node(&function.body)
             }
-            _ => rearranged(node, &args).leaves(),
+            _ => rearranged(node, &args.iter().map(Tile::leaves).collect::<Vec<_>>()),
         }
     }
 }

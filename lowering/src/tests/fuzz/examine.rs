@@ -33,7 +33,7 @@ pub struct Report {
     pub lowering: Duration,
     /// Runs of host code that were compared.
     pub compared: usize,
-    /// Launches whose offsets or comparisons leave 64 bits, of which the law of integers says nothing.
+    /// Launches whose offsets or comparisons leave 64 bits, of which the law of indices says nothing.
     pub unlawful: usize,
     /// Whether a block would need more shared memory than there is.
     pub too_large: bool,

@@ -10,6 +10,7 @@ mod element;
 mod evaluate;
 mod examine;
 mod expression;
+mod found;
 mod garbage;
 mod generate;
 mod program;

@@ -1,0 +1,42 @@
+//! What random kernels found, each as small as it got.
+
+use crate::tests::func;
+use crate::tests::run::{Arg, load, load_bodies_of};
+
+/// Runs host code and all GPU bodies that rely on nothing, on `x`; the results, which must be the same.
+fn words(source: &str, x: &[i32], count: usize) -> Vec<i32> {
+    let bodies = load_bodies_of(&func(source));
+    let general = bodies.into_iter().filter(|(facts, _)| facts.is_empty()).flat_map(|(_, code)| code);
+    let mut results = load(source).into_iter().chain(general).map(|code| {
+        let (mut x, mut out) = (x.to_vec(), vec![0i32; count]);
+        code.call([1, 1, 1], &mut [Arg::of(&mut x), Arg::of(&mut out)]);
+        (code.level, out)
+    });
+    let (_, first) = results.next().expect("a level");
+    results.for_each(|(level, result)| assert_eq!(result, first, "{level:?}"));
+    first
+}
+
+/// Sums that do not fit were compared exactly by the first steps of a sort, and as the numbers they are by the others.
+#[test]
+fn sums_that_wrap_are_sorted() {
+    let x: Vec<i32> = (0..16).map(|i: i32| i.wrapping_mul(0x2545_f491)).collect();
+    let mut wanted: Vec<i32> = x.iter().map(|&x| x.wrapping_add(x)).collect();
+    wanted.sort();
+    let kernel = |result: &str| {
+        format!(
+            "#[fuse_kernel(unreported)]
+            fn k(x: &[i32], out: &mut [i32]) {{
+                let i = tl::arange(0, 16);
+                let v = tl::load(x + i);
+                let sum = v + v;
+                tl::store(out + i, {result});
+            }}"
+        )
+    };
+    assert_eq!(words(&kernel("tl::sort(sum)"), &x, 16), wanted);
+    assert_eq!(words(&kernel("tl::gather(sum, tl::argsort(sum), 0)"), &x, 16), wanted);
+    wanted.reverse();
+    let largest = "tl::topk(sum, 16).0";
+    assert_eq!(words(&kernel(largest), &x, 16), wanted);
+}
