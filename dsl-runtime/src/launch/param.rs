@@ -81,3 +81,30 @@ impl<'a, T: Element, const R: usize, V: Into<ViewMut<'a, T, R>>> IntoViewMut<'a,
         self.into()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Buffer, Device};
+
+    struct Tensor(Buffer<f32>);
+
+    impl<'a> From<&'a Tensor> for Slice<'a, f32> {
+        fn from(tensor: &'a Tensor) -> Self {
+            tensor.0.slice(..)
+        }
+    }
+
+    fn len<'a>(x: impl IntoSlice<'a, f32>) -> usize {
+        x.convert().len()
+    }
+
+    #[test]
+    fn whatever_becomes_a_slice_is_taken() {
+        fn any<'a>(x: impl Into<Slice<'a, f32>>) -> usize {
+            len(x)
+        }
+        let tensor = Tensor(Device::cpu().zeros(3).unwrap());
+        assert_eq!((len(&tensor), any(&tensor), len(tensor.0.slice(1..))), (3, 3, 2));
+    }
+}
