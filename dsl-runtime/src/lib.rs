@@ -108,6 +108,8 @@ extern crate self as dsl_runtime;
 pub mod bench;
 #[allow(missing_docs, reason = "plain data that only the compiler writes; what is not obvious is documented")]
 pub mod kernel;
+#[doc(hidden)]
+pub mod lint;
 pub mod tl;
 pub mod tune;
 

@@ -365,7 +365,8 @@ impl Check<'_> {
         if let ([a @ Leaf { slice: None, .. }], [b @ Leaf { slice: None, .. }]) =
             (wanted.as_slice(), found.as_slice())
         {
-            diagnostic.help = if let Some(value) = whole.filter(|_| b.ty.is_scalar() && b.ty.dtype.is_float()) {
+            diagnostic.help = if let Some(value) = whole.filter(|_| b.ty.is_scalar() && b.ty.dtype.is_float())
+            {
                 Some(format!("start with a float: `{value}.0`"))
             } else if a.ty.shape == b.ty.shape {
                 Some(format!("convert it before it is assigned: `.to::<{}>()`", a.ty.dtype))

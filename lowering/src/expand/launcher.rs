@@ -169,18 +169,37 @@ pub(super) fn function(kernel: &Kernel, variants: &[Variant]) -> TokenStream {
             }
         }
     };
+    let fn_token = named_at(name, quote! { fn });
+    let body = named_at(
+        name,
+        quote! {
+            {
+                #(#bindings)*
+                // SAFETY: the code in `KERNEL` was compiled from this very signature.
+                unsafe { #launch }
+            }
+        },
+    );
     quote! {
         #(#attributes)*
         #safety_doc
         #[allow(clippy::too_many_arguments, non_snake_case)]
-        #visibility #unsafety fn #name<'fuse, #(#generics),*>(#(#params),*) -> ::dsl_runtime::Launch<'fuse, #count>
+        #visibility #unsafety #fn_token #name<'fuse, #(#generics),*>(#(#params),*) -> ::dsl_runtime::Launch<'fuse, #count>
         #bound
-        {
-            #(#bindings)*
-            // SAFETY: the code in `KERNEL` was compiled from this very signature.
-            unsafe { #launch }
-        }
+        #body
     }
+}
+
+/// The tokens with which an item begins and ends, at its name: what rustc says of the item then stands there and not at
+/// the attribute, and is not taken for what a macro did. What is inside stays where it is.
+fn named_at(name: &Ident, tokens: TokenStream) -> TokenStream {
+    tokens
+        .into_iter()
+        .map(|mut token| {
+            token.set_span(name.span());
+            token
+        })
+        .collect()
 }
 
 /// The launcher of a kernel with mistakes: any call that has the right number of arguments compiles, so that nothing is
@@ -212,12 +231,13 @@ pub(super) fn broken(kernel: &Kernel) -> TokenStream {
     let count = kernel.params.iter().map(|param| arguments(&param.ty)).sum();
     let count = Literal::usize_unsuffixed(count);
     let unsafety = kernel.options.unchecked.then(|| quote! { unsafe });
+    let (fn_token, body) =
+        (named_at(name, quote! { fn }), named_at(name, quote! { { ::core::unreachable!() } }));
     quote! {
         #(#attributes)*
         #[allow(unused, clippy::too_many_arguments, clippy::missing_safety_doc, non_snake_case)]
-        #visibility #unsafety fn #name<'fuse, #(#generics),*>(#(#params),*) -> ::dsl_runtime::Launch<'fuse, #count> {
-            ::core::unreachable!()
-        }
+        #visibility #unsafety #fn_token #name<'fuse, #(#generics),*>(#(#params),*) -> ::dsl_runtime::Launch<'fuse, #count>
+        #body
     }
 }
 
@@ -348,10 +368,8 @@ pub(super) fn module(
     let declared = declared(kernel, variants);
     // The module is written inside a private one or at the crate's root alike: everything in it is reached by path.
     let inner_visibility = inner(visibility);
-    quote! {
-        #[doc = #doc]
-        #[allow(non_snake_case, dead_code, clippy::all)]
-        #visibility mod #name {
+    let mod_token = named_at(name, quote! { mod });
+    let content = quote! {
             use ::dsl_runtime::kernel::*;
             use ::dsl_runtime::DType;
 
@@ -370,7 +388,12 @@ pub(super) fn module(
             };
 
             #declared
-        }
+    };
+    let content = named_at(name, quote! { { #content } });
+    quote! {
+        #[doc = #doc]
+        #[allow(non_snake_case, dead_code, clippy::all)]
+        #visibility #mod_token #name #content
     }
 }
 

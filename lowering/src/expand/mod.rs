@@ -33,6 +33,7 @@ pub fn expand(expansion: &Expansion) -> TokenStream {
         (0..expansion.variants.len()).map(|index| data::host_code(expansion, index)).collect();
     let module = launcher::module(expansion.kernel, expansion.variants, &variants, &quote! { #(#hosts)* });
     let imports = shadow::imports(expansion.kernel);
+    let outline = shadow::outline(&expansion.kernel.source);
     // Mentioning a variable makes cargo expand again when it changes.
     let tracked = VARIABLES
         .iter()
@@ -41,6 +42,7 @@ pub fn expand(expansion: &Expansion) -> TokenStream {
         #function
         #module
         #imports
+        #outline
         #(#tracked)*
     }
 }
@@ -70,7 +72,11 @@ pub fn under(conditions: &[syn::Attribute], items: TokenStream) -> TokenStream {
 
 /// What stays of a function that kernels call: nothing to run, only what an editor and rustc's imports need.
 pub fn module_function(function: &Function, editor: bool) -> TokenStream {
-    if editor { shadow::module_function(function) } else { shadow::function_imports(function) }
+    if editor {
+        return shadow::module_function(function);
+    }
+    let (imports, outline) = (shadow::function_imports(function), shadow::outline(&function.source));
+    quote! { #imports #outline }
 }
 
 /// A mention of each of these names, which attributes had that are gone now, and of what only kernels use.

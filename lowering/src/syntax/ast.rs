@@ -116,6 +116,8 @@ pub struct Source {
     pub output: TokenStream,
     /// `{ .. }`
     pub body: TokenStream,
+    /// A function that rustc's lints find in the same state: see `lints`.
+    pub outline: TokenStream,
 }
 
 /// A generic parameter of a kernel.

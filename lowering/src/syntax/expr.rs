@@ -572,7 +572,7 @@ fn plain(op: &syn::BinOp) -> Option<BinaryOp> {
     })
 }
 
-fn compound(op: &syn::BinOp) -> Option<BinaryOp> {
+pub(super) fn compound(op: &syn::BinOp) -> Option<BinaryOp> {
     Some(match op {
         syn::BinOp::AddAssign(_) => BinaryOp::Add,
         syn::BinOp::SubAssign(_) => BinaryOp::Sub,

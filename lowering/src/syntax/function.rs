@@ -1,10 +1,11 @@
 //! Functions and closures that kernels call, and named constants.
 
+use proc_macro2::TokenStream;
 use quote::ToTokens;
 
 use super::ast::*;
 use super::item::{parse_generic, type_name, view_type};
-use super::{exits, expr};
+use super::{exits, expr, lints};
 use crate::diagnostic::{Errors, Loc};
 
 /// What a constant that a kernel uses may be made of.
@@ -44,6 +45,7 @@ pub(super) fn parse(item: &syn::ItemFn, errors: &mut Errors) -> Function {
         inputs: signature.inputs.to_token_stream(),
         output: signature.output.to_token_stream(),
         body: item.block.to_token_stream(),
+        outline: lints::outline(item, &TokenStream::new()),
     };
     Function { name: signature.ident.clone(), generics, params, result, body, source }
 }

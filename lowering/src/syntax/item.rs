@@ -7,7 +7,7 @@ use quote::ToTokens;
 use syn::spanned::Spanned;
 
 use super::ast::{ConstType, Generic, Kernel, Param, ParamType, Source, TypeName, ViewType};
-use super::{attribute, depth, exits, expr};
+use super::{attribute, depth, exits, expr, lints};
 use crate::diagnostic::{Errors, Loc};
 use crate::dtype::{Class, DType};
 use crate::tile::MAX_RANK;
@@ -23,7 +23,7 @@ pub fn parse(attribute: TokenStream, item: TokenStream, errors: &mut Errors) -> 
 }
 
 fn parse_function(attribute: TokenStream, item: TokenStream, errors: &mut Errors) -> Option<Kernel> {
-    let options = attribute::parse_options(attribute, errors);
+    let options = attribute::parse_options(attribute.clone(), errors);
     let function: syn::ItemFn = match syn::parse2(item.clone()) {
         Ok(function) => function,
         Err(error) => {
@@ -52,6 +52,7 @@ fn parse_function(attribute: TokenStream, item: TokenStream, errors: &mut Errors
         inputs: signature.inputs.to_token_stream(),
         output: signature.output.to_token_stream(),
         body: function.block.to_token_stream(),
+        outline: lints::outline(&function, &attribute),
     };
     Some(Kernel {
         name: signature.ident.clone(),

@@ -12,6 +12,7 @@ mod exits;
 mod expr;
 mod function;
 mod item;
+mod lints;
 mod module;
 
 pub use ast::*;
