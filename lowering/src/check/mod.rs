@@ -4,6 +4,7 @@
 //! The operations bring their own typing rules ([`crate::ops::Function::check`], [`crate::ops::scalar`]); this module
 //! gives them the vocabulary: literals that take the other operand's type, broadcasting, pointers, constants, scopes.
 
+mod alone;
 mod branch;
 mod call;
 mod carried;
@@ -37,6 +38,7 @@ use items::Surroundings;
 pub use operand::Spot;
 use scope::Scopes;
 
+pub use alone::check_function;
 pub use function::Callee;
 pub use settings::{Settings, maxnreg_place};
 pub use variants::{ConstValue, Variant, variants};

@@ -25,6 +25,11 @@ impl Check<'_> {
         {
             return self.wrap(Item::Function(Callee::Language(name.to_string())), loc);
         }
+        let ty = path[path.len().saturating_sub(2)].to_string();
+        if self.frame().type_param(&ty) == Some(None) {
+            // Which type it is was reported as unknown, or is for a call to say.
+            return self.failed(loc);
+        }
         if path[0] == "tl" {
             return self.error_help(loc, format!("`{text}` is a function"), format!("call it: `{text}(..)`"));
         }

@@ -6,7 +6,7 @@ use quote::{format_ident, quote, quote_spanned};
 use crate::check::{ConstValue, Variant};
 use crate::diagnostic::{Loc, list};
 use crate::dtype::{Class, DType};
-use crate::syntax::{ConstType, Generic, Kernel, Param, ParamType, Tune, TypeName};
+use crate::syntax::{ConstType, Generic, Kernel, Param, ParamType, Tune, TypeName, expects_of_body};
 
 /// A generic whose value the launcher works out from the arguments.
 fn chooser<'k>(kernel: &'k Kernel, generic: &Generic) -> Option<&'k TokenStream> {
@@ -132,7 +132,7 @@ fn view_type(mutable: bool) -> Ident {
 /// The launcher: the kernel's own signature.
 pub(super) fn function(kernel: &Kernel, variants: &[Variant]) -> TokenStream {
     let (name, visibility) = (&kernel.name, &kernel.visibility);
-    let attributes = &kernel.attributes;
+    let attributes = kernel.attributes.iter().filter(|attribute| !expects_of_body(attribute));
     let generics: Vec<TokenStream> = named(kernel).map(declaration).collect();
     let Arguments { params, bindings, parts, args } = Arguments::of(kernel);
     let count = Literal::usize_unsuffixed(args.len());
@@ -205,7 +205,26 @@ fn named_at(name: &Ident, tokens: TokenStream) -> TokenStream {
 /// The launcher of a kernel with mistakes: any call that has the right number of arguments compiles, so that nothing is
 /// reported on top of the mistakes themselves.
 pub(super) fn broken(kernel: &Kernel) -> TokenStream {
-    let (name, visibility, attributes) = (&kernel.name, &kernel.visibility, &kernel.attributes);
+    without_launch(kernel, &quote! { ::core::unreachable!() })
+}
+
+/// The launcher of a kernel whose body cannot be read: one that is compiled fails the build, after all that rustc itself
+/// has to say.
+pub(super) fn unread(kernel: &Kernel, error: &str) -> TokenStream {
+    let text = format!("the body of the kernel `{}` cannot be read: {error}", kernel.name);
+    let fail = quote! {
+        struct Unread<T>(T);
+        impl<T> Unread<T> {
+            const FAIL: ::core::primitive::usize = ::core::panic!(#text);
+        }
+        ::core::panic!("{}", Unread::<()>::FAIL)
+    };
+    without_launch(kernel, &fail)
+}
+
+fn without_launch(kernel: &Kernel, body: &TokenStream) -> TokenStream {
+    let (name, visibility) = (&kernel.name, &kernel.visibility);
+    let attributes = kernel.attributes.iter().filter(|attribute| !expects_of_body(attribute));
     let generics: Vec<TokenStream> = named(kernel).map(declaration).collect();
     let params = kernel.params.iter().enumerate().map(|(position, param)| {
         let own = format_ident!("argument_{position}");
@@ -231,12 +250,12 @@ pub(super) fn broken(kernel: &Kernel) -> TokenStream {
     let count = kernel.params.iter().map(|param| arguments(&param.ty)).sum();
     let count = Literal::usize_unsuffixed(count);
     let unsafety = kernel.options.unchecked.then(|| quote! { unsafe });
-    let (fn_token, body) =
-        (named_at(name, quote! { fn }), named_at(name, quote! { { ::core::unreachable!() } }));
+    let receiver = kernel.receiver.as_ref().map(|receiver| quote! { #receiver, });
+    let (fn_token, body) = (named_at(name, quote! { fn }), named_at(name, quote! { { #body } }));
     quote! {
         #(#attributes)*
         #[allow(unused, clippy::too_many_arguments, clippy::missing_safety_doc, non_snake_case)]
-        #visibility #unsafety #fn_token #name<'fuse, #(#generics),*>(#(#params),*) -> ::dsl_runtime::Launch<'fuse, #count>
+        #visibility #unsafety #fn_token #name<'fuse, #(#generics),*>(#receiver #(#params),*) -> ::dsl_runtime::Launch<'fuse, #count>
         #body
     }
 }

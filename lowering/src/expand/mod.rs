@@ -59,6 +59,24 @@ pub fn broken(kernel: &Kernel) -> TokenStream {
     }
 }
 
+/// What stands in an `impl` or `trait` beside the mistake that a kernel is there: a method, for its calls.
+pub fn method(kernel: &Kernel) -> TokenStream {
+    launcher::broken(kernel)
+}
+
+/// What stands for a kernel whose body cannot be read: its signature. Should rustc have read what this compiler cannot,
+/// the program does not build, and says so.
+pub fn unread(kernel: &Kernel, error: &str) -> TokenStream {
+    let function = launcher::unread(kernel, error);
+    let module = launcher::module(kernel, &[], &[], &TokenStream::new());
+    let imports = shadow::imports(kernel);
+    quote! {
+        #function
+        #module
+        #imports
+    }
+}
+
 /// Items that each stand under the conditions which the attribute's item stood under.
 pub fn under(conditions: &[syn::Attribute], items: TokenStream) -> TokenStream {
     if conditions.is_empty() {

@@ -11,6 +11,7 @@ use std::collections::HashSet;
 use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{ToTokens, quote, quote_spanned};
 
+use super::expr::is_assignment;
 use crate::diagnostic::Loc;
 use crate::ops;
 
@@ -25,8 +26,29 @@ pub(super) fn outline(function: &syn::ItemFn, attribute: &TokenStream) -> TokenS
 
 /// Attributes that say how loud lints are.
 fn lint_levels(attributes: &[syn::Attribute]) -> impl Iterator<Item = &syn::Attribute> {
-    const LEVELS: [&str; 5] = ["allow", "expect", "warn", "deny", "forbid"];
-    attributes.iter().filter(|attribute| LEVELS.iter().any(|level| attribute.path().is_ident(level)))
+    const LEVELS: [&str; 4] = ["allow", "warn", "deny", "forbid"];
+    let is_level = |attribute: &syn::Attribute| LEVELS.iter().any(|level| attribute.path().is_ident(level));
+    attributes.iter().filter(move |attribute| is_level(attribute) || expects_of_body(attribute))
+}
+
+/// Whether an attribute expects a lint that only the outline can give: the function that a call of the kernel means has
+/// another body.
+pub(crate) fn expects_of_body(attribute: &syn::Attribute) -> bool {
+    const LINTS: [&str; 6] = [
+        "unused_variables",
+        "unused_mut",
+        "unused_assignments",
+        "unused_must_use",
+        "path_statements",
+        "unreachable_code",
+    ];
+    let syn::Meta::List(list) = &attribute.meta else { return false };
+    list.path.is_ident("expect")
+        && list.tokens.clone().into_iter().all(|token| match token {
+            TokenTree::Ident(name) => LINTS.iter().any(|lint| name == lint),
+            TokenTree::Punct(punct) => punct.as_char() == ',',
+            TokenTree::Group(_) | TokenTree::Literal(_) => false,
+        })
 }
 
 #[derive(Default)]
@@ -241,7 +263,7 @@ impl Outline {
             syn::Expr::Assign(assign) => self.assign(assign),
             syn::Expr::Binary(binary) => {
                 let (op, value) = (binary.op, self.value(&binary.right));
-                if compound(&op) {
+                if is_assignment(&op) {
                     return match variable(&binary.left).filter(|name| self.knows(name)) {
                         Some(name) => quote! { #name #op #value; },
                         None => self.mention(&binary.left, &value),
@@ -339,7 +361,7 @@ impl Outline {
         match expr {
             syn::Expr::Return(_) | syn::Expr::Break(_) | syn::Expr::Continue(_) => self.exit(expr),
             syn::Expr::ForLoop(_) | syn::Expr::While(_) | syn::Expr::Assign(_) => self.statement(expr),
-            syn::Expr::Binary(binary) if compound(&binary.op) => self.statement(expr),
+            syn::Expr::Binary(binary) if is_assignment(&binary.op) => self.statement(expr),
             other => self.value(other),
         }
     }
@@ -575,10 +597,6 @@ fn collect_all(tokens: TokenStream, names: &mut HashSet<String>) {
             TokenTree::Punct(_) | TokenTree::Literal(_) => {}
         }
     }
-}
-
-fn compound(op: &syn::BinOp) -> bool {
-    super::expr::compound(op).is_some()
 }
 
 /// Whether a call as a statement does nothing but compute a value, which is lost.

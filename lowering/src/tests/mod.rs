@@ -26,6 +26,7 @@ mod language;
 mod layout;
 mod library;
 mod math;
+mod messages_syntax;
 mod modules;
 mod narrow;
 mod odd;
