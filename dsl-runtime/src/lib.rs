@@ -108,6 +108,8 @@ extern crate self as dsl_runtime;
 pub mod bench;
 #[allow(missing_docs, reason = "plain data that only the compiler writes; what is not obvious is documented")]
 pub mod kernel;
+#[doc(hidden)]
+pub mod lint;
 pub mod tl;
 pub mod tune;
 
@@ -151,7 +153,9 @@ pub use view::{View, ViewMut};
 
 /// What a program that launches kernels needs.
 pub mod prelude {
-    pub use crate::tl::Tile;
+    /// A [`crate::tl::Tile`], as functions that kernels call name it by its element type: `Tile<f32>`, `Tile<T>`.
+    pub type Tile<T = ()> = <T as tl::OfTiles>::Tile;
+
     pub use crate::{
         Buffer, DType, Device, Element, Float, Integer, Launch, LaunchOn, Number, Slice, SliceMut, Stream,
         View, ViewMut, bf16, f8e4m3, f8e5m2, f16, fuse_fn, fuse_kernel, fuse_module, tl,

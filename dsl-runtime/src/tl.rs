@@ -153,6 +153,17 @@ impl IntoIterator for Range {
     }
 }
 
+/// Every type, as that of a tile's elements: outside of kernels, where tiles have none, `Tile<T>` is one type whatever `T`
+/// is, so that rustc finds nothing wrong with a function whose mistake is that no kernel can see it.
+#[doc(hidden)]
+pub trait OfTiles {
+    type Tile;
+}
+
+impl<T: ?Sized> OfTiles for T {
+    type Tile = Tile;
+}
+
 /// What stands for an argument that was left out.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]

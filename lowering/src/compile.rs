@@ -53,9 +53,20 @@ pub fn compile_with(attribute: TokenStream, item: TokenStream, options: &Options
 }
 
 fn kernel(attribute: TokenStream, item: TokenStream, options: &Options) -> TokenStream {
+    if syntax::has_receiver(&item) && options.effort != Effort::Signature {
+        return compile_method(item);
+    }
     let mut errors = Errors::new();
     let tokens = kernel_tokens(attribute, item, Rc::default(), options, &mut errors);
     reported(errors, tokens, options)
+}
+
+/// Expands `#[fuse_kernel(attribute)] item` in an `impl` or `trait`: says that it is misplaced, and nothing on top.
+pub fn compile_method(item: TokenStream) -> TokenStream {
+    let mut errors = Errors::new();
+    let method = syntax::parse_method(item, &mut errors).map(|kernel| expand::method(&kernel));
+    let errors = errors.into_tokens();
+    quote::quote! { #errors #method }
 }
 
 /// Expands `#[fuse_module(attribute)] item` as the environment says.
@@ -76,10 +87,15 @@ pub fn compile_module_with(attribute: TokenStream, item: TokenStream, options: &
 }
 
 fn module(attribute: TokenStream, item: TokenStream, options: &Options) -> TokenStream {
+    if options.effort != Effort::Signature && syntax::unread(&item).is_some() {
+        // rustc has read the module before, and said what is wrong with it.
+        return TokenStream::new();
+    }
     let mut errors = Errors::new();
     let Some(module) = syntax::parse_module(attribute, item.clone(), &mut errors) else {
         return reported(errors, item, options);
     };
+    check_uncalled(&module, &mut errors);
     let mut content = TokenStream::new();
     let mut marks = vec![];
     for part in module.parts {
@@ -103,6 +119,13 @@ fn module(attribute: TokenStream, item: TokenStream, options: &Options) -> Token
     let head = module.head;
     let module = quote::quote! { #head { #content #mentions } };
     reported(errors, module, options)
+}
+
+/// Checks each function once by itself that no kernel's text leads to: no call of it is checked.
+fn check_uncalled(module: &syntax::Module, errors: &mut Errors) {
+    for function in module.uncalled() {
+        errors.extend(check::check_function(function, module.items.clone()));
+    }
 }
 
 /// `#[fuse_fn]` outside of a `#[fuse_module]`, where no kernel can see it.
@@ -135,6 +158,13 @@ fn kernel_tokens(
     errors: &mut Errors,
 ) -> TokenStream {
     let written = item.clone();
+    if options.effort != Effort::Signature
+        && let Some(error) = syntax::unread(&item)
+    {
+        // rustc has read the function before, and said what is wrong with it. Calls mean something if the signature does.
+        let kernel = syntax::parse(attribute, syntax::without_body(item), &mut Errors::new());
+        return kernel.map(|kernel| expand::unread(&kernel, &error.to_string())).unwrap_or_default();
+    }
     let Some(mut kernel) = syntax::parse(attribute, item, errors) else {
         // An editor still resolves what it can of something that is not a kernel yet.
         return if options.effort == Effort::Signature { written } else { TokenStream::new() };

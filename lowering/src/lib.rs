@@ -22,7 +22,9 @@ pub mod syntax;
 pub mod target;
 pub mod tile;
 
-pub use compile::{compile, compile_module, compile_module_with, compile_with, misplaced_function};
+pub use compile::{
+    compile, compile_method, compile_module, compile_module_with, compile_with, misplaced_function,
+};
 pub use op_table::op_table;
 pub use programs::random_programs;
 

@@ -41,6 +41,7 @@ pub fn reference() -> TokenStream {
     quote! {
         #[doc = #doc]
         #[derive(Clone, Copy, Debug)]
+        #[must_use]
         pub struct Tile(());
 
         impl Tile {

@@ -179,6 +179,15 @@ impl Check<'_> {
         let mut all = vec![self.expr(receiver)];
         all.extend(args.iter().map(|arg| self.expr(arg)));
         if matches!(all[0].item, Item::Failed) {
+            let known = || ops::methods().chain(ops::view_methods());
+            if self.is_alone() && !known().any(|method| method.name == text) {
+                // Nothing is known of the receiver, but nothing has this method.
+                let problem = format!("`{text}` is not a method of anything in a kernel");
+                return match nearest(&text, known().map(|method| method.name)) {
+                    Some(near) => self.error_help(name_loc, problem, format!("did you mean `{near}`?")),
+                    None => self.error(name_loc, problem),
+                };
+            }
             return self.failed(loc);
         }
         if let Item::View(memory) = all[0].item {

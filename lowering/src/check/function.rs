@@ -73,6 +73,20 @@ impl Frame {
         self.around.iter().any(|own| own == name)
     }
 
+    /// A function that is checked by itself, of whose types nothing is known.
+    pub fn alone(function: &Rc<Function>) -> Frame {
+        let types = function.generics.iter().filter_map(|generic| match generic {
+            Generic::Type { name, .. } => Some((name.to_string(), None)),
+            Generic::Const { .. } => None,
+        });
+        let name = function.name.to_string();
+        Frame { name, types: types.collect(), function: Some(function.clone()), around: vec![] }
+    }
+
+    pub fn is_function(&self) -> bool {
+        self.function.is_some()
+    }
+
     /// The type of a type parameter; the inner `None` where it was reported as unknown.
     pub fn type_param(&self, name: &str) -> Option<Option<DType>> {
         self.types.iter().find(|(own, _)| own == name).map(|(_, dtype)| *dtype)

@@ -4,6 +4,7 @@
 //! The operations bring their own typing rules ([`crate::ops::Function::check`], [`crate::ops::scalar`]); this module
 //! gives them the vocabulary: literals that take the other operand's type, broadcasting, pointers, constants, scopes.
 
+mod alone;
 mod branch;
 mod call;
 mod carried;
@@ -28,6 +29,7 @@ mod variants;
 mod view;
 
 use std::collections::HashMap;
+use std::rc::Rc;
 
 use crate::analysis::promise::promises;
 use crate::diagnostic::{Errors, Loc};
@@ -41,6 +43,7 @@ use items::Surroundings;
 pub use operand::Spot;
 use scope::Scopes;
 
+pub use alone::check_function;
 pub use foreign::element_type;
 pub use function::Callee;
 pub use settings::{Settings, maxnreg_place};
@@ -171,24 +174,8 @@ pub struct Check<'a> {
 pub fn check(kernel: &Kernel, variant: &Variant) -> Result<Checked, Errors> {
     let mut func = Func::new(kernel.name.to_string(), Loc::of(&kernel.name));
     let builder = Builder::new(&mut func);
-    let mut check = Check {
-        kernel,
-        builder,
-        scopes: Scopes::new(),
-        errors: Errors::new(),
-        prints: vec![],
-        loops: 0,
-        frames: vec![Frame::kernel(kernel, variant)],
-        surroundings: Surroundings::of(kernel.items.clone(), None),
-        own_from: None,
-        library: None,
-        site: None,
-        depth: 0,
-        inlined: 0,
-        constants: 0,
-        ended: HashMap::new(),
-        unassigned: HashMap::new(),
-    };
+    let surroundings = Surroundings::of(kernel.items.clone(), None);
+    let mut check = Check::new(kernel, builder, Frame::kernel(kernel, variant), surroundings);
     check.signature(variant);
     check.body(&kernel.body);
     let Check { builder, errors, prints, .. } = check;
@@ -199,6 +186,35 @@ pub fn check(kernel: &Kernel, variant: &Variant) -> Result<Checked, Errors> {
     tile::eliminate(&mut func);
     func.promises = promises(&func);
     Ok(Checked { func, prints })
+}
+
+impl<'a> Check<'a> {
+    /// At the start of a body, with nothing in scope.
+    fn new(
+        kernel: &'a Kernel,
+        builder: Builder<'a>,
+        frame: Frame,
+        surroundings: Rc<Surroundings>,
+    ) -> Check<'a> {
+        Check {
+            kernel,
+            builder,
+            scopes: Scopes::new(),
+            errors: Errors::new(),
+            prints: vec![],
+            loops: 0,
+            frames: vec![frame],
+            surroundings,
+            own_from: None,
+            library: None,
+            site: None,
+            depth: 0,
+            inlined: 0,
+            constants: 0,
+            ended: HashMap::new(),
+            unassigned: HashMap::new(),
+        }
+    }
 }
 
 impl Check<'_> {

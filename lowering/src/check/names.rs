@@ -27,6 +27,11 @@ impl Check<'_> {
         {
             return self.wrap(Item::Function(Callee::Language(name.to_string())), loc);
         }
+        let ty = path[path.len().saturating_sub(2)].to_string();
+        if self.frame().type_param(&ty) == Some(None) {
+            // Which type it is was reported as unknown, or is for a call to say.
+            return self.failed(loc);
+        }
         if let [module, .., name] = path
             && module == "tl"
         {

@@ -1,10 +1,10 @@
 //! Numbers about how a variant is compiled: they stand in the attribute for every variant, or in a config for its own.
 
-use proc_macro2::Ident;
+use proc_macro2::{Ident, TokenStream, TokenTree};
 
 use super::variants::{ConstValue, Variant};
 use crate::diagnostic::{Errors, Loc};
-use crate::syntax::{Config, Generic, Kernel, SETTINGS, VariantKind, VariantValue};
+use crate::syntax::{Config, Generic, Kernel, ParamType, SETTINGS, VariantKind, VariantValue};
 
 /// How one variant is compiled; what is not said is the compiler's to choose.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -264,6 +264,35 @@ pub(super) fn named(kernel: &Kernel, config: Option<&Config>) -> Vec<(String, i1
         .collect()
 }
 
+/// A key that no call can compute a number from.
+fn report_key(kernel: &Kernel, key: &TokenStream, errors: &mut Errors) {
+    let mut tokens = key.clone().into_iter();
+    let (Some(token), None) = (tokens.next(), tokens.next()) else { return };
+    let named = |name: &str| kernel.params.iter().any(|param| param.name == name);
+    let (text, help) = match &token {
+        TokenTree::Literal(literal) => {
+            let text = literal.to_string();
+            let Some(name) = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) else { return };
+            let help = if named(name) { format!("write `{name}`") } else { "write it without quotes".into() };
+            ("a key is a parameter or an expression of them, found a string", help)
+        }
+        TokenTree::Ident(name) => {
+            let param = kernel.params.iter().find(|param| param.name == *name);
+            match param.map(|param| &param.ty) {
+                Some(ParamType::Slice { .. }) => {
+                    ("a key is a number, found a slice", format!("write `{name}.len()`"))
+                }
+                Some(ParamType::View(_)) => {
+                    ("a key is a number, found a view", format!("write `{name}.shape()[0]`"))
+                }
+                Some(ParamType::Scalar(_) | ParamType::Failed) | None => return,
+            }
+        }
+        TokenTree::Group(_) | TokenTree::Punct(_) => return,
+    };
+    errors.push_help(Loc::from(token.span()), text, help);
+}
+
 /// Mistakes of `tune`, `tuned` and `_ in [..]` together.
 pub(super) fn report_tune(kernel: &Kernel, errors: &mut Errors) {
     let options = &kernel.options;
@@ -289,6 +318,9 @@ pub(super) fn report_tune(kernel: &Kernel, errors: &mut Errors) {
         && options.tune.is_none()
     {
         errors.push(Loc::of(path), "`tuned` holds the choices of `tune(..)`, which is missing");
+    }
+    for key in options.tune.iter().flat_map(|tune| &tune.key) {
+        report_key(kernel, key, errors);
     }
     let open = options.lists.iter().any(|list| list.measured.is_some() && list.values.len() > 1);
     if let Some(tune) = &options.tune

@@ -9,6 +9,7 @@ use crate::diagnostic::{Errors, Loc, list};
 use crate::dtype::DType;
 use crate::syntax::{
     Config, ConstType, Generic, Kernel, OPTIONS, VariantKind, VariantValue, const_range, describe_value,
+    near_name,
 };
 
 /// One choice of every generic, in the order of the generics.
@@ -147,7 +148,10 @@ fn report_unknown(kernel: &Kernel, errors: &mut Errors) {
         if find(name).is_none() && !is_setting(name) {
             let generics = list(kernel.generics.iter().map(|generic| format!("`{}`", generic.name())));
             let generics = if generics.is_empty() { "none".into() } else { generics };
-            let help = format!("its generics are {generics}; the options are {OPTIONS}");
+            let help = match near(kernel, name) {
+                Some(near) => format!("did you mean `{near}`?"),
+                None => format!("its generics are {generics}; the options are {OPTIONS}"),
+            };
             errors.push_help(Loc::of(name), format!("`{name}` is not a generic of `{}`", kernel.name), help);
         }
     }
@@ -163,6 +167,22 @@ fn report_unknown(kernel: &Kernel, errors: &mut Errors) {
                 .push(loc, format!("`{}` cannot be chosen by the arguments: only an integer can", list.name));
         }
     }
+}
+
+/// The option or generic that an unknown name was perhaps meant to be.
+fn near(kernel: &Kernel, name: &Ident) -> Option<String> {
+    let generics: Vec<String> = kernel.generics.iter().map(|generic| generic.name().to_string()).collect();
+    near_name(&name.to_string(), generics.iter().map(String::as_str)).map(str::to_string)
+}
+
+/// Whether the attribute declares values for a name that was perhaps meant to be this one, which was reported.
+fn is_misspelt(kernel: &Kernel, generic: &Ident) -> bool {
+    let in_lists = kernel.options.lists.iter().map(|list| &list.name);
+    let in_configs =
+        kernel.options.configs.iter().flat_map(|config| config.entries.iter().map(|(name, _)| name));
+    let is_own = |name: &Ident| kernel.generics.iter().any(|other| other.name() == name);
+    let unknown = in_lists.chain(in_configs).filter(|name| !is_own(name) && !is_setting(name));
+    unknown.filter_map(|name| near(kernel, name)).any(|near| *generic == near)
 }
 
 /// The declared values of a generic that fit it.
@@ -192,10 +212,10 @@ fn values_of(
 }
 
 fn report_undeclared(kernel: &Kernel, config: Option<&Config>, generic: &Generic, errors: &mut Errors) {
-    if kernel.options.unreadable {
+    let name = generic.name();
+    if kernel.options.unreadable || is_misspelt(kernel, name) {
         return;
     }
-    let name = generic.name();
     let (loc, text) = match config {
         None => (Loc::of(name), format!("no values are declared for `{name}`")),
         Some(config) => (config.loc, format!("this config does not give `{name}`")),

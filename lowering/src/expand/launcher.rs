@@ -6,7 +6,9 @@ use quote::{ToTokens, format_ident, quote, quote_spanned};
 use crate::check::{ConstValue, Variant};
 use crate::diagnostic::{Loc, list};
 use crate::dtype::{Class, DType};
-use crate::syntax::{ConstType, Generic, Kernel, Param, ParamType, Tune, TypeName, ViewType};
+use crate::syntax::{
+    ConstType, Generic, Kernel, Param, ParamType, Tune, TypeName, ViewType, expects_of_body,
+};
 
 /// A generic whose value the launcher works out from the arguments.
 fn chooser<'k>(kernel: &'k Kernel, generic: &Generic) -> Option<&'k TokenStream> {
@@ -158,7 +160,7 @@ impl Taken {
 /// The launcher: the kernel's own signature.
 pub(super) fn function(kernel: &Kernel, variants: &[Variant]) -> TokenStream {
     let (name, visibility) = (&kernel.name, &kernel.visibility);
-    let attributes = &kernel.attributes;
+    let attributes = kernel.attributes.iter().filter(|attribute| !expects_of_body(attribute));
     let generics: Vec<TokenStream> = named(kernel).map(declaration).collect();
     let Arguments { params, bindings, parts, args } = Arguments::of(kernel);
     let count = Literal::usize_unsuffixed(args.len());
@@ -195,24 +197,62 @@ pub(super) fn function(kernel: &Kernel, variants: &[Variant]) -> TokenStream {
             }
         }
     };
+    let fn_token = named_at(name, quote! { fn });
+    let body = named_at(
+        name,
+        quote! {
+            {
+                #(#bindings)*
+                // SAFETY: the code in `KERNEL` was compiled from this very signature.
+                unsafe { #launch }
+            }
+        },
+    );
     quote! {
         #(#attributes)*
         #safety_doc
         #[allow(clippy::too_many_arguments, non_snake_case)]
-        #visibility #unsafety fn #name<'fuse, #(#generics),*>(#(#params),*) -> ::dsl_runtime::Launch<'fuse, #count>
+        #visibility #unsafety #fn_token #name<'fuse, #(#generics),*>(#(#params),*) -> ::dsl_runtime::Launch<'fuse, #count>
         #bound
-        {
-            #(#bindings)*
-            // SAFETY: the code in `KERNEL` was compiled from this very signature.
-            unsafe { #launch }
-        }
+        #body
     }
+}
+
+/// The tokens with which an item begins and ends, at its name: what rustc says of the item then stands there and not at
+/// the attribute, and is not taken for what a macro did. What is inside stays where it is.
+fn named_at(name: &Ident, tokens: TokenStream) -> TokenStream {
+    tokens
+        .into_iter()
+        .map(|mut token| {
+            token.set_span(name.span());
+            token
+        })
+        .collect()
 }
 
 /// The launcher of a kernel with mistakes: any call that has the right number of arguments compiles, so that nothing is
 /// reported on top of the mistakes themselves.
 pub(super) fn broken(kernel: &Kernel) -> TokenStream {
-    let (name, visibility, attributes) = (&kernel.name, &kernel.visibility, &kernel.attributes);
+    without_launch(kernel, &quote! { ::core::unreachable!() })
+}
+
+/// The launcher of a kernel whose body cannot be read: one that is compiled fails the build, after all that rustc itself
+/// has to say.
+pub(super) fn unread(kernel: &Kernel, error: &str) -> TokenStream {
+    let text = format!("the body of the kernel `{}` cannot be read: {error}", kernel.name);
+    let fail = quote! {
+        struct Unread<T>(T);
+        impl<T> Unread<T> {
+            const FAIL: ::core::primitive::usize = ::core::panic!(#text);
+        }
+        ::core::panic!("{}", Unread::<()>::FAIL)
+    };
+    without_launch(kernel, &fail)
+}
+
+fn without_launch(kernel: &Kernel, body: &TokenStream) -> TokenStream {
+    let (name, visibility) = (&kernel.name, &kernel.visibility);
+    let attributes = kernel.attributes.iter().filter(|attribute| !expects_of_body(attribute));
     let generics: Vec<TokenStream> = named(kernel).map(declaration).collect();
     let params = kernel.params.iter().enumerate().map(|(position, param)| {
         let own = format_ident!("argument_{position}");
@@ -234,12 +274,13 @@ pub(super) fn broken(kernel: &Kernel) -> TokenStream {
     let count = kernel.params.iter().map(|param| arguments(&param.ty)).sum();
     let count = Literal::usize_unsuffixed(count);
     let unsafety = kernel.options.unchecked.then(|| quote! { unsafe });
+    let receiver = kernel.receiver.as_ref().map(|receiver| quote! { #receiver, });
+    let (fn_token, body) = (named_at(name, quote! { fn }), named_at(name, quote! { { #body } }));
     quote! {
         #(#attributes)*
         #[allow(unused, clippy::too_many_arguments, clippy::missing_safety_doc, non_snake_case)]
-        #visibility #unsafety fn #name<'fuse, #(#generics),*>(#(#params),*) -> ::dsl_runtime::Launch<'fuse, #count> {
-            ::core::unreachable!()
-        }
+        #visibility #unsafety #fn_token #name<'fuse, #(#generics),*>(#receiver #(#params),*) -> ::dsl_runtime::Launch<'fuse, #count>
+        #body
     }
 }
 
@@ -370,10 +411,8 @@ pub(super) fn module(
     let declared = declared(kernel, variants);
     // The module is written inside a private one or at the crate's root alike: everything in it is reached by path.
     let inner_visibility = inner(visibility);
-    quote! {
-        #[doc = #doc]
-        #[allow(non_snake_case, dead_code, clippy::all)]
-        #visibility mod #name {
+    let mod_token = named_at(name, quote! { mod });
+    let content = quote! {
             use ::dsl_runtime::kernel::*;
             use ::dsl_runtime::DType;
 
@@ -392,7 +431,12 @@ pub(super) fn module(
             };
 
             #declared
-        }
+    };
+    let content = named_at(name, quote! { { #content } });
+    quote! {
+        #[doc = #doc]
+        #[allow(non_snake_case, dead_code, clippy::all)]
+        #visibility #mod_token #name #content
     }
 }
 

@@ -33,6 +33,7 @@ pub fn expand(expansion: &Expansion) -> TokenStream {
         (0..expansion.variants.len()).map(|index| data::host_code(expansion, index)).collect();
     let module = launcher::module(expansion.kernel, expansion.variants, &variants, &quote! { #(#hosts)* });
     let imports = shadow::imports(expansion.kernel);
+    let outline = shadow::outline(&expansion.kernel.source);
     // Mentioning a variable makes cargo expand again when it changes.
     let tracked = VARIABLES
         .iter()
@@ -41,6 +42,7 @@ pub fn expand(expansion: &Expansion) -> TokenStream {
         #function
         #module
         #imports
+        #outline
         #(#tracked)*
     }
 }
@@ -48,6 +50,24 @@ pub fn expand(expansion: &Expansion) -> TokenStream {
 /// What stands beside the mistakes of a kernel: enough that its calls and its name mean something.
 pub fn broken(kernel: &Kernel) -> TokenStream {
     let function = launcher::broken(kernel);
+    let module = launcher::module(kernel, &[], &[], &TokenStream::new());
+    let imports = shadow::imports(kernel);
+    quote! {
+        #function
+        #module
+        #imports
+    }
+}
+
+/// What stands in an `impl` or `trait` beside the mistake that a kernel is there: a method, for its calls.
+pub fn method(kernel: &Kernel) -> TokenStream {
+    launcher::broken(kernel)
+}
+
+/// What stands for a kernel whose body cannot be read: its signature. Should rustc have read what this compiler cannot,
+/// the program does not build, and says so.
+pub fn unread(kernel: &Kernel, error: &str) -> TokenStream {
+    let function = launcher::unread(kernel, error);
     let module = launcher::module(kernel, &[], &[], &TokenStream::new());
     let imports = shadow::imports(kernel);
     quote! {
@@ -70,7 +90,11 @@ pub fn under(conditions: &[syn::Attribute], items: TokenStream) -> TokenStream {
 
 /// What stays of a function that kernels call: nothing to run, only what an editor and rustc's imports need.
 pub fn module_function(function: &Function, editor: bool) -> TokenStream {
-    if editor { shadow::module_function(function) } else { shadow::function_imports(function) }
+    if editor {
+        return shadow::module_function(function);
+    }
+    let (imports, outline) = (shadow::function_imports(function), shadow::outline(&function.source));
+    quote! { #imports #outline }
 }
 
 /// A mention of each of these names, which attributes had that are gone now, and of what only kernels use.

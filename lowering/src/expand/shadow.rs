@@ -10,7 +10,7 @@ use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
 use quote::{quote, quote_spanned};
 
 use crate::ops::{self, Function};
-use crate::syntax::{ConstItem, Generic, Kernel, Pattern, ValueType};
+use crate::syntax::{ConstItem, Generic, Kernel, Pattern, Source, ValueType};
 
 /// The kernel's body as code that a language server can resolve.
 pub(super) fn function(kernel: &Kernel) -> TokenStream {
@@ -70,6 +70,24 @@ fn stub_type(ty: &ValueType) -> TokenStream {
         }
         ValueType::Constant(_) => quote! { usize },
         _ => quote! { ::dsl_runtime::tl::Tile },
+    }
+}
+
+/// The function's outline, which nothing calls, for the lints of its variables. It stands in a module of its own, where
+/// no constant of the user's can be what a variable's name means; lints of style are for what the user wrote.
+pub(super) fn outline(source: &Source) -> TokenStream {
+    let outline = &source.outline;
+    quote! {
+        #[allow(
+            nonstandard_style, unused_braces, unused_parens, unused_qualifications, unused_results,
+            clippy::all, clippy::pedantic, clippy::nursery, clippy::restriction
+        )]
+        const _: () = {
+            mod outline {
+                #outline
+            }
+            let _ = outline::body;
+        };
     }
 }
 

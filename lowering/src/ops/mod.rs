@@ -375,6 +375,13 @@ pub fn is_function(name: &str) -> bool {
     scalar::function(name).is_some() || functions().any(|function| function.name == name)
 }
 
+/// Whether the function or method does more than compute a value.
+pub fn acts(name: &str) -> bool {
+    let writes = atomic::FUNCTIONS.iter().chain(inline::FUNCTIONS);
+    let silent = functions().chain(methods()).chain(view_methods()).filter(|own| own.gives == Gives::Nothing);
+    writes.chain(silent).any(|function| function.name == name)
+}
+
 /// A method, written `receiver.name(..)`; the receiver is the first argument.
 pub fn methods() -> impl Iterator<Item = &'static Function> {
     tile_methods().chain(cache::STORE_METHODS).chain(slice_methods()).chain(range_methods())

@@ -23,6 +23,8 @@ pub struct Kernel {
     pub returns: bool,
     /// What the kernel's module offers it.
     pub items: Rc<Items>,
+    /// `self` in one of its forms, which a kernel does not have.
+    pub receiver: Option<TokenStream>,
 }
 
 /// Functions and constants that stand side by side: in a module marked `#[fuse_module]`, or in a block.
@@ -117,6 +119,8 @@ pub struct Source {
     pub output: TokenStream,
     /// `{ .. }`
     pub body: TokenStream,
+    /// A function that rustc's lints find in the same state: see `lints`.
+    pub outline: TokenStream,
 }
 
 /// A generic parameter of a kernel.

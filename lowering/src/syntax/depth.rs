@@ -22,6 +22,11 @@ pub(super) fn report(tokens: &TokenStream, errors: &mut Errors) -> bool {
     found.is_some()
 }
 
+/// Whether the tokens nest no deeper than what parses them may go.
+pub(super) fn is_limited(tokens: &TokenStream) -> bool {
+    too_deep(tokens.clone(), 0).is_none()
+}
+
 /// The function, without its body where that nests too deep; `None` if the signature does.
 pub(super) fn limited(item: TokenStream, errors: &mut Errors) -> Option<TokenStream> {
     if !report(&item, errors) {

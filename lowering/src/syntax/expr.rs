@@ -676,6 +676,11 @@ fn plain(op: &syn::BinOp) -> Option<BinaryOp> {
     })
 }
 
+/// Whether the operator assigns, as `+=` does.
+pub(super) fn is_assignment(op: &syn::BinOp) -> bool {
+    compound(op).is_some()
+}
+
 fn compound(op: &syn::BinOp) -> Option<BinaryOp> {
     Some(match op {
         syn::BinOp::AddAssign(_) => BinaryOp::Add,

@@ -1,10 +1,11 @@
 //! Functions and closures that kernels call, and named constants.
 
+use proc_macro2::TokenStream;
 use quote::ToTokens;
 
 use super::ast::*;
-use super::item::{parse_generic, type_name, view_type};
-use super::{exits, expr};
+use super::item::{parse_generics, type_name, view_type};
+use super::{exits, expr, lints};
 use crate::diagnostic::{Errors, Loc};
 
 /// What a constant that a kernel uses may be made of.
@@ -16,8 +17,12 @@ const TYPES: &str = "types here are `Tile<T>`, scalars such as `f32`, `usize` fo
 pub(super) fn parse(item: &syn::ItemFn, errors: &mut Errors) -> Function {
     let signature = &item.sig;
     report_qualifiers(signature, errors);
-    let generics =
-        signature.generics.params.iter().filter_map(|param| parse_generic(param, errors)).collect();
+    let generics = parse_generics(&signature.generics, errors);
+    for param in signature.generics.const_params() {
+        if let Some(default) = &param.default {
+            errors.push(Loc::of(default), "a function that kernels call has no defaults");
+        }
+    }
     if let Some(clause) = &signature.generics.where_clause {
         errors.push(Loc::of(clause), "bounds are written on the type parameter here");
     }
@@ -44,6 +49,7 @@ pub(super) fn parse(item: &syn::ItemFn, errors: &mut Errors) -> Function {
         inputs: signature.inputs.to_token_stream(),
         output: signature.output.to_token_stream(),
         body: item.block.to_token_stream(),
+        outline: lints::outline(item, &TokenStream::new()),
     };
     Function { name: signature.ident.clone(), generics, params, result, body, source }
 }

@@ -2,13 +2,13 @@
 
 use std::rc::Rc;
 
-use proc_macro2::{Ident, TokenStream};
+use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::spanned::Spanned;
 
 use super::ast::{ConstType, Generic, Kernel, Param, ParamType, Source, TypeName, ViewType};
-use super::{attribute, depth, exits, expr};
-use crate::diagnostic::{Errors, Loc};
+use super::{attribute, depth, exits, expr, fragments, lints};
+use crate::diagnostic::{Errors, Loc, source_text};
 use crate::dtype::{Class, DType};
 use crate::tile::MAX_RANK;
 
@@ -19,12 +19,54 @@ pub fn parse(attribute: TokenStream, item: TokenStream, errors: &mut Errors) -> 
         return None;
     }
     let item = depth::limited(item, errors)?;
-    parse_function(attribute, item, errors)
+    parse_function(fragments::opened(attribute), fragments::opened(item), errors)
+}
+
+/// A kernel that stands in an `impl` or `trait`, where the items around a kernel cannot be. Its own mistakes can wait.
+pub fn parse_method(item: TokenStream, errors: &mut Errors) -> Option<Kernel> {
+    let kernel = parse(TokenStream::new(), item, &mut Errors::new())?;
+    let loc = kernel.receiver.as_ref().map_or(Loc::of(&kernel.name), Loc::of);
+    errors.push(loc, "a kernel is a free function: move it out of the `impl` or `trait`");
+    Some(kernel)
+}
+
+/// Whether a kernel takes `self`.
+pub fn has_receiver(item: &TokenStream) -> bool {
+    let tokens: Vec<TokenTree> = item.clone().into_iter().collect();
+    let inputs = tokens.iter().find_map(|token| match token {
+        TokenTree::Group(group) if group.delimiter() == Delimiter::Parenthesis => Some(group.stream()),
+        _ => None,
+    });
+    let first = inputs.into_iter().flatten().take_while(|token| !is_comma(token));
+    first.into_iter().any(|token| matches!(token, TokenTree::Ident(name) if name == "self"))
+}
+
+fn is_comma(token: &TokenTree) -> bool {
+    matches!(token, TokenTree::Punct(punct) if punct.as_char() == ',')
+}
+
+/// Whether the tokens are no item as far as this parser knows, and what it says of them: rustc says it as well, and
+/// better, if it cannot read them either.
+pub fn unread(item: &TokenStream) -> Option<syn::Error> {
+    if !depth::is_limited(item) {
+        return None;
+    }
+    syn::parse2::<syn::Item>(fragments::opened(item.clone())).err()
+}
+
+/// The function without its body, which could not be read.
+pub fn without_body(item: TokenStream) -> TokenStream {
+    let mut tokens: Vec<TokenTree> = item.into_iter().collect();
+    if let Some(TokenTree::Group(body)) = tokens.last_mut()
+        && body.delimiter() == Delimiter::Brace
+    {
+        *body = Group::new(Delimiter::Brace, TokenStream::new());
+    }
+    tokens.into_iter().collect()
 }
 
 fn parse_function(attribute: TokenStream, item: TokenStream, errors: &mut Errors) -> Option<Kernel> {
-    let options = attribute::parse_options(attribute, errors);
-    let function: syn::ItemFn = match syn::parse2(item.clone()) {
+    let mut function: syn::ItemFn = match syn::parse2(item.clone()) {
         Ok(function) => function,
         Err(error) => {
             match syn::parse2::<syn::Item>(item.clone()) {
@@ -34,16 +76,25 @@ fn parse_function(attribute: TokenStream, item: TokenStream, errors: &mut Errors
             return None;
         }
     };
+    if let syn::ReturnType::Type(..) = function.sig.output {
+        // It was written for the type, which is reported.
+        drop_success(&mut function.block);
+    }
     let signature = &function.sig;
+    let options = attribute::parse_options(attribute.clone(), &signature.generics, errors);
     report_qualifiers(signature, errors);
-    let generics =
-        signature.generics.params.iter().filter_map(|param| parse_generic(param, errors)).collect();
+    report_defaults(&signature.generics, errors);
+    let generics = parse_generics(&signature.generics, errors);
     if let Some(clause) = &signature.generics.where_clause {
         errors.push(
             Loc::of(clause),
             "a kernel has no `where` clause; bounds are written on the type parameter",
         );
     }
+    let receiver = signature.inputs.iter().find_map(|input| match input {
+        syn::FnArg::Receiver(receiver) => Some(receiver.to_token_stream()),
+        syn::FnArg::Typed(_) => None,
+    });
     let params = signature.inputs.iter().filter_map(|input| parse_param(input, errors)).collect();
     let body = expr::Parser { errors }.block(&function.block);
     let body = exits::lower(body, exits::Kind::Unit, errors);
@@ -52,6 +103,7 @@ fn parse_function(attribute: TokenStream, item: TokenStream, errors: &mut Errors
         inputs: signature.inputs.to_token_stream(),
         output: signature.output.to_token_stream(),
         body: function.block.to_token_stream(),
+        outline: lints::outline(&function, &attribute),
     };
     Some(Kernel {
         name: signature.ident.clone(),
@@ -64,7 +116,56 @@ fn parse_function(attribute: TokenStream, item: TokenStream, errors: &mut Errors
         source,
         returns: !matches!(signature.output, syn::ReturnType::Default),
         items: Rc::default(),
+        receiver,
     })
+}
+
+/// Takes the `Ok(..)` away that a body ends with.
+fn drop_success(block: &mut syn::Block) {
+    if let Some(syn::Stmt::Expr(syn::Expr::Call(call), None)) = block.stmts.last()
+        && let syn::Expr::Path(function) = &*call.func
+        && function.path.get_ident().is_some_and(|name| name == "Ok" || name == "Some")
+    {
+        block.stmts.pop();
+    }
+}
+
+fn report_defaults(generics: &syn::Generics, errors: &mut Errors) {
+    for param in generics.const_params() {
+        if let Some(default) = &param.default {
+            let value = source_text(default.to_token_stream());
+            errors.push_help(
+                Loc::of(default),
+                "a kernel's const parameter has no default: its values are declared in the attribute",
+                format!("`#[fuse_kernel({} = [{value}])]`", param.ident),
+            );
+        }
+    }
+}
+
+/// The generics. A bound in a `where` clause, which is reported, is not missing on the parameter as well.
+pub(super) fn parse_generics(generics: &syn::Generics, errors: &mut Errors) -> Vec<Generic> {
+    let clauses = generics.where_clause.iter().flat_map(|clause| &clause.predicates);
+    let bounded: Vec<(String, &syn::PredicateType)> = clauses
+        .filter_map(|predicate| match predicate {
+            syn::WherePredicate::Type(own) => Some((own.bounded_ty.to_token_stream().to_string(), own)),
+            _ => None,
+        })
+        .collect();
+    let with_clause = |param: &syn::GenericParam| match param {
+        syn::GenericParam::Type(param) if param.bounds.is_empty() => {
+            let (_, clause) = bounded.iter().find(|(name, _)| param.ident == name)?;
+            Some(syn::GenericParam::Type(syn::TypeParam { bounds: clause.bounds.clone(), ..param.clone() }))
+        }
+        _ => None,
+    };
+    let params = generics.params.iter();
+    params
+        .filter_map(|param| match with_clause(param) {
+            Some(bounded) => parse_generic(&bounded, &mut Errors::new()),
+            None => parse_generic(param, errors),
+        })
+        .collect()
 }
 
 fn report_qualifiers(signature: &syn::Signature, errors: &mut Errors) {
@@ -90,7 +191,7 @@ fn report_qualifiers(signature: &syn::Signature, errors: &mut Errors) {
 }
 
 /// A generic; one with a mistake stays, as a guess at what was meant, so that its uses are not reported as well.
-pub(super) fn parse_generic(param: &syn::GenericParam, errors: &mut Errors) -> Option<Generic> {
+fn parse_generic(param: &syn::GenericParam, errors: &mut Errors) -> Option<Generic> {
     match param {
         syn::GenericParam::Type(param) => {
             if let Some(default) = &param.default {
@@ -158,10 +259,18 @@ fn parse_bound(param: &syn::TypeParam, errors: &mut Errors) -> Class {
                 _ => None,
             }
         }
-        _ => None,
+        _ => {
+            errors.push_help(Loc::of(&param.bounds), "a kernel's type parameter has one bound", HELP);
+            return Class::Any;
+        }
     };
     class.unwrap_or_else(|| {
-        errors.push_help(Loc::of(&param.bounds), "a kernel's type parameter has one bound", HELP);
+        let found = source_text(param.bounds.to_token_stream());
+        errors.push_help(
+            Loc::of(&param.bounds),
+            format!("`{found}` is not a bound that a kernel's type parameter can have"),
+            HELP,
+        );
         Class::Any
     })
 }
@@ -170,7 +279,8 @@ fn parse_param(input: &syn::FnArg, errors: &mut Errors) -> Option<Param> {
     let typed = match input {
         syn::FnArg::Typed(typed) => typed,
         syn::FnArg::Receiver(receiver) => {
-            errors.push(Loc::of(receiver), "a kernel is a free function: it has no `self`");
+            errors
+                .push(Loc::of(receiver), "a kernel is a free function: move it out of the `impl` or `trait`");
             return None;
         }
     };

@@ -3,6 +3,7 @@
 //! Takes the module's tokens; gives its kernels as they stand, unparsed, its functions marked `#[fuse_fn]`, its constants,
 //! and every other item untouched. Constants stay where they are as well: they are Rust's as much as the kernels'.
 
+use std::collections::HashSet;
 use std::rc::Rc;
 
 use proc_macro2::{Delimiter, Group, Ident, Literal, TokenStream, TokenTree};
@@ -10,7 +11,7 @@ use quote::{ToTokens, quote};
 use syn::spanned::Spanned;
 
 use super::ast::*;
-use super::{depth, function};
+use super::{depth, fragments, function};
 use crate::diagnostic::{Errors, Loc};
 
 /// A module marked `#[fuse_module]`.
@@ -19,6 +20,45 @@ pub struct Module {
     pub head: TokenStream,
     pub parts: Vec<Part>,
     pub items: Rc<Items>,
+}
+
+impl Module {
+    /// The functions that no kernel's text leads to.
+    pub fn uncalled(&self) -> Vec<&Rc<Function>> {
+        let mut waiting: Vec<TokenStream> = vec![];
+        let mut left = vec![];
+        for part in &self.parts {
+            match part {
+                Part::Kernel { item, .. } => waiting.push(item.clone()),
+                Part::Function { function, .. } => left.push(function),
+                Part::Other(_) => {}
+            }
+        }
+        while let Some(text) = waiting.pop() {
+            let mut names = HashSet::new();
+            collect_names(text, &mut names);
+            left.retain(|function| {
+                let called = names.contains(&function.name.to_string());
+                if called {
+                    waiting.push(function.source.body.clone());
+                }
+                !called
+            });
+        }
+        left
+    }
+}
+
+fn collect_names(tokens: TokenStream, names: &mut HashSet<String>) {
+    for token in tokens {
+        match token {
+            TokenTree::Group(group) => collect_names(group.stream(), names),
+            TokenTree::Ident(name) => {
+                names.insert(name.to_string());
+            }
+            TokenTree::Punct(_) | TokenTree::Literal(_) => {}
+        }
+    }
 }
 
 /// An item of a module.
@@ -39,6 +79,7 @@ pub fn parse(attribute: TokenStream, tokens: TokenStream, errors: &mut Errors) -
     if depth::report(&tokens, errors) {
         return None;
     }
+    let tokens = fragments::opened(tokens);
     let module: syn::ItemMod = match syn::parse2(tokens.clone()) {
         Ok(module) => module,
         Err(error) => {

@@ -41,7 +41,7 @@ fn options_that_do_not_exist() {
         "T = [f32], N = [64], warps = 4, fast, deny(stores), unchecked = true",
         expect![[r#"
             1: `warps`: `warps` is not a generic of `k`
-                help: its generics are `T` and `N`; the options are `configs = [{ .. }]`, `tune(key = [..])`, `tuned = "file"`, `num_warps = N`, `num_ctas = N`, `num_stages = N`, `maxnreg = N`, `unchecked`, `unreported` and `deny(spills)`
+                help: did you mean `num_warps`?
             1: `fast`: `fast` is not an option of `fuse_kernel`
                 help: options are `NAME = [values]` for a generic, `configs = [{ .. }]`, `tune(key = [..])`, `tuned = "file"`, `num_warps = N`, `num_ctas = N`, `num_stages = N`, `maxnreg = N`, `unchecked`, `unreported` and `deny(spills)`
             1: `stores`: `deny(stores)` is not known
@@ -93,12 +93,13 @@ fn values_that_a_generic_cannot_have() {
     check_attribute(
         "T = [f32, i32, 4], N = [f32, true, -1]",
         expect![[r#"
-        1: `i32`: `T` is one of f16, bf16, f32 and f64, found i32
-        1: `4`: `T` is a type, found `4`
-        1: `f32`: `N` is a `usize`, found `f32`
-        1: `true`: `N` is a `usize`, found `true`
-        1: `-1`: `N` is a `usize`, which holds 0 to 18446744073709551615, found -1
-    "#]],
+            1: `i32`: `T` is one of f16, bf16, f32 and f64, found i32
+            1: `4`: `T` is a type, found `4`
+            1: `f32`: `N` is a `usize`, found `f32`
+                help: write the number; a constant's name stands for it where a `#[fuse_module]` holds both
+            1: `true`: `N` is a `usize`, found `true`
+            1: `-1`: `N` is a `usize`, which holds 0 to 18446744073709551615, found -1
+        "#]],
     );
     check_attribute(
         "T = [usize, \"f32\"], N = [64 * 2, N]",
@@ -107,10 +108,10 @@ fn values_that_a_generic_cannot_have() {
                 help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f8e4m3, f8e5m2, f16, bf16, f32 and f64
             1: `"f32"`: a declared value is an element type, an integer or a bool
                 help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f8e4m3, f8e5m2, f16, bf16, f32 and f64
-            1: `64 * 2`: a declared value is an element type, an integer or a bool
-                help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f8e4m3, f8e5m2, f16, bf16, f32 and f64
-            1: `N`: a declared value is an element type, an integer or a bool
-                help: element types are bool, i8, i16, i32, i64, u8, u16, u32, u64, f8e4m3, f8e5m2, f16, bf16, f32 and f64
+            1: `64 * 2`: `N` is a `usize`, found `64 * 2`
+                help: write the number: `128`
+            1: `N`: `N` is a `usize`, found `N`
+                help: write the number; a constant's name stands for it where a `#[fuse_module]` holds both
         "#]],
     );
     check_errors(
@@ -196,8 +197,9 @@ fn configs() {
     check_attribute(
         "T = [f32], configs = [{ N = 64 }]",
         expect![[r#"
-        1: `=`: expected `:`
-    "#]],
+            1: `=`: a value stands behind `:` here
+                help: write `N: 64`
+        "#]],
     );
 }
 
@@ -369,8 +371,9 @@ fn tune() {
     check_attribute(
         "T = [f32], configs = [{ N: 64 }, { N: 128 }], tune(key: [n])",
         expect![[r#"
-        1: `:`: expected `=`
-    "#]],
+            1: `:`: a value stands behind `=` here
+                help: write `key = [n]`
+        "#]],
     );
     check_attribute(
         "T = [f32], configs = [{ N: 64 }, { N: 128 }], tune = [n], tuned = 3",
@@ -447,9 +450,9 @@ fn what_a_kernel_is_not() {
     check_signature(
         "fn k<T: Float, const N: usize>(self, x: &[T]) where T: Copy",
         expect![[r#"
-        2: `self`: a kernel is a free function: it has no `self`
-        2: `where T: Copy`: a kernel has no `where` clause; bounds are written on the type parameter
-    "#]],
+            2: `self`: a kernel is a free function: move it out of the `impl` or `trait`
+            2: `where T: Copy`: a kernel has no `where` clause; bounds are written on the type parameter
+        "#]],
     );
 }
 
@@ -470,9 +473,9 @@ fn generics_of_kinds_that_do_not_exist() {
     check_signature(
         "fn k<T: Copy, const N: usize>(x: &[T])",
         expect![[r#"
-        2: `Copy`: a kernel's type parameter has one bound
-            help: bounds are `Float`, `Integer`, `Number` and `Element`
-    "#]],
+            2: `Copy`: `Copy` is not a bound that a kernel's type parameter can have
+                help: bounds are `Float`, `Integer`, `Number` and `Element`
+        "#]],
     );
     check_signature(
         "fn k<T: Float + Copy = f32, const N: usize>(x: &[T])",

@@ -29,6 +29,7 @@ mod layout;
 mod library;
 mod math;
 mod messages_check;
+mod messages_syntax;
 mod modules;
 mod narrow;
 mod odd;

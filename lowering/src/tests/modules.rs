@@ -183,10 +183,12 @@ fn what_stays_of_a_module() {
     expect![[r#"
         use super :: * ;
         # [allow (unused_imports)] const _ : () = { use Tile as _ ; } ;
+        # [allow (nonstandard_style , unused_braces , unused_parens , unused_qualifications , unused_results
         const N : usize = 4 ;
         # [cfg (test)] # [allow (clippy :: too_many_arguments , non_snake_case)] pub fn k < 'fuse , > (out :
         # [cfg (test)] # [doc = "What the build left of the kernel [`k`](fn@k)."] # [allow (non_snake_case ,
         # [cfg (test)] # [allow (unused_imports)] const _ : () = { use tl as _ ; } ;
+        # [cfg (test)] # [allow (nonstandard_style , unused_braces , unused_parens , unused_qualifications ,
         # [cfg (test)] const _ : :: core :: option :: Option < & str > = :: core :: option_env ! ("FUSE_ARCH
         # [cfg (test)] const _ : :: core :: option :: Option < & str > = :: core :: option_env ! ("FUSE_PTXA
         # [cfg (test)] const _ : :: core :: option :: Option < & str > = :: core :: option_env ! ("FUSE_BOUN

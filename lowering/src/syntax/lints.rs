@@ -1,0 +1,624 @@
+//! The outline of a function, for rustc's lints: its variables, where they get values and where these are used.
+//!
+//! Takes the function as syn sees it; gives a Rust function that nothing calls. Every value in it is an integer, and an
+//! operation is a call that takes its operands, so that it type-checks whatever the kernel's types are. Names and the
+//! tokens around them keep their spans: what rustc says of unused variables, `mut`, assignments and results stands on the
+//! user's tokens, in rustc's words and at the level that the user's attributes ask for. It follows the syntax, not a
+//! variant: what only a branch on a constant uses is used.
+
+use std::collections::HashSet;
+
+use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
+use quote::{ToTokens, quote, quote_spanned};
+
+use super::expr::is_assignment;
+use crate::diagnostic::Loc;
+use crate::ops;
+
+/// The outline of a function, named `body`; what its attribute mentions is used.
+pub(super) fn outline(function: &syn::ItemFn, attribute: &TokenStream) -> TokenStream {
+    let mut outline = Outline::default();
+    collect_assigned(function.block.to_token_stream(), &mut outline.assigned);
+    let levels = lint_levels(&function.attrs);
+    let function = outline.function(function, &Ident::new("body", Span::call_site()), attribute);
+    quote! { #(#levels)* pub(super) #function }
+}
+
+/// Attributes that say how loud lints are.
+fn lint_levels(attributes: &[syn::Attribute]) -> impl Iterator<Item = &syn::Attribute> {
+    const LEVELS: [&str; 4] = ["allow", "warn", "deny", "forbid"];
+    let is_level = |attribute: &syn::Attribute| LEVELS.iter().any(|level| attribute.path().is_ident(level));
+    attributes.iter().filter(move |attribute| is_level(attribute) || expects_of_body(attribute))
+}
+
+/// Whether an attribute expects a lint that only the outline can give: the function that a call of the kernel means has
+/// another body.
+pub(crate) fn expects_of_body(attribute: &syn::Attribute) -> bool {
+    const LINTS: [&str; 6] = [
+        "unused_variables",
+        "unused_mut",
+        "unused_assignments",
+        "unused_must_use",
+        "path_statements",
+        "unreachable_code",
+    ];
+    let syn::Meta::List(list) = &attribute.meta else { return false };
+    list.path.is_ident("expect")
+        && list.tokens.clone().into_iter().all(|token| match token {
+            TokenTree::Ident(name) => LINTS.iter().any(|lint| name == lint),
+            TokenTree::Punct(punct) => punct.as_char() == ',',
+            TokenTree::Group(_) | TokenTree::Literal(_) => false,
+        })
+}
+
+#[derive(Default)]
+struct Outline {
+    /// What is in scope, by block.
+    scopes: Vec<Scope>,
+    /// Names that an assignment has anywhere.
+    assigned: HashSet<String>,
+}
+
+#[derive(Default)]
+struct Scope {
+    variables: HashSet<String>,
+    /// Nested functions and constants.
+    items: HashSet<String>,
+}
+
+/// Whether the value of a block or branch is wanted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Want {
+    Value,
+    Nothing,
+}
+
+impl Outline {
+    fn function(&mut self, item: &syn::ItemFn, name: &Ident, attribute: &TokenStream) -> TokenStream {
+        let mut scope = HashSet::new();
+        let mut params = vec![];
+        for input in &item.sig.inputs {
+            let syn::FnArg::Typed(typed) = input else { continue };
+            let levels = lint_levels(&typed.attrs);
+            let (pattern, ty) = self.pattern(&typed.pat, &mut scope);
+            params.push(quote! { #(#levels)* #pattern: #ty });
+        }
+        self.scopes.push(Scope { variables: scope, ..Scope::default() });
+        let mentions = self.mentions(attribute).into_iter();
+        let mentions = mentions.map(|name| quote! { ::dsl_runtime::lint::used(#name); });
+        let mentions: TokenStream = mentions.collect();
+        let unit = match &item.sig.output {
+            syn::ReturnType::Default => true,
+            syn::ReturnType::Type(_, ty) => {
+                matches!(&**ty, syn::Type::Tuple(tuple) if tuple.elems.is_empty())
+            }
+        };
+        let (want, output) = match unit {
+            true => (Want::Nothing, TokenStream::new()),
+            false => (Want::Value, quote! { -> ::core::primitive::i32 }),
+        };
+        let body = self.block(&item.block, want);
+        self.scopes.pop();
+        let fn_token = item.sig.fn_token;
+        let mut block = Group::new(Delimiter::Brace, quote! { #mentions #body });
+        block.set_span(item.block.brace_token.span.join());
+        quote! { #fn_token #name(#(#params),*) #output #block }
+    }
+
+    fn knows(&self, name: &Ident) -> bool {
+        let name = name.to_string();
+        self.scopes.iter().any(|scope| scope.variables.contains(&name) || scope.items.contains(&name))
+    }
+
+    /// Works on a nested item, which sees the items around it and none of the variables.
+    fn isolated<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
+        let variables: Vec<_> =
+            self.scopes.iter_mut().map(|scope| std::mem::take(&mut scope.variables)).collect();
+        let result = work(self);
+        for (scope, variables) in self.scopes.iter_mut().zip(variables) {
+            scope.variables = variables;
+        }
+        result
+    }
+
+    /// Works on what sees further variables.
+    fn within<R>(&mut self, variables: HashSet<String>, work: impl FnOnce(&mut Self) -> R) -> R {
+        self.scopes.push(Scope { variables, ..Scope::default() });
+        let result = work(self);
+        self.scopes.pop();
+        result
+    }
+
+    fn bind(&mut self, names: HashSet<String>) {
+        if let Some(scope) = self.scopes.last_mut() {
+            scope.variables.extend(names);
+        }
+    }
+
+    /// The variables among tokens.
+    fn mentions(&self, tokens: &TokenStream) -> Vec<Ident> {
+        let mut found: Vec<Ident> = vec![];
+        for token in tokens.clone() {
+            match token {
+                TokenTree::Group(group) => found.extend(self.mentions(&group.stream())),
+                TokenTree::Ident(name) if self.knows(&name) => found.push(name),
+                TokenTree::Ident(_) | TokenTree::Punct(_) | TokenTree::Literal(_) => {}
+            }
+        }
+        found
+    }
+
+    /// A pattern and its type; the names it binds go to `names`.
+    fn pattern(&self, pat: &syn::Pat, names: &mut HashSet<String>) -> (TokenStream, TokenStream) {
+        let integer = quote! { ::core::primitive::i32 };
+        match pat {
+            syn::Pat::Ident(own) => {
+                names.insert(own.ident.to_string());
+                let (mutability, name) = (&own.mutability, &own.ident);
+                (quote! { #mutability #name }, integer)
+            }
+            syn::Pat::Tuple(tuple) => {
+                let parts = tuple.elems.iter().map(|part| self.pattern(part, names));
+                let (parts, types): (Vec<_>, Vec<_>) = parts.unzip();
+                (quote! { (#(#parts,)*) }, quote! { (#(#types,)*) })
+            }
+            syn::Pat::Paren(inner) => self.pattern(&inner.pat, names),
+            syn::Pat::Type(typed) => self.pattern(&typed.pat, names),
+            _ => (quote! { _ }, integer),
+        }
+    }
+
+    // ---- statements
+
+    /// What stands between the braces of a block.
+    fn block(&mut self, block: &syn::Block, want: Want) -> TokenStream {
+        let items = block.stmts.iter().filter_map(|statement| match statement {
+            syn::Stmt::Item(item) => item_name(item).map(ToString::to_string),
+            _ => None,
+        });
+        self.scopes.push(Scope { items: items.collect(), ..Scope::default() });
+        let mut tokens = TokenStream::new();
+        for (i, statement) in block.stmts.iter().enumerate() {
+            let last = i + 1 == block.stmts.len();
+            tokens.extend(match statement {
+                syn::Stmt::Local(local) => self.local(local),
+                syn::Stmt::Item(item) => self.item(item),
+                syn::Stmt::Expr(value, None) if last && want == Want::Value => self.tail(value),
+                syn::Stmt::Expr(expr, _) => self.statement(expr),
+                syn::Stmt::Macro(own) => self.mention(own, &own.mac.tokens),
+            });
+        }
+        if want == Want::Value && !gives(block) {
+            tokens.extend(quote! { ::dsl_runtime::lint::value(()) });
+        }
+        self.scopes.pop();
+        tokens
+    }
+
+    fn item(&mut self, item: &syn::Item) -> TokenStream {
+        match item {
+            syn::Item::Fn(item) => {
+                let levels = lint_levels(&item.attrs);
+                let function =
+                    self.isolated(|outline| outline.function(item, &item.sig.ident, &TokenStream::new()));
+                quote! { #(#levels)* #function }
+            }
+            syn::Item::Const(item) => {
+                let (levels, name) = (lint_levels(&item.attrs), &item.ident);
+                // Not an integer: rustc would ask whether a variable was meant to be this constant.
+                let used = self.isolated(|outline| outline.mentions(&item.expr.to_token_stream()));
+                quote_spanned! { item.const_token.span =>
+                    #(#levels)*
+                    const #name: () = ::dsl_runtime::lint::known((#(#used,)*));
+                }
+            }
+            _ => TokenStream::new(),
+        }
+    }
+
+    fn local(&mut self, local: &syn::Local) -> TokenStream {
+        let levels = lint_levels(&local.attrs);
+        let init = local.init.as_ref().map(|init| self.value(&init.expr));
+        let mut names = HashSet::new();
+        let (pattern, ty) = self.pattern(&local.pat, &mut names);
+        let pat = match &local.pat {
+            syn::Pat::Type(typed) => &*typed.pat,
+            pat => pat,
+        };
+        let name = match pat {
+            syn::Pat::Ident(own) => Some(own),
+            _ => None,
+        };
+        // A variable that gets its value later, or one that only a branch left out assigns: when it may, `check` decides.
+        let late = name.filter(|own| {
+            init.is_none() || own.mutability.is_none() && self.assigned.contains(&own.ident.to_string())
+        });
+        self.bind(names);
+        let span = local.let_token.span;
+        match (late, init) {
+            (Some(own), Some(init)) => {
+                let name = &own.ident;
+                quote_spanned! { span => #(#levels)* #[allow(unused_mut)] let mut #name: #ty = #init; }
+            }
+            (Some(own), None) => {
+                let name = &own.ident;
+                let zero = quote! { ::dsl_runtime::lint::value(()) };
+                quote_spanned! { span =>
+                    #(#levels)* #[allow(unused_mut, unused_assignments)] let mut #name: #ty = #zero;
+                }
+            }
+            (None, Some(init)) if matches!(pat, syn::Pat::Tuple(_)) => {
+                quote_spanned! { span => #(#levels)* let #pattern: #ty = ::dsl_runtime::lint::parts(#init); }
+            }
+            (None, Some(init)) => quote_spanned! { span => #(#levels)* let #pattern: #ty = #init; },
+            (None, None) => TokenStream::new(),
+        }
+    }
+
+    /// An expression whose value is not wanted.
+    fn statement(&mut self, expr: &syn::Expr) -> TokenStream {
+        match expr {
+            syn::Expr::Paren(inner) => self.statement(&inner.expr),
+            syn::Expr::Group(inner) => self.statement(&inner.expr),
+            syn::Expr::Assign(assign) => self.assign(assign),
+            syn::Expr::Binary(binary) => {
+                let (op, value) = (binary.op, self.value(&binary.right));
+                if is_assignment(&op) {
+                    return match variable(&binary.left).filter(|name| self.knows(name)) {
+                        Some(name) => quote! { #name #op #value; },
+                        None => self.mention(&binary.left, &value),
+                    };
+                }
+                let (left, right) = match op {
+                    syn::BinOp::And(_) | syn::BinOp::Or(_) => {
+                        let left = self.value(&binary.left);
+                        (call(&*binary.left, "truth", &left), call(&*binary.right, "truth", &value))
+                    }
+                    _ => (self.value(&binary.left), value),
+                };
+                quote! { #left #op #right; }
+            }
+            syn::Expr::Unary(unary) if !matches!(unary.op, syn::UnOp::Deref(_)) => {
+                let (op, value) = (unary.op, self.value(&unary.expr));
+                quote! { #op #value; }
+            }
+            syn::Expr::Path(_) => match variable(expr).filter(|name| self.knows(name)) {
+                Some(name) => quote_spanned! { name.span() => #name; },
+                None => TokenStream::new(),
+            },
+            syn::Expr::ForLoop(own) => {
+                let levels = lint_levels(&own.attrs);
+                let range = self.value(&own.expr);
+                let mut names = HashSet::new();
+                let (pattern, _) = self.pattern(&own.pat, &mut names);
+                let body = self.within(names, |outline| outline.block(&own.body, Want::Nothing));
+                let turns = call(&*own.expr, "turns", &range);
+                quote_spanned! { own.for_token.span => #(#levels)* for #pattern in #turns { #body } }
+            }
+            syn::Expr::While(own) => {
+                let levels = lint_levels(&own.attrs);
+                let condition = self.condition(&own.cond);
+                let body = self.block(&own.body, Want::Nothing);
+                quote_spanned! { own.while_token.span => #(#levels)* while #condition { #body } }
+            }
+            syn::Expr::Block(_) | syn::Expr::If(_) | syn::Expr::Match(_) => {
+                let choice = self.choice(expr, Want::Nothing);
+                quote! { #choice }
+            }
+            syn::Expr::Return(_) | syn::Expr::Break(_) | syn::Expr::Continue(_) => {
+                let exit = self.exit(expr);
+                quote! { #exit; }
+            }
+            other => {
+                let value = self.value(other);
+                let call = call(other, if discards(other) { "unused" } else { "used" }, &value);
+                quote! { #call; }
+            }
+        }
+    }
+
+    fn assign(&mut self, assign: &syn::ExprAssign) -> TokenStream {
+        let (eq, value) = (&assign.eq_token, self.value(&assign.right));
+        if let Some(name) = variable(&assign.left) {
+            return match self.knows(name) {
+                true => quote! { #name #eq #value; },
+                false => call_statement(assign, &value),
+            };
+        }
+        let mut names = vec![];
+        targets(&assign.left, &mut names);
+        let names = names.into_iter().filter(|name| self.knows(name));
+        let first = call_statement(assign, &value);
+        let rest = names.map(|name| {
+            let value = call(name, "value", &quote! { () });
+            quote! { #name #eq #value; }
+        });
+        quote! { #first #(#rest)* }
+    }
+
+    fn exit(&mut self, expr: &syn::Expr) -> TokenStream {
+        match expr {
+            syn::Expr::Return(exit) => {
+                let keyword = &exit.return_token;
+                let value = exit.expr.as_ref().map(|value| self.value(value));
+                quote! { #keyword #value }
+            }
+            syn::Expr::Break(exit) => exit.break_token.to_token_stream(),
+            syn::Expr::Continue(exit) => exit.continue_token.to_token_stream(),
+            other => self.value(other),
+        }
+    }
+
+    // ---- values
+
+    fn condition(&mut self, expr: &syn::Expr) -> TokenStream {
+        let value = self.value(expr);
+        call(expr, "truth", &value)
+    }
+
+    /// The last expression of a block whose value is wanted.
+    fn tail(&mut self, expr: &syn::Expr) -> TokenStream {
+        match expr {
+            syn::Expr::Return(_) | syn::Expr::Break(_) | syn::Expr::Continue(_) => self.exit(expr),
+            syn::Expr::ForLoop(_) | syn::Expr::While(_) | syn::Expr::Assign(_) => self.statement(expr),
+            syn::Expr::Binary(binary) if is_assignment(&binary.op) => self.statement(expr),
+            other => self.value(other),
+        }
+    }
+
+    /// An integer that is made of what the expression is made of.
+    fn value(&mut self, expr: &syn::Expr) -> TokenStream {
+        let operands: Vec<TokenStream> = match expr {
+            syn::Expr::Paren(inner) => return self.value(&inner.expr),
+            syn::Expr::Group(inner) => return self.value(&inner.expr),
+            syn::Expr::Path(_) => return self.named(expr),
+            syn::Expr::Block(_) | syn::Expr::If(_) | syn::Expr::Match(_) => {
+                return self.choice(expr, Want::Value);
+            }
+            syn::Expr::Binary(binary) => vec![self.value(&binary.left), self.value(&binary.right)],
+            syn::Expr::Unary(unary) => vec![self.value(&unary.expr)],
+            syn::Expr::Cast(cast) => vec![self.value(&cast.expr)],
+            syn::Expr::Reference(own) => vec![self.value(&own.expr)],
+            syn::Expr::Field(own) => vec![self.value(&own.base)],
+            syn::Expr::Index(own) => vec![self.value(&own.expr), self.value(&own.index)],
+            syn::Expr::Tuple(own) => own.elems.iter().map(|part| self.value(part)).collect(),
+            syn::Expr::Array(own) => own.elems.iter().map(|part| self.value(part)).collect(),
+            syn::Expr::Range(own) => own.start.iter().chain(&own.end).map(|end| self.value(end)).collect(),
+            syn::Expr::Call(own) => {
+                let function = self.value(&own.func);
+                std::iter::once(function).chain(own.args.iter().map(|arg| self.value(arg))).collect()
+            }
+            syn::Expr::MethodCall(own) => {
+                let generics = own.turbofish.iter().flat_map(|own| self.mentions(&own.to_token_stream()));
+                let generics: Vec<TokenStream> = generics.map(ToTokens::into_token_stream).collect();
+                let receiver = self.value(&own.receiver);
+                let args: Vec<TokenStream> = own.args.iter().map(|arg| self.value(arg)).collect();
+                generics.into_iter().chain([receiver]).chain(args).collect()
+            }
+            syn::Expr::Closure(own) => vec![self.closure(own)],
+            other => {
+                self.mentions(&other.to_token_stream()).into_iter().map(|name| quote! { #name }).collect()
+            }
+        };
+        call(expr, "value", &quote! { (#(#operands,)*) })
+    }
+
+    /// A path: a variable or an item of the function, or something that lints of the function have nothing to do with.
+    fn named(&self, expr: &syn::Expr) -> TokenStream {
+        let syn::Expr::Path(path) = expr else { return TokenStream::new() };
+        let arguments = path.path.segments.iter().map(|segment| &segment.arguments);
+        let mut used: Vec<Ident> =
+            arguments.flat_map(|arguments| self.mentions(&arguments.to_token_stream())).collect();
+        match path.path.segments.first().filter(|_| path.path.segments.len() == 1) {
+            Some(segment) if self.knows(&segment.ident) => used.push(segment.ident.clone()),
+            _ => {}
+        }
+        call(expr, "value", &quote! { (#(#used,)*) })
+    }
+
+    fn closure(&mut self, closure: &syn::ExprClosure) -> TokenStream {
+        let mut names = HashSet::new();
+        let params: Vec<TokenStream> = closure
+            .inputs
+            .iter()
+            .map(|input| {
+                let (pattern, ty) = self.pattern(input, &mut names);
+                quote! { #pattern: #ty }
+            })
+            .collect();
+        let body = self.within(names, |outline| match &*closure.body {
+            syn::Expr::Block(block) => {
+                let want = if gives(&block.block) { Want::Value } else { Want::Nothing };
+                outline.block(&block.block, want)
+            }
+            other => outline.value(other),
+        });
+        quote! { |#(#params),*| { #body } }
+    }
+
+    /// A block, an `if` or a `match`.
+    fn choice(&mut self, expr: &syn::Expr, want: Want) -> TokenStream {
+        match expr {
+            syn::Expr::Block(own) => {
+                let body = self.block(&own.block, want);
+                quote! { { #body } }
+            }
+            syn::Expr::If(own) => {
+                let condition = self.condition(&own.cond);
+                let then = self.block(&own.then_branch, want);
+                let otherwise = match (&own.else_branch, want) {
+                    (Some((token, branch)), _) => {
+                        let branch = match &**branch {
+                            syn::Expr::If(_) | syn::Expr::Block(_) => self.choice(branch, want),
+                            other => {
+                                let value = self.value(other);
+                                quote! { { #value } }
+                            }
+                        };
+                        quote! { #token #branch }
+                    }
+                    (None, Want::Value) => quote! { else { ::dsl_runtime::lint::value(()) } },
+                    (None, Want::Nothing) => TokenStream::new(),
+                };
+                quote_spanned! { own.if_token.span => if #condition { #then } #otherwise }
+            }
+            syn::Expr::Match(own) => self.arms(own, want),
+            other => self.value(other),
+        }
+    }
+
+    /// A `match`, with a condition in the place of each pattern but the last.
+    fn arms(&mut self, own: &syn::ExprMatch, want: Want) -> TokenStream {
+        let scrutinee = self.value(&own.expr);
+        let mut arms = vec![];
+        for (i, arm) in own.arms.iter().enumerate() {
+            let mut used = self.mentions(&arm.pat.to_token_stream());
+            used.extend(arm.guard.iter().flat_map(|(_, guard)| self.mentions(&guard.to_token_stream())));
+            let last = i + 1 == own.arms.len();
+            let guard = (!last).then(|| {
+                let truth = call(&arm.pat, "truth", &quote! { (#(#used,)*) });
+                quote! { if #truth }
+            });
+            let body = match (&*arm.body, want) {
+                (syn::Expr::Block(block), _) => self.block(&block.block, want),
+                (body, Want::Value) => self.tail(body),
+                (body, Want::Nothing) => self.statement(body),
+            };
+            arms.push(quote! { _ #guard => { #body } });
+        }
+        quote_spanned! { own.match_token.span => match #scrutinee { #(#arms)* } }
+    }
+
+    /// A use of every variable among `tokens`, at the place of `written`.
+    fn mention(&self, written: impl ToTokens, tokens: &TokenStream) -> TokenStream {
+        let names = self.mentions(tokens);
+        let call = call(written, "used", &quote! { (#(#names,)*) });
+        quote! { #call; }
+    }
+}
+
+/// A call of one of the outline's functions, at the place of what it stands for.
+fn call(written: impl ToTokens, function: &str, argument: &TokenStream) -> TokenStream {
+    let Loc { start, end } = Loc::of(written);
+    let name = Ident::new(function, start);
+    let path = quote_spanned! { start => ::dsl_runtime::lint::#name };
+    let arguments = grouped(argument, end);
+    quote! { #path #arguments }
+}
+
+fn grouped(argument: &TokenStream, span: Span) -> TokenStream {
+    let mut group = Group::new(Delimiter::Parenthesis, argument.clone());
+    group.set_span(span);
+    TokenTree::from(group).into()
+}
+
+fn call_statement(written: impl ToTokens, value: &TokenStream) -> TokenStream {
+    let call = call(written, "used", value);
+    quote! { #call; }
+}
+
+fn item_name(item: &syn::Item) -> Option<&Ident> {
+    match item {
+        syn::Item::Fn(item) => Some(&item.sig.ident),
+        syn::Item::Const(item) => Some(&item.ident),
+        _ => None,
+    }
+}
+
+/// Whether a block ends with a value, or leaves before its end.
+fn gives(block: &syn::Block) -> bool {
+    match block.stmts.last() {
+        Some(syn::Stmt::Expr(_, None)) => true,
+        Some(syn::Stmt::Expr(expr, Some(_))) => {
+            matches!(expr, syn::Expr::Return(_) | syn::Expr::Break(_) | syn::Expr::Continue(_))
+        }
+        Some(syn::Stmt::Local(_) | syn::Stmt::Item(_) | syn::Stmt::Macro(_)) | None => false,
+    }
+}
+
+/// A plain name.
+fn variable(expr: &syn::Expr) -> Option<&Ident> {
+    match expr {
+        syn::Expr::Path(path) => path.path.get_ident(),
+        syn::Expr::Paren(inner) => variable(&inner.expr),
+        syn::Expr::Group(inner) => variable(&inner.expr),
+        _ => None,
+    }
+}
+
+/// The variables that a destructuring assignment assigns.
+fn targets<'e>(expr: &'e syn::Expr, names: &mut Vec<&'e Ident>) {
+    match expr {
+        syn::Expr::Tuple(tuple) => tuple.elems.iter().for_each(|part| targets(part, names)),
+        other => names.extend(variable(other)),
+    }
+}
+
+/// The names before `=`, `+=` and their like.
+fn collect_assigned(tokens: TokenStream, names: &mut HashSet<String>) {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    let punct = |at: usize| match tokens.get(at) {
+        Some(TokenTree::Punct(punct)) => Some(punct.as_char()),
+        _ => None,
+    };
+    for (i, token) in tokens.iter().enumerate() {
+        match token {
+            TokenTree::Group(group) => {
+                collect_assigned(group.stream(), names);
+                if punct(i + 1) == Some('=') {
+                    // `(a, b) = ..`
+                    collect_all(group.stream(), names);
+                }
+            }
+            TokenTree::Ident(name) => {
+                let bound = i > 0 && matches!(&tokens[i - 1], TokenTree::Ident(word) if word == "let");
+                let assigns = match (punct(i + 1), punct(i + 2)) {
+                    (Some('='), second) => second != Some('='),
+                    (Some('<' | '>'), second) => second == punct(i + 1) && punct(i + 3) == Some('='),
+                    (Some('+' | '-' | '*' | '/' | '%' | '&' | '|' | '^'), second) => second == Some('='),
+                    _ => false,
+                };
+                if assigns && !bound {
+                    names.insert(name.to_string());
+                }
+            }
+            TokenTree::Punct(_) | TokenTree::Literal(_) => {}
+        }
+    }
+}
+
+fn collect_all(tokens: TokenStream, names: &mut HashSet<String>) {
+    for token in tokens {
+        match token {
+            TokenTree::Group(group) => collect_all(group.stream(), names),
+            TokenTree::Ident(name) => {
+                names.insert(name.to_string());
+            }
+            TokenTree::Punct(_) | TokenTree::Literal(_) => {}
+        }
+    }
+}
+
+/// Whether a call as a statement does nothing but compute a value, which is lost.
+fn discards(expr: &syn::Expr) -> bool {
+    match expr {
+        syn::Expr::Paren(inner) => discards(&inner.expr),
+        syn::Expr::Call(own) => match &*own.func {
+            syn::Expr::Path(path) => {
+                let mut segments = path.path.segments.iter();
+                let language = segments.next().is_some_and(|segment| segment.ident == "tl");
+                language && segments.next_back().is_some_and(|name| !ops::acts(&name.ident.to_string()))
+            }
+            _ => false,
+        },
+        syn::Expr::MethodCall(own) => {
+            !ops::acts(&own.method.to_string())
+                && match &*own.receiver {
+                    receiver @ (syn::Expr::Call(_) | syn::Expr::MethodCall(_)) => discards(receiver),
+                    syn::Expr::Paren(inner) => !matches!(&*inner.expr, syn::Expr::Call(_)),
+                    _ => true,
+                }
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,179 @@
+//! Where a function stands in the text of its file: an attribute's tokens do not say whether an `impl` is around them.
+
+/// What a brace was opened by.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Brace {
+    /// `impl` or `trait`
+    Methods,
+    Other,
+}
+
+/// Whether the token at `line` and `column`, the first of which is line 1 and column 0, stands right in an `impl` or
+/// `trait`.
+pub fn stands_among_methods(text: &str, line: usize, column: usize) -> bool {
+    let mut scanner = Scanner { rest: text, braces: vec![], head: None };
+    let start: usize = text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum();
+    let within = text[start..].chars().take(column).map(char::len_utf8).sum::<usize>();
+    let end = text.len() - start - within;
+    while scanner.rest.len() > end && scanner.step() {}
+    scanner.braces.last() == Some(&Brace::Methods)
+}
+
+struct Scanner<'t> {
+    rest: &'t str,
+    braces: Vec<Brace>,
+    /// The keyword that says what the item being read is.
+    head: Option<Brace>,
+}
+
+impl Scanner<'_> {
+    /// Reads one token; `false` at the end.
+    fn step(&mut self) -> bool {
+        let Some(first) = self.rest.chars().next() else { return false };
+        let length = match first {
+            '/' if self.rest.starts_with("//") => self.rest.find('\n').unwrap_or(self.rest.len()),
+            '/' if self.rest.starts_with("/*") => comment(self.rest),
+            '"' => text(self.rest),
+            '\'' => character(self.rest),
+            'r' | 'b' | 'c' if raw_text(self.rest).is_some() => raw_text(self.rest).unwrap_or(1),
+            _ if first.is_alphanumeric() || first == '_' => {
+                let length = word(self.rest);
+                self.keyword(&self.rest[..length]);
+                length
+            }
+            '{' => {
+                self.braces.push(self.head.take().unwrap_or(Brace::Other));
+                1
+            }
+            '}' => {
+                self.braces.pop();
+                self.head = None;
+                1
+            }
+            ';' => {
+                self.head = None;
+                1
+            }
+            other => other.len_utf8(),
+        };
+        self.rest = &self.rest[length..];
+        true
+    }
+
+    /// The first keyword of an item decides: `fn f() -> impl Fn()` is a function.
+    fn keyword(&mut self, word: &str) {
+        let found = match word {
+            "impl" | "trait" => Brace::Methods,
+            "fn" | "mod" | "struct" | "enum" | "union" | "const" | "static" | "let" | "match" | "type" => {
+                Brace::Other
+            }
+            _ => return,
+        };
+        self.head.get_or_insert(found);
+    }
+}
+
+fn word(rest: &str) -> usize {
+    rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len())
+}
+
+/// The length of a comment, which may hold others.
+fn comment(rest: &str) -> usize {
+    let (mut depth, mut at) = (0, 0);
+    while at < rest.len() {
+        let here = &rest[at..];
+        if here.starts_with("/*") {
+            depth += 1;
+            at += 2;
+        } else if here.starts_with("*/") {
+            depth -= 1;
+            at += 2;
+            if depth == 0 {
+                return at;
+            }
+        } else {
+            at += here.chars().next().map_or(1, char::len_utf8);
+        }
+    }
+    rest.len()
+}
+
+/// The length of `".."`.
+fn text(rest: &str) -> usize {
+    let mut escaped = false;
+    for (at, c) in rest.char_indices().skip(1) {
+        match c {
+            '"' if !escaped => return at + 1,
+            '\\' => escaped = !escaped,
+            _ => escaped = false,
+        }
+    }
+    rest.len()
+}
+
+/// The length of `r#".."#`, with any prefix.
+fn raw_text(rest: &str) -> Option<usize> {
+    let prefix = rest.find('r').filter(|&at| at < 2)?;
+    let hashes = rest[prefix + 1..].chars().take_while(|c| *c == '#').count();
+    let open = prefix + 1 + hashes;
+    if !rest[open..].starts_with('"') {
+        return None;
+    }
+    let close = format!("\"{}", "#".repeat(hashes));
+    let end = rest[open + 1..].find(&close).map(|at| open + 1 + at + close.len());
+    Some(end.unwrap_or(rest.len()))
+}
+
+/// The length of `'x'`, or of the quote of a lifetime.
+fn character(rest: &str) -> usize {
+    let mut chars = rest.char_indices().skip(1);
+    match (chars.next(), chars.next()) {
+        (Some((_, '\\')), Some(_)) => chars.find(|(_, c)| *c == '\'').map_or(rest.len(), |(at, _)| at + 1),
+        (Some(_), Some((at, '\''))) => at + 1,
+        _ => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::stands_among_methods;
+
+    /// Where each `fn` of the text stands.
+    fn check(text: &str, expected: &[bool]) {
+        let mut found = vec![];
+        for (i, line) in text.lines().enumerate() {
+            for (at, _) in line.match_indices("fn ") {
+                found.push(stands_among_methods(text, i + 1, line[..at].chars().count()));
+            }
+        }
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn methods_are_told_from_functions() {
+        check(
+            "fn a() {}\nimpl S {\n    fn b(&self) { fn c() {} }\n    fn d() {}\n}\nfn e() {}",
+            &[false, true, false, true, false],
+        );
+        check(
+            "pub trait T: X { fn a(); fn b() {} }\nmod m { fn c() -> impl Fn() { fn d() {} } }",
+            &[true, true, false, false],
+        );
+        check(
+            "unsafe impl<'a, T> Tr<'a> for S<{ N }> where T: Y { const C: char = '{'; fn a() {} }",
+            &[false],
+        );
+    }
+
+    #[test]
+    fn text_and_comments_are_skipped() {
+        check(
+            "// impl {\n/* impl { /* */ */ fn a() {}\nconst S: &str = \"impl \\\" {\";\nfn b() {}",
+            &[false, false],
+        );
+        check(
+            "impl S { const R: &str = r#\"}\"}\"#; const C: char = '\\''; const D: u8 = b'}'; fn a<'x>() {} }",
+            &[true],
+        );
+    }
+}
