@@ -77,13 +77,14 @@
 //! [`Device::synchronize`], a copy to or from the host, the launch itself with `FUSE_LAUNCH_BLOCKING=1`. The kernel has
 //! run to its end, and its outputs are those of a release build.
 //!
-//! `#[fuse_kernel(.., unreported)]` declares that a kernel relies on the mask. `FUSE_BOUNDS_REPORT=0` builds all kernels
+//! `#[fuse_kernel(.., unreported)]` declares that a kernel relies on the mask, and on integers that wrap. `FUSE_BOUNDS_REPORT=0` builds all kernels
 //! without reports, and `FUSE_BOUNDS_REPORT=1` a release build with them. `#[fuse_kernel(.., unchecked)]` neither compares
 //! nor reports, and makes the launcher `unsafe`.
 //!
 //! In the same builds, and in kernels of any kind, [`tl::device_assert`] checks what the kernel computes, [`tl::assume`] what
 //! it was promised, and [`tl::device_print`] prints: a failed check is an [`Error::Assertion`], on the way of an access
-//! outside a slice.
+//! outside a slice. An integer that does not fit its type and is used is an [`Error::Overflow`] there, as in Rust, but in
+//! kernels that are `unreported` (see [`mod@tl`], *Integers*).
 //!
 //! # Beyond launching
 //! [`Stream::capture`] records launches that run again in one go, [`mod@bench`] measures kernels, [`mod@tune`] chooses among configs by measured time, [`kernel::Kernel::write`] writes them to files that any CUDA program can load, and
