@@ -2,7 +2,7 @@
 
 use super::{Function, Generic, Gives, Operation, expect_types, required};
 use crate::check::{Call, Check, Operand};
-use crate::diagnostic::list;
+use crate::diagnostic::{Loc, list};
 use crate::dtype::DType;
 use crate::layout::assign::Spread;
 use crate::tile::{Func, Value};
@@ -47,6 +47,16 @@ impl Operation for Bitcast {
 /// A `bool` is 0 or 1 in memory, and a single bit elsewhere: it has no bits to read.
 fn allowed(from: DType, to: DType) -> bool {
     from != DType::Bool && to != DType::Bool && from.bytes() == to.bytes()
+}
+
+/// A tile as numbers of its type, for comparisons of the compiler's own: those that a user writes take sums that do not fit
+/// for what they would be in 64 bits.
+pub(super) fn held(check: &mut Check, value: Value, loc: Loc) -> Value {
+    let ty = check.ty(value).clone();
+    if !matches!(ty.dtype, DType::I32 | DType::I64) {
+        return value;
+    }
+    check.push(Bitcast { value }, vec![ty], loc)[0]
 }
 
 pub(super) const METHODS: &[Function] = &[Function {

@@ -1,11 +1,12 @@
 //! Orderings, by Batcher's bitonic network over exchanges of places: `log2(n) * (log2(n) + 1) / 2` steps. Pairs of an
 //! element and its place are told apart always, so an order with places is stable.
 
+use super::bitcast::held;
 use super::rearrange::{place, sliced};
-use super::{Bitcast, Exchange, Function, Generic, Gives, Number, optional, required};
+use super::{Exchange, Function, Generic, Gives, Number, optional, required};
 use crate::check::{Call, Check, Item, Operand};
 use crate::diagnostic::Loc;
-use crate::dtype::{Class, DType};
+use crate::dtype::Class;
 use crate::tile::Value;
 
 const PARAMS: &[super::Parameter] = &[required("x"), optional("axis"), optional("descending")];
@@ -77,16 +78,6 @@ fn keys(check: &mut Check, call: &Call, axis: Option<&Operand>) -> Option<(Value
         return None;
     }
     Some((held(check, value, call.loc), axis))
-}
-
-/// The tile as numbers of its type: an order is of what the elements are, while comparisons take indices that do not fit
-/// for what they would be.
-fn held(check: &mut Check, value: Value, loc: Loc) -> Value {
-    let ty = check.ty(value).clone();
-    if !matches!(ty.dtype, DType::I32 | DType::I64) {
-        return value;
-    }
-    check.push(Bitcast { value }, vec![ty], loc)[0]
 }
 
 fn topk(check: &mut Check, call: &Call) -> Operand {
