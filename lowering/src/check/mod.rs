@@ -151,11 +151,11 @@ pub struct Check<'a> {
     /// The kernel, and the calls that lead from it to what is checked.
     frames: Vec<Frame>,
     /// Functions and constants that names mean where no variable has them.
-    surroundings: std::rc::Rc<Surroundings>,
+    surroundings: Rc<Surroundings>,
     /// In a combination: the first value that is its own. Earlier ones are the program's, out of its reach.
     own_from: Option<usize>,
     /// The functions that come with the compiler, once they were asked for.
-    library: Option<std::rc::Rc<Surroundings>>,
+    library: Option<Rc<Surroundings>>,
     /// Within one of those: the call that led there, which stands for its text.
     site: Option<Loc>,
     /// How many expressions stand around what is checked, those of callers included.

@@ -49,9 +49,9 @@ fn allowed(from: DType, to: DType) -> bool {
     from != DType::Bool && to != DType::Bool && from.bytes() == to.bytes()
 }
 
-/// A tile as numbers of its type, for comparisons of the compiler's own: those that a user writes take sums that do not fit
-/// for what they would be in 64 bits.
-pub(super) fn held(check: &mut Check, value: Value, loc: Loc) -> Value {
+/// A tile as the numbers of its type that a store would write, for operations that compare data: comparisons take sums and
+/// products that do not fit for what they would be (`analysis::split`).
+pub(super) fn as_stored(check: &mut Check, value: Value, loc: Loc) -> Value {
     let ty = check.ty(value).clone();
     if !matches!(ty.dtype, DType::I32 | DType::I64) {
         return value;

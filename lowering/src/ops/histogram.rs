@@ -1,6 +1,6 @@
 //! How often each number occurs in a tile.
 
-use super::bitcast::held;
+use super::bitcast::as_stored;
 use super::{Function, Generic, Gives, Number, Operation, expect_types, optional, required};
 use crate::check::{Call, Check, Operand};
 use crate::dtype::DType;
@@ -59,7 +59,7 @@ fn histogram(check: &mut Check, call: &Call) -> Operand {
         return check.error_help(call.args[0].loc, text, "convert them: `.to::<i32>()`");
     }
     let Some(shape) = check.legal_shape(&[bins], call.args[1].loc) else { return check.failed(call.loc) };
-    let value = held(check, value, call.loc);
+    let value = as_stored(check, value, call.loc);
     // Compared in its own type, of which `bins` may be too large a number.
     let (low, high) = ty.dtype.range();
     let mut counted = vec![];

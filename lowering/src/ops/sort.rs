@@ -1,7 +1,7 @@
 //! Orderings, by Batcher's bitonic network over exchanges of places: `log2(n) * (log2(n) + 1) / 2` steps. Pairs of an
 //! element and its place are told apart always, so an order with places is stable.
 
-use super::bitcast::held;
+use super::bitcast::as_stored;
 use super::rearrange::{place, sliced};
 use super::{Exchange, Function, Generic, Gives, Number, optional, required};
 use crate::check::{Call, Check, Item, Operand};
@@ -77,7 +77,7 @@ fn keys(check: &mut Check, call: &Call, axis: Option<&Operand>) -> Option<(Value
         );
         return None;
     }
-    Some((held(check, value, call.loc), axis))
+    Some((as_stored(check, value, call.loc), axis))
 }
 
 fn topk(check: &mut Check, call: &Call) -> Operand {

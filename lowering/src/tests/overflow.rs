@@ -32,7 +32,7 @@ fn offsets_and_comparisons_do_not_overflow() {
     check_reports(
         "let o = lane * n * m + tl::program_id(0) * n;
 tl::store(out + o, lane, o + 7 < m * n);
-tl::store(out + ((o as i64) << 3), lane, lane > n + 7 && (n * m) as i64 > 5);",
+tl::store(out + ((o as i64) << 3), lane, (lane > n + 7) & ((n * m) as i64 > 5));",
         expect![""],
     );
 }
