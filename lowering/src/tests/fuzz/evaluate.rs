@@ -406,7 +406,7 @@ fn rearranged(node: &Node, args: &[Tile]) -> Tile {
             each(*axis, &|line| scanned(line, *reverse, |a, b| combined(*combine, dtype, a, b)))
         }
         Op::Sort { axis, descending } => each(*axis, &|mut line| {
-            line.sort_by(|a, b| order(a, b));
+            line.sort_by(order);
             if *descending {
                 line.reverse();
             }

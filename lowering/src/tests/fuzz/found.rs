@@ -40,3 +40,17 @@ fn sums_that_wrap_are_sorted() {
     let largest = "tl::topk(sum, 16).0";
     assert_eq!(words(&kernel(largest), &x, 16), wanted);
 }
+
+/// A bin is where a product comes to that wraps, though it would be far from all bins in 64 bits.
+#[test]
+fn products_that_wrap_are_counted() {
+    let x: Vec<i32> = (0..16).map(|i| if i % 2 == 0 { 1 << 16 } else { i / 2 }).collect();
+    let kernel = "#[fuse_kernel(unreported)]
+        fn k(x: &[i32], out: &mut [i32]) {
+            let v = tl::load(x + tl::arange(0, 16));
+            tl::store(out + tl::arange(0, 64), tl::histogram(v * v, 64));
+        }";
+    let mut wanted = vec![0; 64];
+    x.iter().for_each(|&x| wanted[x.wrapping_mul(x) as usize] += 1);
+    assert_eq!(words(kernel, &x, 64), wanted);
+}

@@ -4,6 +4,7 @@
 //! that ends, or is silent for too long, has found something with the number it announced last.
 
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -18,8 +19,12 @@ pub const WITHOUT: &str = "FUSE_FUZZ_WITHOUT";
 /// How a worker's lines begin.
 const MARK: &str = "fuzz: ";
 
-/// How long a worker may be silent on a machine that has other things to do, too.
-const SILENCE: Duration = Duration::from_secs(120);
+/// How long a worker may be silent: it waits for something that does not come. One that computes ends sooner, by
+/// [`PROCESSOR_SECONDS`], which do not run while others have the machine.
+const SILENCE: Duration = Duration::from_secs(600);
+
+/// Processor time for one number, with all that is compiled, run and evaluated.
+const PROCESSOR_SECONDS: u64 = 60;
 
 /// What a worker does with a number.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,6 +73,21 @@ pub struct Said<'a> {
 #[expect(clippy::print_stderr, reason = "a worker tells what it does")]
 pub fn begin(number: u64) {
     eprintln!("{MARK}begin {number}");
+    limit_processor_time();
+}
+
+/// Has the system end this process, and the children it starts, where one number takes too long.
+fn limit_processor_time() {
+    // SAFETY: the calls get structures of ours to fill or to read.
+    unsafe {
+        let mut usage: nix::libc::rusage = std::mem::zeroed();
+        nix::libc::getrusage(nix::libc::RUSAGE_SELF, &mut usage);
+        let used = (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) as u64;
+        let mut limit: nix::libc::rlimit = std::mem::zeroed();
+        nix::libc::getrlimit(nix::libc::RLIMIT_CPU, &mut limit);
+        limit.rlim_cur = used + PROCESSOR_SECONDS;
+        nix::libc::setrlimit(nix::libc::RLIMIT_CPU, &limit);
+    }
 }
 
 #[expect(clippy::print_stderr, reason = "a worker tells what it did")]
@@ -175,6 +195,9 @@ pub fn worker(work: Work, environment: &[(&str, String)], counts: &mut Counts) -
         (true, _) => format!("hangs: nothing for {} s\n", SILENCE.as_secs()),
         (false, Some(0)) if number.is_none() => return None,
         (false, Some(_)) => String::new(),
+        (false, None) if status.signal() == Some(nix::libc::SIGXCPU) => {
+            format!("hangs: more than {PROCESSOR_SECONDS} s of processor time\n")
+        }
         (false, None) => format!("crashes: {status}\n"),
     };
     Some(Finding { number: number.unwrap_or(0), text: format!("{ending}{}", said.join("\n")) })
