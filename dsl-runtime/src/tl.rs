@@ -23,7 +23,7 @@
 //!   that is an [`Error::Overflow`](crate::Error::Overflow) of the launch, once the element is stored, reduced, carried by a
 //!   loop or decides a branch. [`wrapping_add`], [`wrapping_sub`] and [`wrapping_mul`] are for numbers that are meant to wrap.
 //! - **Indices** do not overflow: in an offset and on both sides of a comparison, `+`, `-`, `*` and `<<` by a constant of `i32`
-//!   are computed in 64 bits, wherever their numbers come from, through `let`, `as i64` and moves of elements. So an offset
+//!   are computed in 64 bits, wherever their numbers come from, through `let`, `as i64`, `row`, `col`, reshapes and broadcasts. So an offset
 //!   reaches past 2^31 without a cast, and a mask agrees with the offset that it guards. Anything else, such as a quotient,
 //!   a minimum, what is loaded or what a loop carries, is a number of its type there too.
 //! - **8-bit floats** (`f8e4m3`, `f8e5m2`) are loaded, stored, selected, moved and converted, not computed with.

@@ -208,7 +208,7 @@ fn twice_the_statements_take_four_times_as_long() {
             let _beside = lowering_beside();
             let stages = lower(&source(count));
             let time: Duration = stages.iter().map(|(_, time)| *time).sum();
-            println!("{kind}: {count}: {stages:?}");
+            eprintln!("{kind}: {count}: {stages:?}");
             if let Some(before) = before
                 && time > NOISE
                 && time.as_secs_f64() > MOST * before.max(NOISE / 8).as_secs_f64()
@@ -224,4 +224,45 @@ fn twice_the_statements_take_four_times_as_long() {
         }
     }
     assert!(found.is_empty(), "{found}");
+}
+
+/// Kernels whose analysis did not end, or took long.
+const SAMPLES: &[(&str, &str)] = &[
+    ("a sorted range", "let i = tl::arange(0, 16); tl::store(out + i, tl::sort(i, 0));"),
+    (
+        "a sort in a loop",
+        "let short = tl::arange(0, 16);
+        let mut t = tl::load(x + short);
+        for i in 0..n { t = tl::sort(t, 0); t = tl::maximum(t, tl::load(x + i)); }
+        tl::store(out + short, t);",
+    ),
+    (
+        "an index doubled",
+        "let mut v = lane + n;
+        for i in tl::static_range(0, 20) { v = v + v; }
+        tl::store(out + v, v);",
+    ),
+    (
+        "an index squared",
+        "let mut v = lane ^ n;
+        for i in tl::static_range(0, 9) { v = v * v + v; }
+        tl::store(out + lane, v);",
+    ),
+    (
+        "512 turns written out",
+        "let mut v = lane;
+        for i in tl::static_range(0, 512) { v = tl::maximum(v, tl::load(x + lane + i * n)); }
+        tl::store(out + lane, v);",
+    ),
+];
+
+#[test]
+fn samples_are_lowered_in_two_seconds() {
+    for (what, statements) in SAMPLES {
+        let _beside = lowering_beside();
+        let stages = lower(&kernel("", statements, ""));
+        eprintln!("{what}: {stages:?}");
+        let time: Duration = stages.iter().map(|(_, time)| *time).sum();
+        assert!(time < Duration::from_secs(2), "{what}: {stages:?}");
+    }
 }
