@@ -1,5 +1,6 @@
 //! Tokens that are hardly a kernel, through the macro: its answer is code or mistakes, never a panic and never late.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use proc_macro2::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenStream, TokenTree};
@@ -113,10 +114,10 @@ fn word(random: &mut Random) -> Flat {
     })
 }
 
-/// Changes behind the attribute's mark, which says that this is a kernel.
+/// Changes of any token.
 fn changed(corpus: &Corpus, random: &mut Random) -> TokenStream {
     let mut flat = corpus.pick(random);
-    for _ in 0..1 + random.below(6) {
+    for _ in 0..1 + random.below(4) {
         let at = random.below(flat.len());
         let other = random.below(flat.len());
         match random.below(6) {
@@ -141,6 +142,69 @@ fn changed(corpus: &Corpus, random: &mut Random) -> TokenStream {
     unflatten(&flat)
 }
 
+/// Whether one token can stand where the other does, as far as the grammar goes.
+fn alike(a: &Flat, b: &Flat) -> bool {
+    let operator =
+        |punct: &Punct| punct.spacing() == Spacing::Alone && "+-*/%&|^<>".contains(punct.as_char());
+    match (a, b) {
+        (Flat::Token(TokenTree::Ident(a)), Flat::Token(TokenTree::Ident(b))) => {
+            [a, b].iter().all(|name| syn::parse_str::<Ident>(&name.to_string()).is_ok())
+        }
+        (Flat::Token(TokenTree::Literal(_)), Flat::Token(TokenTree::Literal(_) | TokenTree::Ident(_))) => {
+            true
+        }
+        (Flat::Token(TokenTree::Punct(a)), Flat::Token(TokenTree::Punct(b))) => operator(a) && operator(b),
+        _ => false,
+    }
+}
+
+/// Changes that leave what Rust's grammar takes, mostly: names, numbers and operators for others, and statements that
+/// are missing, there twice or from elsewhere.
+fn mistaken(corpus: &Corpus, random: &mut Random) -> TokenStream {
+    let mut flat = corpus.pick(random);
+    for _ in 0..1 + random.below(3) {
+        if random.below(4) == 0 {
+            let (own, other) = (statement(&flat, random), corpus.pick(random));
+            let (Some(own), Some(new)) = (own, statement(&other, random)) else { continue };
+            let new = match random.below(3) {
+                0 => vec![],
+                1 => [&flat[own.clone()], &flat[own.clone()]].concat(),
+                _ => [&flat[own.clone()], &other[new]].concat(),
+            };
+            flat.splice(own, new);
+            continue;
+        }
+        let from = if random.below(2) == 0 { flat.clone() } else { corpus.pick(random) };
+        for _ in 0..50 {
+            let at = random.below(flat.len());
+            let new =
+                if random.below(3) == 0 { word(random) } else { from[random.below(from.len())].clone() };
+            if alike(&flat[at], &new) {
+                flat[at] = new;
+                break;
+            }
+        }
+    }
+    unflatten(&flat)
+}
+
+/// Tokens from behind one semicolon to the next, in one block.
+fn statement(flat: &[Flat], random: &mut Random) -> Option<Range<usize>> {
+    let ends = |token: &Flat| matches!(token, Flat::Token(TokenTree::Punct(punct)) if punct.as_char() == ';');
+    let semicolons: Vec<usize> = (0..flat.len()).filter(|&i| ends(&flat[i])).collect();
+    let whole = |range: &Range<usize>| {
+        let depth = flat[range.clone()].iter().try_fold(0usize, |depth, token| match token {
+            Flat::Open(_) => Some(depth + 1),
+            Flat::Close => depth.checked_sub(1),
+            Flat::Token(_) => Some(depth),
+        });
+        depth == Some(0)
+    };
+    let all = semicolons.windows(2).map(|pair| pair[0] + 1..pair[1] + 1).filter(whole);
+    let all: Vec<Range<usize>> = all.collect();
+    (!all.is_empty()).then(|| all[random.below(all.len())].clone())
+}
+
 fn soup(random: &mut Random) -> TokenStream {
     let mut flat: Vec<Flat> = vec![];
     for _ in 0..random.below(60) {
@@ -161,7 +225,11 @@ fn soup(random: &mut Random) -> TokenStream {
 pub fn generated(number: u64) -> TokenStream {
     let mut random = Random::new(number);
     let corpus = Corpus::new(&mut random);
-    if random.below(4) == 0 { soup(&mut random) } else { changed(&corpus, &mut random) }
+    match random.below(10) {
+        0 => soup(&mut random),
+        1 | 2 => changed(&corpus, &mut random),
+        _ => mistaken(&corpus, &mut random),
+    }
 }
 
 /// Expands them as a build would, alone and in a module; the error says what was not an answer.
@@ -171,19 +239,28 @@ pub fn expand(number: u64) -> Result<&'static str, String> {
     let options = Options { limit: LIMIT, cache_dir: None, ..site.options() };
     let module = quote::quote! { mod m { #source } };
     answered(&compile_module_with(TokenStream::new(), module, &options))?;
-    let (attribute, item) = taken_apart(source.clone());
-    answered(&compile_with(attribute, item, &options))
+    let (attribute, item) = taken_apart(source);
+    let answer = answered(&compile_with(attribute, item.clone(), &options))?;
+    if answer == UNREAD && syn::parse2::<syn::ItemFn>(item).is_ok() {
+        return Err("no mistake and no code".to_string());
+    }
+    Ok(answer)
 }
 
-/// Code, or mistakes; beside mistakes rustc may get the tokens back as they were.
+/// What rustc refuses before it asks the macro.
+const UNREAD: &str = "left_to_rustc";
+
+/// Code, or mistakes.
 fn answered(expansion: &TokenStream) -> Result<&'static str, String> {
     let text = expansion.to_string();
     if let Some(at) = text.find("internal error") {
-        let said: String = text[at..].chars().take(600).collect();
-        return Err(said);
+        return Err(text[at..].chars().take(600).collect());
     }
     if text.contains("compile_error") {
         return Ok("refused");
+    }
+    if !text.contains("global_asm") {
+        return Ok(UNREAD);
     }
     match syn::parse2::<syn::File>(expansion.clone()) {
         Ok(_) => Ok("lowered"),
