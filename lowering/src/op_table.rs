@@ -93,7 +93,7 @@ fn kernel(group: &Group) -> TokenStream {
         quote! { tl::store(out + #place * n + offsets, #value, mask); }
     });
     quote! {
-        #[fuse_kernel(T = [#(#members),*])]
+        #[fuse_kernel(T = [#(#members),*], unreported)]
         fn #kernel<T: #bound>(#(#inputs: &[#types],)* out: &mut [#result], n: i32) {
             let offsets = tl::program_id(0) * #block + tl::arange(0, #block);
             let mask = offsets < n;
@@ -185,7 +185,7 @@ fn cast_kernel() -> TokenStream {
     let outs: Vec<Ident> = DType::ALL.iter().map(|dtype| format_ident!("to_{}", dtype.name())).collect();
     let block = Literal::u32_unsuffixed(BLOCK);
     quote! {
-        #[fuse_kernel(T = [#(#members),*])]
+        #[fuse_kernel(T = [#(#members),*], unreported)]
         fn cast<T: Element>(x: &[T], #(#outs: &mut [#members],)* n: i32) {
             let offsets = tl::program_id(0) * #block + tl::arange(0, #block);
             let mask = offsets < n;

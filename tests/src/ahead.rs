@@ -4,6 +4,7 @@ use dsl_runtime::prelude::*;
 
 /// Chunks of three widths in one loop, masked, with something else than zeros outside. Program `i` takes row `i`.
 #[fuse_kernel(
+    unreported,
     configs = [
         { STAGES: 0 },
         { STAGES: 1, num_stages: 1, num_warps: 2 },

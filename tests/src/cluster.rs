@@ -38,7 +38,7 @@ pub fn crossed<const CTAS: usize>(x: &[i32], out: &mut [i32], numbers: &mut [i64
 }
 
 /// One row after the other, with one reduction or with several in a turn, some of which wait for each other.
-#[fuse_kernel(CTAS = [1, 2, 4, 8], SUMS = [1, 3], num_ctas = CTAS, num_warps = 1, num_stages = 2)]
+#[fuse_kernel(CTAS = [1, 2, 4, 8], SUMS = [1, 3], num_ctas = CTAS, num_warps = 1, num_stages = 2, unreported)]
 pub fn rows<const CTAS: usize, const SUMS: usize>(x: &[i32], out: &mut [i32], n_rows: i32, n: i32) {
     let lanes = tl::arange(0, 2048);
     for row in (tl::program_id(0)..n_rows).step_by(tl::num_programs(0)) {
@@ -55,7 +55,7 @@ pub fn rows<const CTAS: usize, const SUMS: usize>(x: &[i32], out: &mut [i32], n_
 }
 
 /// Loops in loops, each of which reduces, with any number of turns; nothing at all for a program beyond `programs`.
-#[fuse_kernel(CTAS = [1, 2, 4, 8], num_ctas = CTAS, num_warps = 2)]
+#[fuse_kernel(CTAS = [1, 2, 4, 8], num_ctas = CTAS, num_warps = 2, unreported)]
 pub fn nested<const CTAS: usize>(x: &[i32], turns: &[i32], out: &mut [i32], programs: i32, n: i32) {
     let program = tl::program_id(0);
     if program >= programs {

@@ -214,7 +214,7 @@ pub fn uneven<const WARPS: usize>(x: &[i32], out: &mut [i32]) {
 }
 
 /// Two reductions in each turn of a loop, and a tile that moves between layouts: their scratch memory is used again.
-#[fuse_kernel(WARPS = [1, 4, 16], num_warps = WARPS)]
+#[fuse_kernel(WARPS = [1, 4, 16], num_warps = WARPS, unreported)]
 pub fn reused<const WARPS: usize>(x: &[i32], out: &mut [i32], n: i32) {
     let by_row = tl::arange(0, 32).col() * 32 + tl::arange(0, 32).row();
     let mut tile = tl::load(x + by_row);
@@ -228,7 +228,7 @@ pub fn reused<const WARPS: usize>(x: &[i32], out: &mut [i32], n: i32) {
 }
 
 /// Every compound assignment.
-#[fuse_kernel(T = [i32, u8])]
+#[fuse_kernel(T = [i32, u8], unreported)]
 pub fn compound<T: Integer>(x: &[T], y: &[T], out: &mut [T]) {
     let lanes = tl::arange(0, 64);
     let y = tl::load(y + lanes);

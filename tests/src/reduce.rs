@@ -48,7 +48,7 @@ macro_rules! launch {
 
 macro_rules! rank_1 {
     ($($elem:ident, $sum:ident, [$n:tt], $warps:tt;)*) => {
-        #[fuse_kernel(configs = [$({ T: $elem, S: $sum, N: $n, WARPS: $warps, num_warps: $warps }),*])]
+        #[fuse_kernel(unreported, configs = [$({ T: $elem, S: $sum, N: $n, WARPS: $warps, num_warps: $warps }),*])]
         fn reduce_1<T: Number, S: Number, const N: usize, const WARPS: usize>(
             x: &[T], max: &mut [T], min: &mut [T], sum: &mut [S], centred: &mut [T],
         ) {
@@ -73,7 +73,7 @@ macro_rules! rank_1 {
 
 macro_rules! rank_2 {
     ($($elem:ident, $sum:ident, [$m:tt, $n:tt], $warps:tt;)*) => {
-        #[fuse_kernel(configs = [$({ T: $elem, S: $sum, M: $m, N: $n, WARPS: $warps, num_warps: $warps }),*])]
+        #[fuse_kernel(unreported, configs = [$({ T: $elem, S: $sum, M: $m, N: $n, WARPS: $warps, num_warps: $warps }),*])]
         fn reduce_2<T: Number, S: Number, const M: usize, const N: usize, const WARPS: usize>(
             x: &[T], max: &mut [T], min: &mut [T], sum: &mut [S], centred: &mut [T],
         ) {
@@ -106,7 +106,7 @@ macro_rules! rank_2 {
 
 macro_rules! rank_3 {
     ($($elem:ident, $sum:ident, [$a:tt, $b:tt, $c:tt], $warps:tt;)*) => {
-        #[fuse_kernel(configs = [$({ T: $elem, S: $sum, A: $a, B: $b, C: $c, WARPS: $warps, num_warps: $warps }),*])]
+        #[fuse_kernel(unreported, configs = [$({ T: $elem, S: $sum, A: $a, B: $b, C: $c, WARPS: $warps, num_warps: $warps }),*])]
         fn reduce_3<T: Number, S: Number, const A: usize, const B: usize, const C: usize, const WARPS: usize>(
             x: &[T], max: &mut [T], min: &mut [T], sum: &mut [S], centred: &mut [T],
         ) {

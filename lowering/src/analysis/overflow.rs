@@ -174,26 +174,25 @@ impl Pass {
         if !is_index(&ty) {
             return None;
         }
-        match kind {
-            Kind::Scalar(scalar) if self.follows(scalar) => {
-                let mut all = vec![];
-                if ty.dtype == DType::I64
-                    && let Some(own) = self.of_arithmetic(builder, scalar, result)
-                {
-                    all.push(own);
-                }
-                all.extend(scalar.args.iter().map(|&arg| self.exact(builder, arg)));
-                Some(self.joined(builder, &all))
+        if let Kind::Scalar(scalar) = kind
+            && self.follows(scalar)
+        {
+            let mut all = vec![];
+            if ty.dtype == DType::I64
+                && let Some(own) = self.of_arithmetic(builder, scalar, result)
+            {
+                all.push(own);
             }
-            Kind::Cast(Cast { value }) if builder.func.ty(*value).dtype == DType::I32 => {
-                Some(self.exact(builder, *value))
-            }
-            Kind::Splat(_) => Some(self.passed_on(builder, kind, result, Pass::exact)),
-            _ if kind.operation().moves(builder.func).is_some() => {
-                Some(self.passed_on(builder, kind, result, Pass::exact))
-            }
-            _ => None,
+            all.extend(scalar.args.iter().map(|&arg| self.exact(builder, arg)));
+            return Some(self.joined(builder, &all));
         }
+        if let Kind::Cast(Cast { value }) = kind
+            && builder.func.ty(*value).dtype == DType::I32
+        {
+            return Some(self.exact(builder, *value));
+        }
+        let moves = matches!(kind, Kind::Splat(_)) || kind.operation().moves(builder.func).is_some();
+        moves.then(|| self.passed_on(builder, kind, result, Pass::exact))
     }
 
     /// Whether the arithmetic is exact in an offset, as `split` has it.

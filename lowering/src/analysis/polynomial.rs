@@ -119,6 +119,12 @@ impl Polynomial {
         (quotient, rest)
     }
 
+    /// Whether `part` is never larger where no atom is negative: both have positive coefficients, `part` none larger.
+    pub fn contains(&self, part: &Polynomial) -> bool {
+        let rest = self.sub(part);
+        [self, part, &rest].into_iter().all(|value| value.terms.values().all(|&coefficient| coefficient >= 0))
+    }
+
     /// The value, if it is a number.
     pub fn as_constant(&self) -> Option<i128> {
         match self.terms.len() {

@@ -42,7 +42,7 @@ fn holds_fragments(tokens: &TokenStream) -> bool {
 /// Whether an operator beside these tokens would take only a part of them.
 fn binds(tokens: &TokenStream) -> bool {
     match syn::parse2::<syn::Expr>(tokens.clone()) {
-        Ok(syn::Expr::Binary(binary)) => !super::expr::is_assignment(&binary.op),
+        Ok(syn::Expr::Binary(binary)) => !super::assign::is_assignment(&binary.op),
         Ok(syn::Expr::Unary(unary)) => {
             // A negative number is one where a value is declared, and no method is called on it.
             !matches!((&unary.op, &*unary.expr), (syn::UnOp::Neg(_), syn::Expr::Lit(_)))

@@ -4,6 +4,7 @@
 //! knows what Rust syntax a kernel may use and names what it may not, and never stops at the first mistake. It does not
 //! know names, types or operations: that is `check`.
 
+mod assign;
 mod ast;
 mod attribute;
 mod choose;
