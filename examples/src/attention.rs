@@ -182,7 +182,7 @@ pub fn attention<T: Float, const FORM: usize, const D: usize, const M: usize, co
                 + (tl::arange(0, M).to::<i64>() * keys.to::<i64>()).col()
                 + tl::arange(0, N).to::<i64>().row();
             // `tl::rand(seed, number) < p`, asked of the number's bits.
-            let limit = tl::ceil(p * 8388608.0).to::<u32>() * 512;
+            let limit = tl::wrapping_mul(tl::ceil(p * 8388608.0).to::<u32>(), 512);
             tl::select(tl::randint(seed, numbers) < limit, 0.0, weights)
         } else {
             weights

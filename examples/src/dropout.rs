@@ -52,7 +52,7 @@ pub fn bias_gelu_dropout<T: Float, const ACT: usize, const ADD: bool, const COLS
     let cols = tl::program_id(0) * COLS + tl::arange(0, COLS);
     let bias = tl::load(bias + cols, cols < n_cols).to::<f32>();
     // `tl::rand(seed, number) < p`, asked of the number's bits; where `p` is 1 everything is scaled to 0.
-    let limit = tl::ceil(p * 8388608.0).to::<u32>() * 512;
+    let limit = tl::wrapping_mul(tl::ceil(p * 8388608.0).to::<u32>(), 512);
     let scale = tl::select(p < 1.0, 1.0 / (1.0 - p), 0.0);
     for r in tl::static_range(0, 4) {
         let row = first_row + tl::program_id(1) * 4 + r;
@@ -86,7 +86,7 @@ pub fn bias_gelu_dropout_backward<T: Float, const ACT: usize, const COLS: usize>
 ) {
     let cols = tl::program_id(1) * COLS + tl::arange(0, COLS);
     let bias = tl::load(bias + cols, cols < n_cols).to::<f32>();
-    let limit = tl::ceil(p * 8388608.0).to::<u32>() * 512;
+    let limit = tl::wrapping_mul(tl::ceil(p * 8388608.0).to::<u32>(), 512);
     let scale = tl::select(p < 1.0, 1.0 / (1.0 - p), 0.0);
     let weight = tl::log2(scale);
     let mut dbias = tl::zeros::<f32>([COLS]);

@@ -341,7 +341,7 @@ fn sums_loops_and_branches_use_their_numbers() {
         let overflow = |what: &str| {
             format!("kernel `used`: program (0, 0, 0): attempt to {what} (tests/debug/kernels.rs:PLACE)")
         };
-        check(found([i32::MAX / 8; 16], 0), &overflow("sum with overflow of i32").replace("PLACE", "76:26"));
+        check(found([i32::MAX / 8; 16], 0), &overflow("sum with overflow of i32").replace("PLACE", "95:28"));
         assert_eq!(found([i32::MAX / 16; 16], 0), Ok(()));
         check(found([70000; 16], 1), &overflow("multiply with overflow of i32").replace("PLACE", "81:19"));
         assert_eq!(found([1000; 16], 1), Ok(()));

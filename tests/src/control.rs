@@ -83,8 +83,8 @@ pub fn parts(pairs: &[u32], out: &mut [u32], n: i32) {
         }
     }
     (odd, even) = (even, odd);
-    let mut low = 0u32;
-    ((low, _), steps) = ((low | odd & !0xff, 1), steps | !0xffff_0000);
+    let low;
+    ((low, _), steps) = ((odd & !0xff, 1), steps | !0xffff_0000);
     tl::store(out + 0, pair.0);
     tl::store(out + 1, steps);
     tl::store(out + 2, odd);

@@ -170,7 +170,8 @@ pub(super) fn function(kernel: &Kernel, variants: &[Variant]) -> TokenStream {
     };
     let (unsafety, safety_doc) = if kernel.options.unchecked {
         let doc = "\n\n# Safety\nThe kernel is `unchecked`: every element it reads or writes must lie in the slice it names.";
-        (quote! { unsafe }, quote! { #[doc = #doc] })
+        // clippy does not see documentation that a macro wrote.
+        (quote! { unsafe }, quote! { #[doc = #doc] #[allow(clippy::missing_safety_doc)] })
     } else {
         (TokenStream::new(), TokenStream::new())
     };
