@@ -66,17 +66,19 @@ fn offsets(device: &Device) -> Result<(), Failure> {
 fn ends(device: &Device) -> Result<(), Failure> {
     let x: Vec<i32> = (0..64).map(|i| 1000 + i).collect();
     let cases = [
-        (0, 40, 2),
-        (5, 5, 0),
-        (i32::MAX, 3, 5),
-        (0, i32::MIN, 1),
-        (-3, i32::MIN, 2),
-        (i32::MIN, i32::MIN + 10, -3),
-        (60, i32::MAX, 1),
+        (0, 40, 2, 1),
+        (5, 5, 0, 1),
+        (i32::MAX, 3, 5, 1 << 24),
+        (0, i32::MIN, 1, 1 << 24),
+        (-3, i32::MIN, 2, 1 << 24),
+        (i32::MIN, i32::MIN + 10, -3, 1 << 24),
+        (60, i32::MAX, 1, 1 << 24),
     ];
-    for (low, high, by) in cases {
+    for (low, high, by, step) in cases {
         let mut out = Output::<i32>::new(device, vec![17], 0)?;
-        integers::ends(&Operand::new(device, &x, 0)?, &mut out, low, high, by).grid(1).launch(device)?;
+        integers::ends(&Operand::new(device, &x, 0)?, &mut out, low, high, by, step)
+            .grid(1)
+            .launch(device)?;
         let turns: Vec<i64> =
             (low.wrapping_add(by)..high.wrapping_sub(by)).take(100).map(i64::from).collect();
         let read = |at: i64| usize::try_from(at).ok().and_then(|at| x.get(at)).copied().unwrap_or(0);

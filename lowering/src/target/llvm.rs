@@ -28,6 +28,9 @@ unsafe extern "C" {
     fn LLVMSetTarget(module: LLVMModuleRef, triple: *const c_char);
     fn LLVMPrintModuleToString(module: LLVMModuleRef) -> *mut c_char;
     fn LLVMDisposeMessage(message: *mut c_char);
+    fn LLVMGetFirstFunction(module: LLVMModuleRef) -> *mut Opaque;
+    fn LLVMGetNextFunction(function: *mut Opaque) -> *mut Opaque;
+    fn LLVMCountBasicBlocks(function: *mut Opaque) -> c_uint;
     fn LLVMVerifyModule(module: LLVMModuleRef, action: c_int, message: *mut *mut c_char) -> c_int;
 
     fn LLVMInitializeX86TargetInfo();
@@ -122,6 +125,9 @@ const PASSES: &CStr = c"always-inline,function(sroa<modify-cfg>,early-cse<memssa
 
 /// Debian's LLVM has its assertions off, so in our own tests the module is verified after every pass.
 const VERIFY_EACH: bool = cfg!(test);
+/// Basic blocks of a module that is: LLVM verifies a whole function again for each of its loops. A larger one is verified
+/// after all passes.
+const MOST_VERIFIED: c_uint = 256;
 
 const ASSEMBLY_FILE: c_int = 0;
 const RETURN_STATUS: c_int = 2;
@@ -206,6 +212,27 @@ impl LlvmModule {
         take_message(unsafe { LLVMPrintModuleToString(self.module) })
     }
 
+    fn verify(&self) -> Result<(), String> {
+        let mut message = ptr::null_mut();
+        // SAFETY: a live module; the message is disposed by `take_message`.
+        let broken = unsafe { LLVMVerifyModule(self.module, RETURN_STATUS, &mut message) } != 0;
+        let text = take_message(message);
+        if broken { Err(format!("invalid LLVM IR: {text}")) } else { Ok(()) }
+    }
+
+    fn basic_blocks(&self) -> c_uint {
+        let mut blocks = 0;
+        // SAFETY: a live module, whose functions are walked while nothing changes it.
+        unsafe {
+            let mut function = LLVMGetFirstFunction(self.module);
+            while !function.is_null() {
+                blocks += LLVMCountBasicBlocks(function);
+                function = LLVMGetNextFunction(function);
+            }
+        }
+        blocks
+    }
+
     /// The module as assembly (PTX for a GPU) of `processor`.
     pub fn assemble(&self, processor: Processor) -> Result<String, String> {
         let machine = TargetMachine::new(processor)?;
@@ -270,19 +297,16 @@ impl TargetMachine {
 
     fn optimise(&self, module: &LlvmModule) -> Result<(), String> {
         self.adopt(module);
+        module.verify()?;
+        let each = VERIFY_EACH && module.basic_blocks() <= MOST_VERIFIED;
         // SAFETY: live module and machine; every object created here is disposed here.
         unsafe {
-            let mut message = ptr::null_mut();
-            if LLVMVerifyModule(module.module, RETURN_STATUS, &mut message) != 0 {
-                return Err(format!("invalid LLVM IR: {}", take_message(message)));
-            }
-            take_message(message);
             let options = LLVMCreatePassBuilderOptions();
-            LLVMPassBuilderOptionsSetVerifyEach(options, c_int::from(VERIFY_EACH));
+            LLVMPassBuilderOptionsSetVerifyEach(options, c_int::from(each));
             let error = LLVMRunPasses(module.module, PASSES.as_ptr(), self.raw, options);
             LLVMDisposePassBuilderOptions(options);
             if error.is_null() {
-                return Ok(());
+                return if VERIFY_EACH { module.verify() } else { Ok(()) };
             }
             let message = LLVMGetErrorMessage(error);
             let text = CStr::from_ptr(message).to_string_lossy().into_owned();
