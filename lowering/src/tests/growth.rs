@@ -253,7 +253,7 @@ const SAMPLES: &[(&str, u64, &str)] = &[
     ),
     (
         "512 turns written out",
-        12,
+        40,
         "let mut v = lane;
         for i in tl::static_range(0, 512) { v = tl::maximum(v, tl::load(x + lane + i * n)); }
         tl::store(out + lane, v);",
