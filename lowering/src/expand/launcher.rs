@@ -1,14 +1,13 @@
 //! The function a user calls, and the traits that make an undeclared variant a compile error at the call.
 
 use proc_macro2::{Ident, Literal, Span, TokenStream};
-use quote::{ToTokens, format_ident, quote, quote_spanned};
+use quote::{format_ident, quote, quote_spanned};
 
+use super::arguments::{Arguments, Taken, slice_type, view_type};
 use crate::check::{ConstValue, Variant};
 use crate::diagnostic::{Loc, list};
 use crate::dtype::{Class, DType};
-use crate::syntax::{
-    ConstType, Generic, Kernel, Param, ParamType, Tune, TypeName, ViewType, expects_of_body,
-};
+use crate::syntax::{ConstType, Generic, Kernel, Param, ParamType, Tune, TypeName, expects_of_body};
 
 /// A generic whose value the launcher works out from the arguments.
 fn chooser<'k>(kernel: &'k Kernel, generic: &Generic) -> Option<&'k TokenStream> {
@@ -42,7 +41,7 @@ fn bound_path(class: Class) -> TokenStream {
 }
 
 /// The element type, or type parameter, that the user wrote; `None` for a name that is neither.
-fn element(kernel: &Kernel, ty: &TypeName) -> Option<TokenStream> {
+pub(super) fn element(kernel: &Kernel, ty: &TypeName) -> Option<TokenStream> {
     let own = |generic: &&Generic| matches!(generic, Generic::Type { name, .. } if *name == ty.name);
     match kernel.generics.iter().find(own) {
         Some(generic) => {
@@ -65,95 +64,6 @@ fn spanned_path(dtype: DType, span: Span) -> TokenStream {
         quote! { ::dsl_runtime::#name }
     } else {
         quote! { ::core::primitive::#name }
-    }
-}
-
-/// What a kernel takes, in its launcher.
-#[derive(Default)]
-struct Arguments {
-    params: Vec<TokenStream>,
-    /// Statements that make of each argument what expressions over it see.
-    bindings: Vec<TokenStream>,
-    /// Statements that take views apart.
-    parts: Vec<TokenStream>,
-    /// What the launch takes; of a view, its memory, extents and strides.
-    args: Vec<TokenStream>,
-}
-
-impl Arguments {
-    fn of(kernel: &Kernel) -> Arguments {
-        let mut all = Arguments::default();
-        for param in &kernel.params {
-            let own = &param.name;
-            match &param.ty {
-                ParamType::Slice { elem, mutable } => {
-                    let at = elem.loc.start;
-                    let elem = element(kernel, elem);
-                    all.converted(own, Taken::slice(*mutable, at, &elem));
-                    let make = if *mutable { format_ident!("slice_mut") } else { format_ident!("slice") };
-                    all.args.push(quote! { ::dsl_runtime::Arg::#make::<#elem>(#own) });
-                }
-                ParamType::View(view) => {
-                    all.converted(own, Taken::view(view, &element(kernel, &view.elem)));
-                    all.parts.push(quote! { let #own = ::dsl_runtime::ViewArgs::from(#own); });
-                    all.args.push(quote! { #own.memory });
-                    for list in [quote! { shape }, quote! { strides }] {
-                        let axes = (0..view.rank).map(Literal::usize_unsuffixed);
-                        all.args.extend(axes.map(
-                            |axis| quote! { ::dsl_runtime::Arg::scalar::<::core::primitive::i64>(#own.#list[#axis]) },
-                        ));
-                    }
-                }
-                ParamType::Scalar(ty) => {
-                    let ty = element(kernel, ty);
-                    all.params.push(quote! { #own: #ty });
-                    all.args.push(quote! { ::dsl_runtime::Arg::scalar::<#ty>(#own) });
-                }
-                ParamType::Failed => {}
-            }
-        }
-        all
-    }
-
-    fn converted(&mut self, own: &Ident, Taken { bound, ty, convert }: Taken) {
-        self.params.push(quote! { #own: #bound });
-        self.bindings.push(quote! { let #own: #ty = #convert(#own); });
-    }
-}
-
-fn slice_type(mutable: bool) -> Ident {
-    if mutable { format_ident!("SliceMut") } else { format_ident!("Slice") }
-}
-
-fn view_type(mutable: bool) -> Ident {
-    if mutable { format_ident!("ViewMut") } else { format_ident!("View") }
-}
-
-/// What a parameter for memory takes: anything that the runtime makes a slice or view of.
-struct Taken {
-    /// On the user's element type, so that rustc points there.
-    bound: TokenStream,
-    ty: TokenStream,
-    convert: TokenStream,
-}
-
-impl Taken {
-    fn slice(mutable: bool, at: Span, elem: &impl ToTokens) -> Taken {
-        Taken::of(slice_type(mutable), at, quote! { #elem })
-    }
-
-    fn view(view: &ViewType, elem: &impl ToTokens) -> Taken {
-        let rank = Literal::usize_unsuffixed(view.rank);
-        Taken::of(view_type(view.mutable), view.elem.loc.start, quote! { #elem, #rank })
-    }
-
-    fn of(ty: Ident, at: Span, generics: TokenStream) -> Taken {
-        let into = format_ident!("Into{ty}");
-        Taken {
-            bound: quote_spanned! { at => impl ::dsl_runtime::#into<'fuse, #generics> },
-            ty: quote! { ::dsl_runtime::#ty<'fuse, #generics> },
-            convert: quote! { ::dsl_runtime::#into::convert },
-        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! Names the user wrote keep their spans, so that rustc's own messages about a call stand where they should. Everything
 //! else is reached through `::dsl_runtime`.
 
+mod arguments;
 mod data;
 mod launcher;
 mod shadow;

@@ -1,7 +1,8 @@
 //! How many neighbouring elements one memory instruction may move, and along which axis.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
+use super::assign::{Access, Graph};
 use crate::analysis::axis::Axes;
 use crate::ops::{Kind, Place};
 use crate::tile::{Block, Func, Value};
@@ -75,4 +76,21 @@ pub(super) fn varying_by_program(func: &Func) -> HashSet<Value> {
     }
     visit(&func.body, &mut varying);
     varying
+}
+
+/// The accesses that belong to each class of values.
+pub(super) fn by_class<'a>(
+    func: &Func,
+    graph: &Graph,
+    accesses: &'a [Access],
+) -> HashMap<usize, Vec<&'a Access>> {
+    let mut found: HashMap<usize, Vec<&Access>> = HashMap::new();
+    for access in accesses {
+        let own = access.values.iter().filter(|&&value| graph.has_layout(func, value));
+        let classes: HashSet<usize> = own.map(|&value| graph.class(value)).collect();
+        for class in classes {
+            found.entry(class).or_default().push(access);
+        }
+    }
+    found
 }

@@ -69,7 +69,7 @@ pub fn distribute(func: &Func, threads: Threads, axes: &Axes) -> Distributed {
     let chosen = Chooser {
         site,
         graph: &graph,
-        accesses: by_class(func, &graph, &accesses),
+        accesses: access::by_class(func, &graph, &accesses),
         num_warps,
         following: 0,
         layouts: HashMap::new(),
@@ -93,7 +93,7 @@ pub(super) struct Site<'a> {
 /// A memory access, for choosing a layout by.
 pub(super) struct Access {
     /// Values whose class it belongs to: what it reads or writes, its offsets, mask and `other`.
-    values: Vec<Value>,
+    pub(super) values: Vec<Value>,
     shape: Shape,
     width: Width,
     elem_bytes: u32,
@@ -130,18 +130,6 @@ fn accesses(func: &Func, alignment: Alignment, axes: &Axes) -> Vec<Access> {
         let repeats = repeated.contains(place);
         found.push(Access { values, shape, width, elem_bytes, streams, reads, repeats });
     });
-    found
-}
-
-fn by_class<'a>(func: &Func, graph: &Graph, accesses: &'a [Access]) -> HashMap<usize, Vec<&'a Access>> {
-    let mut found: HashMap<usize, Vec<&Access>> = HashMap::new();
-    for access in accesses {
-        let own = access.values.iter().filter(|&&value| graph.has_layout(func, value));
-        let classes: HashSet<usize> = own.map(|&value| graph.class(value)).collect();
-        for class in classes {
-            found.entry(class).or_default().push(access);
-        }
-    }
     found
 }
 

@@ -1,0 +1,96 @@
+//! What a kernel's launcher takes, and what it makes of that.
+
+use proc_macro2::{Ident, Literal, Span, TokenStream};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
+
+use super::launcher::element;
+use crate::syntax::{Kernel, ParamType, ViewType};
+
+/// What a kernel takes, in its launcher.
+#[derive(Default)]
+pub(super) struct Arguments {
+    pub params: Vec<TokenStream>,
+    /// Statements that make of each argument what expressions over it see.
+    pub bindings: Vec<TokenStream>,
+    /// Statements that take views apart.
+    pub parts: Vec<TokenStream>,
+    /// What the launch takes; of a view, its memory, extents and strides.
+    pub args: Vec<TokenStream>,
+}
+
+impl Arguments {
+    pub fn of(kernel: &Kernel) -> Arguments {
+        let mut all = Arguments::default();
+        for param in &kernel.params {
+            let own = &param.name;
+            match &param.ty {
+                ParamType::Slice { elem, mutable } => {
+                    let at = elem.loc.start;
+                    let elem = element(kernel, elem);
+                    all.converted(own, Taken::slice(*mutable, at, &elem));
+                    let make = if *mutable { format_ident!("slice_mut") } else { format_ident!("slice") };
+                    all.args.push(quote! { ::dsl_runtime::Arg::#make::<#elem>(#own) });
+                }
+                ParamType::View(view) => {
+                    all.converted(own, Taken::view(view, &element(kernel, &view.elem)));
+                    all.parts.push(quote! { let #own = ::dsl_runtime::ViewArgs::from(#own); });
+                    all.args.push(quote! { #own.memory });
+                    for list in [quote! { shape }, quote! { strides }] {
+                        let axes = (0..view.rank).map(Literal::usize_unsuffixed);
+                        all.args.extend(axes.map(
+                            |axis| quote! { ::dsl_runtime::Arg::scalar::<::core::primitive::i64>(#own.#list[#axis]) },
+                        ));
+                    }
+                }
+                ParamType::Scalar(ty) => {
+                    let ty = element(kernel, ty);
+                    all.params.push(quote! { #own: #ty });
+                    all.args.push(quote! { ::dsl_runtime::Arg::scalar::<#ty>(#own) });
+                }
+                ParamType::Failed => {}
+            }
+        }
+        all
+    }
+
+    fn converted(&mut self, own: &Ident, Taken { bound, ty, convert }: Taken) {
+        self.params.push(quote! { #own: #bound });
+        self.bindings.push(quote! { let #own: #ty = #convert(#own); });
+    }
+}
+
+pub(super) fn slice_type(mutable: bool) -> Ident {
+    if mutable { format_ident!("SliceMut") } else { format_ident!("Slice") }
+}
+
+pub(super) fn view_type(mutable: bool) -> Ident {
+    if mutable { format_ident!("ViewMut") } else { format_ident!("View") }
+}
+
+/// What a parameter for memory takes: anything that the runtime makes a slice or view of.
+pub(super) struct Taken {
+    /// On the user's element type, so that rustc points there.
+    pub bound: TokenStream,
+    pub ty: TokenStream,
+    pub convert: TokenStream,
+}
+
+impl Taken {
+    pub fn slice(mutable: bool, at: Span, elem: &impl ToTokens) -> Taken {
+        Taken::of(slice_type(mutable), at, quote! { #elem })
+    }
+
+    pub fn view(view: &ViewType, elem: &impl ToTokens) -> Taken {
+        let rank = Literal::usize_unsuffixed(view.rank);
+        Taken::of(view_type(view.mutable), view.elem.loc.start, quote! { #elem, #rank })
+    }
+
+    fn of(ty: Ident, at: Span, generics: TokenStream) -> Taken {
+        let into = format_ident!("Into{ty}");
+        Taken {
+            bound: quote_spanned! { at => impl ::dsl_runtime::#into<'fuse, #generics> },
+            ty: quote! { ::dsl_runtime::#ty<'fuse, #generics> },
+            convert: quote! { ::dsl_runtime::#into::convert },
+        }
+    }
+}
