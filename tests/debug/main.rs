@@ -324,7 +324,7 @@ fn an_integer_that_does_not_fit_is_named_where_it_is_computed() {
         x[0] = 3_100_000_000;
         check(squared(&device, x, 16).map(|_| ()), &overflow("multiply", "i64", 0, "86:22"));
         let mut x = [4_294_967_295u64; 16];
-        x[15] = 4_294_967_296;
+        x[15] = 4_294_967_297;
         check(squared(&device, x, 16).map(|_| ()), &overflow("multiply", "u64", 15, "86:22"));
     }
 }

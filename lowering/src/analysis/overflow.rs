@@ -18,8 +18,8 @@ use crate::dtype::DType;
 use crate::layout::assign::Spread;
 use crate::ops::scalar::{self, Algebra, Rule, Scalar};
 use crate::ops::{
-    Arange, Assert, Broadcast, Cast, Combination, Constant, Effect, ExpandDims, Kind, Number, Place, Reduce,
-    Scan, Site, Splat, Window,
+    Arange, Assert, Bitcast, Broadcast, Cast, Combination, Constant, Effect, ExpandDims, Kind, Number, Place,
+    Reduce, Scan, Site, Splat, Window,
 };
 use crate::tile::{Block, Builder, BuiltFor, Func, Op, Shape, Type, Value, remove_unused};
 
@@ -324,12 +324,14 @@ impl Pass {
         }
         let elements = match (scalar.op.algebra, &scalar.args[..]) {
             (Algebra::Neg, &[a]) => {
+                let a = stored(builder, a);
                 let least = number(builder, smallest, builder.func.ty(a).clone());
                 row(builder, "eq", &[a, least])
             }
             (algebra, &[a, b]) if ty.dtype.bytes() == 8 => leaves_64_bits(builder, algebra, [a, b, result]),
             (_, args) => {
-                let args: Vec<Value> = args.iter().map(|&arg| widened(builder, arg)).collect();
+                let args: Vec<Value> = args.iter().map(|&arg| stored(builder, arg)).collect();
+                let args: Vec<Value> = args.into_iter().map(|arg| widened(builder, arg)).collect();
                 let exact = row(builder, scalar.op.name, &args);
                 differs(builder, exact, result)
             }
@@ -482,14 +484,22 @@ fn widened(builder: &mut Builder, value: Value) -> Value {
     if ty.dtype == DType::I64 { value } else { builder.one(Cast { value }, ty.with(DType::I64)) }
 }
 
+/// The number that a store would write: a comparison takes arithmetic that does not fit for what it would be.
+fn stored(builder: &mut Builder, value: Value) -> Value {
+    let ty = builder.func.ty(value).clone();
+    if is_index(&ty) { builder.one(Bitcast { value }, ty) } else { value }
+}
+
 fn differs(builder: &mut Builder, exact: Value, result: Value) -> Value {
-    let wrapped = widened(builder, result);
+    let wrapped = stored(builder, result);
+    let wrapped = widened(builder, wrapped);
     row(builder, "ne", &[exact, wrapped])
 }
 
 /// Where a sum, difference or product of 64-bit integers leaves them.
 fn leaves_64_bits(builder: &mut Builder, algebra: Algebra, [a, b, result]: [Value; 3]) -> Value {
     let ty = builder.func.ty(result).clone();
+    let [a, b, result] = [a, b, result].map(|value| stored(builder, value));
     let zero = number(builder, 0, ty.clone());
     let signs = |builder: &mut Builder, [x, y, z, w]: [Value; 4]| {
         let (first, second) = (row(builder, "xor", &[x, y]), row(builder, "xor", &[z, w]));
