@@ -79,8 +79,8 @@ fn ends(device: &Device) -> Result<(), Failure> {
         integers::ends(&Operand::new(device, &x, 0)?, &mut out, low, high, by, step)
             .grid(1)
             .launch(device)?;
-        let turns: Vec<i64> =
-            (low.wrapping_add(by)..high.wrapping_sub(by)).take(100).map(i64::from).collect();
+        let range = low.wrapping_add(by)..high.wrapping_sub(by);
+        let turns: Vec<i64> = range.step_by(step as usize).map(i64::from).collect();
         let read = |at: i64| usize::try_from(at).ok().and_then(|at| x.get(at)).copied().unwrap_or(0);
         let mut wanted: Vec<i32> =
             (0..16).map(|lane| turns.iter().map(|i| read(i + lane)).fold(0, i32::wrapping_add)).collect();
