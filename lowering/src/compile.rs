@@ -15,6 +15,7 @@ use crate::check::{self, Variant};
 use crate::diagnostic::{Diagnostic, Errors, Loc};
 use crate::expand::{self, Expansion};
 use crate::mistake::{Found, internal_error, report_spills, too_few_registers};
+use crate::mlir::gpu::{MAX_SHARED_BYTES, TooLarge, TooMuchShared};
 use crate::mlir::{Session, host, report};
 use crate::ops::Site;
 use crate::options::{Effort, Options, Stage};
@@ -292,14 +293,13 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &Options) -> Result<Prep
     }
     tile::verify(&func).map_err(|what| internal("check", what))?;
     let requests = Requests::of(kernel, variant);
-    let bodies = bodies(&func, requests).map_err(|error| {
+    let bodies = bodies(&func, requests).map_err(|TooMuchShared(too_large)| {
         let mut errors = Errors::new();
-        let limit = crate::mlir::gpu::MAX_SHARED_BYTES;
-        errors.push_help(
-            error.loc,
-            format!("this needs {} bytes of shared memory, more than the {limit} a block has", error.bytes),
-            "make the tile smaller, or use fewer warps",
-        );
+        for TooLarge { loc, bytes } in too_large {
+            let text =
+                format!("this needs {bytes} bytes of shared memory, more than the {MAX_SHARED_BYTES} a block has");
+            errors.push_help(loc, text, "make the tile smaller, or use fewer warps");
+        }
         errors
     })?;
     for body in &bodies {

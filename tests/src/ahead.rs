@@ -1,4 +1,5 @@
-//! What loops copy ahead on a GPU: however many turns are in flight, the result is the same.
+//! What loops copy ahead on a GPU: however many turns are in flight, the result is the same. Products of whole numbers
+//! are kept modulo 2^32, so that every element that was read counts: their overflows are not reported.
 
 use dsl_runtime::prelude::*;
 
@@ -43,6 +44,7 @@ pub fn chunks<const STAGES: usize>(
 
 /// Loops in a loop, one after the other, in a branch and in a `while`: their copies share memory.
 #[fuse_kernel(
+    unreported,
     configs = [
         { STAGES: 0, num_warps: 4 },
         { STAGES: 1, num_stages: 1, num_warps: 4 },
@@ -97,7 +99,8 @@ pub fn nested<const STAGES: usize>(x: &[i32], y: &[i16], out: &mut [i32], rows: 
         { STAGES: 2, num_stages: 2, num_warps: 1 },
         { STAGES: 5, num_stages: 5, num_warps: 4 },
     ],
-    unchecked
+    unchecked,
+    unreported
 )]
 pub fn chased<const STAGES: usize>(x: &[i32], index: &[i32], out: &mut [i32], totals: &mut [i32], n: i32) {
     let lanes = tl::arange(0, 128);
@@ -115,7 +118,7 @@ pub fn chased<const STAGES: usize>(x: &[i32], index: &[i32], out: &mut [i32], to
 
 /// One long row after the other: what is copied ahead takes more shared memory than a ring may have to spare, so that a
 /// turn's part is filled anew when the turn has read it, which is after a reduction here.
-#[fuse_kernel(STAGES = [1, 2, 4, 5], num_stages = STAGES, num_warps = 8)]
+#[fuse_kernel(STAGES = [1, 2, 4, 5], num_stages = STAGES, num_warps = 8, unreported)]
 pub fn long_rows<const STAGES: usize>(
     x: &[i32],
     y: &[i16],

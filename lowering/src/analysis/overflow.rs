@@ -175,7 +175,7 @@ impl Pass {
             return None;
         }
         if let Kind::Scalar(scalar) = kind
-            && self.follows(scalar)
+            && scalar.is_exact_in_index(|value| self.constant(value))
         {
             let mut all = vec![];
             if ty.dtype == DType::I64
@@ -195,14 +195,9 @@ impl Pass {
         moves.then(|| self.passed_on(builder, kind, result, Pass::exact))
     }
 
-    /// Whether the arithmetic is exact in an offset, as `split` has it.
-    fn follows(&self, scalar: &Scalar) -> bool {
-        let by_constant = || self.ranges.get(&scalar.args[1]).is_some_and(|(low, high)| low == high);
-        match scalar.op.algebra {
-            Algebra::Add | Algebra::Sub | Algebra::Mul | Algebra::Neg => true,
-            Algebra::Shl => by_constant(),
-            _ => false,
-        }
+    /// The only value that a range leaves.
+    fn constant(&self, value: Value) -> Option<i128> {
+        self.ranges.get(&value).filter(|(low, high)| low == high).map(|&(low, _)| low)
     }
 
     /// Of an operation that moves or converts elements.

@@ -355,20 +355,12 @@ impl Splitter {
 
     /// What a left shift by a constant multiplies by.
     fn power(&self, scalar: &Scalar) -> Option<i128> {
-        if scalar.op.algebra != Algebra::Shl {
-            return None;
-        }
-        let amount = self.polynomials.get(scalar.args[1]).as_constant()?;
-        (0..31).contains(&amount).then(|| 1 << amount)
+        scalar.power(|amount| self.polynomials.get(amount).as_constant())
     }
 
     /// Whether arithmetic is exact in an index.
     fn follows(&self, scalar: &Scalar) -> bool {
-        match scalar.op.algebra {
-            Algebra::Add | Algebra::Sub | Algebra::Mul | Algebra::Neg => true,
-            Algebra::Shl => self.power(scalar).is_some(),
-            _ => false,
-        }
+        scalar.is_exact_in_index(|amount| self.polynomials.get(amount).as_constant())
     }
 
     /// Whether arithmetic in 32 bits is among what an index is made of, so that it has to be redone in 64.

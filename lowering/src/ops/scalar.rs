@@ -442,6 +442,22 @@ impl Scalar {
         Scalar { op, args, exact: false }
     }
 
+    /// Whether an offset or a comparison takes its result as a number of any size, not as one of its type (invariant 9 of
+    /// ARCHITECTURE.md): sums, differences and products, and shifts whose amount `constant` knows.
+    pub fn is_exact_in_index(&self, constant: impl Fn(Value) -> Option<i128>) -> bool {
+        match self.op.algebra {
+            Algebra::Add | Algebra::Sub | Algebra::Mul | Algebra::Neg => true,
+            Algebra::Shl => self.power(constant).is_some(),
+            _ => false,
+        }
+    }
+
+    /// What a left shift of an `i32` by an amount that `constant` knows multiplies by.
+    pub fn power(&self, constant: impl Fn(Value) -> Option<i128>) -> Option<i128> {
+        let amount = (self.op.algebra == Algebra::Shl).then(|| constant(self.args[1]))??;
+        (0..31).contains(&amount).then(|| 1 << amount)
+    }
+
     /// The element type the row computes in: that of its last operand.
     pub fn dtype(&self, func: &Func) -> DType {
         func.ty(*self.args.last().expect("a row has operands")).dtype

@@ -91,12 +91,15 @@ pub struct Plan {
     follows: bool,
 }
 
-/// A tile does not fit into shared memory: the one limit that only shows once threads are assigned.
+/// Operations that do not fit into shared memory, at least one: the one limit that only shows once threads are assigned.
 #[derive(Clone, Debug)]
-pub struct TooMuchShared {
+pub struct TooMuchShared(pub Vec<TooLarge>);
+
+/// An operation that takes more shared memory than a block has.
+#[derive(Clone, Copy, Debug)]
+pub struct TooLarge {
     pub loc: Loc,
     pub bytes: u32,
-    pub what: &'static str,
 }
 
 impl Plan {

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use super::copied;
 use super::pipeline::{self, Pipeline};
-use super::{MAX_SHARED_BYTES, TooMuchShared};
+use super::{MAX_SHARED_BYTES, TooLarge, TooMuchShared};
 use crate::analysis::bounds::Meetings;
 use crate::analysis::fact::Fact;
 use crate::analysis::polynomial::Polynomials;
@@ -116,7 +116,7 @@ struct Needs {
 impl Needs {
     fn new(distributed: &Distributed, alternating: &HashSet<Value>) -> Result<Needs, TooMuchShared> {
         let mut needs = Needs { first: vec![], last: vec![] };
-        let mut error = None;
+        let mut too_large = vec![];
         let ops = &distributed.func.body.ops;
         let last = ops.iter().rposition(copies);
         // Memory of other blocks, which may be behind, is not used for something else.
@@ -128,7 +128,7 @@ impl Needs {
                 let bytes = if moves { op.kind.gpu().scratch(distributed, op) } else { 0 };
                 let bytes = bytes.next_multiple_of(16);
                 if bytes > MAX_SHARED_BYTES {
-                    error = Some(TooMuchShared { loc: op.loc, bytes, what: op.kind.operation().name() });
+                    too_large.push(TooLarge { loc: op.loc, bytes });
                 }
                 if bytes > 0 {
                     let turns = if alternating.contains(&op.results[0]) { 2 } else { 1 };
@@ -138,7 +138,7 @@ impl Needs {
                 }
             });
         }
-        error.map_or(Ok(needs), Err)
+        if too_large.is_empty() { Ok(needs) } else { Err(TooMuchShared(too_large)) }
     }
 }
 
@@ -244,7 +244,7 @@ impl Shared {
                 shared.bytes = pipeline.place(next.max(last));
                 if shared.bytes > pipeline::MAX_BYTES {
                     let (loc, bytes) = (distributed.func.loc, shared.bytes);
-                    return Err(TooMuchShared { loc, bytes, what: "group_dot" });
+                    return Err(TooMuchShared(vec![TooLarge { loc, bytes }]));
                 }
             }
             None => {

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use proc_macro2::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenStream, TokenTree};
 
+use super::flat::{Flat, flatten, unflatten};
 use super::generate;
 use crate::options::Options;
 use crate::programs::Random;
-use crate::tests::robust::{Flat, SEEDS, flatten, unflatten};
+use crate::tests::robust::survive;
 use crate::tests::site::Site;
 use crate::{compile_module_with, compile_with};
 
@@ -63,6 +64,46 @@ const WORDS: [&str; 44] = [
 ];
 const SYMBOLS: [char; 20] =
     ['+', '-', '*', '/', '%', '&', '|', '!', '<', '>', '=', '.', ',', ';', ':', '#', '?', '@', '^', '\''];
+
+/// Kernels to begin with, beside those of the corpus.
+const SEEDS: &[(&str, &str)] = &[
+    (
+        "T = [f32, bf16], BLOCK = [64]",
+        "pub fn k<T: Float, const BLOCK: usize>(x: &[T], out: &mut [T], n: i32, eps: f32) {
+            let row = tl::program_id(0);
+            let cols = tl::arange(0, BLOCK);
+            let mask = cols < n;
+            let x = tl::load(x + row * n + cols, mask, 0.0).to::<f32>();
+            let mean = tl::sum(x, 0) / n as f32;
+            let y = tl::select(mask, x - mean, 0.0) * tl::rsqrt(mean + eps);
+            tl::store(out + row * n + cols, y.to::<T>(), mask);
+        }",
+    ),
+    (
+        "configs = [{ M: 4, N: 8, num_warps: 4 }, { M: 8, N: 4 }]",
+        "fn k<const M: usize, const N: usize>(i: &[i32], out: &mut [i32], n: i32, b: bool) {
+            let (rows, columns) = (tl::arange(0, M).col(), tl::arange(0, N).row());
+            let mut t = tl::zeros::<i32>([M, N]);
+            let mut count = 0;
+            for j in tl::range(0, n, 4).num_stages(2) {
+                t += tl::load(i + rows * n + columns + j, columns + j < n, 7);
+                if j > 10 && b { count += 1; } else { count = tl::max(t) % 3; }
+            }
+            while count > 0 { count = count / 2; t = tl::trans(tl::reshape(t, [N, M])); }
+            for j in tl::static_range(0, 2) { tl::store(out + j + rows * N + columns, t << 1); }
+            tl::static_assert(M * N == 32, \"extents\");
+        }",
+    ),
+    (
+        "N = [8], unreported",
+        "fn k<const N: usize>(x: &[u8], n: u32, f: f32) {
+            let v = tl::load(x + tl::arange(0, N));
+            tl::assume(n > 0 && n % 16 == 0 && f < 2.0 && tl::num_programs(0) <= 9);
+            tl::device_assert(v.row() < v.col(), \"shape\", tl::arange(0, N) < 3);
+            tl::device_print(\"v\", (v, n, f), v > 1);
+        }",
+    ),
+];
 
 /// What is changed: kernels written by hand, and random ones.
 struct Corpus {
@@ -280,4 +321,13 @@ fn taken_apart(source: TokenStream) -> (TokenStream, TokenStream) {
         _ => TokenStream::new(),
     };
     (attribute, item.iter().cloned().collect())
+}
+
+/// Far more of them than there is time to lower, as far as the checks.
+#[test]
+fn garbage_is_checked() {
+    for number in 0..1000 {
+        let (attribute, item) = taken_apart(generated(number));
+        survive(attribute, item);
+    }
 }

@@ -10,6 +10,7 @@ mod element;
 mod evaluate;
 mod examine;
 mod expression;
+mod flat;
 mod found;
 mod garbage;
 mod generate;
