@@ -1,7 +1,7 @@
 //! From tokens to what the user's crate gets: the stages in order, for every declared variant.
 
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use proc_macro2::TokenStream;
@@ -16,15 +16,16 @@ use crate::diagnostic::{Diagnostic, Errors, Loc};
 use crate::expand::{self, Expansion};
 use crate::mistake::{Found, internal_error, report_spills, too_few_registers};
 use crate::mlir::gpu::{MAX_SHARED_BYTES, TooLarge, TooMuchShared};
-use crate::mlir::{Session, host, report};
+use crate::mlir::{self, Session, report};
 use crate::ops::Site;
 use crate::options::{Effort, Options, Stage};
 use crate::syntax::{self, Items, Kernel};
+use crate::target::Stages;
 use crate::target::cache::{Cache, Key};
-use crate::target::host::Level;
+use crate::target::host::{self, Level, StagesOf};
 use crate::target::isolate::{self, Failure};
 use crate::target::llvm;
-use crate::target::nvptx::{self, Arch, Stages};
+use crate::target::nvptx::{self, Arch};
 use crate::target::packed::Packed;
 use crate::target::ptxas::{self, Cubin};
 use crate::tile::{self, Func};
@@ -223,7 +224,7 @@ pub struct Module {
 struct Prepared {
     func: Func,
     bodies: Vec<Body>,
-    host: Option<host::Plan>,
+    host: Option<mlir::host::Plan>,
     key: Key,
     source: u64,
 }
@@ -259,8 +260,8 @@ pub fn lower_variants(
         }
     };
     let lowered = prepared.into_iter().zip(codes).map(|(prepared, code)| LoweredVariant {
-        scratch_bytes: prepared.host.as_ref().map_or(0, host::Plan::scratch_bytes),
-        host_reports: prepared.host.as_ref().is_some_and(host::Plan::reports),
+        scratch_bytes: prepared.host.as_ref().map_or(0, mlir::host::Plan::scratch_bytes),
+        host_reports: prepared.host.as_ref().is_some_and(mlir::host::Plan::reports),
         source: prepared.source,
         sites: prepared.func.sites,
         bodies: prepared.bodies,
@@ -296,8 +297,9 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &Options) -> Result<Prep
     let bodies = bodies(&func, requests).map_err(|TooMuchShared(too_large)| {
         let mut errors = Errors::new();
         for TooLarge { loc, bytes } in too_large {
-            let text =
-                format!("this needs {bytes} bytes of shared memory, more than the {MAX_SHARED_BYTES} a block has");
+            let text = format!(
+                "this needs {bytes} bytes of shared memory, more than the {MAX_SHARED_BYTES} a block has"
+            );
             errors.push_help(loc, text, "make the tile smaller, or use fewer warps");
         }
         errors
@@ -319,10 +321,10 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &Options) -> Result<Prep
 }
 
 /// A kernel for the host, and once more for views with neighbours side by side where there are views.
-pub fn host_plan(func: &Func, trust: Trust) -> host::Plan {
+pub fn host_plan(func: &Func, trust: Trust) -> mlir::host::Plan {
     let mut general = func.clone();
     split(&mut general, trust);
-    let plan = host::Plan::new(general);
+    let plan = mlir::host::Plan::new(general);
     if func.views.is_empty() {
         return plan;
     }
@@ -439,8 +441,12 @@ fn lower(
     }
     if let (Some(family), Some(plan)) = (options.family, &prepared.host) {
         print_line(&format!("{STAGE}host assembly"));
-        let texts = crate::target::host::emit(session, plan, HOST_ENTRY, family)?;
-        dump_host(&texts, kernel, variant, options);
+        let mut stages = vec![];
+        let wanted = options.dump.iter().any(|stage| matches!(stage, Stage::Mlir | Stage::Llvm));
+        let levels = (family, family.levels());
+        let texts = host::emit_for(session, plan, HOST_ENTRY, levels, wanted.then_some(&mut stages))?;
+        let stem = dump_path(&kernel.name.to_string(), variant, "host", options);
+        dump_host(&stages, &texts, &stem, options);
         code.hosts = texts.into_iter().map(|(level, text)| (level.name().to_string(), text)).collect();
     }
     Ok(code)
@@ -466,7 +472,7 @@ pub fn entry_name(kernel: &Kernel, variant: &Variant, body: &Body) -> String {
 
 // ---- dumps
 
-fn dump_path(name: &str, variant: &Variant, what: &str, options: &Options) -> std::path::PathBuf {
+fn dump_path(name: &str, variant: &Variant, what: &str, options: &Options) -> PathBuf {
     let label: String = variant
         .to_string()
         .replace('-', "minus_")
@@ -503,31 +509,39 @@ fn dump_tiles(func: &Func, bodies: &[Body], variant: &Variant, options: &Options
     }
 }
 
-/// The stages of one body, whose files start with `stem`.
-fn dump_gpu(stages: &Stages, texts: &[(Arch, String)], stem: &Path, options: &Options) {
-    let path = |extension: &str| {
-        let mut path = stem.as_os_str().to_owned();
-        path.push(extension);
-        std::path::PathBuf::from(path)
-    };
+/// A file of a module, whose names start with `stem`.
+fn with_extension(stem: &Path, extension: &str) -> PathBuf {
+    let mut path = stem.as_os_str().to_owned();
+    path.push(extension);
+    PathBuf::from(path)
+}
+
+/// The stages that were asked for of the files that start with `stem`.
+fn dump_stages(stages: &Stages, stem: &Path, options: &Options) {
     if options.dump.contains(&Stage::Mlir) {
-        write_dump(&path(".mlir"), &stages.mlir);
+        write_dump(&with_extension(stem, ".mlir"), &stages.mlir);
     }
     if options.dump.contains(&Stage::Llvm) {
-        write_dump(&path(".ll"), &stages.llvm);
+        write_dump(&with_extension(stem, ".ll"), &stages.llvm);
     }
+}
+
+fn dump_gpu(stages: &Stages, texts: &[(Arch, String)], stem: &Path, options: &Options) {
+    dump_stages(stages, stem, options);
     if options.dump.contains(&Stage::Ptx) {
         for (arch, text) in texts {
-            write_dump(&path(&format!(".{}.ptx", arch.name())), text);
+            write_dump(&with_extension(stem, &format!(".{}.ptx", arch.name())), text);
         }
     }
 }
 
-fn dump_host(texts: &[(Level, String)], kernel: &Kernel, variant: &Variant, options: &Options) {
+fn dump_host(stages: &[StagesOf], texts: &[(Level, String)], stem: &Path, options: &Options) {
+    for (level, stages) in stages {
+        dump_stages(stages, &with_extension(stem, &format!(".{}", level.name())), options);
+    }
     if options.dump.contains(&Stage::Asm) {
         for (level, text) in texts {
-            let path = dump_path(&kernel.name.to_string(), variant, &format!("{}.s", level.name()), options);
-            write_dump(&path, text);
+            write_dump(&with_extension(stem, &format!(".{}.s", level.name())), text);
         }
     }
 }

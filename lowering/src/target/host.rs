@@ -1,5 +1,6 @@
 //! Host assembly, one text for each level of processor, fit for `core::arch::global_asm!`.
 
+use super::Stages;
 use super::llvm::{LlvmModule, Processor};
 use crate::mlir::host::Plan;
 use crate::mlir::{Machine, Session, Vectors};
@@ -60,6 +61,9 @@ impl Level {
 /// Stands for the level in names while several levels share one module.
 const LEVEL: &str = "_AT_LEVEL";
 
+/// The stages of a module, and the lowest level that it is for.
+pub type StagesOf = (Level, Stages);
+
 /// Assembly for every level of `family`; the entry of each is `entry` followed by `_` and the level's name.
 pub fn emit(
     session: &Session,
@@ -67,15 +71,16 @@ pub fn emit(
     entry: &str,
     family: Family,
 ) -> Result<Vec<(Level, String)>, String> {
-    emit_for(session, plan, entry, (family, family.levels()))
+    emit_for(session, plan, entry, (family, family.levels()), None)
 }
 
-/// The same for some of a family's levels.
+/// The same for some of a family's levels; `stages` takes the stages on the way of each module.
 pub fn emit_for(
     session: &Session,
     plan: &Plan,
     entry: &str,
     (family, levels): (Family, &[Level]),
+    mut stages: Option<&mut Vec<StagesOf>>,
 ) -> Result<Vec<(Level, String)>, String> {
     let mut texts = vec![];
     let mut built: Option<(Machine, LlvmModule)> = None;
@@ -84,8 +89,13 @@ pub fn emit_for(
         if built.as_ref().is_none_or(|(known, _)| *known != machine) {
             let mut module = session.module(machine);
             plan.emit(&mut module, &format!("{entry}{LEVEL}"));
-            let lowered = module.finish()?.lower()?;
-            built = Some((machine, LlvmModule::translate(&lowered, family.processor(level))?));
+            let module = module.finish()?;
+            let mlir = stages.is_some().then(|| module.text());
+            let llvm = LlvmModule::translate(&module.lower()?, family.processor(level))?;
+            if let (Some(stages), Some(mlir)) = (&mut stages, mlir) {
+                stages.push((level, Stages { mlir, llvm: llvm.text() }));
+            }
+            built = Some((machine, llvm));
         }
         let (_, llvm) = built.as_ref().expect("built above");
         let text = llvm.assemble(family.processor(level))?;

@@ -9,3 +9,10 @@ pub mod llvm;
 pub mod nvptx;
 pub mod packed;
 pub mod ptxas;
+
+/// The text of each stage of a module, for `FUSE_DUMP`.
+#[derive(Default, Debug)]
+pub struct Stages {
+    pub mlir: String,
+    pub llvm: String,
+}

@@ -1,5 +1,6 @@
 //! PTX.
 
+use super::Stages;
 use super::llvm::{LlvmModule, Processor};
 use crate::body::Body;
 use crate::mlir::gpu::{self, stream};
@@ -76,13 +77,6 @@ fn alone(ptx: String, arch: Arch) -> String {
     }
     let others = |line: &&str| !line.trim_start().starts_with(stream::ALONE);
     ptx.split_inclusive('\n').filter(others).collect()
-}
-
-/// The text of each stage, for `FUSE_DUMP`.
-#[derive(Default, Debug)]
-pub struct Stages {
-    pub mlir: String,
-    pub llvm: String,
 }
 
 /// One PTX module for each architecture, with an entry for each body.

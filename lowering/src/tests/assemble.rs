@@ -272,11 +272,7 @@ fn ratchet(found: &Table, path: &Path) {
     let fallen: Vec<String> =
         found.iter().filter(differs).map(|(name, needs)| format!("{name}: {needs}\n")).collect();
     let gone: Vec<&String> = allowed.keys().filter(|name| !found.contains_key(*name)).collect();
-    // What falls is no mistake: it is said, and written down when somebody asks for it.
-    say(&format!(
-        "UPDATE_EXPECT=1 writes down what fell or is new:\n{}and what is gone: {gone:?}",
-        fallen.concat()
-    ));
+    panic!("UPDATE_EXPECT=1 writes down what fell or is new:\n{}and what is gone: {gone:?}", fallen.concat());
 }
 
 #[test]

@@ -7,7 +7,8 @@ use super::site::lowering_beside;
 use super::{first, func};
 use crate::body::{Requests, bodies};
 use crate::mlir::Session;
-use crate::target::nvptx::{self, Arch, Stages};
+use crate::target::Stages;
+use crate::target::nvptx::{self, Arch};
 use crate::tile;
 
 /// The atomic instructions of the general body, and the steps that tell the old values to other threads.

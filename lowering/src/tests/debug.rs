@@ -8,7 +8,8 @@ use super::{first, func};
 use crate::body::{Requests, bodies};
 use crate::diagnostic::source_text;
 use crate::mlir::Session;
-use crate::target::nvptx::{self, Arch, Stages};
+use crate::target::Stages;
+use crate::target::nvptx::{self, Arch};
 use crate::target::ptxas;
 use crate::tile;
 

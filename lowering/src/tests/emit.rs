@@ -7,8 +7,9 @@ use super::{first, lines_with, ptx};
 use crate::analysis::split::{Trust, split};
 use crate::body::{Requests, bodies};
 use crate::mlir::{Machine, Session, Vectors, host};
+use crate::target::Stages;
 use crate::target::host::{Family, Level};
-use crate::target::nvptx::{self, Arch, Stages};
+use crate::target::nvptx::{self, Arch};
 
 /// The aligned body of a kernel on its way to the GPU: MLIR and PTX.
 fn check_gpu(source: &str, expected: [Expect; 2]) {

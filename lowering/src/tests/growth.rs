@@ -11,8 +11,9 @@ use crate::analysis::split::{Trust, split};
 use crate::body::{Requests, bodies};
 use crate::mlir::Session;
 use crate::mlir::host::Plan;
+use crate::target::Stages;
 use crate::target::host::{self, Family};
-use crate::target::nvptx::{self, Arch, Stages};
+use crate::target::nvptx::{self, Arch};
 use crate::tile::Func;
 
 /// Twice the statements may take four times as long, and a little for what is measured badly.

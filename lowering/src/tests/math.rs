@@ -12,8 +12,9 @@ use crate::body::{Requests, bodies};
 use crate::mlir::Session;
 use crate::mlir::host::Plan;
 use crate::ops::scalar;
+use crate::target::Stages;
 use crate::target::host::{self, Family};
-use crate::target::nvptx::{self, Arch, Stages};
+use crate::target::nvptx::{self, Arch};
 
 const CHUNK: usize = 1 << 16;
 

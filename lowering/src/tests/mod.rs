@@ -59,7 +59,8 @@ use crate::diagnostic::Errors;
 use crate::mistake::Found;
 use crate::mlir::Session;
 use crate::syntax;
-use crate::target::nvptx::{self, Arch, Stages};
+use crate::target::Stages;
+use crate::target::nvptx::{self, Arch};
 use crate::tile::{self, Func};
 
 /// Splits `#[fuse_kernel(..)] fn ..` into the attribute's and the function's tokens.

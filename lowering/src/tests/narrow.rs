@@ -11,7 +11,8 @@ use super::{first, ptx};
 use crate::body::{Requests, bodies};
 use crate::dtype::{DType, Narrow, to_f16};
 use crate::mlir::Session;
-use crate::target::nvptx::{self, Arch, Stages};
+use crate::target::Stages;
+use crate::target::nvptx::{self, Arch};
 
 /// What the aligned body of a kernel does between its loads and its stores.
 fn check_arithmetic(source: &str, arch: Arch, expected: Expect) {

@@ -6,7 +6,8 @@ use super::first;
 use crate::analysis::split::{Trust, split};
 use crate::body::bodies;
 use crate::mlir::{Machine, Session, Vectors, host, report};
-use crate::target::nvptx::{self, Arch, Stages};
+use crate::target::Stages;
+use crate::target::nvptx::{self, Arch};
 
 /// The MLIR of a kernel's general body.
 fn gpu(source: &str, reports: bool) -> String {

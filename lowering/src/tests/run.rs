@@ -101,7 +101,8 @@ pub fn levels() -> Vec<Level> {
 pub fn load_levels(plan: &Plan, levels: &[Level]) -> Vec<Loaded> {
     let _beside = lowering_beside();
     let session = Session::new();
-    let texts = host::emit_for(&session, plan, "kernel", (Family::X86_64, levels)).expect("host assembly");
+    let texts = host::emit_for(&session, plan, "kernel", (Family::X86_64, levels), None);
+    let texts = texts.expect("host assembly");
     texts
         .into_iter()
         .map(|(level, text)| Loaded {
