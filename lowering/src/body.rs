@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 
 use crate::analysis::axis::{Assumptions, Axes};
-use crate::analysis::fact::Fact;
+use crate::analysis::fact::{Fact, Symbol};
 use crate::analysis::promise::Promise;
 use crate::analysis::split::{Trust, split};
 use crate::analysis::stage::stage;
@@ -203,7 +203,7 @@ fn aligned(mut func: Func, requests: Requests) -> Result<(Plan, Vec<Fact>), TooM
         if let ParamKind::Scalar { value, .. } = param.kind
             && let Some(&by) = assumptions.multiples.get(&value)
         {
-            facts.push(Fact::Divisible { scalar: position as u32, by: by as u32 });
+            facts.push(Fact::Divisible { value: Symbol::Scalar(position as u32), by: by as u32 });
         }
     }
     let promised = func.promises.iter().filter(|promise| !matches!(promise, Promise::Multiple(..)));
@@ -304,9 +304,11 @@ fn widths(func: &Func, assumptions: &Assumptions) -> Vec<u32> {
     widths
 }
 
-/// How each slice must be aligned for the accesses that were chosen.
+/// How each slice must be aligned for the accesses that were chosen, and of how many elements its length must be a multiple:
+/// one comparison then decides for a whole vector.
 fn alignment_facts(func: &Func) -> Vec<Fact> {
     let mut bytes: HashMap<u32, u32> = HashMap::new();
+    let mut whole: HashMap<u32, u32> = HashMap::new();
     func.body.walk(&mut |op| {
         if let Some(place) = op.kind.operation().place()
             && place.vector > 1
@@ -314,10 +316,15 @@ fn alignment_facts(func: &Func) -> Vec<Fact> {
             let needed = place.vector * func.slice(place.param).0.bytes();
             let known = bytes.entry(place.param.0).or_default();
             *known = needed.max(*known);
+            if place.bounded {
+                let known = whole.entry(place.param.0).or_default();
+                *known = place.vector.max(*known);
+            }
         }
     });
-    let mut facts: Vec<Fact> =
-        bytes.into_iter().map(|(param, bytes)| Fact::Aligned { param, bytes }).collect();
+    let aligned = bytes.into_iter().map(|(param, bytes)| Fact::Aligned { param, bytes });
+    let whole = whole.into_iter().map(|(param, by)| Fact::Divisible { value: Symbol::Length(param), by });
+    let mut facts: Vec<Fact> = aligned.chain(whole).collect();
     facts.sort();
     facts
 }

@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
 use super::fact::{Fact, Symbol};
-use super::polynomial::{Atom, LoopEnds, Polynomial, Polynomials};
+use super::polynomial::{Atom, LoopEnds, Placement, Polynomial, Polynomials};
 use crate::dtype::DType;
 use crate::ops::scalar::Algebra;
 use crate::ops::{For, Kind, Place};
@@ -89,7 +89,7 @@ impl<'f> Meetings<'f> {
         let mut inner: HashSet<Value> = body.args.iter().copied().collect();
         body.walk(&mut |op| inner.extend(&op.results));
         let fixed = |value: Value| func.ty(value).is_scalar() && !inner.contains(&value);
-        let split = |place| polynomials.of_place(place).split(Atom::Loop(body.args[0]));
+        let split = |place| polynomials.of_place(place).split(Atom::Loop(body.args[0], Placement::OWN));
         let ((stride, rest_a), (stride_b, rest_b)) = (split(a), split(b));
         let same_stride =
             stride == stride_b && made_of(&stride, fixed, |atom| !matches!(atom, Atom::Ramp { .. }));
@@ -125,7 +125,7 @@ impl<'f> Meetings<'f> {
 /// Whether all that varies in a polynomial is of one kind or the other: values, and the rest.
 fn made_of(value: &Polynomial, values: impl Fn(Value) -> bool, others: impl Fn(Atom) -> bool) -> bool {
     value.all_varying().into_iter().all(|atom| match atom {
-        Atom::Loop(value) | Atom::Opaque(value) => values(value),
+        Atom::Loop(value, _) | Atom::Opaque(value, _) => values(value),
         Atom::Known(_) | Atom::Program(_) | Atom::Ramp { .. } => others(atom),
     })
 }
@@ -339,7 +339,7 @@ impl<'a> Bound<'a> {
             Atom::Known(Symbol::Length(_)) => of(DType::I64),
             Atom::Known(Symbol::Grid(_)) | Atom::Program(_) => of(DType::I32),
             Atom::Ramp { extent, .. } => i128::from(extent),
-            Atom::Loop(value) | Atom::Opaque(value) => of(self.func.ty(value).dtype),
+            Atom::Loop(value, _) | Atom::Opaque(value, _) => of(self.func.ty(value).dtype),
         }
     }
 
@@ -376,14 +376,25 @@ impl<'a> Bound<'a> {
         Some(value)
     }
 
-    /// Shows that `value` is at least 0, be it that what varies is taken off.
+    /// Shows that `value` is at least 0, be it that what varies is taken off. Where arguments alone would have to make up
+    /// for what is taken off (`0 <= n - 3`), a mask may say it of each element, and of every launch.
     fn least_not_negative(&mut self, value: &Polynomial) -> Option<()> {
         let checkpoint = self.facts.len();
-        self.not_negative(value).or_else(|| {
+        let direct = self.not_negative(value).map(|()| self.facts.split_off(checkpoint));
+        self.facts.truncate(checkpoint);
+        let takes_off = |value: &Polynomial| value.terms().any(|(_, coefficient)| coefficient < 0);
+        let least = if direct.is_some() && !takes_off(value) {
+            None
+        } else {
+            let least = self.upper(value.scale(-1)).map(|most| most.scale(-1));
+            least.filter(|least| direct.is_none() || !takes_off(least))
+        };
+        let through = least.and_then(|least| self.not_negative(&least));
+        if through.is_none() {
             self.facts.truncate(checkpoint);
-            let most = self.upper(value.scale(-1))?;
-            self.not_negative(&most.scale(-1))
-        })
+            self.facts.extend(direct?);
+        }
+        Some(())
     }
 
     /// `value` at the last of its elements that a mask lets through: over what is the same for every element.
@@ -434,7 +445,7 @@ impl<'a> Bound<'a> {
             Atom::Program(axis) => {
                 Some((Some(Polynomial::default()), below(Polynomial::atom(Atom::Known(Symbol::Grid(axis))))))
             }
-            Atom::Loop(variable) => {
+            Atom::Loop(variable, _) => {
                 let ends = self.polynomials.loops.get(&variable)?.clone();
                 if ends.if_any {
                     self.at_most(&ends.low.add(&Polynomial::constant(1)), &ends.high)?;
@@ -444,7 +455,7 @@ impl<'a> Bound<'a> {
                 let high = self.upper(below(ends.high))?;
                 Some((low, high))
             }
-            Atom::Opaque(_) => None,
+            Atom::Opaque(..) => None,
             Atom::Known(_) => Some((Some(Polynomial::atom(atom)), Polynomial::atom(atom))),
         }
     }
@@ -454,6 +465,9 @@ impl<'a> Bound<'a> {
     /// type's largest value is no less than it says, an end that does not pass the smallest one no more.
     fn ends_fit(&mut self, variable: Value, ends: &LoopEnds) -> Option<()> {
         self.step(&ends.low)?;
+        if let Some(dividend) = &ends.dividend {
+            self.is_natural(variable, dividend)?;
+        }
         let (smallest, largest) = self.func.ty(variable).dtype.range();
         let fits = |end: &Polynomial| match end.as_constant() {
             Some(number) => (smallest..=largest).contains(&number),
@@ -470,6 +484,19 @@ impl<'a> Bound<'a> {
             Some(_) => self.least_not_negative(&ends.high.sub(&smallest))?,
         }
         Some(())
+    }
+
+    /// Shows that `dividend`, computed in the type of `variable`, is what it says and not negative, of each element: a mask of
+    /// others, on other axes perhaps, tells nothing of it.
+    fn is_natural(&mut self, variable: Value, dividend: &Polynomial) -> Option<()> {
+        let known = std::mem::take(&mut self.known);
+        let (_, largest) = self.func.ty(variable).dtype.range();
+        let shown = self.least_not_negative(dividend).and_then(|()| {
+            let top = self.upper(dividend.clone())?;
+            self.at_most(&top, &Polynomial::constant(largest))
+        });
+        self.known = known;
+        shown
     }
 
     /// Shows, with facts about arguments where needed, that `value` is at least 0: every term is a product of things
@@ -503,12 +530,17 @@ impl<'a> Bound<'a> {
                 Some(())
             }
             Atom::Known(Symbol::Scalar(_)) => self.at_most(&Polynomial::default(), &Polynomial::atom(atom)),
-            Atom::Loop(variable) => {
+            Atom::Loop(variable, _) => {
                 let ends = self.polynomials.loops.get(&variable)?.clone();
+                if ends.if_any {
+                    self.at_most(&ends.low.add(&Polynomial::constant(1)), &ends.high)?;
+                }
                 self.ends_fit(variable, &ends)?;
                 self.not_negative(&ends.low)
             }
-            Atom::Opaque(_) => None,
+            Atom::Opaque(value, _) => {
+                (self.func.ty(value).dtype.range().0 >= 0 || self.polynomials.has_floor(value)).then_some(())
+            }
         }
     }
 

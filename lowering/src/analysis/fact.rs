@@ -22,8 +22,8 @@ pub struct Sum {
 pub enum Fact {
     /// The slice's address is a multiple of `bytes`.
     Aligned { param: u32, bytes: u32 },
-    /// The scalar is a multiple of `by`.
-    Divisible { scalar: u32, by: u32 },
+    /// The number is a multiple of `by`.
+    Divisible { value: Symbol, by: u32 },
     /// The scalar is this number.
     Equal { scalar: u32, value: i64 },
     /// `low <= high`
@@ -123,7 +123,7 @@ impl fmt::Display for Named<'_, Fact> {
         let name = |param: u32| &self.1[param as usize];
         match self.0 {
             Fact::Aligned { param, bytes } => write!(f, "{} is {bytes}-byte aligned", name(*param)),
-            Fact::Divisible { scalar, by } => write!(f, "{by} divides {}", name(*scalar)),
+            Fact::Divisible { value, by } => write!(f, "{by} divides {}", Named(value, self.1)),
             Fact::Equal { scalar, value } => write!(f, "{} is {value}", name(*scalar)),
             Fact::AtMost { low, high } => write!(f, "{} <= {}", Named(low, self.1), Named(high, self.1)),
         }

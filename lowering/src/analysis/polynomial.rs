@@ -10,7 +10,7 @@ use super::fact::{Sum, Symbol};
 use crate::dtype::DType;
 use crate::ops::scalar::Algebra;
 use crate::ops::{Kind, Place};
-use crate::tile::{Block, Func, ParamKind, Value};
+use crate::tile::{Block, Func, ParamKind, Shape, Value};
 
 /// What a polynomial is made of.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -21,10 +21,34 @@ pub enum Atom {
     Program(u8),
     /// A ramp of the given extent from 0 that runs along an axis of the tile.
     Ramp { axis: usize, extent: u32 },
-    /// A loop variable, or a remainder, of a tile or not: it has ends in [`Polynomials::loops`].
-    Loop(Value),
+    /// A loop variable, or a number that is clamped or a remainder, of a tile or not: it has ends in [`Polynomials::loops`].
+    Loop(Value, Placement),
     /// An integer that nothing is known of, the same for every element or not.
-    Opaque(Value),
+    Opaque(Value, Placement),
+}
+
+/// The most axes of a tile.
+const MAX_RANK: usize = 5;
+
+/// On which axes the axes of a value lie: its elements are other ones where it was moved.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Placement([u8; MAX_RANK]);
+
+impl Placement {
+    /// Those of the value itself, and of any scalar.
+    pub const OWN: Placement = Placement([0, 1, 2, 3, 4]);
+
+    /// Where the axes of a value of `shape` lie when those of the tile that it is part of are moved; `None` where they cease to be
+    /// axes.
+    fn moved(self, shape: &Shape, axis: impl Fn(usize) -> Option<usize>) -> Option<Placement> {
+        let mut places = self.0;
+        for (place, &extent) in places.iter_mut().zip(shape.iter()) {
+            if extent > 1 {
+                *place = u8::try_from(axis(usize::from(*place))?).ok()?;
+            }
+        }
+        Some(Placement(places))
+    }
 }
 
 /// A sum of products of atoms; no coefficient is zero.
@@ -178,7 +202,7 @@ impl Polynomial {
                     .iter()
                     .map(|atom| match atom {
                         Atom::Known(symbol) => Some(*symbol),
-                        Atom::Program(_) | Atom::Ramp { .. } | Atom::Loop(_) | Atom::Opaque(_) => None,
+                        Atom::Program(_) | Atom::Ramp { .. } | Atom::Loop(..) | Atom::Opaque(..) => None,
                     })
                     .collect();
                 Some((i64::try_from(coefficient).ok()?, factors?))
@@ -193,7 +217,12 @@ impl Polynomial {
         for (atoms, &coefficient) in &self.terms {
             let place = |atom: &Atom| match *atom {
                 Atom::Ramp { axis: old, extent } => axis(old).map(|axis| Atom::Ramp { axis, extent }),
-                Atom::Opaque(value) | Atom::Loop(value) if !func.ty(value).is_scalar() => None,
+                Atom::Loop(value, at) => {
+                    at.moved(&func.ty(value).shape, &axis).map(|at| Atom::Loop(value, at))
+                }
+                Atom::Opaque(value, at) => {
+                    at.moved(&func.ty(value).shape, &axis).map(|at| Atom::Opaque(value, at))
+                }
                 other => Some(other),
             };
             let mut atoms: Vec<Atom> = atoms.iter().map(place).collect::<Option<_>>()?;
@@ -209,9 +238,11 @@ impl Polynomial {
 pub struct LoopEnds {
     pub low: Polynomial,
     pub high: Polynomial,
-    /// That holds only if there is a number between them: of a remainder, whose divisor may be 0. A loop's body does not
-    /// run otherwise.
+    /// That holds only if there is a number between them: of a remainder, whose divisor may be 0, and of what is clamped. A
+    /// loop's body does not run otherwise.
     pub if_any: bool,
+    /// And only if this is a number of the variable's type that is not negative: what the remainder is of.
+    pub dividend: Option<Polynomial>,
 }
 
 /// The polynomial of every integer value of a function.
@@ -219,6 +250,9 @@ pub struct LoopEnds {
 pub struct Polynomials {
     known: HashMap<Value, Polynomial>,
     pub loops: HashMap<Value, LoopEnds>,
+    /// What is the larger of something and a number that is known at launch, and the smaller of them.
+    floors: HashMap<Value, Polynomial>,
+    ceilings: HashMap<Value, Polynomial>,
 }
 
 impl Polynomials {
@@ -242,7 +276,10 @@ impl Polynomials {
     }
 
     pub fn get(&self, value: Value) -> Polynomial {
-        self.known.get(&value).cloned().unwrap_or_else(|| Polynomial::atom(Atom::Opaque(value)))
+        self.known
+            .get(&value)
+            .cloned()
+            .unwrap_or_else(|| Polynomial::atom(Atom::Opaque(value, Placement::OWN)))
     }
 
     fn block(&mut self, func: &Func, block: &Block) {
@@ -251,9 +288,10 @@ impl Polynomials {
             if let Kind::For(op) = &op.kind {
                 let behind = Polynomial::constant(op.closed.into());
                 let (low, high) = (self.get(op.low), self.get(op.high).add(&behind));
-                let ends = LoopEnds { low, high, if_any: false };
+                let ends = LoopEnds { low, high, if_any: false, dividend: None };
                 self.loops.insert(op.body.args[0], ends);
-                self.known.insert(op.body.args[0], Polynomial::atom(Atom::Loop(op.body.args[0])));
+                self.known
+                    .insert(op.body.args[0], Polynomial::atom(Atom::Loop(op.body.args[0], Placement::OWN)));
             }
             for nested in op.kind.operation().blocks() {
                 self.block(func, nested);
@@ -272,25 +310,75 @@ impl Polynomials {
         {
             self.known.insert(result, polynomial);
         }
-        if let Some(divisor) = self.divisor(func, kind) {
-            let ends = LoopEnds { low: Polynomial::default(), high: divisor, if_any: true };
+        if let Some(ends) = self.ends(func, kind) {
             self.loops.insert(result, ends);
-            self.known.insert(result, Polynomial::atom(Atom::Loop(result)));
+            self.known.insert(result, Polynomial::atom(Atom::Loop(result, Placement::OWN)));
+        }
+        self.limit(func, kind, result);
+    }
+
+    /// Whether something is no less than 0 because it is the larger of itself and such a number.
+    pub fn has_floor(&self, value: Value) -> bool {
+        self.floors.get(&value).and_then(Polynomial::as_constant).is_some_and(|floor| floor >= 0)
+    }
+
+    /// A number that is known at launch.
+    fn launched(&self, value: Value) -> Option<Polynomial> {
+        self.known.get(&value).filter(|known| known.varying().is_none()).cloned()
+    }
+
+    /// What the result of an operation lies between, if that follows from the operation and not from its operands.
+    fn ends(&self, func: &Func, kind: &Kind) -> Option<LoopEnds> {
+        let Kind::Scalar(op) = kind else { return None };
+        if !matches!(op.dtype(func), DType::I32 | DType::I64) {
+            return None;
+        }
+        let one = Polynomial::constant(1);
+        let between = |low: Polynomial, high: Polynomial| LoopEnds {
+            low,
+            high: high.add(&one),
+            if_any: true,
+            dividend: None,
+        };
+        let either_way = |limits: &HashMap<Value, Polynomial>| {
+            let [a, b] = op.args[..] else { return None };
+            [(a, b), (b, a)]
+                .into_iter()
+                .find_map(|(inner, other)| Some((limits.get(&inner)?.clone(), self.launched(other)?)))
+        };
+        match op.op.algebra {
+            Algebra::Rem => self.remainder(op.args[0], op.args[1]),
+            Algebra::Minimum => either_way(&self.floors).map(|(low, high)| between(low, high)),
+            Algebra::Maximum => either_way(&self.ceilings).map(|(high, low)| between(low, high)),
+            Algebra::And => {
+                let bits = op.args.iter().find_map(|&arg| self.known.get(&arg)?.as_constant())?;
+                (bits >= 0).then(|| between(Polynomial::default(), Polynomial::constant(bits)))
+            }
+            _ => None,
         }
     }
 
-    /// What a number that is never negative is divided by, for its remainder.
-    fn divisor(&self, func: &Func, kind: &Kind) -> Option<Polynomial> {
-        let Kind::Scalar(op) = kind else { return None };
-        if op.op.algebra != Algebra::Rem || !matches!(op.dtype(func), DType::I32 | DType::I64) {
-            return None;
-        }
-        let (dividend, divisor) = (self.get(op.args[0]), self.get(op.args[1]));
+    fn remainder(&self, dividend: Value, divisor: Value) -> Option<LoopEnds> {
+        let (dividend, high) = (self.get(dividend), self.launched(divisor)?);
+        let counts = |atom: Atom| matches!(atom, Atom::Program(_) | Atom::Ramp { .. });
+        let plain = dividend.varying().is_some_and(|atom| counts(atom) && dividend == Polynomial::atom(atom));
         // Sums and products might wrap.
-        let atom = dividend.varying()?;
-        let counts = matches!(atom, Atom::Program(_) | Atom::Ramp { .. });
-        let never_negative = counts && dividend == Polynomial::atom(atom);
-        (never_negative && divisor.varying().is_none()).then_some(divisor)
+        let dividend = (!plain).then_some(dividend);
+        Some(LoopEnds { low: Polynomial::default(), high, if_any: true, dividend })
+    }
+
+    /// Takes note of a result with one end.
+    fn limit(&mut self, func: &Func, kind: &Kind, result: Value) {
+        let Kind::Scalar(op) = kind else { return };
+        if !matches!(op.dtype(func), DType::I32 | DType::I64) {
+            return;
+        }
+        let limit = || op.args.iter().find_map(|&arg| self.launched(arg));
+        match op.op.algebra {
+            Algebra::Minimum => self.ceilings.extend(limit().map(|limit| (result, limit))),
+            Algebra::Maximum => self.floors.extend(limit().map(|limit| (result, limit))),
+            _ => {}
+        }
     }
 }
 

@@ -30,7 +30,7 @@ impl Promise {
         let symbol = |symbol: Symbol| Sum { terms: vec![(1, vec![symbol])] };
         let at_most = |low, high| Fact::AtMost { low, high };
         match *self {
-            Promise::Multiple(scalar, by) => Fact::Divisible { scalar, by },
+            Promise::Multiple(scalar, by) => Fact::Divisible { value: Symbol::Scalar(scalar), by },
             Promise::AtLeast(scalar, low) => at_most(constant(low), symbol(Symbol::Scalar(scalar))),
             Promise::AtMost(scalar, high) => at_most(symbol(Symbol::Scalar(scalar)), constant(high)),
             Promise::Programs(axis, most) => at_most(symbol(Symbol::Grid(axis)), constant(most)),

@@ -103,7 +103,7 @@ fn relied_on(func: &Func, window: &Window, facts: &mut Vec<Fact>) {
     let (inner, outer) = view.strides.split_last().expect("a view has an axis");
     facts.extend(func.scalar_parameter(*inner).map(|scalar| Fact::Equal { scalar, value: 1 }));
     for scalar in outer.iter().filter_map(|&stride| func.scalar_parameter(stride)) {
-        facts.push(Fact::Divisible { scalar, by: PIECE / elem.bytes() });
+        facts.push(Fact::Divisible { value: Symbol::Scalar(scalar), by: PIECE / elem.bytes() });
     }
     for scalar in view.shape.iter().filter_map(|&extent| func.scalar_parameter(extent)) {
         let extent = || Sum { terms: vec![(1, vec![Symbol::Scalar(scalar)])] };

@@ -226,11 +226,9 @@ fn fact(fact: &Fact) -> TokenStream {
             let (param, bytes) = (Literal::u32_unsuffixed(*param), Literal::u32_unsuffixed(*bytes));
             quote! { Fact::Aligned { param: #param, bytes: #bytes } }
         }
-        Fact::Divisible { scalar, by } => {
-            let (scalar, by) = (Literal::u32_unsuffixed(*scalar), Literal::u32_unsuffixed(*by));
-            quote! {
-                Fact::Divisible { value: &[Term { coefficient: 1, factors: &[Symbol::Scalar(#scalar)] }], by: #by }
-            }
+        Fact::Divisible { value, by } => {
+            let (value, by) = (sum(&Sum { terms: vec![(1, vec![*value])] }), Literal::u32_unsuffixed(*by));
+            quote! { Fact::Divisible { value: #value, by: #by } }
         }
         Fact::Equal { scalar, value } => {
             let (scalar, value) = (Literal::u32_unsuffixed(*scalar), Literal::i64_unsuffixed(*value));

@@ -15,7 +15,8 @@ pub const NARROWEST_COPY: u32 = 4;
 /// What is known of the addresses of slices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Alignment {
-    /// They are multiples of [`MAX_BYTES`]: the launcher checks it.
+    /// They are multiples of [`MAX_BYTES`], and lengths are multiples of the vectors that are compared with them: the launcher
+    /// checks it.
     Checked,
     /// They are multiples of their element's size.
     Element,
@@ -48,9 +49,9 @@ pub fn width(func: &Func, axes: &Axes, place: &Place, alignment: Alignment) -> W
         Alignment::Checked => {
             let start = offset.divisor_at(axis, contiguous.min(most)).min(base);
             let masked = mask.map_or(u64::MAX, |mask| mask.axes[axis].constancy);
-            // A bound that is compared element by element splits a vector.
-            let bounded = if place.bounded { 1 } else { u64::MAX };
-            contiguous.min(most).min(start).min(masked).min(bounded)
+            // A vector that starts at a multiple of its length lies in the slice as a whole or not at all: the launcher
+            // checks that the slice's length is a multiple too.
+            contiguous.min(most).min(start).min(masked)
         }
     };
     Width { axis, elements: elements as u32, contiguous: contiguous.min(1 << 20) as u32 }

@@ -167,7 +167,9 @@ fn value(sum: &Sum, known: &[i64], grid: i64) -> i128 {
 pub(super) fn holds(fact: &Fact, known: &[i64], grid: i64) -> bool {
     match fact {
         Fact::Aligned { .. } => true,
-        Fact::Divisible { scalar, by } => known[*scalar as usize] % i64::from(*by) == 0,
+        Fact::Divisible { value: number, by } => {
+            value(&Sum { terms: vec![(1, vec![*number])] }, known, grid) % i128::from(*by) == 0
+        }
         Fact::Equal { scalar, value } => known[*scalar as usize] == *value,
         Fact::AtMost { low, high } => value(low, known, grid) <= value(high, known, grid),
     }

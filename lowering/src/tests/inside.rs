@@ -1,10 +1,11 @@
 //! Accesses that the launcher answers for: where its facts hold, no element that a mask lets through is outside.
 
+use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
-use super::blocks;
+use super::{blocks, func};
 use crate::analysis::bounds::{Decision, Decisions};
-use crate::analysis::fact::Fact;
+use crate::analysis::fact::{Fact, Named};
 use crate::analysis::polynomial::Polynomials;
 use crate::ops::Kind;
 
@@ -15,6 +16,14 @@ enum Var {
     Element,
     /// A number that was loaded.
     Loaded,
+    /// It, but at least 0.
+    Floored,
+    /// It, between 0 and `n - 1`.
+    Clamped,
+    /// Its low bits.
+    Masked,
+    /// What is left of an element's number when it is divided by `n`.
+    Remainder,
     N,
     Stride,
 }
@@ -40,6 +49,10 @@ impl Var {
             Var::Program => "p",
             Var::Element => "i",
             Var::Loaded => "t",
+            Var::Floored => "tl::maximum(0, t)",
+            Var::Clamped => "tl::minimum(tl::maximum(t, 0), n - 1)",
+            Var::Masked => "(t & 7)",
+            Var::Remainder => "((p * 4 - 1 + i) % n)",
             Var::N => "n",
             Var::Stride => "s",
         }
@@ -50,6 +63,10 @@ impl Var {
             Var::Program => at.program,
             Var::Element => at.element,
             Var::Loaded => at.loaded,
+            Var::Floored => at.loaded.max(0),
+            Var::Clamped => at.loaded.max(0).min(at.n - 1),
+            Var::Masked => at.loaded & 7,
+            Var::Remainder => (at.program * 4 - 1 + at.element).checked_rem(at.n).unwrap_or(0),
             Var::N => at.n,
             Var::Stride => at.stride,
         }
@@ -80,6 +97,12 @@ fn terms() -> impl Strategy<Value = Terms> {
         2 => Just(vec![Var::Program]),
         3 => Just(vec![Var::Element]),
         2 => Just(vec![Var::Loaded]),
+        1 => Just(vec![Var::Floored]),
+        2 => Just(vec![Var::Clamped]),
+        1 => Just(vec![Var::Clamped, Var::Stride]),
+        1 => Just(vec![Var::Masked]),
+        2 => Just(vec![Var::Remainder]),
+        1 => Just(vec![Var::Remainder, Var::Stride]),
         3 => Just(vec![Var::N]),
         1 => Just(vec![Var::Stride]),
         2 => Just(vec![Var::Program, Var::Stride]),
@@ -183,4 +206,75 @@ proptest! {
             }
         }
     }
+}
+
+/// Rows that are found by remainders, clamps and loaded numbers, and windows that begin before the first row.
+fn decisions(source: &str, expected: Expect) {
+    let func = func(source);
+    let params: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
+    let polynomials = Polynomials::analyse(&func);
+    let decisions = Decisions::analyse(&func, &polynomials);
+    let mut text = String::new();
+    func.body.walk(&mut |op| {
+        let Some(place) = op.kind.operation().place() else { return };
+        let name = &params[place.param.index()];
+        match decisions.get(place) {
+            Decision::Kernel => text += &format!("{name}: compared in the kernel\n"),
+            Decision::Launch(facts) => {
+                let facts: Vec<String> = facts.iter().map(|fact| Named(fact, &params).to_string()).collect();
+                text += &format!("{name}: {}\n", facts.join(", "));
+            }
+        }
+    });
+    expected.assert_eq(&text);
+}
+
+#[test]
+fn rows_are_found_by_remainders_and_clamps() {
+    decisions(
+        "#[fuse_kernel]
+        fn k(x: &[f32], table: &[i32], out: &mut [f32], m: i32, d: i32) {
+            let (rows, columns) = (tl::arange(0, 16), tl::arange(0, 32).row());
+            let around = (tl::program_id(0) * 16 + rows) % m;
+            let kept = tl::load(x + around.col() * d + columns, columns < d);
+            let found = tl::load(table + tl::program_id(0) * 16 + rows);
+            let clamped = tl::minimum(tl::maximum(found, 0), m - 1);
+            let clamped = tl::load(x + clamped.col() * d + columns, columns < d);
+            let free = tl::load(x + found.col() * d + columns, columns < d);
+            let bits = tl::load(x + (found & 7).col() * d + columns, columns < d);
+            tl::store(out + rows.col() * 32 + columns, kept + clamped + free + bits);
+        }",
+        expect![[r#"
+            x: 0 <= d, 1 <= m, -1 + 16 * num_programs(0) <= 2147483647, m * d <= x.len()
+            table: 16 * num_programs(0) <= table.len()
+            x: 0 <= d, 1 <= m, m * d <= x.len()
+            x: compared in the kernel
+            x: 0 <= d, 8 * d <= x.len()
+            out: 512 <= out.len()
+        "#]],
+    );
+}
+
+#[test]
+fn a_mask_says_where_a_window_begins() {
+    decisions(
+        "#[fuse_kernel]
+        fn k(x: &[f32], out: &mut [f32], n: i32, d: i32) {
+            let (times, columns) = (tl::program_id(0) * 16 + tl::arange(0, 16), tl::arange(0, 32).row());
+            let mut sum = tl::zeros::<f32>([16, 32]);
+            for j in tl::static_range(0, 4) {
+                let at = times - 3 + j;
+                let inside = (at >= 0) & (at < n);
+                sum += tl::load(x + at.col() * d + columns, inside.col() & (columns < d));
+            }
+            tl::store(out + times.col() * d + columns, sum, (times < n).col() & (columns < d));
+        }",
+        expect![[r#"
+            x: 0 <= d, n * d <= x.len()
+            x: 0 <= d, n * d <= x.len()
+            x: 0 <= d, n * d <= x.len()
+            x: 0 <= d, n * d <= x.len()
+            out: 0 <= d, n * d <= out.len()
+        "#]],
+    );
 }

@@ -6,6 +6,7 @@ mod atomic;
 mod axis;
 mod blocks;
 mod body;
+mod bounded;
 mod cache;
 mod check;
 mod cluster;

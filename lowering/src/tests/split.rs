@@ -525,8 +525,8 @@ fn a_fact_that_follows_from_another_is_left_out() {
         Fact::Aligned { param: 1, bytes: 8 },
         Fact::Aligned { param: 1, bytes: 16 },
         Fact::Aligned { param: 1, bytes: 8 },
-        Fact::Divisible { scalar: 0, by: 8 },
-        Fact::Divisible { scalar: 0, by: 8 },
+        Fact::Divisible { value: Symbol::Scalar(0), by: 8 },
+        Fact::Divisible { value: Symbol::Scalar(0), by: 8 },
     ];
     let names = ["n".to_string(), "x".to_string()];
     let text: String = strongest(facts).iter().map(|fact| format!("{}\n", Named(fact, &names))).collect();

@@ -196,10 +196,11 @@ fn bytes(distributed: &Distributed, op: &Op, load: &Load) -> u32 {
     registers / load.place.vector * width(&distributed.func, load) * distributed.block_warps() * 32
 }
 
-/// Whether a load can be made in another turn, by an instruction that copies.
+/// Whether a load can be made in another turn, by an instruction that copies. That leaves zeros where an element is outside
+/// the slice, and reports none.
 pub(super) fn copies(func: &Func, load: &Load) -> bool {
     load.effect() == Effect::Pure
-        && !load.place.bounded
+        && (!load.place.bounded || load.other.is_none() && !func.reports)
         && !func.ty(load.place.offset).is_scalar()
         && width(func, load) >= NARROWEST_COPY
 }
