@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 
-use super::fact::Fact;
+use super::fact::{Fact, Symbol};
 use super::promise::Promise;
 use crate::dtype::DType;
 use crate::ops::scalar::Algebra;
@@ -118,11 +118,29 @@ impl Assumptions {
         all
     }
 
-    /// With what facts say of the extents and strides of views: these are never negative, so that a sum with a limit is
-    /// one for each of them.
+    /// With what facts say of arguments and of the grid. The extents and strides of views are never negative, so that a sum with a
+    /// limit is one for each of them.
     pub fn learned(mut self, func: &Func, facts: &[Fact]) -> Assumptions {
         for fact in facts {
             let Fact::AtMost { low, high } = fact else { continue };
+            match (low.as_constant(), low.single(), high.as_constant(), high.single()) {
+                (Some(least), _, _, Some((0, 1, Symbol::Scalar(scalar)))) => {
+                    self.narrow(func, scalar, (least.into(), i128::MAX));
+                }
+                (_, Some((start, factor, symbol)), Some(limit), _) if factor > 0 => {
+                    let most = (i128::from(limit) - i128::from(start)).div_euclid(factor.into());
+                    match symbol {
+                        Symbol::Scalar(scalar) => self.narrow(func, scalar, (i128::MIN, most)),
+                        Symbol::Grid(axis) => {
+                            let known = &mut self.grid[usize::from(axis)];
+                            *known =
+                                Some(known.map_or(most, |known| known.min(most))).filter(|&most| most > 0);
+                        }
+                        Symbol::Length(_) => {}
+                    }
+                }
+                _ => {}
+            }
             let (Some(limit), Some((start, parts))) = (high.as_constant(), low.linear()) else { continue };
             let of_view = |&(position, factor): &(u32, i64)| {
                 factor > 0 && integer(func, position).is_some_and(|(value, _)| func.is_view_number(value))
@@ -134,6 +152,7 @@ impl Assumptions {
                 }
             }
         }
+        self.ranges.retain(|_, (low, high)| low <= high);
         self
     }
 

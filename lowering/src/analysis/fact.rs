@@ -37,6 +37,14 @@ impl Sum {
         rest.is_empty().then_some(number)
     }
 
+    /// A number, and how often something is added to it that is known at launch.
+    pub fn single(&self) -> Option<(i64, i64, Symbol)> {
+        let (number, rest) = self.parts();
+        let [(factor, factors)] = rest[..] else { return None };
+        let [symbol] = factors[..] else { return None };
+        Some((number, *factor, symbol))
+    }
+
     /// A number and multiples of scalars, if it is the sum of these.
     pub fn linear(&self) -> Option<(i64, Vec<(u32, i64)>)> {
         let (number, rest) = self.parts();

@@ -119,9 +119,10 @@ fn rows_of_a_product_wrap_around() {
         }",
         expect![[r#"
             load a: inside, 8 at once
-            load b: inside, 1 at once
+            load b: inside, 8 at once
             store c: inside, 8 at once
             a is 16-byte aligned
+            b is 16-byte aligned
             c is 16-byte aligned
             8 divides n
             8 divides k

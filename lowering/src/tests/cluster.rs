@@ -159,13 +159,13 @@ fn turns_of_a_loop_wait_only_for_numbers() {
             barrier.cluster.arrive.relaxed.aligned;
             barrier.cluster.wait.aligned;
             mbarrier.try_wait.shared::cta.b64 done, [%rd29], %rd8;
-            ld.shared.v2.b32 	{%r40, %r41}, [%rd7];
-            @%p4 st.global.v2.b32 [%rd30], {%r38, %r39};
-            @%p4 ld.global.v2.b32 {%r19, %r20}, [%rd16];
+            ld.shared.v2.b32 	{%r41, %r42}, [%rd7];
+            @%p4 st.global.v2.b32 [%rd30], {%r39, %r40};
+            @%p4 ld.global.v2.b32 {%r20, %r21}, [%rd16];
             @%p5 mbarrier.arrive.expect_tx.shared::cta.b64 %rd17, [%rd29], 8;
             mapa.shared::cluster.u64 	%rd27, %rd26, %r7;
             mapa.shared::cluster.u64 	%rd28, %rd29, %r7;
-            st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%rd27], %r37, [%rd28];
+            st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%rd27], %r38, [%rd28];
         "#]],
     );
 }

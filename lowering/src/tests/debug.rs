@@ -197,9 +197,11 @@ fn a_promised_range_makes_remainders_run() {
         &PERIODIC.replace("PROMISE", ""),
         expect![[r#"
             kernel k(x: &[f32], out: &mut [f32], %0 period: i32) {
-            %4 = load x[%3] inside : f32[256]
+            %4 = load x[%3] inside vector 4 : f32[256]
             store out[%1] inside vector 4 = %4
+            x is 16-byte aligned
             out is 16-byte aligned
+            4 divides period
             1 <= period
             period <= x.len()
             256 <= out.len()
@@ -309,7 +311,9 @@ fn promises_that_contradict_each_other_are_never_relied_on() {
         kernel,
         expect![[r#"
             kernel k(out: &mut [f32], %0 n: i32) promised 9 <= n and n <= 2 and num_programs(1) <= 0 {
-            store out[%3] inside = %5
+            store out[%3] inside vector 2 = %5
+            out is 8-byte aligned
+            4 divides n
             1 <= n
             n <= out.len()
             9 <= n
