@@ -1,7 +1,8 @@
 //! The bodies of a variant: the same kernel compiled for what its arguments may turn out to be.
 //!
 //! The *aligned* body relies on facts that the launcher checks: addresses and the integers in them divide evenly, and no
-//! access leaves its slice; neighbours along a view's last axis are neighbours in memory. The *tensor* body relies on the
+//! access leaves its slice; neighbours along a view's last axis are neighbours in memory. Where pointers are made with strides,
+//! bodies of *unit strides* come before it: the same, with some of these strides taken for 1. The *tensor* body relies on the
 //! same, and on what the GPU asks of views of which it copies blocks by itself; it takes the place of the aligned one on
 //! those that multiply such blocks. The *general* body relies on nothing and compares every offset with its slice's
 //! length.
@@ -13,6 +14,7 @@ use crate::analysis::fact::{Fact, Symbol};
 use crate::analysis::promise::Promise;
 use crate::analysis::split::{Trust, split};
 use crate::analysis::stage::stage;
+use crate::analysis::stride::{take_for_one, unit_strides};
 use crate::analysis::view::contiguous;
 use crate::check::{Settings, Variant};
 use crate::dtype::DType;
@@ -138,6 +140,13 @@ fn bodies_for(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<Body>, 
         bodies.push(Body { name: "tensor", plan, facts, gpus: Gpus::WithGroups });
         others = Gpus::WithoutGroups;
     }
+    for (name, strides) in UNIT_STRIDES.into_iter().zip(unit_strides(func, trust(requests, Trust::Launch))) {
+        let mut near = func.clone();
+        let equal = take_for_one(&mut near, &strides);
+        let (plan, mut facts) = aligned(near, requests)?;
+        facts.extend(equal);
+        bodies.push(Body { name, plan, facts, gpus: others });
+    }
     let (aligned, facts) = aligned(func.clone(), requests)?;
     if !facts.is_empty() {
         bodies.push(Body { name: "aligned", plan: aligned, facts, gpus: others });
@@ -148,10 +157,17 @@ fn bodies_for(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<Body>, 
     Ok(bodies)
 }
 
+/// Bodies of the same kind, for different strides that are 1.
+const UNIT_STRIDES: [&str; 4] = ["unit_strides", "unit_strides_2", "unit_strides_3", "unit_strides_4"];
+
+/// What a body may rely on, unless the caller answers for all.
+fn trust(requests: Requests, otherwise: Trust) -> Trust {
+    if requests.unchecked { Trust::Caller } else { otherwise }
+}
+
 fn general(func: &Func, requests: Requests) -> Result<Plan, TooMuchShared> {
     let mut func = func.clone();
-    let trust = if requests.unchecked { Trust::Caller } else { Trust::Nothing };
-    split(&mut func, trust);
+    split(&mut func, trust(requests, Trust::Nothing));
     let mut plan = plan(&func, Alignment::Element, requests, &Assumptions::default(), &[])?;
     plan.limit = plan.limit.or_else(|| multiplies_bytes(&func).then_some(Limit::Blocks(1)));
     Ok(plan)
@@ -191,9 +207,8 @@ const MAX_MAPS: usize = 8;
 
 /// With what must hold.
 fn aligned(mut func: Func, requests: Requests) -> Result<(Plan, Vec<Fact>), TooMuchShared> {
-    let trust = if requests.unchecked { Trust::Caller } else { Trust::Launch };
     let strides = contiguous(&mut func);
-    let bounds = split(&mut func, trust);
+    let bounds = split(&mut func, trust(requests, Trust::Launch));
     let assumptions = needed_multiples(&func, Assumptions::promised(&func).learned(&func, &bounds));
     keep_bytes(&mut func, &assumptions);
     let plan = plan(&func, Alignment::Checked, requests, &assumptions, &bounds)?;

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::analysis::overflow::report_overflow;
 use crate::analysis::split::{Trust, split};
+use crate::analysis::stride::{take_for_one, unit_strides};
 use crate::analysis::view::contiguous;
 use crate::body::{Body, Requests, bodies};
 use crate::check::{self, Variant};
@@ -320,16 +321,15 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &Options) -> Result<Prep
     Ok(Prepared { func, bodies, host, key, source })
 }
 
-/// A kernel for the host, and once more for views with neighbours side by side where there are views.
+/// A kernel for the host, and once more for neighbours side by side where there are views, or pointers with strides.
 pub fn host_plan(func: &Func, trust: Trust) -> mlir::host::Plan {
     let mut general = func.clone();
     split(&mut general, trust);
     let plan = mlir::host::Plan::new(general);
-    if func.views.is_empty() {
-        return plan;
-    }
     let mut near = func.clone();
-    let strides = contiguous(&mut near);
+    let mut strides = contiguous(&mut near);
+    let first = unit_strides(func, Trust::Nothing).into_iter().next();
+    strides.extend(take_for_one(&mut near, &first.unwrap_or_default()));
     if strides.is_empty() {
         return plan;
     }

@@ -18,4 +18,5 @@ pub mod polynomial;
 pub mod promise;
 pub mod split;
 pub mod stage;
+pub mod stride;
 pub mod view;

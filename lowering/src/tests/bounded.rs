@@ -3,7 +3,7 @@
 use expect_test::{Expect, expect};
 
 use super::func;
-use crate::analysis::fact::Named;
+use crate::analysis::fact::{Fact, Named};
 use crate::body::{Requests, bodies};
 
 /// The accesses of the aligned body, each with how it is compared with the slice's length and how wide it is; and its facts.
@@ -168,6 +168,98 @@ fn rows_of_a_table_of_pages() {
             8 divides keys.len()
             128 <= q.len()
             16 * num_programs(0) <= out.len()
+        "#]],
+    );
+}
+
+/// The bodies of a kernel, each with the arguments that it takes for 1 and its widest accesses.
+fn strides(source: &str, expected: Expect) {
+    let func = func(source);
+    let params: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
+    let mut text = String::new();
+    for body in bodies(&func, Requests::default()).expect("bodies that fit") {
+        let mut widths: Vec<String> = vec![];
+        body.plan.distributed.func.body.walk(&mut |op| {
+            let place = op.kind.operation().place();
+            widths.extend(place.map(|place| format!("{} {}", params[place.param.index()], place.vector)));
+        });
+        let ones = body.facts.iter().filter(|fact| matches!(fact, Fact::Equal { .. }));
+        let ones: Vec<String> = ones.map(|fact| Named(fact, &params).to_string()).collect();
+        text += &format!("{}: {}; {}\n", body.name, ones.join(", "), widths.join(", "));
+    }
+    expected.assert_eq(&text);
+}
+
+#[test]
+fn a_copy_by_strides_has_a_body_for_each_way_that_rows_lie() {
+    strides(
+        "#[fuse_kernel]
+        fn k(x: &[f32], out: &mut [f32], m: i32, n: i32, xm: i32, xn: i32, om: i32, on: i32) {
+            let rows = (tl::program_id(0) * 64 + tl::arange(0, 64)).col();
+            let columns = (tl::program_id(1) * 64 + tl::arange(0, 64)).row();
+            let inside = (rows < m) & (columns < n);
+            let x = tl::load(x + rows * xm + columns * xn, inside);
+            tl::store(out + rows * om + columns * on, x, inside);
+        }",
+        expect![[r#"
+            unit_strides: xn is 1, on is 1; x 4, out 4
+            unit_strides_2: xm is 1, on is 1; x 1, out 4
+            unit_strides_3: xn is 1, om is 1; x 1, out 4
+            unit_strides_4: xm is 1, om is 1; x 4, out 4
+            aligned: ; x 1, out 1
+            general: ; x 1, out 1
+        "#]],
+    );
+}
+
+#[test]
+fn a_product_by_strides_has_a_body_for_each_layout_of_its_factors() {
+    strides(
+        "#[fuse_kernel]
+        fn k(
+            a: &[bf16], b: &[bf16], c: &mut [bf16], m: i32, n: i32, k: i32, am: i32, ak: i32, bk: i32, bn: i32, cm: i32, cn: i32,
+        ) {
+            let rows = (tl::program_id(0) * 64 + tl::arange(0, 64)) % m;
+            let columns = (tl::program_id(1) * 64 + tl::arange(0, 64)) % n;
+            let inner = tl::arange(0, 32);
+            let mut sum = tl::zeros::<f32>([64, 64]);
+            for i in 0..tl::cdiv(k, 32) {
+                let left = k - i * 32;
+                let at = (rows.col() * am + (i * 32 + inner).row() * ak, (i * 32 + inner).col() * bk + columns.row() * bn);
+                let x = tl::load(a + at.0, (inner < left).row(), 0.0);
+                let y = tl::load(b + at.1, (inner < left).col(), 0.0);
+                sum = tl::dot(x, y, sum);
+            }
+            let (rows, columns) =
+                (tl::program_id(0) * 64 + tl::arange(0, 64), tl::program_id(1) * 64 + tl::arange(0, 64));
+            let inside = (rows < m).col() & (columns < n).row();
+            tl::store(c + rows.col() * cm + columns.row() * cn, sum.to::<bf16>(), inside);
+        }",
+        expect![[r#"
+            unit_strides: ak is 1, bn is 1, cn is 1; a 8, b 8, c 8
+            unit_strides_2: am is 1, bn is 1, cn is 1; a 8, b 8, c 8
+            unit_strides_3: ak is 1, bk is 1, cn is 1; a 8, b 8, c 8
+            unit_strides_4: am is 1, bk is 1, cn is 1; a 8, b 8, c 8
+            aligned: ; a 1, b 1, c 1
+            general: ; a 1, b 1, c 1
+        "#]],
+    );
+}
+
+/// A number that rows are long is none that a column could lie side by side with.
+#[test]
+fn an_extent_is_not_taken_for_one() {
+    strides(
+        "#[fuse_kernel]
+        fn k(x: &[f32], out: &mut [f32], m: i32, n: i32, stride: i32) {
+            let rows = tl::arange(0, 64);
+            let column = tl::load(x + rows * n + tl::program_id(0), rows < m);
+            let far = tl::load(x + rows.col() * stride + tl::arange(0, 16).row());
+            tl::store(out + tl::program_id(0), tl::sum(column) + tl::sum(tl::sum(far, 1), 0), tl::program_id(0) < n);
+        }",
+        expect![[r#"
+            aligned: ; x 1, x 4, out 1
+            general: ; x 1, x 1, out 1
         "#]],
     );
 }
