@@ -2,7 +2,8 @@
 //!
 //! The *aligned* body relies on facts that the launcher checks: addresses and the integers in them divide evenly, and no
 //! access leaves its slice; neighbours along a view's last axis are neighbours in memory. Where pointers are made with strides,
-//! bodies of *unit strides* come before it: the same, with some of these strides taken for 1. The *tensor* body relies on the
+//! bodies of *unit strides* come before it: the same, with some of these strides taken for 1; and where several loops read a row in
+//! pieces, one of a *single turn*, for rows that a piece has room for. The *tensor* body relies on the
 //! same, and on what the GPU asks of views of which it copies blocks by itself; it takes the place of the aligned one on
 //! those that multiply such blocks. The *general* body relies on nothing and compares every offset with its slice's
 //! length.
@@ -12,6 +13,7 @@ use std::collections::HashMap;
 use crate::analysis::axis::{Assumptions, Axes};
 use crate::analysis::fact::{Fact, Symbol};
 use crate::analysis::promise::Promise;
+use crate::analysis::single_turn::single_turn;
 use crate::analysis::split::{Trust, split};
 use crate::analysis::stage::stage;
 use crate::analysis::stride::{take_for_one, unit_strides};
@@ -146,6 +148,11 @@ fn bodies_for(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<Body>, 
         let (plan, mut facts) = aligned(near, requests)?;
         facts.extend(equal);
         bodies.push(Body { name, plan, facts, gpus: others });
+    }
+    if let Some((straight, turns)) = single_turn(func) {
+        let (plan, mut facts) = aligned(straight, requests)?;
+        facts.extend(turns);
+        bodies.push(Body { name: "single_turn", plan, facts, gpus: others });
     }
     let (aligned, facts) = aligned(func.clone(), requests)?;
     if !facts.is_empty() {

@@ -16,6 +16,7 @@ mod group_store;
 pub mod overflow;
 pub mod polynomial;
 pub mod promise;
+pub mod single_turn;
 pub mod split;
 pub mod stage;
 pub mod stride;

@@ -263,3 +263,39 @@ fn an_extent_is_not_taken_for_one() {
         "#]],
     );
 }
+
+/// The layer norm of Triton's tutorial: three loops over a row, of which a piece is all in most launches.
+#[test]
+fn a_row_that_a_piece_has_room_for_is_read_once() {
+    strides(
+        "#[fuse_kernel(num_warps = 8)]
+        fn k(x: &[bf16], w: &[bf16], out: &mut [bf16], stride: i32, n: i32, eps: f32) {
+            let (row, columns) = (tl::program_id(0), tl::arange(0, 4096));
+            let mut sum = tl::zeros::<f32>([4096]);
+            for start in (0..n).step_by(4096) {
+                let at = start + columns;
+                sum += tl::load(x + row * stride + at, at < n, 0.0).to::<f32>();
+            }
+            let mean = tl::sum(sum, 0) / n as f32;
+            let mut squares = tl::zeros::<f32>([4096]);
+            for start in (0..n).step_by(4096) {
+                let at = start + columns;
+                let x = tl::load(x + row * stride + at, at < n, 0.0).to::<f32>();
+                let x = tl::select(at < n, x - mean, 0.0);
+                squares += x * x;
+            }
+            let scale = 1.0 / tl::sqrt(tl::sum(squares, 0) / n as f32 + eps);
+            for start in (0..n).step_by(4096) {
+                let at = start + columns;
+                let w = tl::load(w + at, at < n).to::<f32>();
+                let x = tl::load(x + row * stride + at, at < n, 0.0).to::<f32>();
+                tl::store(out + row * stride + at, ((x - mean) * scale * w).to::<bf16>(), at < n);
+            }
+        }",
+        expect![[r#"
+            single_turn: ; x 8, w 8, out 8
+            aligned: ; x 8, x 8, w 8, x 8, out 8
+            general: ; x 1, x 1, w 1, x 1, out 1
+        "#]],
+    );
+}
