@@ -412,3 +412,72 @@ fn a_number_for_the_next_turn_is_not_waited_for() {
         ("next = tl::load(scales + row + 1, row + 1 < n);", "let scale = scale * tl::load(scales + row);");
     assert_eq!(count(ahead, "shfl.sync.idx") - count(own, "shfl.sync.idx"), 1);
 }
+
+/// Pages that a table names: a turn's copies start with a look at the table, of turns that there are.
+#[test]
+fn a_loop_copies_pages_that_it_looks_up() {
+    check_memory(
+        "#[fuse_kernel(num_warps = 4)]
+        fn k(keys: &[bf16], pages: &[i32], out: &mut [f32], n: i32) {
+            let columns = tl::arange(0, 128).row();
+            let mut sum = tl::zeros::<f32>([16, 128]);
+            for i in tl::range(0, n).num_stages(3) {
+                let page = tl::load(pages + i);
+                sum += tl::load(keys + (page * 16 + tl::arange(0, 16)).col() * 128 + columns).to::<f32>();
+            }
+            tl::store(out + tl::arange(0, 16).col() * 128 + columns, sum);
+        }",
+        expect![[r#"
+            ld.global.nc.b32 	%r18, [%rd4];
+            cp.async.cg.shared.global.L2::cache_hint [%r5 + 0], [%rd13], 16, %r16, %rd6;
+            cp.async.cg.shared.global.L2::cache_hint [%r5 + 2048], [%rd14], 16, %r17, %rd6;
+            cp.async.commit_group;
+            ld.global.nc.b32 	%r31, [%rd4+4];
+            cp.async.cg.shared.global.L2::cache_hint [%r28 + 0], [%rd25], 16, %r29, %rd6;
+            cp.async.cg.shared.global.L2::cache_hint [%r28 + 2048], [%rd26], 16, %r30, %rd6;
+            cp.async.commit_group;
+            cp.async.commit_group;
+            cp.async.wait_group 2;
+            ld.shared.v4.b32 {%r59, %r60, %r61, %r62}, [%r86 + 0];
+            ld.shared.v4.b32 {%r63, %r64, %r65, %r66}, [%r86 + 2048];
+            ld.global.nc.b32 	%r54, [%rd41];
+            cp.async.cg.shared.global.L2::cache_hint [%r49 + 0], [%rd38], 16, %r50, %rd6;
+            cp.async.cg.shared.global.L2::cache_hint [%r49 + 2048], [%rd39], 16, %r51, %rd6;
+            st.global.v4.b32 	[%rd53], {%r87, %r88, %r89, %r90};
+            st.global.v4.b32 	[%rd53+16], {%r91, %r92, %r93, %r94};
+            st.global.v4.b32 	[%rd53+4096], {%r95, %r96, %r97, %r98};
+            st.global.v4.b32 	[%rd53+4112], {%r99, %r100, %r101, %r102};
+        "#]],
+    );
+}
+
+/// A table of elements is none of pages: it would be read twice for nothing.
+#[test]
+fn elements_that_are_looked_up_one_by_one_are_not_copied() {
+    check_memory(
+        "#[fuse_kernel(num_warps = 1)]
+        fn k(x: &[f32], places: &[i32], out: &mut [f32], n: i32) {
+            let lanes = tl::arange(0, 128);
+            let mut sum = tl::zeros::<f32>([128]);
+            for i in tl::range(0, n).num_stages(3) {
+                sum += tl::load(x + tl::load(places + i * 128 + lanes));
+            }
+            tl::store(out + lanes, sum);
+        }",
+        expect![[r#"
+            cp.async.cg.shared.global.L2::cache_hint [%r10 + 0], [%rd13], 16, %rd15;
+            cp.async.commit_group;
+            cp.async.cg.shared.global.L2::cache_hint [%r11 + 0], [%rd14], 16, %rd15;
+            cp.async.commit_group;
+            cp.async.commit_group;
+            cp.async.wait_group 2;
+            ld.shared.v4.b32 {%r14, %r15, %r16, %r17}, [%r23 + 0];
+            @%p6 ld.global.nc.b32 %r18, [%rd19];
+            @%p7 ld.global.nc.b32 %r19, [%rd20];
+            @%p8 ld.global.nc.b32 %r20, [%rd21];
+            @%p9 ld.global.nc.b32 %r21, [%rd22];
+            cp.async.cg.shared.global.L2::cache_hint [%r13 + 0], [%rd18], 16, %rd15;
+            st.global.v4.b32 	[%rd32], {%r24, %r25, %r26, %r27};
+        "#]],
+    );
+}

@@ -70,22 +70,29 @@ impl Ahead<'_> {
         let asked = body.hints.num_stages.or(distributed.num_stages);
         let func = &distributed.func;
         let slicer = Slicer::new(distributed, body);
+        let mut found = vec![];
+        for (number, op) in body.body.ops.iter().enumerate() {
+            if let Kind::Load(load) = &op.kind
+                && copies(func, load)
+                && let Some(slice) = slicer.slice(load)
+            {
+                found.push((number, op, load, slice));
+            }
+        }
+        // Where others lie is looked up when their turn is copied.
+        let looked_up: HashSet<usize> = found.iter().flat_map(|(.., slice)| slice).copied().collect();
+        found.retain(|(number, ..)| !looked_up.contains(number));
         let mut needed = HashSet::new();
         let mut loads = vec![];
         let mut shared = vec![];
         let mut turn = 0;
-        for op in &body.body.ops {
-            if let Kind::Load(load) = &op.kind
-                && copies(func, load)
-                && let Some(slice) = slicer.slice(&load.place().expect("a load has a place").operands())
-            {
-                needed.extend(slice);
-                if distributed.copied.contains_key(&op.results[0]) {
-                    shared.push((op, load));
-                } else {
-                    turn += bytes(distributed, op, load);
-                    loads.push((op, load));
-                }
+        for (_, op, load, slice) in found {
+            needed.extend(slice);
+            if distributed.copied.contains_key(&op.results[0]) {
+                shared.push((op, load));
+            } else {
+                turn += bytes(distributed, op, load);
+                loads.push((op, load));
             }
         }
         let mut tiles = vec![];
@@ -122,6 +129,11 @@ impl Ahead<'_> {
     /// The tiles that each thread copies for itself.
     pub fn own(&self) -> impl Iterator<Item = Value> {
         self.loads.iter().flat_map(|(op, _)| op.results.iter().copied())
+    }
+
+    /// Whether places of what is copied are looked up, which there may be none of in a turn that there is not.
+    fn looks_up(&self) -> bool {
+        self.addresses.iter().any(|op| matches!(op.kind, Kind::Load(_)))
     }
 
     /// Whether a turn's copies go where it has read its own elements.
@@ -356,7 +368,7 @@ impl Gpu<'_> {
             let free: Vec<Val> =
                 lasts.iter().zip(before).map(|(&last, before)| b.select(at_first, last, before)).collect();
             let later = ahead.copied_in(b, index);
-            match ahead.product {
+            match ahead.product.filter(|_| !ahead.looks_up()) {
                 Some(product) => {
                     let runs = b.icmp(IntPredicate::Slt, later, turns.count);
                     let mut copies = self.copies_of_turn(b, body, ahead, (*turns, later), &free);

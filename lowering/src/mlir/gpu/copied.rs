@@ -213,7 +213,7 @@ impl Finder<'_> {
         for op in &body.body.ops {
             let Kind::Load(load) = &op.kind else { continue };
             let result = op.results[0];
-            if self.copies(body, load, result) && slicer.slice(&load.place.operands()).is_some() {
+            if self.copies(body, load, result) && slicer.slice(load).is_some() {
                 let axes = (0..self.distributed.func.ty(result).shape.rank()).map(Some).collect();
                 let fast = fast_axis(self.distributed, load, result);
                 let seen = self.seen(result, &Copied { load: result, axes }, fast);

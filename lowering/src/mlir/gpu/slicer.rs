@@ -4,8 +4,11 @@ use std::collections::{HashMap, HashSet};
 
 use crate::layout::Distributed;
 use crate::layout::assign::Spread;
-use crate::ops::{Effect, For};
+use crate::ops::{Effect, For, Kind, Load, Operation};
 use crate::tile::{Op, Value};
+
+/// The fewest elements that a place in a table is of.
+const LEAST_FOUND: u64 = 8;
 
 /// Finds which operations of a loop's body give a value from the loop's variable and what is outside the loop alone.
 pub(super) struct Slicer<'a> {
@@ -22,12 +25,14 @@ impl Slicer<'_> {
         Slicer { distributed, body, places }
     }
 
-    /// The operations that `values` need; `None` if they need more than arithmetic, or nothing of this loop at all.
-    pub fn slice(&self, values: &[Value]) -> Option<HashSet<usize>> {
+    /// The operations that the address of a load needs; `None` if it needs more than arithmetic and places that are found in a
+    /// table, or nothing of this loop at all.
+    pub fn slice(&self, load: &Load) -> Option<HashSet<usize>> {
         let args = &self.body.body.args;
         let mut found = HashSet::new();
         let mut varies = false;
-        let mut todo = values.to_vec();
+        let mut todo = load.place.operands();
+        let elements = self.distributed.func.ty(load.place.offset).shape.elements();
         while let Some(value) = todo.pop() {
             varies |= value == args[0];
             if args[1..].contains(&value) {
@@ -35,7 +40,7 @@ impl Slicer<'_> {
             }
             let Some(&place) = self.places.get(&value) else { continue };
             let op = &self.body.body.ops[place];
-            if !self.is_arithmetic(op) {
+            if !self.is_arithmetic(op) && !self.is_found(op, elements) {
                 return None;
             }
             if found.insert(place) {
@@ -43,6 +48,15 @@ impl Slicer<'_> {
             }
         }
         varies.then_some(found)
+    }
+
+    /// Whether an operation looks up in a table what is the place of many of the `elements` that are loaded: it is looked up
+    /// again in the turn that copies them.
+    fn is_found(&self, op: &Op, elements: u64) -> bool {
+        let func = &self.distributed.func;
+        let Kind::Load(load) = &op.kind else { return false };
+        let own = func.ty(load.place.offset).shape.elements();
+        load.effect() == Effect::Pure && !func.reports && own * LEAST_FOUND <= elements
     }
 
     fn is_arithmetic(&self, op: &Op) -> bool {
