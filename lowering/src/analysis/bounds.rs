@@ -24,6 +24,26 @@ struct Inequality {
     big: Polynomial,
 }
 
+impl Inequality {
+    /// Whether it follows from another one, by a number alone.
+    fn follows_from(&self, other: &Inequality) -> bool {
+        let room = |one: &Inequality| one.big.sub(&one.small);
+        room(self).sub(&room(other)).as_constant().is_some_and(|more| more >= 0)
+    }
+}
+
+/// The inequalities without those that follow from another one: what is bounded is bounded by the first that does it.
+fn tightest(all: Vec<Inequality>) -> Vec<Inequality> {
+    let mut kept: Vec<Inequality> = vec![];
+    for one in all {
+        if !kept.iter().any(|other| one.follows_from(other)) {
+            kept.retain(|other| !other.follows_from(&one));
+            kept.push(one);
+        }
+    }
+    kept
+}
+
 /// The most inequalities of one mask that are used: leaving one out loses knowledge, and nothing else.
 const MAX_INEQUALITIES: usize = 32;
 
@@ -181,6 +201,7 @@ impl Walker<'_> {
     fn decide(&self, place: &Place) -> Decision {
         let mut known = self.path.clone();
         known.extend(place.mask.iter().flat_map(|&mask| self.inequalities(mask).to_vec()));
+        let known = tightest(known);
         // Polynomials do not wrap and 64-bit arithmetic does: a comparison that is relied on must fit, by its range or by
         // a fact. An offset need not: one that lies in the slice is the same modulo 2^64.
         let offset = self.polynomials.get(place.offset);

@@ -278,3 +278,28 @@ fn a_mask_says_where_a_window_begins() {
         "#]],
     );
 }
+
+/// Of two ends of a row the nearer one counts, whichever is written first.
+#[test]
+fn neighbours_of_a_stencil_are_inside() {
+    decisions(
+        "#[fuse_kernel]
+        fn k(x: &[f32], out: &mut [f32], m: i32, n: i32) {
+            let rows = (tl::program_id(0) * 16 + tl::arange(0, 16)).col();
+            let columns = (tl::program_id(1) * 32 + tl::arange(0, 32)).row();
+            let (mask, here) = ((rows < m) & (columns < n), rows * n + columns);
+            let north = tl::load(x + here - n, mask & (rows >= 1), 0.0);
+            let south = tl::load(x + here + n, mask & (rows + 1 < m), 0.0);
+            let west = tl::load(x + here - 1, mask & (columns >= 1), 0.0);
+            let east = tl::load(x + here + 1, (columns + 1 < n) & mask, 0.0);
+            tl::store(out + here, north + south + west + east, mask);
+        }",
+        expect![[r#"
+            x: 0 <= n, m * n - n <= x.len()
+            x: 0 <= n, m * n <= x.len()
+            x: 0 <= n, -1 + m * n <= x.len()
+            x: 0 <= n, m * n <= x.len()
+            out: 0 <= n, m * n <= out.len()
+        "#]],
+    );
+}
