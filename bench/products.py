@@ -41,9 +41,8 @@ def sliced(rows, slices):
     return rows.view(*rows.shape[:-1], slices, rows.shape[-1] // slices).transpose(-2, -3)
 
 
-def shares(m, k, n, dtype):
-    """How many programs share the steps of a tile, as the library chooses."""
-    few = few_rows(m, k, n, dtype)
+def shares(m, k, n, dtype, few=None):
+    """How many programs share the steps of a tile, as the library chooses; `few` is the tile of few rows, if there is one."""
     if few and (4 * cdiv(n, few[1]) >= 3 * processors() or k * dtype.itemsize <= 8192):
         return 1
     return max(1, min(processors() // (cdiv(m, 64) * cdiv(n, 128)), k // 256, 32))
@@ -128,16 +127,20 @@ class FewRows(Matmul):
         self.name = "matmul_few"
         self.compute = lambda a, b: a @ b.T
 
+    def few_tile(self, case):
+        """The tile of few rows that a case takes, if there is one."""
+        return few_rows(*case)
+
     def make(self, case, shift=0):
         m, k, n, dtype = case
-        args, parts = super().make(case, shift), shares(*case)
+        args, parts = super().make(case, shift), shares(*case, self.few_tile(case))
         return {**args, "b": args["b"].view(n, k), "parts": torch.full((parts, 1, m, n), 7, dtype=F32, device="cuda")}
 
     def launches(self, case, args):
         m, k, n, dtype = case
         parts, types, views = args["parts"].shape[0], [NAMES[dtype]], {**self.batch(args), "act": IDENTITY}
         if parts == 1:
-            if not (few := few_rows(*case)):
+            if not (few := self.few_tile(case)):
                 return super().launches(case, args)
             if few == NARROW:
                 factors = {name: sliced(views[name], SLICES[dtype]) for name in ("a", "b")}
@@ -145,7 +148,7 @@ class FewRows(Matmul):
                                lambda _, rows, cols, steps: (cdiv(m, rows) * cdiv(n, cols),), **{**views, **factors})]
             return [Launch("matmul_few", types, lambda *consts: consts[:2] == few,
                            lambda rows, cols, _: (cdiv(m, rows) * cdiv(n, cols),), **views)]
-        return [Launch("matmul_parts", types, lambda transposed, *_: transposed,
+        return [Launch("matmul_parts", types, lambda transposed, *_: transposed == self.transposed,
                        lambda transposed, rows, cols, steps: (cdiv(m, rows) * cdiv(n, cols), parts),
                        share=cdiv(cdiv(k, parts), 32 if dtype == F32 else 64), **views),
                 Launch("sum_parts", types, lambda *_: True,
@@ -258,7 +261,8 @@ class FewQuantized(QuantizedMatmul):
     def make(self, case, shift=0):
         m, k, n = case
         of_sums = torch.int32 if self.dtype == torch.int8 else F32
-        parts = torch.full((shares(m, k, n, self.dtype), m, n), 7, dtype=of_sums, device="cuda")
+        few = few_rows(m, k, n, self.dtype)
+        parts = torch.full((shares(m, k, n, self.dtype, few), m, n), 7, dtype=of_sums, device="cuda")
         return {**super().make(case, shift), "parts": parts}
 
     def launches(self, case, args):

@@ -1,0 +1,64 @@
+//! Kernels that users of Triton write, ported line by line: slices, offsets and masks instead of views, sizes and strides as `i32`
+//! arguments, one program for each tile. `bench/ports.py` holds the same kernels in Triton and measures both side by side.
+//!
+//! No kernel has a tuning attribute beyond what its Triton version has: extents of tiles, `num_warps`, and `num_stages` where a
+//! tutorial gives it.
+//!
+//! | module | kernels |
+//! | --- | --- |
+//! | [`elementwise`] | vector addition, seeded dropout, SwiGLU, GEGLU, AdamW |
+//! | [`rows`] | softmax, layer norm and its gradient, RMSNorm, cross-entropy |
+//! | [`channels`] | group norm of NHWC images, depthwise causal convolution, rotary embedding |
+//! | [`products`] | matmul with strides and leaky ReLU, gathered rows times an expert's matrix, LoRA |
+//! | [`dequantized`] | products with int4 weights, and with fp8 weights that have a scale for each block |
+//! | [`attention`] | FlashAttention-2 forward, decoding of one query over a paged KV cache |
+//! | [`scan`] | Mamba's selective scan |
+//! | [`scatter`] | index_add, embedding and its gradient, segment sum, histogram |
+//! | [`movement`] | transposing copy, copy of KV-cache pages, 5-point stencil |
+
+#![warn(missing_docs)]
+
+pub mod attention;
+pub mod channels;
+pub mod dequantized;
+pub mod elementwise;
+pub mod movement;
+pub mod products;
+pub mod rows;
+pub mod scan;
+pub mod scatter;
+
+use dsl_runtime::kernel::Kernel;
+
+/// Every kernel, for programs that write them to files.
+pub static KERNELS: &[&Kernel] = &[
+    &elementwise::vector_add::KERNEL,
+    &elementwise::dropout::KERNEL,
+    &elementwise::swiglu::KERNEL,
+    &elementwise::geglu::KERNEL,
+    &elementwise::adamw::KERNEL,
+    &rows::softmax::KERNEL,
+    &rows::layer_norm::KERNEL,
+    &rows::layer_norm_dx::KERNEL,
+    &rows::rms_norm::KERNEL,
+    &rows::cross_entropy::KERNEL,
+    &channels::group_norm::KERNEL,
+    &channels::causal_conv::KERNEL,
+    &channels::rope::KERNEL,
+    &products::matmul::KERNEL,
+    &products::expert_matmul::KERNEL,
+    &products::lora::KERNEL,
+    &dequantized::int4_matmul::KERNEL,
+    &dequantized::fp8_matmul::KERNEL,
+    &attention::flash_attention::KERNEL,
+    &attention::paged_decode::KERNEL,
+    &scan::selective_scan::KERNEL,
+    &scatter::index_add::KERNEL,
+    &scatter::embedding::KERNEL,
+    &scatter::embedding_gradient::KERNEL,
+    &scatter::segment_sum::KERNEL,
+    &scatter::histogram::KERNEL,
+    &movement::transpose::KERNEL,
+    &movement::copy_pages::KERNEL,
+    &movement::stencil::KERNEL,
+];

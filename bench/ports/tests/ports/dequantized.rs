@@ -1,0 +1,80 @@
+//! [`fuse_ports::dequantized`].
+
+use dsl_runtime::prelude::*;
+use fuse_ports::dequantized::{fp8_matmul, int4_matmul};
+
+use crate::data::{Expected, Matrix, Output, devices, inner_product, integers, normal};
+
+fn check_int4<const M: usize>([m, n, k, group]: [usize; 4])
+where
+    int4_matmul::Choice<M, 128, 64>: int4_matmul::Declared,
+{
+    for device in devices() {
+        let a = normal::<bf16>(m * k, 1);
+        let packed = integers::<i32>(k / 8 * n, i64::from(i32::MIN)..i64::from(i32::MAX), 2);
+        let scales = normal::<bf16>(k.div_ceil(group) * n, 3);
+        let mut c = Output::poisoned(&device, m * n);
+        let [a_in, scales_in] = [&a, &scales].map(|x| device.upload(x).unwrap());
+        let packed_in = device.upload(&packed).unwrap();
+        let [m_arg, n_arg, k_arg, group_arg] = [m, n, k, group].map(|n| n as i32);
+        let call = int4_matmul::<M, 128, 64>(
+            &a_in,
+            &packed_in,
+            &scales_in,
+            c.slot(),
+            m_arg,
+            n_arg,
+            k_arg,
+            group_arg,
+        );
+        call.grid((m.div_ceil(M), n.div_ceil(128))).launch(&device).unwrap();
+        let (a, scales) = (Matrix::new(&a, k), Matrix::new(&scales, n));
+        let weight = |row: usize, col: usize| {
+            let nibble = packed[row / 8 * n + col] >> (row % 8 * 4) & 15;
+            bf16::from_f64(f64::from(nibble - 8) * scales.at(row / group, col)).to_f64()
+        };
+        let expected = (0..m * n).map(|i| {
+            let (row, col) = (i / n, i % n);
+            let (value, within) = inner_product((0..k).map(|j| (a.at(row, j), weight(j, col))));
+            Expected::rounded::<bf16>(value, within)
+        });
+        c.check(&format!("{m} x {k} x {n} in groups of {group} on {device}"), &expected.collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn int4_weights_have_a_scale_for_each_group() {
+    check_int4::<16>([5, 131, 72, 24]);
+    check_int4::<16>([16, 128, 128, 64]);
+    check_int4::<128>([130, 70, 136, 32]);
+}
+
+#[test]
+fn fp8_weights_have_a_scale_for_each_block() {
+    for device in devices() {
+        for (m, n, k) in [(67, 150, 200), (128, 128, 128)] {
+            let a = normal::<bf16>(m * k, 1);
+            let w: Vec<f8e4m3> = normal::<f32>(n * k, 2).into_iter().map(f8e4m3::from_f32).collect();
+            let blocks = k.div_ceil(128);
+            let scales = normal::<f32>(n.div_ceil(128) * blocks, 3);
+            let mut c = Output::poisoned(&device, m * n);
+            let (a_in, w_in) = (device.upload(&a).unwrap(), device.upload(&w).unwrap());
+            let scales_in = device.upload(&scales).unwrap();
+            fp8_matmul::<128, 128, 64>(&a_in, &w_in, &scales_in, c.slot(), m as i32, n as i32, k as i32)
+                .grid((m.div_ceil(128), n.div_ceil(128)))
+                .launch(&device)
+                .unwrap();
+            let a = Matrix::new(&a, k);
+            let weight = |row: usize, col: usize| {
+                let scaled = w[row * k + col].to_f32() * scales[row / 128 * blocks + col / 128];
+                bf16::from_f32(scaled).to_f64()
+            };
+            let expected = (0..m * n).map(|i| {
+                let (row, col) = (i / n, i % n);
+                let (value, within) = inner_product((0..k).map(|j| (a.at(row, j), weight(col, j))));
+                Expected::rounded::<bf16>(value, within)
+            });
+            c.check(&format!("{m} x {k} x {n} on {device}"), &expected.collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,243 @@
+#!/usr/bin/env python3
+"""The library on shapes drawn at random: products beside cuBLAS, rows beside a copy of as many bytes, attention beside cuDNN.
+
+    cargo run --release --example export -- kernels
+    python3 bench/sweep.py --kernels kernels --seed 1 --out sweep.json
+    python3 bench/sweep.py --group matmul --count 100 --limit 300
+
+Needs what `compare.py` needs, and measures as it does: results are first compared with float64 in outputs that held NaN, the
+contenders take turns with the L2 cache overwritten before each run, and times are medians. A case depends on the seed, its group and
+its number alone, and groups take turns: a run that `--limit` ends is a sample of all of them. What is printed for each group is
+the peer's time as a share of ours: the median, the tenth percentile, and the worst with its shape.
+"""
+
+import argparse
+import contextlib
+import datetime
+import json
+import math
+import pathlib
+import random
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+import elementwise
+import fused
+import norms
+import products
+import softmax
+from compare import Mismatch, deviations, into_outputs, prepare, quantile, start, time_all
+from entry import BF16, NAMES
+
+OURS = "ours"
+#: The most bytes that a case of rows moves, and elements that a sequence of attention takes.
+MOST_BYTES, MOST_ELEMENTS = 1 << 30, 1 << 26
+#: The most scores of all heads, which bounds the time of the reference.
+MOST_SCORES = 1 << 32
+
+
+def extent(draw, low, high):
+    """A number between two, as likely to be in one octave as in another: any, or a multiple of 8 or of 64."""
+    number = round(math.exp(draw.uniform(math.log(low), math.log(high))))
+    step = draw.choice((1, 8, 64))
+    return min(max(number // step * step, low), high)
+
+
+# ---- products
+
+
+class Product(products.FewRows):
+    """The product of two matrices that lie row by row (N) or column by column (T)."""
+
+    def __init__(self, layout):
+        super().__init__()
+        self.name, self.layout, self.transposed = f"matmul {layout}", layout, layout[1] == "T"
+
+    def few_tile(self, case):
+        return super().few_tile(case) if self.layout == "NT" else None
+
+    def make(self, case, shift=0):
+        m, k, n, _ = case
+        args = super().make(case, shift)
+        if self.layout[0] == "T":
+            args["a"] = args["a"].view(k, m).T
+        if not self.transposed:
+            args["b"] = args["b"].view(k, n)
+        return args
+
+    def right(self, args):
+        return args["b"].T if self.transposed else args["b"]
+
+    def exact(self, args):
+        return products.Matmul.exact(self, {**args, "b": self.right(args)})
+
+    def peer(self, args):
+        a, b, out = args["a"], self.right(args), torch.empty_like(args["out"])
+        return lambda: torch.matmul(a, b, out=out)
+
+
+def draw_product(draw):
+    layout = draw.choice(("NN", "NT", "TN", "TT"))
+    return Product(layout), (*(extent(draw, 16, 8192) for _ in range(3)), BF16), "cuBLAS"
+
+
+# ---- rows
+
+ROWS = [softmax.Softmax(), norms.LayerNorm(), norms.RmsNorm(), softmax.CrossEntropy(), elementwise.ActAndMul(elementwise.SILU),
+        fused.Quantize("plain", torch.int8)]
+
+
+def draw_rows(draw):
+    entry = draw.choice(ROWS)
+    # The library's quantizing kernels take rows of at most 32768 columns.
+    cols = extent(draw, 100, 32768 if isinstance(entry, fused.Quantize) else 70000)
+    rows = min(extent(draw, 1, 200_000), MOST_BYTES // (4 * cols))
+    # A gate's rows are halves side by side.
+    return entry, (rows, cols // 2 if isinstance(entry, elementwise.ActAndMul) else cols, BF16), "copy"
+
+
+# ---- attention
+
+
+class Attention(products.Attention):
+    def peer(self, args):
+        q, k, v = (args[name] for name in self.inputs)
+        return lambda: F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+
+
+def draw_attention(draw):
+    entry, d, heads = Attention(draw.random() < 0.5), draw.choice((64, 80, 96, 128, 192)), extent(draw, 1, 128)
+    most = min(math.isqrt(MOST_SCORES // heads), MOST_ELEMENTS // (heads * d), 16384)
+    return entry, (heads, extent(draw, 64, max(most, 64)), d, BF16), "cuDNN"
+
+
+GROUPS = {"matmul": draw_product, "rows": draw_rows, "attention": draw_attention}
+
+
+def cases(options):
+    """Group, operation, case and peer, of each in turn."""
+    for number in range(options.count):
+        for group in options.group or GROUPS:
+            yield group, *GROUPS[group](random.Random(f"{options.seed} {group} {number}"))
+
+
+# ---- time
+
+
+@contextlib.contextmanager
+def backend(peer, args):
+    """Where attention is cuDNN's, if it takes these."""
+    if peer != "cuDNN":
+        yield peer
+        return
+    try:
+        with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+            F.scaled_dot_product_attention(args["q"], args["k"], args["v"])
+    except RuntimeError:
+        yield "PyTorch"  # The fused operation that it chooses by itself.
+        return
+    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
+        yield peer
+
+
+def measure(entry, case, peer, options):
+    """The row of one case."""
+    args = entry.make(case)
+    entry.prepare(args)
+    run, names, _ = prepare(entry, case, args, options)
+    share = None
+    if not options.no_check:
+        _, share = deviations(entry, into_outputs(entry, args, run)(), entry.exact(args))
+        torch.cuda.empty_cache()
+    with backend(peer, args) as peer:
+        other = entry.floor(args) if peer == "copy" else entry.peer(args)
+        other()
+        times = time_all({OURS: run, peer: other}, options.rounds, options.warmup)
+    ours, theirs = (quantile(times[name], 0.5) for name in (OURS, peer))
+    return {"kernel": entry.name, "shape": entry.label(case), "case": [NAMES.get(of, of) for of in case], "peer": peer,
+            "us": ours, "peer_us": theirs, "of_peer": theirs / ours, "share_of_bound": share, "entries": names}
+
+
+# ---- report
+
+
+def summary(rows):
+    """For each group and each operation in it, how its cases compare with the peer."""
+    lines = ["| group | cases | median | tenth percentile | worst | its shape |", "| --- | ---: | ---: | ---: | ---: | --- |"]
+    found = {}
+    for row in rows:
+        for name in (row["group"], f"{row['group']}: {row['kernel']}"):
+            found.setdefault(name, []).append(row)
+    for name, of in sorted(found.items()):
+        ratios, worst = sorted(row["of_peer"] for row in of), min(of, key=lambda row: row["of_peer"])
+        lines.append(f"| {name} | {len(of)} | {quantile(ratios, 0.5):.2f} | {quantile(ratios, 0.1):.2f} | {ratios[0]:.2f} | "
+                     f"{worst['kernel']} {worst['shape']}: {worst['us']:.1f} us, {worst['peer']} {worst['peer_us']:.1f} |")
+    return "\n".join(lines)
+
+
+def write(options, machine, rows, failed):
+    """The report as JSON, after each case: a run that is cut short leaves what it measured."""
+    if options.out:
+        now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
+        report = {"machine": machine, "when": now, "seed": options.seed, "rounds": options.rounds, "rows": rows,
+                  "failed": failed}
+        options.out.write_text(json.dumps(report, indent=1) + "\n")
+
+
+def parse_options():
+    beside = pathlib.Path(__file__).resolve().parent.parent / "kernels"
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--kernels", type=pathlib.Path, default=beside, help="folder with the exported kernels")
+    parser.add_argument("--out", type=pathlib.Path, help="JSON file to write")
+    parser.add_argument("--seed", type=int, default=0, help="what shapes are drawn from")
+    parser.add_argument("--count", type=int, default=40, help="cases of each group")
+    parser.add_argument("--group", action="append", choices=list(GROUPS), help="only this group")
+    parser.add_argument("--limit", type=float, help="begin no case after so many seconds")
+    parser.add_argument("--rounds", type=int, default=20, help="timed runs of each contender")
+    parser.add_argument("--warmup", type=int, default=5, help="runs before that")
+    parser.add_argument("--no-check", action="store_true", help="measure, and compare no results")
+    parser.add_argument("--arch", help="load this architecture, such as sm_80, instead of the latest")
+    parser.add_argument("--ptx", action="store_true", help="load PTX where there is a cubin")
+    parser.add_argument("--list", action="store_true", help="name the cases, and do nothing")
+    return parser.parse_args()
+
+
+def main():
+    options = parse_options()
+    if options.list:
+        for group, entry, case, _ in cases(options):
+            print(f"{group}: {entry.name} {entry.label(case)}")
+        return
+    begin, machine, rows, failed, left = time.monotonic(), start(options), [], {}, 0
+    print(", ".join(f"{key} {value}" for key, value in machine.items()) + f", seed {options.seed}", flush=True)
+    for group, entry, case, peer in cases(options):
+        if options.limit and time.monotonic() - begin > options.limit:
+            left += 1
+            continue
+        label = f"{entry.name} {entry.label(case)}"
+        try:
+            rows.append({"group": group, **measure(entry, case, peer, options)})
+            print(f"{label}: {rows[-1]['us']:.1f} us, {rows[-1]['of_peer']:.2f} of {rows[-1]['peer']}", flush=True)
+        except Mismatch as mismatch:
+            failed[label] = str(mismatch)
+            print(f"WRONG: {label}: {mismatch}", flush=True)
+        except (Exception, SystemExit) as error:  # One case that cannot is no reason to stop.
+            failed[label] = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
+            print(f"FAILED: {label}: {failed[label]}", flush=True)
+        write(options, machine, rows, failed)
+        torch.cuda.empty_cache()
+    if rows:
+        print("\n" + summary(rows))
+    for label, reason in failed.items():
+        print(f"FAILED: {label}: {reason}")
+    if left:
+        print(f"\nnot measured within {options.limit:.0f} s: {left} cases")
+    sys.exit(bool(failed))
+
+
+if __name__ == "__main__":
+    main()
