@@ -142,12 +142,16 @@ fn bodies_for(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<Body>, 
         bodies.push(Body { name: "tensor", plan, facts, gpus: Gpus::WithGroups });
         others = Gpus::WithoutGroups;
     }
-    for (name, strides) in UNIT_STRIDES.into_iter().zip(unit_strides(func, trust(requests, Trust::Launch))) {
+    let strides = unit_strides(func, trust(requests, Trust::Launch));
+    for ([name, odd], strides) in UNIT_STRIDES.into_iter().zip(&strides) {
         let mut near = func.clone();
-        let equal = take_for_one(&mut near, &strides);
-        let (plan, mut facts) = aligned(near, requests)?;
-        facts.extend(equal);
+        let equal = take_for_one(&mut near, strides);
+        let (plan, mut facts) = aligned(near.clone(), requests)?;
+        facts.extend(equal.iter().cloned());
         bodies.push(Body { name, plan, facts, gpus: others });
+        let (plan, mut facts) = unaligned(near, requests)?;
+        facts.extend(equal);
+        bodies.push(Body { name: odd, plan, facts, gpus: others });
     }
     if let Some((straight, turns)) = single_turn(func) {
         let (plan, mut facts) = aligned(straight, requests)?;
@@ -155,7 +159,7 @@ fn bodies_for(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<Body>, 
         bodies.push(Body { name: "single_turn", plan, facts, gpus: others });
     }
     let (aligned, facts) = aligned(func.clone(), requests)?;
-    if !facts.is_empty() {
+    if !facts.is_empty() && strides.is_empty() {
         bodies.push(Body { name: "aligned", plan: aligned, facts, gpus: others });
     }
     let maxnreg = requests.maxnreg.filter(|_| bodies.is_empty());
@@ -164,8 +168,14 @@ fn bodies_for(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<Body>, 
     Ok(bodies)
 }
 
-/// Bodies of the same kind, for different strides that are 1.
-const UNIT_STRIDES: [&str; 4] = ["unit_strides", "unit_strides_2", "unit_strides_3", "unit_strides_4"];
+/// Bodies of the same kind, for different strides that are 1; each for rows that begin at multiples of a vector, and for rows that
+/// begin anywhere.
+const UNIT_STRIDES: [[&str; 2]; 4] = [
+    ["unit_strides", "unit_strides_odd"],
+    ["unit_strides_2", "unit_strides_2_odd"],
+    ["unit_strides_3", "unit_strides_3_odd"],
+    ["unit_strides_4", "unit_strides_4_odd"],
+];
 
 /// What a body may rely on, unless the caller answers for all.
 fn trust(requests: Requests, otherwise: Trust) -> Trust {
@@ -230,6 +240,21 @@ fn aligned(mut func: Func, requests: Requests) -> Result<(Plan, Vec<Fact>), TooM
     }
     let promised = func.promises.iter().filter(|promise| !matches!(promise, Promise::Multiple(..)));
     for fact in bounds.into_iter().chain(promised.map(Promise::fact)) {
+        if !facts.contains(&fact) {
+            facts.push(fact);
+        }
+    }
+    Ok((plan, facts))
+}
+
+/// The same without a word on what divides what: elements move one by one, and neighbours by neighbouring threads.
+fn unaligned(mut func: Func, requests: Requests) -> Result<(Plan, Vec<Fact>), TooMuchShared> {
+    let mut facts = contiguous(&mut func);
+    let bounds = split(&mut func, trust(requests, Trust::Launch));
+    let assumptions = Assumptions::promised(&func).learned(&func, &bounds);
+    let plan = plan(&func, Alignment::Element, requests, &assumptions, &bounds)?;
+    let promised = func.promises.iter().map(Promise::fact);
+    for fact in bounds.into_iter().chain(promised) {
         if !facts.contains(&fact) {
             facts.push(fact);
         }

@@ -158,8 +158,12 @@ impl Operation for Atomic {
         Some(&mut self.place)
     }
 
-    /// Elements are changed one by one.
-    fn set_vector(&mut self, _: u32) {}
+    /// Sums of neighbours may be made at once, everything else is one by one.
+    fn set_vector(&mut self, vector: u32) {
+        if self.change == Change::Add {
+            self.place.vector = vector;
+        }
+    }
 
     fn ordering_mut(&mut self) -> Option<(&mut Order, &mut Scope)> {
         Some((&mut self.order, &mut self.scope))

@@ -46,6 +46,9 @@ const YOUNGER: &[(&str, Version)] = &[
     (".e4m3x2", Version(7, 8)),
     (".e5m2x2", Version(7, 8)),
     ("add.noftz.bf16", Version(7, 8)),
+    (".global.add.v", Version(8, 1)),
+    (".global.add.noftz.v", Version(8, 1)),
+    (".global.add.noftz.bf16x2", Version(7, 8)),
 ];
 
 /// `.version 7.4`

@@ -34,7 +34,11 @@ const VERSIONS: [&str; 4] = ["7.0", "7.4", "8.0", "8.1"];
 fn version(capability: u32, ptx: &str) -> &'static str {
     let hints = ptx.contains("createpolicy") || ptx.contains("cache_hint");
     match (capability, hints) {
-        (90, _) if ptx.contains("st.async") => VERSIONS[3],
+        (90, _)
+            if ["st.async", ".global.add.v", ".global.add.noftz.v"].iter().any(|new| ptx.contains(new)) =>
+        {
+            VERSIONS[3]
+        }
         (90, _) => VERSIONS[2],
         (_, true) => VERSIONS[1],
         (_, false) => VERSIONS[0],

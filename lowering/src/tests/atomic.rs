@@ -299,3 +299,74 @@ fn comparing_and_exchanging_on_the_host() {
         assert_eq!(bits(&before), bits(&[0.0, -0.0, 1.0, 0.0, f32::NAN, 0.0, 0.0, 0.0, 9.0]));
     }
 }
+
+/// Sums of neighbours of the aligned body: at once where the GPU can and nothing asks what they were.
+fn check_neighbours(source: &str, arch: Arch, expected: Expect) {
+    let _beside = lowering_beside();
+    let (func, requests) = first(source);
+    let bodies = bodies(&func, Requests { programs: Some(1), ..requests }).expect("bodies that fit");
+    assert_eq!(bodies[0].name, "aligned");
+    let named = [("entry".into(), &bodies[0])];
+    let texts = nvptx::emit(&Session::new(), &named, &[arch], &mut Stages::default()).expect("PTX");
+    let lines = texts[0].1.lines().map(str::trim);
+    let kept = lines.filter(|line| ["atom.", "red.", ".version"].iter().any(|part| line.contains(part)));
+    expected.assert_eq(&kept.map(|line| format!("{line}\n")).collect::<String>());
+}
+
+const ROWS: &str = "#[fuse_kernel(num_warps = 1)]
+    fn k(out: &mut [T], x: &[T], places: &[i32], n: i32) {
+        let i = tl::arange(0, 256);
+        let x = tl::load(x + tl::program_id(0) * n + i, i < n);
+        tl::atomic_add(out + tl::load(places + tl::program_id(0)) * n + i, x, i < n).sem(\"relaxed\");
+    }";
+
+#[test]
+fn neighbours_are_added_at_once() {
+    check_neighbours(
+        &ROWS.replace('T', "f32"),
+        Arch::SM_90A,
+        expect![[r#"
+        .version 8.1
+        @%p3 red.relaxed.gpu.global.add.v4.f32 [%rd4], {%r1, %r2, %r3, %r4};
+        @%p4 red.relaxed.gpu.global.add.v4.f32 [%rd5], {%r5, %r6, %r7, %r8};
+    "#]],
+    );
+    check_neighbours(
+        &ROWS.replace('T', "bf16"),
+        Arch::SM_90A,
+        expect![[r#"
+        .version 8.1
+        @%p2 red.relaxed.gpu.global.add.noftz.v4.bf16x2 [%rd3], {%r1, %r2, %r3, %r4};
+    "#]],
+    );
+    check_neighbours(
+        &ROWS.replace('T', "f16"),
+        Arch::SM_80,
+        expect![[r#"
+        .version 7.4
+        @%p2 red.relaxed.gpu.global.add.noftz.f16 [%rd3], %rs1;
+        @%p2 red.relaxed.gpu.global.add.noftz.f16 [%rd4], %rs2;
+        @%p2 red.relaxed.gpu.global.add.noftz.f16 [%rd5], %rs3;
+        @%p2 red.relaxed.gpu.global.add.noftz.f16 [%rd6], %rs4;
+        @%p2 red.relaxed.gpu.global.add.noftz.f16 [%rd7], %rs5;
+        @%p2 red.relaxed.gpu.global.add.noftz.f16 [%rd8], %rs6;
+        @%p2 red.relaxed.gpu.global.add.noftz.f16 [%rd9], %rs7;
+        @%p2 red.relaxed.gpu.global.add.noftz.f16 [%rd10], %rs8;
+    "#]],
+    );
+    check_neighbours(
+        &ROWS.replace('T', "i32"),
+        Arch::SM_90A,
+        expect![[r#"
+        .version 8.0
+        @%p3 red.relaxed.gpu.global.add.u32 [%rd4], %r1;
+        @%p3 red.relaxed.gpu.global.add.u32 [%rd5], %r2;
+        @%p3 red.relaxed.gpu.global.add.u32 [%rd6], %r3;
+        @%p3 red.relaxed.gpu.global.add.u32 [%rd7], %r4;
+        @%p4 red.relaxed.gpu.global.add.u32 [%rd8], %r5;
+        @%p4 red.relaxed.gpu.global.add.u32 [%rd9], %r6;
+        @%p4 red.relaxed.gpu.global.add.u32 [%rd10], %r7;
+        @%p4 red.relaxed.gpu.global.add.u32 [%rd11], %r8;
+    "#]],
+    );
+}

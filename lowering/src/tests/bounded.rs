@@ -203,10 +203,13 @@ fn a_copy_by_strides_has_a_body_for_each_way_that_rows_lie() {
         }",
         expect![[r#"
             unit_strides: xn is 1, on is 1; x 4, out 4
+            unit_strides_odd: xn is 1, on is 1; x 1, out 1
             unit_strides_2: xm is 1, on is 1; x 1, out 4
+            unit_strides_2_odd: xm is 1, on is 1; x 1, out 1
             unit_strides_3: xn is 1, om is 1; x 1, out 4
+            unit_strides_3_odd: xn is 1, om is 1; x 1, out 1
             unit_strides_4: xm is 1, om is 1; x 4, out 4
-            aligned: ; x 1, out 1
+            unit_strides_4_odd: xm is 1, om is 1; x 1, out 1
             general: ; x 1, out 1
         "#]],
     );
@@ -237,10 +240,13 @@ fn a_product_by_strides_has_a_body_for_each_layout_of_its_factors() {
         }",
         expect![[r#"
             unit_strides: ak is 1, bn is 1, cn is 1; a 8, b 8, c 8
+            unit_strides_odd: ak is 1, bn is 1, cn is 1; a 1, b 1, c 1
             unit_strides_2: am is 1, bn is 1, cn is 1; a 8, b 8, c 8
+            unit_strides_2_odd: am is 1, bn is 1, cn is 1; a 1, b 1, c 1
             unit_strides_3: ak is 1, bk is 1, cn is 1; a 8, b 8, c 8
+            unit_strides_3_odd: ak is 1, bk is 1, cn is 1; a 1, b 1, c 1
             unit_strides_4: am is 1, bk is 1, cn is 1; a 8, b 8, c 8
-            aligned: ; a 1, b 1, c 1
+            unit_strides_4_odd: am is 1, bk is 1, cn is 1; a 1, b 1, c 1
             general: ; a 1, b 1, c 1
         "#]],
     );

@@ -1,6 +1,7 @@
 //! Atomic operations. Of threads that hold the same element one changes it, and tells the others what it was.
 
 use super::emit::Emit;
+use super::memory::pack;
 use super::reduce::{load, store};
 use super::{Asm, Builder, Exchange, Gpu, statement};
 use crate::dtype::DType;
@@ -13,6 +14,8 @@ use crate::tile::{Block, Func, Op, Value};
 
 /// The first capability that adds `bf16` in memory.
 const ADDS_BF16: u32 = 90;
+/// The first one that adds several neighbours at once.
+const ADDS_VECTORS: u32 = 90;
 
 /// Warp bits that do not matter to where an operation's elements are.
 fn idle_warps(distributed: &Distributed, op: &Op) -> u32 {
@@ -44,8 +47,9 @@ impl Emit for Atomic {
         registers * 32 * distributed.num_warps * distributed.func.ty(result).dtype.bytes()
     }
 
-    fn differs_by_capability(&self, func: &Func, _: &Op) -> bool {
-        self.change == Change::Add && func.ty(self.value).dtype == DType::BF16
+    fn differs_by_capability(&self, func: &Func, op: &Op) -> bool {
+        let together = self.place.vector > 1 && adds_together(self, func, op.results[0]);
+        together || self.change == Change::Add && func.ty(self.value).dtype == DType::BF16
     }
 
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
@@ -60,18 +64,30 @@ impl Emit for Atomic {
         let compare = self.compare.map(|compare| gpu.registers(compare));
         let used = is_used(gpu.func, op.results[0]);
         let mut before = vec![];
-        for (i, (&pointer, &mask)) in addresses.pointers.iter().zip(&addresses.masks).enumerate() {
+        let vector = self.place.vector as usize;
+        let together =
+            vector > 1 && b.capability >= ADDS_VECTORS && adds_together(self, gpu.func, op.results[0]);
+        for (piece, (&pointer, &mask)) in addresses.pointers.iter().zip(&addresses.masks).enumerate() {
             let mask = b.both(mask, writer);
-            let element = Element {
-                atomic: self,
-                dtype,
-                pointer,
-                mask,
-                compare: compare.as_ref().map(|compare| compare[i]),
-                value: values[i],
-                used,
-            };
-            before.push(element.emit(b));
+            let first = piece * vector;
+            if together {
+                let words = pack(b, &values[first..first + vector], dtype);
+                add_together(self, b, dtype, pointer, mask, &words);
+                before.extend(&values[first..first + vector]);
+                continue;
+            }
+            for i in first..first + vector {
+                let element = Element {
+                    atomic: self,
+                    dtype,
+                    pointer: b.offset_bytes(pointer, (i - first) as i32 * dtype.bytes() as i32),
+                    mask,
+                    compare: compare.as_ref().map(|compare| compare[i]),
+                    value: values[i],
+                    used,
+                };
+                before.push(element.emit(b));
+            }
         }
         gpu.report(b, op, &addresses);
         if used {
@@ -95,6 +111,51 @@ impl Gpu<'_> {
             self.barrier(b);
         }
     }
+}
+
+/// Whether neighbours can be added in one instruction, each an operation of its own; it tells nothing of what they were.
+fn adds_together(atomic: &Atomic, func: &Func, result: Value) -> bool {
+    let adds = matches!(func.ty(atomic.value).dtype, DType::F32 | DType::F16 | DType::BF16);
+    adds && atomic.change == Change::Add && !is_used(func, result)
+}
+
+/// `@p red.relaxed.gpu.global.add.v4.f32 [pointer], {a, b, c, d};`
+fn add_together(
+    atomic: &Atomic,
+    b: &mut Builder,
+    dtype: DType,
+    pointer: Val,
+    mask: Option<Val>,
+    words: &[Val],
+) {
+    let (ty, letter, name) = match dtype {
+        DType::F16 => (Ty::I32, "r", "f16x2"),
+        DType::BF16 => (Ty::I32, "r", "bf16x2"),
+        _ => (Ty::scalar(Elem::F32), "f", "f32"),
+    };
+    let mut operands = vec![pointer];
+    operands.extend(words.iter().map(|&word| b.bitcast(word, ty)));
+    let mut constraints = vec!["l"];
+    constraints.extend(vec![letter; words.len()]);
+    let names: Vec<String> = (1..=words.len()).map(|i| format!("${i}")).collect();
+    let (suffix, values) = match &names[..] {
+        [one] => (String::new(), one.clone()),
+        _ => (format!(".v{}", names.len()), format!("{{{}}}", names.join(", "))),
+    };
+    let guard = mask.map_or(String::new(), |mask| {
+        operands.push(mask);
+        constraints.push("b");
+        format!("@${} ", operands.len() - 1)
+    });
+    let rounds = if letter == "r" { ".noftz" } else { "" };
+    let (order, scope) = (released(atomic.order), atomic.scope.name());
+    let text = format!("{guard}red.{order}.{scope}.global.add{rounds}{suffix}.{name} [$0], {values};");
+    statement(b, &text, &constraints.join(","), &operands, &[]);
+}
+
+/// The order of an operation without a result: there is nothing that later accesses could be ordered behind.
+fn released(order: Order) -> &'static str {
+    if matches!(order, Order::Release | Order::AcqRel) { "release" } else { "relaxed" }
 }
 
 /// One element of this thread.
@@ -180,8 +241,7 @@ impl Element<'_> {
         let values: Vec<String> = (0..operands.len()).map(|i| format!("${}", first + 1 + i)).collect();
         let values = values.join(", ");
         if !gives {
-            // Without a result there is nothing that later accesses could be ordered behind.
-            let order = if matches!(order, Order::Release | Order::AcqRel) { "release" } else { "relaxed" };
+            let order = released(order);
             let text = format!("{guard}red.{order}.{}.global.{change} [$0], {values};", scope.name());
             statement(b, &text, &constraints.join(","), &all, &[]);
             return self.nothing(b, ty);

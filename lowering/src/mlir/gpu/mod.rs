@@ -45,7 +45,6 @@ use super::types::{Space, Ty};
 use super::{Asm, Machine, report};
 use crate::analysis::axis::{Assumptions, Axes, Info};
 use crate::analysis::fact::Fact;
-use crate::diagnostic::Loc;
 use crate::layout::dot::Side;
 use crate::layout::{Distributed, Layout};
 use crate::ops::{Keep, Kind};
@@ -60,6 +59,7 @@ pub use pipeline::TensorMap;
 use pipeline::{Pipeline, Progress};
 use runs::runs;
 use shared::Shared;
+pub use shared::{TooLarge, TooMuchShared};
 
 /// The name of the block's shared memory.
 const SHARED: &str = "shared";
@@ -89,17 +89,6 @@ pub struct Plan {
     shared: Shared,
     /// Whether it may be launched while the kernel before it still runs, on GPUs that have that.
     follows: bool,
-}
-
-/// Operations that do not fit into shared memory, at least one: the one limit that only shows once threads are assigned.
-#[derive(Clone, Debug)]
-pub struct TooMuchShared(pub Vec<TooLarge>);
-
-/// An operation that takes more shared memory than a block has.
-#[derive(Clone, Copy, Debug)]
-pub struct TooLarge {
-    pub loc: Loc,
-    pub bytes: u32,
 }
 
 impl Plan {

@@ -8,12 +8,13 @@
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
+use super::MAX_SHARED_BYTES;
 use super::copied;
 use super::pipeline::{self, Pipeline};
-use super::{MAX_SHARED_BYTES, TooLarge, TooMuchShared};
 use crate::analysis::bounds::Meetings;
 use crate::analysis::fact::Fact;
 use crate::analysis::polynomial::Polynomials;
+use crate::diagnostic::Loc;
 use crate::layout::Distributed;
 use crate::ops::{Effect, Kind, Place};
 use crate::tile::{Block, Func, Op, Value};
@@ -92,6 +93,17 @@ impl Touch {
             _ => false,
         }
     }
+}
+
+/// Operations that do not fit into shared memory, at least one: the one limit that only shows once threads are assigned.
+#[derive(Clone, Debug)]
+pub struct TooMuchShared(pub Vec<TooLarge>);
+
+/// An operation that takes more shared memory than a block has.
+#[derive(Clone, Copy, Debug)]
+pub struct TooLarge {
+    pub loc: Loc,
+    pub bytes: u32,
 }
 
 /// Shared memory for what a loop copies.
