@@ -7,7 +7,8 @@ use lowering::check;
 use lowering::diagnostic::Errors;
 use lowering::mlir::Session;
 use lowering::syntax;
-use lowering::target::nvptx::{self, Arch, Stages};
+use lowering::target::Stages;
+use lowering::target::nvptx::{self, Arch};
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();

@@ -19,10 +19,10 @@ use crate::analysis::stage::stage;
 use crate::analysis::stride::{take_for_one, unit_strides};
 use crate::analysis::view::contiguous;
 use crate::check::{Settings, Variant};
+use crate::diagnostic::Loc;
 use crate::dtype::DType;
-use crate::layout::Threads;
 use crate::layout::access::{self, Alignment, MAX_BYTES};
-use crate::layout::assign::distribute;
+use crate::layout::assign::{Distributed, distribute};
 use crate::layout::bytes::keep_bytes;
 use crate::layout::defer::defer;
 use crate::layout::dot;
@@ -32,6 +32,7 @@ use crate::layout::hold::hold;
 use crate::layout::rounds::gather;
 use crate::layout::sink::sink;
 use crate::layout::unmask::unmask;
+use crate::layout::{Layout, Threads};
 use crate::mlir::gpu::{Plan, TooMuchShared};
 use crate::mlir::{Limit, report};
 use crate::ops::Kind;
@@ -84,6 +85,22 @@ impl Body {
             Gpus::All | Gpus::WithClusters | Gpus::WithGroups | Gpus::WithoutGroups => self.name.to_string(),
             Gpus::WithoutClusters => format!("{}.one_block", self.name),
         }
+    }
+
+    /// The elements that a thread computes or moves, loops counted once; and where most of them are, with how many.
+    pub fn elements(&self) -> (usize, Option<(Loc, usize)>) {
+        let Distributed { func, layouts, .. } = &self.plan.distributed;
+        let (mut total, mut most) = (0usize, None);
+        func.body.walk(&mut |op| {
+            let own = op.kind.operation().place().map(|place| place.offset);
+            let tile = op.results.iter().copied().chain(own).find_map(|value| layouts.get(&value));
+            let count = tile.map_or(0, Layout::register_count);
+            total = total.saturating_add(count);
+            if most.is_none_or(|(_, known)| count > known) {
+                most = Some((op.loc, count));
+            }
+        });
+        (total, most)
     }
 
     /// Whether the code has a record for a failure.

@@ -15,7 +15,7 @@ use crate::body::{Body, Requests, bodies};
 use crate::check::{self, Variant};
 use crate::diagnostic::{Diagnostic, Errors, Loc};
 use crate::expand::{self, Expansion};
-use crate::mistake::{Found, internal_error, report_spills, too_few_registers};
+use crate::mistake::{Found, internal_error, report_spills, too_few_registers, too_many_elements};
 use crate::mlir::gpu::{MAX_SHARED_BYTES, TooLarge, TooMuchShared};
 use crate::mlir::{self, Session, report};
 use crate::ops::Site;
@@ -305,6 +305,7 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &Options) -> Result<Prep
         }
         errors
     })?;
+    too_many_elements(&bodies)?;
     for body in &bodies {
         tile::verify(&body.plan.distributed.func).map_err(|what| internal("layout", what))?;
     }

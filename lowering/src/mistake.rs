@@ -1,5 +1,6 @@
 //! What a build says of a kernel that several variants and stages may have found wrong.
 
+use crate::body::Body;
 use crate::check::{self, Variant};
 use crate::compile::{LoweredVariant, entry_name};
 use crate::diagnostic::{Diagnostic, Errors, Loc, count};
@@ -44,6 +45,24 @@ impl Found {
         }
         errors.sort();
     }
+}
+
+/// Each is an instruction at least: LLVM takes minutes for more, and hours for many more.
+const MAX_ELEMENTS: usize = 1 << 16;
+
+/// Refuses tiles of which every thread would have thousands of elements in each of many operations.
+pub(crate) fn too_many_elements(bodies: &[Body]) -> Result<(), Errors> {
+    let counts = bodies.iter().map(Body::elements);
+    let Some((total, Some((loc, most)))) = counts.max_by_key(|&(total, _)| total) else { return Ok(()) };
+    if total <= MAX_ELEMENTS {
+        return Ok(());
+    }
+    let mut errors = Errors::new();
+    let text = format!(
+        "a thread has {most} elements of this tile, and computes {total} in all: more than {MAX_ELEMENTS} are not compiled"
+    );
+    errors.push_help(loc, text, "make the tile smaller, or loop over pieces of it");
+    Err(errors)
 }
 
 /// `layer_norm` (T = f32, N = 64)

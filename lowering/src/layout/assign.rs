@@ -116,11 +116,9 @@ fn accesses(func: &Func, alignment: Alignment, axes: &Axes) -> Vec<Access> {
     let repeated = repeated(func);
     func.body.walk(&mut |op| {
         let operation = op.kind.operation();
-        let Some(place) = operation.place() else { return };
+        let tile = |place: &&Place| !func.ty(place.offset).is_scalar();
+        let Some(place) = operation.place().filter(tile) else { return };
         let shape = func.ty(place.offset).shape.clone();
-        if shape.rank() == 0 {
-            return;
-        }
         let values = operation.operands().into_iter().chain(op.results.iter().copied()).collect();
         let streams =
             varying.contains(&place.offset) || place.base.is_some_and(|base| varying.contains(&base));
@@ -343,7 +341,7 @@ impl Chooser<'_> {
             self.settle(self.graph.class(result), layout);
         }
         self.following = 0;
-        let stores = store::layouts(&self.site, self.graph, &self.layouts);
+        let fragments = self.layouts.clone();
         let weight = |class: &usize| {
             let traffic: u64 = self.accesses_of(*class).map(Access::bytes).sum();
             (self.shape(*class).elements(), traffic)
@@ -357,6 +355,7 @@ impl Chooser<'_> {
                 self.settle(class, self.choose(class));
             }
         }
+        let stores = store::layouts(&self.site, self.graph, [&fragments, &self.layouts]);
         Chosen { classes: self.layouts, stores, num_warps: self.num_warps }
     }
 
@@ -421,7 +420,8 @@ impl Chooser<'_> {
                 streams.retain(|access| more(access));
             }
         }
-        let leader = streams.iter().max_by_key(|access| (access.width.elements, access.bytes()));
+        // Of equals a read: what is stored once can be stored in a layout of its own.
+        let leader = streams.iter().max_by_key(|a| (a.width.elements, a.bytes(), a.reads && !a.repeats));
         let fast = leader.map_or(shape.rank() - 1, |access| access.width.axis);
         // As many neighbours to a thread as the widest element type lets one instruction move.
         let vector = streams

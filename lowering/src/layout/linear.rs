@@ -317,6 +317,13 @@ impl Layout {
         1 << bits.count()
     }
 
+    /// How many neighbours along `axis` a warp has side by side: what one of its accesses reaches in one piece.
+    pub fn neighbours(&self, axis: usize) -> u32 {
+        let run = self.run(axis);
+        let lanes = self.lanes.iter().enumerate();
+        run << lanes.take_while(|&(i, &basis)| basis == Coord::along(axis, run << i)).count()
+    }
+
     /// Lane bits that do not matter.
     pub fn idle_lanes(&self) -> u32 {
         idle(&self.lanes)

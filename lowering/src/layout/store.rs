@@ -4,10 +4,13 @@
 //! can, and the lanes of a warp are scattered over eight rows. Such a store takes its tile in whole vectors along a row: the
 //! narrow tile goes through shared memory once, and where it is stored to is computed for that layout. Only where this
 //! happens once: a loop that multiplies needs its shared memory, and its time.
+//!
+//! Nor does a tile lie well that is read along one axis and written along another, as a transposition does: it lies as it is read,
+//! and is written as it is best written.
 
 use std::collections::HashMap;
 
-use super::access;
+use super::access::{self, Width};
 use super::assign::{Graph, Site, repeated};
 use super::linear::Layout;
 use crate::ops::Place;
@@ -16,11 +19,15 @@ use crate::tile::{Op, Value};
 /// Bytes of a tile beyond which it is stored as it lies.
 const MAX_BYTES: u64 = 64 * 1024;
 
-/// The layouts in which stores take what lies otherwise; `fragments` are those of classes that follow from products.
+/// The bytes of memory that move together.
+const SECTOR: u32 = 32;
+
+/// The layouts in which stores take what lies otherwise: of classes that follow from products, which are `fragments`, and of
+/// others among all classes.
 pub(super) fn layouts(
     site: &Site,
     graph: &Graph,
-    fragments: &HashMap<usize, Layout>,
+    [fragments, classes]: [&HashMap<usize, Layout>; 2],
 ) -> HashMap<Place, Layout> {
     let repeated = repeated(site.func);
     let mut found = HashMap::new();
@@ -31,9 +38,13 @@ pub(super) fn layouts(
     site.func.body.walk(&mut |op| {
         if let Some(&place) = op.kind.operation().place()
             && !repeated.contains(&place)
-            && let Some(lies) = stored(site, graph, op).and_then(|value| fragments.get(&graph.class(value)))
+            && let Some(class) = stored(site, graph, op).map(|value| graph.class(value))
         {
-            found.extend(wider(site, &place, lies).map(|layout| (place, layout)));
+            let layout = match (fragments.get(&class), classes.get(&class)) {
+                (Some(lies), _) => wider(site, &place, lies),
+                (None, lies) => lies.and_then(|lies| turned(site, &place, lies)),
+            };
+            found.extend(layout.map(|layout| (place, layout)));
         }
     });
     found
@@ -59,4 +70,12 @@ fn wider(site: &Site, place: &Place, lies: &Layout) -> Option<Layout> {
     let is_row = width.axis + 1 == shape.rank();
     let layout = Layout::of_vectors(shape, width.axis, width.elements, lies.num_warps());
     (is_row && 2 * lies.run(width.axis) < layout.run(width.axis).min(width.elements)).then_some(layout)
+}
+
+/// Rows of vectors, if neighbours of a tile that lies so are stored far apart.
+fn turned(site: &Site, place: &Place, lies: &Layout) -> Option<Layout> {
+    let Width { axis, elements, .. } = access::width(site.func, site.axes, place, site.alignment);
+    let layout = Layout::of_vectors(lies.shape(), axis, elements, lies.num_warps());
+    let [own, best] = [lies, &layout].map(|layout| layout.neighbours(axis));
+    (own * site.func.slice(place.param).0.bytes() < SECTOR && best >= 4 * own).then_some(layout)
 }

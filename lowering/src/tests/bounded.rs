@@ -204,9 +204,9 @@ fn a_copy_by_strides_has_a_body_for_each_way_that_rows_lie() {
         expect![[r#"
             unit_strides: xn is 1, on is 1; x 4, out 4
             unit_strides_odd: xn is 1, on is 1; x 1, out 1
-            unit_strides_2: xm is 1, on is 1; x 1, out 4
+            unit_strides_2: xm is 1, on is 1; x 4, out 4
             unit_strides_2_odd: xm is 1, on is 1; x 1, out 1
-            unit_strides_3: xn is 1, om is 1; x 1, out 4
+            unit_strides_3: xn is 1, om is 1; x 4, out 4
             unit_strides_3_odd: xn is 1, om is 1; x 1, out 1
             unit_strides_4: xm is 1, om is 1; x 4, out 4
             unit_strides_4_odd: xm is 1, om is 1; x 1, out 1
