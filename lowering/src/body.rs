@@ -355,6 +355,8 @@ fn needed_multiples(func: &Func, promised: Assumptions) -> Assumptions {
     with(needed)
 }
 
+/// The widths of the accesses that matter: one number for each row beside a tile of rows is not worth a fact that the whole body
+/// would hang on.
 fn widths(func: &Func, assumptions: &Assumptions) -> Vec<u32> {
     let axes = Axes::analyse(func, assumptions);
     let mut widths = vec![];
@@ -362,11 +364,20 @@ fn widths(func: &Func, assumptions: &Assumptions) -> Vec<u32> {
         if let Some(place) = op.kind.operation().place()
             && !func.ty(place.offset).is_scalar()
         {
-            widths.push(access::width(func, &axes, place, Alignment::Checked).elements);
+            let elements = func.ty(place.offset).shape.elements();
+            widths.push((elements, access::width(func, &axes, place, Alignment::Checked).elements));
         }
     });
+    let most = widths.iter().map(|&(elements, _)| elements).max().unwrap_or(0);
     widths
+        .into_iter()
+        .filter(|(elements, _)| elements * SMALL_SHARE >= most)
+        .map(|(_, width)| width)
+        .collect()
 }
+
+/// An access of less than this share of the largest one's elements does not matter.
+const SMALL_SHARE: u64 = 16;
 
 /// How each slice must be aligned for the accesses that were chosen, and of how many elements its length must be a multiple:
 /// one comparison then decides for a whole vector.

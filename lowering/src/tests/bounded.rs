@@ -305,3 +305,30 @@ fn a_row_that_a_piece_has_room_for_is_read_once() {
         "#]],
     );
 }
+
+/// Sums of rows are few beside the rows: that their number is odd takes no vector from these.
+#[test]
+fn a_small_access_asks_for_nothing() {
+    check(
+        "#[fuse_kernel]
+        fn k(x: &[bf16], out: &mut [bf16], sums: &mut [f32], n: i32) {
+            let rows = tl::program_id(0) * 64 + tl::arange(0, 64);
+            let at = (tl::program_id(1) * n + rows).col() * 128 + tl::arange(0, 128).row();
+            let x = tl::load(x + at, (rows < n).col(), 0.0);
+            tl::store(out + at, x * 2.0, (rows < n).col());
+            tl::store(sums + tl::program_id(1) * n + rows, tl::sum(x.to::<f32>(), 1), rows < n);
+        }",
+        expect![[r#"
+            load x: inside, 8 at once
+            store out: inside, 8 at once
+            store sums: inside, 1 at once
+            x is 16-byte aligned
+            out is 16-byte aligned
+            -1 + 64 * num_programs(0) <= 2147483647
+            0 <= n
+            128 * n * num_programs(1) <= x.len()
+            128 * n * num_programs(1) <= out.len()
+            n * num_programs(1) <= sums.len()
+        "#]],
+    );
+}
