@@ -209,10 +209,11 @@ fn bytes(distributed: &Distributed, op: &Op, load: &Load) -> u32 {
 }
 
 /// Whether a load can be made in another turn, by an instruction that copies. That leaves zeros where an element is outside
-/// the slice, and reports none.
+/// the slice, and reports none; element by element it would take more registers than it saves.
 pub(super) fn copies(func: &Func, load: &Load) -> bool {
+    let by_vectors = load.place.vector > 1 && load.other.is_none() && !func.reports;
     load.effect() == Effect::Pure
-        && (!load.place.bounded || load.other.is_none() && !func.reports)
+        && (!load.place.bounded || by_vectors)
         && !func.ty(load.place.offset).is_scalar()
         && width(func, load) >= NARROWEST_COPY
 }
