@@ -191,8 +191,9 @@ const PERIODIC: &str = "#[fuse_kernel]
         tl::store(out + i, tl::load(x + i % period));
     }";
 
+/// Promised or not: the launcher checks it.
 #[test]
-fn a_promised_range_makes_remainders_run() {
+fn remainders_run_where_their_divisor_is_positive() {
     check_facts(
         &PERIODIC.replace("PROMISE", ""),
         expect![[r#"
