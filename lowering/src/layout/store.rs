@@ -19,6 +19,9 @@ use crate::tile::{Op, Value};
 /// Bytes of a tile beyond which it is stored as it lies.
 const MAX_BYTES: u64 = 64 * 1024;
 
+/// Elements of a tile that is worth two barriers to turn.
+const FEWEST: u64 = 1024;
+
 /// The bytes of memory that move together.
 const SECTOR: u32 = 32;
 
@@ -72,10 +75,16 @@ fn wider(site: &Site, place: &Place, lies: &Layout) -> Option<Layout> {
     (is_row && 2 * lies.run(width.axis) < layout.run(width.axis).min(width.elements)).then_some(layout)
 }
 
-/// Rows of vectors, if neighbours of a tile that lies so are stored far apart.
+/// Rows of vectors, if neighbours of a tile that lies so are stored far apart, since it lies along another axis.
 fn turned(site: &Site, place: &Place, lies: &Layout) -> Option<Layout> {
+    let shape = lies.shape();
+    if shape.elements() < FEWEST {
+        return None;
+    }
     let Width { axis, elements, .. } = access::width(site.func, site.axes, place, site.alignment);
-    let layout = Layout::of_vectors(lies.shape(), axis, elements, lies.num_warps());
+    let bytes = site.func.slice(place.param).0.bytes();
+    let along = (0..shape.rank()).filter(|&other| other != axis && lies.neighbours(other) * bytes >= SECTOR);
+    let layout = Layout::of_vectors(shape, axis, elements, lies.num_warps());
     let [own, best] = [lies, &layout].map(|layout| layout.neighbours(axis));
-    (own * site.func.slice(place.param).0.bytes() < SECTOR && best >= 4 * own).then_some(layout)
+    (along.count() > 0 && own * bytes < SECTOR && best >= 4 * own).then_some(layout)
 }
