@@ -175,9 +175,11 @@ fn bodies_for(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<Body>, 
         facts.extend(turns);
         bodies.push(Body { name: "single_turn", plan, facts, gpus: others });
     }
-    let (aligned, facts) = aligned(func.clone(), requests)?;
-    if !facts.is_empty() && strides.is_empty() {
-        bodies.push(Body { name: "aligned", plan: aligned, facts, gpus: others });
+    if strides.is_empty() {
+        let (plan, facts) = aligned(func.clone(), requests)?;
+        if !facts.is_empty() {
+            bodies.push(Body { name: "aligned", plan, facts, gpus: others });
+        }
     }
     let maxnreg = requests.maxnreg.filter(|_| bodies.is_empty());
     let plan = general(func, Requests { maxnreg, ..requests })?;
