@@ -7,7 +7,7 @@ use super::fact::Fact;
 use super::split::{Trust, split};
 use crate::ops::scalar::Algebra;
 use crate::ops::{Constant, Effect, Kind, Number};
-use crate::tile::{Func, Op, ParamKind, Type, Value, substitute};
+use crate::tile::{Func, Op, ParamId, ParamKind, Type, Value, substitute};
 
 /// Puts 1 in the place of scalar arguments; gives the facts that say so.
 pub fn take_for_one(func: &mut Func, strides: &[Value]) -> Vec<Fact> {
@@ -40,7 +40,7 @@ pub fn unit_strides(func: &Func, trust: Trust) -> Vec<Vec<Value>> {
     // Sums that might wrap have no neighbours: those are gone once offsets are split.
     let mut exact = func.clone();
     let facts = split(&mut exact, trust);
-    sets(&accesses(&exact, &facts, &candidates))
+    sets(&strided(&exact, &facts, &candidates))
 }
 
 /// The arguments that are integers.
@@ -51,14 +51,17 @@ fn integers(func: &Func) -> impl Iterator<Item = Value> {
     })
 }
 
-/// The strides of an access, one of which may be 1, that of the last axis first.
-struct Access {
+/// A stride, and the axis on which it would make neighbours.
+type OnAxis = (usize, Value);
+
+/// The strides of a slice, one of which may be 1, that of the last axis first.
+struct Strided {
     strides: Vec<Value>,
     writes: bool,
 }
 
-/// The accesses that have no neighbours, each by the strides that would give it some.
-fn accesses(func: &Func, facts: &[Fact], candidates: &[Value]) -> Vec<Access> {
+/// The slices with accesses that have no neighbours, each by the strides that would give them some.
+fn strided(func: &Func, facts: &[Fact], candidates: &[Value]) -> Vec<Strided> {
     // As if all else were as even as it gets: only that neighbours may be moved together depends on it.
     let mut even = Assumptions::promised(func).learned(func, facts);
     even.multiples.extend(integers(func).map(|value| (value, EVEN)));
@@ -70,7 +73,7 @@ fn accesses(func: &Func, facts: &[Fact], candidates: &[Value]) -> Vec<Access> {
         (stride, Axes::analyse(func, &assumed))
     };
     let assumed: Vec<(Value, Axes)> = candidates.iter().map(with_one).collect();
-    let mut found: Vec<Access> = vec![];
+    let mut slices: Vec<(ParamId, Vec<OnAxis>, bool)> = vec![];
     func.body.walk(&mut |op| {
         let operation = op.kind.operation();
         let Some(place) = operation.place() else { return };
@@ -80,33 +83,42 @@ fn accesses(func: &Func, facts: &[Fact], candidates: &[Value]) -> Vec<Access> {
         if own.iter().any(|&contiguity| contiguity > 1) {
             return;
         }
-        let mut strides: Vec<(usize, Value)> = vec![];
-        for (stride, axes) in &assumed {
-            let contiguities: Vec<u64> = neighbours(axes);
-            strides.extend(
-                contiguities.iter().rposition(|&contiguity| contiguity > 1).map(|axis| (axis, *stride)),
-            );
-        }
-        strides.sort_by_key(|&(axis, _)| std::cmp::Reverse(axis));
-        let strides: Vec<Value> = strides.into_iter().map(|(_, stride)| stride).collect();
         let writes = matches!(operation.effect(), Effect::Write);
-        match found.iter_mut().find(|other| other.strides == strides) {
-            Some(other) => other.writes |= writes,
-            None if !strides.is_empty() => found.push(Access { strides, writes }),
-            None => {}
+        if !slices.iter().any(|(slice, ..)| *slice == place.param) {
+            slices.push((place.param, vec![], false));
+        }
+        for (_, strides, written) in slices.iter_mut().filter(|(slice, ..)| *slice == place.param) {
+            *written |= writes;
+            for (stride, axes) in &assumed {
+                let contiguities: Vec<u64> = neighbours(axes);
+                let axis = contiguities.iter().rposition(|&contiguity| contiguity > 1);
+                strides.extend(axis.map(|axis| (axis, *stride)).filter(|one| !strides.contains(one)));
+            }
         }
     });
+    let mut found: Vec<Strided> = vec![];
+    for (_, mut strides, writes) in slices {
+        strides.sort_by_key(|&(axis, _)| std::cmp::Reverse(axis));
+        let mut seen = HashSet::new();
+        let strides: Vec<Value> =
+            strides.into_iter().map(|(_, stride)| stride).filter(|&stride| seen.insert(stride)).collect();
+        match found.iter_mut().find(|other| other.strides == strides) {
+            Some(other) => other.writes |= writes,
+            None if !strides.is_empty() => found.push(Strided { strides, writes }),
+            None => {}
+        }
+    }
     found
 }
 
-/// One stride of each access, in every combination while these are few; what is written has its rows stored side by side
+/// One stride of each slice, in every combination while these are few; what is written has its rows stored side by side
 /// where they are many.
-fn sets(accesses: &[Access]) -> Vec<Vec<Value>> {
-    let count = |accesses: &[&[Value]]| accesses.iter().map(|strides| strides.len()).product::<usize>();
-    let mut choices: Vec<&[Value]> = accesses.iter().map(|access| access.strides.as_slice()).collect();
+fn sets(slices: &[Strided]) -> Vec<Vec<Value>> {
+    let count = |choices: &[&[Value]]| choices.iter().map(|strides| strides.len()).product::<usize>();
+    let mut choices: Vec<&[Value]> = slices.iter().map(|slice| slice.strides.as_slice()).collect();
     if count(&choices) > MAX_SETS {
-        for (choice, access) in choices.iter_mut().zip(accesses) {
-            *choice = if access.writes { &choice[..1] } else { choice };
+        for (choice, slice) in choices.iter_mut().zip(slices) {
+            *choice = if slice.writes { &choice[..1] } else { choice };
         }
     }
     let mut sets: Vec<Vec<Value>> = if choices.is_empty() { vec![] } else { vec![vec![]] };
@@ -119,7 +131,11 @@ fn sets(accesses: &[Access]) -> Vec<Vec<Value>> {
         set.dedup();
     }
     let mut seen = HashSet::new();
-    sets.retain(|set| seen.insert(set.clone()));
+    // Slices may share strides: of each one is 1.
+    let one_each = |set: &Vec<Value>| {
+        slices.iter().all(|slice| slice.strides.iter().filter(|stride| set.contains(stride)).count() == 1)
+    };
+    sets.retain(|set| one_each(set) && seen.insert(set.clone()));
     sets.truncate(MAX_SETS);
     sets
 }

@@ -332,3 +332,26 @@ fn a_small_access_asks_for_nothing() {
         "#]],
     );
 }
+
+/// A slice that is read in two ways has one stride of 1, not one for each way.
+#[test]
+fn a_slice_has_one_stride_of_one() {
+    strides(
+        "#[fuse_kernel(num_warps = 2)]
+        fn k(x: &[f16], rows: &[i32], out: &mut [f16], sm: i32, sn: i32, m: i32, n: i32) {
+            let (r, c) = (tl::program_id(0) * 32 + tl::arange(0, 32), tl::arange(0, 64));
+            let (from, around) = (tl::load(rows + r, r < m, 0), (c + 5) % n);
+            let mask = (r < m).col() & (c < n).row();
+            let a = tl::load(x + from.col() * sm + (c * sn).row(), mask);
+            let b = tl::load(x + r.col() * sm + (around * sn).row(), mask);
+            tl::store(out + r.col() * n + c.row(), a + b, mask);
+        }",
+        expect![[r#"
+            unit_strides: sn is 1; rows 1, x 8, x 1, out 8
+            unit_strides_odd: sn is 1; rows 1, x 1, x 1, out 1
+            unit_strides_2: sm is 1; rows 1, x 1, x 8, out 8
+            unit_strides_2_odd: sm is 1; rows 1, x 1, x 1, out 1
+            general: ; rows 1, x 1, x 1, out 1
+        "#]],
+    );
+}
