@@ -208,8 +208,8 @@ class ActAndMul(Entry):
 
     def launches(self, case, args):
         rows, d, dtype = case
-        return [Launch("act_and_mul", [NAMES[dtype]], lambda act, block: act == self.act,
-                       lambda act, block: along_rows(cdiv(d, block), rows))]
+        return [Launch("act_and_mul", [NAMES[dtype]], lambda act, width: act == self.act and width >= min(d, 4096),
+                       lambda act, width: along_rows(cdiv(d, width), cdiv(rows, 4096 // width)))]
 
     def halves(self, args):
         x, d = args["x"].double(), args["d"]

@@ -34,7 +34,16 @@ class View(Slice):
 
     def __init__(self, address, length, shape, strides):
         super().__init__(address, length)
-        self.shape, self.strides = shape, strides
+        self.shape, self.strides = shape, launched_strides(shape, strides)
+
+
+def launched_strides(shape, strides):
+    """The strides that a launch hands over, as the runtime does: any do for an axis along which nothing moves."""
+    still = [0 in shape or extent == 1 for extent in shape]
+    chosen = [16 if stays else stride for stays, stride in zip(still, strides)]
+    if True in still and not any(stride == 1 and not stays for stays, stride in zip(still, strides)):
+        chosen[len(still) - 1 - still[::-1].index(True)] = 1
+    return tuple(chosen)
 
 
 def with_numbers(args):
@@ -94,14 +103,17 @@ MAP_BYTES, MAP_ALIGNMENT = 128, 64
 class TensorMap:
     """How a GPU is told where a view lies and which blocks of it to copy: the driver's `CUtensorMap`, at `address`."""
 
-    def __init__(self, view, dtype, block, swizzle):
+    def __init__(self, view, dtype, block, swizzle, transposed=False):
         self.memory = ctypes.create_string_buffer(MAP_BYTES + MAP_ALIGNMENT)
         self.address = -(-ctypes.addressof(self.memory) // MAP_ALIGNMENT) * MAP_ALIGNMENT
         data_type, item = DATA_TYPES[dtype]
         rank = len(block)
         # The innermost axis comes first; its elements are neighbours.
-        extents = (ctypes.c_uint64 * rank)(*reversed(view.shape))
-        strides = (ctypes.c_uint64 * rank)(*[stride * item for stride in reversed(view.strides[:-1])])
+        axes = list(range(rank))
+        if transposed:
+            axes[-2:] = axes[:-3:-1]
+        extents = (ctypes.c_uint64 * rank)(*[view.shape[axis] for axis in reversed(axes)])
+        strides = (ctypes.c_uint64 * rank)(*[view.strides[axis] * item for axis in reversed(axes[:-1])])
         box = (ctypes.c_uint32 * rank)(*reversed(block))
         steps = (ctypes.c_uint32 * rank)(*[1] * rank)
         error = ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled(
@@ -163,7 +175,8 @@ class Record:
     def maps(self, body, args):
         """The tensor maps that a body takes behind the arguments."""
         dtypes = {param["name"]: param["dtype"] for param in self.json["params"]}
-        return [TensorMap(args[one["param"]], dtypes[one["param"]], one["block"], one["swizzle"])
+        return [TensorMap(args[one["param"]], dtypes[one["param"]], one["block"], one["swizzle"],
+                          one.get("transposed", False))
                 for one in body.get("maps", [])]
 
 

@@ -36,6 +36,38 @@ def few_rows(m, k, n, dtype):
     return NARROW if cdiv(n, 32) <= processors() and k * dtype.itemsize % 128 == 0 else (16, 32)
 
 
+def is_aligned(factor):
+    """Whether rows or columns of a matrix are contiguous and begin at multiples of 16 bytes, as far as strides say."""
+    (rows, cols), (row, col), even = factor.shape, factor.stride(), 16 // factor.element_size()
+    return col == 1 and (rows == 1 or row % even == 0) or row == 1 and (cols == 1 or col % even == 0)
+
+
+def aligned_copy(factor):
+    """The rows of a factor, or its columns if these are contiguous; memory in which each begins at a multiple of 16 bytes; and the
+    factor there."""
+    by_columns = factor.stride(1) == 1 != factor.stride(2)
+    rows = factor.transpose(1, 2) if by_columns else factor
+    batches, count, length = rows.shape
+    even = 16 // factor.element_size()
+    copy = torch.empty((batches, count, cdiv(length, even) * even), dtype=factor.dtype, device="cuda")[:, :, :length]
+    return rows, copy, copy.transpose(1, 2) if by_columns else copy
+
+
+def copy_rows(pairs, dtype):
+    """The launch that copies the rows of one or both factors."""
+    if not pairs:
+        return []
+
+    def programs(rows, cols):
+        return sum(source.shape[0] * cdiv(source.shape[1], rows) * cdiv(source.shape[2], cols) for source, _ in pairs)
+
+    chosen = COPIED[programs(*COPIED[1]) >= 2 * processors()]
+    names = ("x", "x_out", "y", "y_out") if len(pairs) > 1 else ("x", "out")
+    taken = dict(zip(names, (tensor for pair in pairs for tensor in pair)))
+    return [Launch("align_both" if len(pairs) > 1 else "align_rows", [NAMES[dtype]], lambda *consts: consts == chosen,
+                   lambda *consts: (programs(*consts),), **taken)]
+
+
 def sliced(rows, slices):
     """Rows cut into slices of their elements, which are the axis before that of rows."""
     return rows.view(*rows.shape[:-1], slices, rows.shape[-1] // slices).transpose(-2, -3)
@@ -46,6 +78,54 @@ def shares(m, k, n, dtype, few=None):
     if few and (4 * cdiv(n, few[1]) >= 3 * processors() or k * dtype.itemsize <= 8192):
         return 1
     return max(1, min(processors() // (cdiv(m, 64) * cdiv(n, 128)), k // 256, 32))
+
+
+#: The blocks of the library's model (`matmul_choice`): rows, columns and steps; a step, all else and the blocks on a multiprocessor
+#: where the GPU copies factors, and where threads load them; whether parts of sums come in it.
+BLOCKS = [((128, 256, 64), (0.580, 1.74, 1), (3.90, 1.80, 1), False), ((128, 128, 64), (0.347, 1.09, 1), (2.50, 0.40, 2), False),
+          ((64, 128, 64), (0.287, 0.57, 1), (2.05, 0.0, 4), True), ((64, 64, 128), (0.369, 0.44, 1), (2.78, 0.0, 4), True),
+          ((64, 64, 64), (0.252, 0.26, 3), (1.60, 0.0, 6), False), ((64, 32, 128), (0.330, 0.45, 2), (2.80, 1.40, 6), False)]
+SLIM = (64, 32, 128)
+PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+#: Rows and columns that a program copies.
+COPIED = (8, 256), (8, 1024)
+
+
+#: Microseconds of a byte that is moved; of the kernel that adds parts and of a byte of them; of the kernel that copies factors and of a byte that it
+#: moves; how much longer a step takes for each further block on a multiprocessor, of copies by the GPU and of loads.
+COSTS = (0.56e-6, 3.6, 0.24e-6, 3.25, 0.39e-6, 0.9, 0.62)
+
+
+def estimate(extents, block, parts, copies, aligned, costs=COSTS):
+    """Microseconds without the launch, by that model."""
+    (m, k, n), ((rows, cols, steps), copied, loaded, _) = extents, block
+    byte, sum_parts, summed_byte, copy, copied_byte, shared, shared_loads = costs
+    by_copies = copies or all(aligned)
+    (step, fixed, blocks), shared = (copied, shared) if by_copies else (loaded, shared_loads)
+    programs = cdiv(m, rows) * cdiv(n, cols) * parts
+    beside = min(blocks, cdiv(programs, processors())) - 1
+    tile = cdiv(cdiv(k, steps), parts) * step * (1 + beside * shared) + fixed
+    rounds = cdiv(programs, processors() * blocks) * tile
+    sums = 4 * m * n * parts
+    moved = (2 * (m * k + k * n) + (sums if parts > 1 else 2 * m * n)) * byte
+    total = (rounds**4 + moved**4) ** 0.25
+    if parts > 1:
+        total += sum_parts + (sums + 2 * m * n) * summed_byte
+    if copies:
+        elements = sum(of for even, of in zip(aligned, (m * k, k * n)) if not even)
+        total += copy + 4 * elements * copied_byte
+    return total
+
+
+def fastest(extents, aligned, by_columns):
+    """The block, the parts and which factors are copied, as the library chooses for 16-bit floats."""
+    m, k, n = extents
+    ways = [(estimate(extents, block, parts, copies, aligned), block[0], parts, [copies and not even for even in aligned])
+            for block in BLOCKS if by_columns or block[0] != SLIM
+            for parts in PARTS if parts == 1 or block[3] and k // parts >= 128 and 4 * parts * m * n <= 1 << 28
+            and cdiv(m, block[0][0]) * cdiv(n, block[0][1]) * parts <= 2 * processors()
+            for copies in ((False,) if all(aligned) else (False, True))]
+    return min(ways, key=lambda way: way[0])[1:]
 
 
 class Matmul(Entry):
@@ -81,17 +161,49 @@ class Matmul(Entry):
                 "bias": normal(n, dtype, 3, shift), "out": empty(m * n, dtype, shift).view(m, n)}
 
     def launches(self, case, args):
-        m, _, n, dtype = case
-        rows, cols = tile(m, n, dtype)
-        return [Launch("matmul", [NAMES[dtype]], lambda *consts: consts[:4] == (self.act, self.transposed, rows, cols),
-                       lambda *consts: (cdiv(m, rows) * cdiv(n, cols),), **self.batch(args))]
+        m, k, n, dtype = case
+        taken = {**self.batch(args), "act": self.act}
+        if dtype == F32:
+            return self.in_way(case, (*tile(m, n, dtype), 32), args["parts"].shape[0] if "parts" in args else 1, taken, args)
+        block, parts, copies = self.way(case, args)
+        copied = {name: aligned_copy(taken[name]) for name, copies in zip(("a", "b"), copies) if copies}
+        taken.update({name: copy for name, (_, _, copy) in copied.items()})
+        args["copies"] = copied  # A launch keeps addresses alone.
+        return copy_rows([pair[:2] for pair in copied.values()], dtype) + self.in_way(case, block, parts, taken, args)
+
+    def way(self, case, args):
+        """The block, the parts and the copied factors of a case of 16-bit floats."""
+        m, k, n, _ = case
+        factors = args["a"], self.right(args)
+        return fastest((m, k, n), [is_aligned(factor) for factor in factors], factors[1].stride(0) == 1 != factors[1].stride(1))
+
+    def right(self, args):
+        """The right factor with its own rows."""
+        return args["b"].T if self.transposed else args["b"]
+
+    def in_way(self, case, block, parts, taken, args):
+        """Tiles, or parts of their sums and what adds them up."""
+        m, k, n, dtype = case
+        rows, cols, steps = block
+        types, count = [NAMES[dtype]], cdiv(m, rows) * cdiv(n, cols)
+        if parts > 1:
+            if "parts" not in args or args["parts"].shape[0] != parts:
+                args["parts"] = torch.full((parts, 1, m, n), 7, dtype=F32, device="cuda")
+            few = m * n <= 4 * 256 * processors()
+            return [Launch("matmul_parts", types, lambda *consts: consts == block, lambda *_: (count, parts),
+                           **{**taken, "parts": args["parts"], "share": cdiv(cdiv(k, parts), steps)}),
+                    Launch("sum_parts", types, lambda rows, _: rows == (1 if few else 4),
+                           lambda rows, cols: (cdiv(m, rows) * cdiv(n, cols),), **{**taken, "parts": args["parts"]})]
+        if dtype == F32 or rows == 128:
+            return [Launch("matmul", types, lambda *consts: consts[:4] == (self.act, *block), lambda *_: (count,), **taken)]
+        return [Launch("matmul_small", types, lambda *consts: consts == block, lambda *_: (count,), **taken)]
 
     def batch(self, args):
         """The views that the kernels take; where there is no bias or residual, it is one without elements."""
         nothing = args["a"][:0, :0]
         bias = args["bias"].view(1, -1) if self.act else nothing
-        return {**{name: args[name][None] for name in ("a", "b", "out")}, "bias": bias, "residual": nothing[None],
-                "alpha": 1.0}
+        factors = {"a": args["a"][None], "b": self.right(args)[None], "out": args["out"][None]}
+        return {**factors, "bias": bias, "residual": nothing[None], "alpha": 1.0}
 
     def others(self, args):
         if self.act != GELU:
@@ -133,26 +245,25 @@ class FewRows(Matmul):
 
     def make(self, case, shift=0):
         m, k, n, dtype = case
-        args, parts = super().make(case, shift), shares(*case, self.few_tile(case))
-        return {**args, "b": args["b"].view(n, k), "parts": torch.full((parts, 1, m, n), 7, dtype=F32, device="cuda")}
+        args = super().make(case, shift)
+        args["b"] = args["b"].view(n, k)
+        if dtype == F32 and (parts := shares(*case)) > 1:
+            args["parts"] = torch.full((parts, 1, m, n), 7, dtype=F32, device="cuda")
+        return args
 
     def launches(self, case, args):
         m, k, n, dtype = case
-        parts, types, views = args["parts"].shape[0], [NAMES[dtype]], {**self.batch(args), "act": IDENTITY}
-        if parts == 1:
-            if not (few := self.few_tile(case)):
-                return super().launches(case, args)
-            if few == NARROW:
-                factors = {name: sliced(views[name], SLICES[dtype]) for name in ("a", "b")}
-                return [Launch("matmul_narrow", types, lambda *_: True,
-                               lambda _, rows, cols, steps: (cdiv(m, rows) * cdiv(n, cols),), **{**views, **factors})]
-            return [Launch("matmul_few", types, lambda *consts: consts[:2] == few,
-                           lambda rows, cols, _: (cdiv(m, rows) * cdiv(n, cols),), **views)]
-        return [Launch("matmul_parts", types, lambda transposed, *_: transposed == self.transposed,
-                       lambda transposed, rows, cols, steps: (cdiv(m, rows) * cdiv(n, cols), parts),
-                       share=cdiv(cdiv(k, parts), 32 if dtype == F32 else 64), **views),
-                Launch("sum_parts", types, lambda *_: True,
-                       lambda rows, cols: (cdiv(m, rows) * cdiv(n, cols),), **views)]
+        few = self.few_tile(case)
+        if not few or shares(*case, few) > 1:
+            return super().launches(case, args)
+        types, taken = [NAMES[dtype]], {**self.batch(args), "act": IDENTITY}
+        if few == NARROW:
+            taken["b"] = taken["b"].transpose(1, 2)
+            factors = {name: sliced(taken[name], SLICES[dtype]) for name in ("a", "b")}
+            return [Launch("matmul_narrow", types, lambda *_: True,
+                           lambda _, rows, cols, steps: (cdiv(m, rows) * cdiv(n, cols),), **{**taken, **factors})]
+        return [Launch("matmul_small", types, lambda *consts: consts == (*few, 128),
+                       lambda rows, cols, _: (cdiv(m, rows) * cdiv(n, cols),), **taken)]
 
     def exact(self, args):
         return super().exact({**args, "b": args["b"].T})

@@ -62,15 +62,12 @@ class Product(products.FewRows):
 
     def make(self, case, shift=0):
         m, k, n, _ = case
-        args = super().make(case, shift)
+        args = products.Matmul.make(self, case, shift)
+        if self.transposed:
+            args["b"] = args["b"].view(n, k)
         if self.layout[0] == "T":
             args["a"] = args["a"].view(k, m).T
-        if not self.transposed:
-            args["b"] = args["b"].view(k, n)
         return args
-
-    def right(self, args):
-        return args["b"].T if self.transposed else args["b"]
 
     def exact(self, args):
         return products.Matmul.exact(self, {**args, "b": self.right(args)})

@@ -11,6 +11,7 @@ use crate::dtype::Element;
 use crate::error::Result;
 use crate::host::HostMemory;
 use crate::slice::{Slice, SliceMut};
+use crate::stream::On;
 
 /// Elements in the memory of a device, made by [`Device::upload`] or [`Device::zeros`].
 ///
@@ -44,6 +45,17 @@ impl<T: Element> Buffer<T> {
             Place::Cuda(cuda) => Memory::Cuda(cuda.zeros(len)?),
         };
         Ok(Buffer { device, memory })
+    }
+
+    /// Memory of a stream, with whatever it held before.
+    pub(crate) fn unwritten(on: On<'_>, len: usize) -> Result<Self> {
+        Ok(match on {
+            On::Cpu => Buffer { device: Device::cpu(), memory: Memory::Host(HostMemory::zeros(len)?) },
+            On::Cuda(device, stream) => {
+                let memory = Memory::Cuda(device.unwritten(stream, len)?);
+                Buffer { device: Device::of(device), memory }
+            }
+        })
     }
 
     pub(crate) fn upload(device: Device, elements: &[T]) -> Result<Self> {

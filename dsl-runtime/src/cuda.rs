@@ -236,6 +236,15 @@ impl CudaDevice {
         copied.map_err(|error| self.failed("cuMemcpyDtoDAsync", error))
     }
 
+    /// Memory of a stream with whatever it held before, which is some number of any type but `bool`.
+    pub(crate) fn unwritten<T: Element>(&self, stream: &Arc<CudaStream>, len: usize) -> Result<CudaSlice<T>> {
+        if T::DTYPE == DType::Bool {
+            return self.zeros_of(stream, len);
+        }
+        // SAFETY: any bits are an element.
+        unsafe { self.allocate(stream, len) }
+    }
+
     pub(crate) fn zeros<T: Element>(&self, len: usize) -> Result<CudaSlice<T>> {
         self.zeros_of(&self.stream, len)
     }

@@ -165,14 +165,16 @@ pub struct Body {
 pub const MAX_MAPS: usize = 8;
 
 /// Describes a view and a block to the GPU, which then copies blocks to and from shared memory by itself. Elements
-/// outside the view's shape read as 0 and are not written. Its last stride must be 1: a fact of the body says so. Along
-/// the last axis blocks begin at multiples of 16 bytes, which the body sees to.
+/// outside the view's shape read as 0 and are not written. The stride of a block's last axis must be 1: a fact of the body
+/// says so. Along this axis blocks begin at multiples of 16 bytes, which the body sees to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TensorMap {
     /// The view's memory, by position; its extents and then its strides stand behind it.
     pub param: u8,
-    /// The extents of a block along each axis of the view: each at most 256, the last at most `swizzle` bytes.
+    /// The extents of a block along each axis: each at most 256, the last at most `swizzle` bytes.
     pub block: &'static [u32],
+    /// Whether the block's last two axes are the view's in the other order: a matrix that lies by columns.
+    pub transposed: bool,
     /// The bytes of a row of shared memory, within which the 16-byte pieces of a block change places: 32, 64 or 128.
     pub swizzle: u32,
 }

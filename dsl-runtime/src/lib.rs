@@ -136,6 +136,7 @@ mod packed;
 mod report;
 mod slice;
 mod stream;
+mod temporary;
 mod view;
 
 pub use buffer::Buffer;
@@ -150,6 +151,7 @@ pub use grid::{Extent, IntoGrid};
 pub use launch::{Arg, BodyTrace, IntoSlice, IntoSliceMut, IntoView, IntoViewMut, Launch, Trace, ViewArgs};
 pub use slice::{Slice, SliceMut};
 pub use stream::{LaunchOn, Stream};
+pub use temporary::Temporary;
 pub use view::{View, ViewMut};
 
 /// What a program that launches kernels needs.

@@ -7,8 +7,10 @@ use cudarc::driver::CudaStream;
 
 use crate::cuda::CudaDevice;
 use crate::device::{Device, Place};
+use crate::dtype::Element;
 use crate::error::{Error, Result};
 use crate::graph::Recorder;
+use crate::temporary::Temporary;
 
 /// A queue of launches that run one after another. On the CPU a launch is complete when it returns, and every stream is
 /// the same.
@@ -51,8 +53,8 @@ impl Stream {
         Stream { recorder: Some(recorder), ..stream }
     }
 
-    pub(crate) fn recorder(&self) -> Option<&Recorder> {
-        self.recorder.as_deref()
+    pub(crate) fn recorder(&self) -> Option<&Arc<Recorder>> {
+        self.recorder.as_ref()
     }
 
     pub(crate) fn on(&self) -> On<'_> {
@@ -139,6 +141,14 @@ pub trait LaunchOn: sealed::Sealed + Copy {
         }
     }
 
+    /// Memory of `len` elements for launches on it, with whatever it held before.
+    ///
+    /// # Errors
+    /// If there is not enough memory; a CUDA error.
+    fn temporary<T: Element>(&self, len: usize) -> Result<Temporary<T>> {
+        Temporary::new(self.target(), len)
+    }
+
     /// How many programs run side by side: a GPU's multiprocessors, or the threads of the CPU.
     fn processors(&self) -> usize {
         self.target().on.processors()
@@ -150,7 +160,7 @@ pub trait LaunchOn: sealed::Sealed + Copy {
 #[derive(Clone, Copy)]
 pub struct Target<'s> {
     pub(crate) on: On<'s>,
-    pub(crate) recorder: Option<&'s Recorder>,
+    pub(crate) recorder: Option<&'s Arc<Recorder>>,
 }
 
 #[derive(Clone, Copy)]
@@ -160,6 +170,14 @@ pub(crate) enum On<'s> {
 }
 
 impl On<'_> {
+    /// The same device, and its default stream.
+    pub fn without_stream(self) -> On<'static> {
+        match self {
+            On::Cpu => On::Cpu,
+            On::Cuda(device, _) => On::Cuda(device, &device.stream),
+        }
+    }
+
     pub fn processors(self) -> usize {
         match self {
             On::Cpu => rayon::current_num_threads(),

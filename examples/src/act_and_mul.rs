@@ -18,23 +18,25 @@ use crate::activation::{SILU, exact};
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::{Checks, along_rows};
 
-/// The elements of a row that one program handles.
+/// The elements that one program handles: of one row, or of several short ones.
 const BLOCK: usize = 4096;
 
-/// `out[r, j] = act(x[r, gate + j]) * x[r, d - gate + j]` for `j < d`, where `gate` is 0 or `d`: the half that is activated.
-#[fuse_kernel(T = [f32, f16, bf16], ACT = [2, 3, 4], BLOCK = [4096])]
-pub fn act_and_mul<T: Float, const ACT: usize, const BLOCK: usize>(
+/// `out[r, j] = act(x[r, gate + j]) * x[r, d - gate + j]` for `j < d`, where `gate` is 0 or `d`: the half that is activated. A program
+/// handles `4096 / COLS` rows of `COLS` columns.
+#[fuse_kernel(T = [f32, f16, bf16], ACT = [2, 3, 4], COLS = d.min(4096) in [128, 256, 1024, 4096])]
+pub fn act_and_mul<T: Float, const ACT: usize, const COLS: usize>(
     x: &[T],
     out: &mut [T],
     n_rows: i32,
     d: i32,
     gate: i32,
 ) {
-    let row = tl::program_id(2) * tl::num_programs(1) + tl::program_id(1);
-    let cols = tl::program_id(0) * BLOCK + tl::arange(0, BLOCK);
-    let mask = (row < n_rows) & (cols < d);
-    let v = tl::load(x + row * 2 * d + gate + cols, mask).to::<f32>();
-    let factor = tl::load(x + row * 2 * d + (d - gate) + cols, mask).to::<f32>();
+    let down = tl::program_id(2) * tl::num_programs(1) + tl::program_id(1);
+    let rows = down * (4096 / COLS) + tl::arange(0, 4096 / COLS);
+    let cols = tl::program_id(0) * COLS + tl::arange(0, COLS);
+    let mask = (rows < n_rows).col() & (cols < d).row();
+    let v = tl::load(x + ((rows * 2 * d + gate).col() + cols.row()), mask).to::<f32>();
+    let factor = tl::load(x + ((rows * 2 * d + (d - gate)).col() + cols.row()), mask).to::<f32>();
     let y = if ACT == 1 {
         tl::relu(v)
     } else if ACT == 2 {
@@ -46,7 +48,7 @@ pub fn act_and_mul<T: Float, const ACT: usize, const BLOCK: usize>(
     } else {
         v
     };
-    tl::store(out + row * d + cols, (y * factor).to::<T>(), mask);
+    tl::store(out + ((rows * d).col() + cols.row()), (y * factor).to::<T>(), mask);
 }
 
 /// `dx` of `out = silu(a) * b`, with `a` at `gate`: recomputes the sigmoid from `x`.
@@ -119,7 +121,7 @@ impl<'a, T: Float, const ACT: usize> ActAndMul<'a, T, ACT> {
     /// If the lengths do not fit each other; those of a launch.
     pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
     where
-        act_and_mul::Choice<T, ACT, BLOCK>: act_and_mul::Declared,
+        act_and_mul::Choice<T, ACT>: act_and_mul::Declared,
     {
         let (out, checks) = (out.into(), Checks("act_and_mul"));
         let rows = checks.rows(("x", self.x.len()), 2 * self.d)?;
@@ -128,8 +130,9 @@ impl<'a, T: Float, const ACT: usize> ActAndMul<'a, T, ACT> {
             return Ok(());
         }
         let [d, gate] = [self.d as i32, self.gate.offset(self.d)];
-        let call = act_and_mul::<T, ACT, BLOCK>(self.x, out, rows as i32, d, gate);
-        call.grid(along_rows(self.d.div_ceil(BLOCK), rows)).launch(on)
+        let across = [128, 256, 1024].into_iter().find(|&cols| cols >= self.d).unwrap_or(BLOCK);
+        let grid = along_rows(self.d.div_ceil(across), rows.div_ceil(BLOCK / across));
+        act_and_mul::<T, ACT>(self.x, out, rows as i32, d, gate).grid(grid).launch(on)
     }
 }
 

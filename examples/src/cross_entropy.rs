@@ -34,6 +34,47 @@ const CLUSTER_CLASSES: usize = 1 << 16;
 /// The elements of a row that a program of backward handles.
 const BLOCK: usize = 4096;
 
+/// A program handles rows of at most `COLS` classes, which its threads keep: one, or `4096 / COLS` short ones.
+#[fuse_kernel(T = [f32, f16, bf16], COLS = classes in [256, 1024, 4096, 8192, 16384, 32768])]
+pub fn cross_entropy_short<T: Float, const COLS: usize>(
+    x: &[T],
+    targets: &[i64],
+    loss: &mut [f32],
+    lse: &mut [f32],
+    n_rows: i32,
+    classes: i32,
+    ignored: i64,
+    smoothing: f32,
+) {
+    let rows = tl::program_id(0) * ((4095 + COLS) / COLS) + tl::arange(0, (4095 + COLS) / COLS);
+    let cols = tl::arange(0, COLS);
+    let mask = (rows < n_rows).col() & (cols < classes).row();
+    let logits = tl::load(x + ((rows * classes).col() + cols.row()), mask, T::NEG_INFINITY).to::<f32>();
+    let target = tl::load(targets + rows, rows < n_rows);
+    let known = (target >= 0) & (target < classes.to::<i64>());
+    let hit = tl::load(x + rows * classes + target, known & (rows < n_rows)).to::<f32>();
+    let peak = tl::max(logits, 1);
+    let base = tl::select(peak == f32::NEG_INFINITY, 0.0, peak);
+    let total = tl::sum(tl::exp2((logits - base.col()) * f32::consts::LOG2_E), 1);
+    let sum_of_exp = base + tl::log(total);
+    // Where nothing is smoothed an infinite mean must not count.
+    let smooth = if smoothing > 0.0 {
+        tl::sum(tl::select(mask, logits, 0.0), 1) / classes as f32 * smoothing
+    } else {
+        tl::zeros::<f32>([(4095 + COLS) / COLS])
+    };
+    let found = tl::select(known, sum_of_exp - (1.0 - smoothing) * hit - smooth, f32::NAN);
+    tl::store(loss + rows, tl::select(target == ignored, 0.0, found), rows < n_rows);
+    tl::store(lse + rows, sum_of_exp, rows < n_rows);
+}
+
+/// The most classes that a program keeps where rows begin at multiples of 16 bytes, and where they do not: then it reads them one
+/// by one, which takes fewer exchanges where threads have no neighbours.
+const KEPT: usize = 8192;
+const KEPT_ODD: usize = 32768;
+/// The logits of several short rows.
+const SHORT: usize = 4096;
+
 /// One program for each row, which it reads once, `32 * LANES` elements at a time; clusters of blocks read fewer rows at once,
 /// which memory likes better where rows are very long. Each lane keeps the largest of its elements, the
 /// sum of their exponentials relative to it, and their sum.
@@ -191,6 +232,7 @@ impl<'a> CrossEntropy<'a> {
     where
         cross_entropy::Choice<T, LANES>: cross_entropy::Declared,
         cross_entropy::Choice<T, CLUSTER_LANES>: cross_entropy::Declared,
+        cross_entropy_short::Choice<T>: cross_entropy_short::Declared,
     {
         let (logits, loss, lse) = (logits.into(), loss.into(), lse.into());
         let rows = self.rows(logits.len(), &[("loss", loss.len()), ("lse", lse.len())])?;
@@ -199,6 +241,21 @@ impl<'a> CrossEntropy<'a> {
         }
         let (targets, classes) = (self.targets, self.classes as i32);
         let (ignored, smoothing) = (self.ignored, self.smoothing);
+        let odd = !(self.classes * size_of::<T>()).is_multiple_of(16);
+        if self.classes <= if odd { KEPT_ODD } else { KEPT } {
+            let tile = [256, 1024].into_iter().find(|&cols| cols >= self.classes).unwrap_or(SHORT);
+            let call = cross_entropy_short::<T>(
+                logits,
+                targets,
+                loss,
+                lse,
+                rows as i32,
+                classes,
+                ignored,
+                smoothing,
+            );
+            return call.grid(rows.div_ceil(SHORT / tile)).launch(on);
+        }
         if on.has_clusters() && self.classes >= CLUSTER_CLASSES {
             let call =
                 cross_entropy::<T, CLUSTER_LANES>(logits, targets, loss, lse, classes, ignored, smoothing);

@@ -89,7 +89,7 @@ pub(crate) mod kernels {
     /// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared. Three of the
     /// longest 16-bit rows fit on a multiprocessor.
     #[fuse_kernel(
-        T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384],
+        T = [f32, f16, bf16], BLOCK = n_cols in [256, 512, 1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384],
         maxnreg = if size_of::<T>() == 2 && BLOCK == 16384 { 80 } else { 255 },
     )]
     pub fn layer_norm<T: Float, const BLOCK: usize>(

@@ -4,7 +4,7 @@
 //! | module | operation |
 //! | --- | --- |
 //! | [`add_mul`], [`scale_relu`] | `(x + y) * z`; `max(x, 0) * scale + bias` |
-//! | [`matmul`], [`split_matmul`], [`matmul_tiles`] | the product of two matrices or batches, in any order, with a scale, a bias, an [`activation`] and a residual; its kernels |
+//! | [`matmul`], [`matmul_choice`], [`matmul_tiles`] | the product of two matrices or batches, in any order, with a scale, a bias, an [`activation`] and a residual; how it is computed; its kernels |
 //! | [`quantized_matmul`], [`quantized_tiles`] | the same of `i8` or `f8e4m3` with scales, to floats or back to `i8`; its kernels |
 //! | [`attention`](mod@attention) | of any lengths and up to 256 elements, grouped heads, causal or in a window, with a cap, slopes, a bias, dropout |
 //! | [`attention_decode`] | of a few queries over many keys, which programs share |
@@ -60,6 +60,7 @@ pub mod layer_norm_backward;
 pub mod layer_norm_gelu;
 pub mod masked_softmax;
 pub mod matmul;
+pub mod matmul_choice;
 pub mod matmul_tiles;
 pub mod partials;
 pub mod quantize;
@@ -111,10 +112,12 @@ pub static KERNELS: &[&Kernel] = &[
     &attention_decode::attention_split::KERNEL,
     &attention_decode::join_parts::KERNEL,
     &matmul_tiles::matmul::KERNEL,
-    &matmul_tiles::matmul_few::KERNEL,
+    &matmul_tiles::matmul_small::KERNEL,
     &matmul_tiles::matmul_narrow::KERNEL,
     &matmul_tiles::matmul_parts::KERNEL,
     &matmul_tiles::sum_parts::KERNEL,
+    &matmul_tiles::align_rows::KERNEL,
+    &matmul_tiles::align_both::KERNEL,
     &quantized_tiles::quantized_matmul::KERNEL,
     &quantized_tiles::quantized_few::KERNEL,
     &quantized_tiles::quantized_narrow::KERNEL,
@@ -123,6 +126,7 @@ pub static KERNELS: &[&Kernel] = &[
     &masked_softmax::masked_softmax::KERNEL,
     &masked_softmax::masked_softmax_long::KERNEL,
     &cross_entropy::cross_entropy::KERNEL,
+    &cross_entropy::cross_entropy_short::KERNEL,
     &cross_entropy::cross_entropy_backward::KERNEL,
     &cross_entropy::cross_entropy_backward_in_place::KERNEL,
     &dropout::bias_gelu_dropout::KERNEL,

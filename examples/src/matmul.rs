@@ -3,17 +3,15 @@
 //! the same pass: a linear layer.
 //!
 //! **Shapes.** `a` is a view of `[m, k]`, `b` of `[k, n]`, `residual` and `out` of `[m, n]`, with any strides, or each
-//! with an axis before these that counts matrices of a batch; all matrices of `a` may be multiplied by one `b`. Fast on
-//! a GPU are rows side by side, or for `b` columns, which is how a linear layer keeps its weights:
-//! `weights.permute([1, 0])`. The other strides of the views are then multiples of 16 bytes, and so are `n` and the
-//! addresses.
+//! with an axis before these that counts matrices of a batch; all matrices of `a` may be multiplied by one `b`. Factors are
+//! fast in either order: by rows, or by columns as a linear layer keeps its weights, `weights.permute([1, 0])`. Where these begin at
+//! multiples of 16 bytes a GPU reads them as they are; of other 16-bit floats it copies those that are worth it to where they do.
 //!
 //! **Work.** `2 * m * n * k` operations for each matrix. A program makes a tile of the result from a band of rows of
 //! `a` and one of columns of `b`. Programs that run at once make tiles near each other, sixteen rows of them at a time,
-//! and so find what they share in the cache. Tiles are smaller where there would be too few of them for the processors.
-//! Of up to 64 rows, where each column of `b` lies side by side, they are smaller still. Where even these are too few and `k` is long,
-//! [`Matmul::launch_split`] shares the steps among programs: see [`crate::split_matmul`] for both. The result is written once, and no
-//! sum without its bias reaches memory.
+//! and so find what they share in the cache. How large tiles are, and whether programs share the steps of a tile and leave parts of
+//! its sums, for a second kernel to add, is chosen for each launch: see [`crate::matmul_choice`]. Parts and copies take temporary
+//! memory. The result is written once, and no sum without its bias reaches it.
 //!
 //! **Rounding.** Products of 16-bit floats are exact and are added in `f32`, those of `f32` are added in `f32` with one
 //! rounding each; the sum is within `(k + 2) * 2^-23` of the sum of the products' magnitudes, or better. The scale, the
@@ -23,13 +21,16 @@
 //! **Source.** Tiles and their order: Tillet, Kung, Cox, *Triton*, 2019, doi:10.1145/3315508.3329973.
 
 use dsl_runtime::prelude::*;
-use dsl_runtime::{DType, Result};
+use dsl_runtime::{DType, Error, Result, Temporary};
 
 use crate::activation;
-use crate::matmul_tiles::matmul;
+use crate::matmul_choice::{Block, LARGE, LARGEST, Product, SMALL, Way};
+use crate::matmul_tiles::{
+    align_both, align_rows, matmul, matmul_narrow, matmul_parts, matmul_small, sum_parts,
+};
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
-use crate::split_matmul::{self, Split};
+use crate::split_matmul::{self, FLAT, LOW, NARROW, SUMMED};
 
 /// The extents of a product: `m` rows, `k` products for each element, `n` columns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -137,69 +138,36 @@ impl<'a, T: Float, const ACT: usize> Matmul<'a, T, ACT> {
     /// Computes into `out`, on a device or stream.
     ///
     /// # Errors
-    /// If the shapes do not fit together; if there are more rows or columns than an `i32` counts; those of a launch.
+    /// If the shapes do not fit together; if there are more rows or columns than an `i32` counts; if there is too little memory for
+    /// what programs leave to others; those of a launch.
     pub fn launch<'o>(&self, on: impl LaunchOn, out: impl MatricesMut<'o, T>) -> Result<()>
     where
         T: Multiply<ACT>,
     {
         let out = out.matrices();
         match self.factors(out.shape())? {
-            Some(factors) => self.alone(on, factors, out),
+            Some(factors) => T::multiply(on, factors, T::way(on, &factors, out.shape()), out),
             None => Ok(()),
         }
     }
 
-    /// The same, with the steps along `k` shared among programs where there would be too few of them: in working memory
-    /// of [`Matmul::scratch_len`] numbers.
+    /// The same in a way that the caller chooses, on any device.
     ///
     /// # Errors
-    /// Those of [`Matmul::launch`]; if the working memory is not as long.
-    pub fn launch_split<'o, 's>(
-        &self,
-        on: impl LaunchOn,
-        out: impl MatricesMut<'o, T>,
-        scratch: impl Into<SliceMut<'s, f32>>,
-    ) -> Result<()>
+    /// Those of [`Matmul::launch`]; if there is no such block for these elements, or none that takes what is added; if there are more
+    /// than 32 parts.
+    pub fn launch_by<'o>(&self, on: impl LaunchOn, out: impl MatricesMut<'o, T>, way: Way) -> Result<()>
     where
         T: Multiply<ACT>,
     {
-        let (out, scratch) = (out.matrices(), scratch.into());
-        let Some(factors) = self.factors(out.shape())? else { return Ok(()) };
-        let wanted = self.scratch_len(on);
-        CHECKS.same(("scratch", scratch.len()), ("what it should be", wanted))?;
-        if wanted == 0 { self.alone(on, factors, out) } else { T::split(on, factors, ACT, out, scratch) }
-    }
-
-    /// The length of the working memory of [`Matmul::launch_split`] on a device or stream: 0 where nothing is shared.
-    pub fn scratch_len(&self, on: impl LaunchOn) -> usize
-    where
-        T: Split,
-    {
-        let ([batches, m, k], [_, _, n]) = (self.a.shape(), self.b.shape());
-        split_matmul::scratch_len(on, [batches, m, n], k, self.few_rows(on), size_of::<T>())
-    }
-
-    /// The product by programs that add up all of a tile.
-    fn alone(&self, on: impl LaunchOn, factors: Factors<'_, T>, out: ViewMut<'_, T, 3>) -> Result<()>
-    where
-        T: Multiply<ACT>,
-    {
-        match self.few_rows(on) {
-            Some(tile) => T::few(on, factors, ACT, tile, out),
-            None => T::multiply(on, factors, out),
+        let out = out.matrices();
+        if way.parts > split_matmul::MAX_PARTS {
+            return Err(CHECKS.error(format!("{} parts, the most are {}", way.parts, split_matmul::MAX_PARTS)));
         }
-    }
-
-    /// The tile of few rows, if both factors have what is summed over side by side.
-    fn few_rows(&self, on: impl LaunchOn) -> Option<Tile>
-    where
-        T: Split,
-    {
-        let ([batches, m, k], [_, _, n]) = (self.a.shape(), self.b.shape());
-        let ([a_batch, row, inner], [b_batch, b_inner, col]) = (self.a.strides(), self.b.strides());
-        let lines = [[row, inner], [col, b_inner], [a_batch, 1], [b_batch, 1], [n, 1]];
-        let fits = lines.into_iter().all(|strides| split_matmul::in_vectors(strides, size_of::<T>()));
-        if fits { split_matmul::few_rows(on, [batches, m, n], k * size_of::<T>(), T::FEW) } else { None }
+        match self.factors(out.shape())? {
+            Some(factors) => T::multiply(on, factors, way, out),
+            None => Ok(()),
+        }
     }
 
     /// What is multiplied, if it fits together; nothing if the result has no elements.
@@ -253,72 +221,283 @@ pub struct Factors<'a, T: Float> {
     pub(crate) alpha: f32,
 }
 
-impl<'a, T: Float> Factors<'a, T> {
-    /// The right factor as the kernels take it: transposed if that puts what is summed over side by side, and whether
-    /// it is.
-    pub(crate) fn right(&self) -> (View<'a, T, 3>, bool) {
-        let columns = self.b.permute([0, 2, 1]);
-        if self.b.strides()[2] != 1 && columns.strides()[2] == 1 { (columns, true) } else { (self.b, false) }
+impl<T: Float> Factors<'_, T> {
+    /// What the choice of a way depends on.
+    fn product(&self, out: [usize; 3]) -> Product {
+        let ([_, _, k], [right_batches, _, _]) = (self.a.shape(), self.b.shape());
+        let [_, inner, col] = self.b.strides();
+        Product {
+            out,
+            k,
+            right_batches,
+            aligned: [is_aligned(&self.a), is_aligned(&self.b)],
+            by_columns: inner == 1 && col != 1,
+            adds: self.residual.shape()[1] > 0,
+        }
+    }
+
+    /// The tile of few rows, if what is summed over is contiguous in both factors, and if it is sooner done than parts of sums.
+    fn few_rows(&self, on: impl LaunchOn, out: [usize; 3]) -> Option<Tile> {
+        let ([_, _, k], bytes) = (self.a.shape(), size_of::<T>());
+        let ([a_batch, row, inner], [b_batch, b_inner, col]) = (self.a.strides(), self.b.strides());
+        let lines = [[row, inner], [col, b_inner], [a_batch, 1], [b_batch, 1], [out[2], 1]];
+        let fits = lines.into_iter().all(|strides| split_matmul::in_vectors(strides, bytes));
+        let tile = split_matmul::few_rows(on, out, k * bytes, &[NARROW, FLAT, LOW]).filter(|_| fits)?;
+        (split_matmul::scratch_len(on, out, k, Some(tile), bytes) == 0).then_some(tile)
     }
 }
 
-/// The element types of products with the activation `ACT`, each with its tiles.
-pub trait Multiply<const ACT: usize>: Split {
-    /// Launches the kernel with the tile for the product's extents.
-    #[doc(hidden)]
-    fn multiply(on: impl LaunchOn, of: Factors<'_, Self>, out: ViewMut<'_, Self, 3>) -> Result<()>;
+/// Whether rows or columns are contiguous and begin at multiples of 16 bytes, as far as strides say.
+fn is_aligned<T: Float>(matrices: &View<'_, T, 3>) -> bool {
+    let ([batches, rows, cols], [batch, row, col]) = (matrices.shape(), matrices.strides());
+    let even =
+        |extent: usize, stride: usize| extent == 1 || split_matmul::in_vectors([stride, 1], size_of::<T>());
+    even(batches, batch) && (col == 1 && even(rows, row) || row == 1 && even(cols, col))
 }
 
-/// The variant for a tile and an order of the right factor, among those that are listed as
-/// `tile, steps, with a residual`.
-macro_rules! launch {
-    ($T:ty, $on:ident, $of:ident, $out:ident, $tile:ident, [$($M:literal, $N:literal, $K:literal, $ADD:literal;)*]) => {{
-        let programs = $tile.count($out.shape());
-        let ((b, transposed), Factors { a, bias, residual, alpha, .. }) = ($of.right(), $of);
-        match ($tile.rows, $tile.cols, transposed) {
+/// Rows cut into slices of their elements, which are the second axis.
+fn sliced<T: Element>(rows: View<'_, T, 3>, slices: usize) -> Result<View<'_, T, 4>> {
+    let [batches, count, k] = rows.shape();
+    Ok(rows.reshape([batches, count, slices, k / slices])?.permute([0, 2, 1, 3]))
+}
+
+/// A factor that is to be copied to where its rows, or its columns if these are contiguous, begin at multiples of 16 bytes.
+#[derive(Clone, Copy)]
+struct Rows<'v, T: Float> {
+    rows: View<'v, T, 3>,
+    strides: [usize; 3],
+    by_columns: bool,
+}
+
+impl<'v, T: Float> Rows<'v, T> {
+    fn new(of: View<'v, T, 3>) -> Self {
+        let by_columns = of.strides()[1] == 1 && of.strides()[2] != 1;
+        let rows = if by_columns { of.permute([0, 2, 1]) } else { of };
+        let [_, count, len] = rows.shape();
+        let line = len.next_multiple_of(split_matmul::VECTOR / size_of::<T>());
+        Rows { rows, strides: [count * line, line, 1], by_columns }
+    }
+
+    /// Memory for the copy.
+    fn memory(&self, on: impl LaunchOn) -> Result<Temporary<T>> {
+        on.temporary(self.rows.shape()[0] * self.strides[0])
+    }
+
+    /// The copy in its memory, as the factor is.
+    fn copy<'t>(&self, memory: &'t Temporary<T>) -> Result<View<'t, T, 3>> {
+        let view = memory.slice().view_strided(self.rows.shape(), self.strides)?;
+        Ok(if self.by_columns { view.permute([0, 2, 1]) } else { view })
+    }
+
+    /// Programs that copy `cols` columns each.
+    fn programs(&self, cols: usize) -> usize {
+        Tile { rows: COPIED_ROWS, cols }.count(self.rows.shape())
+    }
+}
+
+/// Copies one or both factors; gives the memory of each copy.
+fn copy_rows<T: Float>(
+    on: impl LaunchOn,
+    factors: [Option<Rows<'_, T>>; 2],
+) -> Result<[Option<Temporary<T>>; 2]>
+where
+    align_rows::Choice<T, COPIED_ROWS, NARROW_COPY>: align_rows::Declared,
+    align_rows::Choice<T, COPIED_ROWS, WIDE_COPY>: align_rows::Declared,
+    align_both::Choice<T, COPIED_ROWS, NARROW_COPY>: align_both::Declared,
+    align_both::Choice<T, COPIED_ROWS, WIDE_COPY>: align_both::Declared,
+{
+    let programs = |cols: usize| factors.iter().flatten().map(|rows| rows.programs(cols)).sum::<usize>();
+    let wide = programs(WIDE_COPY) >= 2 * on.processors();
+    let grid = programs(if wide { WIDE_COPY } else { NARROW_COPY });
+    Ok(match factors {
+        [Some(left), Some(right)] => {
+            let (mut x_memory, mut y_memory) = (left.memory(on)?, right.memory(on)?);
+            let (mut x_slice, mut y_slice) = (x_memory.slice_mut(), y_memory.slice_mut());
+            let x = x_slice.view_strided_mut(left.rows.shape(), left.strides)?;
+            let y = y_slice.view_strided_mut(right.rows.shape(), right.strides)?;
+            if wide {
+                align_both::<T, COPIED_ROWS, WIDE_COPY>(left.rows, x, right.rows, y).grid(grid).launch(on)?;
+            } else {
+                align_both::<T, COPIED_ROWS, NARROW_COPY>(left.rows, x, right.rows, y)
+                    .grid(grid)
+                    .launch(on)?;
+            }
+            [Some(x_memory), Some(y_memory)]
+        }
+        [None, None] => [None, None],
+        [left, right] => {
+            let rows = left.or(right).expect("there is one");
+            let mut memory = rows.memory(on)?;
+            let mut slice = memory.slice_mut();
+            let out = slice.view_strided_mut(rows.rows.shape(), rows.strides)?;
+            if wide {
+                align_rows::<T, COPIED_ROWS, WIDE_COPY>(rows.rows, out).grid(grid).launch(on)?;
+            } else {
+                align_rows::<T, COPIED_ROWS, NARROW_COPY>(rows.rows, out).grid(grid).launch(on)?;
+            }
+            if left.is_some() { [Some(memory), None] } else { [None, Some(memory)] }
+        }
+    })
+}
+
+/// What a program of [`align_rows`] copies.
+const COPIED_ROWS: usize = 8;
+const NARROW_COPY: usize = 256;
+const WIDE_COPY: usize = 1024;
+/// The slices of [`matmul_narrow`], and the terms of a step of few rows.
+const SLICES: usize = 4;
+const FEW_STEPS: usize = 128;
+
+/// The element types of products with the activation `ACT`.
+pub trait Multiply<const ACT: usize>: Float {
+    /// The way that a product with these matrices is computed.
+    #[doc(hidden)]
+    fn way(on: impl LaunchOn, of: &Factors<'_, Self>, out: [usize; 3]) -> Way;
+
+    /// Launches what computes the product.
+    #[doc(hidden)]
+    fn multiply(on: impl LaunchOn, of: Factors<'_, Self>, way: Way, out: ViewMut<'_, Self, 3>) -> Result<()>;
+}
+
+/// The choice of a block among those that are listed, for a kernel's launch.
+macro_rules! by_block {
+    ($block:expr, [$($M:literal x $N:literal x $K:literal),*], |$m:ident, $n:ident, $k:ident| $launch:expr) => {
+        match ($block.tile.rows, $block.tile.cols, $block.steps) {
             $(
-                ($M, $N, false) => {
-                    let call = matmul::<$T, ACT, false, $M, $N, $K, $ADD>(a, b, bias, residual, $out, alpha);
-                    call.grid(programs).launch($on)
-                }
-                ($M, $N, true) => {
-                    let call = matmul::<$T, ACT, true, $M, $N, $K, $ADD>(a, b, bias, residual, $out, alpha);
-                    call.grid(programs).launch($on)
+                ($M, $N, $K) => {
+                    const $m: usize = $M;
+                    const $n: usize = $N;
+                    const $k: usize = $K;
+                    $launch
                 }
             )*
-            _ => unreachable!("a tile is one of those"),
+            _ => Err(no_block($block)),
+        }
+    };
+}
+
+fn no_block(Block { tile: Tile { rows, cols }, steps }: Block) -> Error {
+    CHECKS.error(format!(
+        "there is no kernel of {rows} rows, {cols} columns and {steps} steps for this product"
+    ))
+}
+
+/// Parts of the sums and what adds them up, with blocks that are listed.
+macro_rules! launch_parts {
+    ($T:ty, $on:ident, $of:ident, $out:ident, $way:ident, $blocks:tt) => {{
+        let Factors { a, b, bias, residual, alpha, .. } = $of;
+        let ([batches, m, n], Way { block, parts, .. }) = ($out.shape(), $way);
+        let share = a.shape()[2].div_ceil(parts).div_ceil(block.steps) as i32;
+        let shape = [parts, batches, m, n];
+        let mut scratch = $on.temporary::<f32>(shape.iter().product())?;
+        let sums = ViewMut::new(scratch.slice_mut(), shape)?;
+        let grid = (block.tile.count($out.shape()), parts);
+        by_block!(block, $blocks, |M, N, K| matmul_parts::<$T, M, N, K>(a, b, sums, share)
+            .grid(grid)
+            .launch($on))?;
+        let (sums, act) = (scratch.slice().view(shape)?, ACT as i32);
+        // More programs where rows are few.
+        if batches * m * n <= SUMMED.rows * SUMMED.cols * $on.processors() {
+            let programs = Tile { rows: 1, ..SUMMED }.count($out.shape());
+            sum_parts::<$T, 1, { SUMMED.cols }>(sums, bias, residual, $out, alpha, act)
+                .grid(programs)
+                .launch($on)
+        } else {
+            let programs = SUMMED.count($out.shape());
+            sum_parts::<$T, { SUMMED.rows }, { SUMMED.cols }>(sums, bias, residual, $out, alpha, act)
+                .grid(programs)
+                .launch($on)
         }
     }};
 }
 
-/// Rows, columns and steps of the largest tile, of that with a residual, and of the small one.
-macro_rules! tiles {
-    ($($T:ty: [$($M:literal, $N:literal, $K:literal, $ADD:literal;)*], $largest:expr, $added:expr, $small:expr;)*) => {$(
+macro_rules! multiply_halves {
+    ($($T:ty),*) => {$(
         impl<const ACT: usize> Multiply<ACT> for $T
         where
-            $(
-                matmul::Choice<$T, ACT, false, $M, $N, $K, $ADD>: matmul::Declared,
-                matmul::Choice<$T, ACT, true, $M, $N, $K, $ADD>: matmul::Declared,
-            )*
+            matmul::Choice<$T, ACT, 128, 256, 64, false>: matmul::Declared,
+            matmul::Choice<$T, ACT, 128, 128, 64, true>: matmul::Declared,
         {
-            fn multiply(on: impl LaunchOn, of: Factors<'_, $T>, out: ViewMut<'_, $T, 3>) -> Result<()> {
-                let adds = of.residual.shape()[1] > 0;
-                let tile =
-                    if adds { $added } else { Tile::of([$largest, $small], out.shape(), on.processors()) };
-                launch!($T, on, of, out, tile, [$($M, $N, $K, $ADD;)*])
+            fn way(on: impl LaunchOn, of: &Factors<'_, $T>, out: [usize; 3]) -> Way {
+                if let Some(tile) = of.few_rows(on, out) {
+                    return Way { block: Block { tile, steps: FEW_STEPS }, parts: 1, copies: [false; 2] };
+                }
+                let product = of.product(out);
+                if on.has_clusters() {
+                    product.fastest(on.processors())
+                } else {
+                    product.elsewhere(on, [if product.adds { LARGE } else { LARGEST }, SMALL])
+                }
+            }
+
+            fn multiply(
+                on: impl LaunchOn,
+                of: Factors<'_, $T>,
+                way: Way,
+                out: ViewMut<'_, $T, 3>,
+            ) -> Result<()> {
+                let (shape, act) = (out.shape(), ACT as i32);
+                let [left, right] = way.copies;
+                let rows = [left.then(|| Rows::new(of.a)), right.then(|| Rows::new(of.b))];
+                let memory = copy_rows(on, rows)?;
+                let copy = |number: usize| match (&rows[number], &memory[number]) {
+                    (Some(rows), Some(memory)) => rows.copy(memory).map(Some),
+                    _ => Ok(None),
+                };
+                let of = Factors { a: copy(0)?.unwrap_or(of.a), b: copy(1)?.unwrap_or(of.b), ..of };
+                if way.parts > 1 {
+                    return launch_parts!($T, on, of, out, way, [64 x 128 x 64, 64 x 64 x 128]);
+                }
+                let (Factors { a, b, bias, residual, alpha }, programs) = (of, way.block.tile.count(shape));
+                let adds = residual.shape()[1] > 0;
+                match way.block {
+                    LARGEST if !adds => matmul::<$T, ACT, 128, 256, 64, false>(a, b, bias, residual, out, alpha)
+                        .grid(programs)
+                        .launch(on),
+                    LARGE => matmul::<$T, ACT, 128, 128, 64, true>(a, b, bias, residual, out, alpha)
+                        .grid(programs)
+                        .launch(on),
+                    Block { tile: NARROW, steps: FEW_STEPS } => {
+                        let (a, b) = (sliced(a, SLICES)?, sliced(b.permute([0, 2, 1]), SLICES)?);
+                        matmul_narrow::<$T, SLICES, { NARROW.rows }, { NARROW.cols }, FEW_STEPS>(
+                            a, b, bias, residual, out, alpha, act,
+                        )
+                        .grid(programs)
+                        .launch(on)
+                    }
+                    block => by_block!(
+                        block,
+                        [64 x 128 x 64, 64 x 64 x 128, 64 x 64 x 64, 64 x 32 x 128, 16 x 32 x 128],
+                        |M, N, K| matmul_small::<$T, M, N, K>(a, b, bias, residual, out, alpha, act)
+                            .grid(programs)
+                            .launch(on)
+                    ),
+                }
             }
         }
     )*};
 }
 
-const LARGEST: Tile = Tile { rows: 128, cols: 256 };
-const LARGE: Tile = Tile { rows: 128, cols: 128 };
-const SMALL: Tile = Tile { rows: 64, cols: 128 };
+multiply_halves!(f16, bf16);
 
-tiles! {
-    f16: [128, 256, 64, false; 128, 128, 64, true; 64, 128, 64, false;], LARGEST, LARGE, SMALL;
-    bf16: [128, 256, 64, false; 128, 128, 64, true; 64, 128, 64, false;], LARGEST, LARGE, SMALL;
-    f32: [128, 128, 32, true; 64, 128, 32, true;], LARGE, LARGE, SMALL;
+impl<const ACT: usize> Multiply<ACT> for f32
+where
+    matmul::Choice<f32, ACT, 128, 128, 32, true>: matmul::Declared,
+    matmul::Choice<f32, ACT, 64, 128, 32, true>: matmul::Declared,
+{
+    fn way(on: impl LaunchOn, of: &Factors<'_, f32>, out: [usize; 3]) -> Way {
+        of.product(out).elsewhere(on, [LARGE, SMALL].map(|block| Block { steps: 32, ..block }))
+    }
+
+    fn multiply(on: impl LaunchOn, of: Factors<'_, f32>, way: Way, out: ViewMut<'_, f32, 3>) -> Result<()> {
+        if way.parts > 1 {
+            return launch_parts!(f32, on, of, out, way, [64 x 128 x 32]);
+        }
+        let (Factors { a, b, bias, residual, alpha }, programs) = (of, way.block.tile.count(out.shape()));
+        by_block!(way.block, [128 x 128 x 32, 64 x 128 x 32], |M, N, K| {
+            matmul::<f32, ACT, M, N, K, true>(a, b, bias, residual, out, alpha).grid(programs).launch(on)
+        })
+    }
 }
 
 /// What becomes of a product: a scale, a bias for each column, and after the activation a matrix that is added.

@@ -86,9 +86,9 @@ mod kernels {
     #[fuse_kernel(
         configs = [{ Q: i8, ROUND: true }, { Q: f8e4m3, ROUND: false }],
         T = [f16, bf16], NORM = [0, 1, 2],
-        BLOCK = n_cols in [1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384, 32768],
+        BLOCK = n_cols in [256, 1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384, 32768],
         num_ctas = if BLOCK == 32768 { 2 } else { 1 },
-        num_warps = if NORM == 2 { if BLOCK <= 4096 { (BLOCK / 1024).min(2) } else { 4 } }
+        num_warps = if NORM == 2 { if BLOCK <= 4096 { (BLOCK / 1024).min(2).max(1) } else { 4 } }
             else if BLOCK <= 8192 { (BLOCK / 1024).next_power_of_two().min(4) } else { 8 },
         maxnreg = if NORM != 2 { if BLOCK == 16384 { 80 } else { 255 } }
             else if BLOCK < 4096 { 255 } else if BLOCK == 4096 { 96 } else if BLOCK <= 6144 { 72 }

@@ -28,7 +28,8 @@ const PIECE: usize = 8192;
 /// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared; a cluster of blocks
 /// shares the longest.
 #[fuse_kernel(
-    T = [f32, f16, bf16], BLOCK = n_cols in [1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384, 32768],
+    T = [f32, f16, bf16],
+    BLOCK = n_cols in [256, 512, 1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384, 32768],
     num_ctas = (BLOCK / 32768 * 4).max(1),
 )]
 pub fn rms_norm<T: Float, const BLOCK: usize>(x: &[T], gamma: &[T], out: &mut [T], n_cols: i32, eps: f32) {

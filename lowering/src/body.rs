@@ -12,6 +12,7 @@ use std::collections::HashMap;
 
 use crate::analysis::axis::{Assumptions, Axes};
 use crate::analysis::fact::{Fact, Symbol};
+use crate::analysis::order::other_orders;
 use crate::analysis::promise::Promise;
 use crate::analysis::single_turn::single_turn;
 use crate::analysis::split::{Trust, split};
@@ -152,13 +153,14 @@ const MAX_WARPS: u32 = 32;
 
 fn bodies_for(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<Body>, TooMuchShared> {
     let mut bodies = vec![];
-    let mut others = gpus;
-    if gpus == Gpus::All
-        && let Some((plan, facts)) = tensor(func, requests)
-    {
-        bodies.push(Body { name: "tensor", plan, facts, gpus: Gpus::WithGroups });
-        others = Gpus::WithoutGroups;
+    let columns = if gpus == Gpus::All { other_orders(func) } else { vec![] };
+    let mut orders: Vec<(&Func, Names)> = std::iter::once(func).chain(&columns).zip(ORDERS).collect();
+    if gpus == Gpus::All {
+        let copied = tensors(&orders, requests, &mut bodies);
+        // Bytes are multiplied in one order alone.
+        orders.retain(|(_, names)| copied.is_empty() || copied.contains(&names.tensor));
     }
+    let others = if bodies.is_empty() { gpus } else { Gpus::WithoutGroups };
     let strides = unit_strides(func, trust(requests, Trust::Launch));
     for ([name, odd], strides) in UNIT_STRIDES.into_iter().zip(&strides) {
         let mut near = func.clone();
@@ -181,10 +183,67 @@ fn bodies_for(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<Body>, 
             bodies.push(Body { name: "aligned", plan, facts, gpus: others });
         }
     }
+    for (func, names) in orders.iter().filter(|_| !columns.is_empty()) {
+        if names.aligned != ORDERS[0].aligned {
+            let (plan, facts) = aligned((*func).clone(), requests)?;
+            bodies.push(Body { name: names.aligned, plan, facts, gpus: others });
+        }
+        let (plan, facts) = unaligned((*func).clone(), requests)?;
+        bodies.push(Body { name: names.odd, plan, facts, gpus });
+    }
     let maxnreg = requests.maxnreg.filter(|_| bodies.is_empty());
     let plan = general(func, Requests { maxnreg, ..requests })?;
     bodies.push(Body { name: "general", plan, facts: vec![], gpus });
     Ok(bodies)
+}
+
+/// What bodies for an order of the factors of a product are called: `tn` has the first one by columns, `nt` the second.
+#[derive(Clone, Copy)]
+struct Names {
+    tensor: &'static str,
+    /// Of results that begin anywhere.
+    tensor_odd: &'static str,
+    aligned: &'static str,
+    odd: &'static str,
+}
+
+const ORDERS: [Names; 4] = [
+    Names { tensor: "tensor", tensor_odd: "tensor_odd", aligned: "aligned", odd: "odd" },
+    Names { tensor: "tensor_tn", tensor_odd: "tensor_tn_odd", aligned: "aligned_tn", odd: "odd_tn" },
+    Names { tensor: "tensor_nt", tensor_odd: "tensor_nt_odd", aligned: "aligned_nt", odd: "odd_nt" },
+    Names { tensor: "tensor_tt", tensor_odd: "tensor_tt_odd", aligned: "aligned_tt", odd: "odd_tt" },
+];
+
+/// Adds the bodies whose products take blocks as the GPU copies them, first those that it copies out as well.
+/// Gives the names of those that there are.
+fn tensors(orders: &[(&Func, Names)], requests: Requests, bodies: &mut Vec<Body>) -> Vec<&'static str> {
+    let (mut odd, mut found) = (vec![], vec![]);
+    let products = orders.first().map_or(0, |(func, _)| dot::count(func));
+    for (func, names) in orders {
+        let Some((plan, facts)) = tensor(func, requests, &[Results::Copied, Results::InVectors]) else {
+            continue;
+        };
+        // A row of what a single product makes need not begin as rows of its factors do.
+        if products == 1
+            && let Some((plan, facts)) = tensor(func, requests, &[Results::Anywhere])
+        {
+            odd.push(Body { name: names.tensor_odd, plan, facts, gpus: Gpus::WithGroups });
+        }
+        bodies.push(Body { name: names.tensor, plan, facts, gpus: Gpus::WithGroups });
+        found.push(names.tensor);
+    }
+    bodies.append(&mut odd);
+    found
+}
+
+/// How results of products leave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Results {
+    /// The GPU copies them out.
+    Copied,
+    InVectors,
+    /// Element by element: their rows may begin anywhere.
+    Anywhere,
 }
 
 /// Bodies of the same kind, for different strides that are 1; each for rows that begin at multiples of a vector, and for rows that
@@ -219,23 +278,25 @@ fn multiplies_bytes(func: &Func) -> bool {
     found
 }
 
-/// The body whose products take blocks as the GPU copies them; `None` where there are none, or no room for them.
-fn tensor(func: &Func, requests: Requests) -> Option<(Plan, Vec<Fact>)> {
-    let with = |num_warps: u32, copies_out: bool| {
+/// The body whose products take blocks as the GPU copies them; `None` where there are none, or no room for them. Its results
+/// leave in the first of these ways that there is room for.
+fn tensor(func: &Func, requests: Requests, results: &[Results]) -> Option<(Plan, Vec<Fact>)> {
+    let with = |num_warps: u32, results: Results| {
         let requests = Requests { num_warps: Some(num_warps), programs: Some(1), ..requests };
         let mut staged = func.clone();
-        let relied_on = stage(&mut staged, num_warps, copies_out);
+        let relied_on = stage(&mut staged, num_warps, results == Results::Copied);
         if relied_on.is_empty() {
             return None;
         }
-        let (plan, mut facts) = aligned(staged, requests).ok()?;
+        let with_facts = if results == Results::Anywhere { unaligned } else { aligned };
+        let (plan, mut facts) = with_facts(staged, requests).ok()?;
         facts.extend(relied_on.into_iter().filter(|fact| !facts.contains(fact)).collect::<Vec<_>>());
         let runs = num_warps.is_power_of_two() || plan.runs_in_sets();
         (runs && plan.maps().len() <= MAX_MAPS).then_some((plan, facts))
     };
     let chosen = || [dot::odd_warps(func), dot::group_warps(func)].into_iter().flatten().collect();
     let warps: Vec<u32> = requests.num_warps.map_or_else(chosen, |warps| vec![warps]);
-    warps.into_iter().find_map(|warps| with(warps, true).or_else(|| with(warps, false)))
+    warps.into_iter().find_map(|warps| results.iter().find_map(|&results| with(warps, results)))
 }
 
 /// The most tensor maps that a launch hands over.

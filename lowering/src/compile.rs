@@ -7,6 +7,7 @@ use std::rc::Rc;
 use proc_macro2::TokenStream;
 use serde::{Deserialize, Serialize};
 
+use crate::analysis::order::other_orders;
 use crate::analysis::overflow::report_overflow;
 use crate::analysis::split::{Trust, split};
 use crate::analysis::stride::{take_for_one, unit_strides};
@@ -322,20 +323,22 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &Options) -> Result<Prep
     Ok(Prepared { func, bodies, host, key, source })
 }
 
-/// A kernel for the host, and once more for neighbours side by side where there are views, or pointers with strides.
+/// A kernel for the host, and once more for neighbours side by side where there are views, or pointers with strides: of views that
+/// are multiplied, along either axis.
 pub fn host_plan(func: &Func, trust: Trust) -> mlir::host::Plan {
     let mut general = func.clone();
     split(&mut general, trust);
-    let plan = mlir::host::Plan::new(general);
-    let mut near = func.clone();
-    let mut strides = contiguous(&mut near);
-    let first = unit_strides(func, Trust::Nothing).into_iter().next();
-    strides.extend(take_for_one(&mut near, &first.unwrap_or_default()));
-    if strides.is_empty() {
-        return plan;
+    let mut plan = mlir::host::Plan::new(general);
+    let first = unit_strides(func, Trust::Nothing).into_iter().next().unwrap_or_default();
+    for mut near in std::iter::once(func.clone()).chain(other_orders(func)) {
+        let mut strides = contiguous(&mut near);
+        strides.extend(take_for_one(&mut near, &first));
+        if !strides.is_empty() {
+            split(&mut near, trust);
+            plan = plan.or_where(&strides, near);
+        }
     }
-    split(&mut near, trust);
-    plan.or_where(&strides, near)
+    plan
 }
 
 /// The code of every variant, from the cache or from children that lower what is missing, as many at once as there are

@@ -153,10 +153,11 @@ struct BodyRecord<'k> {
 impl<'k> BodyRecord<'k> {
     fn new(body: &'k Body, images: Images, params: &[Param]) -> Self {
         let cubin = |(capability, file)| CubinRecord { capability, file };
-        let map = |&TensorMap { param, block, swizzle }: &TensorMap| MapRecord {
+        let map = |&TensorMap { param, block, swizzle, transposed }: &TensorMap| MapRecord {
             param: name(params, param),
             block,
             swizzle,
+            transposed,
         };
         let fact = |fact: &Fact| FactRecord { text: fact.text(params), fact: FactKind::new(fact, params) };
         BodyRecord {
@@ -182,6 +183,8 @@ struct MapRecord {
     param: &'static str,
     block: &'static [u32],
     swizzle: u32,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    transposed: bool,
 }
 
 #[derive(Serialize)]

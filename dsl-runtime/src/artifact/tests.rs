@@ -311,8 +311,8 @@ fn the_json_says_how_to_call_each_entry() {
 const MAPPED: Body = Body {
     facts: &[Fact::Equal { param: 2, value: 1 }],
     maps: &[
-        TensorMap { param: 0, block: &[64], swizzle: 128 },
-        TensorMap { param: 3, block: &[32], swizzle: 64 },
+        TensorMap { param: 0, block: &[64], swizzle: 128, transposed: false },
+        TensorMap { param: 3, block: &[32], swizzle: 64, transposed: false },
     ],
     ..GENERAL
 };

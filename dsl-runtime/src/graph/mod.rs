@@ -23,7 +23,7 @@ pub(crate) use recorder::{Range, Recorded, Recorder, Work};
 
 use executable::Executable;
 use held::Bytes;
-use recorder::covered;
+use recorder::{Temporaries, covered};
 
 /// Launches that were recorded, with the memory they use. Made by [`Stream::capture`].
 ///
@@ -62,6 +62,7 @@ pub struct Graph<H: Held> {
     // Before the buffers, so that it goes first.
     code: Code,
     recorded: Vec<Recorded>,
+    temporaries: Temporaries,
     buffers: H,
 }
 
@@ -117,7 +118,8 @@ impl Stream {
                 Code::Cuda { device, stream: self.clone(), graph }
             }
         };
-        Ok(Graph { code, recorded: recorder.end(), buffers })
+        let (recorded, temporaries) = recorder.end();
+        Ok(Graph { code, recorded, temporaries, buffers })
     }
 }
 
@@ -128,13 +130,17 @@ impl<H: Held> Graph<H> {
     /// # Errors
     /// If a buffer was replaced by another since; those of a launch.
     pub fn launch(&mut self) -> Result<()> {
-        let Graph { code, recorded, buffers } = self;
+        let Graph { code, recorded, temporaries, buffers } = self;
         let check = |kept: &[Range]| {
             recorded.iter().try_for_each(|launch| covered(kept, launch.kernel, &launch.used))
         };
         match code {
             Code::Cpu => {
-                check(&ranges(buffers, On::Cpu)?)?;
+                let mut kept = ranges(buffers, On::Cpu)?;
+                for buffer in temporaries {
+                    kept.extend(ranges(&mut **buffer, On::Cpu)?);
+                }
+                check(&kept)?;
                 for launch in recorded.iter_mut() {
                     if let Work::Host(replay) = &mut launch.work {
                         // SAFETY: the memory it uses is part of what the graph keeps, and is borrowed mutably with it.
@@ -148,6 +154,9 @@ impl<H: Held> Graph<H> {
                 device.context.bind_to_thread().map_err(|error| device.failed("cuCtxSetCurrent", error))?;
                 let mut pieces = Vec::new();
                 buffers.show(&mut |piece| pieces.push(piece.0));
+                for buffer in temporaries {
+                    buffer.show(&mut |piece| pieces.push(piece.0));
+                }
                 let (mut kept, mut uses) = (Vec::new(), Vec::new());
                 for piece in pieces {
                     let Some((range, used)) = used(piece, device, stream)? else { continue };
@@ -207,7 +216,7 @@ impl<H: Held> std::fmt::Debug for Graph<H> {
 }
 
 /// The addresses of what a graph keeps, all of it where the graph runs.
-fn ranges(buffers: &mut impl Held, on: On<'_>) -> Result<Vec<Range>> {
+fn ranges(buffers: &mut dyn Held, on: On<'_>) -> Result<Vec<Range>> {
     let mut ranges = Vec::new();
     let mut elsewhere = false;
     buffers.show(&mut |piece| match range(piece.0, on) {
@@ -223,14 +232,17 @@ fn ranges(buffers: &mut impl Held, on: On<'_>) -> Result<Vec<Range>> {
 fn range(piece: Bytes<'_>, on: On<'_>) -> Option<Range> {
     match piece {
         Bytes::Shared(bytes) => shared_range(&bytes, on),
-        Bytes::Unique(mut bytes) => {
-            if let UniqueBytes::Host(bytes) = &mut bytes {
-                // The addresses that launches wrote down before stand for this borrow from now on.
-                bytes.as_mut_ptr().expose_provenance();
-            }
-            unique_range(&bytes, on)
-        }
+        Bytes::Unique(bytes) => exposed_range(bytes, on),
     }
+}
+
+/// Where memory to write lies, for launches that use it by its address.
+fn exposed_range(mut bytes: UniqueBytes<'_>, on: On<'_>) -> Option<Range> {
+    if let UniqueBytes::Host(bytes) = &mut bytes {
+        // The addresses that launches wrote down before stand for this borrow from now on.
+        bytes.as_mut_ptr().expose_provenance();
+    }
+    unique_range(&bytes, on)
 }
 
 /// Where memory to read lies, without making any stream wait for it; `None` if it is elsewhere.

@@ -5,7 +5,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use cudarc::driver::sys::CUdeviceptr;
 
 use crate::error::{Error, Result};
+use crate::graph::{Held, exposed_range};
 use crate::kernel::{Kernel, Variant};
+use crate::slice::UniqueBytes;
+use crate::stream::On;
 
 /// Addresses that a launch uses, or that a graph keeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,20 +43,29 @@ pub(crate) enum Work {
     Cuda(Option<CUdeviceptr>),
 }
 
+/// Memory that a graph keeps because its launches use it among themselves.
+pub(crate) type Temporaries = Vec<Box<dyn Held + Send + Sync>>;
+
 /// Launches of a stream that is being captured.
 pub(crate) struct Recorder {
-    kept: Vec<Range>,
+    kept: Mutex<Vec<Range>>,
+    /// What launches use among themselves.
+    temporaries: Mutex<Temporaries>,
     /// `None` once the capture has ended.
     launches: Mutex<Option<Vec<Recorded>>>,
 }
 
 impl Recorder {
     pub(crate) fn new(kept: Vec<Range>) -> Recorder {
-        Recorder { kept, launches: Mutex::new(Some(Vec::new())) }
+        Recorder {
+            kept: Mutex::new(kept),
+            temporaries: Mutex::default(),
+            launches: Mutex::new(Some(Vec::new())),
+        }
     }
 
     fn launches(&self) -> MutexGuard<'_, Option<Vec<Recorded>>> {
-        self.launches.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.launches)
     }
 
     /// Whether a launch can be recorded.
@@ -61,7 +73,18 @@ impl Recorder {
         if self.launches().is_none() {
             return Err(Error::Capture { reason: "the capture of this stream has ended".to_string() });
         }
-        covered(&self.kept, kernel, used)
+        covered(&locked(&self.kept), kernel, used)
+    }
+
+    /// Lets launches use memory that the graph will keep.
+    pub(crate) fn lend(&self, bytes: UniqueBytes<'_>, on: On<'_>) {
+        let range = exposed_range(bytes, on).expect("it was allocated there");
+        locked(&self.kept).push(range);
+    }
+
+    /// Keeps what was lent.
+    pub(crate) fn adopt(&self, buffer: Box<dyn Held + Send + Sync>) {
+        locked(&self.temporaries).push(buffer);
     }
 
     /// Keeps a launch that was checked.
@@ -71,10 +94,14 @@ impl Recorder {
         }
     }
 
-    /// Ends the capture; gives what was recorded.
-    pub(crate) fn end(&self) -> Vec<Recorded> {
-        self.launches().take().unwrap_or_default()
+    /// Ends the capture; gives what was recorded, and the memory that goes with it.
+    pub(crate) fn end(&self) -> (Vec<Recorded>, Temporaries) {
+        (self.launches().take().unwrap_or_default(), std::mem::take(&mut *locked(&self.temporaries)))
     }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether what a launch uses is part of what is kept.

@@ -7,7 +7,7 @@ use super::*;
 use crate::dtype::DType;
 use crate::kernel::{Host, Kernel, Level, Param, ParamKind, Variant};
 use crate::launch::{Arg, Launch};
-use crate::{Buffer, Device, LaunchOn, SliceMut};
+use crate::{Buffer, Device, LaunchOn, Slice, SliceMut};
 
 /// Adds `x[i]` to `out[i]`; the shorter of the two decides how many.
 unsafe extern "C" fn add(args: *const u64, _: u32, _: u32, _: u32, _: u32, _: *const u32, _: *mut u8) {
@@ -41,6 +41,10 @@ static ADD: Kernel = Kernel {
 };
 
 fn launch_add<'a>(x: &'a Buffer<u32>, out: impl Into<SliceMut<'a, u32>>, on: impl LaunchOn) -> Result<()> {
+    add_slices(x.slice(..), out, on)
+}
+
+fn add_slices<'a>(x: Slice<'a, u32>, out: impl Into<SliceMut<'a, u32>>, on: impl LaunchOn) -> Result<()> {
     let args = [Arg::slice::<u32>(x), Arg::slice_mut::<u32>(out)];
     // SAFETY: `add` reads and writes within its arguments alone.
     unsafe { Launch::new(&ADD, Ok(&ADD.variants[0]), args) }.grid(1).launch(on)
@@ -83,6 +87,28 @@ fn nothing_runs_before_the_graph_is_launched_and_then_everything_in_order() {
     graph.launch().unwrap();
     let (x, y, z) = graph.into_buffers();
     assert_eq!([&x, &y, &z].map(values), [1000, 1012, 125 + 1012 + 1000]);
+}
+
+#[test]
+fn a_graph_keeps_what_its_launches_use_among_themselves() {
+    let through = |x: &Buffer<u32>, out: &mut Buffer<u32>, stream: &Stream| {
+        let mut sum = stream.temporary::<u32>(4)?;
+        launch_add(x, sum.slice_mut(), stream)?;
+        launch_add(x, sum.slice_mut(), stream)?;
+        assert_eq!(sum.slice().len(), 4);
+        add_slices(sum.slice(), &mut *out, stream)
+    };
+    let stream = Device::cpu().stream();
+    let mut graph =
+        stream.capture((buffer(3), buffer(0)), |(x, out), stream| through(x, out, stream)).unwrap();
+    graph.launch().unwrap();
+    assert_eq!(values(&graph.buffers().1), 6);
+    // What was in it stays there: the launches add to it.
+    graph.launch().unwrap();
+    assert_eq!(values(&graph.buffers().1), 6 + 12);
+    let (x, mut out) = (buffer(5), buffer(1));
+    through(&x, &mut out, &stream).unwrap();
+    assert_eq!(values(&out), 11);
 }
 
 #[test]

@@ -6,7 +6,7 @@ use crate::error::{Error, Result, param_type};
 use crate::kernel::{Kernel, ParamKind, Variant};
 use crate::slice::{SharedBytes, Slice, SliceMut, UniqueBytes, context_of};
 use crate::stream::On;
-use crate::view::{View, ViewMut};
+use crate::view::{View, ViewMut, launched_strides};
 
 /// An argument: borrowed memory or a number.
 pub struct Arg<'a> {
@@ -24,20 +24,22 @@ pub struct ViewArgs<'a, const R: usize> {
     pub memory: Arg<'a>,
     /// The extent of each axis.
     pub shape: [i64; R],
-    /// The stride of each axis, in elements.
+    /// The stride of each axis, in elements; of one along which the view has one element, any.
     pub strides: [i64; R],
 }
 
 impl<'a, T: Element, const R: usize> From<View<'a, T, R>> for ViewArgs<'a, R> {
     fn from(view: View<'a, T, R>) -> Self {
-        let (shape, strides) = (view.shape().map(number), view.strides().map(number));
+        let strides = launched_strides(view.shape(), view.strides()).map(number);
+        let shape = view.shape().map(number);
         ViewArgs { memory: Arg { rank: R as u8, ..Arg::slice(view.memory()) }, shape, strides }
     }
 }
 
 impl<'a, T: Element, const R: usize> From<ViewMut<'a, T, R>> for ViewArgs<'a, R> {
     fn from(view: ViewMut<'a, T, R>) -> Self {
-        let (shape, strides) = (view.shape().map(number), view.strides().map(number));
+        let strides = launched_strides(view.shape(), view.strides()).map(number);
+        let shape = view.shape().map(number);
         ViewArgs { memory: Arg { rank: R as u8, ..Arg::slice_mut(view.into_memory()) }, shape, strides }
     }
 }

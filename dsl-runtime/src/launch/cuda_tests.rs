@@ -494,7 +494,7 @@ const MAPPED: Body = Body {
         Fact::Divisible { value: ROW_STRIDE, by: 4 },
         Fact::Equal { param: 4, value: 1 },
     ],
-    maps: &[TensorMap { param: 0, block: &[8, 8], swizzle: 32 }],
+    maps: &[TensorMap { param: 0, block: &[8, 8], swizzle: 32, transposed: false }],
     ..PLAIN
 };
 

@@ -142,9 +142,14 @@ impl TensorMap {
             strides: [0; MAX_AXES],
             block: [0; MAX_AXES],
         };
-        for (inner, axis) in (0..rank).rev().enumerate() {
+        for (inner, place) in (0..rank).rev().enumerate() {
+            let axis = match inner {
+                0 if self.transposed && rank > 1 => place - 1,
+                1 if self.transposed => place + 1,
+                _ => place,
+            };
             request.extents[inner] = number(param + 1 + axis).ok_or(no_view)?;
-            request.block[inner] = self.block[axis];
+            request.block[inner] = self.block[place];
             let stride = number(param + 1 + rank + axis).ok_or(no_view)?;
             if inner > 0 {
                 request.strides[inner - 1] = stride.saturating_mul(dtype.bytes() as u64);
@@ -246,9 +251,9 @@ mod tests {
         expected.assert_eq(&text);
     }
 
-    const VECTOR: TensorMap = TensorMap { param: 1, block: &[16], swizzle: 32 };
-    const MATRIX: TensorMap = TensorMap { param: 1, block: &[128, 64], swizzle: 128 };
-    const BATCH: TensorMap = TensorMap { param: 1, block: &[2, 32, 16], swizzle: 64 };
+    const VECTOR: TensorMap = TensorMap { param: 1, block: &[16], swizzle: 32, transposed: false };
+    const MATRIX: TensorMap = TensorMap { param: 1, block: &[128, 64], swizzle: 128, transposed: false };
+    const BATCH: TensorMap = TensorMap { param: 1, block: &[2, 32, 16], swizzle: 64, transposed: false };
 
     #[test]
     fn the_innermost_axis_comes_first() {
@@ -270,7 +275,7 @@ mod tests {
             &[5, 300, 200, 0, 256, 1],
             expect!["F32 (7) of [200, 300, 5] by [1024, 0] at 0x80, block [16, 32, 2], B64 (2)"],
         );
-        let five = TensorMap { param: 1, block: &[1, 2, 3, 4, 16], swizzle: 32 };
+        let five = TensorMap { param: 1, block: &[1, 2, 3, 4, 16], swizzle: 32, transposed: false };
         check(
             five,
             DType::I8,

@@ -363,6 +363,24 @@ fn row_major<const R: usize>(shape: [usize; R]) -> [usize; R] {
     strides
 }
 
+/// A multiple of every vector, in elements.
+const EVEN: usize = 16;
+
+/// The strides that a launch hands over: those of axes along which nothing moves are what the faster bodies ask for. They are
+/// multiples of every vector, and that of the last such axis is 1 where no other one is.
+pub(crate) fn launched_strides<const R: usize>(shape: [usize; R], mut strides: [usize; R]) -> [usize; R] {
+    let is_empty = shape.contains(&0);
+    let still = |axis: &usize| is_empty || shape[*axis] == 1;
+    let has_neighbours = (0..R).any(|axis| !still(&axis) && strides[axis] == 1);
+    for axis in (0..R).filter(still) {
+        strides[axis] = EVEN;
+    }
+    if !has_neighbours && let Some(last) = (0..R).rev().find(still) {
+        strides[last] = 1;
+    }
+    strides
+}
+
 impl<const R: usize> Layout<R> {
     /// Elements of memory from the first to the last.
     fn len(&self) -> usize {

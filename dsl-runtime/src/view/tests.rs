@@ -30,6 +30,17 @@ fn an_axis_of_one_is_repeated() {
 }
 
 #[test]
+fn axes_of_one_element_have_strides_that_suit_launches() {
+    assert_eq!(launched_strides([3, 4], [4, 1]), [4, 1]);
+    assert_eq!(launched_strides([1, 5, 7], [5, 1, 5]), [16, 1, 5]);
+    assert_eq!(launched_strides([1, 5, 7], [35, 7, 1]), [16, 7, 1]);
+    assert_eq!(launched_strides([9, 1], [3, 3]), [3, 1]);
+    assert_eq!(launched_strides([9, 1], [1, 1]), [1, 16]);
+    assert_eq!(launched_strides([1, 1], [8, 8]), [16, 1]);
+    assert_eq!(launched_strides([0, 6], [1, 5]), [16, 1]);
+}
+
+#[test]
 fn a_reshaped_view_has_the_same_elements() {
     let memory: Vec<i32> = (0..24).collect();
     let view = View::new(&memory, [2, 3, 4]).unwrap();

@@ -159,7 +159,7 @@ const HALVES: [(usize, usize); 7] = [(0, 4), (1, 1), (3, 7), (2, 1000), (3, 2048
 
 fn check_act_and_mul<T: Float, const ACT: usize>()
 where
-    act_and_mul::act_and_mul::Choice<T, ACT, 4096>: act_and_mul::act_and_mul::Declared,
+    act_and_mul::act_and_mul::Choice<T, ACT>: act_and_mul::act_and_mul::Declared,
 {
     for (rows, d) in HALVES {
         for gate in [Gate::First, Gate::Second] {

@@ -41,6 +41,7 @@ impl<T: Float> Rows<T> {
     where
         cross_entropy::cross_entropy::Choice<T, 256>: cross_entropy::cross_entropy::Declared,
         cross_entropy::cross_entropy::Choice<T, 1024>: cross_entropy::cross_entropy::Declared,
+        cross_entropy::cross_entropy_short::Choice<T>: cross_entropy::cross_entropy_short::Declared,
     {
         let expected: Vec<[Expected; 2]> =
             self.rows().map(|(i, row)| reference(row, self.label(i))).collect();
@@ -71,10 +72,11 @@ fn check_both<T: Float>()
 where
     cross_entropy::cross_entropy::Choice<T, 256>: cross_entropy::cross_entropy::Declared,
     cross_entropy::cross_entropy::Choice<T, 1024>: cross_entropy::cross_entropy::Declared,
+    cross_entropy::cross_entropy_short::Choice<T>: cross_entropy::cross_entropy_short::Declared,
     cross_entropy_backward::Choice<T, 4096>: cross_entropy_backward::Declared,
     cross_entropy_backward_in_place::Choice<T, 4096>: cross_entropy_backward_in_place::Declared,
 {
-    for classes in [1, 7, 1000, 4096, 8192, 8193, 50_257, 70_001] {
+    for classes in [1, 7, 256, 1000, 4096, 4097, 8192, 8200, 20_001, 50_257, 70_001] {
         for smoothing in [0.0, 0.1] {
             let case = Rows::<T>::normal(3, classes, smoothing);
             let (_, lse) = case.forward();

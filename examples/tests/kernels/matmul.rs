@@ -4,7 +4,8 @@ use dsl_runtime::Result;
 use dsl_runtime::prelude::*;
 use fused_kernels::activation::{GELU, IDENTITY, RELU, SILU};
 use fused_kernels::matmul::{Epilogue, Extents, Matmul, Multiply, Tile, reference};
-use fused_kernels::matmul_tiles::{matmul_few, matmul_narrow, matmul_parts};
+use fused_kernels::matmul_choice::{Block, Product, Way};
+use fused_kernels::matmul_tiles::matmul_parts;
 use fused_kernels::split_matmul::parts;
 
 use crate::data::{check, devices, normal};
@@ -246,8 +247,8 @@ fn batches_may_be_empty_and_sums_without_terms() {
     check_epilogue::<f32, GELU>([2, 3, 0, 5], 2.0);
 }
 
-/// Few rows, which have tiles of their own on a GPU: each of the three (4232 columns are enough for the second one on an H200), full
-/// and cut on each side.
+/// Few rows, which have tiles of their own on a GPU (4232 columns are enough for the larger one on an H200), full and cut on each
+/// side.
 const FEW: [Extents; 9] = [
     Extents { m: 16, k: 512, n: 64 },
     Extents { m: 1, k: 8, n: 8 },
@@ -267,94 +268,151 @@ fn few_rows_are_as_exact_as_others() {
         check_product::<f16, GELU>(extents, [Order::Apart(8), Order::ColumnsApart(8)]);
     }
     check_product::<bf16, RELU>(Extents { m: 9, k: 264, n: 40 }, [Order::Rows, Order::ColumnsApart(8)]);
-    check_split::<f16, SILU>(Extents { m: 16, k: 4096, n: 24 }, Order::Columns);
+    check_way::<f16, SILU>(Extents { m: 16, k: 4096, n: 24 }, [Order::Rows, Order::Columns], None);
     check_epilogue::<bf16, RELU>([3, 9, 264, 40], 0.5);
 }
 
-/// Products by one kernel of few rows.
+/// A product with all that follows it, in a way or in that of the device.
 #[track_caller]
-fn check_few(
+fn check_way<T: Multiply<ACT>, const ACT: usize>(
     extents: Extents,
-    launch: impl Fn(&Device, [View<bf16, 3>; 2], View<bf16, 2>, View<bf16, 3>, ViewMut<bf16, 3>) -> Result<()>,
+    [left, right]: [Order; 2],
+    way: Option<Way>,
 ) {
-    let Extents { m, k, n } = extents;
-    let (a, b) = (normal::<bf16>(2 * m * k, 1), normal::<bf16>(n * k, 2));
-    let (bias, residual) = (normal::<bf16>(n, 3), normal::<bf16>(2 * m * n, 4));
-    let turned: Vec<bf16> = (0..k * n).map(|i| b[i % n * k + i / n]).collect();
-    let expected = (0..2).flat_map(|batch| {
-        let (a, residual) = (&a[batch * m * k..][..m * k], &residual[batch * m * n..][..m * n]);
-        let epilogue = Epilogue { alpha: 0.5, bias: Some(&bias), residual: Some(residual) };
-        reference::<bf16, GELU>([a, &turned], extents, epilogue)
-    });
-    let expected = [expected.collect()];
-    check(&format!("{extents:?} of few rows"), &[&a, &b, &bias, &residual], &expected, |on, inputs, outs| {
-        let factors = [inputs[0].view([2, m, k])?, inputs[1].view([1, n, k])?];
-        let (bias, residual) = (inputs[2].view([1, n])?, inputs[3].view([2, m, n])?);
-        launch(on, factors, bias, residual, outs[0].view_mut([2, m, n])?)
-    });
-}
-
-fn sliced(rows: View<'_, bf16, 3>) -> View<'_, bf16, 4> {
-    let [batches, count, k] = rows.shape();
-    let sliced = rows.reshape([batches, count, 4, k / 4]).unwrap();
-    sliced.permute([0, 2, 1, 3])
-}
-
-/// On every device, which chooses them or not.
-#[test]
-fn kernels_of_few_rows_take_any_extents() {
-    for Extents { m, k, n } in FEW.into_iter().chain([Extents { m: 70, k: 263, n: 67 }]) {
-        let extents = Extents { m, k, n: n.min(136) };
-        let programs = |rows: usize, cols: usize| 2 * m.div_ceil(rows) * extents.n.div_ceil(cols);
-        if k % 4 == 0 {
-            check_few(extents, |on, factors, bias, residual, out| {
-                let [a, b] = factors.map(sliced);
-                matmul_narrow::<bf16, 4, 16, 16, 128>(a, b, bias, residual, out, 0.5, GELU as i32)
-                    .grid(programs(16, 16))
-                    .launch(on)
-            });
-        }
-        check_few(extents, |on, [a, b], bias, residual, out| {
-            matmul_few::<bf16, 16, 32, 128>(a, b, bias, residual, out, 0.5, GELU as i32)
-                .grid(programs(16, 32))
-                .launch(on)
-        });
-        check_few(extents, |on, [a, b], bias, residual, out| {
-            matmul_few::<bf16, 64, 64, 128>(a, b, bias, residual, out, 0.5, GELU as i32)
-                .grid(programs(64, 64))
-                .launch(on)
-        });
-    }
-}
-
-/// Products whose steps are shared where there are processors for more than one part.
-#[track_caller]
-fn check_split<T: Multiply<ACT>, const ACT: usize>(extents: Extents, right: Order) {
     let Extents { m, k, n } = extents;
     let (a, b) = (normal::<T>(m * k, 1), normal::<T>(k * n, 2));
     let (bias, residual) = (normal::<T>(n, 3), normal::<T>(m * n, 4));
-    let inputs: [&[T]; 4] = [&a, &right.laid_out(&b, [k, n]), &bias, &residual];
+    let inputs: [&[T]; 4] = [&left.laid_out(&a, [m, k]), &right.laid_out(&b, [k, n]), &bias, &residual];
     let epilogue = Epilogue { alpha: 0.5, bias: Some(&bias), residual: Some(&residual) };
     let expected = [reference::<T, ACT>([&a, &b], extents, epilogue)];
-    check(&format!("{extents:?} shared"), &inputs, &expected, |on, inputs, outs| {
-        let product = Matmul::<T, ACT>::new(inputs[0].view([m, k])?, right.view(inputs[1], [k, n])?);
+    check(&format!("{extents:?} by {way:?}"), &inputs, &expected, |on, inputs, outs| {
+        let product = Matmul::<T, ACT>::new(left.view(inputs[0], [m, k])?, right.view(inputs[1], [k, n])?);
         let product = product.alpha(0.5).bias(inputs[2]).residual(inputs[3].view([m, n])?);
-        let mut scratch = on.upload(&vec![f32::NAN; product.scratch_len(on)])?;
-        product.launch_split(on, outs[0].view_mut([m, n])?, &mut scratch)
+        let out = outs[0].view_mut([m, n])?;
+        match way {
+            Some(way) => product.launch_by(on, out, way),
+            None => product.launch(on, out),
+        }
     });
+}
+
+const fn block(rows: usize, cols: usize, steps: usize) -> Block {
+    Block { tile: Tile { rows, cols }, steps }
+}
+
+/// The blocks of 16-bit floats that take a residual.
+const BLOCKS: [Block; 7] = [
+    block(128, 128, 64),
+    block(64, 128, 64),
+    block(64, 64, 128),
+    block(64, 64, 64),
+    block(64, 32, 128),
+    block(16, 32, 128),
+    block(16, 16, 128),
+];
+
+/// On every device, which chooses them or not.
+#[test]
+fn every_block_takes_any_extents_and_orders() {
+    use Order::{Apart, Columns, ColumnsApart, Rows};
+    let whole = |block: Block| Some(Way { block, parts: 1, copies: [false; 2] });
+    let few = FEW.into_iter().map(|extents| Extents { n: extents.n.min(136), ..extents });
+    for extents in few.chain([Extents { m: 70, k: 264, n: 67 }, Extents { m: 70, k: 72, n: 136 }]) {
+        for block in BLOCKS {
+            let sliced = block.tile.cols > 16 || extents.k.is_multiple_of(4);
+            if sliced {
+                check_way::<bf16, GELU>(extents, [Rows, Columns], whole(block));
+            }
+        }
+    }
+    let extents = Extents { m: 136, k: 200, n: 72 };
+    for block in &BLOCKS[..6] {
+        for orders in [[Rows, Rows], [Columns, Rows], [Columns, Columns], [Apart(3), ColumnsApart(5)]] {
+            check_way::<f16, IDENTITY>(extents, orders, whole(*block));
+        }
+    }
+}
+
+/// Factors whose rows or columns begin anywhere, copied to where they do not.
+#[test]
+fn factors_are_copied_to_where_rows_are_aligned() {
+    use Order::{Apart, Columns, ColumnsApart, Rows};
+    let orders = [[Rows, Rows], [Columns, Rows], [Rows, Columns], [ColumnsApart(2), Apart(3)]];
+    for (orders, copies) in orders.into_iter().flat_map(|of| [(of, [true; 2]), (of, [true, false])]) {
+        let way = |parts| Some(Way { block: block(64, 64, 128), parts, copies });
+        check_way::<bf16, SILU>(Extents { m: 67, k: 259, n: 71 }, orders, way(1));
+        check_way::<f16, IDENTITY>(Extents { m: 9, k: 517, n: 35 }, orders, way(2));
+    }
 }
 
 #[test]
 fn steps_are_shared_among_programs() {
+    let by = |parts: usize| Some(Way { block: block(64, 128, 64), parts, copies: [false; 2] });
+    let orders = [Order::Rows, Order::Columns];
     // Of 8200 terms the last of 32 parts have none.
-    for k in [512, 513, 1000, 8192, 8200, 300] {
-        check_split::<bf16, GELU>(Extents { m: 3, k, n: 72 }, Order::Columns);
+    for (k, parts) in [(512, 2), (513, 2), (1000, 3), (8192, 32), (8200, 32)] {
+        check_way::<bf16, GELU>(Extents { m: 3, k, n: 72 }, orders, by(parts));
     }
-    check_split::<f16, IDENTITY>(Extents { m: 64, k: 2048, n: 128 }, Order::Rows);
-    check_split::<f32, SILU>(Extents { m: 1, k: 1025, n: 7 }, Order::Rows);
-    check_split::<f32, RELU>(Extents { m: 5, k: 768, n: 16 }, Order::Columns);
-    // Too many tiles, or too few steps: nothing is shared.
-    check_split::<bf16, IDENTITY>(Extents { m: 200, k: 64, n: 300 }, Order::Rows);
+    for extents in [Extents { m: 3, k: 300, n: 72 }, Extents { m: 64, k: 2048, n: 128 }] {
+        check_way::<f16, IDENTITY>(extents, [Order::Rows; 2], None);
+        check_way::<f32, IDENTITY>(extents, [Order::Rows; 2], None);
+    }
+    let of_singles = |parts: usize| Some(Way { block: block(64, 128, 32), parts, copies: [false; 2] });
+    check_way::<f32, SILU>(Extents { m: 1, k: 1025, n: 7 }, [Order::Rows; 2], of_singles(4));
+    check_way::<f32, RELU>(Extents { m: 5, k: 768, n: 16 }, orders, of_singles(3));
+    // More rows than sums are added in at once by few programs.
+    check_way::<bf16, IDENTITY>(Extents { m: 200, k: 264, n: 1300 }, orders, by(2));
+}
+
+#[test]
+fn a_block_that_there_is_not_is_an_error() {
+    let device = Device::cpu();
+    let (a, b) = (device.zeros::<bf16>(6).unwrap(), device.zeros::<bf16>(8).unwrap());
+    let mut out = device.zeros::<bf16>(12).unwrap();
+    let product = Matmul::<bf16, RELU>::new(a.view([3, 2]).unwrap(), b.view([2, 4]).unwrap());
+    let mut message = |product: Matmul<bf16, RELU>, block: Block, parts: usize| {
+        let way = Way { block, parts, copies: [false; 2] };
+        product.launch_by(&device, out.view_mut([3, 4]).unwrap(), way).unwrap_err().to_string()
+    };
+    let of = |extents: &str| format!("matmul: there is no kernel of {extents} steps for this product");
+    assert_eq!(message(product, block(32, 32, 32), 1), of("32 rows, 32 columns and 32"));
+    assert_eq!(message(product, block(128, 256, 64), 2), of("128 rows, 256 columns and 64"));
+    assert_eq!(message(product, block(64, 128, 64), 33), "matmul: 33 parts, the most are 32");
+    let added = device.zeros::<bf16>(12).unwrap();
+    let product = product.residual(added.view([3, 4]).unwrap());
+    assert_eq!(message(product, block(128, 256, 64), 1), of("128 rows, 256 columns and 64"));
+}
+
+/// What a product takes on 132 multiprocessors whose warps multiply together.
+#[test]
+fn the_fastest_way_follows_from_the_extents() {
+    let of = |out: [usize; 3], k: usize| Product {
+        out,
+        k,
+        right_batches: 1,
+        aligned: [true; 2],
+        by_columns: false,
+        adds: false,
+    };
+    let large = of([1, 4096, 4096], 4096);
+    let whole = |block: Block| Way { block, parts: 1, copies: [false; 2] };
+    assert_eq!(large.fastest(132), whole(block(128, 256, 64)));
+    assert_eq!(Product { adds: true, ..large }.fastest(132), whole(block(128, 128, 64)));
+    // Each multiprocessor but a few makes one tile, where half of them would make one of twice the size.
+    assert_eq!(of([1, 1408, 1408], 512).fastest(132).block.tile, Tile { rows: 128, cols: 128 });
+    // A few tiles of many steps.
+    assert!(of([1, 64, 128], 8192).fastest(132).parts > 4);
+    assert_eq!(of([1, 64, 128], 128).fastest(132).parts, 1);
+    // Factors are copied where they are read more often than that takes.
+    let odd = Product { aligned: [false, true], ..large };
+    assert_eq!(odd.fastest(132).copies, [true, false]);
+    assert_eq!(Product { out: [1, 32, 32], k: 32, ..odd }.fastest(132).copies, [false; 2]);
+    // Slim tiles take contiguous columns.
+    for out in [[1, 64, 64], [1, 640, 40], [1, 8, 5000]] {
+        for k in [16, 512, 4096] {
+            assert_ne!(of(out, k).fastest(132).block.tile.cols, 32, "{out:?} {k}");
+        }
+    }
 }
 
 /// A whole part, one that is cut, and parts without terms.
@@ -369,7 +427,7 @@ fn parts_without_terms_are_zero() {
         let (left, right) = (device.upload(&a).unwrap(), device.upload(&b).unwrap());
         let mut out = device.upload(&vec![f32::NAN; 4 * m * n]).unwrap();
         let (left, right) = (left.view([1, m, k]).unwrap(), right.view([1, k, n]).unwrap());
-        matmul_parts::<bf16, false, 64, 128, 64>(left, right, out.view_mut([4, 1, m, n]).unwrap(), 1)
+        matmul_parts::<bf16, 64, 128, 64>(left, right, out.view_mut([4, 1, m, n]).unwrap(), 1)
             .grid((1, 4))
             .launch(&device)
             .unwrap();
@@ -443,10 +501,5 @@ fn wrong_shapes_are_errors() {
         let batch = Matmul::<f32, IDENTITY>::new(a.view([3, 1, 2]).unwrap(), repeated);
         let found = batch.launch(&device, out.view_mut([3, 1, 4]).unwrap());
         assert_eq!(found.err().map(|error| error.to_string()).as_deref(), error, "{times} times");
-        let found = batch.launch_split(&device, out.view_mut([3, 1, 4]).unwrap(), &mut []);
-        assert_eq!(found.err().map(|error| error.to_string()).as_deref(), error, "{times} times");
     }
-    let mut short = device.zeros::<f32>(1).unwrap();
-    let found = product([3, 2], [2, 4]).launch_split(&device, out.view_mut([3, 4]).unwrap(), &mut short);
-    assert_eq!(found.unwrap_err().to_string(), "matmul: scratch has 1 elements and what it should be has 0");
 }

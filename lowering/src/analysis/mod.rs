@@ -7,12 +7,14 @@
 //! - [`split`]: offsets and comparisons rewritten so that nothing overflows and the uniform part is scalar; blocks of views
 //!   become accesses with offsets and masks.
 //! - [`stage`]: products of blocks that a GPU copies by itself, and `group_store`, how what is made of them leaves.
+//! - [`order`]: factors of products that lie by columns.
 //! - [`view`]: what bodies take for granted of views.
 
 pub mod axis;
 pub mod bounds;
 pub mod fact;
 mod group_store;
+pub mod order;
 pub mod overflow;
 pub mod polynomial;
 pub mod promise;

@@ -11,8 +11,9 @@ use std::collections::HashMap;
 use super::axis::{Assumptions, Axes};
 use super::fact::{Fact, Sum, Symbol};
 use super::group_store;
+use super::order::as_block;
 use crate::dtype::DType;
-use crate::ops::{Cast, Dot, Effect, Factor, For, GroupDot, Kind, Level, Permute, Reshape, Staged, Window};
+use crate::ops::{Cast, Dot, Effect, Factor, For, GroupDot, Kind, Level, Staged, Window};
 use crate::tile::{Block, Func, Op, Value, remove_unused, sources};
 
 /// Warps that multiply together.
@@ -147,10 +148,6 @@ struct Stager<'f> {
 }
 
 impl<'f> Stager<'f> {
-    fn defined(&self, value: Value) -> Option<&'f Kind> {
-        self.definitions.get(&value).map(|op| &op.kind)
-    }
-
     /// The products of a block, which is the whole kernel's or that of a loop with this variable.
     fn block(&self, block: &Block, variable: Option<Value>, found: &mut HashMap<Value, GroupDot>) {
         for op in &block.ops {
@@ -227,22 +224,11 @@ impl<'f> Stager<'f> {
 
     /// A factor as a block of a view, if that is what it is.
     fn staged(&self, value: Value, variable: Option<Value>) -> Option<Staged> {
-        let mut value = value;
-        let mut transposed = false;
-        if let Some(Kind::Permute(Permute { value: inner, order })) = self.defined(value)
-            && order[..] == [1, 0]
-        {
-            (value, transposed) = (*inner, true);
-        }
-        let shape = &self.func.ty(value).shape;
-        if let Some(Kind::Reshape(Reshape { value: inner })) = self.defined(value) {
-            value = *inner;
-        }
-        let Some(Kind::LoadView(load)) = self.defined(value) else { return None };
+        let (load, transposed) = as_block(self.func, &self.definitions, value)?;
         let staged = Staged { window: load.window.clone(), transposed };
         let Window { memory, offsets, extents } = &load.window;
         let rank = extents.rank();
-        if rank < 2 || shape[..] != extents[rank - 2..] {
+        if self.func.ty(value).shape[..] != staged.extents() {
             return None;
         }
         let [rows, columns] = staged.lines();

@@ -25,7 +25,7 @@ impl Check<'_> {
             (0..ty.rank).map(number).collect()
         };
         let (shape, strides) = (numbers("shape"), numbers("stride"));
-        func.views.push(View { memory, shape, strides });
+        func.views.push(View { memory, shape, strides, transposed: false });
         if elem.is_some() { Item::View(memory) } else { Item::Failed }
     }
 

@@ -217,7 +217,8 @@ fn tensor_map(map: &TensorMap) -> TokenStream {
     let param = Literal::u32_unsuffixed(map.memory.0);
     let block = map.block.iter().map(|&extent| Literal::u32_unsuffixed(extent));
     let line = Literal::u32_unsuffixed(LINE);
-    quote! { TensorMap { param: #param, block: &[#(#block),*], swizzle: #line } }
+    let transposed = map.transposed;
+    quote! { TensorMap { param: #param, block: &[#(#block),*], swizzle: #line, transposed: #transposed } }
 }
 
 fn fact(fact: &Fact) -> TokenStream {

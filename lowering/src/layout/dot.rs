@@ -493,6 +493,11 @@ pub fn odd_warps(func: &Func) -> Option<u32> {
     fits.then_some(ODD_GROUPS * GROUP_WARPS)
 }
 
+/// How many products a function has.
+pub fn count(func: &Func) -> usize {
+    products(func, |_, _| ()).len()
+}
+
 /// The warps that the largest product of a function wants; `None` where there is no product.
 pub fn warps(func: &Func, alignment: Alignment) -> Option<u32> {
     let deal = deal(func);

@@ -271,7 +271,7 @@ pub(super) const METHODS: &[Function] = &[
         example: "let row_stride = matrix.stride(0);",
         generic: Generic::None,
         params: &[required("self"), required("axis")],
-        doc: "How many elements of memory lie between neighbours along a constant axis of a view, an `i64`.",
+        doc: "How many elements of memory lie between neighbours along a constant axis of a view, an `i64`; any number where the axis has one element.",
         check: |check, call| number(check, call, |view| &view.strides),
     },
 ];

@@ -5,6 +5,7 @@ use expect_test::{Expect, expect};
 use super::layout::check_covers;
 use super::{first, lines_with, ptx};
 use crate::analysis::fact::Named;
+use crate::analysis::order::other_orders;
 use crate::analysis::stage::Groups;
 use crate::body::{Body, bodies};
 use crate::layout::Coord;
@@ -233,8 +234,8 @@ fn bytes_are_multiplied_by_groups() {
             tensor: %26 = group_dot [64, 128] of a(%23, %19), transposed [64, 128] of b(%25, %19) add %20 : i32[64, 64]
             aligned: %83 = dot %53, %82 add %20 : i32[64, 64]
             aligned: %86 = dot %54, %85 add %20 : i32[64, 40]
-            aligned: %87 = dot %56, %86 add %20 : i32[64, 64]
-            aligned: %89 = dot %57, %88 add %20 : i32[64, 64]
+            tensor_nt: %26 = group_dot [64, 128] of a(%23, %19), transposed [64, 128] of b(%25, %19) add %20 : i32[64, 64]
+            tensor_tn: %26 = group_dot [64, 128] of a(%23, %19), transposed [64, 128] of b(%25, %19) add %20 : i32[64, 64]
             aligned: %85 = dot %55, %84 add %20 : i32[64, 64]
             tensor: %26 = group_dot [64, 128] of a(%23, %19), transposed [64, 128] of b(%25, %19) add %20 imprecise 128 : f32[64, 64]
             tensor: %26 = group_dot [64, 128] of a(%23, %19), transposed [64, 128] of b(%25, %19) add %20 imprecise 32 : f32[64, 64]
@@ -273,14 +274,14 @@ fn other_products_are_multiplied_by_warps() {
         ],
         expect![[r#"
             aligned: %84 = dot %54, %83 add %20 : f32[32, 64]
-            aligned: %86 = dot %54, %85 add %20 : f32[64, 32]
-            aligned: %82 = dot %53, %81 add %20 : f32[64, 64]
+            tensor_nt: %25 = group_dot [64, 64] of a(%22, %19), transposed [32, 64] of b(%24, %19) add %20 : f32[64, 32]
+            tensor_nt: %25 = group_dot [64, 64] of a(%22, %19), transposed [64, 64] of b(%24, %19) add %20 : f32[64, 64]
             aligned: %82 = dot %53, %81 add %20 : f32[64, 64]
             aligned: %82 = dot %53, %81 add %20 : f32[64, 64]
             aligned: %85 = dot %53, %84 add %20 : f32[64, 64]
             aligned: %82 = dot %53, %81 add %20 : f32[64, 64]
             aligned: %82 = dot %53, %81 add %20 : f32[64, 64]
-            aligned: %88 = dot %57, %87 add %20 : f32[64, 64]
+            tensor_nt: %27 = group_dot [64, 64] of a(%22, %19), transposed [64, 64] of b(%26, %19) add %20 : f32[64, 64]
             aligned: %102 = dot %101, %100 add %20 : f32[64, 64]
             aligned: %90 = dot %61, %89 add %26 : f32[64, 64]
             aligned: %88 = dot %59, %87 add %26 : f32[64, 64]
@@ -299,12 +300,60 @@ fn each_gpu_has_its_bodies() {
         format!("sm_{capability}: {}\n", own.collect::<Vec<_>>().join(", "))
     };
     expect![[r#"
-        sm_80: aligned, general
-        sm_89: aligned, general
-        sm_90: tensor, general
-        sm_100: aligned, general
+        sm_80: aligned, odd, aligned_tn, odd_tn, aligned_nt, odd_nt, aligned_tt, odd_tt, general
+        sm_89: aligned, odd, aligned_tn, odd_tn, aligned_nt, odd_nt, aligned_tt, odd_tt, general
+        sm_90: tensor, tensor_tn, tensor_nt, tensor_tt, tensor_odd, tensor_tn_odd, tensor_nt_odd, tensor_tt_odd, odd, odd_tn, odd_nt, odd_tt, general
+        sm_100: aligned, odd, aligned_tn, odd_tn, aligned_nt, odd_nt, aligned_tt, odd_tt, general
     "#]]
     .assert_eq(&[80, 89, 90, 100].map(of).concat());
+}
+
+/// A factor by columns is read as its transpose, for which the map has its last two axes in the other order.
+#[test]
+fn factors_by_columns_are_copied_as_they_lie() {
+    let bodies = all_bodies(PRODUCT);
+    let (func, _) = first(PRODUCT);
+    let params: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
+    let of = |body: &Body| {
+        let strides = body.facts.iter().map(|fact| Named(fact, &params).to_string());
+        let strides: Vec<String> = strides.filter(|fact| fact.contains("stride")).collect();
+        let maps: Vec<String> = body.plan.maps().iter().map(|map| map.transposed.to_string()).collect();
+        let products = lines_with(&tile::print(&body.plan.distributed.func, &|_| None), &["dot "]);
+        format!("{}: {}; transposed {}\n{products}", body.name, strides.join(", "), maps.join(", "))
+    };
+    expect![[r#"
+        tensor: 8 divides a.stride(0), 8 divides b.stride(0), 4 divides out.stride(0), a.stride(1) is 1, b.stride(1) is 1, out.stride(1) is 1; transposed false, false, false
+        %25 = group_dot [64, 64] of a(%22, %19), [64, 64] of b(%19, %24) add %20 : f32[64, 64]
+        tensor_tn: 8 divides a.stride(1), 8 divides b.stride(0), 4 divides out.stride(0), a.stride(0) is 1, b.stride(1) is 1, out.stride(1) is 1; transposed true, false, false
+        %25 = group_dot transposed [64, 64] of a(%19, %22), [64, 64] of b(%19, %24) add %20 : f32[64, 64]
+        tensor_nt: 8 divides a.stride(0), 8 divides b.stride(1), 4 divides out.stride(0), a.stride(1) is 1, b.stride(0) is 1, out.stride(1) is 1; transposed false, true, false
+        %25 = group_dot [64, 64] of a(%22, %19), transposed [64, 64] of b(%24, %19) add %20 : f32[64, 64]
+        tensor_tt: 8 divides a.stride(1), 8 divides b.stride(1), 4 divides out.stride(0), a.stride(0) is 1, b.stride(0) is 1, out.stride(1) is 1; transposed true, true, false
+        %25 = group_dot transposed [64, 64] of a(%19, %22), transposed [64, 64] of b(%24, %19) add %20 : f32[64, 64]
+        tensor_odd: out.stride(1) is 1, 63 + 63 * out.stride(0) <= 2147483647, 8 divides a.stride(0), 8 divides b.stride(0), a.stride(1) is 1, b.stride(1) is 1; transposed false, false
+        %25 = group_dot [64, 64] of a(%22, %19), [64, 64] of b(%19, %24) add %20 : f32[64, 64]
+        tensor_tn_odd: out.stride(1) is 1, 63 + 63 * out.stride(0) <= 2147483647, 8 divides a.stride(1), 8 divides b.stride(0), a.stride(0) is 1, b.stride(1) is 1; transposed true, false
+        %25 = group_dot transposed [64, 64] of a(%19, %22), [64, 64] of b(%19, %24) add %20 : f32[64, 64]
+        tensor_nt_odd: out.stride(1) is 1, 63 + 63 * out.stride(0) <= 2147483647, 8 divides a.stride(0), 8 divides b.stride(1), a.stride(1) is 1, b.stride(0) is 1; transposed false, true
+        %25 = group_dot [64, 64] of a(%22, %19), transposed [64, 64] of b(%24, %19) add %20 : f32[64, 64]
+        tensor_tt_odd: out.stride(1) is 1, 63 + 63 * out.stride(0) <= 2147483647, 8 divides a.stride(1), 8 divides b.stride(1), a.stride(0) is 1, b.stride(0) is 1; transposed true, true
+        %25 = group_dot transposed [64, 64] of a(%19, %22), transposed [64, 64] of b(%24, %19) add %20 : f32[64, 64]
+    "#]].assert_eq(&bodies.iter().take(8).map(of).collect::<String>());
+}
+
+/// Orders are for few views that are only read, and read as factors.
+#[test]
+fn other_orders_are_of_factors_alone() {
+    let count = |changes: &[[&str; 2]]| other_orders(&first(&changed(changes)).0).len();
+    let right = "b.load::<64, 64>(start, col)";
+    assert_eq!(count(&[]), 3);
+    assert_eq!(count(&[[right, "tl::trans(b.load::<64, 64>(col, start))"]]), 3);
+    assert_eq!(count(&[[right, "tl::relu(b.load::<64, 64>(start, col))"]]), 1);
+    // One that is written, or read in rows as well, stays as it is.
+    let written = ["out.store", "b.store(sum.to::<bf16>(), row, col); out.store"];
+    assert_eq!(count(&[["b: &View", "b: &mut View"], written]), 1);
+    let also = "tl::device_assert(tl::sum(b.load::<1, 64>(0, 0).to::<f32>(), 1) != 0.5, \"x\"); out.store";
+    assert_eq!(count(&[["out.store", also]]), 1);
 }
 
 #[test]
@@ -388,7 +437,7 @@ fn blocks_that_do_not_fit_are_not_copied() {
     expect![[r#"
         tensor: 82112 bytes shared, 256 threads, maps [64, 64] [64, 64] [64, 32]
         tensor: 213120 bytes shared, 256 threads, maps [64, 64] [64, 64] [64, 32]
-        aligned: 133120 bytes shared, 128 threads, maps 
+        tensor_tn: 214112 bytes shared, 256 threads, maps [64, 64] [64, 32]
     "#]]
     .assert_eq(&[64, 384, 512].map(of).concat());
 }
@@ -421,38 +470,38 @@ fn a_warp_copies_what_a_group_multiplies() {
     let kept = ["mbarrier", "cp.async.bulk", "wgmma", "setmaxnreg", "bar.sync", "elect", "reqntid"];
     expect![[r#"
         .reqntid 256
-        mbarrier.init.shared::cta.b64 [%rd8], 1;
-        mbarrier.init.shared::cta.b64 [%rd9], 1;
         mbarrier.init.shared::cta.b64 [%rd10], 1;
         mbarrier.init.shared::cta.b64 [%rd11], 1;
-        mbarrier.init.shared::cta.b64 [%rd12], 4;
-        mbarrier.init.shared::cta.b64 [%rd13], 4;
+        mbarrier.init.shared::cta.b64 [%rd12], 1;
+        mbarrier.init.shared::cta.b64 [%rd13], 1;
         mbarrier.init.shared::cta.b64 [%rd14], 4;
         mbarrier.init.shared::cta.b64 [%rd15], 4;
-        mbarrier.init.shared::cta.b64 [%rd16], 1;
-        mbarrier.init.shared::cta.b64 [%rd17], 1;
-        mbarrier.init.shared::cta.b64 [%rd18], 4;
-        mbarrier.init.shared::cta.b64 [%rd19], 4;
+        mbarrier.init.shared::cta.b64 [%rd16], 4;
+        mbarrier.init.shared::cta.b64 [%rd17], 4;
+        mbarrier.init.shared::cta.b64 [%rd18], 1;
+        mbarrier.init.shared::cta.b64 [%rd19], 1;
+        mbarrier.init.shared::cta.b64 [%rd20], 4;
+        mbarrier.init.shared::cta.b64 [%rd21], 4;
         fence.mbarrier_init.release.cluster;
         bar.sync 	0;
         elect.sync _|chosen, -1;
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd70], %r100;
-        mbarrier.arrive.shared::cta.b64 _, [%rd72];
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd83], %r97;
-        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd84], 16384;
-        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd85], [%rd86, {%r84, %r85}], [%rd84];
-        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd87], [%rd88, {%r86, %r84}], [%rd84];
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd21], %r138;
-        @%p3 mbarrier.arrive.shared::cta.b64 _, [%rd23];
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd72], %r100;
+        mbarrier.arrive.shared::cta.b64 _, [%rd74];
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd85], %r97;
+        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd86], 16384;
+        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd87], [%rd8, {%r84, %r85}], [%rd86];
+        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd88], [%rd9, {%r86, %r84}], [%rd86];
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd23], %r138;
+        @%p3 mbarrier.arrive.shared::cta.b64 _, [%rd25];
         @%p11 cp.async.bulk.wait_group.read 0;
         bar.sync 8, 128;
         bar.sync 8, 128;
-        @%p11 cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {%r43, %r44}], [%rd39];
-        @%p11 cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {%r45, %r44}], [%rd40];
+        @%p11 cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {%r43, %r44}], [%rd41];
+        @%p11 cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {%r45, %r44}], [%rd42];
         @%p11 cp.async.bulk.commit_group;
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd41], %r101;
-        @%p3 mbarrier.arrive.shared::cta.b64 _, [%rd43];
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd28], %r139;
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd43], %r101;
+        @%p3 mbarrier.arrive.shared::cta.b64 _, [%rd45];
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd30], %r139;
         wgmma.fence.sync.aligned;
         wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r137, %r136, %r135, %r134, %r133, %r132, %r131, %r130, %r129, %r128, %r127, %r126, %r125, %r124, %r123, %r122, %r121, %r120, %r119, %r118, %r117, %r116, %r115, %r114, %r113, %r112, %r111, %r110, %r109, %r108, %r107, %r106}, left, right, again, 1, 1, 0, 1;
         wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r137, %r136, %r135, %r134, %r133, %r132, %r131, %r130, %r129, %r128, %r127, %r126, %r125, %r124, %r123, %r122, %r121, %r120, %r119, %r118, %r117, %r116, %r115, %r114, %r113, %r112, %r111, %r110, %r109, %r108, %r107, %r106}, left, right, all, 1, 1, 0, 1;
@@ -460,9 +509,9 @@ fn a_warp_copies_what_a_group_multiplies() {
         wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r137, %r136, %r135, %r134, %r133, %r132, %r131, %r130, %r129, %r128, %r127, %r126, %r125, %r124, %r123, %r122, %r121, %r120, %r119, %r118, %r117, %r116, %r115, %r114, %r113, %r112, %r111, %r110, %r109, %r108, %r107, %r106}, left, right, all, 1, 1, 0, 1;
         wgmma.commit_group.sync.aligned;
         wgmma.wait_group.sync.aligned 1;
-        @%p23 mbarrier.arrive.shared::cta.b64 _, [%rd32];
-        wgmma.wait_group.sync.aligned 0;
         @%p23 mbarrier.arrive.shared::cta.b64 _, [%rd34];
+        wgmma.wait_group.sync.aligned 0;
+        @%p23 mbarrier.arrive.shared::cta.b64 _, [%rd36];
         cp.async.bulk.wait_group.read 0;
         mbarrier.try_wait.parity.shared::cta.b64 done, [%rd94], %r100;
         mbarrier.arrive.shared::cta.b64 _, [%rd96];
@@ -489,7 +538,7 @@ fn bytes_are_multiplied_32_at_a_time() {
         ["out.store(sum,", "out.store(sum.to::<f32>(),"],
     ]);
     expect![[r#"
-        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd79], 10240;
+        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd81], 10240;
         wgmma.mma_async.sync.aligned.m64n16k32.s32.s8.s8 {%r112, %r111, %r110, %r109, %r108, %r107, %r106, %r105}, left, right, again;
         wgmma.mma_async.sync.aligned.m64n16k32.s32.s8.s8 {%r112, %r111, %r110, %r109, %r108, %r107, %r106, %r105}, left, right, all;
         wgmma.mma_async.sync.aligned.m64n16k32.s32.s8.s8 {%r112, %r111, %r110, %r109, %r108, %r107, %r106, %r105}, left, right, all;
@@ -499,7 +548,7 @@ fn bytes_are_multiplied_32_at_a_time() {
     "#]].assert_eq(&integers);
     let floats = |most: &str| of(&[["bf16", "f8e5m2"], [", sum);\n        }", most]]);
     expect![[r#"
-        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd76], 10240;
+        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd78], 10240;
         wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r26, %r27, %r28, %r29, %r30, %r31, %r32, %r33}, left, right, none, 1, 1;
         wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r26, %r27, %r28, %r29, %r30, %r31, %r32, %r33}, left, right, all, 1, 1;
         wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r26, %r27, %r28, %r29, %r30, %r31, %r32, %r33}, left, right, all, 1, 1;
@@ -515,7 +564,7 @@ fn bytes_are_multiplied_32_at_a_time() {
         add.f32 	%r106, %r106, %r33;
     "#]].assert_eq(&floats(", sum).max_num_imprecise_acc(128);\n        }"));
     expect![[r#"
-        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd76], 10240;
+        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd78], 10240;
         wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r26, %r27, %r28, %r29, %r30, %r31, %r32, %r33}, left, right, none, 1, 1;
         wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r26, %r27, %r28, %r29, %r30, %r31, %r32, %r33}, left, right, all, 1, 1;
         wgmma.wait_group.sync.aligned 0;

@@ -784,7 +784,7 @@ fn processors_have_two_versions() {
         llvm.func internal @entry_program(%arg0: !llvm.ptr {llvm.noalias, llvm.readonly}, %arg1: i64, %arg2: i64, %arg3: i64, %arg4: !llvm.ptr {llvm.noalias}, %arg5: i64, %arg6: i64, %arg7: i64, %arg8: i32, %arg9: i32, %arg10: i32, %arg11: i32, %arg12: i32, %arg13: i32, %arg14: !llvm.ptr {llvm.noalias}) {
         %46 = llvm.load %45 {alignment = 4 : i64} : !llvm.ptr -> f32
         llvm.store %45, %46 {alignment = 4 : i64} : f32, !llvm.ptr
-        llvm.func internal @entry_special_program(%arg0: !llvm.ptr {llvm.noalias, llvm.readonly}, %arg1: i64, %arg2: i64, %arg3: i64, %arg4: !llvm.ptr {llvm.noalias}, %arg5: i64, %arg6: i64, %arg7: i64, %arg8: i32, %arg9: i32, %arg10: i32, %arg11: i32, %arg12: i32, %arg13: i32, %arg14: !llvm.ptr {llvm.noalias}) {
+        llvm.func internal @entry_special_program_1(%arg0: !llvm.ptr {llvm.noalias, llvm.readonly}, %arg1: i64, %arg2: i64, %arg3: i64, %arg4: !llvm.ptr {llvm.noalias}, %arg5: i64, %arg6: i64, %arg7: i64, %arg8: i32, %arg9: i32, %arg10: i32, %arg11: i32, %arg12: i32, %arg13: i32, %arg14: !llvm.ptr {llvm.noalias}) {
         %23 = scf.if %22 -> (vector<16xf32>) {
         %30 = llvm.load %29 {alignment = 4 : i64} : !llvm.ptr -> vector<16xf32>
         %45 = llvm.load %44 {alignment = 4 : i64} : !llvm.ptr -> f32
@@ -804,7 +804,7 @@ fn processors_have_two_versions() {
         %18 = llvm.load %17 {alignment = 4 : i64} : !llvm.ptr -> i32
         %20 = llvm.load %19 {alignment = 4 : i64} : !llvm.ptr -> i32
         scf.if %25 {
-        llvm.call @entry_special_program(%1, %3, %5, %7, %9, %11, %13, %15, %26, %arg3, %arg4, %16, %18, %20, %arg6) : (!llvm.ptr, i64, i64, i64, !llvm.ptr, i64, i64, i64, i32, i32, i32, i32, i32, i32, !llvm.ptr) -> ()
+        llvm.call @entry_special_program_1(%1, %3, %5, %7, %9, %11, %13, %15, %26, %arg3, %arg4, %16, %18, %20, %arg6) : (!llvm.ptr, i64, i64, i64, !llvm.ptr, i64, i64, i64, i32, i32, i32, i32, i32, i32, !llvm.ptr) -> ()
         llvm.call @entry_program(%1, %3, %5, %7, %9, %11, %13, %15, %26, %arg3, %arg4, %16, %18, %20, %arg6) : (!llvm.ptr, i64, i64, i64, !llvm.ptr, i64, i64, i64, i32, i32, i32, i32, i32, i32, !llvm.ptr) -> ()
     "#]]
         .assert_eq(&lines_with(&text, &["llvm.func", "llvm.call", "llvm.load", "llvm.store", "scf.if"]));

@@ -234,6 +234,8 @@ pub struct View {
     pub memory: ParamId,
     pub shape: Vec<Value>,
     pub strides: Vec<Value>,
+    /// Whether the last two axes are exchanged: the parameters that stand behind the memory have them in the other order.
+    pub transposed: bool,
 }
 
 impl View {

@@ -25,7 +25,7 @@ use crate::layout::Distributed;
 use crate::mlir::builder::{Builder, Val};
 use crate::mlir::types::Ty;
 use crate::ops::{For, GroupDot, Kind, Staged, Window};
-use crate::tile::{Block, Op, ParamId, Value, sources};
+use crate::tile::{Block, Func, Op, ParamId, Value, sources};
 
 /// Shared memory that a block may ask for where there are copies of this kind.
 pub(super) const MAX_BYTES: u32 = 227 * 1024;
@@ -50,6 +50,8 @@ const ALIGNMENT: u32 = 1024;
 pub struct TensorMap {
     pub memory: ParamId,
     pub block: Vec<u32>,
+    /// Whether the block's last two axes are the parameter's exchanged.
+    pub transposed: bool,
 }
 
 /// A block to be copied.
@@ -243,16 +245,17 @@ impl Pipeline {
         let [rows, columns] = staged.lines();
         let bytes = rows * columns * elem;
         list.push(Transfer { window: window.clone(), bytes, map: 0, start: 0, last, within });
-        let number = self.map_of(window, [rows, LINE / elem]);
+        let number = self.map_of(&distributed.func, window, [rows, LINE / elem]);
         self.copies_mut().filter(|copy| copy.window == *window).for_each(|copy| copy.map = number);
     }
 
     /// The number of the map for matrices of so many rows and columns of a view.
-    fn map_of(&mut self, window: &Window, matrix: [u32; 2]) -> usize {
+    fn map_of(&mut self, func: &Func, window: &Window, matrix: [u32; 2]) -> usize {
         let mut block = vec![1; window.extents.rank()];
         let outer = block.len() - 2;
         block[outer..].copy_from_slice(&matrix);
-        let map = TensorMap { memory: window.memory, block };
+        let transposed = func.view(window.memory).is_some_and(|view| view.transposed);
+        let map = TensorMap { memory: window.memory, block, transposed };
         self.maps.iter().position(|known| *known == map).unwrap_or_else(|| {
             self.maps.push(map);
             self.maps.len() - 1

@@ -85,9 +85,9 @@ pub trait Emit {
 #[derive(Debug)]
 pub struct Plan {
     general: Version,
-    /// For arguments in which these scalars are the numbers given. It is chosen where the kernel begins: what depends on
-    /// the strides of views would otherwise be asked for each element.
-    special: Option<(Version, Vec<(ParamId, i64)>)>,
+    /// Each for arguments in which these scalars are the numbers given. They are chosen where the kernel begins: what depends
+    /// on the strides of views would otherwise be asked for each element.
+    special: Vec<(Version, Vec<(ParamId, i64)>)>,
 }
 
 /// The kernel as it is compiled for some of its arguments.
@@ -108,18 +108,19 @@ impl Version {
 
 impl Plan {
     pub fn new(func: Func) -> Plan {
-        Plan { general: Version::new(func), special: None }
+        Plan { general: Version::new(func), special: vec![] }
     }
 
     /// With another version of the kernel for arguments of which `facts` hold, numbers that scalars are equal to.
-    pub fn or_where(self, facts: &[Fact], func: Func) -> Plan {
+    pub fn or_where(mut self, facts: &[Fact], func: Func) -> Plan {
         let numbers = facts.iter().filter_map(|fact| match *fact {
             Fact::Equal { scalar, value } => Some((ParamId(scalar), value)),
             Fact::Aligned { .. } | Fact::Divisible { .. } | Fact::AtMost { .. } => None,
         });
         let numbers: Vec<(ParamId, i64)> = numbers.collect();
         debug_assert_eq!(numbers.len(), facts.len());
-        Plan { special: Some((Version::new(func), numbers)), ..self }
+        self.special.push((Version::new(func), numbers));
+        self
     }
 
     fn versions(&self) -> impl Iterator<Item = &Version> {
@@ -147,8 +148,12 @@ impl Plan {
     pub fn emit<'a>(&'a self, module: &mut ModuleBuilder<'a>, entry: &str) {
         let reports = self.reports();
         let mut programs = vec![];
-        for (version, suffix) in self.versions().zip(["program", "special_program"]) {
-            let program = format!("{entry}_{suffix}");
+        for (number, version) in self.versions().enumerate() {
+            let program = if number == 0 {
+                format!("{entry}_program")
+            } else {
+                format!("{entry}_special_program_{number}")
+            };
             module.function(&program, &self.program_arguments(), &Entry::Internal, move |b, args| {
                 Host::new(version, reports, b, args).block(b, &version.func.body);
             });
@@ -203,15 +208,16 @@ impl Plan {
             })
             .collect();
         let (first, last) = (b.zext(first, Elem::I64), b.zext(last, Elem::I64));
-        let special = self.special.as_ref().map(|(_, numbers)| {
+        let mut holds = vec![];
+        for (_, numbers) in &self.special {
             let equal = numbers.iter().map(|&(param, number)| {
                 let argument = operands[self.slots(param.index())];
                 let number = b.int(argument.ty, number);
                 b.icmp(IntPredicate::Eq, argument, number)
             });
             let equal: Vec<Val> = equal.collect();
-            equal.into_iter().reduce(|all, one| b.and(all, one))
-        });
+            holds.extend(equal.into_iter().reduce(|all, one| b.and(all, one)));
+        }
         let one = b.int(Ty::I64, 1);
         let run = |b: &mut Builder, program: &str| {
             b.for_range([first, last, one], &[], |b, x, _| {
@@ -225,20 +231,36 @@ impl Plan {
             });
             vec![]
         };
-        match (special.flatten(), programs) {
-            (Some(holds), [general, special]) => {
-                b.if_else(holds, &[], |b| run(b, special), |b| run(b, general));
-            }
-            (_, programs) => {
-                run(b, &programs[0]);
-            }
-        }
+        let (general, special) = programs.split_first().expect("there is a general version");
+        choose(b, &holds, special, general, &run);
     }
 
     /// Eight-byte slots that the first parameters take.
     fn slots(&self, params: usize) -> usize {
         let slots = |param: &Param| if matches!(param.kind, ParamKind::Slice { .. }) { 2 } else { 1 };
         self.general.func.params[..params].iter().map(slots).sum()
+    }
+}
+
+/// Runs the first program whose condition holds, or the general one.
+fn choose(
+    b: &mut Builder,
+    holds: &[Val],
+    special: &[String],
+    general: &str,
+    run: &dyn Fn(&mut Builder, &str) -> Vec<Val>,
+) {
+    match (holds, special) {
+        ([first, holds @ ..], [program, special @ ..]) => {
+            let others = |b: &mut Builder| {
+                choose(b, holds, special, general, run);
+                vec![]
+            };
+            b.if_else(*first, &[], |b| run(b, program), others);
+        }
+        _ => {
+            run(b, general);
+        }
     }
 }
 

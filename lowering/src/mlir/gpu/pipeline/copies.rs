@@ -101,7 +101,8 @@ impl Gpu<'_> {
         most
     }
 
-    /// Makes the barrier objects: in each list those of what came are followed by as many of what was used.
+    /// Makes the barrier objects, in each list those of what came followed by as many of what was used, and asks for the tensor maps: the
+    /// first copy by one would wait for it.
     fn set_up(&mut self, b: &mut Builder, pipeline: &Pipeline) {
         let warps = self.plan.distributed.num_warps;
         let base = self.scratch();
@@ -113,7 +114,13 @@ impl Gpu<'_> {
         });
         let all = self.plan.threads() / 32;
         let first = self.first_of(b, 31, all.next_power_of_two() - 1);
-        b.guarded(first, |b| init_signals(b, base, signals));
+        let maps = self.maps.clone();
+        b.guarded(first, |b| {
+            for map in maps {
+                statement(b, "prefetch.tensormap [$0];", "l,~{memory}", &[map], &[]);
+            }
+            init_signals(b, base, signals);
+        });
         block_barrier(b);
     }
 

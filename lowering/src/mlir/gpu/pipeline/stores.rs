@@ -67,7 +67,7 @@ impl Pipeline {
     pub(super) fn leaves(&mut self, distributed: &Distributed, store: &GroupStore) {
         let Pieces { groups, places, width, .. } =
             Pieces::new(&distributed.func, store, distributed.num_warps);
-        let map = self.map_of(&store.window, [GROUP_ROWS, width]);
+        let map = self.map_of(&distributed.func, &store.window, [GROUP_ROWS, width]);
         self.outgoing.maps.push((store.window.memory, map));
         let own = places.len().min(PIECES) as u32 * PIECE;
         self.outgoing.bytes = self.outgoing.bytes.max(groups.along_rows * groups.along_columns * own);
