@@ -82,9 +82,9 @@ def shares(m, k, n, dtype, few=None):
 
 #: The blocks of the library's model (`matmul_choice`): rows, columns and steps; a step, all else and the blocks on a multiprocessor
 #: where the GPU copies factors, and where threads load them; whether parts of sums come in it.
-BLOCKS = [((128, 256, 64), (0.580, 1.74, 1), (3.90, 1.80, 1), False), ((128, 128, 64), (0.347, 1.09, 1), (2.50, 0.40, 2), False),
-          ((64, 128, 64), (0.287, 0.57, 1), (2.05, 0.0, 4), True), ((64, 64, 128), (0.369, 0.44, 1), (2.78, 0.0, 4), True),
-          ((64, 64, 64), (0.252, 0.26, 3), (1.60, 0.0, 6), False), ((64, 32, 128), (0.330, 0.45, 2), (2.80, 1.40, 6), False)]
+BLOCKS = [((128, 256, 64), (0.597, 1.46, 1), (3.98, 1.14, 1), False), ((128, 128, 64), (0.351, 1.16, 1), (2.53, 0.22, 2), False),
+          ((64, 128, 64), (0.302, 0.40, 1), (2.01, 0.0, 4), True), ((64, 64, 128), (0.341, 0.37, 1), (2.75, 0.0, 4), True),
+          ((64, 64, 64), (0.265, 0.15, 3), (1.61, 0.0, 6), False), ((64, 32, 128), (0.371, 0.13, 2), (3.49, 1.89, 6), False)]
 SLIM = (64, 32, 128)
 PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 #: Rows and columns that a program copies.
@@ -92,20 +92,22 @@ COPIED = (8, 256), (8, 1024)
 
 
 #: Microseconds of a byte that is moved; of the kernel that adds parts and of a byte of them; of the kernel that copies factors and of a byte that it
-#: moves; how much longer a step takes for each further block on a multiprocessor, of copies by the GPU and of loads.
-COSTS = (0.56e-6, 3.6, 0.24e-6, 3.25, 0.39e-6, 0.9, 0.62)
+#: moves; how much longer a step takes for each further block on a multiprocessor, of copies by the GPU and of loads;
+#: of a byte that blocks read at once out of the cache.
+COSTS = (0.543e-6, 3.47, 0.391e-6, 3.5, 0.412e-6, 0.717, 0.525, 0.0864e-6)
 
 
 def estimate(extents, block, parts, copies, aligned, costs=COSTS):
     """Microseconds without the launch, by that model."""
     (m, k, n), ((rows, cols, steps), copied, loaded, _) = extents, block
-    byte, sum_parts, summed_byte, copy, copied_byte, shared, shared_loads = costs
+    byte, sum_parts, summed_byte, copy, copied_byte, shared, shared_loads, read_byte = costs
     by_copies = copies or all(aligned)
     (step, fixed, blocks), shared = (copied, shared) if by_copies else (loaded, shared_loads)
     programs = cdiv(m, rows) * cdiv(n, cols) * parts
     beside = min(blocks, cdiv(programs, processors())) - 1
-    tile = cdiv(cdiv(k, steps), parts) * step * (1 + beside * shared) + fixed
-    rounds = cdiv(programs, processors() * blocks) * tile
+    read = 2 * min(programs, processors() * blocks) * (rows + cols) * steps * read_byte
+    step = ((step * (1 + beside * shared)) ** 4 + read**4) ** 0.25
+    rounds = cdiv(programs, processors() * blocks) * (cdiv(cdiv(k, steps), parts) * step + fixed)
     sums = 4 * m * n * parts
     moved = (2 * (m * k + k * n) + (sums if parts > 1 else 2 * m * n)) * byte
     total = (rounds**4 + moved**4) ** 0.25

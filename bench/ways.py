@@ -91,8 +91,8 @@ def fit(files):
     names = [(f"{kind} {'x'.join(map(str, block))}") for block, *_ in BLOCKS for kind in ("copied", "loaded")]
 
     def estimate(x, row, way):
-        launch, *costs = x[:8]
-        times = x[8:].reshape(len(BLOCKS), 2, 2)
+        launch, *costs = x[:9]
+        times = x[9:].reshape(len(BLOCKS), 2, 2)
         _, block, parts, copies = way
         place = [of[0] for of in BLOCKS].index(block)
         own = BLOCKS[place]
@@ -109,8 +109,8 @@ def fit(files):
         return [math.log(estimate(x, row, way) / us) for row, way, us in samples]
 
     x = least_squares(errors, start, bounds=(0, 30), loss="soft_l1", f_scale=0.1, x_scale="jac").x
-    print(f"launch {x[0]:.2f}, costs " + ", ".join(f"{number:.3g}" for number in x[1:8]))
-    for name, (step, fixed) in zip(names, x[8:].reshape(-1, 2)):
+    print(f"launch {x[0]:.2f}, costs " + ", ".join(f"{number:.3g}" for number in x[1:9]))
+    for name, (step, fixed) in zip(names, x[9:].reshape(-1, 2)):
         print(f"{name}: step {step:.3f}, fixed {fixed:.2f}")
     print(f"half of {len(samples)} estimates are within {numpy.median(numpy.abs(errors(x))):.3f}")
     chosen, best = [], []

@@ -162,7 +162,11 @@ impl<'a, T: Float, const ACT: usize> Matmul<'a, T, ACT> {
     {
         let out = out.matrices();
         if way.parts > split_matmul::MAX_PARTS {
-            return Err(CHECKS.error(format!("{} parts, the most are {}", way.parts, split_matmul::MAX_PARTS)));
+            return Err(CHECKS.error(format!(
+                "{} parts, the most are {}",
+                way.parts,
+                split_matmul::MAX_PARTS
+            )));
         }
         match self.factors(out.shape())? {
             Some(factors) => T::multiply(on, factors, way, out),

@@ -3,12 +3,13 @@
 //!
 //! **Model.** On a GPU whose warps multiply together (compute capability 9.0), the time of each way there is for 16-bit floats is
 //! estimated, and the shortest taken. A tile takes `steps * step + fixed`; as many are made at once as there are multiprocessors
-//! times the blocks that fit on one, which then share it; rounds of them follow each other. Their time `t` and that of moving all
-//! bytes once, `u`, overlap: together `(t^4 + u^4)^(1/4)`. Parts of sums cost a second kernel and the bytes of the parts, copies of
+//! times the blocks that fit on one, which then share it; rounds of them follow each other. A step's time `t` and that of what all
+//! blocks read in it out of the cache, `u`, overlap: together `(t^4 + u^4)^(1/4)`; and so do that of all rounds and that of moving
+//! all bytes once. Parts of sums cost a second kernel and the bytes of the parts, copies of
 //! factors one more and their bytes twice; without them threads read the factor one element after the other.
 //!
-//! **Numbers.** Fitted to 16 000 times of 880 random products on an H100 and an H200, which agree within a few percent
-//! (`docs/performance.md`, "A product of any shape"): half of all estimates are within 6 % of the time. Only their order counts.
+//! **Numbers.** Fitted by `bench/ways.py` to 3500 times of 275 random products on an H100 and an H200, which agree within a few
+//! percent (`docs/performance.md`, "A product of any shape"): half of all estimates are within 6 % of the time. Only their order counts.
 //!
 //! Elsewhere tiles are large where they are enough for three of four processors, and on GPUs steps are shared where they are few.
 
@@ -87,35 +88,37 @@ pub(crate) const SMALL: Block = block(64, 128, 64);
 const SLIM: Block = block(64, 32, 128);
 
 const BLOCKS: [Measured; 6] = [
-    Measured { block: LARGEST, copied: time(0.580, 1.74, 1), loaded: time(3.90, 1.80, 1), parts: false },
-    Measured { block: LARGE, copied: time(0.347, 1.09, 1), loaded: time(2.50, 0.40, 2), parts: false },
-    Measured { block: SMALL, copied: time(0.287, 0.57, 1), loaded: time(2.05, 0.0, 4), parts: true },
+    Measured { block: LARGEST, copied: time(0.597, 1.46, 1), loaded: time(3.98, 1.14, 1), parts: false },
+    Measured { block: LARGE, copied: time(0.351, 1.16, 1), loaded: time(2.53, 0.22, 2), parts: false },
+    Measured { block: SMALL, copied: time(0.302, 0.40, 1), loaded: time(2.01, 0.0, 4), parts: true },
     Measured {
         block: block(64, 64, 128),
-        copied: time(0.369, 0.44, 1),
-        loaded: time(2.78, 0.0, 4),
+        copied: time(0.341, 0.37, 1),
+        loaded: time(2.75, 0.0, 4),
         parts: true,
     },
     Measured {
         block: block(64, 64, 64),
-        copied: time(0.252, 0.26, 3),
-        loaded: time(1.60, 0.0, 6),
+        copied: time(0.265, 0.15, 3),
+        loaded: time(1.61, 0.0, 6),
         parts: false,
     },
-    Measured { block: SLIM, copied: time(0.330, 0.45, 2), loaded: time(2.80, 1.40, 6), parts: false },
+    Measured { block: SLIM, copied: time(0.371, 0.13, 2), loaded: time(3.49, 1.89, 6), parts: false },
 ];
 
 /// Microseconds of a byte that is moved.
-const BYTE: f64 = 0.56e-6;
+const BYTE: f64 = 0.543e-6;
+/// Of a byte that blocks read at once out of the cache.
+const READ: f64 = 0.0864e-6;
 /// Of the kernel that adds parts, and of a byte of them.
-const SUM: f64 = 3.6;
-const SUMMED_BYTE: f64 = 0.24e-6;
+const SUM: f64 = 3.47;
+const SUMMED_BYTE: f64 = 0.391e-6;
 /// Of the kernel that copies factors, and of a byte that is read or written.
-const COPY: f64 = 3.25;
-const COPIED_BYTE: f64 = 0.39e-6;
+const COPY: f64 = 3.5;
+const COPIED_BYTE: f64 = 0.412e-6;
 /// How much longer a step takes for each further block on a multiprocessor: of blocks that the GPU copies, and of others.
-const SHARED: f64 = 0.9;
-const SHARED_LOADS: f64 = 0.62;
+const SHARED: f64 = 0.717;
+const SHARED_LOADS: f64 = 0.525;
 /// The numbers of parts that are tried, the fewest terms of one, and the most programs for each multiprocessor.
 const PARTS: [usize; 9] = [2, 3, 4, 6, 8, 12, 16, 24, 32];
 const TERMS: usize = 128;
@@ -124,6 +127,11 @@ const MOST_PROGRAMS: usize = 2;
 const MOST_BYTES: usize = 1 << 28;
 /// Bytes of an element.
 const BYTES: usize = 2;
+
+/// The time of two things that overlap.
+fn together(one: f64, other: f64) -> f64 {
+    (one.powi(4) + other.powi(4)).sqrt().sqrt()
+}
 
 impl Product {
     /// The time of a way on so many multiprocessors, in microseconds.
@@ -135,13 +143,15 @@ impl Product {
         let programs = of.block.tile.count(self.out) * parts;
         let beside = blocks.min(programs.div_ceil(processors)) - 1;
         let steps = self.k.div_ceil(of.block.steps).div_ceil(parts);
-        let tile = steps as f64 * step * (1.0 + beside as f64 * shared) + fixed;
-        let rounds = programs.div_ceil(processors * blocks) as f64 * tile;
+        let Block { tile: Tile { rows, cols }, steps: terms } = of.block;
+        let read = programs.min(processors * blocks) * BYTES * (rows + cols) * terms;
+        let step = together(step * (1.0 + beside as f64 * shared), read as f64 * READ);
+        let rounds = programs.div_ceil(processors * blocks) as f64 * (steps as f64 * step + fixed);
         let (left, right) = (batches * m * self.k, self.right_batches * self.k * n);
         let (out, sums) = (batches * m * n, 4 * batches * m * n * parts);
         let written = if parts > 1 { sums } else { BYTES * out };
         let moved = (BYTES * (left + right) + written) as f64 * BYTE;
-        let mut total = (rounds.powi(4) + moved.powi(4)).sqrt().sqrt();
+        let mut total = together(rounds, moved);
         if parts > 1 {
             total += SUM + (sums + BYTES * out) as f64 * SUMMED_BYTE;
         }

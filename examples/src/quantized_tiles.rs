@@ -116,7 +116,7 @@ pub(crate) mod kernels {
         out.store(y.to::<O>(), row, col);
     }
 
-    /// A product of few rows: as [`quantized_matmul()`], with tiles as [`crate::matmul_tiles::matmul_few()`] has.
+    /// A product of few rows: as [`quantized_matmul()`], with tiles as [`crate::matmul_tiles::matmul_small()`] has.
     #[fuse_kernel(configs = [
         { A: i8, S: i32, O: f16, M: 16, N: 32, K: 256, ROUND: false, num_warps: 4, num_stages: 4 },
         { A: i8, S: i32, O: f16, M: 64, N: 64, K: 256, ROUND: false, num_warps: 4, num_stages: 6 },

@@ -447,12 +447,19 @@ fn numbers(device: &Device) -> Result<(), Failure> {
         Layout { shape: [2, 3, 4], strides: [12, 4, 1] },
         Layout { shape: [0, 3, 1], strides: [(1 << 40) - 1, 0, 7] },
         Layout { shape: [1, 3, (1 << 40) - 1], strides: [1, 5, 0] },
+        Layout { shape: [2, 1, 3], strides: [9, 7, 4] },
     ] {
         let mut out = Output::<i64>::new(device, vec![6], 0)?;
         view::numbers(layout.of(&operand)?, &mut out).grid(1).launch(device)?;
-        let wanted: Vec<i64> =
-            layout.shape.iter().chain(&layout.strides).map(|&number| number as i64).collect();
-        same(&format!("{layout:?}"), out, &wanted)?;
+        let found: Vec<i64> = typed(&out.finish()?.concat());
+        let wanted = layout.shape.iter().chain(&layout.strides);
+        for (place, (&found, &wanted)) in found.iter().zip(wanted).enumerate() {
+            // Along an axis of one element, and in an empty view, any stride does.
+            let counts = place < 3 || layout.shape[place - 3] > 1 && !layout.shape.contains(&0);
+            if counts && found != wanted as i64 {
+                return Err(format!("{layout:?}: number {place} is {found}").into());
+            }
+        }
     }
     Ok(())
 }

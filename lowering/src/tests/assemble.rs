@@ -187,8 +187,8 @@ fn text(ptx: &Packed) -> String {
     String::from_utf8(bytes).expect("PTX is text")
 }
 
-/// Takes note of what the entries need; gives a line for each that spills and may not: anything in a tensor body, more
-/// than `parked` bytes in an aligned one, for the latest architecture. What others spill, ptxas having chosen to or a
+/// Takes note of what the entries need; gives a line for each that spills and may not: anything in a tensor body that copies its
+/// results out, more than `parked` bytes in an aligned one, for the latest architecture. What others spill, ptxas having chosen to or a
 /// row that is not aligned being long, is in the ratchet.
 fn record(entries: Vec<String>, lowered: &LoweredVariant, table: &mut Table, parked: u32) -> Vec<String> {
     let mut spills = vec![];
@@ -203,7 +203,7 @@ fn record(entries: Vec<String>, lowered: &LoweredVariant, table: &mut Table, par
         assert_eq!(waits_first(&ptx), follows.then_some(true), "{entry} for {arch}");
         let others = entries.iter().filter(|other| *other != entry);
         assert!(
-            others.into_iter().all(|other| !ptx.contains(other.as_str())),
+            others.into_iter().all(|other| !ptx.contains(&format!(".entry {other}("))),
             "{entry} is alone in its module"
         );
         {
@@ -216,7 +216,8 @@ fn record(entries: Vec<String>, lowered: &LoweredVariant, table: &mut Table, par
             let spilled_bytes =
                 resources.spill_store_bytes.max(resources.spill_load_bytes).max(resources.stack_bytes);
             let most = match body.name {
-                "tensor" => 0,
+                // Those whose threads store results, and those for other orders, are in the ratchet.
+                name if name.starts_with("tensor") && !name.ends_with("odd") => 0,
                 "aligned" => parked,
                 _ => u32::MAX,
             };

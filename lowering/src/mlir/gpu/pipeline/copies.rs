@@ -34,6 +34,9 @@ fn change_registers(b: &mut Builder, change: &str, registers: u32) {
     statement(b, &format!("setmaxnreg.{change}.sync.aligned.u32 {registers};"), "~{memory}", &[], &[]);
 }
 
+/// The most tensor maps that are asked for ahead: the addresses of four cost attention, which is long, registers that it has not.
+const PREFETCHED: usize = 3;
+
 impl Gpu<'_> {
     /// Runs `consume` in the program's warps, and copies in the one beside them.
     pub(in crate::mlir::gpu) fn with_pipeline(
@@ -101,8 +104,8 @@ impl Gpu<'_> {
         most
     }
 
-    /// Makes the barrier objects, in each list those of what came followed by as many of what was used, and asks for the tensor maps: the
-    /// first copy by one would wait for it.
+    /// Makes the barrier objects, in each list those of what came followed by as many of what was used, and asks for the tensor maps where
+    /// they are few: the first copy by one would wait for it.
     fn set_up(&mut self, b: &mut Builder, pipeline: &Pipeline) {
         let warps = self.plan.distributed.num_warps;
         let base = self.scratch();
@@ -114,7 +117,7 @@ impl Gpu<'_> {
         });
         let all = self.plan.threads() / 32;
         let first = self.first_of(b, 31, all.next_power_of_two() - 1);
-        let maps = self.maps.clone();
+        let maps = if self.maps.len() <= PREFETCHED { self.maps.clone() } else { vec![] };
         b.guarded(first, |b| {
             for map in maps {
                 statement(b, "prefetch.tensormap [$0];", "l,~{memory}", &[map], &[]);
