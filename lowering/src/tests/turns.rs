@@ -161,7 +161,7 @@ fn programs_that_take_differently_long_are_counted() {
         true true
         st.volatile.shared.b32 [%rd141], %r277;
         ld.volatile.shared.b32 %r300, [%rd141];
-        @counts atom.relaxed.gpu.global.inc.u32 %r277, [%rd113], %r278;
+        @counts atom.relaxed.gpu.global.inc.u32 %r277, [%rd111], %r278;
     "#]]
     .assert_eq(&counted(&[["(0..end)", "(0..end - row)"]]));
     // A program's own numbers make its blocks begin elsewhere, and take no time.
