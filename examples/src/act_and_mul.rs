@@ -16,7 +16,7 @@ use dsl_runtime::{DType, Result};
 
 use crate::activation::{SILU, exact};
 use crate::reference::{Expected, unit_roundoff};
-use crate::shape::{Checks, along_rows};
+use crate::shape::{Checks, along_rows, tile_width};
 
 /// The elements that one program handles: of one row, or of several short ones.
 const BLOCK: usize = 4096;
@@ -130,7 +130,7 @@ impl<'a, T: Float, const ACT: usize> ActAndMul<'a, T, ACT> {
             return Ok(());
         }
         let [d, gate] = [self.d as i32, self.gate.offset(self.d)];
-        let across = [128, 256, 1024].into_iter().find(|&cols| cols >= self.d).unwrap_or(BLOCK);
+        let across = tile_width([128, 256, 1024, BLOCK], self.d);
         let grid = along_rows(self.d.div_ceil(across), rows.div_ceil(BLOCK / across));
         act_and_mul::<T, ACT>(self.x, out, rows as i32, d, gate).grid(grid).launch(on)
     }

@@ -13,7 +13,7 @@ use dsl_runtime::{DType, Result};
 
 use crate::activation;
 use crate::reference::{Expected, unit_roundoff};
-use crate::shape::{Checks, along_rows};
+use crate::shape::{Checks, along_rows, tile_width};
 
 /// The elements that one program handles: of one row, or of several short ones.
 const TILE: usize = 4096;
@@ -86,7 +86,7 @@ impl<'a, T: Float, const ACT: usize> BiasActivation<'a, T, ACT> {
 
 /// The tiles that cover the matrix.
 fn programs(rows: usize, cols: usize) -> (usize, usize, usize) {
-    let across = [128, 1024, TILE].into_iter().find(|&width| width >= cols).unwrap_or(TILE);
+    let across = tile_width([128, 1024, TILE], cols);
     along_rows(cols.div_ceil(across), rows.div_ceil(TILE / across))
 }
 

@@ -22,7 +22,7 @@ use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
 use crate::reference::{Expected, unit_roundoff};
-use crate::shape::Checks;
+use crate::shape::{Checks, tile_width};
 
 /// The lanes of a program of forward, and of one for very many classes.
 const LANES: usize = 256;
@@ -243,7 +243,7 @@ impl<'a> CrossEntropy<'a> {
         let (ignored, smoothing) = (self.ignored, self.smoothing);
         let odd = !(self.classes * size_of::<T>()).is_multiple_of(16);
         if self.classes <= if odd { KEPT_ODD } else { KEPT } {
-            let tile = [256, 1024].into_iter().find(|&cols| cols >= self.classes).unwrap_or(SHORT);
+            let tile = tile_width([256, 1024, SHORT], self.classes);
             let call = cross_entropy_short::<T>(
                 logits,
                 targets,

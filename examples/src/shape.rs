@@ -74,6 +74,11 @@ pub(crate) fn along_rows(across: usize, rows: usize) -> (usize, usize, usize) {
     (across, rows.div_ceil(layers), layers)
 }
 
+/// The first of these widths, which rise, that has room for a row; the last one if none has.
+pub(crate) fn tile_width<const N: usize>(widths: [usize; N], cols: usize) -> usize {
+    widths.into_iter().find(|&width| width >= cols).unwrap_or(widths[N - 1])
+}
+
 /// The longest row that one program keeps on this device or stream: what a cluster of blocks does, or what one block does.
 pub(crate) fn longest(on: impl LaunchOn, cluster: usize, block: usize) -> usize {
     if on.has_clusters() { cluster } else { block }
