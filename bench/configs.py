@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""How long each way to compute a product takes, on shapes drawn at random, and the numbers of the library's model from that.
+"""The time of every configuration of a product, on shapes drawn at random, and the library's model fitted to that.
 
-    python3 bench/ways.py --kernels kernels --seed 1 --out ways.json
-    python3 bench/ways.py --fit ways-h100.json ways-h200.json
+    python3 bench/configs.py --kernels kernels --seed 1 --out configs.json
+    python3 bench/configs.py --fit configs-h100.json configs-h200.json
 
 The first measures every block, number of parts and copy of odd factors beside cuBLAS, as `sweep.py` does, and checks each against
-a product in f32. The second needs NumPy and SciPy and no GPU: it fits the model of `matmul_choice` to such files and says how
-far the way that it chooses is from the best one.
+a product in f32. The second needs NumPy and SciPy and no GPU: it fits the model of `matmul_heuristic` to such files and says how
+far the configuration that it chooses is from the best one.
 """
 
 import argparse
@@ -23,12 +23,12 @@ from products import BLOCKS, PARTS, SLIM
 def drawn(seed, number):
     """Layout and extents of a case."""
     from sweep import extent
-    draw = random.Random(f"{seed} ways {number}")
+    draw = random.Random(f"{seed} configs {number}")
     return draw.choice(("NN", "NT", "TN", "TT")), [extent(draw, 16, 8192) for _ in range(3)]
 
 
-def ways(extents, aligned, by_columns):
-    """Every way that the model chooses among, with its name."""
+def configs(extents, aligned, by_columns):
+    """Every configuration that the model chooses among, with its name."""
     m, k, n = extents
     for block, _, _, in_parts in BLOCKS:
         for parts in PARTS:
@@ -61,9 +61,9 @@ def measure(options):
         by_columns = factors[1].stride(0) == 1 != factors[1].stride(1)
         exact = factors[0].float() @ factors[1].float()
         runs, kept = {"cuBLAS": entry.peer(args)}, []
-        for name, block, parts, copies in ways((m, k, n), aligned, by_columns):
+        for name, block, parts, copies in configs((m, k, n), aligned, by_columns):
             entry.few_tile = lambda _: None
-            entry.way = lambda *_: (block, parts, [copies and not even for even in aligned])
+            entry.config = lambda *_: (block, parts, [copies and not even for even in aligned])
             own = dict(args)
             run, _, _ = prepare(entry, case, own, options)
             kept.append(own)
@@ -90,23 +90,23 @@ def fit(files):
     products.processors = lambda: 132
     names = [(f"{kind} {'x'.join(map(str, block))}") for block, *_ in BLOCKS for kind in ("copied", "loaded")]
 
-    def estimate(x, row, way):
+    def estimate(x, row, config):
         launch, *costs = x[:9]
         times = x[9:].reshape(len(BLOCKS), 2, 2)
-        _, block, parts, copies = way
+        _, block, parts, copies = config
         place = [of[0] for of in BLOCKS].index(block)
         own = BLOCKS[place]
         timed = (block, *((*times[place][kind], own[1 + kind][2]) for kind in range(2)), own[3])
         return launch + products.estimate(row["extents"], timed, parts, copies, row["aligned"], costs)
 
-    def all_ways(row):
-        return [way for way in ways(row["extents"], row["aligned"], row["by_columns"]) if way[0] in row["us"]]
+    def all_configs(row):
+        return [config for config in configs(row["extents"], row["aligned"], row["by_columns"]) if config[0] in row["us"]]
 
-    samples = [(row, way, row["us"][way[0]]) for row in rows for way in all_ways(row)]
+    samples = [(row, config, row["us"][config[0]]) for row in rows for config in all_configs(row)]
     start = [5.0, *products.COSTS] + [number for of in BLOCKS for kind in (1, 2) for number in of[kind][:2]]
 
     def errors(x):
-        return [math.log(estimate(x, row, way) / us) for row, way, us in samples]
+        return [math.log(estimate(x, row, config) / us) for row, config, us in samples]
 
     x = least_squares(errors, start, bounds=(0, 30), loss="soft_l1", f_scale=0.1, x_scale="jac").x
     print(f"launch {x[0]:.2f}, costs " + ", ".join(f"{number:.3g}" for number in x[1:9]))
@@ -115,21 +115,21 @@ def fit(files):
     print(f"half of {len(samples)} estimates are within {numpy.median(numpy.abs(errors(x))):.3f}")
     chosen, best = [], []
     for row in rows:
-        way = min(all_ways(row), key=lambda way: estimate(x, row, way))
-        chosen.append(row["us"]["cuBLAS"] / row["us"][way[0]])
+        config = min(all_configs(row), key=lambda config: estimate(x, row, config))
+        chosen.append(row["us"]["cuBLAS"] / row["us"][config[0]])
         best.append(row["us"]["cuBLAS"] / min(us for name, us in row["us"].items() if name != "cuBLAS"))
-    for name, of in (("the way chosen", chosen), ("the best way", best)):
+    for name, of in (("the config chosen", chosen), ("the best config", best)):
         print(f"cuBLAS of {name}: median {numpy.median(of):.2f}, tenth percentile {numpy.quantile(of, 0.1):.2f}, worst {min(of):.2f}")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--kernels", type=pathlib.Path, help="folder with the exported kernels")
-    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("ways.json"), help="JSON file to write")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("configs.json"), help="JSON file to write")
     parser.add_argument("--seed", type=int, default=0, help="what shapes are drawn from")
     parser.add_argument("--count", type=int, default=200, help="products")
     parser.add_argument("--limit", type=float, default=150, help="begin none after so many seconds")
-    parser.add_argument("--rounds", type=int, default=10, help="timed runs of each way")
+    parser.add_argument("--rounds", type=int, default=10, help="timed runs of each configuration")
     parser.add_argument("--fit", type=pathlib.Path, nargs="+", metavar="FILE", help="fit the model to these, and measure nothing")
     options = parser.parse_args()
     options.arch, options.ptx = None, False

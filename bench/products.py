@@ -80,7 +80,7 @@ def shares(m, k, n, dtype, few=None):
     return max(1, min(processors() // (cdiv(m, 64) * cdiv(n, 128)), k // 256, 32))
 
 
-#: The blocks of the library's model (`matmul_choice`): rows, columns and steps; a step, all else and the blocks on a multiprocessor
+#: The blocks of the library's model (`matmul_heuristic`): rows, columns and steps; a step, all else and the blocks on a multiprocessor
 #: where the GPU copies factors, and where threads load them; whether parts of sums come in it.
 BLOCKS = [((128, 256, 64), (0.597, 1.46, 1), (3.98, 1.14, 1), False), ((128, 128, 64), (0.351, 1.16, 1), (2.53, 0.22, 2), False),
           ((64, 128, 64), (0.302, 0.40, 1), (2.01, 0.0, 4), True), ((64, 64, 128), (0.341, 0.37, 1), (2.75, 0.0, 4), True),
@@ -122,12 +122,12 @@ def estimate(extents, block, parts, copies, aligned, costs=COSTS):
 def fastest(extents, aligned, by_columns):
     """The block, the parts and which factors are copied, as the library chooses for 16-bit floats."""
     m, k, n = extents
-    ways = [(estimate(extents, block, parts, copies, aligned), block[0], parts, [copies and not even for even in aligned])
+    configs = [(estimate(extents, block, parts, copies, aligned), block[0], parts, [copies and not even for even in aligned])
             for block in BLOCKS if by_columns or block[0] != SLIM
             for parts in PARTS if parts == 1 or block[3] and k // parts >= 128 and 4 * parts * m * n <= 1 << 28
             and cdiv(m, block[0][0]) * cdiv(n, block[0][1]) * parts <= 2 * processors()
             for copies in ((False,) if all(aligned) else (False, True))]
-    return min(ways, key=lambda way: way[0])[1:]
+    return min(configs, key=lambda config: config[0])[1:]
 
 
 class Matmul(Entry):
@@ -166,14 +166,14 @@ class Matmul(Entry):
         m, k, n, dtype = case
         taken = {**self.batch(args), "act": self.act}
         if dtype == F32:
-            return self.in_way(case, (*tile(m, n, dtype), 32), args["parts"].shape[0] if "parts" in args else 1, taken, args)
-        block, parts, copies = self.way(case, args)
+            return self.in_config(case, (*tile(m, n, dtype), 32), args["parts"].shape[0] if "parts" in args else 1, taken, args)
+        block, parts, copies = self.config(case, args)
         copied = {name: aligned_copy(taken[name]) for name, copies in zip(("a", "b"), copies) if copies}
         taken.update({name: copy for name, (_, _, copy) in copied.items()})
         args["copies"] = copied  # A launch keeps addresses alone.
-        return copy_rows([pair[:2] for pair in copied.values()], dtype) + self.in_way(case, block, parts, taken, args)
+        return copy_rows([pair[:2] for pair in copied.values()], dtype) + self.in_config(case, block, parts, taken, args)
 
-    def way(self, case, args):
+    def config(self, case, args):
         """The block, the parts and the copied factors of a case of 16-bit floats."""
         m, k, n, _ = case
         factors = args["a"], self.right(args)
@@ -183,7 +183,7 @@ class Matmul(Entry):
         """The right factor with its own rows."""
         return args["b"].T if self.transposed else args["b"]
 
-    def in_way(self, case, block, parts, taken, args):
+    def in_config(self, case, block, parts, taken, args):
         """Tiles, or parts of their sums and what adds them up."""
         m, k, n, dtype = case
         rows, cols, steps = block

@@ -4,7 +4,7 @@
 //! | module | operation |
 //! | --- | --- |
 //! | [`add_mul`], [`scale_relu`] | `(x + y) * z`; `max(x, 0) * scale + bias` |
-//! | [`matmul`], [`matmul_choice`], [`matmul_tiles`] | the product of two matrices or batches, in any order, with a scale, a bias, an [`activation`] and a residual; how it is computed; its kernels |
+//! | [`matmul`], [`matmul_heuristic`], [`matmul_tiles`] | the product of two matrices or batches, in any order, with a scale, a bias, an [`activation`] and a residual; how it is computed; its kernels |
 //! | [`quantized_matmul`], [`quantized_tiles`] | the same of `i8` or `f8e4m3` with scales, to floats or back to `i8`; its kernels |
 //! | [`attention`](mod@attention) | of any lengths and up to 256 elements, grouped heads, causal or in a window, with a cap, slopes, a bias, dropout |
 //! | [`attention_decode`] | of a few queries over many keys, which programs share |
@@ -60,7 +60,7 @@ pub mod layer_norm_backward;
 pub mod layer_norm_gelu;
 pub mod masked_softmax;
 pub mod matmul;
-pub mod matmul_choice;
+pub mod matmul_heuristic;
 pub mod matmul_tiles;
 pub mod partials;
 pub mod quantize;

@@ -10,7 +10,7 @@
 //! **Work.** `2 * m * n * k` operations for each matrix. A program makes a tile of the result from a band of rows of
 //! `a` and one of columns of `b`. Programs that run at once make tiles near each other, sixteen rows of them at a time,
 //! and so find what they share in the cache. How large tiles are, and whether programs share the steps of a tile and leave parts of
-//! its sums, for a second kernel to add, is chosen for each launch: see [`crate::matmul_choice`]. Parts and copies take temporary
+//! its sums, for a second kernel to add, is chosen for each launch: see [`crate::matmul_heuristic`]. Parts and copies take temporary
 //! memory. The result is written once, and no sum without its bias reaches it.
 //!
 //! **Rounding.** Products of 16-bit floats are exact and are added in `f32`, those of `f32` are added in `f32` with one
@@ -24,7 +24,7 @@ use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Error, Result, Temporary};
 
 use crate::activation;
-use crate::matmul_choice::{Block, LARGE, LARGEST, Product, SMALL, Way};
+use crate::matmul_heuristic::{Block, Config, LARGE, LARGEST, Problem, SMALL};
 use crate::matmul_tiles::{
     align_both, align_rows, matmul, matmul_narrow, matmul_parts, matmul_small, sum_parts,
 };
@@ -146,30 +146,35 @@ impl<'a, T: Float, const ACT: usize> Matmul<'a, T, ACT> {
     {
         let out = out.matrices();
         match self.factors(out.shape())? {
-            Some(factors) => T::multiply(on, factors, T::way(on, &factors, out.shape()), out),
+            Some(factors) => T::multiply(on, factors, T::config(on, &factors, out.shape()), out),
             None => Ok(()),
         }
     }
 
-    /// The same in a way that the caller chooses, on any device.
+    /// The same with a configuration of the caller's, on any device.
     ///
     /// # Errors
-    /// Those of [`Matmul::launch`]; if there is no such block for these elements, or none that takes what is added; if there are more
-    /// than 32 parts.
-    pub fn launch_by<'o>(&self, on: impl LaunchOn, out: impl MatricesMut<'o, T>, way: Way) -> Result<()>
+    /// Those of [`Matmul::launch`]; if there is no such block for these elements, or none that takes the residual; if `split_k` is
+    /// more than 32.
+    pub fn launch_with<'o>(
+        &self,
+        on: impl LaunchOn,
+        out: impl MatricesMut<'o, T>,
+        config: Config,
+    ) -> Result<()>
     where
         T: Multiply<ACT>,
     {
         let out = out.matrices();
-        if way.parts > split_matmul::MAX_PARTS {
+        if config.split_k > split_matmul::MAX_PARTS {
             return Err(CHECKS.error(format!(
-                "{} parts, the most are {}",
-                way.parts,
+                "a split of K in {}, the most is {}",
+                config.split_k,
                 split_matmul::MAX_PARTS
             )));
         }
         match self.factors(out.shape())? {
-            Some(factors) => T::multiply(on, factors, way, out),
+            Some(factors) => T::multiply(on, factors, config, out),
             None => Ok(()),
         }
     }
@@ -226,16 +231,16 @@ pub struct Factors<'a, T: Float> {
 }
 
 impl<T: Float> Factors<'_, T> {
-    /// What the choice of a way depends on.
-    fn product(&self, out: [usize; 3]) -> Product {
+    /// What the choice of a configuration depends on.
+    fn problem(&self, out: [usize; 3]) -> Problem {
         let ([_, _, k], [right_batches, _, _]) = (self.a.shape(), self.b.shape());
         let [_, inner, col] = self.b.strides();
-        Product {
+        Problem {
             out,
             k,
             right_batches,
             aligned: [is_aligned(&self.a), is_aligned(&self.b)],
-            by_columns: inner == 1 && col != 1,
+            b_is_k_major: inner == 1 && col != 1,
             adds: self.residual.shape()[1] > 0,
         }
     }
@@ -265,21 +270,21 @@ fn sliced<T: Element>(rows: View<'_, T, 3>, slices: usize) -> Result<View<'_, T,
     Ok(rows.reshape([batches, count, slices, k / slices])?.permute([0, 2, 1, 3]))
 }
 
-/// A factor that is to be copied to where its rows, or its columns if these are contiguous, begin at multiples of 16 bytes.
+/// An operand to copy to rows that begin at multiples of 16 bytes; of a column-major one its columns are the rows.
 #[derive(Clone, Copy)]
-struct Rows<'v, T: Float> {
+struct Unaligned<'v, T: Float> {
     rows: View<'v, T, 3>,
     strides: [usize; 3],
-    by_columns: bool,
+    column_major: bool,
 }
 
-impl<'v, T: Float> Rows<'v, T> {
+impl<'v, T: Float> Unaligned<'v, T> {
     fn new(of: View<'v, T, 3>) -> Self {
-        let by_columns = of.strides()[1] == 1 && of.strides()[2] != 1;
-        let rows = if by_columns { of.permute([0, 2, 1]) } else { of };
+        let column_major = of.strides()[1] == 1 && of.strides()[2] != 1;
+        let rows = if column_major { of.permute([0, 2, 1]) } else { of };
         let [_, count, len] = rows.shape();
         let line = len.next_multiple_of(split_matmul::VECTOR / size_of::<T>());
-        Rows { rows, strides: [count * line, line, 1], by_columns }
+        Unaligned { rows, strides: [count * line, line, 1], column_major }
     }
 
     /// Memory for the copy.
@@ -290,7 +295,7 @@ impl<'v, T: Float> Rows<'v, T> {
     /// The copy in its memory, as the factor is.
     fn copy<'t>(&self, memory: &'t Temporary<T>) -> Result<View<'t, T, 3>> {
         let view = memory.slice().view_strided(self.rows.shape(), self.strides)?;
-        Ok(if self.by_columns { view.permute([0, 2, 1]) } else { view })
+        Ok(if self.column_major { view.permute([0, 2, 1]) } else { view })
     }
 
     /// Programs that copy `cols` columns each.
@@ -299,10 +304,10 @@ impl<'v, T: Float> Rows<'v, T> {
     }
 }
 
-/// Copies one or both factors; gives the memory of each copy.
+/// Copies one or both operands; gives the memory of each copy.
 fn copy_rows<T: Float>(
     on: impl LaunchOn,
-    factors: [Option<Rows<'_, T>>; 2],
+    operands: [Option<Unaligned<'_, T>>; 2],
 ) -> Result<[Option<Temporary<T>>; 2]>
 where
     align_rows::Choice<T, COPIED_ROWS, NARROW_COPY>: align_rows::Declared,
@@ -310,10 +315,10 @@ where
     align_both::Choice<T, COPIED_ROWS, NARROW_COPY>: align_both::Declared,
     align_both::Choice<T, COPIED_ROWS, WIDE_COPY>: align_both::Declared,
 {
-    let programs = |cols: usize| factors.iter().flatten().map(|rows| rows.programs(cols)).sum::<usize>();
+    let programs = |cols: usize| operands.iter().flatten().map(|rows| rows.programs(cols)).sum::<usize>();
     let wide = programs(WIDE_COPY) >= 2 * on.processors();
     let grid = programs(if wide { WIDE_COPY } else { NARROW_COPY });
-    Ok(match factors {
+    Ok(match operands {
         [Some(left), Some(right)] => {
             let (mut x_memory, mut y_memory) = (left.memory(on)?, right.memory(on)?);
             let (mut x_slice, mut y_slice) = (x_memory.slice_mut(), y_memory.slice_mut());
@@ -348,25 +353,30 @@ where
 const COPIED_ROWS: usize = 8;
 const NARROW_COPY: usize = 256;
 const WIDE_COPY: usize = 1024;
-/// The slices of [`matmul_narrow`], and the terms of a step of few rows.
+/// The slices of [`matmul_narrow`], and `BLOCK_K` of the tiles of few rows.
 const SLICES: usize = 4;
-const FEW_STEPS: usize = 128;
+const FEW_K: usize = 128;
 
 /// The element types of products with the activation `ACT`.
 pub trait Multiply<const ACT: usize>: Float {
-    /// The way that a product with these matrices is computed.
+    /// The configuration of a product with these matrices.
     #[doc(hidden)]
-    fn way(on: impl LaunchOn, of: &Factors<'_, Self>, out: [usize; 3]) -> Way;
+    fn config(on: impl LaunchOn, of: &Factors<'_, Self>, out: [usize; 3]) -> Config;
 
     /// Launches what computes the product.
     #[doc(hidden)]
-    fn multiply(on: impl LaunchOn, of: Factors<'_, Self>, way: Way, out: ViewMut<'_, Self, 3>) -> Result<()>;
+    fn multiply(
+        on: impl LaunchOn,
+        of: Factors<'_, Self>,
+        config: Config,
+        out: ViewMut<'_, Self, 3>,
+    ) -> Result<()>;
 }
 
 /// The choice of a block among those that are listed, for a kernel's launch.
 macro_rules! by_block {
     ($block:expr, [$($M:literal x $N:literal x $K:literal),*], |$m:ident, $n:ident, $k:ident| $launch:expr) => {
-        match ($block.tile.rows, $block.tile.cols, $block.steps) {
+        match ($block.tile.rows, $block.tile.cols, $block.k) {
             $(
                 ($M, $N, $K) => {
                     const $m: usize = $M;
@@ -380,22 +390,20 @@ macro_rules! by_block {
     };
 }
 
-fn no_block(Block { tile: Tile { rows, cols }, steps }: Block) -> Error {
-    CHECKS.error(format!(
-        "there is no kernel of {rows} rows, {cols} columns and {steps} steps for this product"
-    ))
+fn no_block(Block { tile: Tile { rows, cols }, k }: Block) -> Error {
+    CHECKS.error(format!("there is no kernel of {rows} x {cols} x {k} for this product"))
 }
 
 /// Parts of the sums and what adds them up, with blocks that are listed.
 macro_rules! launch_parts {
-    ($T:ty, $on:ident, $of:ident, $out:ident, $way:ident, $blocks:tt) => {{
+    ($T:ty, $on:ident, $of:ident, $out:ident, $config:ident, $blocks:tt) => {{
         let Factors { a, b, bias, residual, alpha, .. } = $of;
-        let ([batches, m, n], Way { block, parts, .. }) = ($out.shape(), $way);
-        let share = a.shape()[2].div_ceil(parts).div_ceil(block.steps) as i32;
-        let shape = [parts, batches, m, n];
+        let ([batches, m, n], Config { block, split_k, .. }) = ($out.shape(), $config);
+        let share = a.shape()[2].div_ceil(split_k).div_ceil(block.k) as i32;
+        let shape = [split_k, batches, m, n];
         let mut scratch = $on.temporary::<f32>(shape.iter().product())?;
         let sums = ViewMut::new(scratch.slice_mut(), shape)?;
-        let grid = (block.tile.count($out.shape()), parts);
+        let grid = (block.tile.count($out.shape()), split_k);
         by_block!(block, $blocks, |M, N, K| matmul_parts::<$T, M, N, K>(a, b, sums, share)
             .grid(grid)
             .launch($on))?;
@@ -422,48 +430,48 @@ macro_rules! multiply_halves {
             matmul::Choice<$T, ACT, 128, 256, 64, false>: matmul::Declared,
             matmul::Choice<$T, ACT, 128, 128, 64, true>: matmul::Declared,
         {
-            fn way(on: impl LaunchOn, of: &Factors<'_, $T>, out: [usize; 3]) -> Way {
+            fn config(on: impl LaunchOn, of: &Factors<'_, $T>, out: [usize; 3]) -> Config {
                 if let Some(tile) = of.few_rows(on, out) {
-                    return Way { block: Block { tile, steps: FEW_STEPS }, parts: 1, copies: [false; 2] };
+                    return Config { block: Block { tile, k: FEW_K }, split_k: 1, copies: [false; 2] };
                 }
-                let product = of.product(out);
+                let problem = of.problem(out);
                 if on.has_clusters() {
-                    product.fastest(on.processors())
+                    problem.fastest(on.processors())
                 } else {
-                    product.elsewhere(on, [if product.adds { LARGE } else { LARGEST }, SMALL])
+                    problem.without_wgmma(on, [if problem.adds { LARGE } else { LARGEST }, SMALL])
                 }
             }
 
             fn multiply(
                 on: impl LaunchOn,
                 of: Factors<'_, $T>,
-                way: Way,
+                config: Config,
                 out: ViewMut<'_, $T, 3>,
             ) -> Result<()> {
                 let (shape, act) = (out.shape(), ACT as i32);
-                let [left, right] = way.copies;
-                let rows = [left.then(|| Rows::new(of.a)), right.then(|| Rows::new(of.b))];
+                let [left, right] = config.copies;
+                let rows = [left.then(|| Unaligned::new(of.a)), right.then(|| Unaligned::new(of.b))];
                 let memory = copy_rows(on, rows)?;
                 let copy = |number: usize| match (&rows[number], &memory[number]) {
                     (Some(rows), Some(memory)) => rows.copy(memory).map(Some),
                     _ => Ok(None),
                 };
                 let of = Factors { a: copy(0)?.unwrap_or(of.a), b: copy(1)?.unwrap_or(of.b), ..of };
-                if way.parts > 1 {
-                    return launch_parts!($T, on, of, out, way, [64 x 128 x 64, 64 x 64 x 128]);
+                if config.split_k > 1 {
+                    return launch_parts!($T, on, of, out, config, [64 x 128 x 64, 64 x 64 x 128]);
                 }
-                let (Factors { a, b, bias, residual, alpha }, programs) = (of, way.block.tile.count(shape));
+                let (Factors { a, b, bias, residual, alpha }, programs) = (of, config.block.tile.count(shape));
                 let adds = residual.shape()[1] > 0;
-                match way.block {
+                match config.block {
                     LARGEST if !adds => matmul::<$T, ACT, 128, 256, 64, false>(a, b, bias, residual, out, alpha)
                         .grid(programs)
                         .launch(on),
                     LARGE => matmul::<$T, ACT, 128, 128, 64, true>(a, b, bias, residual, out, alpha)
                         .grid(programs)
                         .launch(on),
-                    Block { tile: NARROW, steps: FEW_STEPS } => {
+                    Block { tile: NARROW, k: FEW_K } => {
                         let (a, b) = (sliced(a, SLICES)?, sliced(b.permute([0, 2, 1]), SLICES)?);
-                        matmul_narrow::<$T, SLICES, { NARROW.rows }, { NARROW.cols }, FEW_STEPS>(
+                        matmul_narrow::<$T, SLICES, { NARROW.rows }, { NARROW.cols }, FEW_K>(
                             a, b, bias, residual, out, alpha, act,
                         )
                         .grid(programs)
@@ -489,16 +497,21 @@ where
     matmul::Choice<f32, ACT, 128, 128, 32, true>: matmul::Declared,
     matmul::Choice<f32, ACT, 64, 128, 32, true>: matmul::Declared,
 {
-    fn way(on: impl LaunchOn, of: &Factors<'_, f32>, out: [usize; 3]) -> Way {
-        of.product(out).elsewhere(on, [LARGE, SMALL].map(|block| Block { steps: 32, ..block }))
+    fn config(on: impl LaunchOn, of: &Factors<'_, f32>, out: [usize; 3]) -> Config {
+        of.problem(out).without_wgmma(on, [LARGE, SMALL].map(|block| Block { k: 32, ..block }))
     }
 
-    fn multiply(on: impl LaunchOn, of: Factors<'_, f32>, way: Way, out: ViewMut<'_, f32, 3>) -> Result<()> {
-        if way.parts > 1 {
-            return launch_parts!(f32, on, of, out, way, [64 x 128 x 32]);
+    fn multiply(
+        on: impl LaunchOn,
+        of: Factors<'_, f32>,
+        config: Config,
+        out: ViewMut<'_, f32, 3>,
+    ) -> Result<()> {
+        if config.split_k > 1 {
+            return launch_parts!(f32, on, of, out, config, [64 x 128 x 32]);
         }
-        let (Factors { a, b, bias, residual, alpha }, programs) = (of, way.block.tile.count(out.shape()));
-        by_block!(way.block, [128 x 128 x 32, 64 x 128 x 32], |M, N, K| {
+        let (Factors { a, b, bias, residual, alpha }, programs) = (of, config.block.tile.count(out.shape()));
+        by_block!(config.block, [128 x 128 x 32, 64 x 128 x 32], |M, N, K| {
             matmul::<f32, ACT, M, N, K, true>(a, b, bias, residual, out, alpha).grid(programs).launch(on)
         })
     }

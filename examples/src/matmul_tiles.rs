@@ -1,5 +1,5 @@
 //! The kernels of [`crate::matmul`]: tiles of a product with what follows it; parts of sums, and a second kernel that adds them up;
-//! copies of factors whose rows begin anywhere. [`crate::matmul_choice`] says which of them a product takes.
+//! copies of factors whose rows begin anywhere. [`crate::matmul_heuristic`] says which of them a product takes.
 
 use dsl_runtime::prelude::*;
 

@@ -4,7 +4,7 @@ use dsl_runtime::Result;
 use dsl_runtime::prelude::*;
 use fused_kernels::activation::{GELU, IDENTITY, RELU, SILU};
 use fused_kernels::matmul::{Epilogue, Extents, Matmul, Multiply, Tile, reference};
-use fused_kernels::matmul_choice::{Block, Product, Way};
+use fused_kernels::matmul_heuristic::{Block, Config, Problem};
 use fused_kernels::matmul_tiles::matmul_parts;
 use fused_kernels::split_matmul::parts;
 
@@ -272,12 +272,12 @@ fn few_rows_are_as_exact_as_others() {
     check_epilogue::<bf16, RELU>([3, 9, 264, 40], 0.5);
 }
 
-/// A product with all that follows it, in a way or in that of the device.
+/// A product with all that follows it, in a config or in that of the device.
 #[track_caller]
 fn check_way<T: Multiply<ACT>, const ACT: usize>(
     extents: Extents,
     [left, right]: [Order; 2],
-    way: Option<Way>,
+    config: Option<Config>,
 ) {
     let Extents { m, k, n } = extents;
     let (a, b) = (normal::<T>(m * k, 1), normal::<T>(k * n, 2));
@@ -285,19 +285,19 @@ fn check_way<T: Multiply<ACT>, const ACT: usize>(
     let inputs: [&[T]; 4] = [&left.laid_out(&a, [m, k]), &right.laid_out(&b, [k, n]), &bias, &residual];
     let epilogue = Epilogue { alpha: 0.5, bias: Some(&bias), residual: Some(&residual) };
     let expected = [reference::<T, ACT>([&a, &b], extents, epilogue)];
-    check(&format!("{extents:?} by {way:?}"), &inputs, &expected, |on, inputs, outs| {
+    check(&format!("{extents:?} by {config:?}"), &inputs, &expected, |on, inputs, outs| {
         let product = Matmul::<T, ACT>::new(left.view(inputs[0], [m, k])?, right.view(inputs[1], [k, n])?);
         let product = product.alpha(0.5).bias(inputs[2]).residual(inputs[3].view([m, n])?);
         let out = outs[0].view_mut([m, n])?;
-        match way {
-            Some(way) => product.launch_by(on, out, way),
+        match config {
+            Some(config) => product.launch_with(on, out, config),
             None => product.launch(on, out),
         }
     });
 }
 
-const fn block(rows: usize, cols: usize, steps: usize) -> Block {
-    Block { tile: Tile { rows, cols }, steps }
+const fn block(rows: usize, cols: usize, k: usize) -> Block {
+    Block { tile: Tile { rows, cols }, k }
 }
 
 /// The blocks of 16-bit floats that take a residual.
@@ -315,7 +315,7 @@ const BLOCKS: [Block; 7] = [
 #[test]
 fn every_block_takes_any_extents_and_orders() {
     use Order::{Apart, Columns, ColumnsApart, Rows};
-    let whole = |block: Block| Some(Way { block, parts: 1, copies: [false; 2] });
+    let whole = |block: Block| Some(Config { block, split_k: 1, copies: [false; 2] });
     let few = FEW.into_iter().map(|extents| Extents { n: extents.n.min(136), ..extents });
     for extents in few.chain([Extents { m: 70, k: 264, n: 67 }, Extents { m: 70, k: 72, n: 136 }]) {
         for block in BLOCKS {
@@ -339,15 +339,15 @@ fn factors_are_copied_to_where_rows_are_aligned() {
     use Order::{Apart, Columns, ColumnsApart, Rows};
     let orders = [[Rows, Rows], [Columns, Rows], [Rows, Columns], [ColumnsApart(2), Apart(3)]];
     for (orders, copies) in orders.into_iter().flat_map(|of| [(of, [true; 2]), (of, [true, false])]) {
-        let way = |parts| Some(Way { block: block(64, 64, 128), parts, copies });
-        check_way::<bf16, SILU>(Extents { m: 67, k: 259, n: 71 }, orders, way(1));
-        check_way::<f16, IDENTITY>(Extents { m: 9, k: 517, n: 35 }, orders, way(2));
+        let config = |parts| Some(Config { block: block(64, 64, 128), split_k: parts, copies });
+        check_way::<bf16, SILU>(Extents { m: 67, k: 259, n: 71 }, orders, config(1));
+        check_way::<f16, IDENTITY>(Extents { m: 9, k: 517, n: 35 }, orders, config(2));
     }
 }
 
 #[test]
 fn steps_are_shared_among_programs() {
-    let by = |parts: usize| Some(Way { block: block(64, 128, 64), parts, copies: [false; 2] });
+    let by = |parts: usize| Some(Config { block: block(64, 128, 64), split_k: parts, copies: [false; 2] });
     let orders = [Order::Rows, Order::Columns];
     // Of 8200 terms the last of 32 parts have none.
     for (k, parts) in [(512, 2), (513, 2), (1000, 3), (8192, 32), (8200, 32)] {
@@ -357,9 +357,10 @@ fn steps_are_shared_among_programs() {
         check_way::<f16, IDENTITY>(extents, [Order::Rows; 2], None);
         check_way::<f32, IDENTITY>(extents, [Order::Rows; 2], None);
     }
-    let of_singles = |parts: usize| Some(Way { block: block(64, 128, 32), parts, copies: [false; 2] });
-    check_way::<f32, SILU>(Extents { m: 1, k: 1025, n: 7 }, [Order::Rows; 2], of_singles(4));
-    check_way::<f32, RELU>(Extents { m: 5, k: 768, n: 16 }, orders, of_singles(3));
+    let of_f32 =
+        |parts: usize| Some(Config { block: block(64, 128, 32), split_k: parts, copies: [false; 2] });
+    check_way::<f32, SILU>(Extents { m: 1, k: 1025, n: 7 }, [Order::Rows; 2], of_f32(4));
+    check_way::<f32, RELU>(Extents { m: 5, k: 768, n: 16 }, orders, of_f32(3));
     // More rows than sums are added in at once by few programs.
     check_way::<bf16, IDENTITY>(Extents { m: 200, k: 264, n: 1300 }, orders, by(2));
 }
@@ -371,42 +372,42 @@ fn a_block_that_there_is_not_is_an_error() {
     let mut out = device.zeros::<bf16>(12).unwrap();
     let product = Matmul::<bf16, RELU>::new(a.view([3, 2]).unwrap(), b.view([2, 4]).unwrap());
     let mut message = |product: Matmul<bf16, RELU>, block: Block, parts: usize| {
-        let way = Way { block, parts, copies: [false; 2] };
-        product.launch_by(&device, out.view_mut([3, 4]).unwrap(), way).unwrap_err().to_string()
+        let config = Config { block, split_k: parts, copies: [false; 2] };
+        product.launch_with(&device, out.view_mut([3, 4]).unwrap(), config).unwrap_err().to_string()
     };
-    let of = |extents: &str| format!("matmul: there is no kernel of {extents} steps for this product");
-    assert_eq!(message(product, block(32, 32, 32), 1), of("32 rows, 32 columns and 32"));
-    assert_eq!(message(product, block(128, 256, 64), 2), of("128 rows, 256 columns and 64"));
-    assert_eq!(message(product, block(64, 128, 64), 33), "matmul: 33 parts, the most are 32");
+    let of = |extents: &str| format!("matmul: there is no kernel of {extents} for this product");
+    assert_eq!(message(product, block(32, 32, 32), 1), of("32 x 32 x 32"));
+    assert_eq!(message(product, block(128, 256, 64), 2), of("128 x 256 x 64"));
+    assert_eq!(message(product, block(64, 128, 64), 33), "matmul: a split of K in 33, the most is 32");
     let added = device.zeros::<bf16>(12).unwrap();
     let product = product.residual(added.view([3, 4]).unwrap());
-    assert_eq!(message(product, block(128, 256, 64), 1), of("128 rows, 256 columns and 64"));
+    assert_eq!(message(product, block(128, 256, 64), 1), of("128 x 256 x 64"));
 }
 
 /// What a product takes on 132 multiprocessors whose warps multiply together.
 #[test]
 fn the_fastest_way_follows_from_the_extents() {
-    let of = |out: [usize; 3], k: usize| Product {
+    let of = |out: [usize; 3], k: usize| Problem {
         out,
         k,
         right_batches: 1,
         aligned: [true; 2],
-        by_columns: false,
+        b_is_k_major: false,
         adds: false,
     };
     let large = of([1, 4096, 4096], 4096);
-    let whole = |block: Block| Way { block, parts: 1, copies: [false; 2] };
+    let whole = |block: Block| Config { block, split_k: 1, copies: [false; 2] };
     assert_eq!(large.fastest(132), whole(block(128, 256, 64)));
-    assert_eq!(Product { adds: true, ..large }.fastest(132), whole(block(128, 128, 64)));
+    assert_eq!(Problem { adds: true, ..large }.fastest(132), whole(block(128, 128, 64)));
     // Each multiprocessor but a few makes one tile, where half of them would make one of twice the size.
     assert_eq!(of([1, 1408, 1408], 512).fastest(132).block.tile, Tile { rows: 128, cols: 128 });
     // A few tiles of many steps.
-    assert!(of([1, 64, 128], 8192).fastest(132).parts > 4);
-    assert_eq!(of([1, 64, 128], 128).fastest(132).parts, 1);
+    assert!(of([1, 64, 128], 8192).fastest(132).split_k > 4);
+    assert_eq!(of([1, 64, 128], 128).fastest(132).split_k, 1);
     // Factors are copied where they are read more often than that takes.
-    let odd = Product { aligned: [false, true], ..large };
+    let odd = Problem { aligned: [false, true], ..large };
     assert_eq!(odd.fastest(132).copies, [true, false]);
-    assert_eq!(Product { out: [1, 32, 32], k: 32, ..odd }.fastest(132).copies, [false; 2]);
+    assert_eq!(Problem { out: [1, 32, 32], k: 32, ..odd }.fastest(132).copies, [false; 2]);
     // Slim tiles take contiguous columns.
     for out in [[1, 64, 64], [1, 640, 40], [1, 8, 5000]] {
         for k in [16, 512, 4096] {
