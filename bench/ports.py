@@ -34,7 +34,7 @@ from compare import deviations, into_outputs, prepare, quantile, start, time_all
 
 PORTS = [*port_elementwise.PORTS, *port_rows.PORTS, *port_channels.PORTS, *port_products.PORTS, *port_attention.PORTS,
          *port_movement.PORTS]
-OURS, TRITON = "ours", "Triton"
+OURS, TRITON, LIBRARY = "ours", "Triton", "library"
 #: Seconds for a version's first run, which compiles it.
 FIRST_RUN = 180
 
@@ -54,7 +54,12 @@ def versions(port, case, args, options):
         print(f"  {port.name} {port.label(case)}: {', '.join(names)}, {image}", flush=True)
         return run
 
-    return {OURS: ours, TRITON: lambda: lambda: port.run_triton(case, args)}
+    def library():
+        return prepare(*of_library, options)[0]
+
+    found = {OURS: ours, TRITON: lambda: lambda: port.run_triton(case, args)}
+    of_library = port.library(case, args) if options.library else None
+    return {**found, LIBRARY: library} if of_library else found
 
 
 def check(port, args, run, exact):
@@ -111,11 +116,12 @@ def geometric_mean(values):
 
 def summary(rows):
     """A line for each case, and the means."""
-    lines = ["| kernel | shape | ours us | Triton us | ours of Triton |", "| --- | --- | ---: | ---: | ---: |"]
+    lines = ["| kernel | shape | ours us | Triton us | library us | ours of Triton |",
+             "| --- | --- | ---: | ---: | ---: | ---: |"]
     for row in rows:
-        cells = [f"{row[name]['us']:.1f}" if name in row else "" for name in (OURS, TRITON)]
+        cells = " | ".join(f"{row[name]['us']:.1f}" if name in row else "" for name in (OURS, TRITON, LIBRARY))
         ratio = f"{row['of_triton']:.2f}" if row["of_triton"] else ""
-        lines.append(f"| {row['kernel']} | {row['shape']} | {cells[0]} | {cells[1]} | {ratio} |")
+        lines.append(f"| {row['kernel']} | {row['shape']} | {cells} | {ratio} |")
     ratios = [row["of_triton"] for row in rows if row["of_triton"]]
     of_kernel = {row["kernel"]: [other["of_triton"] for other in rows if other["kernel"] == row["kernel"]
                                  and other["of_triton"]] for row in rows}
@@ -138,6 +144,7 @@ def parse_options():
     beside = pathlib.Path(__file__).resolve().parent.parent / "ports"
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--kernels", type=pathlib.Path, default=beside, help="folder with the exported ports")
+    parser.add_argument("--library", action="store_true", help="the library's kernels are in that folder too: measure them beside")
     parser.add_argument("--out", type=pathlib.Path, help="JSON file to write")
     parser.add_argument("--only", action="append", choices=[port.name for port in PORTS], help="only this kernel")
     parser.add_argument("--limit", type=float, help="begin no case after so many seconds")

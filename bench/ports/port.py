@@ -34,6 +34,10 @@ class Port(Entry):
         """Raises Mismatch where results cannot be right for any random numbers."""
         raise NotImplementedError
 
+    def library(self, case, args):
+        """The library's operation of the same kind, if it has one: an entry of `compare.py`, its case and its arguments."""
+        return None
+
     def run_triton(self, case, args):
         """Runs the Triton version into the outputs."""
         raise NotImplementedError

@@ -6,11 +6,13 @@ import torch
 import triton
 import triton.language as tl
 
+import products
 from entry import BF16, F32, SINGLE, cdiv, empty, normal, rounded
 from port import Port
 
 #: Elements of a head's row.
 D = 128
+LOG2_E = math.log2(math.e)
 
 
 class FlashAttention(Port):
@@ -60,6 +62,74 @@ class FlashAttention(Port):
                                                num_warps=8, num_stages=3)
 
 
+class AttentionByViews(Port):
+    """A case is (heads, length, form): every key, those up to a query's place, and these with capped scores."""
+
+    name = "attention_by_views"
+    cases = [(16, 16384, 0), (16, 16384, 1), (16, 16384, 2), (64, 2048, 0), (64, 2048, 1)]
+    cap = 20.0
+
+    def label(self, case):
+        return super().label((*case[:2], D)) + ("", " causal", " causal, capped")[case[2]]
+
+    def consts(self, case):
+        return lambda form, *_: form == case[2]
+
+    def make(self, case, shift=0):
+        heads, n, form = case
+        of = {name: normal(heads * n * D, BF16, seed).view(heads, n, D) for seed, name in enumerate(("q", "k", "v"), 1)}
+        return {**of, "out": empty(heads * n * D, BF16).view(heads, n, D), "scale": D**-0.5, "cap": self.cap, "form": form}
+
+    def grid(self, case, args, *consts):
+        return cdiv(case[1], 128), case[0]
+
+    def exact(self, args):
+        n, parts = args["q"].shape[1], []
+        after = torch.ones(n, n, dtype=torch.bool, device="cuda").triu(1) if args["form"] else None
+        for q, k, v in zip(args["q"], args["k"], args["v"]):
+            scores = q.double() @ k.double().T * args["scale"]
+            if args["form"] == 2:
+                scores = args["cap"] * torch.tanh(scores / args["cap"])
+            if args["form"]:
+                scores.masked_fill_(after, -math.inf)
+            weights, values = torch.softmax(scores, 1), v.double()
+            value, bound = rounded(weights @ values, (2.0**-8 + 256 * SINGLE) * (weights @ values.abs()), BF16)
+            parts.append((value, bound.float()))
+        value, bound = (torch.stack(of) for of in zip(*parts))
+        return [(value, bound.double())]
+
+    def library(self, case, args):
+        """The library's operation on the same tensors."""
+        heads, n, form = case
+        entry = LibraryAttention(form)
+        own = entry.make((1, 1, D, BF16))
+        of = {name: args[name].view(1, heads, n, D) for name in ("q", "k", "v", "out")}
+        lse = empty(heads * n, F32).view(heads, n, 1)
+        cap = self.cap if form == 2 else 0.0
+        numbers = {"scale": own["scale"], "softcap": cap * LOG2_E, "right": 0, "left": 1 << 30}
+        return entry, (heads, n, D, BF16), {**own, **of, "lse": lse, **numbers}
+
+    def run_triton(self, case, args):
+        heads, n, form = case
+        triton.set_allocator(lambda size, alignment, stream: torch.empty(size, dtype=torch.int8, device="cuda"))
+        attention_by_views[self.grid(case, args)](*(args[name] for name in ("q", "k", "v", "out", "scale", "cap")), n,
+                                                  FORM=form, D=D, M=128, N=64, num_warps=8, num_stages=3)
+
+
+class LibraryAttention(products.Attention):
+    """The form that the library has for scores that a function changes is its fourth."""
+
+    def __init__(self, form):
+        super().__init__(form > 0)
+        self.form = (0, 1, 3)[form]
+
+    def launches(self, case, args):
+        launch, = super().launches(case, args)
+        tile = self.tile(*case[1:3])
+        launch.consts = lambda form, *of: form == self.form and of == tile
+        return [launch]
+
+
 class PagedDecode(Port):
     """A case is (sequences, keys, heads)."""
 
@@ -102,7 +172,7 @@ class PagedDecode(Port):
         paged_decode[self.grid(case, args)](*(args[name] for name in names), D=D, num_warps=4)
 
 
-PORTS = [FlashAttention(), PagedDecode()]
+PORTS = [FlashAttention(), AttentionByViews(), PagedDecode()]
 
 
 @triton.jit
@@ -154,6 +224,41 @@ def flash_attention(q_ptr, k_ptr, v_ptr, out_ptr, lse_ptr, sm_scale, stride_z, s
                                qk_scale, D, N, False)
     tl.store(lse_ptr + off_hz * n_ctx + offs_m, m_i + tl.math.log2(l_i), offs_m < n_ctx)
     tl.store(out_ptr + rows, (acc / l_i[:, None]).to(tl.bfloat16), offs_m[:, None] < n_ctx)
+
+
+@triton.jit
+def attention_by_views(q_ptr, k_ptr, v_ptr, out_ptr, scale, cap, n, FORM: tl.constexpr, D: tl.constexpr, M: tl.constexpr,
+                       N: tl.constexpr):
+    first = tl.program_id(0) * M
+    base = tl.program_id(1).to(tl.int64) * n * D
+    q_rows = tl.make_tensor_descriptor(q_ptr + base, [n, D], [D, 1], [M, D])
+    k_rows = tl.make_tensor_descriptor(k_ptr + base, [n, D], [D, 1], [N, D])
+    v_rows = tl.make_tensor_descriptor(v_ptr + base, [n, D], [D, 1], [N, D])
+    out_rows = tl.make_tensor_descriptor(out_ptr + base, [n, D], [D, 1], [M, D])
+    rows = first + tl.arange(0, M)
+    q = q_rows.load([first, 0])
+    acc = tl.zeros([M, D], dtype=tl.float32)
+    l = tl.zeros([M], dtype=tl.float32)
+    m = tl.full([M], -float("inf"), dtype=tl.float32)
+    end = n
+    if FORM > 0:
+        end = min(first + M, n)
+    for start in range(0, end, N):
+        cols = start + tl.arange(0, N)
+        s = tl.dot(q, k_rows.load([start, 0]).T) * scale
+        if FORM == 2:
+            s = cap * (2 * tl.sigmoid(2 * s / cap) - 1)
+        seen = cols[None, :] < n
+        if FORM > 0:
+            seen = seen & (cols[None, :] <= rows[:, None])
+        s = tl.where(seen, s, -float("inf"))
+        m_new = tl.maximum(m, tl.max(s, 1))
+        p = tl.exp(s - m_new[:, None])
+        alpha = tl.exp(m - m_new)
+        l = l * alpha + tl.sum(p, 1)
+        acc = tl.dot(p.to(tl.bfloat16), v_rows.load([start, 0]), acc * alpha[:, None])
+        m = m_new
+    out_rows.store([first, 0], (acc / l[:, None]).to(tl.bfloat16))
 
 
 @triton.jit

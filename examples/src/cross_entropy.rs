@@ -35,7 +35,7 @@ const CLUSTER_CLASSES: usize = 1 << 16;
 const BLOCK: usize = 4096;
 
 /// A program handles rows of at most `COLS` classes, which its threads keep: one, or `4096 / COLS` short ones.
-#[fuse_kernel(T = [f32, f16, bf16], COLS = classes in [256, 1024, 4096, 8192, 16384, 32768])]
+#[fuse_kernel(T = [f32, f16, bf16], COLS = classes in [256, 1024, 4096, 6144, 8192, 12288, 16384, 24576, 32768])]
 pub fn cross_entropy_short<T: Float, const COLS: usize>(
     x: &[T],
     targets: &[i64],
@@ -68,8 +68,8 @@ pub fn cross_entropy_short<T: Float, const COLS: usize>(
     tl::store(lse + rows, sum_of_exp, rows < n_rows);
 }
 
-/// The most classes that a program keeps where rows begin at multiples of 16 bytes, and where they do not: then it reads them one
-/// by one, which takes fewer exchanges where threads have no neighbours.
+/// The most classes that a program keeps where rows begin at multiples of 16 bytes, and where they do not: pieces of such rows are
+/// read element by element.
 const KEPT: usize = 8192;
 const KEPT_ODD: usize = 32768;
 /// The logits of several short rows.

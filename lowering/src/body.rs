@@ -3,7 +3,8 @@
 //! The *aligned* body relies on facts that the launcher checks: addresses and the integers in them divide evenly, and no
 //! access leaves its slice; neighbours along a view's last axis are neighbours in memory. Where pointers are made with strides,
 //! bodies of *unit strides* come before it: the same, with some of these strides taken for 1; and where several loops read a row in
-//! pieces, one of a *single turn*, for rows that a piece has room for. The *tensor* body relies on the
+//! pieces, one of a *single turn*, for rows that a piece has room for. The *unaligned* body, and one of a single turn, relies on the same
+//! but for what divides rows, and rotates them. The *tensor* body relies on the
 //! same, and on what the GPU asks of views of which it copies blocks by itself; it takes the place of the aligned one on
 //! those that multiply such blocks. The *general* body relies on nothing and compares every offset with its slice's
 //! length.
@@ -14,6 +15,7 @@ use crate::analysis::axis::{Assumptions, Axes};
 use crate::analysis::fact::{Fact, Symbol};
 use crate::analysis::order::other_orders;
 use crate::analysis::promise::Promise;
+use crate::analysis::rotate::rotate;
 use crate::analysis::single_turn::single_turn;
 use crate::analysis::split::{Trust, split};
 use crate::analysis::stage::stage;
@@ -173,14 +175,23 @@ fn bodies_for(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<Body>, 
         bodies.push(Body { name: odd, plan, facts, gpus: others });
     }
     if let Some((straight, turns)) = single_turn(func) {
-        let (plan, mut facts) = aligned(straight, requests)?;
-        facts.extend(turns);
+        let (plan, mut facts) = aligned(straight.clone(), requests)?;
+        facts.extend(turns.iter().cloned());
         bodies.push(Body { name: "single_turn", plan, facts, gpus: others });
+        let (plan, mut facts, rotated) = of_any_row(straight, requests)?;
+        if rotated {
+            facts.extend(turns);
+            bodies.push(Body { name: "single_turn_unaligned", plan, facts, gpus: others });
+        }
     }
     if strides.is_empty() {
         let (plan, facts) = aligned(func.clone(), requests)?;
         if !facts.is_empty() {
             bodies.push(Body { name: "aligned", plan, facts, gpus: others });
+            let (plan, facts, rotated) = of_any_row(func.clone(), requests)?;
+            if rotated {
+                bodies.push(Body { name: "unaligned", plan, facts, gpus: others });
+            }
         }
     }
     for (func, names) in orders.iter().filter(|_| !columns.is_empty()) {
@@ -327,19 +338,28 @@ fn aligned(mut func: Func, requests: Requests) -> Result<(Plan, Vec<Fact>), TooM
     Ok((plan, facts))
 }
 
-/// The same without a word on what divides what: elements move one by one, and neighbours by neighbouring threads.
-fn unaligned(mut func: Func, requests: Requests) -> Result<(Plan, Vec<Fact>), TooMuchShared> {
-    let mut facts = contiguous(&mut func);
+/// The same without a word on what divides what: rows are rotated, or elements move one by one, and neighbours by neighbouring threads.
+fn unaligned(func: Func, requests: Requests) -> Result<(Plan, Vec<Fact>), TooMuchShared> {
+    let (plan, facts, _) = of_any_row(func, requests)?;
+    Ok((plan, facts))
+}
+
+/// With whether rows are rotated.
+fn of_any_row(mut func: Func, requests: Requests) -> Result<(Plan, Vec<Fact>, bool), TooMuchShared> {
+    let strides = contiguous(&mut func);
     let bounds = split(&mut func, trust(requests, Trust::Launch));
     let assumptions = Assumptions::promised(&func).learned(&func, &bounds);
+    let rotated = rotate(&mut func, &assumptions);
     let plan = plan(&func, Alignment::Element, requests, &assumptions, &bounds)?;
+    let mut facts = alignment_facts(&plan.distributed.func);
+    facts.extend(strides);
     let promised = func.promises.iter().map(Promise::fact);
     for fact in bounds.into_iter().chain(promised) {
         if !facts.contains(&fact) {
             facts.push(fact);
         }
     }
-    Ok((plan, facts))
+    Ok((plan, facts, rotated))
 }
 
 fn plan(
@@ -450,11 +470,12 @@ fn alignment_facts(func: &Func) -> Vec<Fact> {
     func.body.walk(&mut |op| {
         if let Some(place) = op.kind.operation().place()
             && place.vector > 1
+            && place.shift.is_none_or(|shift| shift.aligned)
         {
             let needed = place.vector * func.slice(place.param).0.bytes();
             let known = bytes.entry(place.param.0).or_default();
             *known = needed.max(*known);
-            if place.bounded {
+            if place.bounded && place.shift.is_none() {
                 let known = whole.entry(place.param.0).or_default();
                 *known = place.vector.max(*known);
             }

@@ -7,6 +7,8 @@ use std::rc::Rc;
 use proc_macro2::TokenStream;
 use serde::{Deserialize, Serialize};
 
+use crate::analysis::contract::contract;
+use crate::analysis::full::split_off_full;
 use crate::analysis::order::other_orders;
 use crate::analysis::overflow::report_overflow;
 use crate::analysis::split::{Trust, split};
@@ -295,6 +297,9 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &Options) -> Result<Prep
         report_overflow(&mut func);
     }
     tile::verify(&func).map_err(|what| internal("check", what))?;
+    split_off_full(&mut func);
+    contract(&mut func);
+    tile::verify(&func).map_err(|what| internal("contract", what))?;
     let requests = Requests::of(kernel, variant);
     let bodies = bodies(&func, requests).map_err(|TooMuchShared(too_large)| {
         let mut errors = Errors::new();

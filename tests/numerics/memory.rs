@@ -1,6 +1,6 @@
 //! Masks, bounds and offsets against loops. Every output lies between canaries, so a write outside is seen.
 
-use dsl_runtime::{Device, Element, Integer, Number, bf16, f8e4m3, f8e5m2, f16};
+use dsl_runtime::{DType, Device, Element, Integer, Number, bf16, f8e4m3, f8e5m2, f16};
 use fuse_tests::case::{Bits, Failure, Operand, Output, typed, untyped};
 use fuse_tests::memory;
 use libtest_mimic::Trial;
@@ -31,6 +31,8 @@ pub fn trials() -> Vec<Trial> {
         each!("strided", strided: u8, u16, u32, u64),
         each!("strided_store", strided_store: u8, u16, u32, u64),
         each!("rows", rows: u8, f16, f32, f64),
+        each!("masked", masked: bool, i8, u16, f16, bf16, f32, f64),
+        each!("any_rows", any_rows: i8, u16, f16, f32),
         each!("increment", increment: i32, f16),
         each!("scalars", scalars: bool, i8, i16, i32, i64, u8, u16, u32, u64, f8e4m3, f16, bf16, f32, f64),
         vec![
@@ -274,6 +276,98 @@ where
             let place = |i: usize| (i / n_cols * stride + i % n_cols) as i128;
             let wanted: Vec<T> = (0..n_rows * n_cols).map(|i| at(&x, place(i))).collect();
             same(&format!("{n_rows} by {n_cols}, {stride} apart"), &out.finish()?.concat(), &wanted)?;
+        }
+    }
+    Ok(())
+}
+
+/// Masks that no rule makes, at every distance from alignment of what is read, of the mask and of what is written.
+fn masked<T: Bits>(device: &Device) -> Result<(), Failure>
+where
+    memory::masked::Choice<T>: memory::masked::Declared,
+{
+    let mut random = Random(7);
+    for (n, back) in [(1usize, 0usize), (40, 3), (511, 0), (512, 1), (513, 9), (1100, 17)] {
+        for shift in (0..9).chain([15, 16]) {
+            // Single elements, and runs longer than any vector.
+            let long = random.bits() % 2 == 0;
+            let mut taken = false;
+            let take: Vec<bool> = (0..=n)
+                .map(|_| {
+                    let turn = random.bits() % 16;
+                    taken = if long { taken ^ (turn == 0) } else { turn < 8 };
+                    taken
+                })
+                .collect();
+            let x = pattern::<T>(n);
+            let other = T::from_bits(0xc0a5_a5a5_c0a5_c101 & mask(T::DTYPE));
+            let source = Operand::new(device, &x, shift)?;
+            let mask = Operand::new(device, &take, shift / 2)?;
+            let mut out = Output::<T>::new(device, vec![n], 2 * shift)?;
+            let call = memory::masked::<T>(&source, &mask, &mut out, n as i32, back as i32, other);
+            call.grid(n.div_ceil(512)).launch(device)?;
+            let wanted: Vec<T> = (0..n)
+                .map(|i| match (take[i + 1], take[i] && i >= back) {
+                    (false, _) => T::from_bits(Output::<T>::untouched()),
+                    (true, true) => x[i - back],
+                    (true, false) => other,
+                })
+                .collect();
+            same(&format!("{n} elements, {back} back, {shift} off"), &out.finish()?.concat(), &wanted)?;
+        }
+    }
+    Ok(())
+}
+
+/// Rows that begin at every distance from alignment, shorter than a vector and up to the last element of a tile.
+fn any_rows<T: Bits + Number>(device: &Device) -> Result<(), Failure>
+where
+    memory::whole_rows::Choice<T>: memory::whole_rows::Declared,
+    memory::rows_in_pieces::Choice<T>: memory::rows_in_pieces::Declared,
+{
+    let widths = (1..20).chain(228..=257).chain([500, 511, 513, 701, 999, 1007, 1009, 1022, 1023, 1024]);
+    for n_cols in widths {
+        let n_rows = 17;
+        let number = |i: usize| T::from_f64((i * 7 % 61) as f64);
+        let x: Vec<T> = (0..n_rows * n_cols).map(number).collect();
+        let w: Vec<T> = (0..n_cols).map(|i| T::from_f64((i % 5) as f64)).collect();
+        let less = |i: usize| (i * 7 % 61) as f64 - (i % n_cols % 5) as f64;
+        let sum = |row: usize, skip: usize| -> f32 {
+            (skip..n_cols).map(|i| ((row * n_cols + i) * 7 % 61) as f32 + (i % 5) as f32).sum()
+        };
+        // Where a number of an unsigned type would be negative it is 0.
+        let wanted = |i: usize| T::from_f64(if T::DTYPE == DType::U16 { less(i).max(0.0) } else { less(i) });
+        let source = Operand::new(device, &x, 0)?;
+        let column = Operand::new(device, &w, 0)?;
+        for skip in [None, Some(0), Some(3), Some(n_cols / 2)] {
+            let mut out = Output::<T>::new(device, vec![n_rows * n_cols], 0)?;
+            let mut sums = Output::<f32>::new(device, vec![n_rows], 0)?;
+            match skip {
+                None => {
+                    let call = memory::whole_rows::<T>(&source, &column, &mut out, &mut sums, n_cols as i32);
+                    call.grid(n_rows).launch(device)?;
+                }
+                Some(skip) => {
+                    let skip = skip as i32;
+                    let call = memory::rows_in_pieces::<T>(
+                        &source,
+                        &column,
+                        &mut out,
+                        &mut sums,
+                        n_cols as i32,
+                        skip,
+                    );
+                    call.grid(n_rows).launch(device)?;
+                }
+            }
+            let skip = skip.unwrap_or(0);
+            let what = format!("rows of {n_cols} from {skip} on");
+            let untouched = T::from_bits(Output::<T>::untouched());
+            let elements: Vec<T> =
+                (0..n_rows * n_cols).map(|i| if i % n_cols < skip { untouched } else { wanted(i) }).collect();
+            same(&what, &out.finish()?.concat(), &elements)?;
+            let totals: Vec<f32> = (0..n_rows).map(|row| sum(row, skip)).collect();
+            same(&format!("sums of {what}"), &sums.finish()?.concat(), &totals)?;
         }
     }
     Ok(())

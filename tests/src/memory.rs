@@ -70,6 +70,49 @@ pub fn rows<T: Element>(x: &[T], out: &mut [T], n_rows: i32, n_cols: i32, stride
     tl::store(out + row.col() * n_cols + col.row(), tile, mask);
 }
 
+/// Elements that a mask in memory lets through, from `back` elements before their place, `other` elsewhere; written where the next
+/// element of the mask says so.
+#[fuse_kernel(T = [bool, i8, u16, f16, bf16, f32, f64])]
+pub fn masked<T: Element>(x: &[T], take: &[bool], out: &mut [T], n: i32, back: i32, other: T) {
+    let i = tl::program_id(0) * 512 + tl::arange(0, 512);
+    let mask = tl::load(take + i, i < n) & (i >= back);
+    let value = tl::load(x + (i - back), mask, other);
+    tl::store(out + i, value, tl::load(take + 1 + i, i < n));
+}
+
+/// Rows of a matrix that begin anywhere, each a tile: less a number for each column, and the sum.
+#[fuse_kernel(T = [i8, u16, f16, f32], COLS = n_cols in [256, 1024])]
+pub fn whole_rows<T: Number, const COLS: usize>(
+    x: &[T],
+    w: &[T],
+    out: &mut [T],
+    sums: &mut [f32],
+    n_cols: i32,
+) {
+    let (row, col) = (tl::program_id(0), tl::arange(0, COLS));
+    let mask = col < n_cols;
+    let x = tl::load(x + row * n_cols + col, mask).to::<f32>();
+    let w = tl::load(w + col, mask).to::<f32>();
+    tl::store(out + row * n_cols + col, (x - w).to::<T>(), mask);
+    tl::store(sums + row, tl::sum(tl::select(mask, x + w, 0.0), 0));
+}
+
+/// The same in pieces of 256 elements, of which none is before the first `skip`.
+#[fuse_kernel(T = [i8, u16, f16, f32])]
+pub fn rows_in_pieces<T: Number>(x: &[T], w: &[T], out: &mut [T], sums: &mut [f32], n_cols: i32, skip: i32) {
+    let (row, col) = (tl::program_id(0), tl::arange(0, 256));
+    let mut all = tl::zeros::<f32>([256]);
+    for first in (0..n_cols).step_by(256) {
+        let at = first + col;
+        let mask = (at < n_cols) & (at >= skip);
+        let x = tl::load(x + row * n_cols + at, mask).to::<f32>();
+        let w = tl::load(w + at, mask).to::<f32>();
+        tl::store(out + row * n_cols + at, (x - w).to::<T>(), mask);
+        all += x + w;
+    }
+    tl::store(sums + row, tl::sum(all, 0));
+}
+
 /// What lies `step` elements apart, a program each; and the product as a number, which wraps.
 #[fuse_kernel(unreported)]
 pub fn far(x: &[u32], out: &mut [u32], products: &mut [i32], step: i32) {

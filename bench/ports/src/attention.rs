@@ -106,6 +106,47 @@ mod kernels {
 
 pub use kernels::flash_attention;
 
+/// `out = softmax(f(q · kᵀ * scale)) · v` for each head of `[heads, length, D]`, with blocks of views for what Triton has tensor
+/// descriptors for, and every formula as the paper has it: `exp`, a mask for each score, a scale. `FORM` is 0 where every query sees
+/// every key, 1 where it sees those up to its own place, and 2 where scores are also capped: `f(s)` is `cap * tanh(s / cap)`, and `s`
+/// otherwise. Program `(i, h)` makes `M` rows. **Source.** Dao, *FlashAttention-2*, 2023, arXiv:2307.08691, algorithm 1; the cap is
+/// Gemma 2's, arXiv:2408.00118.
+#[fuse_kernel(FORM = [0, 1, 2], D = [128], M = [128], N = [128], num_warps = 8)]
+pub fn attention_by_views<const FORM: usize, const D: usize, const M: usize, const N: usize>(
+    q: &View<bf16, 3>,
+    k: &View<bf16, 3>,
+    v: &View<bf16, 3>,
+    out: &mut View<bf16, 3>,
+    scale: f32,
+    cap: f32,
+) {
+    let (head, first) = (tl::program_id(1), tl::program_id(0) * M);
+    let keys = k.shape(1).to::<i32>();
+    let rows = first + tl::arange(0, M);
+    let q = tl::reshape(q.load::<1, M, D>(head, first, 0), [M, D]);
+    let mut acc = tl::zeros::<f32>([M, D]);
+    let mut l = tl::zeros::<f32>([M]);
+    let mut m = tl::full([M], f32::NEG_INFINITY);
+    let end = if FORM == 0 { keys } else { tl::minimum(first + M, keys) };
+    for start in (0..end).step_by(N) {
+        let cols = start + tl::arange(0, N);
+        let k = tl::reshape(k.load::<1, N, D>(head, start, 0), [N, D]);
+        let s = tl::dot(q, tl::trans(k)) * scale;
+        let s = if FORM == 2 { cap * tl::tanh(s / cap) } else { s };
+        let seen = (cols < keys).row();
+        let seen = if FORM == 0 { seen } else { seen & (cols.row() <= rows.col()) };
+        let s = tl::select(seen, s, f32::NEG_INFINITY);
+        let m_new = tl::maximum(m, tl::max(s, 1));
+        let p = tl::exp(s - m_new.col());
+        let alpha = tl::exp(m - m_new);
+        l = l * alpha + tl::sum(p, 1);
+        let v = tl::reshape(v.load::<1, N, D>(head, start, 0), [N, D]);
+        acc = tl::dot(p.to::<bf16>(), v, acc * alpha.col());
+        m = m_new;
+    }
+    out.store(tl::reshape((acc / l.col()).to::<bf16>(), [1, M, D]), head, first, 0);
+}
+
 /// One query of each head over the keys of a paged cache: `q` and `out` are `[sequences, heads, D]`, the caches `[pages, 16, heads, D]`,
 /// `table` names the pages of each sequence, `[sequences, max_pages]`, and `lengths` how many keys it has. Program `(s, h)` takes one page a
 /// turn. **Source.** Kwon and others, *PagedAttention*, 2023, arXiv:2309.06180, section 4.1.

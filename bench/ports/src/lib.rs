@@ -11,7 +11,7 @@
 //! | [`channels`] | group norm of NHWC images, depthwise causal convolution, rotary embedding |
 //! | [`products`] | matmul with strides and leaky ReLU, gathered rows times an expert's matrix, LoRA |
 //! | [`dequantized`] | products with int4 weights, and with fp8 weights that have a scale for each block |
-//! | [`attention`] | FlashAttention-2 forward, decoding of one query over a paged KV cache |
+//! | [`attention`] | FlashAttention-2 forward by pointers and by views, decoding of one query over a paged KV cache |
 //! | [`scan`] | Mamba's selective scan |
 //! | [`scatter`] | index_add, embedding and its gradient, segment sum, histogram |
 //! | [`movement`] | transposing copy, copy of KV-cache pages, 5-point stencil |
@@ -51,6 +51,7 @@ pub static KERNELS: &[&Kernel] = &[
     &dequantized::int4_matmul::KERNEL,
     &dequantized::fp8_matmul::KERNEL,
     &attention::flash_attention::KERNEL,
+    &attention::attention_by_views::KERNEL,
     &attention::paged_decode::KERNEL,
     &scan::selective_scan::KERNEL,
     &scatter::index_add::KERNEL,

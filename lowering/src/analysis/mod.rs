@@ -8,16 +8,22 @@
 //!   become accesses with offsets and masks.
 //! - [`stage`]: products of blocks that a GPU copies by itself, and `group_store`, how what is made of them leaves.
 //! - [`order`]: factors of products that lie by columns.
+//! - [`contract`]: float formulas as one would write them for the machine.
+//! - [`full`]: iterations in which a mask holds everywhere.
+//! - [`rotate`]: rows that begin anywhere.
 //! - [`view`]: what bodies take for granted of views.
 
 pub mod axis;
 pub mod bounds;
+pub mod contract;
 pub mod fact;
+pub mod full;
 mod group_store;
 pub mod order;
 pub mod overflow;
 pub mod polynomial;
 pub mod promise;
+pub mod rotate;
 pub mod single_turn;
 pub mod split;
 pub mod stage;

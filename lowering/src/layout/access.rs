@@ -11,6 +11,8 @@ use crate::tile::{Block, Func, Value};
 pub const MAX_BYTES: u32 = 16;
 /// The fewest that one instruction copies to shared memory.
 pub const NARROWEST_COPY: u32 = 4;
+/// The fewest bytes that are read as parts of two aligned vectors: fewer are no less work than their elements.
+pub const NARROWEST_AROUND: u32 = 8;
 
 /// What is known of the addresses of slices.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -44,6 +46,9 @@ pub fn width(func: &Func, axes: &Axes, place: &Place, alignment: Alignment) -> W
     let axis = (0..shape.rank()).max_by_key(|&axis| offset.axes[axis].contiguity).unwrap_or(0);
     let contiguous = offset.axes[axis].contiguity;
     let most = u64::from(MAX_BYTES / elem.bytes());
+    if let Some(shift) = place.shift {
+        return Width { axis, elements: shift.elements, contiguous: shift.elements };
+    }
     let elements = match alignment {
         Alignment::Element => 1,
         Alignment::Checked => {
@@ -55,6 +60,13 @@ pub fn width(func: &Func, axes: &Axes, place: &Place, alignment: Alignment) -> W
         }
     };
     Width { axis, elements: elements as u32, contiguous: contiguous.min(1 << 20) as u32 }
+}
+
+/// The elements that are moved together of as many that a thread holds side by side.
+pub(super) fn fitting(func: &Func, place: &Place, vector: u32) -> u32 {
+    let around = place.shift.is_some_and(|shift| !shift.aligned);
+    let bytes = vector * func.slice(place.param).0.bytes();
+    if around && bytes < NARROWEST_AROUND { 1 } else { vector }
 }
 
 /// Values that depend on the program's place in the grid, or on a loop.

@@ -689,7 +689,8 @@ impl Rebuilder<'_> {
         let vector = op.kind.operation().place().and_then(|place| {
             let (_, layout) = layouts.iter().find(|(value, _)| *value == place.offset)?;
             let width = access::width(self.site.func, self.site.axes, place, self.site.alignment);
-            Some(layout.run(width.axis).min(width.elements))
+            let vector = layout.run(width.axis).min(width.elements);
+            Some(access::fitting(self.site.func, place, vector))
         });
         let mut placed = HashMap::new();
         for (value, layout) in layouts {

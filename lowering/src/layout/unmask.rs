@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use super::assign::Distributed;
 use crate::ops::scalar::{Algebra, Scalar};
-use crate::ops::{Cast, Hold, Kind, Load, is_zero};
+use crate::ops::{Cast, Hold, Kind, Load, Place, is_zero};
 use crate::tile::{Block, Func, Op, Value, remove_unused};
 
 /// A thread keeps a number for each vector of its share of a row; with more of them than these, fewer blocks would fit on a
@@ -157,7 +157,8 @@ impl Pass<'_> {
             _ => return None,
         };
         let row = if number == left { right } else { left };
-        let vector = self.loaded_under(mask, row)?.place.vector as usize;
+        let Place { vector, shift, .. } = self.loaded_under(mask, row)?.place;
+        let vector = if shift.is_some() { 1 } else { vector as usize };
         let numbers = self.distributed.layouts.get(&row)?.register_count() / vector;
         (numbers <= MAX_NUMBERS).then(|| (select.clone(), number))
     }

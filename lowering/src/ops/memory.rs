@@ -21,6 +21,23 @@ pub struct Place {
     pub bounded: bool,
     /// How many neighbours in memory one thread moves with one instruction; set by `layout`.
     pub vector: u32,
+    /// How vectors lie where rows begin anywhere; set by `analysis/rotate`.
+    pub shift: Option<Shift>,
+}
+
+/// Vectors of a row that begins anywhere.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Shift {
+    /// The most elements of one.
+    pub elements: u32,
+    /// The elements that rows are rotated by fewer of: vectors of as many are aligned in any part of a row.
+    pub limit: u32,
+    /// Whether vectors that are whole are aligned, as the slice is.
+    pub aligned: bool,
+    /// Whether the mask lets one run of neighbours through.
+    pub interval: bool,
+    /// Whether that begins before all of them, or ends behind all.
+    pub one_sided: bool,
 }
 
 impl Place {
@@ -41,7 +58,12 @@ impl Place {
         let mask = self.mask.map(|mask| format!(" mask {}", name(mask))).unwrap_or_default();
         let bounded = if self.bounded { "" } else { " inside" };
         let vector = if self.vector == 1 { String::new() } else { format!(" vector {}", self.vector) };
-        format!("{param}[{base}{offset}]{mask}{bounded}{vector}")
+        let shifted = match self.shift {
+            Some(Shift { aligned: true, .. }) => " rotated",
+            Some(_) => " shifted",
+            None => "",
+        };
+        format!("{param}[{base}{offset}]{mask}{bounded}{vector}{shifted}")
     }
 
     pub(super) fn verify(&self, func: &Func, ty: &Type) -> Result<(), String> {
@@ -216,7 +238,15 @@ pub(super) const FUNCTIONS: &[Function] = &[
 impl Pointer {
     /// An access to where it points, compared with the slice's length.
     pub(super) fn place(&self, mask: Option<Value>) -> Place {
-        Place { param: self.param, base: None, offset: self.offset, mask, bounded: true, vector: 1 }
+        Place {
+            param: self.param,
+            base: None,
+            offset: self.offset,
+            mask,
+            bounded: true,
+            vector: 1,
+            shift: None,
+        }
     }
 }
 

@@ -25,6 +25,7 @@ mod memory;
 mod random;
 mod rearrange;
 mod reduce;
+mod rotate;
 pub mod scalar;
 mod scan;
 mod shape;
@@ -54,10 +55,11 @@ pub use group_dot::{Factor, GroupDot, Staged};
 pub use group_store::GroupStore;
 pub use histogram::Histogram;
 pub use inline::InlinePtx;
-pub use memory::{Load, Place, Store};
+pub use memory::{Load, Place, Shift, Store};
 pub use random::{Form, Philox, Pick, Random};
 pub use rearrange::{Exchange, Gather, Index, Join};
 pub use reduce::Reduce;
+pub use rotate::{Cut, Rotate};
 pub use scalar::{Scalar, ScalarOp};
 pub use scan::Scan;
 pub use shape::{Broadcast, ExpandDims, Permute, Reshape};
@@ -245,6 +247,7 @@ operations!(
     NumPrograms,
     Length,
     Arange,
+    Rotate,
     Splat,
     Scalar,
     Cast,

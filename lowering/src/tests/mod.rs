@@ -10,6 +10,7 @@ mod bounded;
 mod cache;
 mod check;
 mod cluster;
+mod contract;
 mod conversion;
 mod debug;
 mod dot;
@@ -41,6 +42,7 @@ mod random;
 mod reference;
 mod report;
 mod robust;
+mod rotate;
 mod run;
 mod scan;
 mod site;
@@ -54,7 +56,7 @@ mod view;
 use proc_macro2::{TokenStream, TokenTree};
 
 use self::site::lowering_beside;
-use crate::body::{Requests, bodies};
+use crate::body::{Body, Requests, bodies};
 use crate::check::{self as checker, Variant};
 use crate::diagnostic::Errors;
 use crate::mistake::Found;
@@ -152,10 +154,15 @@ fn first(source: &str) -> (Func, Requests) {
 
 /// The PTX of a kernel's first body for an architecture, made beside that for others as a build makes it.
 fn ptx(source: &str, arch: Arch) -> String {
+    ptx_of(source, arch, |body| body.gpus.include(arch.capability))
+}
+
+/// The PTX of the first body that is accepted.
+fn ptx_of(source: &str, arch: Arch, accepts: impl Fn(&Body) -> bool) -> String {
     let _beside = lowering_beside();
     let (func, requests) = first(source);
     let bodies = bodies(&func, Requests { programs: Some(1), ..requests }).expect("bodies that fit");
-    let body = bodies.iter().find(|body| body.gpus.include(arch.capability)).expect("a body for each GPU");
+    let body = bodies.iter().find(|body| accepts(body)).expect("a body for each GPU");
     let named = [("entry".into(), body)];
     let archs = [Arch::SM_80, Arch::SM_90A].into_iter().filter(|arch| body.gpus.include(arch.capability));
     let archs: Vec<Arch> = archs.collect();

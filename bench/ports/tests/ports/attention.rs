@@ -1,7 +1,7 @@
 //! [`fuse_ports::attention`].
 
 use dsl_runtime::prelude::*;
-use fuse_ports::attention::{flash_attention, paged_decode};
+use fuse_ports::attention::{attention_by_views, flash_attention, paged_decode};
 
 use crate::data::{Expected, Output, SINGLE, devices, integers, normal};
 
@@ -10,9 +10,21 @@ const D: usize = 128;
 
 /// Attention of one query: the row, by how much rounding may move each element, and the logarithm to base 2 of the sum of exponentials.
 fn attend(q: &[bf16], keys: &[&[bf16]], values: &[&[bf16]], scale: f64, unit: f64) -> (Vec<Expected>, f64) {
+    attend_changed(q, keys, values, scale, unit, |score| score)
+}
+
+/// The same of scores that a function changes by no more than they change.
+fn attend_changed(
+    q: &[bf16],
+    keys: &[&[bf16]],
+    values: &[&[bf16]],
+    scale: f64,
+    unit: f64,
+    change: impl Fn(f64) -> f64,
+) -> (Vec<Expected>, f64) {
     let products =
         |k: &[bf16]| -> Vec<f64> { q.iter().zip(k).map(|(q, k)| q.to_f64() * k.to_f64()).collect() };
-    let scores: Vec<f64> = keys.iter().map(|k| products(k).iter().sum::<f64>() * scale).collect();
+    let scores: Vec<f64> = keys.iter().map(|k| change(products(k).iter().sum::<f64>() * scale)).collect();
     let sizes = keys.iter().map(|k| products(k).iter().map(|x| x.abs()).sum::<f64>() * scale);
     let size = sizes.fold(0.0, f64::max);
     let peak = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -82,6 +94,46 @@ fn flash_attention_sees_every_key() {
 fn flash_attention_sees_no_key_ahead() {
     check_flash::<true>(2, 1, 131);
     check_flash::<true>(1, 1, 256);
+}
+
+fn check_views<const FORM: usize>(heads: usize, n: usize)
+where
+    attention_by_views::Choice<FORM, 128, 128, 128>: attention_by_views::Declared,
+{
+    let (scale, cap) = ((D as f32).powf(-0.5), 3.0f32);
+    for device in devices() {
+        let [q, k, v] = [1, 2, 3].map(|seed| normal::<bf16>(heads * n * D, seed));
+        let mut out = Output::<bf16>::poisoned(&device, heads * n * D);
+        let [q_in, k_in, v_in] = [&q, &k, &v].map(|x| device.upload(x).unwrap());
+        let [q_view, k_view, v_view] = [&q_in, &k_in, &v_in].map(|x| x.view([heads, n, D]).unwrap());
+        let result = out.slot().view_mut([heads, n, D]).unwrap();
+        attention_by_views::<FORM, 128, 128, 128>(q_view, k_view, v_view, result, scale, cap)
+            .grid((n.div_ceil(128), heads))
+            .launch(&device)
+            .unwrap();
+        let rows = |x| -> Vec<&[bf16]> { <[bf16]>::chunks(x, D).collect() };
+        let (q, k, v) = (rows(&q), rows(&k), rows(&v));
+        let capped =
+            |score: f64| if FORM == 2 { f64::from(cap) * (score / f64::from(cap)).tanh() } else { score };
+        let mut expected = vec![];
+        for (i, q) in q.iter().enumerate() {
+            let first = i / n * n;
+            let seen = first..if FORM == 0 { first + n } else { i + 1 };
+            expected.extend(
+                attend_changed(q, &k[seen.clone()], &v[seen], f64::from(scale), 1.0 / 256.0, capped).0,
+            );
+        }
+        out.check(&format!("form {FORM}, {heads} x {n} on {device}"), &expected);
+    }
+}
+
+#[test]
+fn attention_by_views_takes_any_length() {
+    for (heads, n) in [(2, 45), (1, 256), (1, 301)] {
+        check_views::<0>(heads, n);
+        check_views::<1>(heads, n);
+        check_views::<2>(heads, n);
+    }
 }
 
 #[test]

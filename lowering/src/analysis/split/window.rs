@@ -30,6 +30,7 @@ impl Splitter {
             mask: Some(self.taking_part(builder, &view, &window)),
             bounded: false,
             vector: 1,
+            shift: None,
         }
     }
 

@@ -214,6 +214,7 @@ pub(super) fn copies(func: &Func, load: &Load) -> bool {
     let by_vectors = load.place.vector > 1 && load.other.is_none() && !func.reports;
     load.effect() == Effect::Pure
         && (!load.place.bounded || by_vectors)
+        && load.place.shift.is_none()
         && !func.ty(load.place.offset).is_scalar()
         && width(func, load) >= NARROWEST_COPY
 }

@@ -106,6 +106,14 @@ pub(super) fn widen(b: &mut Builder, value: Val, signed: bool) -> Val {
     if signed { b.sext(value, Elem::I64) } else { b.zext(value, Elem::I64) }
 }
 
+/// A number as one of 32 bits: the nearest one where it is none.
+pub(super) fn clamped(b: &mut Builder, number: Val) -> Val {
+    let (least, most) = (b.int(Ty::I64, i64::from(i32::MIN)), b.int(Ty::I64, i64::from(i32::MAX)));
+    let number = b.op("llvm.intr.smin", &[number, most], Ty::I64);
+    let number = b.op("llvm.intr.smax", &[number, least], Ty::I64);
+    b.trunc(number, Elem::I32)
+}
+
 impl Gpu<'_> {
     /// The offsets that lie in the slice, `low <= offset < high`, as 32-bit numbers; `None` for wider offsets.
     pub(super) fn window(&self, b: &mut Builder, place: &Place, length: Val) -> Option<Window> {
@@ -117,12 +125,6 @@ impl Gpu<'_> {
         let zero = b.int(Ty::I64, 0);
         let base = place.base.map_or(zero, |base| self.scalar(base));
         // Offsets are below the largest 32-bit number, so that a limit past either end, clamped, decides alike.
-        let clamped = |b: &mut Builder, limit: Val| {
-            let (least, most) = (b.int(Ty::I64, i64::from(i32::MIN)), b.int(Ty::I64, i64::from(i32::MAX)));
-            let limit = b.op("llvm.intr.smin", &[limit, most], Ty::I64);
-            let limit = b.op("llvm.intr.smax", &[limit, least], Ty::I64);
-            b.trunc(limit, Elem::I32)
-        };
         let room = b.sub(length, base);
         let above = clamped(b, room);
         let based = place.base.is_none_or(|base| self.info(base).range.0 >= 0);

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::memory::{pack, unpack};
 use super::shared::Ring;
-use super::{Asm, Builder, Gpu, Join, Registers, packed};
+use super::{Asm, Builder, Gpu, IntPredicate, Join, Registers, packed};
 use crate::dtype::DType;
 use crate::layout::{Coord, Distributed, Layout};
 use crate::mlir::builder::Val;
@@ -12,9 +12,10 @@ use crate::mlir::types::{Elem, Ty};
 use crate::mlir::{cast, constant, elementwise};
 use crate::ops::scalar::{Algebra, Half};
 use crate::ops::{
-    Arange, Bitcast, Broadcast, Cast, Claim, Constant, ExpandDims, Hold, InlinePtx, Length, NumPrograms,
-    Operation, Permute, ProgramId, Scalar, Splat,
+    Arange, Bitcast, Broadcast, Cast, Claim, Constant, Cut, ExpandDims, Hold, InlinePtx, Kind, Length,
+    NumPrograms, Operation, Permute, ProgramId, Rotate, Scalar, Splat,
 };
+use crate::syntax::BinaryOp;
 use crate::tile::{Func, Op, Value};
 
 /// How an operation becomes code of a GPU thread.
@@ -95,6 +96,143 @@ impl Emit for Arange {
     }
 }
 
+impl Emit for Rotate {
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        let layout = gpu.layout(op.results[0]).clone();
+        let (ramp, by) = (gpu.registers(self.ramp), gpu.scalar(self.by));
+        let registers = match self.cut {
+            Some(cut) => {
+                let row = gpu.cut_row(b, (self, cut), &ramp, &layout);
+                gpu.rotated.cuts.insert(op.results[0], row.before);
+                gpu.rotated.bounds.insert(op.results[0], cut.bound);
+                row.numbers
+            }
+            None => ramp
+                .iter()
+                .enumerate()
+                .map(|(i, &number)| gpu.wrapped(b, self, number, by, (i, &layout)))
+                .collect(),
+        };
+        gpu.define(op.results[0], registers);
+    }
+}
+
+/// What is known of rows that were rotated.
+#[derive(Default)]
+pub(super) struct Rotated {
+    /// Whether there are any.
+    any: bool,
+    /// Numbers of rows that were cut, which are of the row's head where this holds.
+    pub heads: HashMap<usize, Val>,
+    /// For each register of a row that was cut, whether its vector lies before the bound.
+    pub cuts: HashMap<Value, Vec<Option<Val>>>,
+    /// The bounds of rows that were cut.
+    bounds: HashMap<Value, Value>,
+}
+
+impl Rotated {
+    pub fn of(func: &Func) -> Rotated {
+        let mut any = false;
+        func.body.walk(&mut |op| any |= matches!(op.kind, Kind::Rotate(_)));
+        Rotated { any, ..Rotated::default() }
+    }
+}
+
+/// The numbers of a row that was cut into aligned vectors.
+struct CutRow {
+    numbers: Vec<Val>,
+    /// For each register whether its number, and all of its vector, is below the bound; `None` where that differs.
+    before: Vec<Option<Val>>,
+}
+
+impl Gpu<'_> {
+    /// A number of a ramp that was rotated, by registers whose numbers are negative only where the ramp begins.
+    fn wrapped(
+        &mut self,
+        b: &mut Builder,
+        rotate: &Rotate,
+        number: Val,
+        by: Val,
+        (register, layout): (usize, &Layout),
+    ) -> Val {
+        let rotated = self.joined(b, Join::Difference, number, by);
+        if layout.is_disjoint() && layout.register(register).get(0) >= rotate.limit {
+            return rotated;
+        }
+        let (zero, extent) = (b.int(Ty::I32, 0), b.int(Ty::I32, i64::from(layout.shape()[0])));
+        let last = b.add_nsw(rotated, extent);
+        let negative = b.icmp(IntPredicate::Slt, rotated, zero);
+        b.select(negative, last, rotated)
+    }
+
+    /// The numbers of a row that is cut: aligned vectors first, its ends last.
+    fn cut_row(
+        &mut self,
+        b: &mut Builder,
+        (rotate, cut): (&Rotate, Cut),
+        ramp: &[Val],
+        layout: &Layout,
+    ) -> CutRow {
+        let limit = rotate.limit;
+        let extent = layout.shape()[0];
+        let (head, whole) = (self.scalar(cut.head), self.scalar(cut.whole));
+        let int = |b: &mut Builder, number: u32| b.int(Ty::I32, i64::from(number));
+        let last_of_thread = layout.thread(31, layout.num_warps() - 1).get(0);
+        let mut row = CutRow { numbers: vec![], before: vec![] };
+        let run = (layout.run(0).min(limit) as usize).min(ramp.len());
+        for (piece, numbers) in ramp.chunks(run).enumerate() {
+            let first = numbers[0];
+            let before = b.icmp(IntPredicate::Slt, first, whole);
+            let (skipped, none) = (int(b, limit), int(b, 0));
+            let skipped = b.select(before, none, skipped);
+            let moved = b.add_nsw(head, skipped);
+            let start = b.add_nsw(first, moved);
+            let reaches_ends = !layout.is_disjoint()
+                || layout.register(piece * run).get(0) + last_of_thread + run as u32 > extent - 2 * limit;
+            if !reaches_ends {
+                row.numbers.extend((0..numbers.len()).map(|i| self.displace(b, start, i as i64)));
+                row.before.extend(numbers.iter().map(|_| Some(before)));
+                continue;
+            }
+            let (ends, tail) = (int(b, extent - 2 * limit), int(b, extent - limit));
+            let is_end = b.icmp(IntPredicate::Sge, first, ends);
+            let is_tail = b.icmp(IntPredicate::Sge, first, tail);
+            let not_tail = b.not(is_tail);
+            let is_head = b.and(is_end, not_tail);
+            // The vector behind the whole ones.
+            let in_tail = b.sub_nsw(first, tail);
+            let behind = b.add_nsw(head, whole);
+            let in_tail = b.add_nsw(behind, in_tail);
+            let start = b.select(is_tail, in_tail, start);
+            let in_head = b.sub_nsw(first, ends);
+            for i in 0..numbers.len() {
+                let constant = int(b, i as u32);
+                let number = b.add_nsw(start, constant);
+                let own = b.add_nsw(in_head, constant);
+                let is_first = b.icmp(IntPredicate::Slt, own, head);
+                let last = int(b, extent - limit);
+                let last = b.add_nsw(own, last);
+                let own = b.select(is_first, own, last);
+                let number = b.select(is_head, own, number);
+                self.rotated.heads.insert(number.id(), is_head);
+                row.numbers.push(number);
+                row.before.push(None);
+            }
+        }
+        row
+    }
+
+    /// Whether a number of a row that was cut is below the bound that it was cut for; `None` for another comparison.
+    fn below_bound(&self, scalar: &Scalar, operands: &[Val], register: usize) -> Option<Val> {
+        if scalar.op.algebra != Algebra::Compare(BinaryOp::Lt) {
+            return None;
+        }
+        let before = (*self.rotated.cuts.get(&scalar.args[0])?.get(register)?)?;
+        let bound = self.rotated.bounds.get(&scalar.args[0]).copied()?;
+        (self.scalar(bound).id() == operands[1].id()).then_some(before)
+    }
+}
+
 impl Emit for Splat {
     fn emit(&self, gpu: &mut Gpu, _: &mut Builder, op: &Op) {
         let value = gpu.scalar(self.value);
@@ -123,12 +261,18 @@ impl Emit for Scalar {
             // Equal elements are computed once: a mask that is the same for a whole vector, a number spread over a tile.
             let repeats = if count == 1 { 1 } else { gpu.repeats(op.results[0]) };
             let mut known: HashMap<Vec<usize>, Val> = HashMap::new();
-            let apart = matches!(self.op.algebra, Algebra::Compare(_)) && self.has_difference(gpu, &args);
+            let compares = matches!(self.op.algebra, Algebra::Compare(_));
+            let apart = compares && self.has_difference(gpu, &args);
+            let clamped =
+                compares && !apart && gpu.rotated.any && self.has_clamped_difference(gpu, &args, repeats);
             (0..count)
                 .map(|register| {
                     let first = register - register % repeats;
                     let operands: Vec<Val> = args.iter().map(|arg| arg[first]).collect();
                     let key = operands.iter().map(|operand| operand.id()).collect();
+                    if compares && let Some(found) = gpu.below_bound(self, &operands, first) {
+                        return found;
+                    }
                     *known.entry(key).or_insert_with(|| match self.op.algebra {
                         Algebra::Add if self.exact => gpu.joined(b, Join::Sum, operands[0], operands[1]),
                         Algebra::Sub if self.exact => {
@@ -140,6 +284,7 @@ impl Emit for Scalar {
                             let limit = b.int(base.ty, -constant);
                             elementwise::applied(b, self, &[base, limit], dtype)
                         }
+                        _ if clamped => self.clamped_comparison(gpu, b, &operands),
                         Algebra::Select if operands[2].id() == b.zero(operands[2].ty).id() => {
                             gpu.select_or_zero(b, operands[0], operands[1])
                         }
@@ -156,7 +301,42 @@ impl Emit for Scalar {
     }
 }
 
+/// Comparisons of one difference from which on it is worth to clamp it.
+const MANY_COMPARISONS: usize = 8;
+
 impl Scalar {
+    /// Whether this comparison of 32-bit numbers, less or greater, can compare their difference with a constant once it is clamped,
+    /// and many registers have the same: one register stands for all their numbers then.
+    fn has_clamped_difference(&self, gpu: &Gpu, args: &[Registers], repeats: usize) -> bool {
+        let [left, right] = args else { return false };
+        let order = matches!(
+            self.op.algebra,
+            Algebra::Compare(BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge)
+        );
+        if !order || gpu.func.ty(self.args[0]).dtype != DType::I32 {
+            return false;
+        }
+        let pairs = left.iter().zip(right.iter()).step_by(repeats);
+        let bases: Vec<(usize, usize)> =
+            pairs.map(|(&a, &b)| (gpu.displacement(a).0.id(), gpu.displacement(b).0.id())).collect();
+        let distinct: HashSet<_> = bases.iter().collect();
+        distinct.len() * MANY_COMPARISONS <= bases.len()
+    }
+
+    /// The comparison by way of a difference that stays where it is if it would overflow: beyond every constant.
+    fn clamped_comparison(&self, gpu: &mut Gpu, b: &mut Builder, operands: &[Val]) -> Val {
+        let dtype = DType::I32;
+        let (right, end) = gpu.displacement(operands[1]);
+        let (base, constant) = gpu.displacement(operands[0]);
+        let limit = end - constant;
+        if limit.abs() >= i64::from(i32::MAX) {
+            return elementwise::applied(b, self, operands, dtype);
+        }
+        let distance = b.op("llvm.intr.ssub.sat", &[base, right], Ty::I32);
+        let limit = b.int(Ty::I32, limit);
+        elementwise::applied(b, self, &[distance, limit], dtype)
+    }
+
     /// Whether this comparison of 32-bit numbers can compare their difference with a constant: it does not overflow, and
     /// more registers than one have the same.
     fn has_difference(&self, gpu: &Gpu, args: &[Registers]) -> bool {
@@ -215,7 +395,7 @@ impl Emit for Hold {
 }
 
 /// A word that is not known to be the one it is.
-fn opaque(b: &mut Builder, word: Val) -> Val {
+pub(super) fn opaque(b: &mut Builder, word: Val) -> Val {
     let wide = b.zext(word, Elem::I32);
     let held = b.asm("mov.b32 $0, $1;", "=r,r", &[wide], &[Ty::I32], Asm::Pure)[0];
     b.trunc(held, word.ty.elem)

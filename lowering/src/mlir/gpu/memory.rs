@@ -1,5 +1,7 @@
 //! Loads and stores: elements packed into the widest words their addresses allow, moved by one predicated instruction.
 
+mod shifted;
+
 use super::bound::{Bound, Farthest, widen};
 use super::emit::Emit;
 use super::{Asm, Builder, Gpu, IntPredicate, Space, report, statement};
@@ -220,6 +222,17 @@ impl Gpu<'_> {
         addresses
     }
 
+    /// The address of the element at an offset, a signed number.
+    fn addressed(&mut self, b: &mut Builder, place: &Place, dtype: DType, offset: Val) -> Val {
+        let pointer = self.slice(place.param).pointer;
+        let start = match place.base {
+            Some(base) => b.offset(pointer, self.scalar(base), dtype.bytes()),
+            None => pointer,
+        };
+        let index = widen(b, offset, true);
+        b.offset(start, index, dtype.bytes())
+    }
+
     /// Reports the farthest element of an access, if it is outside.
     pub(super) fn report(&self, b: &mut Builder, op: &Op, addresses: &Addresses) {
         let (Some((farthest, bound)), Some(place)) = (&addresses.farthest, op.kind.operation().place())
@@ -288,6 +301,7 @@ pub(super) fn passing_policy(b: &mut Builder) -> Val {
 }
 
 /// What PTX says of an access besides its address and type: `ld.global{cop}{.nc}{l1}{.L2::cache_hint}`.
+#[derive(Clone, Copy)]
 struct Modifiers {
     volatile: bool,
     cop: &'static str,
@@ -319,6 +333,16 @@ impl Modifiers {
         };
         let volatile = cache.level == Level::Volatile;
         Modifiers { volatile, cop, l1, policy: policy.filter(|_| !volatile) }
+    }
+
+    /// Those of a load. Wide ones of what nothing in the kernel writes stay longer, unless the call says otherwise.
+    fn of_load(gpu: &Gpu, load: &Load, words: Words) -> Modifiers {
+        let mut modifiers = Modifiers::asked(gpu, load.cache);
+        let once = load.cache.level == Level::Streaming || load.cache.keep == Keep::First;
+        if load.effect() == Effect::Pure && words.bytes == WIDEST && !once {
+            modifiers.policy = Some(gpu.policy);
+        }
+        modifiers
     }
 
     /// Whether LLVM's own loads and stores do.
@@ -375,20 +399,21 @@ impl Emit for Load {
             return gpu.define(op.results[0], registers);
         }
         gpu.order(b, &self.place, false);
+        let lasting = self.effect() == Effect::Pure;
+        let invariant = lasting && !gpu.plan.follows();
+        if self.place.shift.is_some() && vector > 1 {
+            let how = (invariant, Modifiers::of_load(gpu, self, words));
+            let other = other.as_ref().map(|other| &other[..]);
+            let registers = shifted::load(gpu, b, op, &self.place, other, how);
+            return gpu.define(op.results[0], registers);
+        }
         let mut addresses = gpu.addresses(b, &self.place, dtype);
         if gpu.waits_a_turn(op.results[0]) {
             addresses.pointers = addresses.pointers.iter().map(|&pointer| gpu.apart(b, pointer)).collect();
         }
-        let lasting = self.effect() == Effect::Pure;
-        let invariant = lasting && !gpu.plan.follows();
-        let wide = lasting && words.bytes == WIDEST;
-        let once = self.cache.level == Level::Streaming || self.cache.keep == Keep::First;
         let mut registers = vec![];
         for (i, (&pointer, &mask)) in addresses.pointers.iter().zip(&addresses.masks).enumerate() {
-            let mut modifiers = Modifiers::asked(gpu, self.cache);
-            if wide && !once {
-                modifiers.policy = Some(gpu.policy);
-            }
+            let modifiers = Modifiers::of_load(gpu, self, words);
             let loaded = match mask {
                 None if modifiers.is_plain() => {
                     let access = Access { align: words.bytes, invariant };
@@ -462,10 +487,16 @@ impl Emit for Store {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let dtype = gpu.func.ty(self.value).dtype;
         gpu.order(b, &self.place, true);
+        let vector = self.place.vector as usize;
+        if self.place.shift.is_some() && vector > 1 {
+            let writer = gpu.writer(b, gpu.access_layout(&self.place));
+            let values = gpu.registers(self.value);
+            let modifiers = Modifiers::asked(gpu, self.cache);
+            return shifted::store(gpu, b, op, &self.place, (&values, writer), modifiers);
+        }
         let addresses = gpu.addresses(b, &self.place, dtype);
         let writer = gpu.writer(b, gpu.access_layout(&self.place));
         let values = gpu.registers(self.value);
-        let vector = self.place.vector as usize;
         let words = Words::of(self.place.vector * dtype.bytes());
         for (i, (&pointer, &mask)) in addresses.pointers.iter().zip(&addresses.masks).enumerate() {
             let data = pack(b, &values[i * vector..(i + 1) * vector], dtype);

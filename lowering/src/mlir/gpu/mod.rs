@@ -258,6 +258,7 @@ pub struct Gpu<'a> {
     built: Vec<Built>,
     /// Values that are another one plus a constant, which then goes into the instruction instead of a register.
     displaced: HashMap<usize, (Val, i64)>,
+    rotated: emit::Rotated,
     /// Values that are 0 where a mask does not hold, with the mask and what they are elsewhere.
     masked: HashMap<usize, (Val, Val)>,
     shared: Shared,
@@ -368,6 +369,7 @@ impl<'a> Gpu<'a> {
             group,
             built: vec![Built::default()],
             displaced: HashMap::new(),
+            rotated: emit::Rotated::of(func),
             masked: HashMap::new(),
             shared: plan.shared.clone(),
             base: None,
@@ -571,7 +573,13 @@ impl<'a> Gpu<'a> {
             self.newest().joined.insert(key, base);
             base
         });
-        self.displace(b, base, if join == Join::Sum { p + q } else { p - q })
+        let number = self.displace(b, base, if join == Join::Sum { p + q } else { p - q });
+        if let Some(&is_head) =
+            self.rotated.heads.get(&left.id()).or_else(|| self.rotated.heads.get(&right.id()))
+        {
+            self.rotated.heads.insert(number.id(), is_head);
+        }
+        number
     }
 
     /// Where this program's part of shared memory starts.

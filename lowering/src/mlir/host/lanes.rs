@@ -2,10 +2,11 @@
 
 use super::nest::{Point, spread};
 use super::{Builder, Emit, Host, Ty, Val};
+use crate::mlir::builder::IntPredicate;
 use crate::mlir::{cast, constant, elementwise};
 use crate::ops::{
-    Arange, Bitcast, Cast, Claim, Constant, Convert, Hold, InlinePtx, Length, NumPrograms, ProgramId, Scalar,
-    Splat,
+    Arange, Bitcast, Cast, Claim, Constant, Convert, Hold, InlinePtx, Length, NumPrograms, ProgramId, Rotate,
+    Scalar, Splat,
 };
 use crate::tile::Op;
 
@@ -95,6 +96,40 @@ impl Emit for Bitcast {
 impl Emit for Convert {
     fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
         host.at(b, self.value, point)
+    }
+}
+
+impl Emit for Rotate {
+    fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
+        let (first, extent) = (host.at(b, self.ramp, point), host.func.ty(self.ramp).shape[0]);
+        let number = |b: &mut Builder, value: u32| b.int(first.ty, i64::from(value));
+        let scalar = |host: &mut Host, b: &mut Builder, value| {
+            let value = host.scalar(value);
+            spread(b, value, point)
+        };
+        let Some(cut) = self.cut else {
+            let (by, zero, extent) = (scalar(host, b, self.by), number(b, 0), number(b, extent));
+            let rotated = b.sub(first, by);
+            let (last, negative) = (b.add(rotated, extent), b.icmp(IntPredicate::Slt, rotated, zero));
+            return b.select(negative, last, rotated);
+        };
+        let (head, whole) = (scalar(host, b, cut.head), scalar(host, b, cut.whole));
+        let (ends, tail) = (number(b, extent - 2 * self.limit), number(b, extent - self.limit));
+        // Whole vectors, and what they leave.
+        let (skipped, moved) = (number(b, self.limit), b.add(first, head));
+        let (behind, before) = (b.add(moved, skipped), b.icmp(IntPredicate::Slt, first, whole));
+        let found = b.select(before, moved, behind);
+        // The row's head, and what is left at the end.
+        let own = b.sub(first, ends);
+        let (last, is_own) = (b.add(own, tail), b.icmp(IntPredicate::Slt, own, head));
+        let own = b.select(is_own, own, last);
+        let is_end = b.icmp(IntPredicate::Sge, first, ends);
+        let found = b.select(is_end, own, found);
+        // The vector behind the whole ones.
+        let (within, is_tail) = (b.sub(first, tail), b.icmp(IntPredicate::Sge, first, tail));
+        let behind = b.add(head, whole);
+        let behind = b.add(behind, within);
+        b.select(is_tail, behind, found)
     }
 }
 

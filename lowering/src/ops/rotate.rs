@@ -1,0 +1,85 @@
+//! What only [`crate::analysis::rotate`] makes: the numbers of a ramp in another order.
+
+use super::{Operation, expect_types};
+use crate::analysis::axis::{Analysis, Axis, Info};
+use crate::analysis::polynomial::{Polynomial, Polynomials};
+use crate::dtype::DType;
+use crate::layout::assign::Spread;
+use crate::tile::{Func, Type, Value};
+
+/// The numbers `0, 1, ..` below a tile's extent `n`, in an order for which a row that begins `by` elements behind a multiple of `limit`
+/// has aligned vectors.
+///
+/// Without a cut element `i` is `i - by`, and that and the extent where it is negative: one vector is split.
+///
+/// With one the row's whole vectors come first: element `i` is `head + i` below `cut.whole`. What is left of the row are its head, in the
+/// elements from `n - 2 * limit` on, and what lies behind the whole vectors, in those from `n - limit` on. The numbers between and at
+/// the end are those left over, all of them beyond the bound where the extent is not.
+#[derive(Clone, Copy, Debug)]
+pub struct Rotate {
+    /// The ramp, an `i32` tile of rank 1 that starts at 0.
+    pub ramp: Value,
+    /// An `i32` scalar, from 0 to below `limit`.
+    pub by: Value,
+    /// A power of two, of which two fit the extent.
+    pub limit: u32,
+    pub cut: Option<Cut>,
+}
+
+/// Where a row is cut: three `i32` scalars.
+#[derive(Clone, Copy, Debug)]
+pub struct Cut {
+    /// The elements before the first whole vector, below `limit`.
+    pub head: Value,
+    /// The elements of whole vectors, a multiple of `limit` up to `n - 2 * limit`: as many as lie between the head and the bound.
+    pub whole: Value,
+    /// What the row's numbers are below.
+    pub bound: Value,
+}
+
+impl Operation for Rotate {
+    fn name(&self) -> &'static str {
+        "rotate"
+    }
+
+    fn operands(&self) -> Vec<Value> {
+        let cut = self.cut.iter().flat_map(|cut| [cut.head, cut.whole, cut.bound]);
+        [self.ramp, self.by].into_iter().chain(cut).collect()
+    }
+
+    fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
+        self.ramp = change(self.ramp);
+        self.by = change(self.by);
+        if let Some(cut) = &mut self.cut {
+            for value in [&mut cut.head, &mut cut.whole, &mut cut.bound] {
+                *value = change(*value);
+            }
+        }
+    }
+
+    fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {
+        let ty = func.ty(self.ramp);
+        expect_types("the element type", ty.dtype, DType::I32)?;
+        expect_types("the rank", ty.shape.rank(), 1)?;
+        expect_types("the result", func.ty(results[0]), ty)?;
+        for scalar in self.operands().into_iter().skip(1) {
+            expect_types("a number of the row", func.ty(scalar), &Type::scalar(DType::I32))?;
+        }
+        if 2 * self.limit <= ty.shape[0] { Ok(()) } else { Err("the extent is less than two vectors".into()) }
+    }
+
+    /// Neighbours are at one place no neighbours: nothing is said of runs.
+    fn axes(&self, analysis: &mut Analysis, _: &[Value]) -> Vec<Info> {
+        let axis = Axis { contiguity: 1, divisibility: 1, constancy: 1 };
+        vec![Info { axes: vec![axis], divisor: 1, range: analysis.info(self.ramp).range }]
+    }
+
+    /// That of the ramp: the same numbers, in an order that is the same for all that is made of them.
+    fn polynomial(&self, all: &Polynomials, _: &Func, _: Value) -> Option<Polynomial> {
+        Some(all.get(self.ramp))
+    }
+
+    fn spread(&self, _: &Func, _: &[Value]) -> Spread {
+        Spread::Lanewise { cheap: true }
+    }
+}

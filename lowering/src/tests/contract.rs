@@ -1,0 +1,208 @@
+//! Formulas as one would write them for the machine, and selections that change nothing in most iterations.
+
+use expect_test::{Expect, expect};
+
+use super::func;
+use crate::analysis::contract::contract;
+use crate::analysis::full::split_off_full;
+use crate::tile::{self, Func};
+
+fn check_contracted(body: &str, expected: Expect) {
+    let mut func = func(&format!(
+        "#[fuse_kernel]
+        fn k(x: &[f32], rows: &[f32], out: &mut [f32], s: f32) {{
+            let (i, j) = (tl::arange(0, 4), tl::arange(0, 8));
+            let at = i.col() * 8 + j.row();
+            let (x, m) = (tl::load(x + at), tl::load(rows + i));
+            {body}
+        }}"
+    ));
+    contract(&mut func);
+    tile::verify(&func).expect("valid tile IR");
+    let text = tile::print(&func, &|_| None);
+    let first = text.find("load x").expect("x is loaded");
+    let lines: Vec<&str> = text[first..].lines().skip(1).map(str::trim).collect();
+    expected.assert_eq(&lines.join("\n"));
+}
+
+/// The difference is what was rounded; of a product less a row's number all is done in one instruction.
+#[test]
+fn exponentials_of_what_was_rounded_are_powers_of_two() {
+    check_contracted(
+        "tl::store(out + at, tl::exp(x - m.col()));",
+        expect![[r#"
+        %12 = load rows[%1] : f32[4]
+        %13 = expand_dims %12 axis 1 : f32[4, 1]
+        %14 = broadcast %13 : f32[4, 8]
+        %15 = sub %11, %14 : f32[4, 8]
+        %16 = constant 1.4426950408889634 : f32
+        %17 = splat %16 : f32[4, 8]
+        %18 = mul %15, %17 : f32[4, 8]
+        %19 = exp2 %18 : f32[4, 8]
+        store out[%10] = %19
+        }"#]],
+    );
+    check_contracted(
+        "tl::store(out + at, tl::exp(x * s - m.col()));",
+        expect![[r#"
+        %12 = load rows[%1] : f32[4]
+        %13 = constant -1.4426950408889634 : f32
+        %14 = splat %13 : f32[4]
+        %15 = mul %12, %14 : f32[4]
+        %16 = expand_dims %15 axis 1 : f32[4, 1]
+        %17 = broadcast %16 : f32[4, 8]
+        %18 = constant 1.4426950408889634 : f32
+        %19 = mul %0, %18 : f32
+        %20 = splat %19 : f32[4, 8]
+        %21 = fma %11, %20, %17 : f32[4, 8]
+        %22 = exp2 %21 : f32[4, 8]
+        store out[%10] = %22
+        }"#]],
+    );
+    check_contracted(
+        "tl::store(out + at, tl::exp(x * s));",
+        expect![[r#"
+        %12 = constant 1.4426950408889634 : f32
+        %13 = mul %0, %12 : f32
+        %14 = splat %13 : f32[4, 8]
+        %15 = mul %11, %14 : f32[4, 8]
+        %16 = exp2 %15 : f32[4, 8]
+        store out[%10] = %16
+        }"#]],
+    );
+    check_contracted(
+        "let z = tl::select(i.col() < j.row(), x * s, f32::NEG_INFINITY);
+        tl::store(out + at, tl::exp(z - tl::max(z, 1).col()));",
+        expect![[r#"
+            %12 = broadcast %3 : i32[4, 8]
+            %13 = lt %12, %9 : bool[4, 8]
+            %14 = splat %0 : f32[4, 8]
+            %15 = mul %11, %14 : f32[4, 8]
+            %16 = constant -inf : f32
+            %17 = splat %16 : f32[4, 8]
+            %18 = select %13, %15, %17 : f32[4, 8]
+            %19 = reduce %18 axes [1] : f32[4] { |%20, %21|
+            %22 = maximum %20, %21 : f32
+            yield %22
+            }
+            %23 = constant -1.4426950408889634 : f32
+            %24 = splat %23 : f32[4]
+            %25 = mul %19, %24 : f32[4]
+            %26 = expand_dims %25 axis 1 : f32[4, 1]
+            %27 = broadcast %26 : f32[4, 8]
+            %28 = constant 1.4426950408889634 : f32
+            %29 = splat %28 : f32[4, 8]
+            %30 = fma %18, %29, %27 : f32[4, 8]
+            %31 = exp2 %30 : f32[4, 8]
+            store out[%10] = %31
+            }"#]],
+    );
+}
+
+/// What was given as it is has an exact exponential.
+#[test]
+fn exponentials_of_numbers_as_they_are_stay() {
+    check_contracted(
+        "tl::store(out + at, tl::exp(x) + tl::exp(-x));",
+        expect![[r#"
+        %12 = exp %11 : f32[4, 8]
+        %13 = neg %11 : f32[4, 8]
+        %14 = exp %13 : f32[4, 8]
+        %15 = add %12, %14 : f32[4, 8]
+        store out[%10] = %15
+        }"#]],
+    );
+}
+
+#[test]
+fn quotients_by_a_number_known_at_build_are_products() {
+    check_contracted(
+        "tl::store(out + at, x / 3.0);",
+        expect![[r#"
+        %12 = constant 0.3333333432674408 : f32
+        %13 = splat %12 : f32[4, 8]
+        %14 = mul %11, %13 : f32[4, 8]
+        store out[%10] = %14
+        }"#]],
+    );
+    // Its reciprocal is no normal number.
+    check_contracted(
+        "tl::store(out + at, x / 1e-39);",
+        expect![[r#"
+        %12 = constant 1e-39 : f32
+        %13 = splat %12 : f32[4, 8]
+        %14 = div %11, %13 : f32[4, 8]
+        store out[%10] = %14
+        }"#]],
+    );
+}
+
+/// Attention's scores, and what hides some of them.
+fn masked(condition: &str) -> Func {
+    let mut func = func(&format!(
+        "#[fuse_kernel]
+        fn k(a: &[f16], b: &[f16], out: &mut [f32], n: i32, first: i32) {{
+            let (i, j) = (tl::arange(0, 16), tl::arange(0, 16));
+            let row = tl::program_id(0) * 16;
+            let at = i.col() * 16 + j.row();
+            let a = tl::load(a + at);
+            let mut sum = tl::zeros::<f32>([16]);
+            for start in (first..n).step_by(16) {{
+                let s = tl::dot(a, tl::load(b + at + start));
+                sum += tl::sum(tl::select({condition}, s, f32::NEG_INFINITY), 1);
+            }}
+            tl::store(out + i, sum);
+        }}"
+    ));
+    split_off_full(&mut func);
+    tile::verify(&func).expect("valid tile IR");
+    func
+}
+
+#[test]
+fn a_selection_by_places_is_under_a_branch_on_the_farthest() {
+    let text = tile::print(&masked("(row + i).col() >= (start + j).row()"), &|_| None);
+    let begin = text.find("dot").expect("a product");
+    let end = text[begin..].find("reduce").expect("a sum") + begin;
+    let lines: Vec<&str> = text[begin..end].lines().skip(1).collect();
+    expect![[r#"
+            %23 = splat %5 : i32[16]
+            %24 = add %23, %2 : i32[16]
+            %25 = expand_dims %24 axis 1 : i32[16, 1]
+            %26 = splat %17 : i32[16]
+            %27 = add %26, %2 : i32[16]
+            %28 = expand_dims %27 axis 0 : i32[1, 16]
+            %29 = broadcast %25 : i32[16, 16]
+            %30 = broadcast %28 : i32[16, 16]
+            %31 = ge %29, %30 : bool[16, 16]
+            %32 = constant -inf : f32
+            %33 = splat %32 : f32[16, 16]
+            %34 = cast %17 : i64
+            %35 = constant 15 : i64
+            %36 = add %34, %35 : i64
+            %37 = cast %3 : i64
+            %38 = cast %4 : i64
+            %39 = mul %37, %38 : i64
+            %40 = constant 0 : i64
+            %41 = add %39, %40 : i64
+            %42 = gt %36, %41 : bool
+            %43 = if %42 : f32[16, 16] {
+              %44 = select %31, %22, %33 : f32[16, 16]
+              yield %44
+            } {
+              yield %22
+            }
+            %45 = "#]]
+    .assert_eq(&lines.join("\n"));
+}
+
+#[test]
+fn selections_that_no_iteration_is_free_of_stay() {
+    let branches = |condition: &str| tile::print(&masked(condition), &|_| None).contains("if %");
+    assert!(branches("(start + j < n).row() & ((row + i).col() >= (start + j).row())"));
+    // The same in all iterations, either of two, not a comparison, and one of what is not moved by the loop alone.
+    assert!(!branches("(row + i).col() >= j.row()"));
+    assert!(!branches("(start + j < n).row() | ((row + i).col() >= (start + j).row())"));
+    assert!(!branches("(start + j).row() == (row + i).col()"));
+    assert!(!branches("(start + j).row() * 2 < (row + i).col()"));
+}

@@ -1,0 +1,146 @@
+//! Rows that begin anywhere.
+
+use expect_test::expect;
+
+use super::run::{Arg, load_bodies};
+use super::{func, ptx_of};
+use crate::body::{Requests, bodies};
+use crate::target::nvptx::Arch;
+use crate::tile;
+
+/// A row in one tile: read, added up, moved by a column's number, written.
+const ROW: &str = "#[fuse_kernel]
+    fn k(x: &[u16], w: &[u16], out: &mut [u16], sums: &mut [i32], n: i32) {
+        let row = tl::program_id(0);
+        let i = tl::arange(0, 256);
+        let mask = i < n;
+        let x = tl::load(x + row * n + i, mask).to::<i32>();
+        let w = tl::load(w + i, mask, 7).to::<i32>();
+        tl::store(out + row * n + i, (x + w + i).to::<u16>(), mask);
+        tl::store(sums + row, tl::sum(x * w, 0));
+    }";
+
+/// The same in a tile of one row, of kernels that take several short ones.
+const TILE: &str = "#[fuse_kernel]
+    fn k(x: &[u16], w: &[u16], out: &mut [u16], sums: &mut [i32], n: i32) {
+        let rows = tl::program_id(0) + tl::arange(0, 1);
+        let i = tl::arange(0, 256);
+        let mask = (rows < tl::num_programs(0)).col() & (i < n).row();
+        let at = (rows * n).col() + i.row();
+        let x = tl::load(x + at, mask).to::<i32>();
+        let w = tl::load(w + i, i < n, 7).to::<i32>().row();
+        tl::store(out + at, (x + w + i.row()).to::<u16>(), mask);
+        tl::store(sums + rows, tl::sum(x * w, 1));
+    }";
+
+/// The same in pieces.
+const PIECES: &str = "#[fuse_kernel]
+    fn k(x: &[u16], w: &[u16], out: &mut [u16], sums: &mut [i32], n: i32) {
+        let row = tl::program_id(0);
+        let i = tl::arange(0, 256);
+        let mut all = tl::zeros::<i32>([256]);
+        for first in (0..n).step_by(256) {
+            let at = first + i;
+            let x = tl::load(x + row * n + at, at < n).to::<i32>();
+            let w = tl::load(w + at, at < n, 7).to::<i32>();
+            tl::store(out + row * n + at, (x + w + at).to::<u16>(), at < n);
+            all += x * w;
+        }
+        tl::store(sums + row, tl::sum(all, 0));
+    }";
+
+/// What a kernel computes with its body for such rows, of every number of elements that ends or begins somewhere else.
+fn check(source: &str, widths: impl Iterator<Item = usize> + Clone) {
+    let names: Vec<&str> = bodies(&func(source), Requests::default())
+        .expect("bodies that fit")
+        .iter()
+        .map(|body| body.name)
+        .collect();
+    let body =
+        names.iter().position(|name| *name == "unaligned").expect("a body for rows that begin anywhere");
+    let loaded = &load_bodies(source)[body];
+    for n in widths {
+        for loaded in loaded {
+            let rows = 17;
+            let mut x: Vec<u16> = (0..rows * n).map(|i| (i * 37 % 101) as u16).collect();
+            let mut w: Vec<u16> = (0..n).map(|i| (i * 11 % 13) as u16).collect();
+            let (mut out, mut sums) = (vec![u16::MAX; rows * n + 9], vec![-1i32; rows]);
+            let args = &mut [
+                Arg::of(&mut x),
+                Arg::of(&mut w),
+                Arg::of(&mut out),
+                Arg::of(&mut sums),
+                Arg::Scalar(n as u64),
+            ];
+            loaded.call([rows as u32, 1, 1], args);
+            for row in 0..rows {
+                let of_row = &x[row * n..][..n];
+                let sum: i32 = of_row.iter().zip(&w).map(|(&x, &w)| i32::from(x) * i32::from(w)).sum();
+                assert_eq!(sums[row], sum, "row {row} of {n}");
+                for i in 0..n {
+                    let wanted = of_row[i] + w[i] + i as u16;
+                    assert_eq!(out[row * n + i], wanted, "element {i} of row {row} of {n}");
+                }
+            }
+            assert!(out[rows * n..].iter().all(|&x| x == u16::MAX), "behind rows of {n}");
+        }
+    }
+}
+
+#[test]
+fn a_row_in_a_tile_is_cut_into_aligned_vectors() {
+    check(ROW, (1..20).chain(60..70).chain(225..=256));
+    check(TILE, (1..20).chain(225..=256));
+}
+
+#[test]
+fn rows_in_pieces_are_rotated() {
+    check(PIECES, (1..12).chain(250..265).chain(509..516));
+}
+
+#[test]
+fn what_depends_on_the_order_of_elements_is_not_rotated() {
+    let rotated = |line: &str| {
+        let source = ROW.replace("tl::store(sums", &format!("{line}\n tl::store(sums"));
+        bodies(&func(&source), Requests::default())
+            .expect("bodies that fit")
+            .iter()
+            .any(|body| body.name == "unaligned")
+    };
+    assert!(rotated(""));
+    assert!(rotated("tl::store(sums + 100 + row, tl::argmax(x, 0));"));
+    assert!(!rotated("tl::store(sums + 100 + i, tl::cumsum(x, 0));"));
+    assert!(!rotated("tl::store(sums + 100 + i, tl::sort(x));"));
+    assert!(!rotated("tl::store(sums + 100 + tl::arange(1, 257), x);"));
+    assert!(!rotated("tl::store(sums + 100 + tl::arange(0, 16), tl::sum(tl::reshape(x, [16, 16]), 1));"));
+}
+
+/// Whole vectors of the row and around those of a column's numbers; one by one only what is left at the row's ends.
+#[test]
+fn rows_move_in_vectors() {
+    let func = func(ROW);
+    let body = bodies(&func, Requests::default()).expect("bodies that fit");
+    let body =
+        body.iter().find(|body| body.name == "unaligned").expect("a body for rows that begin anywhere");
+    let text = tile::print(&body.plan.distributed.func, &|_| None);
+    let accesses: Vec<&str> = text.lines().map(str::trim).filter(|line| line.contains("vector")).collect();
+    expect![[r#"
+        %25 = load x[%24 + %19] mask %21 inside vector 8 rotated : u16[256]
+        %29 = load w[%19] mask %21 inside vector 8 shifted other %28 : u16[256]
+        store out[%24 + %19] mask %21 inside vector 8 rotated = %33"#]]
+    .assert_eq(&accesses.join("\n"));
+    let text = ptx_of(ROW, Arch::SM_90A, |body| body.name == "unaligned");
+    let counts = [
+        "ld.global.L2::cache_hint.v4.b32",
+        "ld.global.L2::cache_hint.b16",
+        "st.global.v4.b32",
+        "st.global.b16",
+    ]
+    .map(|word| format!("{} {word}", text.matches(word).count()));
+    expect![[r#"
+        3 ld.global.L2::cache_hint.v4.b32
+        16 ld.global.L2::cache_hint.b16
+        1 st.global.v4.b32
+        8 st.global.b16"#]]
+    .assert_eq(&counts.join("\n"));
+}
