@@ -300,6 +300,7 @@ fn a_row_that_a_piece_has_room_for_is_read_once() {
         }",
         expect![[r#"
             single_turn: ; x 8, w 8, out 8
+            single_turn_unaligned: ; x 8, w 8, out 8
             aligned: ; x 8, x 8, w 8, x 8, out 8
             unaligned: ; x 8, x 8, w 8, x 8, out 8
             general: ; x 1, x 1, w 1, x 1, out 1

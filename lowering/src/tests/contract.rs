@@ -164,35 +164,35 @@ fn a_selection_by_places_is_under_a_branch_on_the_farthest() {
     let text = tile::print(&masked("(row + i).col() >= (start + j).row()"), &|_| None);
     let begin = text.find("dot").expect("a product");
     let end = text[begin..].find("reduce").expect("a sum") + begin;
-    let lines: Vec<&str> = text[begin..end].lines().skip(1).collect();
+    let lines: Vec<&str> = text[begin..end].lines().skip(1).map(str::trim).collect();
     expect![[r#"
-            %23 = splat %5 : i32[16]
-            %24 = add %23, %2 : i32[16]
-            %25 = expand_dims %24 axis 1 : i32[16, 1]
-            %26 = splat %17 : i32[16]
-            %27 = add %26, %2 : i32[16]
-            %28 = expand_dims %27 axis 0 : i32[1, 16]
-            %29 = broadcast %25 : i32[16, 16]
-            %30 = broadcast %28 : i32[16, 16]
-            %31 = ge %29, %30 : bool[16, 16]
-            %32 = constant -inf : f32
-            %33 = splat %32 : f32[16, 16]
-            %34 = cast %17 : i64
-            %35 = constant 15 : i64
-            %36 = add %34, %35 : i64
-            %37 = cast %3 : i64
-            %38 = cast %4 : i64
-            %39 = mul %37, %38 : i64
-            %40 = constant 0 : i64
-            %41 = add %39, %40 : i64
-            %42 = gt %36, %41 : bool
-            %43 = if %42 : f32[16, 16] {
-              %44 = select %31, %22, %33 : f32[16, 16]
-              yield %44
-            } {
-              yield %22
-            }
-            %45 = "#]]
+        %23 = splat %5 : i32[16]
+        %24 = add %23, %2 : i32[16]
+        %25 = expand_dims %24 axis 1 : i32[16, 1]
+        %26 = splat %17 : i32[16]
+        %27 = add %26, %2 : i32[16]
+        %28 = expand_dims %27 axis 0 : i32[1, 16]
+        %29 = broadcast %25 : i32[16, 16]
+        %30 = broadcast %28 : i32[16, 16]
+        %31 = ge %29, %30 : bool[16, 16]
+        %32 = constant -inf : f32
+        %33 = splat %32 : f32[16, 16]
+        %34 = cast %17 : i64
+        %35 = constant 15 : i64
+        %36 = add %34, %35 : i64
+        %37 = cast %3 : i64
+        %38 = cast %4 : i64
+        %39 = mul %37, %38 : i64
+        %40 = constant 0 : i64
+        %41 = add %39, %40 : i64
+        %42 = gt %36, %41 : bool
+        %43 = if %42 : f32[16, 16] {
+        %44 = select %31, %22, %33 : f32[16, 16]
+        yield %44
+        } {
+        yield %22
+        }
+        %45 ="#]]
     .assert_eq(&lines.join("\n"));
 }
 
