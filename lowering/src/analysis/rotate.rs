@@ -222,7 +222,7 @@ fn any_order(func: &Func, extent: u32) -> bool {
         let operation = op.kind.operation();
         let is_row = |value: &Value| {
             let shape = &func.ty(*value).shape;
-            !func.ty(*value).is_scalar() && shape.iter().any(|&own| own == extent)
+            !func.ty(*value).is_scalar() && shape.contains(&extent)
         };
         let involved: Vec<Value> =
             operation.operands().into_iter().chain(op.results.iter().copied()).filter(is_row).collect();
