@@ -178,8 +178,7 @@ fn bodies_for(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<Body>, 
         let (plan, mut facts) = aligned(straight.clone(), requests)?;
         facts.extend(turns.iter().cloned());
         bodies.push(Body { name: "single_turn", plan, facts, gpus: others });
-        let (plan, mut facts, rotated) = of_any_row(straight, requests)?;
-        if rotated {
+        if let Some((plan, mut facts)) = rotated(straight, requests)? {
             facts.extend(turns);
             bodies.push(Body { name: "single_turn_unaligned", plan, facts, gpus: others });
         }
@@ -188,8 +187,7 @@ fn bodies_for(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<Body>, 
         let (plan, facts) = aligned(func.clone(), requests)?;
         if !facts.is_empty() {
             bodies.push(Body { name: "aligned", plan, facts, gpus: others });
-            let (plan, facts, rotated) = of_any_row(func.clone(), requests)?;
-            if rotated {
+            if let Some((plan, facts)) = rotated(func.clone(), requests)? {
                 bodies.push(Body { name: "unaligned", plan, facts, gpus: others });
             }
         }
@@ -339,17 +337,11 @@ fn aligned(mut func: Func, requests: Requests) -> Result<(Plan, Vec<Fact>), TooM
 }
 
 /// The same without a word on what divides what: rows are rotated, or elements move one by one, and neighbours by neighbouring threads.
-fn unaligned(func: Func, requests: Requests) -> Result<(Plan, Vec<Fact>), TooMuchShared> {
-    let (plan, facts, _) = of_any_row(func, requests)?;
-    Ok((plan, facts))
-}
-
-/// With whether rows are rotated.
-fn of_any_row(mut func: Func, requests: Requests) -> Result<(Plan, Vec<Fact>, bool), TooMuchShared> {
+fn unaligned(mut func: Func, requests: Requests) -> Result<(Plan, Vec<Fact>), TooMuchShared> {
     let strides = contiguous(&mut func);
     let bounds = split(&mut func, trust(requests, Trust::Launch));
     let assumptions = Assumptions::promised(&func).learned(&func, &bounds);
-    let rotated = rotate(&mut func, &assumptions);
+    rotate(&mut func, &assumptions);
     let plan = plan(&func, Alignment::Element, requests, &assumptions, &bounds)?;
     let mut facts = alignment_facts(&plan.distributed.func);
     facts.extend(strides);
@@ -359,7 +351,15 @@ fn of_any_row(mut func: Func, requests: Requests) -> Result<(Plan, Vec<Fact>, bo
             facts.push(fact);
         }
     }
-    Ok((plan, facts, rotated))
+    Ok((plan, facts))
+}
+
+/// The same, if rows are rotated. It needs more registers than the aligned body, whose limit would have it spill.
+fn rotated(func: Func, requests: Requests) -> Result<Option<(Plan, Vec<Fact>)>, TooMuchShared> {
+    let (plan, facts) = unaligned(func, Requests { maxnreg: None, ..requests })?;
+    let mut rotates = false;
+    plan.distributed.func.body.walk(&mut |op| rotates |= matches!(op.kind, Kind::Rotate(_)));
+    Ok(rotates.then_some((plan, facts)))
 }
 
 fn plan(

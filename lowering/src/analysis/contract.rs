@@ -63,20 +63,18 @@ impl Contraction<'_, '_> {
         if ty.dtype != DType::F32 {
             return None;
         }
-        match scalar.op.name {
-            "exp" => {
-                let exponent = self.binary_exponent(scalar.args[0])?;
-                Some(Scalar::new(row("exp2")?, vec![exponent]).into())
-            }
-            _ if scalar.op.algebra == Algebra::Div => {
-                let divisor = self.number(scalar.args[1])?;
-                let factor = f64::from((1.0 / divisor) as f32);
-                let normal = |number: f64| (number.abs() as f32).is_normal();
-                let factor = (normal(divisor) && normal(factor)).then(|| self.constant(&ty, factor))?;
-                Some(Scalar::new(row("mul")?, vec![scalar.args[0], factor]).into())
-            }
-            _ => None,
+        if scalar.op.algebra == Algebra::Exp {
+            let exponent = self.binary_exponent(scalar.args[0])?;
+            return Some(Scalar::new(row("exp2")?, vec![exponent]).into());
         }
+        if scalar.op.algebra != Algebra::Div {
+            return None;
+        }
+        let divisor = self.number(scalar.args[1])?;
+        let factor = f64::from((1.0 / divisor) as f32);
+        let normal = |number: f64| (number.abs() as f32).is_normal();
+        let factor = (normal(divisor) && normal(factor)).then(|| self.constant(&ty, factor))?;
+        Some(Scalar::new(row("mul")?, vec![scalar.args[0], factor]).into())
     }
 
     fn ty(&self, value: Value) -> Type {

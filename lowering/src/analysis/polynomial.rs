@@ -403,6 +403,7 @@ pub fn scalar(all: &Polynomials, algebra: Algebra, args: &[Value]) -> Option<Pol
         | Algebra::Or
         | Algebra::Shr
         | Algebra::Select
+        | Algebra::Exp
         | Algebra::Compare(_)
         | Algebra::Other => None,
     }

@@ -21,48 +21,42 @@ use crate::layout::view::View;
 use crate::ops::Level;
 use crate::ops::scalar::{Algebra, Scalar, row};
 use crate::ops::{
-    Arange, Broadcast, Cast, Constant, Cut, Effect, ExpandDims, Kind, Length, Load, NumPrograms, Number,
-    Place, ProgramId, Rotate, Shift, Store,
+    Arange, Broadcast, Cast, Constant, Cut, Dealt, Effect, ExpandDims, Kind, Length, Load, NumPrograms,
+    Number, Place, ProgramId, Rotate, Shift, Store,
 };
 use crate::syntax::BinaryOp;
 use crate::tile::{self, Builder, Func, Op, ParamId, ParamKind, Rewriter, Shape, Type, Value, sources};
 
-/// Rotates a function's rows, after `split`. `false` where there are none, or what is made of them depends on the order.
-pub fn rotate(func: &mut Func, assumptions: &Assumptions) -> bool {
-    let Some(plan) = Plan::new(func, assumptions) else { return false };
+/// Rotates a function's rows, after `split`, if there are any and what is made of them does not depend on the order.
+pub fn rotate(func: &mut Func, assumptions: &Assumptions) {
+    let Some(plan) = Plan::new(func, assumptions) else { return };
     let Plan { ramp, number, shifts, limit, bound } = plan;
     let made: HashMap<Value, Kind> =
         func.definitions().into_iter().map(|(value, op)| (value, op.kind.clone())).collect();
-    let mut rotated = None;
-    Rewriter::default().run(func, &mut |rewriter, builder, mut op| {
-        if op.results.first() == Some(&ramp) && rotated.is_none() {
-            builder.append(op);
-            let by = remainder(builder, &made, &number, limit);
-            let ty = builder.func.ty(ramp).clone();
-            let cut = bound.map(|bound| cut(builder, &made, (by, bound), (limit, ty.shape[0])));
-            let value = builder.one(Rotate { ramp, by, limit, cut }, ty);
-            rotated = Some(value);
-            rewriter.replace(ramp, value);
-            return;
-        }
+    // Before the ramp is another value in them.
+    Rewriter::default().run(func, &mut |_, builder, mut op| {
         if let Some(place) = op.kind.operation_mut().place_mut()
-            && let Some(shift) = shifts.iter().find(|(known, _)| same(known, place, ramp, rotated))
+            && let Some(&(_, shift)) = shifts.iter().find(|(known, _)| known == place)
         {
-            place.shift = Some(shift.1);
+            place.shift = Some(shift);
         }
         builder.append(op);
     });
+    Rewriter::default().run(func, &mut |rewriter, builder, op| {
+        let is_ramp = op.results.first() == Some(&ramp);
+        builder.append(op);
+        if is_ramp {
+            let by = remainder(builder, &made, &number, limit);
+            let ty = builder.func.ty(ramp).clone();
+            let dealt = match bound {
+                Some(bound) => Dealt::Cut(cut(builder, &made, (by, bound), (limit, ty.shape[0]))),
+                None => Dealt::Wrapped { by },
+            };
+            let value = builder.one(Rotate { ramp, limit, dealt }, ty);
+            rewriter.replace(ramp, value);
+        }
+    });
     tile::eliminate(func);
-    true
-}
-
-/// Whether a place is the one that was planned for, with the ramp rotated in it or not.
-fn same(known: &Place, place: &Place, ramp: Value, rotated: Option<Value>) -> bool {
-    let now = |value: Value| if value == ramp { rotated.unwrap_or(value) } else { value };
-    known.param == place.param
-        && known.base.map(now) == place.base
-        && now(known.offset) == place.offset
-        && known.mask.map(now) == place.mask
 }
 
 /// What is rotated, and by how much.
@@ -95,7 +89,6 @@ struct Row {
     extent: u32,
     bytes: u32,
     writes: bool,
-    loads: bool,
 }
 
 impl Plan {
@@ -137,7 +130,7 @@ impl Plan {
             let one_sided = interval && sides != [true; 2] && !row.place.bounded;
             let elements = limit.min(MAX_BYTES / row.bytes);
             let shift = Shift { elements, limit, aligned, interval, one_sided };
-            ((aligned || row.loads) && shift.elements > 1).then_some((row.place, shift))
+            ((aligned || !row.writes) && shift.elements > 1).then_some((row.place, shift))
         });
         let shifts: Vec<(Place, Shift)> = shifts.collect();
         let in_pieces =
@@ -159,8 +152,7 @@ fn rows(func: &Func, polynomials: &Polynomials) -> Vec<Row> {
         if cache.level == Level::Volatile {
             return;
         }
-        let loads = matches!(op.kind, Kind::Load(_));
-        let writes = !loads;
+        let writes = matches!(op.kind, Kind::Store(_));
         let offset = func.ty(place.offset);
         let Some((axis, extent)) = row_of(&offset.shape).filter(|_| offset.dtype == DType::I32) else {
             return;
@@ -174,7 +166,7 @@ fn rows(func: &Func, polynomials: &Polynomials) -> Vec<Row> {
         });
         if factor.as_constant() == Some(1) && scalars {
             let bytes = func.slice(place.param).0.bytes();
-            rows.push(Row { place: *place, start, extent, bytes, writes, loads });
+            rows.push(Row { place: *place, start, extent, bytes, writes });
         }
     });
     rows
@@ -380,22 +372,26 @@ fn cut(
     (limit, extent): (u32, u32),
 ) -> Cut {
     let bound = again(builder, made, bound);
-    let mut constant =
-        |value: i128| builder.one(Constant { value: Number::Int(value) }, Type::scalar(DType::I32));
-    let low = constant(i128::from(limit) - 1);
-    let (zero, most, whole) =
-        (constant(0), constant(i128::from(extent - 2 * limit)), constant(-i128::from(limit)));
-    let mut lanewise = |name: &str, args: [Value; 2]| {
-        let scalar = Scalar::new(row(name).expect("a row of the table"), args.to_vec());
-        builder.one(scalar, Type::scalar(DType::I32))
-    };
-    let head = lanewise("wrapping_sub", [zero, by]);
-    let head = lanewise("and", [head, low]);
-    let elements = lanewise("maximum", [bound, zero]);
-    let behind = lanewise("wrapping_sub", [elements, head]);
-    let behind = lanewise("maximum", [behind, zero]);
-    let behind = lanewise("minimum", [behind, most]);
-    Cut { head, whole: lanewise("and", [behind, whole]), bound }
+    let limit = i128::from(limit);
+    let [zero, low, most, whole] =
+        [0, limit - 1, i128::from(extent) - 2 * limit, -limit].map(|value| constant(builder, value));
+    let head = arithmetic(builder, "wrapping_sub", [zero, by]);
+    let head = arithmetic(builder, "and", [head, low]);
+    let elements = arithmetic(builder, "maximum", [bound, zero]);
+    let behind = arithmetic(builder, "wrapping_sub", [elements, head]);
+    let behind = arithmetic(builder, "maximum", [behind, zero]);
+    let behind = arithmetic(builder, "minimum", [behind, most]);
+    Cut { head, whole: arithmetic(builder, "and", [behind, whole]), bound }
+}
+
+/// A row of the table on `i32` scalars.
+fn arithmetic(builder: &mut Builder, name: &str, args: [Value; 2]) -> Value {
+    let scalar = Scalar::new(row(name).expect("a row of the table"), args.to_vec());
+    builder.one(scalar, Type::scalar(DType::I32))
+}
+
+fn constant(builder: &mut Builder, value: i128) -> Value {
+    builder.one(Constant { value: Number::Int(value) }, Type::scalar(DType::I32))
 }
 
 /// What a sum of products leaves when it is divided by a power of two. Only the low bits matter, so that it may wrap.
@@ -406,13 +402,6 @@ fn remainder(
     by: u32,
 ) -> Value {
     let ty = Type::scalar(DType::I32);
-    let lanewise = |builder: &mut Builder, name: &str, args: Vec<Value>| {
-        let scalar = Scalar::new(row(name).expect("a row of the table"), args);
-        builder.one(scalar, Type::scalar(DType::I32))
-    };
-    let constant = |builder: &mut Builder, value: i128| {
-        builder.one(Constant { value: Number::Int(value) }, Type::scalar(DType::I32))
-    };
     let mut sum = constant(builder, 0);
     for (coefficient, sources) in terms {
         let mut product = constant(builder, coefficient.rem_euclid(i128::from(by)));
@@ -430,12 +419,12 @@ fn remainder(
                     as_i32(builder, length)
                 }
             };
-            product = lanewise(builder, "wrapping_mul", vec![product, value]);
+            product = arithmetic(builder, "wrapping_mul", [product, value]);
         }
-        sum = lanewise(builder, "wrapping_add", vec![sum, product]);
+        sum = arithmetic(builder, "wrapping_add", [sum, product]);
     }
     let low = constant(builder, i128::from(by - 1));
-    lanewise(builder, "and", vec![sum, low])
+    arithmetic(builder, "and", [sum, low])
 }
 
 fn as_i32(builder: &mut Builder, value: Value) -> Value {

@@ -59,7 +59,7 @@ pub use memory::{Load, Place, Shift, Store};
 pub use random::{Form, Philox, Pick, Random};
 pub use rearrange::{Exchange, Gather, Index, Join};
 pub use reduce::Reduce;
-pub use rotate::{Cut, Rotate};
+pub use rotate::{Cut, Dealt, Rotate};
 pub use scalar::{Scalar, ScalarOp};
 pub use scan::Scan;
 pub use shape::{Broadcast, ExpandDims, Permute, Reshape};

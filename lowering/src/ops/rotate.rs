@@ -10,20 +10,38 @@ use crate::tile::{Func, Type, Value};
 /// The numbers `0, 1, ..` below a tile's extent `n`, in an order for which a row that begins `by` elements behind a multiple of `limit`
 /// has aligned vectors.
 ///
-/// Without a cut element `i` is `i - by`, and that and the extent where it is negative: one vector is split.
+/// Where rows are read in pieces they are wrapped: element `i` is `i - by`, and that and the extent where it is negative, so that one
+/// vector is split.
 ///
-/// With one the row's whole vectors come first: element `i` is `head + i` below `cut.whole`. What is left of the row are its head, in the
-/// elements from `n - 2 * limit` on, and what lies behind the whole vectors, in those from `n - limit` on. The numbers between and at
-/// the end are those left over, all of them beyond the bound where the extent is not.
+/// Where a tile is a row it is cut. Its whole vectors come first: element `i` is `head + i` below `cut.whole`. What is left of the row
+/// are its head, in the elements from `n - 2 * limit` on, and what lies behind the whole vectors, in those from `n - limit` on. The
+/// numbers between and at the end are those left over, all of them beyond the bound where the extent is not.
 #[derive(Clone, Copy, Debug)]
 pub struct Rotate {
     /// The ramp, an `i32` tile of rank 1 that starts at 0.
     pub ramp: Value,
-    /// An `i32` scalar, from 0 to below `limit`.
-    pub by: Value,
     /// A power of two, of which two fit the extent.
     pub limit: u32,
-    pub cut: Option<Cut>,
+    pub dealt: Dealt,
+}
+
+/// How a ramp's numbers are dealt out.
+#[derive(Clone, Copy, Debug)]
+pub enum Dealt {
+    /// By an `i32` scalar, from 0 to below the limit.
+    Wrapped {
+        by: Value,
+    },
+    Cut(Cut),
+}
+
+impl Dealt {
+    fn scalars_mut(&mut self) -> Vec<&mut Value> {
+        match self {
+            Dealt::Wrapped { by } => vec![by],
+            Dealt::Cut(Cut { head, whole, bound }) => vec![head, whole, bound],
+        }
+    }
 }
 
 /// Where a row is cut: three `i32` scalars.
@@ -43,18 +61,13 @@ impl Operation for Rotate {
     }
 
     fn operands(&self) -> Vec<Value> {
-        let cut = self.cut.iter().flat_map(|cut| [cut.head, cut.whole, cut.bound]);
-        [self.ramp, self.by].into_iter().chain(cut).collect()
+        let scalars: Vec<Value> = { self.dealt }.scalars_mut().into_iter().map(|scalar| *scalar).collect();
+        std::iter::once(self.ramp).chain(scalars).collect()
     }
 
     fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
         self.ramp = change(self.ramp);
-        self.by = change(self.by);
-        if let Some(cut) = &mut self.cut {
-            for value in [&mut cut.head, &mut cut.whole, &mut cut.bound] {
-                *value = change(*value);
-            }
-        }
+        self.dealt.scalars_mut().into_iter().for_each(|scalar| *scalar = change(*scalar));
     }
 
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String> {

@@ -49,6 +49,8 @@ pub enum Algebra {
     Shl,
     Shr,
     Select,
+    /// e to the power of it.
+    Exp,
     /// `lhs < rhs` and its like.
     Compare(BinaryOp),
     Other,
@@ -361,7 +363,9 @@ table! {
     /// e to the power `x`, within 2 ULP. Of an `f32` sum, difference, product or quotient it is made together with that: of the exact
     /// one within `3 + 2 * m` ULP, with `m` the largest magnitude among that and, of `a - b` and `x * s - b` with a `b` for many elements,
     /// its parts, up to 2^127. On a GPU a result below the smallest normal `f32` is 0 then.
-    exp: UNARY { lanes: math::exp, ulp: Ulp { f32: 2.0, f64: 2.0 }, float: oracle!(|a| a[0].exp()) }
+    exp: UNARY {
+        lanes: math::exp, algebra: Algebra::Exp, ulp: Ulp { f32: 2.0, f64: 2.0 }, float: oracle!(|a| a[0].exp()),
+    }
     /// 2 to the power `x`, within 3 ULP, and 2 of an `f64`. On a GPU a result below the smallest normal `f32` is 0.
     exp2: UNARY {
         lanes: math::exp2, ulp: Ulp { f32: 3.0, f64: 2.0 }, subnormal: Subnormal::Result, float: oracle!(|a| a[0].exp2()),

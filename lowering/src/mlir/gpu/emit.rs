@@ -12,7 +12,7 @@ use crate::mlir::types::{Elem, Ty};
 use crate::mlir::{cast, constant, elementwise};
 use crate::ops::scalar::{Algebra, Half};
 use crate::ops::{
-    Arange, Bitcast, Broadcast, Cast, Claim, Constant, Cut, ExpandDims, Hold, InlinePtx, Kind, Length,
+    Arange, Bitcast, Broadcast, Cast, Claim, Constant, Cut, Dealt, ExpandDims, Hold, InlinePtx, Kind, Length,
     NumPrograms, Operation, Permute, ProgramId, Rotate, Scalar, Splat,
 };
 use crate::syntax::BinaryOp;
@@ -99,19 +99,17 @@ impl Emit for Arange {
 impl Emit for Rotate {
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
         let layout = gpu.layout(op.results[0]).clone();
-        let (ramp, by) = (gpu.registers(self.ramp), gpu.scalar(self.by));
-        let registers = match self.cut {
-            Some(cut) => {
-                let row = gpu.cut_row(b, (self, cut), &ramp, &layout);
-                gpu.rotated.cuts.insert(op.results[0], row.before);
-                gpu.rotated.bounds.insert(op.results[0], cut.bound);
-                row.numbers
+        let ramp = gpu.registers(self.ramp);
+        let registers = match self.dealt {
+            Dealt::Cut(cut) => {
+                let (numbers, before) = gpu.cut_row(b, (self, cut), &ramp, &layout);
+                gpu.rotated.cuts.insert(op.results[0], (cut.bound, before));
+                numbers
             }
-            None => ramp
-                .iter()
-                .enumerate()
-                .map(|(i, &number)| gpu.wrapped(b, self, number, by, (i, &layout)))
-                .collect(),
+            Dealt::Wrapped { by } => {
+                let (by, ramp) = (gpu.scalar(by), ramp.iter().enumerate());
+                ramp.map(|(i, &number)| gpu.wrapped(b, self, number, by, (i, &layout))).collect()
+            }
         };
         gpu.define(op.results[0], registers);
     }
@@ -124,10 +122,9 @@ pub(super) struct Rotated {
     any: bool,
     /// Numbers of rows that were cut, which are of the row's head where this holds.
     pub heads: HashMap<usize, Val>,
-    /// For each register of a row that was cut, whether its vector lies before the bound.
-    pub cuts: HashMap<Value, Vec<Option<Val>>>,
-    /// The bounds of rows that were cut.
-    bounds: HashMap<Value, Value>,
+    /// The bound of a row that was cut, and for each register whether its number, and all of its vector, is below; `None` where
+    /// that differs.
+    pub cuts: HashMap<Value, (Value, Vec<Option<Val>>)>,
 }
 
 impl Rotated {
@@ -136,13 +133,6 @@ impl Rotated {
         func.body.walk(&mut |op| any |= matches!(op.kind, Kind::Rotate(_)));
         Rotated { any, ..Rotated::default() }
     }
-}
-
-/// The numbers of a row that was cut into aligned vectors.
-struct CutRow {
-    numbers: Vec<Val>,
-    /// For each register whether its number, and all of its vector, is below the bound; `None` where that differs.
-    before: Vec<Option<Val>>,
 }
 
 impl Gpu<'_> {
@@ -165,20 +155,21 @@ impl Gpu<'_> {
         b.select(negative, last, rotated)
     }
 
-    /// The numbers of a row that is cut: aligned vectors first, its ends last.
+    /// The numbers of a row that is cut, aligned vectors first, its ends last, and for each whether it is below the bound where its
+    /// vector is.
     fn cut_row(
         &mut self,
         b: &mut Builder,
         (rotate, cut): (&Rotate, Cut),
         ramp: &[Val],
         layout: &Layout,
-    ) -> CutRow {
+    ) -> (Vec<Val>, Vec<Option<Val>>) {
         let limit = rotate.limit;
         let extent = layout.shape()[0];
         let (head, whole) = (self.scalar(cut.head), self.scalar(cut.whole));
         let int = |b: &mut Builder, number: u32| b.int(Ty::I32, i64::from(number));
         let last_of_thread = layout.thread(31, layout.num_warps() - 1).get(0);
-        let mut row = CutRow { numbers: vec![], before: vec![] };
+        let (mut found, mut below) = (vec![], vec![]);
         let run = (layout.run(0).min(limit) as usize).min(ramp.len());
         for (piece, numbers) in ramp.chunks(run).enumerate() {
             let first = numbers[0];
@@ -190,8 +181,8 @@ impl Gpu<'_> {
             let reaches_ends = !layout.is_disjoint()
                 || layout.register(piece * run).get(0) + last_of_thread + run as u32 > extent - 2 * limit;
             if !reaches_ends {
-                row.numbers.extend((0..numbers.len()).map(|i| self.displace(b, start, i as i64)));
-                row.before.extend(numbers.iter().map(|_| Some(before)));
+                found.extend((0..numbers.len()).map(|i| self.displace(b, start, i as i64)));
+                below.extend(numbers.iter().map(|_| Some(before)));
                 continue;
             }
             let (ends, tail) = (int(b, extent - 2 * limit), int(b, extent - limit));
@@ -215,11 +206,11 @@ impl Gpu<'_> {
                 let own = b.select(is_first, own, last);
                 let number = b.select(is_head, own, number);
                 self.rotated.heads.insert(number.id(), is_head);
-                row.numbers.push(number);
-                row.before.push(None);
+                found.push(number);
+                below.push(None);
             }
         }
-        row
+        (found, below)
     }
 
     /// Whether a number of a row that was cut is below the bound that it was cut for; `None` for another comparison.
@@ -227,9 +218,8 @@ impl Gpu<'_> {
         if scalar.op.algebra != Algebra::Compare(BinaryOp::Lt) {
             return None;
         }
-        let before = (*self.rotated.cuts.get(&scalar.args[0])?.get(register)?)?;
-        let bound = self.rotated.bounds.get(&scalar.args[0]).copied()?;
-        (self.scalar(bound).id() == operands[1].id()).then_some(before)
+        let (bound, below) = self.rotated.cuts.get(&scalar.args[0])?;
+        below.get(register)?.filter(|_| self.scalar(*bound).id() == operands[1].id())
     }
 }
 

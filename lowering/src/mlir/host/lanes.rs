@@ -5,8 +5,8 @@ use super::{Builder, Emit, Host, Ty, Val};
 use crate::mlir::builder::IntPredicate;
 use crate::mlir::{cast, constant, elementwise};
 use crate::ops::{
-    Arange, Bitcast, Cast, Claim, Constant, Convert, Hold, InlinePtx, Length, NumPrograms, ProgramId, Rotate,
-    Scalar, Splat,
+    Arange, Bitcast, Cast, Claim, Constant, Convert, Dealt, Hold, InlinePtx, Length, NumPrograms, ProgramId,
+    Rotate, Scalar, Splat,
 };
 use crate::tile::Op;
 
@@ -107,11 +107,14 @@ impl Emit for Rotate {
             let value = host.scalar(value);
             spread(b, value, point)
         };
-        let Some(cut) = self.cut else {
-            let (by, zero, extent) = (scalar(host, b, self.by), number(b, 0), number(b, extent));
-            let rotated = b.sub(first, by);
-            let (last, negative) = (b.add(rotated, extent), b.icmp(IntPredicate::Slt, rotated, zero));
-            return b.select(negative, last, rotated);
+        let cut = match self.dealt {
+            Dealt::Cut(cut) => cut,
+            Dealt::Wrapped { by } => {
+                let (by, zero, extent) = (scalar(host, b, by), number(b, 0), number(b, extent));
+                let rotated = b.sub(first, by);
+                let (last, negative) = (b.add(rotated, extent), b.icmp(IntPredicate::Slt, rotated, zero));
+                return b.select(negative, last, rotated);
+            }
         };
         let (head, whole) = (scalar(host, b, cut.head), scalar(host, b, cut.whole));
         let (ends, tail) = (number(b, extent - 2 * self.limit), number(b, extent - self.limit));

@@ -44,31 +44,21 @@ fn vectors(gpu: &mut Gpu, b: &mut Builder, op: &Op, place: &Place, takes_part: O
             let neighbours = neighbours(gpu, b, shift, offsets);
             let alike = masks.iter().all(|mask| mask.map(|mask| mask.id()) == masks[0].map(|mask| mask.id()));
             let own: Vec<Option<Val>> = masks.iter().map(|&mask| b.both(mask, takes_part)).collect();
-            let Vector { whole, parted, .. } = match (alike, neighbours) {
+            let (all, any) = if alike {
                 // Aligned vectors of a row that was cut at one are moved or are not.
-                (true, None) => Vector { whole: own[0], parted: None, ..Vector::at(pointers[0]) },
-                (true, neighbours) => {
-                    let parted = neighbours.map(|neighbours| b.not(neighbours));
-                    let parted = b.both(parted, own[0]);
-                    Vector { whole: b.both(own[0], neighbours), parted, ..Vector::at(pointers[0]) }
-                }
-                (false, neighbours) => {
-                    let whole = whole(b, shift, &own);
-                    let any = any(b, shift, &own, neighbours.is_none());
-                    let whole = b.both(whole, neighbours);
-                    let parted = whole.map(|whole| b.not(whole));
-                    Vector { whole, parted: b.both(parted, any), ..Vector::at(pointers[0]) }
-                }
+                (own[0], own[0])
+            } else {
+                (whole(b, shift, &own), any(b, shift, &own, neighbours.is_none()))
             };
+            let whole = b.both(all, neighbours);
+            let divided = if alike { neighbours } else { whole };
+            let parted = divided.and_then(|whole| {
+                let parted = b.not(whole);
+                b.both(Some(parted), any)
+            });
             Vector { start: pointers[0], offsets: offsets.to_vec(), masks: own, whole, parted }
         })
         .collect()
-}
-
-impl Vector {
-    fn at(start: Val) -> Vector {
-        Vector { start, offsets: vec![], masks: vec![], whole: None, parted: None }
-    }
 }
 
 /// Whether numbers follow each other; `None` where they are known to.
