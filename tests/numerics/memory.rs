@@ -333,7 +333,8 @@ where
         let w: Vec<T> = (0..n_cols).map(|i| T::from_f64((i % 5) as f64)).collect();
         let less = |i: usize| (i * 7 % 61) as f64 - (i % n_cols % 5) as f64;
         let sum = |row: usize, skip: usize| -> f32 {
-            (skip..n_cols).map(|i| ((row * n_cols + i) * 7 % 61) as f32 + (i % 5) as f32).sum()
+            // An empty `sum` is -0.0.
+            (skip..n_cols).fold(0.0, |sum, i| sum + ((row * n_cols + i) * 7 % 61) as f32 + (i % 5) as f32)
         };
         // Where a number of an unsigned type would be negative it is 0.
         let wanted = |i: usize| T::from_f64(if T::DTYPE == DType::U16 { less(i).max(0.0) } else { less(i) });

@@ -106,7 +106,8 @@ where
         let mut out = Output::<bf16>::poisoned(&device, heads * n * D);
         let [q_in, k_in, v_in] = [&q, &k, &v].map(|x| device.upload(x).unwrap());
         let [q_view, k_view, v_view] = [&q_in, &k_in, &v_in].map(|x| x.view([heads, n, D]).unwrap());
-        let result = out.slot().view_mut([heads, n, D]).unwrap();
+        let mut slot = out.slot();
+        let result = slot.view_mut([heads, n, D]).unwrap();
         attention_by_views::<FORM, 128, 128, 128>(q_view, k_view, v_view, result, scale, cap)
             .grid((n.div_ceil(128), heads))
             .launch(&device)
