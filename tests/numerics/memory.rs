@@ -290,7 +290,7 @@ where
     for (n, back) in [(1usize, 0usize), (40, 3), (511, 0), (512, 1), (513, 9), (1100, 17)] {
         for shift in (0..9).chain([15, 16]) {
             // Single elements, and runs longer than any vector.
-            let long = random.bits() % 2 == 0;
+            let long = random.bits().is_multiple_of(2);
             let mut taken = false;
             let take: Vec<bool> = (0..=n)
                 .map(|_| {
