@@ -63,6 +63,8 @@ def symbol(factor, args, grid):
     (kind, name), = factor.items()
     if kind == "grid":
         return grid[name]
+    if kind == "blocks":
+        return -(-int(args[name["scalar"]]) // name["by"])
     return args[name].length if kind == "length" else int(args[name])
 
 

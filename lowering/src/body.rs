@@ -15,11 +15,13 @@ use crate::analysis::axis::{Assumptions, Axes};
 use crate::analysis::fact::{Fact, Symbol};
 use crate::analysis::order::other_orders;
 use crate::analysis::promise::Promise;
+use crate::analysis::reread::read_again_through_cache;
 use crate::analysis::rotate::rotate;
+use crate::analysis::sign::Signs;
 use crate::analysis::single_turn::single_turn;
 use crate::analysis::split::{Trust, split};
 use crate::analysis::stage::stage;
-use crate::analysis::stride::{take_for_one, unit_strides};
+use crate::analysis::stride::{integers, take_for_one, unit_strides};
 use crate::analysis::view::contiguous;
 use crate::check::{Settings, Variant};
 use crate::diagnostic::Loc;
@@ -315,7 +317,9 @@ const MAX_MAPS: usize = 8;
 fn aligned(mut func: Func, requests: Requests) -> Result<(Plan, Vec<Fact>), TooMuchShared> {
     let strides = contiguous(&mut func);
     let bounds = split(&mut func, trust(requests, Trust::Launch));
-    let assumptions = needed_multiples(&func, Assumptions::promised(&func).learned(&func, &bounds));
+    let promised = Assumptions::promised(&func).learned(&func, &bounds);
+    let (promised, signs) = needed_signs(&func, promised);
+    let assumptions = needed_multiples(&func, promised);
     keep_bytes(&mut func, &assumptions);
     let plan = plan(&func, Alignment::Checked, requests, &assumptions, &bounds)?;
     let mut facts = alignment_facts(&plan.distributed.func);
@@ -328,7 +332,7 @@ fn aligned(mut func: Func, requests: Requests) -> Result<(Plan, Vec<Fact>), TooM
         }
     }
     let promised = func.promises.iter().filter(|promise| !matches!(promise, Promise::Multiple(..)));
-    for fact in bounds.into_iter().chain(promised.map(Promise::fact)) {
+    for fact in bounds.into_iter().chain(signs).chain(promised.map(Promise::fact)) {
         if !facts.contains(&fact) {
             facts.push(fact);
         }
@@ -372,8 +376,12 @@ fn plan(
     let Requests { num_warps, num_stages, .. } = requests;
     let num_ctas = requests.num_ctas.unwrap_or(1);
     let threads = Threads { num_warps, num_ctas, num_stages, alignment };
-    let axes = Axes::analyse(func, assumptions);
-    let mut distributed = distribute(func, threads, &axes);
+    let mut func = func.clone();
+    if num_stages.is_none() {
+        read_again_through_cache(&mut func);
+    }
+    let axes = Axes::analyse(&func, assumptions);
+    let mut distributed = distribute(&func, threads, &axes);
     hoist(&mut distributed);
     gather(&mut distributed);
     advance(&mut distributed);
@@ -395,6 +403,21 @@ const MAX_REGISTERS: u32 = 255;
 /// multiprocessor take the next one as soon as its threads are free (docs/performance.md).
 const SMALL_PROGRAMS: u32 = 4;
 
+/// What is promised, with the signs of what is divided where they widen an access, and the facts of these.
+fn needed_signs(func: &Func, promised: Assumptions) -> (Assumptions, Vec<Fact>) {
+    let signs = Signs::analyse(func);
+    if signs.least.is_empty() {
+        return (promised, vec![]);
+    }
+    let by = u64::from(MAX_BYTES);
+    let even = |assumptions: &Assumptions| {
+        let multiples = integers(func).map(|value| (value, by)).chain(assumptions.multiples.clone());
+        widths(func, &Assumptions { multiples: multiples.collect(), ..assumptions.clone() })
+    };
+    let with = promised.clone().with_signs(&signs);
+    if even(&with) == even(&promised) { (promised, vec![]) } else { (with, signs.facts) }
+}
+
 /// What is promised, with the integer arguments whose divisibility widens an access, and by what they must divide.
 fn needed_multiples(func: &Func, promised: Assumptions) -> Assumptions {
     let smallest = func
@@ -407,14 +430,7 @@ fn needed_multiples(func: &Func, promised: Assumptions) -> Assumptions {
         .min()
         .unwrap_or(MAX_BYTES);
     let by = u64::from(MAX_BYTES / smallest.min(MAX_BYTES));
-    let scalars: Vec<Value> = func
-        .params
-        .iter()
-        .filter_map(|param| match param.kind {
-            ParamKind::Scalar { value, dtype } if dtype.is_integer() => Some(value),
-            ParamKind::Scalar { .. } | ParamKind::Slice { .. } => None,
-        })
-        .collect();
+    let scalars: Vec<Value> = integers(func).collect();
     let least = |value: &Value| promised.multiples.get(value).copied().unwrap_or(1);
     let with = |multiples| Assumptions { multiples, ..promised.clone() };
     let mut needed: HashMap<Value, u64> =

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::analysis::contract::contract;
 use crate::analysis::full::split_off_full;
+use crate::analysis::induction::replace_induction_variables;
 use crate::analysis::order::other_orders;
 use crate::analysis::overflow::report_overflow;
 use crate::analysis::split::{Trust, split};
@@ -297,6 +298,8 @@ fn prepare(kernel: &Kernel, variant: &Variant, options: &Options) -> Result<Prep
         report_overflow(&mut func);
     }
     tile::verify(&func).map_err(|what| internal("check", what))?;
+    replace_induction_variables(&mut func);
+    tile::verify(&func).map_err(|what| internal("induction", what))?;
     split_off_full(&mut func);
     contract(&mut func);
     tile::verify(&func).map_err(|what| internal("contract", what))?;

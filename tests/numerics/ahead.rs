@@ -11,7 +11,7 @@ use crate::values::Random;
 type Check = fn(&Device) -> Result<(), Failure>;
 
 pub fn trials() -> Vec<Trial> {
-    let checks: [(&'static str, Check); 17] = [
+    let checks: [(&'static str, Check); 19] = [
         ("chunks::default", chunks::<0>),
         ("chunks::1_stage", chunks::<1>),
         ("chunks::2_stages", chunks::<2>),
@@ -29,6 +29,8 @@ pub fn trials() -> Vec<Trial> {
         ("long_rows::2_stages", long_rows::<2>),
         ("long_rows::4_stages", long_rows::<4>),
         ("long_rows::5_stages", long_rows::<5>),
+        ("moved::1_stage", moved::<1>),
+        ("moved::3_stages", moved::<3>),
     ];
     let trial = |place: Place, (name, check): (&'static str, Check)| {
         Trial::test(format!("ahead::{name}::{place}"), move || Ok(check(&place.device()?)?))
@@ -246,4 +248,38 @@ fn long_row(x: &[i32], y: &[i16], padded: bool) -> (Vec<i32>, i32) {
     let product =
         |(&x, &y): (&i32, &i16)| x.wrapping_mul(total).wrapping_add(i32::from(y).wrapping_mul(most));
     (x.iter().zip(y).map(product).collect(), total.wrapping_sub(most))
+}
+
+// ---- moved
+
+fn moved<const STAGES: usize>(device: &Device) -> Result<(), Failure>
+where
+    ahead::moved::Choice<STAGES>: ahead::moved::Declared,
+{
+    for (n, stride) in [(0, 64), (1, 64), (2, 1), (3, 128), (5, 0), (6, 37), (17, 96)] {
+        let len = 128 + n * (stride + 16).max(256);
+        let x: Vec<i32> = numbers(10, len, 1 << 20).iter().map(|&v| v as i32).collect();
+        for shift in [0, 1] {
+            let operand = Operand::new(device, &x, shift)?;
+            let mut out = Output::<i32>::new(device, vec![128], shift)?;
+            ahead::moved::<STAGES>(&operand, &mut out, n as i32, stride as i32).grid(1).launch(device)?;
+            let wanted: Vec<i32> = (0..128).map(|lane| moved_result(&x, lane, n, stride)).collect();
+            let what = format!("{n} iterations, stride {stride}, {shift} off");
+            same(&what, &out.finish()?.concat(), &untyped(&wanted))?;
+        }
+    }
+    Ok(())
+}
+
+fn moved_result(x: &[i32], lane: usize, n: usize, stride: usize) -> i32 {
+    let mut total = 0i32;
+    let mut take = |factor: i32, value: i32| total = total.wrapping_mul(factor).wrapping_add(value);
+    (0..n).for_each(|i| take(3, x[lane + i * stride]));
+    take(5, x[lane + n * stride]);
+    (0..n).for_each(|i| take(7, x[lane + (n - i) * 96 - 64]));
+    for i in 0..n {
+        (0..i).for_each(|j| take(3, if lane < 100 { x[lane + i * 16 + j * stride] } else { -5 }));
+    }
+    (0..n).for_each(|i| take(11, x[lane + i * 2 * lane]));
+    total
 }

@@ -138,3 +138,38 @@ pub fn long_rows<const STAGES: usize>(
         tl::store(rest + row, total - most);
     }
 }
+
+/// Pointers that loops move on: by a stride, by numbers forward and back in one iteration, in a loop in a loop, and by another
+/// amount for each element. The first one is used behind its loop.
+#[fuse_kernel(STAGES = [1, 3], num_stages = STAGES, unreported)]
+pub fn moved<const STAGES: usize>(x: &[i32], out: &mut [i32], n: i32, stride: i32) {
+    let lanes = tl::arange(0, 128);
+    let mut total = tl::zeros::<i32>([128]);
+    let mut by_stride = x + lanes;
+    for _i in 0..n {
+        total = total * 3 + tl::load(by_stride);
+        by_stride += stride;
+    }
+    total = total * 5 + tl::load(by_stride);
+    let mut back = x + (lanes + n * 96);
+    for _i in (stride..stride + 32 * n).step_by(32) {
+        back -= 64;
+        total = total * 7 + tl::load(back);
+        back -= 32;
+    }
+    let mut outer = x + lanes;
+    for i in 0..n {
+        let mut inner = outer;
+        for _j in 0..i {
+            total = total * 3 + tl::load(inner, lanes < 100, -5);
+            inner += stride;
+        }
+        outer += 16;
+    }
+    let mut spread = x + lanes;
+    for _i in 0..n {
+        total = total * 11 + tl::load(spread);
+        spread += lanes * 2;
+    }
+    tl::store(out + lanes, total);
+}

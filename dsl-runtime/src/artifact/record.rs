@@ -222,13 +222,14 @@ struct TermRecord {
     factors: Vec<FactorRecord>,
 }
 
-/// A scalar or a slice's length by the parameter's name, or the grid's extent along an axis by its number.
+/// A scalar or a slice's length by the parameter's name, the grid's extent along an axis by its number, or `ceil(scalar / by)`.
 #[derive(Serialize)]
 #[serde(rename_all = "snake_case")]
 enum FactorRecord {
     Scalar(&'static str),
     Length(&'static str),
     Grid(u8),
+    Blocks { scalar: &'static str, by: u32 },
 }
 
 fn terms(polynomial: Polynomial, params: &[Param]) -> Vec<TermRecord> {
@@ -236,6 +237,7 @@ fn terms(polynomial: Polynomial, params: &[Param]) -> Vec<TermRecord> {
         Symbol::Scalar(param) => FactorRecord::Scalar(name(params, param)),
         Symbol::Length(param) => FactorRecord::Length(name(params, param)),
         Symbol::Grid(axis) => FactorRecord::Grid(axis),
+        Symbol::Blocks { param, by } => FactorRecord::Blocks { scalar: name(params, param), by },
     };
     let term = |term: &Term| TermRecord {
         coefficient: term.coefficient,

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 
 use super::fact::{Fact, Symbol};
 use super::promise::Promise;
+use super::sign::Signs;
 use crate::dtype::DType;
 use crate::ops::scalar::Algebra;
 use crate::syntax::BinaryOp;
@@ -89,6 +90,8 @@ pub struct Assumptions {
     pub multiples: HashMap<Value, u64>,
     /// What scalar parameters lie between.
     pub ranges: HashMap<Value, (i128, i128)>,
+    /// What values that are computed, and do not wrap, are at least.
+    pub least: HashMap<Value, i128>,
     /// The most programs along each axis of the grid, where it is less than the type allows.
     pub grid: [Option<i128>; 3],
 }
@@ -136,7 +139,7 @@ impl Assumptions {
                             *known =
                                 Some(known.map_or(most, |known| known.min(most))).filter(|&most| most > 0);
                         }
-                        Symbol::Length(_) => {}
+                        Symbol::Length(_) | Symbol::Blocks { .. } => {}
                     }
                 }
                 _ => {}
@@ -154,6 +157,11 @@ impl Assumptions {
         }
         self.ranges.retain(|_, (low, high)| low <= high);
         self
+    }
+
+    /// With what the facts of operands' signs say.
+    pub fn with_signs(self, signs: &Signs) -> Assumptions {
+        Assumptions { least: signs.least.clone(), ..self }
     }
 
     fn narrow(&mut self, func: &Func, scalar: u32, (low, high): (i128, i128)) {
@@ -182,7 +190,8 @@ impl Axes {
     pub fn analyse(func: &Func, assumptions: &Assumptions) -> Axes {
         let infos = vec![None; func.value_count()];
         let budget = PASSES * func.value_count().max(64);
-        let mut analysis = Analysis { func, infos, grid: assumptions.grid, budget };
+        let Assumptions { least, grid, .. } = assumptions;
+        let mut analysis = Analysis { func, infos, least, grid: *grid, budget };
         for param in &func.params {
             if let ParamKind::Scalar { value, .. } = param.kind {
                 let mut info = Info::unknown(func.ty(value));
@@ -210,6 +219,7 @@ const PASSES: usize = 64;
 pub struct Analysis<'f> {
     pub func: &'f Func,
     infos: Vec<Option<Info>>,
+    least: &'f HashMap<Value, i128>,
     grid: [Option<i128>; 3],
     /// How many more operations are looked at before nothing is known of what loops carry.
     budget: usize,
@@ -238,8 +248,12 @@ impl Analysis<'_> {
     fn op(&mut self, op: &Op) {
         self.budget = self.budget.saturating_sub(1);
         let infos = op.kind.operation().axes(self, &op.results);
-        for (&result, info) in op.results.iter().zip(infos) {
+        for (&result, mut info) in op.results.iter().zip(infos) {
             let ty = self.func.ty(result);
+            // That is shown with what it fits in: it does not wrap.
+            if let Some(&least) = self.least.get(&result) {
+                info.range = (info.range.0.max(least), info.range.1.min(ty.dtype.range().1));
+            }
             self.infos[result.index()] = Some(clip(info, ty));
         }
     }

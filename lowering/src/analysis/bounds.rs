@@ -9,40 +9,13 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use super::fact::{Fact, Symbol};
-use super::polynomial::{Atom, LoopEnds, Placement, Polynomial, Polynomials};
-use crate::dtype::DType;
+use super::fact::{Fact, Sum, Symbol};
+use super::inequality::{Bound, Inequality, tightest};
+use super::polynomial::{Atom, Placement, Polynomial, Polynomials};
 use crate::ops::scalar::Algebra;
 use crate::ops::{For, Kind, Place};
 use crate::syntax::BinaryOp;
-use crate::tile::{Block, Func, Op, ParamKind, Value};
-
-/// `small <= big` wherever the access happens.
-#[derive(Clone, PartialEq, Debug)]
-struct Inequality {
-    small: Polynomial,
-    big: Polynomial,
-}
-
-impl Inequality {
-    /// Whether it follows from another one, by a number alone.
-    fn follows_from(&self, other: &Inequality) -> bool {
-        let room = |one: &Inequality| one.big.sub(&one.small);
-        room(self).sub(&room(other)).as_constant().is_some_and(|more| more >= 0)
-    }
-}
-
-/// The inequalities without those that follow from another one: what is bounded is bounded by the first that does it.
-fn tightest(all: Vec<Inequality>) -> Vec<Inequality> {
-    let mut kept: Vec<Inequality> = vec![];
-    for one in all {
-        if !kept.iter().any(|other| one.follows_from(other)) {
-            kept.retain(|other| !other.follows_from(&one));
-            kept.push(one);
-        }
-    }
-    kept
-}
+use crate::tile::{Block, Func, Op, Value};
 
 /// The most inequalities of one mask that are used: leaving one out loses knowledge, and nothing else.
 const MAX_INEQUALITIES: usize = 32;
@@ -211,12 +184,18 @@ impl Walker<'_> {
             sides.into_iter().try_for_each(|side| bound.fits(side)).is_some() && bound.facts.is_empty()
         };
         let (plain, checked): (Vec<Inequality>, Vec<Inequality>) = known.into_iter().partition(fits);
-        self.inside(place, &offset, &plain, &[])
-            .or_else(|| {
-                let all: Vec<Inequality> = plain.iter().chain(&checked).cloned().collect();
-                if checked.is_empty() { None } else { self.inside(place, &offset, &all, &checked) }
-            })
-            .map_or(Decision::Kernel, Decision::Launch)
+        let by_range = self.inside(place, &offset, &plain, &[]);
+        let with_facts = || {
+            let all: Vec<Inequality> = plain.iter().chain(&checked).cloned().collect();
+            if checked.is_empty() { None } else { self.inside(place, &offset, &all, &checked) }
+        };
+        // The grid covers whole tiles, beyond what a mask lets through.
+        let facts = match by_range {
+            Some(facts) if facts.iter().any(bounds_a_length_by_the_grid) => with_facts().or(Some(facts)),
+            Some(facts) => Some(facts),
+            None => with_facts(),
+        };
+        facts.map_or(Decision::Kernel, Decision::Launch)
     }
 
     /// Facts under which an access whose offsets obey `known` stays inside; `checked` are those that might wrap.
@@ -304,276 +283,11 @@ impl Walker<'_> {
     }
 }
 
-/// Eliminations that are tried for one bound before it counts as unknown.
-const MAX_STEPS: usize = 256;
-
-/// Finds bounds that hold given `facts`, which it collects as it needs them.
-pub struct Bound<'a> {
-    known: &'a [Inequality],
-    func: &'a Func,
-    polynomials: &'a Polynomials,
-    pub facts: Vec<Fact>,
-    /// How many more eliminations may be tried: the ends of loops refer to those of the loops around them.
-    steps: usize,
-}
-
-impl<'a> Bound<'a> {
-    /// Bounds that use no mask.
-    pub fn unmasked(func: &'a Func, polynomials: &'a Polynomials) -> Bound<'a> {
-        Bound { known: &[], func, polynomials, facts: vec![], steps: MAX_STEPS }
-    }
-
-    /// One elimination more, of a polynomial that is small enough to go on with.
-    fn step(&mut self, value: &Polynomial) -> Option<()> {
-        self.steps = self.steps.checked_sub(1)?;
-        value.is_small().then_some(())
-    }
-
-    /// Shows, with facts where needed, that computing `value` in 64 bits does not wrap.
-    pub fn fits(&mut self, value: &Polynomial) -> Option<()> {
-        let alone = value.terms().all(|(atoms, c)| atoms.len() <= 1 && c == 1) && value.terms().count() <= 1;
-        let magnitudes = value.magnitudes();
-        let most: Option<i128> = magnitudes.terms().try_fold(0i128, |sum, (atoms, c)| {
-            let product = atoms.iter().try_fold(c, |product, &atom| product.checked_mul(self.largest(atom)));
-            sum.checked_add(product?)
-        });
-        let limit = i128::from(i64::MAX);
-        if alone || most.is_some_and(|most| most <= limit) {
-            return Some(());
-        }
-        self.not_negative(&magnitudes)?;
-        let top = self.upper(magnitudes)?;
-        self.at_most(&top, &Polynomial::constant(limit))
-    }
-
-    /// The largest magnitude of an atom, by its type.
-    fn largest(&self, atom: Atom) -> i128 {
-        let of = |dtype: DType| {
-            let (low, high) = dtype.range();
-            high.max(-low)
-        };
-        match atom {
-            Atom::Known(Symbol::Scalar(param)) => match self.func.params[param as usize].kind {
-                ParamKind::Scalar { dtype, .. } => of(dtype),
-                ParamKind::Slice { .. } => i128::MAX,
-            },
-            Atom::Known(Symbol::Length(_)) => of(DType::I64),
-            Atom::Known(Symbol::Grid(_)) | Atom::Program(_) => of(DType::I32),
-            Atom::Ramp { extent, .. } => i128::from(extent),
-            Atom::Loop(value, _) | Atom::Opaque(value, _) => of(self.func.ty(value).dtype),
-        }
-    }
-
-    /// A polynomial over what is known at launch that `value` never exceeds.
-    pub fn upper(&mut self, value: Polynomial) -> Option<Polynomial> {
-        let mut value = value;
-        self.step(&value)?;
-        for inequality in self.known {
-            if let Some(lower) = self.apply(&value, inequality) {
-                value = lower;
-            }
-        }
-        while let Some(atom) = value.varying() {
-            self.step(&value)?;
-            let (quotient, rest) = value.split(atom);
-            if quotient.varying().is_some() {
-                return None;
-            }
-            let (low, high) = self.range(atom)?;
-            let extreme = match quotient.as_constant() {
-                Some(factor) if factor < 0 => low?,
-                Some(_) => high,
-                None if quotient.terms().all(|(_, c)| c < 0) => {
-                    self.not_negative(&quotient.scale(-1))?;
-                    low?
-                }
-                None => {
-                    self.not_negative(&quotient)?;
-                    high
-                }
-            };
-            value = quotient.mul(&extreme).add(&rest);
-        }
-        Some(value)
-    }
-
-    /// Shows that `value` is at least 0, be it that what varies is taken off. Where arguments alone would have to make up
-    /// for what is taken off (`0 <= n - 3`), a mask may say it of each element, and of every launch.
-    fn least_not_negative(&mut self, value: &Polynomial) -> Option<()> {
-        let checkpoint = self.facts.len();
-        let direct = self.not_negative(value).map(|()| self.facts.split_off(checkpoint));
-        self.facts.truncate(checkpoint);
-        let takes_off = |value: &Polynomial| value.terms().any(|(_, coefficient)| coefficient < 0);
-        let least = if direct.is_some() && !takes_off(value) {
-            None
-        } else {
-            let least = self.upper(value.scale(-1)).map(|most| most.scale(-1));
-            least.filter(|least| direct.is_none() || !takes_off(least))
-        };
-        let through = least.and_then(|least| self.not_negative(&least));
-        if through.is_none() {
-            self.facts.truncate(checkpoint);
-            self.facts.extend(direct?);
-        }
-        Some(())
-    }
-
-    /// `value` at the last of its elements that a mask lets through: over what is the same for every element.
-    fn last(&mut self, value: Polynomial, masks: &[Inequality]) -> Option<Polynomial> {
-        let mut value = value;
-        for inequality in masks {
-            let atoms = || inequality.small.all_varying().into_iter().chain(inequality.big.all_varying());
-            let known = |atom| matches!(atom, Atom::Ramp { .. } | Atom::Program(_));
-            let ramps =
-                inequality.small.all_varying().into_iter().any(|atom| matches!(atom, Atom::Ramp { .. }));
-            if ramps && atoms().all(known) {
-                value = self.apply(&value, inequality).unwrap_or(value);
-            }
-        }
-        value.without_ramps(|extent| Polynomial::constant(i128::from(extent) - 1))
-    }
-
-    /// `value` with what `inequality` bounds replaced by its bound, where that removes something that varies.
-    fn apply(&mut self, value: &Polynomial, inequality: &Inequality) -> Option<Polynomial> {
-        let bounded = inequality.small.sub(&inequality.big);
-        for atom in inequality.small.all_varying().into_iter().chain(inequality.big.all_varying()) {
-            let unit = bounded.split(atom).0.as_constant().filter(|unit| matches!(unit, 1 | -1));
-            let Some(unit) = unit else { continue };
-            // small - big = unit * atom + .. <= 0, so value <= value - times * (small - big) for times of at least 0.
-            let times = value.split(atom).0.scale(unit);
-            // A number that is taken off everywhere could be no less than 0 only by being 0.
-            if times.terms().all(|(_, c)| c < 0) || times.varying().is_some() {
-                continue;
-            }
-            let checkpoint = self.facts.len();
-            if self.not_negative(&times).is_none() {
-                self.facts.truncate(checkpoint);
-                continue;
-            }
-            return Some(value.sub(&times.mul(&bounded))).filter(Polynomial::is_small);
-        }
-        None
-    }
-
-    /// The least and greatest value of what varies, as polynomials over what is known at launch; the least one only where
-    /// it is one.
-    fn range(&mut self, atom: Atom) -> Option<(Option<Polynomial>, Polynomial)> {
-        let below = |high: Polynomial| high.sub(&Polynomial::constant(1));
-        match atom {
-            Atom::Ramp { extent, .. } => {
-                Some((Some(Polynomial::default()), Polynomial::constant(i128::from(extent) - 1)))
-            }
-            Atom::Program(axis) => {
-                Some((Some(Polynomial::default()), below(Polynomial::atom(Atom::Known(Symbol::Grid(axis))))))
-            }
-            Atom::Loop(variable, _) => {
-                let ends = self.polynomials.loops.get(&variable)?.clone();
-                if ends.if_any {
-                    self.at_most(&ends.low.add(&Polynomial::constant(1)), &ends.high)?;
-                }
-                self.ends_fit(variable, &ends)?;
-                let low = ends.low.varying().is_none().then(|| ends.low.clone());
-                let high = self.upper(below(ends.high))?;
-                Some((low, high))
-            }
-            Atom::Opaque(..) => None,
-            Atom::Known(_) => Some((Some(Polynomial::atom(atom)), Polynomial::atom(atom))),
-        }
-    }
-
-    /// Shows, with facts where needed, that the ends of a loop are what their polynomials say: a kernel computes them in the
-    /// variable's type, where they wrap. One that is a number or an argument does not; a start that does not pass the
-    /// type's largest value is no less than it says, an end that does not pass the smallest one no more.
-    fn ends_fit(&mut self, variable: Value, ends: &LoopEnds) -> Option<()> {
-        self.step(&ends.low)?;
-        if let Some(dividend) = &ends.dividend {
-            self.is_natural(variable, dividend)?;
-        }
-        let (smallest, largest) = self.func.ty(variable).dtype.range();
-        let fits = |end: &Polynomial| match end.as_constant() {
-            Some(number) => (smallest..=largest).contains(&number),
-            None => end.terms().count() == 1 && end.terms().all(|(atoms, c)| atoms.len() == 1 && c == 1),
-        };
-        if !fits(&ends.low) {
-            let top = self.upper(ends.low.clone())?;
-            self.at_most(&top, &Polynomial::constant(largest))?;
-        }
-        let smallest = Polynomial::constant(smallest);
-        match ends.high.varying() {
-            _ if fits(&ends.high) => {}
-            None => self.at_most(&smallest, &ends.high)?,
-            Some(_) => self.least_not_negative(&ends.high.sub(&smallest))?,
-        }
-        Some(())
-    }
-
-    /// Shows that `dividend`, computed in the type of `variable`, is what it says and not negative, of each element: a mask of
-    /// others, on other axes perhaps, tells nothing of it.
-    fn is_natural(&mut self, variable: Value, dividend: &Polynomial) -> Option<()> {
-        let known = std::mem::take(&mut self.known);
-        let (_, largest) = self.func.ty(variable).dtype.range();
-        let shown = self.least_not_negative(dividend).and_then(|()| {
-            let top = self.upper(dividend.clone())?;
-            self.at_most(&top, &Polynomial::constant(largest))
-        });
-        self.known = known;
-        shown
-    }
-
-    /// Shows, with facts about arguments where needed, that `value` is at least 0: every term is a product of things
-    /// that are, or what is known at launch makes up for the terms that are taken off.
-    pub fn not_negative(&mut self, value: &Polynomial) -> Option<()> {
-        let terms: Vec<(Vec<Atom>, i128)> = value.terms().map(|(atoms, c)| (atoms.to_vec(), c)).collect();
-        let is_known = |atoms: &[Atom]| atoms.iter().all(|atom| matches!(atom, Atom::Known(_)));
-        let takes_off = terms.iter().any(|(_, coefficient)| *coefficient < 0);
-        let (mut least, mut most) = (Polynomial::default(), Polynomial::default());
-        for (atoms, coefficient) in terms {
-            if takes_off && is_known(&atoms) {
-                let factor = Polynomial::constant(coefficient.abs());
-                let term = atoms.iter().fold(factor, |term, &atom| term.mul(&Polynomial::atom(atom)));
-                let side = if coefficient < 0 { &mut least } else { &mut most };
-                *side = side.add(&term);
-                continue;
-            }
-            if coefficient < 0 {
-                return None;
-            }
-            for atom in atoms {
-                self.atom_not_negative(atom)?;
-            }
-        }
-        if takes_off { self.at_most(&least, &most) } else { Some(()) }
-    }
-
-    fn atom_not_negative(&mut self, atom: Atom) -> Option<()> {
-        match atom {
-            Atom::Known(Symbol::Grid(_) | Symbol::Length(_)) | Atom::Program(_) | Atom::Ramp { .. } => {
-                Some(())
-            }
-            Atom::Known(Symbol::Scalar(_)) => self.at_most(&Polynomial::default(), &Polynomial::atom(atom)),
-            Atom::Loop(variable, _) => {
-                let ends = self.polynomials.loops.get(&variable)?.clone();
-                if ends.if_any {
-                    self.at_most(&ends.low.add(&Polynomial::constant(1)), &ends.high)?;
-                }
-                self.ends_fit(variable, &ends)?;
-                self.not_negative(&ends.low)
-            }
-            Atom::Opaque(value, _) => {
-                (self.func.ty(value).dtype.range().0 >= 0 || self.polynomials.has_floor(value)).then_some(())
-            }
-        }
-    }
-
-    /// Adds the fact `low <= high`, unless it is plain.
-    pub fn at_most(&mut self, low: &Polynomial, high: &Polynomial) -> Option<()> {
-        if let (Some(low), Some(high)) = (low.as_constant(), high.as_constant()) {
-            return (low <= high).then_some(());
-        }
-        let fact = Fact::AtMost { low: low.to_sum()?, high: high.to_sum()? };
-        if !self.facts.contains(&fact) {
-            self.facts.push(fact);
-        }
-        Some(())
-    }
+fn bounds_a_length_by_the_grid(fact: &Fact) -> bool {
+    let within = |sum: &Sum, symbol: fn(&Symbol) -> bool| {
+        sum.terms.iter().any(|(_, factors)| factors.iter().any(symbol))
+    };
+    let Fact::AtMost { low, high } = fact else { return false };
+    within(low, |symbol| matches!(symbol, Symbol::Grid(_)))
+        && within(high, |symbol| matches!(symbol, Symbol::Length(_)))
 }

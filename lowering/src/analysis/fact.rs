@@ -10,6 +10,11 @@ pub enum Symbol {
     Scalar(u32),
     Length(u32),
     Grid(u8),
+    /// `ceil(scalar / by)`: how many blocks of `by` elements cover an extent.
+    Blocks {
+        scalar: u32,
+        by: u32,
+    },
 }
 
 /// `coefficient * factors[0] * ..`, summed.
@@ -98,6 +103,7 @@ impl fmt::Display for Named<'_, Symbol> {
             Symbol::Scalar(param) => write!(f, "{}", name(param)),
             Symbol::Length(param) => write!(f, "{}.len()", name(param)),
             Symbol::Grid(axis) => write!(f, "num_programs({axis})"),
+            Symbol::Blocks { scalar, by } => write!(f, "cdiv({}, {by})", name(scalar)),
         }
     }
 }

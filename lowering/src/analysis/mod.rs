@@ -3,14 +3,18 @@
 //! - [`axis`]: contiguity, divisibility, constancy and range of every integer value: decides vector widths.
 //! - [`polynomial`]: index arithmetic as polynomials over program ids, ramps and arguments: decides bounds.
 //! - [`bounds`]: which accesses cannot leave their slice, given conditions that the launcher checks once.
+//! - [`inequality`]: the bound of a polynomial, given inequalities.
 //! - [`promise`]: what the user says of arguments, for the launcher to check.
 //! - [`split`]: offsets and comparisons rewritten so that nothing overflows and the uniform part is scalar; blocks of views
 //!   become accesses with offsets and masks.
 //! - [`stage`]: products of blocks that a GPU copies by itself, and `group_store`, how what is made of them leaves.
 //! - [`order`]: factors of products that lie by columns.
 //! - [`contract`]: float formulas as one would write them for the machine.
+//! - [`induction`]: offsets that loops carry, as multiples of their variables.
 //! - [`full`]: iterations in which a mask holds everywhere.
+//! - [`reread`]: loops that read what another loop has read.
 //! - [`rotate`]: rows that begin anywhere.
+//! - [`sign`]: what is divided is not negative, given conditions of the same kind.
 //! - [`view`]: what bodies take for granted of views.
 
 pub mod axis;
@@ -19,11 +23,15 @@ pub mod contract;
 pub mod fact;
 pub mod full;
 mod group_store;
+pub mod induction;
+pub mod inequality;
 pub mod order;
 pub mod overflow;
 pub mod polynomial;
 pub mod promise;
+pub mod reread;
 pub mod rotate;
+pub mod sign;
 pub mod single_turn;
 pub mod split;
 pub mod stage;

@@ -4,7 +4,7 @@
 //! what varies over programs and elements (program ids, ramps), and what nothing is known of. Arithmetic is that of the
 //! integers: the tile IR's offsets do not wrap (see `split`).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::fact::{Sum, Symbol};
 use crate::dtype::DType;
@@ -21,7 +21,8 @@ pub enum Atom {
     Program(u8),
     /// A ramp of the given extent from 0 that runs along an axis of the tile.
     Ramp { axis: usize, extent: u32 },
-    /// A loop variable, or a number that is clamped or a remainder, of a tile or not: it has ends in [`Polynomials::loops`].
+    /// A loop variable, or a number that is clamped, a remainder or a quotient, of a tile or not: it has ends in
+    /// [`Polynomials::loops`].
     Loop(Value, Placement),
     /// An integer that nothing is known of, the same for every element or not.
     Opaque(Value, Placement),
@@ -158,6 +159,22 @@ impl Polynomial {
         }
     }
 
+    /// The atom, if it is one alone.
+    pub fn as_atom(&self) -> Option<Atom> {
+        let mut terms = self.terms();
+        match (terms.next()?, terms.next()) {
+            ((&[atom], 1), None) => Some(atom),
+            _ => None,
+        }
+    }
+
+    /// `self / by`, where that divides every coefficient.
+    pub fn divided(&self, by: i128) -> Option<Polynomial> {
+        let divides = by != 0 && self.terms.values().all(|coefficient| coefficient % by == 0);
+        let quotient = || self.terms.iter().map(|(atoms, coefficient)| (atoms.clone(), coefficient / by));
+        divides.then(|| Polynomial { terms: quotient().collect() })
+    }
+
     /// The first atom that varies after launch.
     pub fn varying(&self) -> Option<Atom> {
         self.terms.keys().flatten().find(|atom| !matches!(atom, Atom::Known(_))).copied()
@@ -241,8 +258,18 @@ pub struct LoopEnds {
     /// That holds only if there is a number between them: of a remainder, whose divisor may be 0, and of what is clamped. A
     /// loop's body does not run otherwise.
     pub if_any: bool,
-    /// And only if this is a number of the variable's type that is not negative: what the remainder is of.
+    /// And only if this is a number of the variable's type that is not negative: what the remainder or the quotient is of.
     pub dividend: Option<Polynomial>,
+    /// And only if this is at least 1: what the quotient is by, or the remainder where that is not known at launch.
+    pub divisor: Option<Polynomial>,
+    /// `high` follows from the dividend alone and may be far above: it shows that a sum does not wrap, and bounds no access.
+    pub loose: bool,
+}
+
+impl LoopEnds {
+    fn of_loop(low: Polynomial, high: Polynomial) -> LoopEnds {
+        LoopEnds { low, high, if_any: false, dividend: None, divisor: None, loose: false }
+    }
 }
 
 /// The polynomial of every integer value of a function.
@@ -253,6 +280,10 @@ pub struct Polynomials {
     /// What is the larger of something and a number that is known at launch, and the smaller of them.
     floors: HashMap<Value, Polynomial>,
     ceilings: HashMap<Value, Polynomial>,
+    /// The smaller of two numbers.
+    minima: HashMap<Value, [Polynomial; 2]>,
+    /// What contains narrower arithmetic, which wraps where no offset or comparison takes it.
+    widened: HashSet<Value>,
 }
 
 impl Polynomials {
@@ -288,7 +319,7 @@ impl Polynomials {
             if let Kind::For(op) = &op.kind {
                 let behind = Polynomial::constant(op.closed.into());
                 let (low, high) = (self.get(op.low), self.get(op.high).add(&behind));
-                let ends = LoopEnds { low, high, if_any: false, dividend: None };
+                let ends = LoopEnds::of_loop(low, high);
                 self.loops.insert(op.body.args[0], ends);
                 self.known
                     .insert(op.body.args[0], Polynomial::atom(Atom::Loop(op.body.args[0], Placement::OWN)));
@@ -304,6 +335,15 @@ impl Polynomials {
 
     /// Adds the result of an operation. Arithmetic in other widths than an index's wraps and is no polynomial.
     pub fn define(&mut self, func: &Func, kind: &Kind, result: Value) {
+        let operands = kind.operation().operands();
+        let computed = |&operand: &Value| {
+            let known = self.known.get(&operand);
+            known.is_some_and(|known| known.as_atom().is_none() && known.as_constant().is_none())
+        };
+        let widens = matches!(kind, Kind::Cast(_)) && operands.iter().any(computed);
+        if widens || operands.iter().any(|operand| self.widened.contains(operand)) {
+            self.widened.insert(result);
+        }
         if matches!(func.ty(result).dtype, DType::I32 | DType::I64)
             && let Some(polynomial) = kind.operation().polynomial(self, func, result)
             && polynomial.is_small()
@@ -322,6 +362,16 @@ impl Polynomials {
         self.floors.get(&value).and_then(Polynomial::as_constant).is_some_and(|floor| floor >= 0)
     }
 
+    /// Whether a value that its type has room for is its polynomial: all of its arithmetic is of that type.
+    pub fn is_plain(&self, value: Value) -> bool {
+        !self.widened.contains(&value)
+    }
+
+    /// The numbers of which it is the smaller one.
+    pub fn least_of(&self, value: Value) -> Option<&[Polynomial; 2]> {
+        self.minima.get(&value)
+    }
+
     /// A number that is known at launch.
     fn launched(&self, value: Value) -> Option<Polynomial> {
         self.known.get(&value).filter(|known| known.varying().is_none()).cloned()
@@ -335,10 +385,8 @@ impl Polynomials {
         }
         let one = Polynomial::constant(1);
         let between = |low: Polynomial, high: Polynomial| LoopEnds {
-            low,
-            high: high.add(&one),
             if_any: true,
-            dividend: None,
+            ..LoopEnds::of_loop(low, high.add(&one))
         };
         let either_way = |limits: &HashMap<Value, Polynomial>| {
             let [a, b] = op.args[..] else { return None };
@@ -347,7 +395,10 @@ impl Polynomials {
                 .find_map(|(inner, other)| Some((limits.get(&inner)?.clone(), self.launched(other)?)))
         };
         match op.op.algebra {
-            Algebra::Rem => self.remainder(op.args[0], op.args[1]),
+            Algebra::Rem if self.is_plain(op.args[0]) => Some(self.remainder(op.args[0], op.args[1])),
+            Algebra::Div if op.args.iter().all(|&arg| self.is_plain(arg)) => {
+                Some(LoopEnds { divisor: Some(self.get(op.args[1])), ..self.below(op.args[0]) })
+            }
             Algebra::Minimum => either_way(&self.floors).map(|(low, high)| between(low, high)),
             Algebra::Maximum => either_way(&self.ceilings).map(|(high, low)| between(low, high)),
             Algebra::And => {
@@ -358,13 +409,23 @@ impl Polynomials {
         }
     }
 
-    fn remainder(&self, dividend: Value, divisor: Value) -> Option<LoopEnds> {
-        let (dividend, high) = (self.get(dividend), self.launched(divisor)?);
+    fn remainder(&self, dividend: Value, divisor: Value) -> LoopEnds {
+        let below = self.below(dividend);
+        match self.launched(divisor) {
+            Some(high) => LoopEnds { high, if_any: true, loose: false, ..below },
+            None => LoopEnds { divisor: Some(self.get(divisor)), ..below },
+        }
+    }
+
+    /// What is no less than 0 and no more than a number that is not negative.
+    fn below(&self, dividend: Value) -> LoopEnds {
+        let dividend = self.get(dividend);
+        let high = dividend.add(&Polynomial::constant(1));
         let counts = |atom: Atom| matches!(atom, Atom::Program(_) | Atom::Ramp { .. });
         let plain = dividend.varying().is_some_and(|atom| counts(atom) && dividend == Polynomial::atom(atom));
         // Sums and products might wrap.
         let dividend = (!plain).then_some(dividend);
-        Some(LoopEnds { low: Polynomial::default(), high, if_any: true, dividend })
+        LoopEnds { dividend, loose: true, ..LoopEnds::of_loop(Polynomial::default(), high) }
     }
 
     /// Takes note of a result with one end.
@@ -375,7 +436,14 @@ impl Polynomials {
         }
         let limit = || op.args.iter().find_map(|&arg| self.launched(arg));
         match op.op.algebra {
-            Algebra::Minimum => self.ceilings.extend(limit().map(|limit| (result, limit))),
+            Algebra::Minimum => {
+                self.ceilings.extend(limit().map(|limit| (result, limit)));
+                if let [a, b] = op.args[..]
+                    && op.args.iter().all(|&arg| self.is_plain(arg))
+                {
+                    self.minima.insert(result, [self.get(a), self.get(b)]);
+                }
+            }
             Algebra::Maximum => self.floors.extend(limit().map(|limit| (result, limit))),
             _ => {}
         }
@@ -393,6 +461,11 @@ pub fn scalar(all: &Polynomials, algebra: Algebra, args: &[Value]) -> Option<Pol
         Algebra::Shl => {
             let amount = arg(1).as_constant().filter(|amount| (0..31).contains(amount))?;
             Some(arg(0).scale(1 << amount))
+        }
+        Algebra::CeilDiv => {
+            let by = u32::try_from(arg(1).as_constant()?).ok().filter(|&by| by > 0)?;
+            let Some(Atom::Known(Symbol::Scalar(scalar))) = arg(0).as_atom() else { return None };
+            Some(Polynomial::atom(Atom::Known(Symbol::Blocks { scalar, by })))
         }
         Algebra::MulAdd
         | Algebra::Div

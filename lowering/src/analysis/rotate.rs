@@ -133,9 +133,8 @@ impl Plan {
             ((aligned || !row.writes) && shift.elements > 1).then_some((row.place, shift))
         });
         let shifts: Vec<(Place, Shift)> = shifts.collect();
-        let in_pieces =
-            |row: &&Row| row.start.all_varying().iter().any(|atom| matches!(atom, Atom::Loop(..)));
-        let in_pieces = rows.iter().any(in_pieces);
+        let turns = |atom: &Atom| matches!(atom, Atom::Loop(value, _) if !definitions.contains_key(value));
+        let in_pieces = rows.iter().any(|row| row.start.all_varying().iter().any(turns));
         let bound = leader.place.mask.filter(|_| !in_pieces);
         let bound = bound.and_then(|mask| bound_of(func, &definitions, ramp, mask));
         Some(Plan { ramp, number, shifts, limit, bound })
@@ -272,7 +271,7 @@ fn source(func: &Func, definitions: &HashMap<Value, &Op>, atom: Atom) -> Option<
         Atom::Loop(value, Placement::OWN) | Atom::Opaque(value, Placement::OWN) => {
             repeatable(func, definitions, value, MAX_DEPTH).then_some(Source::Made(value))
         }
-        Atom::Loop(..) | Atom::Opaque(..) | Atom::Ramp { .. } => None,
+        Atom::Known(Symbol::Blocks { .. }) | Atom::Loop(..) | Atom::Opaque(..) | Atom::Ramp { .. } => None,
     }
 }
 

@@ -15,8 +15,9 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
 use super::axis::{Assumptions, Axes};
-use super::bounds::{Bound, Decision, Decisions};
+use super::bounds::{Decision, Decisions};
 use super::fact::{self, Fact};
+use super::inequality::Bound;
 use super::polynomial::{Polynomial, Polynomials};
 use crate::dtype::DType;
 use crate::ops::scalar::{self, Algebra, Scalar};

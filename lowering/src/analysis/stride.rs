@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use super::axis::{Assumptions, Axes};
 use super::fact::Fact;
+use super::sign::Signs;
 use super::split::{Trust, split};
 use crate::ops::scalar::Algebra;
 use crate::ops::{Constant, Effect, Kind, Number};
@@ -44,7 +45,7 @@ pub fn unit_strides(func: &Func, trust: Trust) -> Vec<Vec<Value>> {
 }
 
 /// The arguments that are integers.
-fn integers(func: &Func) -> impl Iterator<Item = Value> {
+pub fn integers(func: &Func) -> impl Iterator<Item = Value> {
     func.params.iter().filter_map(|param| match param.kind {
         ParamKind::Scalar { value, dtype } if dtype.is_integer() => Some(value),
         ParamKind::Scalar { .. } | ParamKind::Slice { .. } => None,
@@ -63,7 +64,7 @@ struct Strided {
 /// The slices with accesses that have no neighbours, each by the strides that would give them some.
 fn strided(func: &Func, facts: &[Fact], candidates: &[Value]) -> Vec<Strided> {
     // As if all else were as even as it gets: only that neighbours may be moved together depends on it.
-    let mut even = Assumptions::promised(func).learned(func, facts);
+    let mut even = Assumptions::promised(func).learned(func, facts).with_signs(&Signs::analyse(func));
     even.multiples.extend(integers(func).map(|value| (value, EVEN)));
     let known = Axes::analyse(func, &even);
     let with_one = |&stride: &Value| {

@@ -258,6 +258,10 @@ fn sum(sum: &Sum) -> TokenStream {
                 let axis = Literal::u8_unsuffixed(axis);
                 quote! { Symbol::Grid(#axis) }
             }
+            Symbol::Blocks { scalar, by } => {
+                let (scalar, by) = (Literal::u32_unsuffixed(scalar), Literal::u32_unsuffixed(by));
+                quote! { Symbol::Blocks { param: #scalar, by: #by } }
+            }
         });
         quote! { Term { coefficient: #coefficient, factors: &[#(#factors),*] } }
     });

@@ -40,6 +40,8 @@ pub enum Algebra {
     /// `x * y + z`
     MulAdd,
     Div,
+    /// The quotient rounded up.
+    CeilDiv,
     Rem,
     Neg,
     Minimum,
@@ -395,7 +397,7 @@ table! {
     }
     /// The quotient rounded up: `ceil(x / y)` of integers, exact over the whole range; `cdiv(x, 0)` is 0.
     cdiv: BINARY {
-        class: Class::Integer, divides: true, lanes: lanes::cdiv,
+        algebra: Algebra::CeilDiv, class: Class::Integer, divides: true, lanes: lanes::cdiv,
         int: oracle!(|a, _| if a[1] == 0 { 0 } else {
             a[0] / a[1] + truth(a[0] % a[1] != 0 && (a[0] < 0) == (a[1] < 0))
         }),

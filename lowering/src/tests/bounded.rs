@@ -142,6 +142,94 @@ fn rows_of_a_product_wrap_around() {
     );
 }
 
+/// The product of Triton's tutorial: pointers that the loop moves on, rows and columns by `%`, programs in groups.
+#[test]
+fn a_product_of_pointers_in_groups_is_not_compared() {
+    check(
+        "#[fuse_kernel]
+        fn k(a: &[bf16], b: &[bf16], c: &mut [bf16], m: i32, n: i32, k: i32) {
+            let pid = tl::program_id(0);
+            let (down, across) = (tl::cdiv(m, 64), tl::cdiv(n, 64));
+            let in_group = 8 * across;
+            let first = pid / in_group * 8;
+            let size = tl::minimum(down - first, 8);
+            let row = first + (pid % in_group) % size;
+            let column = (pid % in_group) / size;
+            let rows = (row * 64 + tl::arange(0, 64)) % m;
+            let columns = (column * 64 + tl::arange(0, 64)) % n;
+            let steps = tl::arange(0, 32);
+            let mut left = a + (rows.col() * k + steps.row());
+            let mut right = b + (steps.col() * n + columns.row());
+            let mut sum = tl::zeros::<f32>([64, 64]);
+            for step in 0..tl::cdiv(k, 32) {
+                let x = tl::load(left, steps.row() < k - step * 32, 0.0);
+                let y = tl::load(right, steps.col() < k - step * 32, 0.0);
+                sum = tl::dot(x, y, sum);
+                left += 32;
+                right += 32 * n;
+            }
+            let (rows, columns) = (row * 64 + tl::arange(0, 64), column * 64 + tl::arange(0, 64));
+            let inside = (rows < m).col() & (columns < n).row();
+            tl::store(c + (rows.col() * n + columns.row()), sum.to::<bf16>(), inside);
+        }",
+        expect![[r#"
+            load a: compared, 8 at once
+            load b: compared, 8 at once
+            store c: inside, 8 at once
+            a is 16-byte aligned
+            b is 16-byte aligned
+            c is 16-byte aligned
+            8 divides a.len()
+            8 divides b.len()
+            8 divides n
+            8 divides k
+            0 <= n
+            1 <= 8 * cdiv(n, 64)
+            8 * cdiv(n, 64) <= 2147483647
+            num_programs(0) <= cdiv(m, 64) * cdiv(n, 64)
+            cdiv(m, 64) <= 2147483647
+            m * n <= c.len()
+            63 + 63 * n <= 2147483647
+            -1 + num_programs(0) <= 2147483647
+            -513 + 512 * num_programs(0) + 512 * cdiv(n, 64) <= 2147483647
+            1 <= m
+            m <= 2147483647
+            -1 + 512 * cdiv(n, 64) <= 2147483647
+            1 <= n
+            n <= 2147483647
+        "#]],
+    );
+}
+
+/// The last tile of rows may reach beyond them: the mask bounds them, not the grid.
+#[test]
+fn rows_of_a_tile_are_bounded_by_their_mask() {
+    check(
+        "#[fuse_kernel]
+        fn k(x: &[f32], out: &mut [f32], rows: i32, n: i32) {
+            let down = tl::program_id(1) * tl::num_programs(0) + tl::program_id(0);
+            let r = down * 8 + tl::arange(0, 8);
+            let columns = tl::arange(0, 128);
+            let inside = (r < rows).col() & (columns < n).row();
+            let at = (r * n).col() + columns.row();
+            tl::store(out + at, tl::load(x + at, inside), inside);
+        }",
+        expect![[r#"
+            load x: inside, 4 at once
+            store out: inside, 4 at once
+            x is 16-byte aligned
+            out is 16-byte aligned
+            4 divides n
+            -1 + 8 * num_programs(0) * num_programs(1) <= 2147483647
+            -1 + 8 * num_programs(0) * num_programs(1) <= 9223372036854775807
+            0 <= n
+            rows * n <= x.len()
+            127 + 7 * n <= 2147483647
+            rows * n <= out.len()
+        "#]],
+    );
+}
+
 #[test]
 fn rows_of_a_table_of_pages() {
     check(
@@ -160,13 +248,16 @@ fn rows_of_a_table_of_pages() {
         }",
         expect![[r#"
             load q: inside, 8 at once
-            load pages: compared, 1 at once
+            load pages: inside, 1 at once
             load keys: compared, 8 at once
             store out: inside, 1 at once
             q is 16-byte aligned
             keys is 16-byte aligned
             8 divides keys.len()
             128 <= q.len()
+            0 <= stride
+            -stride + stride * num_programs(0) + cdiv(n, 16) <= pages.len()
+            -1 + 16 * cdiv(n, 16) <= 2147483647
             16 * num_programs(0) <= out.len()
         "#]],
     );

@@ -263,13 +263,15 @@ fn a_promised_grid_bounds_program_ids() {
     check_facts(
         &kernel.replace("(0) <=", "(1) <="),
         expect![[r#"
-        kernel k(x: &[f32], out: &mut [f32], %0 n: u32) promised num_programs(1) <= 65535 and n <= 1000 {
-        %10 = load x[%9] inside : f32[256]
-        store out[%13 + %4] inside vector 4 = %10
-        out is 16-byte aligned
-        num_programs(1) <= 65535
-        n <= 1000
-    "#]],
+            kernel k(x: &[f32], out: &mut [f32], %0 n: u32) promised num_programs(1) <= 65535 and n <= 1000 {
+            %10 = load x[%9] inside vector 4 : f32[256]
+            store out[%13 + %4] inside vector 4 = %10
+            x is 16-byte aligned
+            out is 16-byte aligned
+            -1 + 256 * num_programs(0) <= 2147483647
+            num_programs(1) <= 65535
+            n <= 1000
+        "#]],
     );
 }
 

@@ -23,6 +23,7 @@ mod functions;
 mod fuzz;
 mod group;
 mod growth;
+mod induction;
 mod inline;
 mod inside;
 mod isolate;

@@ -9,7 +9,7 @@
 //! 64 bits has no element that passes.
 
 use super::{I32, Splitter, Trust, clamps, within};
-use crate::analysis::bounds::Bound;
+use crate::analysis::inequality::Bound;
 use crate::analysis::polynomial::Polynomial;
 use crate::dtype::DType;
 use crate::ops::scalar::{self, Scalar};

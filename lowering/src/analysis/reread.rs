@@ -1,0 +1,77 @@
+//! Loops that read what another loop of the program has read: their loads are served by the first-level cache, which copies made ahead
+//! bypass, and whose memory the ring of copies would take.
+
+use std::collections::HashSet;
+
+use super::polynomial::{Atom, Placement, Polynomial, Polynomials};
+use crate::ops::{For, Kind};
+use crate::tile::{Block, Func, ParamId, Value};
+
+/// Asks for no copies ahead in loops that read again what an earlier loop has read, where the user asks for nothing. Loops of products are
+/// left alone: threads share what they copy.
+pub fn read_again_through_cache(func: &mut Func) {
+    let polynomials = Polynomials::analyse(func);
+    let mut finder = Finder { polynomials: &polynomials, seen: vec![], found: HashSet::new() };
+    finder.block(&func.body);
+    let found = finder.found;
+    if !found.is_empty() {
+        hint(&mut func.body, &found);
+    }
+}
+
+fn hint(block: &mut Block, loops: &HashSet<Value>) {
+    for op in &mut block.ops {
+        if let Kind::For(body) = &mut op.kind
+            && loops.contains(&body.body.args[0])
+        {
+            body.hints.num_stages = body.hints.num_stages.or(Some(1));
+        }
+        op.kind.operation_mut().blocks_mut().into_iter().for_each(|nested| hint(nested, loops));
+    }
+}
+
+/// Where a loop reads: a slice, the step from iteration to iteration, and the rest of the offset.
+#[derive(PartialEq)]
+struct Reading {
+    param: ParamId,
+    step: Polynomial,
+    rest: Polynomial,
+}
+
+struct Finder<'a> {
+    polynomials: &'a Polynomials,
+    /// What loops have read so far.
+    seen: Vec<Reading>,
+    /// The variables of the loops that read some of it again.
+    found: HashSet<Value>,
+}
+
+impl Finder<'_> {
+    fn block(&mut self, block: &Block) {
+        for op in &block.ops {
+            if let Kind::For(body) = &op.kind {
+                self.reads(body);
+            }
+            op.kind.operation().blocks().into_iter().for_each(|nested| self.block(nested));
+        }
+    }
+
+    fn reads(&mut self, body: &For) {
+        let variable = body.body.args[0];
+        let multiplies = |kind: &Kind| matches!(kind, Kind::Dot(_) | Kind::GroupDot(_));
+        if body.body.ops.iter().any(|op| multiplies(&op.kind)) {
+            return;
+        }
+        let readings = body.body.ops.iter().filter_map(|op| {
+            let Kind::Load(load) = &op.kind else { return None };
+            let place = self.polynomials.of_place(&load.place);
+            let (step, rest) = place.split(Atom::Loop(variable, Placement::OWN));
+            (step != Polynomial::default()).then_some(Reading { param: load.place.param, step, rest })
+        });
+        let readings: Vec<Reading> = readings.collect();
+        if readings.iter().any(|reading| self.seen.contains(reading)) {
+            self.found.insert(variable);
+        }
+        self.seen.extend(readings);
+    }
+}
