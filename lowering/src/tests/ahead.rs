@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use expect_test::{Expect, expect};
 
-use super::{first, lines_with, ptx};
+use super::{first, lines_with, ptx, ptx_of};
 use crate::body::bodies;
 use crate::target::nvptx::Arch;
 
@@ -480,4 +480,38 @@ fn elements_that_are_looked_up_one_by_one_are_not_copied() {
             st.global.v4.b32 	[%rd32], {%r24, %r25, %r26, %r27};
         "#]],
     );
+}
+
+/// A loop that reads what an earlier one has read gets it from the first-level cache; what is read once is copied ahead, and so is what the
+/// user asks for.
+#[test]
+fn what_is_read_again_is_not_copied_ahead() {
+    let twice = |hint: &str, second: &str| {
+        let source = format!(
+            "#[fuse_kernel({hint})]
+            fn k(x: &[f32], out: &mut [f32], n: i32) {{
+                let lanes = tl::arange(0, 512);
+                let mut total = tl::zeros::<f32>([512]);
+                for start in (0..n).step_by(512) {{
+                    total += tl::load(x + tl::program_id(0) * n + start + lanes, start + lanes < n);
+                }}
+                let mean = tl::sum(total, 0) / n as f32;
+                for start in (0..n).step_by(512) {{
+                    let at = {second} + start + lanes;
+                    tl::store(out + at, tl::load(x + at, start + lanes < n) - mean, start + lanes < n);
+                }}
+            }}"
+        );
+        let text = ptx_of(&source, Arch::SM_80, |body| body.name == "aligned");
+        text.matches("cp.async.wait_group").count()
+    };
+    expect![[r#"
+        once again 1, another row 2, asked for 2
+    "#]]
+    .assert_eq(&format!(
+        "once again {}, another row {}, asked for {}\n",
+        twice("", "tl::program_id(0) * n"),
+        twice("", "tl::program_id(0) * n + 4"),
+        twice("num_stages = 3", "tl::program_id(0) * n"),
+    ));
 }
