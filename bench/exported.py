@@ -16,7 +16,7 @@ CTYPES = {
     "u8": ctypes.c_uint8, "u16": ctypes.c_uint16, "u32": ctypes.c_uint32, "u64": ctypes.c_uint64,
     "f32": ctypes.c_float, "f64": ctypes.c_double, "bool": ctypes.c_bool,
 }
-FORMAT = 4
+FORMAT = 5
 SHARED_WITHOUT_ASKING = 48 << 10
 #: Of a persistent entry.
 MOST_PROGRAMS = (1 << 31) - 1

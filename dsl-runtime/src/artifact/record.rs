@@ -10,7 +10,7 @@ use crate::kernel::{
 };
 
 /// Counts up when a reader of an older file would misread it.
-const FORMAT: u32 = 4;
+const FORMAT: u32 = 5;
 
 /// The names of the files, relative to the JSON file.
 pub(super) struct Images {

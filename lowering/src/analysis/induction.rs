@@ -183,14 +183,11 @@ fn leads_to(block: &Block, arg: Value, value: Value) -> bool {
         if value == arg {
             return true;
         }
-        match block.definition(value) {
-            Some(Kind::Scalar(Scalar { op, args, .. }))
-                if matches!(op.algebra, Algebra::Add | Algebra::Sub) =>
-            {
-                value = args[0];
-            }
-            _ => return false,
+        let Some(Kind::Scalar(Scalar { op, args, .. })) = block.definition(value) else { return false };
+        if !matches!(op.algebra, Algebra::Add | Algebra::Sub) {
+            return false;
         }
+        value = args[0];
     }
     false
 }
@@ -229,10 +226,10 @@ impl Copier<'_> {
 
     /// The scalar that all elements of a value are, as far as the block says.
     fn scalar_of(&self, value: Value) -> Option<Value> {
-        match self.block.definition(value) {
-            Some(Kind::Splat(Splat { value })) => Some(*value),
-            _ => self.func.ty(value).is_scalar().then_some(value),
+        if let Some(Kind::Splat(Splat { value })) = self.block.definition(value) {
+            return Some(*value);
         }
+        self.func.ty(value).is_scalar().then_some(value)
     }
 
     /// A value that does not depend on the iteration, where nothing of the block has run yet.

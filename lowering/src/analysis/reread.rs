@@ -11,7 +11,7 @@ use crate::tile::{Block, Func, ParamId, Value};
 /// left alone: threads share what they copy.
 pub fn read_again_through_cache(func: &mut Func) {
     let polynomials = Polynomials::analyse(func);
-    let mut finder = Finder { polynomials: &polynomials, seen: vec![], found: HashSet::new() };
+    let mut finder = Finder { func, polynomials: &polynomials, seen: vec![], found: HashSet::new() };
     finder.block(&func.body);
     let found = finder.found;
     if !found.is_empty() {
@@ -30,6 +30,10 @@ fn hint(block: &mut Block, loops: &HashSet<Value>) {
     }
 }
 
+/// Bytes of a piece from which on rows are taken for long: no first-level cache holds those of all programs that run beside each other, and
+/// few programs leave copies alone to hide latency.
+const LONG: u64 = 8192;
+
 /// Where a loop reads: a slice, the step from iteration to iteration, and the rest of the offset.
 #[derive(PartialEq)]
 struct Reading {
@@ -39,6 +43,7 @@ struct Reading {
 }
 
 struct Finder<'a> {
+    func: &'a Func,
     polynomials: &'a Polynomials,
     /// What loops have read so far.
     seen: Vec<Reading>,
@@ -64,6 +69,11 @@ impl Finder<'_> {
         }
         let readings = body.body.ops.iter().filter_map(|op| {
             let Kind::Load(load) = &op.kind else { return None };
+            let bytes = self.func.slice(load.place.param).0.bytes();
+            let elements = self.func.ty(load.place.offset).shape.elements();
+            if elements * u64::from(bytes) >= LONG {
+                return None;
+            }
             let place = self.polynomials.of_place(&load.place);
             let (step, rest) = place.split(Atom::Loop(variable, Placement::OWN));
             (step != Polynomial::default()).then_some(Reading { param: load.place.param, step, rest })
