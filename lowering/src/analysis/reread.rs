@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 
 use super::polynomial::{Atom, Placement, Polynomial, Polynomials};
-use crate::ops::{For, Kind};
+use crate::ops::{For, Kind, Load};
 use crate::tile::{Block, Func, ParamId, Value};
 
 /// Asks for no copies ahead in loops that read again what an earlier loop has read, where the user asks for nothing. Loops of products are
@@ -64,21 +64,22 @@ impl Finder<'_> {
     fn reads(&mut self, body: &For) {
         let variable = body.body.args[0];
         let multiplies = |kind: &Kind| matches!(kind, Kind::Dot(_) | Kind::GroupDot(_));
-        if body.body.ops.iter().any(|op| multiplies(&op.kind)) {
-            return;
-        }
-        let readings = body.body.ops.iter().filter_map(|op| {
-            let Kind::Load(load) = &op.kind else { return None };
+        let is_long = |load: &Load| {
             let bytes = self.func.slice(load.place.param).0.bytes();
-            let elements = self.func.ty(load.place.offset).shape.elements();
-            if elements * u64::from(bytes) >= LONG {
-                return None;
+            self.func.ty(load.place.offset).shape.elements() * u64::from(bytes) >= LONG
+        };
+        let mut readings = vec![];
+        for op in &body.body.ops {
+            if multiplies(&op.kind) || matches!(&op.kind, Kind::Load(load) if is_long(load)) {
+                return;
             }
-            let place = self.polynomials.of_place(&load.place);
-            let (step, rest) = place.split(Atom::Loop(variable, Placement::OWN));
-            (step != Polynomial::default()).then_some(Reading { param: load.place.param, step, rest })
-        });
-        let readings: Vec<Reading> = readings.collect();
+            if let Kind::Load(load) = &op.kind {
+                let place = self.polynomials.of_place(&load.place);
+                let (step, rest) = place.split(Atom::Loop(variable, Placement::OWN));
+                readings.push(Reading { param: load.place.param, step, rest });
+            }
+        }
+        readings.retain(|reading| reading.step != Polynomial::default());
         if readings.iter().any(|reading| self.seen.contains(reading)) {
             self.found.insert(variable);
         }
