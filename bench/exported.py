@@ -63,7 +63,7 @@ def symbol(factor, args, grid):
     (kind, name), = factor.items()
     if kind == "grid":
         return grid[name]
-    if kind == "blocks":
+    if kind == "ceil_div":
         return -(-int(args[name["scalar"]]) // name["by"])
     return args[name].length if kind == "length" else int(args[name])
 

@@ -34,7 +34,7 @@ impl Known<'_> {
                 Actual::Scalar { .. } => None,
             },
             Symbol::Grid(axis) => self.grid.get(usize::from(axis)).map(|&extent| extent.into()),
-            Symbol::Blocks { param, by } => {
+            Symbol::CeilDiv { param, by } => {
                 let extent = self.symbol(Symbol::Scalar(param))?;
                 // Rounded up: the negative of the negative rounded down.
                 Some(-extent.checked_neg()?.checked_div_euclid(by.into())?)
@@ -134,7 +134,7 @@ fn symbol(params: &[Param], symbol: Symbol) -> String {
         Symbol::Scalar(param) => name(params, param).to_string(),
         Symbol::Length(param) => format!("len({})", name(params, param)),
         Symbol::Grid(axis) => format!("grid.{}", ["x", "y", "z"].get(usize::from(axis)).unwrap_or(&"?")),
-        Symbol::Blocks { param, by } => format!("cdiv({}, {by})", name(params, param)),
+        Symbol::CeilDiv { param, by } => format!("cdiv({}, {by})", name(params, param)),
     }
 }
 

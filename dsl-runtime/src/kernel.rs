@@ -225,7 +225,7 @@ pub enum Symbol {
     /// The number of programs along a grid axis.
     Grid(u8),
     /// `ceil(param / by)` of an integer scalar parameter: how many blocks of `by` cover it.
-    Blocks { param: u8, by: u32 },
+    CeilDiv { param: u8, by: u32 },
 }
 
 /// Host code for one level of processor.

@@ -409,17 +409,15 @@ fn needed_signs(func: &Func, promised: Assumptions) -> (Assumptions, Vec<Fact>) 
     if signs.least.is_empty() {
         return (promised, vec![]);
     }
-    let by = u64::from(MAX_BYTES);
-    let even = |assumptions: &Assumptions| {
-        let multiples = integers(func).map(|value| (value, by)).chain(assumptions.multiples.clone());
-        widths(func, &Assumptions { multiples: multiples.collect(), ..assumptions.clone() })
-    };
     let with = promised.clone().with_signs(&signs);
-    if even(&with) == even(&promised) { (promised, vec![]) } else { (with, signs.facts) }
+    let at_best = |assumptions: &Assumptions| {
+        widths(func, &Assumptions { multiples: even(func, assumptions), ..assumptions.clone() })
+    };
+    if at_best(&with) == at_best(&promised) { (promised, vec![]) } else { (with, signs.facts) }
 }
 
-/// What is promised, with the integer arguments whose divisibility widens an access, and by what they must divide.
-fn needed_multiples(func: &Func, promised: Assumptions) -> Assumptions {
+/// Every integer argument as a multiple of any vector.
+fn even(func: &Func, promised: &Assumptions) -> HashMap<Value, u64> {
     let smallest = func
         .params
         .iter()
@@ -430,13 +428,17 @@ fn needed_multiples(func: &Func, promised: Assumptions) -> Assumptions {
         .min()
         .unwrap_or(MAX_BYTES);
     let by = u64::from(MAX_BYTES / smallest.min(MAX_BYTES));
-    let scalars: Vec<Value> = integers(func).collect();
+    let least = |value: &Value| promised.multiples.get(value).copied().unwrap_or(1);
+    integers(func).map(|value| (value, by.max(least(&value)))).collect()
+}
+
+/// What is promised, with the integer arguments whose divisibility widens an access, and by what they must divide.
+fn needed_multiples(func: &Func, promised: Assumptions) -> Assumptions {
     let least = |value: &Value| promised.multiples.get(value).copied().unwrap_or(1);
     let with = |multiples| Assumptions { multiples, ..promised.clone() };
-    let mut needed: HashMap<Value, u64> =
-        scalars.iter().map(|&value| (value, by.max(least(&value)))).collect();
+    let mut needed = even(func, &promised);
     let best = widths(func, &with(needed.clone()));
-    for value in scalars {
+    for value in integers(func) {
         // The smallest divisor that serves as well as the largest.
         let mut divisor = needed.remove(&value).unwrap_or(1);
         while divisor > least(&value) {

@@ -229,7 +229,7 @@ enum FactorRecord {
     Scalar(&'static str),
     Length(&'static str),
     Grid(u8),
-    Blocks { scalar: &'static str, by: u32 },
+    CeilDiv { scalar: &'static str, by: u32 },
 }
 
 fn terms(polynomial: Polynomial, params: &[Param]) -> Vec<TermRecord> {
@@ -237,7 +237,7 @@ fn terms(polynomial: Polynomial, params: &[Param]) -> Vec<TermRecord> {
         Symbol::Scalar(param) => FactorRecord::Scalar(name(params, param)),
         Symbol::Length(param) => FactorRecord::Length(name(params, param)),
         Symbol::Grid(axis) => FactorRecord::Grid(axis),
-        Symbol::Blocks { param, by } => FactorRecord::Blocks { scalar: name(params, param), by },
+        Symbol::CeilDiv { param, by } => FactorRecord::CeilDiv { scalar: name(params, param), by },
     };
     let term = |term: &Term| TermRecord {
         coefficient: term.coefficient,

@@ -139,7 +139,7 @@ impl Assumptions {
                             *known =
                                 Some(known.map_or(most, |known| known.min(most))).filter(|&most| most > 0);
                         }
-                        Symbol::Length(_) | Symbol::Blocks { .. } => {}
+                        Symbol::Length(_) | Symbol::CeilDiv { .. } => {}
                     }
                 }
                 _ => {}

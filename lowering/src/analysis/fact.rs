@@ -11,7 +11,7 @@ pub enum Symbol {
     Length(u32),
     Grid(u8),
     /// `ceil(scalar / by)`: how many blocks of `by` elements cover an extent.
-    Blocks {
+    CeilDiv {
         scalar: u32,
         by: u32,
     },
@@ -83,11 +83,16 @@ impl Fact {
 
 /// The facts without those that follow from another one.
 pub fn strongest(facts: Vec<Fact>) -> Vec<Fact> {
-    let mut kept: Vec<Fact> = vec![];
-    for fact in facts {
-        if !kept.iter().any(|other| fact.follows_from(other)) {
-            kept.retain(|other| !other.follows_from(&fact));
-            kept.push(fact);
+    irredundant(facts, Fact::follows_from)
+}
+
+/// What is left without that which follows from another one; of two that say the same the first.
+pub fn irredundant<T>(all: Vec<T>, follows: impl Fn(&T, &T) -> bool) -> Vec<T> {
+    let mut kept: Vec<T> = vec![];
+    for one in all {
+        if !kept.iter().any(|other| follows(&one, other)) {
+            kept.retain(|other| !follows(other, &one));
+            kept.push(one);
         }
     }
     kept
@@ -103,7 +108,7 @@ impl fmt::Display for Named<'_, Symbol> {
             Symbol::Scalar(param) => write!(f, "{}", name(param)),
             Symbol::Length(param) => write!(f, "{}.len()", name(param)),
             Symbol::Grid(axis) => write!(f, "num_programs({axis})"),
-            Symbol::Blocks { scalar, by } => write!(f, "cdiv({}, {by})", name(scalar)),
+            Symbol::CeilDiv { scalar, by } => write!(f, "cdiv({}, {by})", name(scalar)),
         }
     }
 }

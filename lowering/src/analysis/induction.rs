@@ -80,10 +80,10 @@ impl Replacer<'_> {
         for number in (0..body.inits.len()).rev() {
             let (arg, end) = (body.body.args[number + 1], body.body.yields[number]);
             let integer = matches!(self.func.ty(arg).dtype, DType::I32 | DType::I64);
-            if !integer || !self.addresses.contains(&arg) {
+            if !integer || !self.addresses.contains(&arg) || end == arg {
                 continue;
             }
-            let Some(amounts) = amounts(&body.body, arg, end) else { continue };
+            let Some(amounts) = amounts(&body.body, arg, end, MAX_AMOUNTS) else { continue };
             let Some((value, built)) = self.start_and_multiple(body, body.inits[number], step, &amounts)
             else {
                 continue;
@@ -118,12 +118,13 @@ impl Replacer<'_> {
         let numbers = &self.numbers;
         let mut copier =
             Copier { func: self.func, block: &body.body, defined, built: vec![], copies: HashMap::new() };
-        let mut iteration = variable;
+        let mut as_offset = |value: Value| {
+            if widens { copier.push(Cast { value }, Type::scalar(dtype)) } else { value }
+        };
+        let mut iteration = as_offset(variable);
         if numbers.get(&body.low) != Some(&0) {
-            iteration = copier.binary(BinaryOp::Sub, iteration, body.low);
-        }
-        if widens {
-            iteration = copier.push(Cast { value: iteration }, Type::scalar(dtype));
+            let low = as_offset(body.low);
+            iteration = copier.binary(BinaryOp::Sub, iteration, low);
         }
         let mut sum = start;
         for &Amount { op, value } in amounts {
@@ -152,45 +153,26 @@ impl Replacer<'_> {
     }
 }
 
-/// What is added to `arg` until it is `end`, the same in every iteration; at least once.
-fn amounts(block: &Block, arg: Value, end: Value) -> Option<Vec<Amount>> {
-    let mut amounts = vec![];
-    let mut value = end;
-    while value != arg {
-        let Some(Kind::Scalar(Scalar { op, args, .. })) = block.definition(value) else { return None };
-        let (rest, amount) = match (op.algebra, &args[..]) {
-            (Algebra::Add, &[a, b]) if leads_to(block, arg, a) => (a, Amount { op: BinaryOp::Add, value: b }),
-            (Algebra::Add, &[a, b]) => (b, Amount { op: BinaryOp::Add, value: a }),
-            (Algebra::Sub, &[a, b]) => (a, Amount { op: BinaryOp::Sub, value: b }),
-            _ => return None,
-        };
-        if amounts.len() == MAX_AMOUNTS {
-            return None;
-        }
-        amounts.push(amount);
-        value = rest;
+/// What is added to `arg` until it is `end`, in at most so many sums.
+fn amounts(block: &Block, arg: Value, end: Value, most: usize) -> Option<Vec<Amount>> {
+    if end == arg {
+        return Some(vec![]);
     }
-    (!amounts.is_empty()).then_some(amounts)
+    let most = most.checked_sub(1)?;
+    let Some(Kind::Scalar(Scalar { op, args, .. })) = block.definition(end) else { return None };
+    let (op, sides) = match (op.algebra, &args[..]) {
+        (Algebra::Add, &[a, b]) => (BinaryOp::Add, vec![(a, b), (b, a)]),
+        (Algebra::Sub, &[a, b]) => (BinaryOp::Sub, vec![(a, b)]),
+        _ => return None,
+    };
+    sides.into_iter().find_map(|(rest, value)| {
+        let before = amounts(block, arg, rest, most)?;
+        Some([Amount { op, value }].into_iter().chain(before).collect())
+    })
 }
 
 /// The most sums in an iteration.
 const MAX_AMOUNTS: usize = 4;
-
-/// Whether a value is `arg` or a sum with it on the left.
-fn leads_to(block: &Block, arg: Value, value: Value) -> bool {
-    let mut value = value;
-    for _ in 0..=MAX_AMOUNTS {
-        if value == arg {
-            return true;
-        }
-        let Some(Kind::Scalar(Scalar { op, args, .. })) = block.definition(value) else { return false };
-        if !matches!(op.algebra, Algebra::Add | Algebra::Sub) {
-            return false;
-        }
-        value = args[0];
-    }
-    false
-}
 
 /// Builds what stands at the beginning of a loop's body, out of copies of what stands in it.
 struct Copier<'a> {

@@ -1,7 +1,7 @@
 //! Bounds of polynomials by inequalities: what varies is eliminated, ramps and variables by what bounds them, program ids by the
 //! grid, until the bound is over what is known at launch. What that takes of arguments is collected as facts.
 
-use super::fact::{Fact, Symbol};
+use super::fact::{Fact, Symbol, irredundant};
 use super::polynomial::{Atom, LoopEnds, Polynomial, Polynomials};
 use crate::dtype::DType;
 use crate::tile::{Func, ParamKind, Value};
@@ -23,14 +23,7 @@ impl Inequality {
 
 /// The inequalities without those that follow from another one: what is bounded is bounded by the first that does it.
 pub fn tightest(all: Vec<Inequality>) -> Vec<Inequality> {
-    let mut kept: Vec<Inequality> = vec![];
-    for one in all {
-        if !kept.iter().any(|other| one.follows_from(other)) {
-            kept.retain(|other| !other.follows_from(&one));
-            kept.push(one);
-        }
-    }
-    kept
+    irredundant(all, Inequality::follows_from)
 }
 
 /// Eliminations that are tried for one bound before it counts as unknown.
@@ -89,7 +82,7 @@ impl<'a> Bound<'a> {
         };
         match atom {
             // A quotient is no larger than what it is of.
-            Atom::Known(Symbol::Scalar(param) | Symbol::Blocks { scalar: param, .. }) => {
+            Atom::Known(Symbol::Scalar(param) | Symbol::CeilDiv { scalar: param, .. }) => {
                 match self.func.params[param as usize].kind {
                     ParamKind::Scalar { dtype, .. } => of(dtype),
                     ParamKind::Slice { .. } => i128::MAX,
@@ -347,7 +340,7 @@ impl<'a> Bound<'a> {
             Atom::Known(Symbol::Grid(_) | Symbol::Length(_)) | Atom::Program(_) | Atom::Ramp { .. } => {
                 Some(())
             }
-            Atom::Known(Symbol::Scalar(_) | Symbol::Blocks { .. }) => {
+            Atom::Known(Symbol::Scalar(_) | Symbol::CeilDiv { .. }) => {
                 self.at_most(&Polynomial::default(), &Polynomial::atom(atom))
             }
             Atom::Loop(variable, _) => {

@@ -335,17 +335,13 @@ impl Polynomials {
 
     /// Adds the result of an operation. Arithmetic in other widths than an index's wraps and is no polynomial.
     pub fn define(&mut self, func: &Func, kind: &Kind, result: Value) {
-        let operands = kind.operation().operands();
-        let computed = |&operand: &Value| {
-            let known = self.known.get(&operand);
-            known.is_some_and(|known| known.as_atom().is_none() && known.as_constant().is_none())
-        };
-        let widens = matches!(kind, Kind::Cast(_)) && operands.iter().any(computed);
-        if widens || operands.iter().any(|operand| self.widened.contains(operand)) {
+        if !matches!(func.ty(result).dtype, DType::I32 | DType::I64) {
+            return;
+        }
+        if self.widens(kind) {
             self.widened.insert(result);
         }
-        if matches!(func.ty(result).dtype, DType::I32 | DType::I64)
-            && let Some(polynomial) = kind.operation().polynomial(self, func, result)
+        if let Some(polynomial) = kind.operation().polynomial(self, func, result)
             && polynomial.is_small()
         {
             self.known.insert(result, polynomial);
@@ -355,6 +351,17 @@ impl Polynomials {
             self.known.insert(result, Polynomial::atom(Atom::Loop(result, Placement::OWN)));
         }
         self.limit(func, kind, result);
+    }
+
+    /// Whether a result contains arithmetic of a narrower type than its own.
+    fn widens(&self, kind: &Kind) -> bool {
+        let computed = |value: &Value| {
+            let known = self.known.get(value);
+            known.is_some_and(|known| known.as_atom().is_none() && known.as_constant().is_none())
+        };
+        let casts = matches!(kind, Kind::Cast(_));
+        let operands = kind.operation().operands();
+        operands.iter().any(|operand| self.widened.contains(operand) || casts && computed(operand))
     }
 
     /// Whether something is no less than 0 because it is the larger of itself and such a number.
@@ -465,7 +472,7 @@ pub fn scalar(all: &Polynomials, algebra: Algebra, args: &[Value]) -> Option<Pol
         Algebra::CeilDiv => {
             let by = u32::try_from(arg(1).as_constant()?).ok().filter(|&by| by > 0)?;
             let Some(Atom::Known(Symbol::Scalar(scalar))) = arg(0).as_atom() else { return None };
-            Some(Polynomial::atom(Atom::Known(Symbol::Blocks { scalar, by })))
+            Some(Polynomial::atom(Atom::Known(Symbol::CeilDiv { scalar, by })))
         }
         Algebra::MulAdd
         | Algebra::Div

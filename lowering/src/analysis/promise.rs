@@ -152,6 +152,6 @@ fn single(value: &Polynomial) -> Option<Promise> {
         Symbol::Scalar(scalar) => Some(Promise::AtMost(scalar, limit)),
         Symbol::Grid(axis) if coefficient < 0 => Some(Promise::Programs(axis, limit)),
         // What bodies need of these is found without being promised.
-        Symbol::Grid(_) | Symbol::Length(_) | Symbol::Blocks { .. } => None,
+        Symbol::Grid(_) | Symbol::Length(_) | Symbol::CeilDiv { .. } => None,
     }
 }

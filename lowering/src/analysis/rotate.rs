@@ -271,7 +271,7 @@ fn source(func: &Func, definitions: &HashMap<Value, &Op>, atom: Atom) -> Option<
         Atom::Loop(value, Placement::OWN) | Atom::Opaque(value, Placement::OWN) => {
             repeatable(func, definitions, value, MAX_DEPTH).then_some(Source::Made(value))
         }
-        Atom::Known(Symbol::Blocks { .. }) | Atom::Loop(..) | Atom::Opaque(..) | Atom::Ramp { .. } => None,
+        Atom::Known(Symbol::CeilDiv { .. }) | Atom::Loop(..) | Atom::Opaque(..) | Atom::Ramp { .. } => None,
     }
 }
 

@@ -258,9 +258,9 @@ fn sum(sum: &Sum) -> TokenStream {
                 let axis = Literal::u8_unsuffixed(axis);
                 quote! { Symbol::Grid(#axis) }
             }
-            Symbol::Blocks { scalar, by } => {
+            Symbol::CeilDiv { scalar, by } => {
                 let (scalar, by) = (Literal::u32_unsuffixed(scalar), Literal::u32_unsuffixed(by));
-                quote! { Symbol::Blocks { param: #scalar, by: #by } }
+                quote! { Symbol::CeilDiv { param: #scalar, by: #by } }
             }
         });
         quote! { Term { coefficient: #coefficient, factors: &[#(#factors),*] } }

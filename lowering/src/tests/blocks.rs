@@ -155,7 +155,7 @@ fn value(sum: &Sum, known: &[i64], grid: i64) -> i128 {
         Symbol::Scalar(param) | Symbol::Length(param) => i128::from(known[param as usize]),
         Symbol::Grid(0) => i128::from(grid),
         Symbol::Grid(_) => 1,
-        Symbol::Blocks { scalar, by } => -(-i128::from(known[scalar as usize])).div_euclid(i128::from(by)),
+        Symbol::CeilDiv { scalar, by } => -(-i128::from(known[scalar as usize])).div_euclid(i128::from(by)),
     };
     sum.terms
         .iter()

@@ -4,11 +4,13 @@ use expect_test::{Expect, expect};
 
 use super::func;
 use crate::analysis::fact::{Fact, Named};
+use crate::analysis::induction::replace_induction_variables;
 use crate::body::{Requests, bodies};
 
 /// The accesses of the aligned body, each with how it is compared with the slice's length and how wide it is; and its facts.
 fn check(source: &str, expected: Expect) {
-    let func = func(source);
+    let mut func = func(source);
+    replace_induction_variables(&mut func);
     let params: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
     let bodies = bodies(&func, Requests::default()).expect("bodies that fit");
     let body = &bodies[0];
@@ -173,29 +175,31 @@ fn a_product_of_pointers_in_groups_is_not_compared() {
             tl::store(c + (rows.col() * n + columns.row()), sum.to::<bf16>(), inside);
         }",
         expect![[r#"
-            load a: compared, 8 at once
-            load b: compared, 8 at once
+            load a: inside, 8 at once
+            load b: inside, 8 at once
             store c: inside, 8 at once
             a is 16-byte aligned
             b is 16-byte aligned
             c is 16-byte aligned
-            8 divides a.len()
-            8 divides b.len()
             8 divides n
             8 divides k
-            0 <= n
+            0 <= k
+            1 <= m
             1 <= 8 * cdiv(n, 64)
             8 * cdiv(n, 64) <= 2147483647
             num_programs(0) <= cdiv(m, 64) * cdiv(n, 64)
             cdiv(m, 64) <= 2147483647
+            -513 + 512 * num_programs(0) + 512 * cdiv(n, 64) <= 2147483647
+            m * k <= a.len()
+            31 + m * k - k <= 2147483647
+            1 <= n
+            -1 + 512 * cdiv(n, 64) <= 2147483647
+            n * k <= b.len()
+            -1 + 32 * n <= 2147483647
             m * n <= c.len()
             63 + 63 * n <= 2147483647
             -1 + num_programs(0) <= 2147483647
-            -513 + 512 * num_programs(0) + 512 * cdiv(n, 64) <= 2147483647
-            1 <= m
             m <= 2147483647
-            -1 + 512 * cdiv(n, 64) <= 2147483647
-            1 <= n
             n <= 2147483647
         "#]],
     );
