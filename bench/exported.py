@@ -16,7 +16,7 @@ CTYPES = {
     "u8": ctypes.c_uint8, "u16": ctypes.c_uint16, "u32": ctypes.c_uint32, "u64": ctypes.c_uint64,
     "f32": ctypes.c_float, "f64": ctypes.c_double, "bool": ctypes.c_bool,
 }
-FORMAT = 5
+FORMAT = 6
 SHARED_WITHOUT_ASKING = 48 << 10
 #: Of a persistent entry.
 MOST_PROGRAMS = (1 << 31) - 1
@@ -96,6 +96,8 @@ DATA_TYPES = {
     "i8": (0, 1), "u8": (0, 1), "f8e4m3": (0, 1), "f8e5m2": (0, 1), "i16": (1, 2), "u16": (1, 2), "u32": (2, 4),
     "i32": (3, 4), "u64": (4, 8), "i64": (5, 8), "f16": (6, 2), "f32": (7, 4), "f64": (8, 8), "bf16": (9, 2),
 }
+#: `CU_TENSOR_MAP_DATA_TYPE_TFLOAT32`: of `f32` in memory.
+TF32 = 11
 #: `CUtensorMapSwizzle`, by bytes.
 SWIZZLES = {32: 1, 64: 2, 128: 3}
 L2_BY_256_BYTES = 3
@@ -105,10 +107,12 @@ MAP_BYTES, MAP_ALIGNMENT = 128, 64
 class TensorMap:
     """How a GPU is told where a view lies and which blocks of it to copy: the driver's `CUtensorMap`, at `address`."""
 
-    def __init__(self, view, dtype, block, swizzle, transposed=False):
+    def __init__(self, view, dtype, block, swizzle, transposed=False, tf32=False):
         self.memory = ctypes.create_string_buffer(MAP_BYTES + MAP_ALIGNMENT)
         self.address = -(-ctypes.addressof(self.memory) // MAP_ALIGNMENT) * MAP_ALIGNMENT
         data_type, item = DATA_TYPES[dtype]
+        if tf32:
+            data_type = TF32
         rank = len(block)
         # The innermost axis comes first; its elements are neighbours.
         axes = list(range(rank))
@@ -178,7 +182,7 @@ class Record:
         """The tensor maps that a body takes behind the arguments."""
         dtypes = {param["name"]: param["dtype"] for param in self.json["params"]}
         return [TensorMap(args[one["param"]], dtypes[one["param"]], one["block"], one["swizzle"],
-                          one.get("transposed", False))
+                          one.get("transposed", False), one.get("tf32", False))
                 for one in body.get("maps", [])]
 
 

@@ -53,6 +53,21 @@ def aligned_copy(factor):
     return rows, copy, copy.transpose(1, 2) if by_columns else copy
 
 
+def lies_by_columns(factor):
+    """Whether the columns of a matrix, or of each of a batch, are contiguous and its rows are not."""
+    return factor.stride(-2) == 1 != factor.stride(-1)
+
+
+def transposed_copy(factor):
+    """The contiguous lines of a factor, memory for the others, and the factor there."""
+    by_columns = lies_by_columns(factor)
+    lines = factor.transpose(1, 2) if by_columns else factor
+    batches, count, length = lines.shape
+    even = 16 // factor.element_size()
+    copy = torch.empty((batches, length, cdiv(count, even) * even), dtype=factor.dtype, device="cuda")[:, :, :count]
+    return lines, copy, copy if by_columns else copy.transpose(1, 2)
+
+
 def copy_rows(pairs, dtype):
     """The launch that copies the rows of one or both factors."""
     if not pairs:
@@ -97,33 +112,36 @@ COPIED = (8, 256), (8, 1024)
 COSTS = (0.543e-6, 3.47, 0.391e-6, 3.5, 0.412e-6, 0.717, 0.525, 0.0864e-6)
 
 
-def estimate(extents, block, parts, copies, aligned, costs=COSTS):
-    """Microseconds without the launch, by that model."""
+def estimate(extents, block, parts, copies, aligned, costs=COSTS, size=2):
+    """Microseconds without the launch, by that model, of elements of `size` bytes: 2, or 4 of `f32` in TF32."""
     (m, k, n), ((rows, cols, steps), copied, loaded, _) = extents, block
+    steps = steps * 2 // size
     byte, sum_parts, summed_byte, copy, copied_byte, shared, shared_loads, read_byte = costs
     by_copies = copies or all(aligned)
     (step, fixed, blocks), shared = (copied, shared) if by_copies else (loaded, shared_loads)
     programs = cdiv(m, rows) * cdiv(n, cols) * parts
     beside = min(blocks, cdiv(programs, processors())) - 1
-    read = 2 * min(programs, processors() * blocks) * (rows + cols) * steps * read_byte
+    read = size * min(programs, processors() * blocks) * (rows + cols) * steps * read_byte
     step = ((step * (1 + beside * shared)) ** 4 + read**4) ** 0.25
     rounds = cdiv(programs, processors() * blocks) * (cdiv(cdiv(k, steps), parts) * step + fixed)
     sums = 4 * m * n * parts
-    moved = (2 * (m * k + k * n) + (sums if parts > 1 else 2 * m * n)) * byte
+    moved = (size * (m * k + k * n) + (sums if parts > 1 else size * m * n)) * byte
     total = (rounds**4 + moved**4) ** 0.25
     if parts > 1:
-        total += sum_parts + (sums + 2 * m * n) * summed_byte
+        total += sum_parts + (sums + size * m * n) * summed_byte
     if copies:
         elements = sum(of for even, of in zip(aligned, (m * k, k * n)) if not even)
-        total += copy + 4 * elements * copied_byte
+        total += copy + 2 * size * elements * copied_byte
     return total
 
 
-def fastest(extents, aligned, by_columns):
-    """The block, the parts and which factors are copied, as the library chooses for 16-bit floats."""
+def fastest(extents, aligned, by_columns, size=2):
+    """The block, the parts and which factors are copied, as the library chooses for 16-bit floats, or for `f32` in TF32."""
     m, k, n = extents
-    configs = [(estimate(extents, block, parts, copies, aligned), block[0], parts, [copies and not even for even in aligned])
-            for block in BLOCKS if by_columns or block[0] != SLIM
+    blocks = BLOCKS if size == 2 else BLOCKS[:3]
+    configs = [(estimate(extents, block, parts, copies, aligned, size=size), (*block[0][:2], block[0][2] * 2 // size), parts,
+                [copies and not even for even in aligned])
+            for block in blocks if by_columns or block[0] != SLIM
             for parts in PARTS if parts == 1 or block[3] and k // parts >= 128 and 4 * parts * m * n <= 1 << 28
             and cdiv(m, block[0][0]) * cdiv(n, block[0][1]) * parts <= 2 * processors()
             for copies in ((False,) if all(aligned) else (False, True))]

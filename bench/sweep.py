@@ -31,7 +31,7 @@ import norms
 import products
 import softmax
 from compare import Mismatch, deviations, into_outputs, prepare, quantile, start, time_all
-from entry import BF16, NAMES
+from entry import BF16, F32, NAMES, Launch, cdiv
 
 OURS = "ours"
 #: The most bytes that a case of rows moves, and elements that a sequence of attention takes.
@@ -82,6 +82,59 @@ def draw_product(draw):
     return Product(layout), (*(extent(draw, 16, 8192) for _ in range(3)), BF16), "cuBLAS"
 
 
+class Tf32(Product):
+    """The same of `f32` in TF32."""
+
+    def __init__(self, layout):
+        super().__init__(layout)
+        self.name = f"matmul_tf32 {layout}"
+
+    def launches(self, case, args):
+        m, k, n, dtype = case
+        taken = {**self.batch(args), "act": products.IDENTITY}
+        factors = args["a"], self.right(args)
+        aligned, turned = [products.is_aligned(factor) for factor in factors], None
+        if products.lies_by_columns(factors[0]) and not products.lies_by_columns(factors[1]):
+            turned = int(factors[1].numel() < factors[0].numel())
+            aligned[turned] = False
+        block, parts, copies = products.fastest((m, k, n), aligned, products.lies_by_columns(factors[1]), dtype.itemsize)
+        copied = {name: products.aligned_copy(taken[name]) for number, name in enumerate(("a", "b"))
+                  if copies[number] and number != turned}
+        launches = products.copy_rows([pair[:2] for pair in copied.values()], dtype)
+        if turned is not None and copies[turned]:
+            name = ("a", "b")[turned]
+            copied[name] = lines, copy, _ = products.transposed_copy(taken[name])
+            count = cdiv(lines.shape[1], 64) * cdiv(lines.shape[2], 64)
+            launches.append(Launch("transpose_rows", [], lambda *_: True, lambda *_: (count,), x=lines, out=copy))
+        taken.update({name: copy for name, (_, _, copy) in copied.items()})
+        args["copies"] = copied  # A launch keeps addresses alone.
+        return launches + self.in_config(case, block, parts, taken, args)
+
+    def in_config(self, case, block, parts, taken, args):
+        m, _, n, _ = case
+        if parts > 1:
+            first, last = super().in_config(case, block, parts, taken, args)
+            return [Launch("matmul_tf32_parts", [], first.consts, first.grid, **first.args), last]
+        count = cdiv(m, block[0]) * cdiv(n, block[1])
+        return [Launch("matmul_tf32", [], lambda *consts: consts[:3] == block, lambda *_: (count,), **taken)]
+
+    def exact(self, args):
+        def rounded(matrix):
+            bits = matrix.contiguous().view(torch.int32)
+            return ((bits + 0xFFF + (bits >> 13 & 1)) & ~0x1FFF).view(torch.float32)
+
+        return super().exact({**args, "a": rounded(args["a"]), "b": rounded(args["b"])})
+
+    def peer(self, args):
+        torch.backends.cuda.matmul.allow_tf32 = True
+        return super().peer(args)
+
+
+def draw_tf32(draw):
+    layout = draw.choice(("NN", "NT", "TN", "TT"))
+    return Tf32(layout), (*(extent(draw, 16, 8192) for _ in range(3)), F32), "cuBLAS"
+
+
 # ---- rows
 
 ROWS = [softmax.Softmax(), norms.LayerNorm(), norms.RmsNorm(), softmax.CrossEntropy(), elementwise.ActAndMul(elementwise.SILU),
@@ -112,7 +165,7 @@ def draw_attention(draw):
     return entry, (heads, extent(draw, 64, max(most, 64)), d, BF16), "cuDNN"
 
 
-GROUPS = {"matmul": draw_product, "rows": draw_rows, "attention": draw_attention}
+GROUPS = {"matmul": draw_product, "tf32": draw_tf32, "rows": draw_rows, "attention": draw_attention}
 
 
 def cases(options):

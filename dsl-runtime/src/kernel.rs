@@ -157,8 +157,22 @@ pub struct Body {
     pub facts: &'static [Fact],
     /// At most [`MAX_MAPS`]. If the driver refuses to make one of the arguments, the next body is taken.
     pub maps: &'static [TensorMap],
+    /// The accesses of tiles, by line and parameter.
+    pub accesses: &'static [Access],
     /// What `ptxas` reported, where one was found at build.
     pub resources: Option<Resources>,
+}
+
+/// How a body accesses a slice or a view on a line of the program.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Access {
+    /// The line in its file.
+    pub line: u32,
+    /// By position.
+    pub param: u8,
+    /// Bytes that one instruction of a thread moves, at most 16; 0 where the GPU copies blocks by itself. Of several accesses on a
+    /// line those of the narrowest.
+    pub bytes: u8,
 }
 
 /// The most tensor maps of a body.
@@ -175,6 +189,8 @@ pub struct TensorMap {
     pub block: &'static [u32],
     /// Whether the block's last two axes are the view's in the other order: a matrix that lies by columns.
     pub transposed: bool,
+    /// Whether elements of `f32` are rounded to TF32, eleven digits, as they are copied to shared memory; halves to even.
+    pub tf32: bool,
     /// The bytes of a row of shared memory, within which the 16-byte pieces of a block change places: 32, 64 or 128.
     pub swizzle: u32,
 }

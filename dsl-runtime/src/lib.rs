@@ -148,7 +148,9 @@ pub use dtype::{DType, Element, Float, Integer, Number, bf16, f8e4m3, f8e5m2, f1
 pub use error::{Error, Result};
 pub use graph::{Graph, Held};
 pub use grid::{Extent, IntoGrid};
-pub use launch::{Arg, BodyTrace, IntoSlice, IntoSliceMut, IntoView, IntoViewMut, Launch, Trace, ViewArgs};
+pub use launch::{
+    Arg, BodyTrace, IntoSlice, IntoSliceMut, IntoView, IntoViewMut, Launch, NarrowAccess, Trace, ViewArgs,
+};
 pub use slice::{Slice, SliceMut};
 pub use stream::{LaunchOn, Stream};
 pub use temporary::Temporary;

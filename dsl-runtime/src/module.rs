@@ -455,6 +455,7 @@ mod tests {
             shared_bytes: 0,
             facts: &[],
             maps: &[],
+            accesses: &[],
             resources: None,
         }
     }

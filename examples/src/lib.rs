@@ -61,6 +61,8 @@ pub mod layer_norm_gelu;
 pub mod masked_softmax;
 pub mod matmul;
 pub mod matmul_heuristic;
+mod matmul_operands;
+mod matmul_tf32;
 pub mod matmul_tiles;
 pub mod partials;
 pub mod quantize;
@@ -113,10 +115,13 @@ pub static KERNELS: &[&Kernel] = &[
     &attention_decode::join_parts::KERNEL,
     &matmul_tiles::matmul::KERNEL,
     &matmul_tiles::matmul_small::KERNEL,
+    &matmul_tiles::matmul_tf32::KERNEL,
+    &matmul_tiles::matmul_tf32_parts::KERNEL,
     &matmul_tiles::matmul_narrow::KERNEL,
     &matmul_tiles::matmul_parts::KERNEL,
     &matmul_tiles::sum_parts::KERNEL,
     &matmul_tiles::align_rows::KERNEL,
+    &matmul_tiles::transpose_rows::KERNEL,
     &matmul_tiles::align_both::KERNEL,
     &quantized_tiles::quantized_matmul::KERNEL,
     &quantized_tiles::quantized_few::KERNEL,

@@ -18,16 +18,19 @@
 //! bias, the activation and the residual are computed in `f32`, the first two within `2^-23` of the scaled products'
 //! magnitudes and of what the activation takes, and the result is rounded to `T` once.
 //!
+//! [`Matmul::tf32`] multiplies `f32` in TF32: factors are rounded to eleven digits, halves to even; the rest is as stated, of the rounded
+//! factors. [`crate::matmul_tiles`] has its kernels.
+//!
 //! **Source.** Tiles and their order: Tillet, Kung, Cox, *Triton*, 2019, doi:10.1145/3315508.3329973.
 
 use dsl_runtime::prelude::*;
-use dsl_runtime::{DType, Error, Result, Temporary};
+use dsl_runtime::{DType, Error, Result};
 
 use crate::activation;
 use crate::matmul_heuristic::{Block, Config, LARGE, LARGEST, Problem, SMALL};
-use crate::matmul_tiles::{
-    align_both, align_rows, matmul, matmul_narrow, matmul_parts, matmul_small, sum_parts,
-};
+use crate::matmul_operands::{Unaligned, copy_rows, is_aligned, is_column_major};
+use crate::matmul_tf32;
+use crate::matmul_tiles::{matmul, matmul_narrow, matmul_parts, matmul_small, sum_parts};
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 use crate::split_matmul::{self, FLAT, LOW, NARROW, SUMMED};
@@ -112,12 +115,20 @@ pub struct Matmul<'a, T: Float, const ACT: usize> {
     alpha: f32,
     bias: Option<Slice<'a, T>>,
     residual: Option<View<'a, T, 3>>,
+    tf32: bool,
+}
+
+impl<const ACT: usize> Matmul<'_, f32, ACT> {
+    /// Multiplies in TF32, by tensor cores: factors are rounded to eleven digits, halves to even.
+    pub fn tf32(self) -> Self {
+        Matmul { tf32: true, ..self }
+    }
 }
 
 impl<'a, T: Float, const ACT: usize> Matmul<'a, T, ACT> {
     /// The product without a bias. All of a batch may be multiplied by one matrix `b`.
     pub fn new(a: impl Matrices<'a, T>, b: impl Matrices<'a, T>) -> Self {
-        Matmul { a: a.matrices(), b: b.matrices(), alpha: 1.0, bias: None, residual: None }
+        Matmul { a: a.matrices(), b: b.matrices(), alpha: 1.0, bias: None, residual: None, tf32: false }
     }
 
     /// Multiplies the product, before anything is added.
@@ -154,7 +165,7 @@ impl<'a, T: Float, const ACT: usize> Matmul<'a, T, ACT> {
     /// The same with a configuration of the caller's, on any device.
     ///
     /// # Errors
-    /// Those of [`Matmul::launch`]; if there is no such block for these elements, or none that takes the residual; if `split_k` is
+    /// Those of [`Matmul::launch`]; if there is no such block for these elements, or none that takes what follows the product; if `split_k` is
     /// more than 32.
     pub fn launch_with<'o>(
         &self,
@@ -214,7 +225,7 @@ impl<'a, T: Float, const ACT: usize> Matmul<'a, T, ACT> {
         // One matrix that is repeated is copied as one, now that the counts are known to agree.
         let repeated = others > 1 && self.b.strides()[0] == 0;
         let b = if repeated { self.b.slice(0, ..1) } else { self.b };
-        Ok(Some(Factors { a: self.a, b, bias, residual, alpha: self.alpha }))
+        Ok(Some(Factors { a: self.a, b, bias, residual, alpha: self.alpha, tf32: self.tf32 }))
     }
 }
 
@@ -228,19 +239,20 @@ pub struct Factors<'a, T: Float> {
     pub(crate) bias: View<'a, T, 2>,
     pub(crate) residual: View<'a, T, 3>,
     pub(crate) alpha: f32,
+    pub(crate) tf32: bool,
 }
 
 impl<T: Float> Factors<'_, T> {
     /// What the choice of a configuration depends on.
-    fn problem(&self, out: [usize; 3]) -> Problem {
+    pub(crate) fn problem(&self, out: [usize; 3]) -> Problem {
         let ([_, _, k], [right_batches, _, _]) = (self.a.shape(), self.b.shape());
-        let [_, inner, col] = self.b.strides();
         Problem {
             out,
             k,
             right_batches,
+            bytes: size_of::<T>(),
             aligned: [is_aligned(&self.a), is_aligned(&self.b)],
-            b_is_k_major: inner == 1 && col != 1,
+            b_is_k_major: is_column_major(&self.b),
             adds: self.residual.shape()[1] > 0,
         }
     }
@@ -256,103 +268,12 @@ impl<T: Float> Factors<'_, T> {
     }
 }
 
-/// Whether rows or columns are contiguous and begin at multiples of 16 bytes, as far as strides say.
-fn is_aligned<T: Float>(matrices: &View<'_, T, 3>) -> bool {
-    let ([batches, rows, cols], [batch, row, col]) = (matrices.shape(), matrices.strides());
-    let even =
-        |extent: usize, stride: usize| extent == 1 || split_matmul::in_vectors([stride, 1], size_of::<T>());
-    even(batches, batch) && (col == 1 && even(rows, row) || row == 1 && even(cols, col))
-}
-
 /// Rows cut into slices of their elements, which are the second axis.
 fn sliced<T: Element>(rows: View<'_, T, 3>, slices: usize) -> Result<View<'_, T, 4>> {
     let [batches, count, k] = rows.shape();
     Ok(rows.reshape([batches, count, slices, k / slices])?.permute([0, 2, 1, 3]))
 }
 
-/// An operand to copy to rows that begin at multiples of 16 bytes; of a column-major one its columns are the rows.
-#[derive(Clone, Copy)]
-struct Unaligned<'v, T: Float> {
-    rows: View<'v, T, 3>,
-    strides: [usize; 3],
-    column_major: bool,
-}
-
-impl<'v, T: Float> Unaligned<'v, T> {
-    fn new(of: View<'v, T, 3>) -> Self {
-        let column_major = of.strides()[1] == 1 && of.strides()[2] != 1;
-        let rows = if column_major { of.permute([0, 2, 1]) } else { of };
-        let [_, count, len] = rows.shape();
-        let line = len.next_multiple_of(split_matmul::VECTOR / size_of::<T>());
-        Unaligned { rows, strides: [count * line, line, 1], column_major }
-    }
-
-    /// Memory for the copy.
-    fn memory(&self, on: impl LaunchOn) -> Result<Temporary<T>> {
-        on.temporary(self.rows.shape()[0] * self.strides[0])
-    }
-
-    /// The copy in its memory, as the factor is.
-    fn copy<'t>(&self, memory: &'t Temporary<T>) -> Result<View<'t, T, 3>> {
-        let view = memory.slice().view_strided(self.rows.shape(), self.strides)?;
-        Ok(if self.column_major { view.permute([0, 2, 1]) } else { view })
-    }
-
-    /// Programs that copy `cols` columns each.
-    fn programs(&self, cols: usize) -> usize {
-        Tile { rows: COPIED_ROWS, cols }.count(self.rows.shape())
-    }
-}
-
-/// Copies one or both operands; gives the memory of each copy.
-fn copy_rows<T: Float>(
-    on: impl LaunchOn,
-    operands: [Option<Unaligned<'_, T>>; 2],
-) -> Result<[Option<Temporary<T>>; 2]>
-where
-    align_rows::Choice<T, COPIED_ROWS, NARROW_COPY>: align_rows::Declared,
-    align_rows::Choice<T, COPIED_ROWS, WIDE_COPY>: align_rows::Declared,
-    align_both::Choice<T, COPIED_ROWS, NARROW_COPY>: align_both::Declared,
-    align_both::Choice<T, COPIED_ROWS, WIDE_COPY>: align_both::Declared,
-{
-    let programs = |cols: usize| operands.iter().flatten().map(|rows| rows.programs(cols)).sum::<usize>();
-    let wide = programs(WIDE_COPY) >= 2 * on.processors();
-    let grid = programs(if wide { WIDE_COPY } else { NARROW_COPY });
-    Ok(match operands {
-        [Some(left), Some(right)] => {
-            let (mut x_memory, mut y_memory) = (left.memory(on)?, right.memory(on)?);
-            let (mut x_slice, mut y_slice) = (x_memory.slice_mut(), y_memory.slice_mut());
-            let x = x_slice.view_strided_mut(left.rows.shape(), left.strides)?;
-            let y = y_slice.view_strided_mut(right.rows.shape(), right.strides)?;
-            if wide {
-                align_both::<T, COPIED_ROWS, WIDE_COPY>(left.rows, x, right.rows, y).grid(grid).launch(on)?;
-            } else {
-                align_both::<T, COPIED_ROWS, NARROW_COPY>(left.rows, x, right.rows, y)
-                    .grid(grid)
-                    .launch(on)?;
-            }
-            [Some(x_memory), Some(y_memory)]
-        }
-        [None, None] => [None, None],
-        [left, right] => {
-            let rows = left.or(right).expect("there is one");
-            let mut memory = rows.memory(on)?;
-            let mut slice = memory.slice_mut();
-            let out = slice.view_strided_mut(rows.rows.shape(), rows.strides)?;
-            if wide {
-                align_rows::<T, COPIED_ROWS, WIDE_COPY>(rows.rows, out).grid(grid).launch(on)?;
-            } else {
-                align_rows::<T, COPIED_ROWS, NARROW_COPY>(rows.rows, out).grid(grid).launch(on)?;
-            }
-            if left.is_some() { [Some(memory), None] } else { [None, Some(memory)] }
-        }
-    })
-}
-
-/// What a program of [`align_rows`] copies.
-const COPIED_ROWS: usize = 8;
-const NARROW_COPY: usize = 256;
-const WIDE_COPY: usize = 1024;
 /// The slices of [`matmul_narrow`], and `BLOCK_K` of the tiles of few rows.
 const SLICES: usize = 4;
 const FEW_K: usize = 128;
@@ -390,24 +311,29 @@ macro_rules! by_block {
     };
 }
 
-fn no_block(Block { tile: Tile { rows, cols }, k }: Block) -> Error {
+pub(crate) fn no_block(Block { tile: Tile { rows, cols }, k }: Block) -> Error {
     CHECKS.error(format!("there is no kernel of {rows} x {cols} x {k} for this product"))
 }
 
-/// Parts of the sums and what adds them up, with blocks that are listed.
+/// Parts of the sums and what adds them up, with blocks that are listed, or with this kernel.
 macro_rules! launch_parts {
-    ($T:ty, $on:ident, $of:ident, $out:ident, $config:ident, $blocks:tt) => {{
-        let Factors { a, b, bias, residual, alpha, .. } = $of;
-        let ([batches, m, n], Config { block, split_k, .. }) = ($out.shape(), $config);
-        let share = a.shape()[2].div_ceil(split_k).div_ceil(block.k) as i32;
+    ($T:ty, $on:ident, $of:ident, $out:ident, $config:ident, $blocks:tt, $act:expr) => {
+        $crate::matmul::launch_parts!($T, $on, $of, $out, $config, act = $act, |block, a, b, sums, share| {
+            by_block!(block, $blocks, |M, N, K| matmul_parts::<$T, M, N, K>(a, b, sums, share)
+                .grid((block.tile.count($out.shape()), $config.split_k))
+                .launch($on))
+        })
+    };
+    ($T:ty, $on:ident, $of:ident, $out:ident, $config:ident, act = $act:expr,
+     |$block:ident, $a:ident, $b:ident, $sums:ident, $share:ident| $launch:expr) => {{
+        let Factors { a: $a, b: $b, bias, residual, alpha, .. } = $of;
+        let ([batches, m, n], Config { block: $block, split_k, .. }) = ($out.shape(), $config);
+        let $share = $a.shape()[2].div_ceil(split_k).div_ceil($block.k) as i32;
         let shape = [split_k, batches, m, n];
         let mut scratch = $on.temporary::<f32>(shape.iter().product())?;
-        let sums = ViewMut::new(scratch.slice_mut(), shape)?;
-        let grid = (block.tile.count($out.shape()), split_k);
-        by_block!(block, $blocks, |M, N, K| matmul_parts::<$T, M, N, K>(a, b, sums, share)
-            .grid(grid)
-            .launch($on))?;
-        let (sums, act) = (scratch.slice().view(shape)?, ACT as i32);
+        let $sums = ViewMut::new(scratch.slice_mut(), shape)?;
+        $launch?;
+        let (sums, act) = (scratch.slice().view(shape)?, $act);
         // More programs where rows are few.
         if batches * m * n <= SUMMED.rows * SUMMED.cols * $on.processors() {
             let programs = Tile { rows: 1, ..SUMMED }.count($out.shape());
@@ -422,6 +348,7 @@ macro_rules! launch_parts {
         }
     }};
 }
+pub(crate) use launch_parts;
 
 macro_rules! multiply_halves {
     ($($T:ty),*) => {$(
@@ -458,9 +385,10 @@ macro_rules! multiply_halves {
                 };
                 let of = Factors { a: copy(0)?.unwrap_or(of.a), b: copy(1)?.unwrap_or(of.b), ..of };
                 if config.split_k > 1 {
-                    return launch_parts!($T, on, of, out, config, [64 x 128 x 64, 64 x 64 x 128]);
+                    return launch_parts!($T, on, of, out, config, [64 x 128 x 64, 64 x 64 x 128], ACT as i32);
                 }
-                let (Factors { a, b, bias, residual, alpha }, programs) = (of, config.block.tile.count(shape));
+                let (Factors { a, b, bias, residual, alpha, .. }, programs) =
+                    (of, config.block.tile.count(shape));
                 let adds = residual.shape()[1] > 0;
                 match config.block {
                     LARGEST if !adds => matmul::<$T, ACT, 128, 256, 64, false>(a, b, bias, residual, out, alpha)
@@ -498,6 +426,9 @@ where
     matmul::Choice<f32, ACT, 64, 128, 32, true>: matmul::Declared,
 {
     fn config(on: impl LaunchOn, of: &Factors<'_, f32>, out: [usize; 3]) -> Config {
+        if of.tf32 && on.has_clusters() {
+            return matmul_tf32::config(on, of, ACT as i32, out);
+        }
         of.problem(out).without_wgmma(on, [LARGE, SMALL].map(|block| Block { k: 32, ..block }))
     }
 
@@ -507,10 +438,14 @@ where
         config: Config,
         out: ViewMut<'_, f32, 3>,
     ) -> Result<()> {
-        if config.split_k > 1 {
-            return launch_parts!(f32, on, of, out, config, [64 x 128 x 32]);
+        if of.tf32 {
+            return matmul_tf32::multiply(on, of, config, ACT as i32, out);
         }
-        let (Factors { a, b, bias, residual, alpha }, programs) = (of, config.block.tile.count(out.shape()));
+        if config.split_k > 1 {
+            return launch_parts!(f32, on, of, out, config, [64 x 128 x 32], ACT as i32);
+        }
+        let (Factors { a, b, bias, residual, alpha, .. }, programs) =
+            (of, config.block.tile.count(out.shape()));
         by_block!(config.block, [128 x 128 x 32, 64 x 128 x 32], |M, N, K| {
             matmul::<f32, ACT, M, N, K, true>(a, b, bias, residual, out, alpha).grid(programs).launch(on)
         })

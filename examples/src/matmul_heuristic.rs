@@ -7,6 +7,8 @@
 //! it, `u`: both take `(t^4 + u^4)^(1/4)`. So do all waves and the traffic of memory. Split-K costs a second kernel and the bytes of
 //! the partial sums. Aligned copies of operands cost another one and their bytes twice; without them threads load element by element.
 //!
+//! `f32` in TF32 has half as many elements in as many bytes and is multiplied half as fast: its iterations are over half the extent.
+//!
 //! **Numbers.** Fitted by `bench/configs.py` to 3500 times of 275 random products on an H100 and an H200, which agree within a few
 //! percent (`docs/performance.md`, "A product of any shape"): half of all estimates are within 6 % of the time. Only their order counts.
 //!
@@ -46,6 +48,8 @@ pub struct Problem {
     pub k: usize,
     /// Matrices of operand B.
     pub right_batches: usize,
+    /// Bytes of an element: 2, or 4 of `f32` in TF32.
+    pub bytes: usize,
     /// Whether operands A and B have contiguous rows or columns that begin at multiples of 16 bytes.
     pub aligned: [bool; 2],
     /// Whether operand B is K-major: its columns are contiguous.
@@ -124,7 +128,8 @@ const TERMS: usize = 128;
 const MOST_PROGRAMS: usize = 2;
 /// The most bytes of partial sums.
 const MOST_BYTES: usize = 1 << 28;
-/// Bytes of an element.
+/// Bytes of the elements that the costs were measured with. Those of `f32` in TF32 are multiplied half as fast, so that an iteration
+/// over as many bytes takes as long.
 const BYTES: usize = 2;
 
 /// The time of two things that overlap.
@@ -133,6 +138,11 @@ fn overlapped(one: f64, other: f64) -> f64 {
 }
 
 impl Problem {
+    /// A block for elements of this problem.
+    fn block(&self, of: &TileCost) -> Block {
+        Block { k: of.block.k * BYTES / self.bytes, ..of.block }
+    }
+
     /// Microseconds of a configuration on so many SMs.
     fn estimate(&self, of: &TileCost, split_k: usize, copies: bool, processors: usize) -> f64 {
         let [batches, m, n] = self.out;
@@ -141,34 +151,38 @@ impl Problem {
             if by_tma { (of.tma, SHARED) } else { (of.loads, SHARED_LOADS) };
         let programs = of.block.tile.count(self.out) * split_k;
         let beside = blocks.min(programs.div_ceil(processors)) - 1;
-        let iterations = self.k.div_ceil(of.block.k).div_ceil(split_k);
-        let Block { tile: Tile { rows, cols }, k } = of.block;
-        let read = programs.min(processors * blocks) * BYTES * (rows + cols) * k;
+        let Block { tile: Tile { rows, cols }, k } = self.block(of);
+        let iterations = self.k.div_ceil(k).div_ceil(split_k);
+        let read = programs.min(processors * blocks) * self.bytes * (rows + cols) * k;
         let iteration = overlapped(iteration * (1.0 + beside as f64 * shared), read as f64 * READ);
         let waves = programs.div_ceil(processors * blocks) as f64 * (iterations as f64 * iteration + fixed);
         let (left, right) = (batches * m * self.k, self.right_batches * self.k * n);
         let (out, sums) = (batches * m * n, 4 * batches * m * n * split_k);
-        let written = if split_k > 1 { sums } else { BYTES * out };
-        let moved = (BYTES * (left + right) + written) as f64 * BYTE;
+        let written = if split_k > 1 { sums } else { self.bytes * out };
+        let moved = (self.bytes * (left + right) + written) as f64 * BYTE;
         let mut total = overlapped(waves, moved);
         if split_k > 1 {
-            total += SUM + (sums + BYTES * out) as f64 * SUMMED_BYTE;
+            total += SUM + (sums + self.bytes * out) as f64 * SUMMED_BYTE;
         }
         if copies {
             let elements = self.aligned.into_iter().zip([left, right]).filter(|(aligned, _)| !aligned);
             let elements: usize = elements.map(|(_, elements)| elements).sum();
-            total += COPY + (2 * BYTES * elements) as f64 * COPIED_BYTE;
+            total += COPY + (2 * self.bytes * elements) as f64 * COPIED_BYTE;
         }
         total
     }
 
-    /// The configuration of 16-bit floats with the least estimate, on a GPU with `wgmma` and so many SMs.
+    /// The configuration of 16-bit floats, or of `f32` in TF32, with the least estimate, on a GPU with `wgmma` and so many SMs.
     pub fn fastest(&self, processors: usize) -> Config {
         let copies: &[bool] = if self.aligned == [true; 2] { &[false] } else { &[false, true] };
         let mut best: Option<(f64, Config)> = None;
         for of in &BLOCKS {
             let Block { tile, .. } = of.block;
-            if of.block == LARGEST && self.adds || of.block == SLIM && !self.b_is_k_major {
+            let in_tf32 = [LARGEST, LARGE, SMALL].contains(&of.block);
+            if of.block == LARGEST && self.adds
+                || of.block == SLIM && !self.b_is_k_major
+                || self.bytes != BYTES && !in_tf32
+            {
                 continue;
             }
             let splits = SPLITS.into_iter().filter(|&split_k| {
@@ -182,7 +196,7 @@ impl Problem {
                     let estimate = self.estimate(of, split_k, copies, processors);
                     if best.is_none_or(|(least, _)| estimate < least) {
                         let copies = self.aligned.map(|aligned| copies && !aligned);
-                        best = Some((estimate, Config { block: of.block, split_k, copies }));
+                        best = Some((estimate, Config { block: self.block(of), split_k, copies }));
                     }
                 }
             }

@@ -10,7 +10,7 @@ pub(crate) mod kernels {
     /// The sums of the products from `first` to `end`, in steps of `K`, of `M` rows of `a` and `N` columns of `b`, which has one matrix,
     /// or as many as `a`.
     #[fuse_fn]
-    fn product<T: Float, I: Element, const M: usize, const N: usize, const K: usize>(
+    fn product<T: Float, I: Element, const M: usize, const N: usize, const K: usize, const TF32: bool>(
         a: &View<T, 3>,
         b: &View<T, 3>,
         batch: i32,
@@ -24,7 +24,11 @@ pub(crate) mod kernels {
         for start in (first..end).step_by(K) {
             let left = tl::reshape(a.load::<1, M, K>(batch, row, start), [M, K]);
             let right = tl::reshape(b.load::<1, K, N>(right_batch, start, col), [K, N]);
-            sum = tl::dot(left, right, sum);
+            sum = if TF32 {
+                tl::dot(left, right, sum).input_precision("tf32")
+            } else {
+                tl::dot(left, right, sum)
+            };
         }
         sum
     }
@@ -105,7 +109,7 @@ pub(crate) mod kernels {
         alpha: f32,
     ) {
         let (batch, row, col) = place_in_bands::<M, N>(out.shape(1).to::<i32>(), out.shape(2).to::<i32>());
-        let sum = product::<T, i64, M, N, K>(a, b, batch, row, col, 0, a.shape(2));
+        let sum = product::<T, i64, M, N, K, false>(a, b, batch, row, col, 0, a.shape(2));
         // A branch, because 128 x 256 elements leave no registers for multiplications with the additions.
         let sum = if alpha == 1.0 { sum } else { sum * alpha };
         // Most products have no bias; there is no branch where it takes registers that a second block needs.
@@ -153,7 +157,7 @@ pub(crate) mod kernels {
         act: i32,
     ) {
         let (batch, row, col) = place_in_bands::<M, N>(out.shape(1).to::<i32>(), out.shape(2).to::<i32>());
-        let sum = product::<T, i64, M, N, K>(a, b, batch, row, col, 0, a.shape(2));
+        let sum = product::<T, i64, M, N, K, false>(a, b, batch, row, col, 0, a.shape(2));
         let y = finish::<T, M, N>(sum, bias, residual, alpha, act, batch, row, col);
         out.store(tl::reshape(y.to::<T>(), [1, M, N]), batch, row, col);
     }
@@ -201,7 +205,51 @@ pub(crate) mod kernels {
         let part = tl::program_id(1);
         let first = part * share * K;
         let end = tl::minimum(first + share * K, a.shape(2).to::<i32>());
-        let sum = product::<T, i32, M, N, K>(a, b, batch, row, col, first, end);
+        let sum = product::<T, i32, M, N, K, false>(a, b, batch, row, col, first, end);
+        parts.store(tl::reshape(sum, [1, 1, M, N]), part, batch, row, col);
+    }
+
+    /// As [`matmul_small()`], of `f32` in TF32. The largest tile has no registers for an activation and a residual.
+    #[fuse_kernel(configs = [
+        { M: 128, N: 256, K: 32, FINISHES: false },
+        { M: 128, N: 128, K: 32, FINISHES: true },
+        { M: 64, N: 128, K: 32, FINISHES: true },
+    ])]
+    pub fn matmul_tf32<const M: usize, const N: usize, const K: usize, const FINISHES: bool>(
+        a: &View<f32, 3>,
+        b: &View<f32, 3>,
+        bias: &View<f32, 2>,
+        residual: &View<f32, 3>,
+        out: &mut View<f32, 3>,
+        alpha: f32,
+        act: i32,
+    ) {
+        let (batch, row, col) = place_in_bands::<M, N>(out.shape(1).to::<i32>(), out.shape(2).to::<i32>());
+        let sum = product::<f32, i64, M, N, K, true>(a, b, batch, row, col, 0, a.shape(2));
+        let y = if FINISHES {
+            finish::<f32, M, N>(sum, bias, residual, alpha, act, batch, row, col)
+        } else {
+            // Branches, because so many elements leave no registers for multiplications with the additions.
+            let scaled = if alpha == 1.0 { sum } else { sum * alpha };
+            if bias.shape(1) > 0 { scaled + bias.load::<1, N>(0, col) } else { scaled }
+        };
+        out.store(tl::reshape(y, [1, M, N]), batch, row, col);
+    }
+
+    /// As [`matmul_parts()`], of `f32` in TF32.
+    #[fuse_kernel(M = [64], N = [128], K = [32])]
+    pub fn matmul_tf32_parts<const M: usize, const N: usize, const K: usize>(
+        a: &View<f32, 3>,
+        b: &View<f32, 3>,
+        parts: &mut View<f32, 4>,
+        share: i32,
+    ) {
+        let (batch, row, col) =
+            place::<M, N>(tl::program_id(0), parts.shape(2).to::<i32>(), parts.shape(3).to::<i32>());
+        let part = tl::program_id(1);
+        let first = part * share * K;
+        let end = tl::minimum(first + share * K, a.shape(2).to::<i32>());
+        let sum = product::<f32, i32, M, N, K, true>(a, b, batch, row, col, first, end);
         parts.store(tl::reshape(sum, [1, 1, M, N]), part, batch, row, col);
     }
 
@@ -226,15 +274,23 @@ pub(crate) mod kernels {
     }
 
     /// Copies `M x N` elements of each matrix to where rows begin at multiples of 16 bytes.
-    #[fuse_kernel(T = [f16, bf16], M = [8], N = [256, 1024], num_warps = 4)]
+    #[fuse_kernel(T = [f16, bf16, f32], M = [8], N = [256, 1024], num_warps = 4)]
     pub fn align_rows<T: Float, const M: usize, const N: usize>(x: &View<T, 3>, out: &mut View<T, 3>) {
         let (batch, row, col) =
             place::<M, N>(tl::program_id(0), out.shape(1).to::<i32>(), out.shape(2).to::<i32>());
         out.store(x.load::<1, M, N>(batch, row, col), batch, row, col);
     }
 
-    /// The same of two, those of `x` by the first programs.
-    #[fuse_kernel(T = [f16, bf16], M = [8], N = [256, 1024], num_warps = 4)]
+    /// Copies `M x N` elements of each matrix to its transpose, whose rows begin at multiples of 16 bytes.
+    #[fuse_kernel(M = [64], N = [64], num_warps = 4)]
+    pub fn transpose_rows<const M: usize, const N: usize>(x: &View<f32, 3>, out: &mut View<f32, 3>) {
+        let (batch, row, col) =
+            place::<M, N>(tl::program_id(0), x.shape(1).to::<i32>(), x.shape(2).to::<i32>());
+        out.store(tl::permute(x.load::<1, M, N>(batch, row, col), [0, 2, 1]), batch, col, row);
+    }
+
+    /// The same as [`align_rows()`] of two, those of `x` by the first programs.
+    #[fuse_kernel(T = [f16, bf16, f32], M = [8], N = [256, 1024], num_warps = 4)]
     pub fn align_both<T: Float, const M: usize, const N: usize>(
         x: &View<T, 3>,
         x_out: &mut View<T, 3>,
@@ -254,4 +310,7 @@ pub(crate) mod kernels {
     }
 }
 
-pub use kernels::{align_both, align_rows, matmul, matmul_narrow, matmul_parts, matmul_small, sum_parts};
+pub use kernels::{
+    align_both, align_rows, matmul, matmul_narrow, matmul_parts, matmul_small, matmul_tf32,
+    matmul_tf32_parts, sum_parts, transpose_rows,
+};

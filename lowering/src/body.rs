@@ -4,12 +4,17 @@
 //! access leaves its slice; neighbours along a view's last axis are neighbours in memory. Where pointers are made with strides,
 //! bodies of *unit strides* come before it: the same, with some of these strides taken for 1; and where several loops read a row in
 //! pieces, one of a *single turn*, for rows that a piece has room for. The *unaligned* body, and one of a single turn, relies on the same
-//! but for what divides rows, and rotates them. The *tensor* body relies on the
+//! but for what divides rows, and rotates them. Bodies of products with a *scalar epilogue* rely on what their loops need for
+//! their vectors, and move what is around them element by element; those of a *scalar* operand this operand too. The *tensor* body relies on the
 //! same, and on what the GPU asks of views of which it copies blocks by itself; it takes the place of the aligned one on
 //! those that multiply such blocks. The *general* body relies on nothing and compares every offset with its slice's
 //! length.
 
-use std::collections::HashMap;
+mod vectors;
+
+use std::collections::{BTreeMap, HashMap};
+
+use self::vectors::{Widened, accesses, extents, needed_multiples, needed_signs};
 
 use crate::analysis::axis::{Assumptions, Axes};
 use crate::analysis::fact::{Fact, Symbol};
@@ -17,16 +22,15 @@ use crate::analysis::order::other_orders;
 use crate::analysis::promise::Promise;
 use crate::analysis::reread::read_again_through_cache;
 use crate::analysis::rotate::rotate;
-use crate::analysis::sign::Signs;
 use crate::analysis::single_turn::single_turn;
 use crate::analysis::split::{Trust, split};
 use crate::analysis::stage::stage;
-use crate::analysis::stride::{integers, take_for_one, unit_strides};
+use crate::analysis::stride::{take_for_one, unit_strides};
 use crate::analysis::view::contiguous;
 use crate::check::{Settings, Variant};
 use crate::diagnostic::Loc;
 use crate::dtype::DType;
-use crate::layout::access::{self, Alignment, MAX_BYTES};
+use crate::layout::access::{Alignment, MAX_BYTES};
 use crate::layout::assign::{Distributed, distribute};
 use crate::layout::bytes::keep_bytes;
 use crate::layout::defer::defer;
@@ -42,7 +46,7 @@ use crate::mlir::gpu::{Plan, TooMuchShared};
 use crate::mlir::{Limit, report};
 use crate::ops::Kind;
 use crate::syntax::Kernel;
-use crate::tile::{Func, ParamKind, Value};
+use crate::tile::{Func, ParamId, ParamKind};
 
 /// A way of compiling a kernel for the GPU.
 #[derive(Debug)]
@@ -52,6 +56,15 @@ pub struct Body {
     /// What must hold for this body to be right.
     pub facts: Vec<Fact>,
     pub gpus: Gpus,
+}
+
+/// How a body accesses a slice or a view on a line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Access {
+    pub line: u32,
+    pub param: ParamId,
+    /// What one instruction of a thread moves; 0 where the GPU copies blocks.
+    pub bytes: u32,
 }
 
 /// The GPUs that a body is for.
@@ -108,6 +121,31 @@ impl Body {
         (total, most)
     }
 
+    /// The accesses of tiles by the program's lines, each with the bytes that one instruction of a thread moves: 0 of blocks that the GPU
+    /// copies by itself. Of several on a line the narrowest.
+    pub fn accesses(&self) -> Vec<Access> {
+        let func = &self.plan.distributed.func;
+        let mut found: BTreeMap<(usize, ParamId), u32> = BTreeMap::new();
+        let mut add = |loc: Loc, param: ParamId, bytes: u32| {
+            let known = found.entry((loc.line(), param)).or_insert(bytes);
+            *known = bytes.min(*known);
+        };
+        func.body.walk(&mut |op| {
+            let operation = op.kind.operation();
+            if let Some(place) = operation.place() {
+                let each = func.slice(place.param).0.bytes();
+                let is_long =
+                    func.ty(place.offset).shape.elements() * u64::from(each) >= u64::from(MAX_BYTES);
+                let at_once = place.shift.map_or(place.vector.max(1), |shift| shift.elements);
+                if is_long {
+                    add(op.loc, place.param, at_once * each);
+                }
+            }
+            operation.windows().into_iter().for_each(|window| add(op.loc, window.memory, 0));
+        });
+        found.into_iter().map(|((line, param), bytes)| Access { line: line as u32, param, bytes }).collect()
+    }
+
     /// Whether the code has a record for a failure.
     pub fn reports(&self) -> bool {
         report::reports(&self.plan.distributed.func)
@@ -162,16 +200,23 @@ fn bodies_for(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<Body>, 
     if gpus == Gpus::All {
         let copied = tensors(&orders, requests, &mut bodies);
         // Bytes are multiplied in one order alone.
-        orders.retain(|(_, names)| copied.is_empty() || copied.contains(&names.tensor));
+        let bytes = multiplies(func, |elem| elem.bytes() == 1);
+        orders.retain(|(_, names)| !bytes || copied.is_empty() || copied.contains(&names.tensor));
     }
     let others = if bodies.is_empty() { gpus } else { Gpus::WithoutGroups };
     let strides = unit_strides(func, trust(requests, Trust::Launch));
-    for ([name, odd], strides) in UNIT_STRIDES.into_iter().zip(&strides) {
+    let by_pointers = bodies.is_empty() && !accesses(func, Widened::InProducts).is_empty();
+    for ((name, scalar, odd), strides) in UNIT_STRIDES.into_iter().zip(&strides) {
         let mut near = func.clone();
         let equal = take_for_one(&mut near, strides);
         let (plan, mut facts) = aligned(near.clone(), requests)?;
+        let partly = if by_pointers { partly_in_vectors(&near, requests, &facts, scalar)? } else { vec![] };
         facts.extend(equal.iter().cloned());
         bodies.push(Body { name, plan, facts, gpus: others });
+        for (name, plan, mut facts) in partly {
+            facts.extend(equal.iter().cloned());
+            bodies.push(Body { name, plan, facts, gpus: others });
+        }
         let (plan, mut facts) = unaligned(near, requests)?;
         facts.extend(equal);
         bodies.push(Body { name: odd, plan, facts, gpus: others });
@@ -188,9 +233,19 @@ fn bodies_for(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<Body>, 
     if strides.is_empty() {
         let (plan, facts) = aligned(func.clone(), requests)?;
         if !facts.is_empty() {
+            let partly =
+                if by_pointers { partly_in_vectors(func, requests, &facts, SCALAR)? } else { vec![] };
             bodies.push(Body { name: "aligned", plan, facts, gpus: others });
+            for (name, plan, facts) in partly {
+                bodies.push(Body { name, plan, facts, gpus: others });
+            }
             if let Some((plan, facts)) = rotated(func.clone(), requests)? {
                 bodies.push(Body { name: "unaligned", plan, facts, gpus: others });
+            } else if by_pointers && columns.is_empty() {
+                let (plan, facts) = unaligned(func.clone(), requests)?;
+                if !facts.is_empty() {
+                    bodies.push(Body { name: ORDERS[0].odd, plan, facts, gpus: others });
+                }
             }
         }
     }
@@ -257,13 +312,52 @@ enum Results {
     Anywhere,
 }
 
-/// Bodies of the same kind, for different strides that are 1; each for rows that begin at multiples of a vector, and for rows that
-/// begin anywhere.
-const UNIT_STRIDES: [[&str; 2]; 4] = [
-    ["unit_strides", "unit_strides_odd"],
-    ["unit_strides_2", "unit_strides_2_odd"],
-    ["unit_strides_3", "unit_strides_3_odd"],
-    ["unit_strides_4", "unit_strides_4_odd"],
+/// What bodies of products that move a part of their accesses element by element are called.
+#[derive(Clone, Copy)]
+struct Scalar {
+    /// What is around the loops.
+    epilogue: &'static str,
+    /// And one of two operands.
+    operands: [&'static str; 2],
+}
+
+const SCALAR: Scalar = Scalar { epilogue: "scalar_epilogue", operands: ["scalar_b", "scalar_a"] };
+
+/// Bodies of the same kind, for different strides that are 1; each for rows that begin at multiples of a vector, for such rows of a part
+/// of the accesses, and for rows that begin anywhere.
+const UNIT_STRIDES: [(&str, Scalar, &str); 4] = [
+    (
+        "unit_strides",
+        Scalar {
+            epilogue: "unit_strides_scalar_epilogue",
+            operands: ["unit_strides_scalar_b", "unit_strides_scalar_a"],
+        },
+        "unit_strides_odd",
+    ),
+    (
+        "unit_strides_2",
+        Scalar {
+            epilogue: "unit_strides_2_scalar_epilogue",
+            operands: ["unit_strides_2_scalar_b", "unit_strides_2_scalar_a"],
+        },
+        "unit_strides_2_odd",
+    ),
+    (
+        "unit_strides_3",
+        Scalar {
+            epilogue: "unit_strides_3_scalar_epilogue",
+            operands: ["unit_strides_3_scalar_b", "unit_strides_3_scalar_a"],
+        },
+        "unit_strides_3_odd",
+    ),
+    (
+        "unit_strides_4",
+        Scalar {
+            epilogue: "unit_strides_4_scalar_epilogue",
+            operands: ["unit_strides_4_scalar_b", "unit_strides_4_scalar_a"],
+        },
+        "unit_strides_4_odd",
+    ),
 ];
 
 /// What a body may rely on, unless the caller answers for all.
@@ -275,16 +369,18 @@ fn general(func: &Func, requests: Requests) -> Result<Plan, TooMuchShared> {
     let mut func = func.clone();
     split(&mut func, trust(requests, Trust::Nothing));
     let mut plan = plan(&func, Alignment::Element, requests, &Assumptions::default(), &[])?;
-    plan.limit = plan.limit.or_else(|| multiplies_bytes(&func).then_some(Limit::Blocks(1)));
+    // Where factors of bytes come together one by one, ptxas keeps 32 values in registers and all others in memory unless it
+    // knows how few blocks are enough.
+    let bytes = multiplies(&func, |elem| elem == DType::I8);
+    plan.limit = plan.limit.or_else(|| bytes.then_some(Limit::Blocks(1)));
     Ok(plan)
 }
 
-/// Whether there is a product of `i8`. Where its factors come together byte by byte, ptxas keeps 32 values in registers and
-/// all others in memory unless it knows how few blocks are enough.
-fn multiplies_bytes(func: &Func) -> bool {
+/// Whether there is a product of such elements.
+fn multiplies(func: &Func, of: impl Fn(DType) -> bool) -> bool {
     let mut found = false;
     func.body.walk(&mut |op| {
-        found |= matches!(&op.kind, Kind::Dot(dot) if func.ty(dot.a).dtype == DType::I8);
+        found |= matches!(&op.kind, Kind::Dot(dot) if of(func.ty(dot.a).dtype));
     });
     found
 }
@@ -314,12 +410,58 @@ fn tensor(func: &Func, requests: Requests, results: &[Results]) -> Option<(Plan,
 const MAX_MAPS: usize = 8;
 
 /// With what must hold.
-fn aligned(mut func: Func, requests: Requests) -> Result<(Plan, Vec<Fact>), TooMuchShared> {
+fn aligned(func: Func, requests: Requests) -> Result<(Plan, Vec<Fact>), TooMuchShared> {
+    in_vectors(func, requests, Widened::All)
+}
+
+/// Bodies whose loops of products move vectors, and what is around them elements, where that asks for less than `facts`: a row of results
+/// need not begin as rows of operands do. Where an extent is a multiple of a vector for one of two operands alone, this one moves in vectors.
+fn partly_in_vectors(
+    func: &Func,
+    requests: Requests,
+    facts: &[Fact],
+    names: Scalar,
+) -> Result<Vec<(&'static str, Plan, Vec<Fact>)>, TooMuchShared> {
+    let mut found = vec![];
+    let is_aligned = |fact: &Fact| matches!(fact, Fact::Aligned { .. });
+    let of_loops = in_vectors(func.clone(), requests, Widened::InProducts)?;
+    if !of_loops.1.iter().any(is_aligned) {
+        return Ok(found);
+    }
+    let mut operands: Vec<ParamId> =
+        accesses(func, Widened::InProducts).iter().map(|place| place.param).collect();
+    operands.sort();
+    operands.dedup();
+    let extents = extents(func);
+    if let [a, b] = operands[..] {
+        for (operand, name) in [a, b].into_iter().zip(names.operands) {
+            let (plan, fewer) = in_vectors(func.clone(), requests, Widened::Of(operand))?;
+            let drops_extent = of_loops.1.iter().any(|fact| {
+                let is_extent = matches!(fact, Fact::Divisible { value: Symbol::Scalar(scalar), .. } if extents.contains(scalar));
+                is_extent && !fewer.contains(fact)
+            });
+            if drops_extent && fewer.iter().any(is_aligned) {
+                found.push((name, plan, fewer));
+            }
+        }
+    }
+    let (plan, fewer) = of_loops;
+    if !facts.iter().all(|fact| fewer.contains(fact)) {
+        found.insert(0, (names.epilogue, plan, fewer));
+    }
+    Ok(found)
+}
+
+fn in_vectors(
+    mut func: Func,
+    requests: Requests,
+    widened: Widened,
+) -> Result<(Plan, Vec<Fact>), TooMuchShared> {
     let strides = contiguous(&mut func);
     let bounds = split(&mut func, trust(requests, Trust::Launch));
     let promised = Assumptions::promised(&func).learned(&func, &bounds);
-    let (promised, signs) = needed_signs(&func, promised);
-    let assumptions = needed_multiples(&func, promised);
+    let (promised, signs) = needed_signs(&func, promised, widened);
+    let assumptions = needed_multiples(&func, promised, widened);
     keep_bytes(&mut func, &assumptions);
     let plan = plan(&func, Alignment::Checked, requests, &assumptions, &bounds)?;
     let mut facts = alignment_facts(&plan.distributed.func);
@@ -402,83 +544,6 @@ const MAX_REGISTERS: u32 = 255;
 /// Programs of one warp that share a block: blocks start at a limited rate. Larger programs have one each, which lets a
 /// multiprocessor take the next one as soon as its threads are free (docs/performance.md).
 const SMALL_PROGRAMS: u32 = 4;
-
-/// What is promised, with the signs of what is divided where they widen an access, and the facts of these.
-fn needed_signs(func: &Func, promised: Assumptions) -> (Assumptions, Vec<Fact>) {
-    let signs = Signs::analyse(func);
-    if signs.least.is_empty() {
-        return (promised, vec![]);
-    }
-    let with = promised.clone().with_signs(&signs);
-    let at_best = |assumptions: &Assumptions| {
-        widths(func, &Assumptions { multiples: even(func, assumptions), ..assumptions.clone() })
-    };
-    if at_best(&with) == at_best(&promised) { (promised, vec![]) } else { (with, signs.facts) }
-}
-
-/// Every integer argument as a multiple of any vector.
-fn even(func: &Func, promised: &Assumptions) -> HashMap<Value, u64> {
-    let smallest = func
-        .params
-        .iter()
-        .filter_map(|param| match param.kind {
-            ParamKind::Slice { elem, .. } => Some(elem.bytes()),
-            ParamKind::Scalar { .. } => None,
-        })
-        .min()
-        .unwrap_or(MAX_BYTES);
-    let by = u64::from(MAX_BYTES / smallest.min(MAX_BYTES));
-    let least = |value: &Value| promised.multiples.get(value).copied().unwrap_or(1);
-    integers(func).map(|value| (value, by.max(least(&value)))).collect()
-}
-
-/// What is promised, with the integer arguments whose divisibility widens an access, and by what they must divide.
-fn needed_multiples(func: &Func, promised: Assumptions) -> Assumptions {
-    let least = |value: &Value| promised.multiples.get(value).copied().unwrap_or(1);
-    let with = |multiples| Assumptions { multiples, ..promised.clone() };
-    let mut needed = even(func, &promised);
-    let best = widths(func, &with(needed.clone()));
-    for value in integers(func) {
-        // The smallest divisor that serves as well as the largest.
-        let mut divisor = needed.remove(&value).unwrap_or(1);
-        while divisor > least(&value) {
-            let mut fewer = needed.clone();
-            fewer.insert(value, divisor / 2);
-            if widths(func, &with(fewer)) != best {
-                break;
-            }
-            divisor /= 2;
-        }
-        if divisor > 1 {
-            needed.insert(value, divisor);
-        }
-    }
-    with(needed)
-}
-
-/// The widths of the accesses that matter: one number for each row beside a tile of rows is not worth a fact that the whole body
-/// would hang on.
-fn widths(func: &Func, assumptions: &Assumptions) -> Vec<u32> {
-    let axes = Axes::analyse(func, assumptions);
-    let mut widths = vec![];
-    func.body.walk(&mut |op| {
-        if let Some(place) = op.kind.operation().place()
-            && !func.ty(place.offset).is_scalar()
-        {
-            let elements = func.ty(place.offset).shape.elements();
-            widths.push((elements, access::width(func, &axes, place, Alignment::Checked).elements));
-        }
-    });
-    let most = widths.iter().map(|&(elements, _)| elements).max().unwrap_or(0);
-    widths
-        .into_iter()
-        .filter(|(elements, _)| elements * SMALL_SHARE >= most)
-        .map(|(_, width)| width)
-        .collect()
-}
-
-/// An access of less than this share of the largest one's elements does not matter.
-const SMALL_SHARE: u64 = 16;
 
 /// How each slice must be aligned for the accesses that were chosen, and of how many elements its length must be a multiple:
 /// one comparison then decides for a whole vector.

@@ -213,9 +213,11 @@ fn run_patterns(products: &Products, place: Place, [m, n, k]: [usize; 3]) -> Res
     Ok((products.run)(&Job { device: place.device()?, operands, shift: 0 }, [m, n, k])?.concat())
 }
 
-/// The nearest number of eleven digits, halves away from zero.
+/// The nearest number of eleven digits, halves to even.
 fn as_tf32(value: f64) -> f64 {
-    f64::from(f32::from_bits(((value as f32).to_bits() + (1 << 12)) & !((1 << 13) - 1)))
+    let bits = (value as f32).to_bits();
+    let odd = bits >> 13 & 1;
+    f64::from(f32::from_bits((bits + (1 << 12) - 1 + odd) & !((1 << 13) - 1)))
 }
 
 fn told([m, n, k]: [usize; 3], error: Failed) -> Failed {

@@ -34,12 +34,12 @@ macro_rules! added {
             for start in (0..limit).step_by(K) {
                 let left = if LEFT { tl::trans(a.load::<K, M>(start, row)) } else { a.load::<M, K>(row, start) };
                 let right = if RIGHT { tl::trans(b.load::<N, K>(col, start)) } else { b.load::<K, N>(start, col) };
-                sum = tl::dot(left, right, sum);
+                sum = tl::dot(left, right, sum).input_precision("tf32");
             }
             let left = if LEFT { tl::trans(a.load::<K, M>(0, row)) } else { a.load::<M, K>(row, 0) };
             let right = if RIGHT { tl::trans(b.load::<N, K>(col, 0)) } else { b.load::<K, N>(0, col) };
             // A factor that was computed, and a sum that was loaded.
-            let first = tl::dot((left * 0.5).to::<T>(), right, c.load::<M, N>(row, col));
+            let first = tl::dot((left * 0.5).to::<T>(), right, c.load::<M, N>(row, col)).input_precision("tf32");
             out.store(sum + first, row, col);
         }
 
@@ -78,6 +78,16 @@ added! {
     f16, [128, 256, 64], false, false, 8, 3;
     bf16, [256, 128, 64], false, true, 16, 2;
     bf16, [128, 64, 128], false, false, 8, 2;
+    f32, [64, 64, 32], false, false, 4, 2;
+    f32, [64, 64, 32], false, true, 4, 2;
+    f32, [64, 64, 32], true, false, 4, 2;
+    f32, [64, 64, 32], true, true, 4, 1;
+    f32, [128, 128, 32], false, false, 8, 3;
+    f32, [128, 128, 32], false, true, 8, 4;
+    f32, [128, 128, 32], true, true, 8, 2;
+    f32, [48, 128, 64], false, false, 4, 2;
+    f32, [64, 192, 32], false, false, 4, 2;
+    f32, [128, 256, 32], false, false, 8, 3;
 }
 
 /// A kernel that adds the product of the first `limit` elements of the rows of `[m, k]` and `[n, k]` to a matrix, and

@@ -10,7 +10,7 @@ use crate::kernel::{
 };
 
 /// Counts up when a reader of an older file would misread it.
-const FORMAT: u32 = 5;
+const FORMAT: u32 = 6;
 
 /// The names of the files, relative to the JSON file.
 pub(super) struct Images {
@@ -153,11 +153,12 @@ struct BodyRecord<'k> {
 impl<'k> BodyRecord<'k> {
     fn new(body: &'k Body, images: Images, params: &[Param]) -> Self {
         let cubin = |(capability, file)| CubinRecord { capability, file };
-        let map = |&TensorMap { param, block, swizzle, transposed }: &TensorMap| MapRecord {
+        let map = |&TensorMap { param, block, swizzle, transposed, tf32 }: &TensorMap| MapRecord {
             param: name(params, param),
             block,
             swizzle,
             transposed,
+            tf32,
         };
         let fact = |fact: &Fact| FactRecord { text: fact.text(params), fact: FactKind::new(fact, params) };
         BodyRecord {
@@ -185,6 +186,8 @@ struct MapRecord {
     swizzle: u32,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     transposed: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    tf32: bool,
 }
 
 #[derive(Serialize)]

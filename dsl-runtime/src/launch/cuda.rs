@@ -13,7 +13,7 @@ use cudarc::driver::{CudaStream, DevicePtr, DevicePtrMut, DeviceSlice, DriverErr
 use super::arg::{Arg, Value};
 use super::driver::{self, Shape};
 use super::tensor_map::{Encoded, Refusal};
-use super::trace::{BodyTrace, Trace, print};
+use super::trace::{BodyTrace, Trace, narrow, print};
 use super::{Call, blocking, tracing};
 use crate::cuda::CudaDevice;
 use crate::error::{Error, Result};
@@ -251,6 +251,7 @@ fn obstacle(call: Call, entry: &Entry, known: &Known<'_>) -> String {
 fn describe(call: Call, device: &CudaDevice, actuals: &[Actual], chosen: &Chosen<'_>) -> Trace {
     let known = Known { actuals, grid: call.grid };
     let before = chosen.code.entries.iter().take_while(|entry| !std::ptr::eq(entry.body, chosen.body));
+    let bodies = chosen.code.entries.iter().map(|entry| entry.body);
     Trace {
         kernel: call.kernel.name,
         variant: call.variant.label,
@@ -264,6 +265,7 @@ fn describe(call: Call, device: &CudaDevice, actuals: &[Actual], chosen: &Chosen
             threads: chosen.body.threads,
             shared_bytes: chosen.body.shared_bytes,
             passed_over: before.map(|entry| (entry.body.entry, obstacle(call, entry, &known))).collect(),
+            narrow: narrow(call.kernel.params, bodies, chosen.body),
         }),
     }
 }

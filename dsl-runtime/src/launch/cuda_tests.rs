@@ -4,11 +4,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use expect_test::expect;
 
-use super::trace::{BodyTrace, Trace};
+use super::trace::{BodyTrace, Trace, narrow};
 use super::*;
 use crate::bench::{BenchOptions, do_bench};
 use crate::dtype::DType;
-use crate::kernel::{Arch, Body, Fact, Module, Packed, Param, ParamKind, Symbol, TensorMap, Term};
+use crate::kernel::{Access, Arch, Body, Fact, Module, Packed, Param, ParamKind, Symbol, TensorMap, Term};
 use crate::module::Resident;
 use crate::{Buffer, Device, View};
 
@@ -165,6 +165,7 @@ const ALIGNED: Body = Body {
         Fact::Aligned { param: 1, bytes: 16 },
     ],
     maps: &[],
+    accesses: &[Access { line: 12, param: 0, bytes: 16 }, Access { line: 13, param: 1, bytes: 4 }],
     resources: None,
 };
 
@@ -179,6 +180,7 @@ pub(super) const GENERAL: Body = Body {
     shared_bytes: 0,
     facts: &[],
     maps: &[],
+    accesses: &[Access { line: 12, param: 0, bytes: 4 }, Access { line: 13, param: 1, bytes: 4 }],
     resources: None,
 };
 
@@ -347,9 +349,10 @@ fn a_trace_is_one_line() {
             threads: 128,
             shared_bytes: 65536,
             passed_over: vec![("scale_aligned", "4 does not divide n (1001)".to_string())],
+            narrow: narrow(SCALE.params, [&ALIGNED, &GENERAL].into_iter(), &GENERAL),
         }),
     };
-    expect!["scale [T = f32] on cuda:0, cubin for sm_90a: 11 x 2 x 1 programs, scale_general in 11 x 2 x 1 blocks of 128 threads, 64.0 KiB shared; not scale_aligned: 4 does not divide n (1001)"].assert_eq(&trace.to_string());
+    expect!["scale [T = f32] on cuda:0, cubin for sm_90a: 11 x 2 x 1 programs, scale_general in 11 x 2 x 1 blocks of 128 threads, 64.0 KiB shared; not scale_aligned: 4 does not divide n (1001); `x` on line 12 by 4 bytes, by more in scale_aligned; `out` on line 13 by 4 bytes in every body"].assert_eq(&trace.to_string());
 }
 
 /// Of a device that runs one block on each of its multiprocessors.
@@ -494,7 +497,7 @@ const MAPPED: Body = Body {
         Fact::Divisible { value: ROW_STRIDE, by: 4 },
         Fact::Equal { param: 4, value: 1 },
     ],
-    maps: &[TensorMap { param: 0, block: &[8, 8], swizzle: 32, transposed: false }],
+    maps: &[TensorMap { param: 0, block: &[8, 8], swizzle: 32, transposed: false, tf32: false }],
     ..PLAIN
 };
 

@@ -62,11 +62,14 @@ enum DataType {
     F32,
     F64,
     BF16,
+    /// What lies in memory as `F32` does, rounded as it is copied.
+    TF32 = 11,
 }
 
 impl DataType {
-    fn of(dtype: DType) -> Option<DataType> {
+    fn of(dtype: DType, tf32: bool) -> Option<DataType> {
         Some(match dtype {
+            DType::F32 if tf32 => DataType::TF32,
             DType::Bool => return None,
             DType::I8 | DType::U8 | DType::F8E4M3 | DType::F8E5M2 => DataType::U8,
             DType::I16 | DType::U16 => DataType::U16,
@@ -134,7 +137,7 @@ impl TensorMap {
         }
         let dtype = *dtypes.get(param).ok_or(no_view)?;
         let mut request = Request {
-            data_type: DataType::of(dtype).ok_or(Cause::DType(dtype))?,
+            data_type: DataType::of(dtype, self.tf32).ok_or(Cause::DType(dtype))?,
             swizzle: Swizzle::of(self.swizzle).ok_or(Cause::Swizzle(self.swizzle))?,
             rank,
             address: known.address(self.param).ok_or(no_view)?,
@@ -251,9 +254,12 @@ mod tests {
         expected.assert_eq(&text);
     }
 
-    const VECTOR: TensorMap = TensorMap { param: 1, block: &[16], swizzle: 32, transposed: false };
-    const MATRIX: TensorMap = TensorMap { param: 1, block: &[128, 64], swizzle: 128, transposed: false };
-    const BATCH: TensorMap = TensorMap { param: 1, block: &[2, 32, 16], swizzle: 64, transposed: false };
+    const VECTOR: TensorMap =
+        TensorMap { param: 1, block: &[16], swizzle: 32, transposed: false, tf32: false };
+    const MATRIX: TensorMap =
+        TensorMap { param: 1, block: &[128, 64], swizzle: 128, transposed: false, tf32: false };
+    const BATCH: TensorMap =
+        TensorMap { param: 1, block: &[2, 32, 16], swizzle: 64, transposed: false, tf32: false };
 
     #[test]
     fn the_innermost_axis_comes_first() {
@@ -275,7 +281,8 @@ mod tests {
             &[5, 300, 200, 0, 256, 1],
             expect!["F32 (7) of [200, 300, 5] by [1024, 0] at 0x80, block [16, 32, 2], B64 (2)"],
         );
-        let five = TensorMap { param: 1, block: &[1, 2, 3, 4, 16], swizzle: 32, transposed: false };
+        let five =
+            TensorMap { param: 1, block: &[1, 2, 3, 4, 16], swizzle: 32, transposed: false, tf32: false };
         check(
             five,
             DType::I8,
@@ -297,9 +304,12 @@ mod tests {
     #[test]
     fn each_type_has_the_driver_s_number() {
         let text: String = DType::ALL
-            .map(|dtype| match DataType::of(dtype) {
-                Some(data_type) => format!("{dtype}: {data_type:?} ({})\n", data_type as u32),
-                None => format!("{dtype}: none\n"),
+            .map(|dtype| match [DataType::of(dtype, false), DataType::of(dtype, true)] {
+                [Some(plain), Some(tf32)] if plain != tf32 => {
+                    format!("{dtype}: {plain:?} ({}), {tf32:?} ({})\n", plain as u32, tf32 as u32)
+                }
+                [Some(data_type), _] => format!("{dtype}: {data_type:?} ({})\n", data_type as u32),
+                [None, _] => format!("{dtype}: none\n"),
             })
             .concat();
         expect![[r#"
@@ -316,7 +326,7 @@ mod tests {
             f8e5m2: U8 (0)
             f16: F16 (6)
             bf16: BF16 (9)
-            f32: F32 (7)
+            f32: F32 (7), TF32 (11)
             f64: F64 (8)
         "#]]
         .assert_eq(&text);

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::error::{amount, bracketed};
+use crate::kernel::{Access, Body, Param};
 
 /// What a launch runs. Prints as one line, the one of `FUSE_TRACE=1`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -38,6 +39,34 @@ pub struct BodyTrace {
     pub shared_bytes: u32,
     /// The entries that ask for more, and the first thing that each does not get.
     pub passed_over: Vec<(&'static str, String)>,
+    /// The accesses of tiles of which an instruction moves fewer than 16 bytes.
+    pub narrow: Vec<NarrowAccess>,
+}
+
+/// An access of which an instruction of a thread moves fewer bytes than it could.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct NarrowAccess {
+    /// The slice or view.
+    pub param: &'static str,
+    /// The line of the program, in its file.
+    pub line: u32,
+    /// Bytes that one instruction moves.
+    pub bytes: u8,
+    /// The first entry that moves more.
+    pub wider: Option<&'static str>,
+}
+
+impl fmt::Display for NarrowAccess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let NarrowAccess { param, line, bytes, wider } = self;
+        let unit = if *bytes == 1 { "byte" } else { "bytes" };
+        write!(f, "`{param}` on line {line} by {bytes} {unit}")?;
+        match wider {
+            Some(entry) => write!(f, ", by more in {entry}"),
+            None => write!(f, " in every body"),
+        }
+    }
 }
 
 fn product([x, y, z]: [u32; 3]) -> String {
@@ -48,7 +77,8 @@ impl fmt::Display for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Trace { kernel, variant, device, code, grid, body } = self;
         write!(f, "{kernel}{} on {device}, {code}: {} programs", bracketed(variant), product(*grid))?;
-        let Some(BodyTrace { entry, blocks, cluster, threads, shared_bytes, passed_over }) = body else {
+        let Some(BodyTrace { entry, blocks, cluster, threads, shared_bytes, passed_over, narrow }) = body
+        else {
             return Ok(());
         };
         let shared = amount((*shared_bytes).into());
@@ -61,9 +91,38 @@ impl fmt::Display for Trace {
         for (entry, reason) in passed_over {
             write!(f, "; not {entry}: {reason}")?;
         }
+        for access in narrow {
+            write!(f, "; {access}")?;
+        }
         Ok(())
     }
 }
+
+/// The accesses of a body of which an instruction moves less than a vector, each with the first of all bodies that moves more.
+pub(super) fn narrow<'b>(
+    params: &[Param],
+    bodies: impl Iterator<Item = &'b Body> + Clone,
+    taken: &Body,
+) -> Vec<NarrowAccess> {
+    let is_narrow = |access: &&Access| (1..VECTOR).contains(&access.bytes);
+    let of = |access: &Access| {
+        let is_wider = |other: &Access| {
+            let same = (other.line, other.param) == (access.line, access.param);
+            same && (other.bytes == 0 || other.bytes > access.bytes)
+        };
+        let wider = bodies.clone().find(|body| body.accesses.iter().any(is_wider));
+        NarrowAccess {
+            param: params[usize::from(access.param)].name,
+            line: access.line,
+            bytes: access.bytes,
+            wider: wider.map(|body| body.entry),
+        }
+    };
+    taken.accesses.iter().filter(is_narrow).map(of).collect()
+}
+
+/// The most bytes that one instruction of a thread moves.
+const VECTOR: u8 = 16;
 
 /// Prints the line of a launch.
 pub(super) fn print(trace: &Trace) {

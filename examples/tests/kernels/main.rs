@@ -9,6 +9,7 @@ mod data;
 mod dropout;
 mod layer_norm;
 mod matmul;
+mod matmul_tf32;
 mod norm_backward;
 mod norms;
 mod quantize;

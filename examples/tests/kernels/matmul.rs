@@ -35,7 +35,7 @@ const LARGE: [Extents; 4] = [
 
 /// How the elements of a matrix lie in memory.
 #[derive(Clone, Copy, Debug)]
-enum Order {
+pub(crate) enum Order {
     Rows,
     Columns,
     /// Rows, and so many elements between them.
@@ -54,7 +54,7 @@ impl Order {
     }
 
     /// Memory that holds a matrix given in row-major order.
-    fn laid_out<T: Float>(self, elements: &[T], shape: [usize; 2]) -> Vec<T> {
+    pub(crate) fn laid_out<T: Float>(self, elements: &[T], shape: [usize; 2]) -> Vec<T> {
         let [row, col] = self.strides(shape);
         let mut memory = vec![T::from_f64(f64::NAN); self.len(shape)];
         for (i, &element) in elements.iter().enumerate() {
@@ -68,7 +68,11 @@ impl Order {
         if shape.contains(&0) { 0 } else { 1 + (shape[0] - 1) * row + (shape[1] - 1) * col }
     }
 
-    fn view<'a, T: Float>(self, memory: Slice<'a, T>, shape: [usize; 2]) -> Result<View<'a, T, 2>> {
+    pub(crate) fn view<'a, T: Float>(
+        self,
+        memory: Slice<'a, T>,
+        shape: [usize; 2],
+    ) -> Result<View<'a, T, 2>> {
         memory.view_strided(shape, self.strides(shape))
     }
 }
@@ -391,6 +395,7 @@ fn the_fastest_way_follows_from_the_extents() {
         out,
         k,
         right_batches: 1,
+        bytes: 2,
         aligned: [true; 2],
         b_is_k_major: false,
         adds: false,
@@ -399,6 +404,8 @@ fn the_fastest_way_follows_from_the_extents() {
     let whole = |block: Block| Config { block, split_k: 1, copies: [false; 2] };
     assert_eq!(large.fastest(132), whole(block(128, 256, 64)));
     assert_eq!(Problem { adds: true, ..large }.fastest(132), whole(block(128, 128, 64)));
+    // Of `f32` in TF32 as many bytes are a step.
+    assert_eq!(Problem { bytes: 4, ..large }.fastest(132), whole(block(128, 256, 32)));
     // Each multiprocessor but a few makes one tile, where half of them would make one of twice the size.
     assert_eq!(of([1, 1408, 1408], 512).fastest(132).block.tile, Tile { rows: 128, cols: 128 });
     // A few tiles of many steps.

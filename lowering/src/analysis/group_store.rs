@@ -2,19 +2,21 @@
 //!
 //! A store becomes a [`GroupStore`] if it takes a matrix that is as large as a product by groups of warps and is made
 //! of one, if it happens once, and if it alone accesses its view. As with blocks that are copied in ([`super::stage`]),
-//! the block begins at a multiple of 16 bytes. Lines of shared memory hold columns of one group only.
+//! the block begins at a multiple of 16 bytes. Lines of shared memory hold columns of one group only; of a product whose transpose was
+//! made, two lines side by side hold what a group has of a row.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use super::axis::Axes;
-use super::stage::{Groups, LINE, PIECE};
+use super::stage::{GROUP_ROWS, Groups, LINE, PIECE};
 use crate::ops::{Cache, GroupStore, Kind, Reshape, StoreView, Window};
 use crate::tile::{Func, Op, ParamId, Shape, Value, sources};
 
-/// The places of such stores in the function's body, with what takes their place.
+/// The places of such stores in the function's body, with what takes their place. Of each product it is known whether its transpose is
+/// made.
 pub(super) fn find(
     func: &Func,
-    products: &HashSet<Value>,
+    products: &HashMap<Value, bool>,
     definitions: &HashMap<Value, &Op>,
     axes: &Axes,
     num_warps: u32,
@@ -28,19 +30,26 @@ pub(super) fn find(
         }
         let ty = func.ty(value);
         let made = sources(value, definitions);
-        let is_product = |source: &Value| products.contains(source) && func.ty(*source).shape == ty.shape;
-        if !is_matrix(window, &ty.shape) || !made.iter().any(is_product) {
+        let same = made.iter().filter(|source| func.ty(**source).shape == ty.shape);
+        let mut products = same.filter_map(|source| products.get(source).copied());
+        let transposed = products.next()?;
+        if !is_matrix(window, &ty.shape) || products.any(|other| other != transposed) {
             return None;
         }
         let bytes = ty.dtype.bytes();
-        let groups = Groups::new(ty.shape[0], num_warps);
+        let lies = if transposed {
+            let groups = Groups::new(ty.shape[1], num_warps);
+            bytes == 4 && ty.shape[0].is_multiple_of(GROUP_ROWS * groups.along_columns)
+        } else {
+            let groups = Groups::new(ty.shape[0], num_warps);
+            [2, 4].contains(&bytes) && (ty.shape[1] * bytes).is_multiple_of(LINE * groups.along_columns)
+        };
         let start = *window.offsets.last().expect("a view has an axis");
-        let fits = [2, 4].contains(&bytes)
+        let fits = lies
             && *cache == Cache::default()
             && accesses[&window.memory] == 1
-            && (ty.shape[1] * bytes).is_multiple_of(LINE * groups.along_columns)
             && axes.get(func, start).divisor.is_multiple_of((PIECE / bytes).into());
-        fits.then(|| GroupStore { window: window.clone(), value })
+        fits.then(|| GroupStore { window: window.clone(), value, transposed })
     };
     func.body.ops.iter().enumerate().filter_map(|(place, op)| Some((place, of(op)?))).collect()
 }

@@ -13,7 +13,7 @@ use super::fact::{Fact, Sum, Symbol};
 use super::group_store;
 use super::order::as_block;
 use crate::dtype::DType;
-use crate::ops::{Cast, Dot, Effect, Factor, For, GroupDot, Kind, Level, Staged, Window};
+use crate::ops::{Cast, Dot, Effect, Factor, For, GroupDot, InputPrecision, Kind, Level, Staged, Window};
 use crate::tile::{Block, Func, Op, Value, remove_unused, sources};
 
 /// Warps that multiply together.
@@ -65,7 +65,7 @@ pub fn stage(func: &mut Func, num_warps: u32, copies_out: bool) -> Vec<Fact> {
     let mut found = HashMap::new();
     stager.block(&func.body, None, &mut found);
     let stores = if copies_out {
-        let products = found.keys().copied().collect();
+        let products = found.iter().map(|(result, dot)| (*result, dot.transposed)).collect();
         group_store::find(func, &products, &stager.definitions, &stager.axes, num_warps)
     } else {
         vec![]
@@ -140,6 +140,20 @@ pub fn converted(func: &Func, definitions: &HashMap<Value, &Op>, value: Value) -
     }
 }
 
+/// The factors of a product of `f32` in TF32 as there is an instruction for them, and whether it then gives the transpose. What is summed
+/// over is contiguous in the right factor, and threads load fragments of a left one where it is not.
+fn in_tf32(dot: &Dot, a: Factor, b: Staged) -> Option<(Factor, Staged, bool)> {
+    let Factor::Staged(a) = a else { return None };
+    if dot.input != InputPrecision::Tf32 {
+        return None;
+    }
+    match (a.transposed, b.transposed) {
+        (_, true) => Some((Factor::Staged(a), b, false)),
+        (false, false) => Some((Factor::Staged(b.exchanged()), a.exchanged(), true)),
+        (true, false) => None,
+    }
+}
+
 struct Stager<'f> {
     definitions: HashMap<Value, &'f Op>,
     axes: Axes,
@@ -176,15 +190,20 @@ impl<'f> Stager<'f> {
 
     fn group_dot(&self, dot: &Dot, op: &Op, variable: Option<Value>) -> Option<GroupDot> {
         let shape = &self.func.ty(op.results[0]).shape;
+        if shape.rank() != 2 {
+            return None;
+        }
         let [a, b] = self.own_elements(dot);
         let elem = self.func.ty(b).dtype;
         let b = self.staged(b, variable)?;
         let a = self.staged(a, variable).map_or(Factor::Tile(a), Factor::Staged);
-        if shape.rank() != 2 || !shape[0].is_multiple_of(GROUP_ROWS) || !self.multiply(elem, (&a, &b)) {
+        let (a, b, transposed) = if elem == DType::F32 { in_tf32(dot, a, b)? } else { (a, b, false) };
+        let [rows, all_columns] = if transposed { [shape[1], shape[0]] } else { [shape[0], shape[1]] };
+        if !rows.is_multiple_of(GROUP_ROWS) || !self.multiply(elem, (&a, &b)) {
             return None;
         }
-        let Groups { along_columns, .. } = Groups::new(shape[0], self.num_warps);
-        let columns = shape[1] / along_columns;
+        let Groups { along_columns, .. } = Groups::new(rows, self.num_warps);
+        let columns = all_columns / along_columns;
         // The columns of a group begin where a row of the block does, if they lie along rows.
         let unit = match elem {
             _ if !b.transposed => LINE / elem.bytes(),
@@ -193,12 +212,13 @@ impl<'f> Stager<'f> {
         };
         // Groups that are no power of two share rows alone.
         let even = along_columns.is_power_of_two();
-        let fits = even && shape[1].is_multiple_of(along_columns) && columns.is_multiple_of(unit);
+        let fits = even && all_columns.is_multiple_of(along_columns) && columns.is_multiple_of(unit);
         (fits && columns <= GROUP_COLUMNS).then_some(GroupDot {
             a,
             b,
             acc: dot.acc,
             imprecise: dot.imprecise.filter(|_| elem.is_f8()),
+            transposed,
         })
     }
 
@@ -215,7 +235,7 @@ impl<'f> Stager<'f> {
 
     /// Whether there is an instruction for these elements as they lie: bytes are neighbours along what is summed over.
     fn multiply(&self, elem: DType, (a, b): (&Factor, &Staged)) -> bool {
-        if elem.is_half() {
+        if elem.is_half() || elem == DType::F32 {
             return true;
         }
         let straight = matches!(a, Factor::Staged(a) if !a.transposed);

@@ -168,6 +168,10 @@ fn body_data(body: &Body, entry: &str, code: &Module) -> TokenStream {
     let follows = arch.follows() && plan.follows();
     let facts = body.facts.iter().map(fact);
     let maps = plan.maps().iter().map(tensor_map);
+    let accesses = body.accesses().into_iter().map(|access| {
+        let [line, param, bytes] = [access.line, access.param.0, access.bytes].map(Literal::u32_unsuffixed);
+        quote! { Access { line: #line, param: #param, bytes: #bytes } }
+    });
     let reported = code
         .cubin
         .as_ref()
@@ -208,6 +212,7 @@ fn body_data(body: &Body, entry: &str, code: &Module) -> TokenStream {
             shared_bytes: #shared_bytes,
             facts: &[#(#facts),*],
             maps: &[#(#maps),*],
+            accesses: &[#(#accesses),*],
             resources: #resources,
         }
     }
@@ -217,8 +222,8 @@ fn tensor_map(map: &TensorMap) -> TokenStream {
     let param = Literal::u32_unsuffixed(map.memory.0);
     let block = map.block.iter().map(|&extent| Literal::u32_unsuffixed(extent));
     let line = Literal::u32_unsuffixed(LINE);
-    let transposed = map.transposed;
-    quote! { TensorMap { param: #param, block: &[#(#block),*], swizzle: #line, transposed: #transposed } }
+    let (transposed, tf32) = (map.transposed, map.tf32);
+    quote! { TensorMap { param: #param, block: &[#(#block),*], swizzle: #line, transposed: #transposed, tf32: #tf32 } }
 }
 
 fn fact(fact: &Fact) -> TokenStream {

@@ -37,7 +37,7 @@ pub enum Spread {
     /// Groups of values that lie alike; other operands lie anyhow.
     Carry(Vec<Vec<Value>>),
     /// The operand lies as the product of groups of warps does.
-    Grouped,
+    Grouped { transposed: bool },
     /// Operand and result are unrelated.
     Free,
 }
@@ -198,7 +198,7 @@ impl Graph {
                     tiles().filter(|operand| !groups.iter().flatten().any(|value| value == operand)).collect()
                 }
                 Spread::Product { acc } => tiles().filter(|operand| Some(*operand) != acc).collect(),
-                Spread::Grouped | Spread::Free => tiles().collect(),
+                Spread::Grouped { .. } | Spread::Free => tiles().collect(),
                 Spread::Source => vec![],
             };
             pinned.extend(pins);
@@ -239,7 +239,7 @@ impl Graph {
                 Spread::Fold { .. }
                 | Spread::Carry(_)
                 | Spread::Product { .. }
-                | Spread::Grouped
+                | Spread::Grouped { .. }
                 | Spread::Free => false,
             };
             let from_cheap = operation
@@ -264,7 +264,7 @@ impl Graph {
                 values.into_iter().filter(|&value| graph.has_layout(func, value)).collect()
             };
             match operation.spread(func, &op.results) {
-                Spread::Source | Spread::Grouped | Spread::Free => {}
+                Spread::Source | Spread::Grouped { .. } | Spread::Free => {}
                 Spread::Lanewise { .. } => {
                     let all = operation.operands().into_iter().chain(op.results.iter().copied()).collect();
                     self.unite_all(&tiles(all, self));
@@ -525,8 +525,9 @@ fn operand_layouts(
         .or_else(|| op.results.first().filter(|result| tile(result)).and_then(|&result| of(result)));
     match operation.spread(func, &op.results) {
         Spread::Source | Spread::Free => vec![],
-        Spread::Grouped => {
-            let lies = |value: Value| dot::group_layout(&func.ty(value).shape, chosen.num_warps);
+        Spread::Grouped { transposed } => {
+            let lies =
+                |value: Value| dot::group_result_layout(&func.ty(value).shape, transposed, chosen.num_warps);
             operation.operands().into_iter().filter(tile).map(|value| (value, lies(value))).collect()
         }
         Spread::Product { .. } => result.map(|layout| dot::taken(func, op, &layout)).unwrap_or_default(),

@@ -300,6 +300,15 @@ pub fn group_layout(shape: &Shape, num_warps: u32) -> Layout {
         .with_sets(odd(num_warps))
 }
 
+/// The same, or that of a product whose transpose has this shape.
+pub fn group_result_layout(shape: &Shape, transposed: bool, num_warps: u32) -> Layout {
+    if !transposed {
+        return group_layout(shape, num_warps);
+    }
+    let product = Shape::new([shape[1], shape[0]]);
+    group_layout(&product, num_warps).permute(&[1, 0])
+}
+
 /// How a left factor that threads hold has to lie for a product by groups of warps.
 pub fn group_factor_layout(shape: &Shape, sum: &Layout) -> Layout {
     factor_layout(&M16N8K16, Side::Left, shape, sum)
@@ -387,7 +396,7 @@ fn own_layout(func: &Func, (product, result): (&Product, Value), num_warps: u32,
     let shape = &func.ty(result).shape;
     let dot = match product {
         Product::OfTiles(dot) => dot,
-        Product::OfBlocks(_) => return group_layout(shape, num_warps),
+        Product::OfBlocks(dot) => return group_result_layout(shape, dot.transposed, num_warps),
     };
     match own_method(func, dot) {
         Method::Warp(instruction) => sum_layout(instruction, shape, num_warps, deal),
@@ -451,7 +460,7 @@ fn goes_on(func: &Func, block: &Block, made: &mut [bool]) -> bool {
             | Spread::Lanewise { .. }
             | Spread::View(_)
             | Spread::Carry(_)
-            | Spread::Grouped
+            | Spread::Grouped { .. }
             | Spread::Free => (vec![], false),
         };
         found |= takes.iter().any(|value: &Value| made[value.index()]);

@@ -174,7 +174,7 @@ impl Pass<'_> {
             | Spread::Fold { .. }
             | Spread::Carry(_)
             | Spread::Product { .. }
-            | Spread::Grouped
+            | Spread::Grouped { .. }
             | Spread::Free => false,
         }
     }

@@ -12,12 +12,18 @@ pub const BASELINE: Machine = Machine::Host(Vectors::Baseline);
 /// Digits of an `f32` that TF32 does not have.
 const BEYOND_TF32: u32 = 13;
 
-/// The nearest number of eleven digits, halves away from zero; NaN stays NaN.
+/// The nearest number of eleven digits, halves to even; NaN stays NaN.
 pub fn tf32(b: &mut Builder, a: Val) -> Val {
     let ty = a.ty.with(Elem::I32);
     let bits = b.bitcast(a, ty);
-    let (half, kept) = (b.int(ty, 1 << (BEYOND_TF32 - 1)), b.int(ty, -(1 << BEYOND_TF32)));
-    let bits = b.add(bits, half);
+    // What is below a half, and one more where the last digit that stays is odd.
+    let [below, digits, one, kept] =
+        [(1 << (BEYOND_TF32 - 1)) - 1, BEYOND_TF32.into(), 1, -(1 << BEYOND_TF32)]
+            .map(|number| b.int(ty, number));
+    let last = b.lshr(bits, digits);
+    let odd = b.and(last, one);
+    let bits = b.add(bits, below);
+    let bits = b.add(bits, odd);
     let bits = b.and(bits, kept);
     let rounded = b.bitcast(bits, a.ty);
     let is_nan = b.fcmp(FloatPredicate::Uno, a, a);

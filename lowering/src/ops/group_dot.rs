@@ -5,7 +5,7 @@ use crate::dtype::DType;
 use crate::layout::assign::Spread;
 use crate::tile::{Func, Shape, Type, Value};
 
-/// `a · b + acc`, as [`super::Dot`] has it, by groups of four warps. The right factor is a block of a view, and the left one may
+/// `a · b + acc`, as [`super::Dot`] has it, by groups of four warps; factors of `f32` in TF32. The right factor is a block of a view, and the left one may
 /// be: such a block is in shared memory when it is multiplied, and in no thread's registers. No check makes this
 /// operation; `analysis::stage` puts it in the place of products that can be done so.
 #[derive(Clone, Debug)]
@@ -16,6 +16,8 @@ pub struct GroupDot {
     pub acc: Option<Value>,
     /// Products of 8-bit floats that are summed before their sum is added to others.
     pub imprecise: Option<u32>,
+    /// Whether the result, and with it `acc`, is the transpose of `a · b`.
+    pub transposed: bool,
 }
 
 /// A left factor.
@@ -33,6 +35,11 @@ pub struct Staged {
 }
 
 impl Staged {
+    /// The transpose of the factor.
+    pub fn exchanged(self) -> Staged {
+        Staged { transposed: !self.transposed, ..self }
+    }
+
     /// The extents of the block as it lies in the view: rows, and elements of a row.
     pub fn lines(&self) -> [u32; 2] {
         let extents = &self.window.extents;
@@ -93,6 +100,15 @@ impl GroupDot {
         self.imprecise.is_some() && (self.acc.is_some() || self.summed_at_once() < self.inner())
     }
 
+    /// The left factor, if threads load fragments of it from shared memory: the instructions take `f32` from there only where what is
+    /// summed over is contiguous.
+    pub fn gathered(&self, func: &Func) -> Option<&Staged> {
+        match &self.a {
+            Factor::Staged(staged) if staged.transposed && staged.dtype(func) == DType::F32 => Some(staged),
+            Factor::Staged(_) | Factor::Tile(_) => None,
+        }
+    }
+
     /// The extent that is summed over.
     pub fn inner(&self) -> u32 {
         self.b.extents()[0]
@@ -123,7 +139,8 @@ impl Operation for GroupDot {
             Factor::Staged(staged) => staged.text(func, name),
         };
         let factors = format!("group_dot {left}, {}", self.b.text(func, name));
-        let sum = self.acc.map_or(factors.clone(), |acc| format!("{factors} add {}", name(acc)));
+        let product = if self.transposed { format!("{factors} transposed") } else { factors };
+        let sum = self.acc.map_or(product.clone(), |acc| format!("{product} add {}", name(acc)));
         self.imprecise.map_or(sum.clone(), |most| format!("{sum} imprecise {most}"))
     }
 
@@ -139,7 +156,9 @@ impl Operation for GroupDot {
         let [inner, columns] = self.b.extents();
         expect_types("the left factor's element type", left.dtype, self.dtype(func))?;
         expect_types("the inner extent", left.shape[1], inner)?;
-        let wanted = Type::tile(self.accumulator(func), Shape::new([left.shape[0], columns]));
+        let [rows, columns] =
+            if self.transposed { [columns, left.shape[0]] } else { [left.shape[0], columns] };
+        let wanted = Type::tile(self.accumulator(func), Shape::new([rows, columns]));
         expect_types("the result", func.ty(results[0]), &wanted)?;
         self.acc.map_or(Ok(()), |acc| expect_types("the accumulator", func.ty(acc), &wanted))
     }

@@ -11,6 +11,8 @@ use crate::tile::{Func, Shape, Type, Value};
 pub struct GroupStore {
     pub window: Window,
     pub value: Value,
+    /// Whether groups hold the transpose of what they multiplied ([`super::GroupDot::transposed`]).
+    pub transposed: bool,
 }
 
 impl Operation for GroupStore {
@@ -56,6 +58,6 @@ impl Operation for GroupStore {
     }
 
     fn spread(&self, _: &Func, _: &[Value]) -> Spread {
-        Spread::Grouped
+        Spread::Grouped { transposed: self.transposed }
     }
 }

@@ -158,6 +158,60 @@ fn a_narrow_row_waits_narrow_for_its_reductions() {
     );
 }
 
+/// What a trace says of an access: its line and how much of it moves at once, of views nothing where the GPU copies their blocks.
+#[test]
+fn accesses_are_known_by_line() {
+    let accesses = |source: &str| {
+        let bodies = bodies(&func(source), Requests::default()).expect("bodies that fit");
+        let of = |body: &Body| {
+            let each = body.accesses().into_iter();
+            let texts: Vec<String> = each
+                .map(|access| format!("line {} of {}: {}", access.line, access.param.0, access.bytes))
+                .collect();
+            format!("{}: {}\n", body.name, texts.join(", "))
+        };
+        bodies.iter().map(of).collect::<String>()
+    };
+    let gathered = "#[fuse_kernel]
+        fn k(table: &[i32], x: &[bf16], out: &mut [bf16], n: i32) {
+            let at = tl::arange(0, 256);
+            let row = tl::load(table + tl::program_id(0));
+            let values = tl::load(x + row * n + at, at < n) + tl::load(x + at * n);
+            tl::store(out + tl::program_id(0) * n + at, values, at < n);
+        }";
+    let product = "#[fuse_kernel(num_warps = 4)]
+        fn k(a: &View<bf16, 2>, b: &View<bf16, 2>, out: &mut View<f32, 2>) {
+            let mut sum = tl::zeros::<f32>([64, 64]);
+            for start in (0..a.shape(1)).step_by(64) {
+                sum = tl::dot(a.load::<64, 64>(0, start), b.load::<64, 64>(start, 0), sum);
+            }
+            out.store(sum, 0, 0);
+        }";
+    expect![[r#"
+        aligned: line 5 of 1: 2, line 6 of 2: 16
+        unaligned: line 5 of 1: 2, line 6 of 2: 16
+        general: line 5 of 1: 2, line 6 of 2: 2
+        tensor: line 5 of 0: 0, line 5 of 5: 0, line 7 of 10: 0
+        tensor_tn: line 5 of 0: 0, line 5 of 5: 0, line 7 of 10: 0
+        tensor_nt: line 5 of 0: 0, line 5 of 5: 0, line 7 of 10: 0
+        tensor_tt: line 5 of 0: 0, line 5 of 5: 0, line 7 of 10: 0
+        tensor_odd: line 5 of 0: 0, line 5 of 5: 0, line 7 of 10: 4
+        tensor_tn_odd: line 5 of 0: 0, line 5 of 5: 0, line 7 of 10: 4
+        tensor_nt_odd: line 5 of 0: 0, line 5 of 5: 0, line 7 of 10: 4
+        tensor_tt_odd: line 5 of 0: 0, line 5 of 5: 0, line 7 of 10: 4
+        aligned: line 5 of 0: 16, line 5 of 5: 16, line 7 of 10: 8
+        odd: line 5 of 0: 2, line 5 of 5: 2, line 7 of 10: 4
+        aligned_tn: line 5 of 0: 16, line 5 of 5: 16, line 7 of 10: 8
+        odd_tn: line 5 of 0: 2, line 5 of 5: 2, line 7 of 10: 4
+        aligned_nt: line 5 of 0: 16, line 5 of 5: 16, line 7 of 10: 8
+        odd_nt: line 5 of 0: 2, line 5 of 5: 2, line 7 of 10: 4
+        aligned_tt: line 5 of 0: 16, line 5 of 5: 16, line 7 of 10: 8
+        odd_tt: line 5 of 0: 2, line 5 of 5: 2, line 7 of 10: 4
+        general: line 5 of 0: 2, line 5 of 5: 2, line 7 of 10: 4
+    "#]]
+    .assert_eq(&[gathered, product].map(accesses).concat());
+}
+
 #[test]
 fn a_matrix_is_transposed_through_shared_memory() {
     check_aligned(
@@ -168,7 +222,7 @@ fn a_matrix_is_transposed_through_shared_memory() {
             tl::store(out + (c.col() * M + r.row()), tl::trans(x));
         }",
         expect![[r#"
-            aligned: 4 warps, 1 programs a block, 8704 bytes shared
+            aligned: 4 warps, 1 programs a block, 8304 bytes shared
             kernel transpose(x: &[f32], out: &mut [f32]) {
               %0 = arange 0 : i32[32]  // reg(1 2) lane(4 8 16 - -) warp(- -)
               %1 = arange 0 : i32[32]  // reg(8 16) lane(- - - - 1) warp(2 4)

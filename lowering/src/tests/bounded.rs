@@ -335,14 +335,51 @@ fn a_product_by_strides_has_a_body_for_each_layout_of_its_factors() {
         }",
         expect![[r#"
             unit_strides: ak is 1, bn is 1, cn is 1; a 8, b 8, c 8
+            unit_strides_scalar_epilogue: ak is 1, bn is 1, cn is 1; a 8, b 8, c 1
+            unit_strides_scalar_b: ak is 1, bn is 1, cn is 1; a 8, b 1, c 1
+            unit_strides_scalar_a: ak is 1, bn is 1, cn is 1; a 1, b 8, c 1
             unit_strides_odd: ak is 1, bn is 1, cn is 1; a 1, b 1, c 1
             unit_strides_2: am is 1, bn is 1, cn is 1; a 8, b 8, c 8
+            unit_strides_2_scalar_epilogue: am is 1, bn is 1, cn is 1; a 8, b 8, c 1
+            unit_strides_2_scalar_b: am is 1, bn is 1, cn is 1; a 8, b 1, c 1
+            unit_strides_2_scalar_a: am is 1, bn is 1, cn is 1; a 1, b 8, c 1
             unit_strides_2_odd: am is 1, bn is 1, cn is 1; a 1, b 1, c 1
             unit_strides_3: ak is 1, bk is 1, cn is 1; a 8, b 8, c 8
+            unit_strides_3_scalar_epilogue: ak is 1, bk is 1, cn is 1; a 8, b 8, c 1
             unit_strides_3_odd: ak is 1, bk is 1, cn is 1; a 1, b 1, c 1
             unit_strides_4: am is 1, bk is 1, cn is 1; a 8, b 8, c 8
+            unit_strides_4_scalar_epilogue: am is 1, bk is 1, cn is 1; a 8, b 8, c 1
+            unit_strides_4_scalar_b: am is 1, bk is 1, cn is 1; a 8, b 1, c 1
+            unit_strides_4_scalar_a: am is 1, bk is 1, cn is 1; a 1, b 8, c 1
             unit_strides_4_odd: am is 1, bk is 1, cn is 1; a 1, b 1, c 1
             general: ; a 1, b 1, c 1
+        "#]],
+    );
+}
+
+/// Rows of factors begin at multiples of a vector where those of the result do not, and the other way round.
+#[test]
+fn a_product_has_a_body_for_results_that_begin_anywhere() {
+    strides(
+        "#[fuse_kernel]
+        fn k(x: &[f16], w: &[f16], y: &mut [f16], m: i32, n: i32, k: i32) {
+            let rows = tl::program_id(0) * 64 + tl::arange(0, 64);
+            let columns = tl::program_id(1) * 64 + tl::arange(0, 64);
+            let mut sum = tl::zeros::<f32>([64, 64]);
+            for start in (0..k).step_by(32) {
+                let inner = start + tl::arange(0, 32);
+                let left = tl::load(x + rows.col() * k + inner.row(), (rows < m).col() & (inner < k).row(), 0.0);
+                let right = tl::load(w + inner.col() + columns.row() * k, (inner < k).col() & (columns < n).row(), 0.0);
+                sum = tl::dot(left, right, sum);
+            }
+            let inside = (rows < m).col() & (columns < n).row();
+            tl::store(y + rows.col() * n + columns.row(), sum.to::<f16>(), inside);
+        }",
+        expect![[r#"
+            aligned: ; x 8, w 8, y 8
+            scalar_epilogue: ; x 8, w 8, y 1
+            odd: ; x 1, w 1, y 1
+            general: ; x 1, w 1, y 1
         "#]],
     );
 }

@@ -212,3 +212,25 @@ fn conversions_take_the_cheapest_way() {
     "#]],
     );
 }
+
+/// Rows that a warp writes at once are a power of two apart: with padding alone they would share banks. Of `f32` two rows do, because what
+/// is read at once begins at multiples of 16 bytes.
+#[test]
+fn a_transposition_is_written_and_read_with_few_conflicts() {
+    for (dtype, extent) in [(DType::BF16, 64), (DType::F32, 64), (DType::F32, 32), (DType::I8, 128)] {
+        let shape = Shape::new([extent, extent]);
+        let vector = 16 / dtype.bytes();
+        let rows = Layout::of_vectors(&shape, 1, vector, 4);
+        let columns = rows.permute(&[1, 0]);
+        let staging = Staging::between(&columns, &rows, dtype);
+        let (written, read) =
+            (staging.wavefronts(&columns, dtype, 1), staging.wavefronts(&rows, dtype, vector as usize));
+        let registers = rows.register_count() as u32;
+        // Each instruction that writes moves 32 elements, and one that reads 32 vectors, 128 bytes at a time.
+        assert!(written <= registers * dtype.bytes().div_ceil(2), "{dtype} of {extent}: {written}");
+        assert_eq!(read, registers / vector * 4, "{dtype} of {extent}");
+        let padded = Staging::padded(&shape, dtype);
+        assert!(4 * written <= padded.wavefronts(&columns, dtype, 1), "{dtype} of {extent}: {written}");
+        assert!(staging.elements < extent * (extent + 2 * vector), "{dtype} of {extent}");
+    }
+}

@@ -248,6 +248,56 @@ fn bytes_are_multiplied_by_groups() {
     );
 }
 
+/// What is summed over is contiguous in the right factor. Where it is not, the transpose is made; where it is in neither, warps multiply.
+#[test]
+fn tf32_is_multiplied_by_groups() {
+    let source = changed(&[
+        ["&View<bf16, 2>", "&View<f32, 2>"],
+        ["step_by(64)", "step_by(32)"],
+        ["a.load::<64, 64>(row, start)", "a.load::<128, 32>(row, start)"],
+        ["b.load::<64, 64>(start, col)", "b.load::<32, 64>(start, col)"],
+        ["[64, 64]", "[128, 64]"],
+        [", sum);", ", sum).input_precision(\"tf32\");"],
+    ]);
+    let products = all_bodies(&source).into_iter().map(|body| {
+        let lines = lines_with(&tile::print(&body.plan.distributed.func, &|_| None), &["dot "]);
+        let maps = body.plan.maps().iter().map(|map| format!("    {:?} tf32: {}\n", map.block, map.tf32));
+        format!("{}: {lines}{}", body.name, maps.collect::<String>())
+    });
+    expect![[r#"
+        tensor: %26 = group_dot transposed [32, 64] of b(%19, %23), transposed [128, 32] of a(%25, %19) transposed add %20 : f32[128, 64]
+            [32, 32] tf32: true
+            [128, 32] tf32: true
+            [64, 32] tf32: false
+        tensor_nt: %26 = group_dot [128, 32] of a(%23, %19), transposed [64, 32] of b(%25, %19) add %20 : f32[128, 64]
+            [128, 32] tf32: true
+            [64, 32] tf32: true
+            [64, 32] tf32: false
+        tensor_tt: %26 = group_dot transposed [32, 128] of a(%19, %23), transposed [64, 32] of b(%25, %19) add %20 : f32[128, 64]
+            [32, 32] tf32: true
+            [64, 32] tf32: true
+            [64, 32] tf32: false
+        tensor_odd: %26 = group_dot transposed [32, 64] of b(%19, %23), transposed [128, 32] of a(%25, %19) transposed add %20 : f32[128, 64]
+            [32, 32] tf32: true
+            [128, 32] tf32: true
+        tensor_nt_odd: %26 = group_dot [128, 32] of a(%23, %19), transposed [64, 32] of b(%25, %19) add %20 : f32[128, 64]
+            [128, 32] tf32: true
+            [64, 32] tf32: true
+        tensor_tt_odd: %26 = group_dot transposed [32, 128] of a(%19, %23), transposed [64, 32] of b(%25, %19) add %20 : f32[128, 64]
+            [32, 32] tf32: true
+            [64, 32] tf32: true
+        aligned: %88 = dot %56, %87 add %20 tf32 : f32[128, 64]
+        odd: %88 = dot %56, %87 add %20 tf32 : f32[128, 64]
+        aligned_tn: %89 = dot %57, %88 add %20 tf32 : f32[128, 64]
+        odd_tn: %88 = dot %56, %87 add %20 tf32 : f32[128, 64]
+        aligned_nt: %87 = dot %55, %86 add %20 tf32 : f32[128, 64]
+        odd_nt: %87 = dot %55, %86 add %20 tf32 : f32[128, 64]
+        aligned_tt: %90 = dot %57, %89 add %20 tf32 : f32[128, 64]
+        odd_tt: %90 = dot %57, %89 add %20 tf32 : f32[128, 64]
+        general: %106 = dot %70, %105 add %20 tf32 : f32[128, 64]
+    "#]].assert_eq(&products.collect::<String>());
+}
+
 #[test]
 fn other_products_are_multiplied_by_warps() {
     let right = "b.load::<64, 64>(start, col)";

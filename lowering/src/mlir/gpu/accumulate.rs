@@ -33,7 +33,8 @@ impl Sum {
         body.body.walk(&mut |op| products += usize::from(is_product(op)));
         // The product takes the sum, and the loop's end its result.
         let alone = dot.acc == Some(sum) && body.body.uses(sum) == 1 && body.body.uses(result) == 1;
-        let is_plain = !dot.promotes() && dot.tile().is_none() && products == 1;
+        let is_plain =
+            !dot.promotes() && dot.tile().is_none() && dot.gathered(func).is_none() && products == 1;
         let fits = alone && is_plain && is_zero(|value| func.body.definition(value), body.inits[carried]);
         fits.then_some(Sum { product, carried })
     }

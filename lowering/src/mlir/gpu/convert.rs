@@ -4,6 +4,7 @@ use super::emit::Emit;
 use super::reduce::{load, store};
 use super::{Builder, Exchange, Gpu};
 use crate::dtype::DType;
+use crate::layout::access::MAX_BYTES;
 use crate::layout::linear::LANE_BITS;
 use crate::layout::plan::Shuffle;
 use crate::layout::{Coord, Distributed, Layout, Plan, plan};
@@ -18,7 +19,20 @@ pub(crate) struct Staging {
     pub(crate) elements: u32,
     /// The axis along which neighbours in the tile are neighbours in memory.
     pub(super) fast: usize,
+    skew: Option<Skew>,
 }
+
+/// So many elements more for every `1 << shift` along an axis.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Skew {
+    axis: usize,
+    shift: u32,
+    elements: u32,
+}
+
+/// Bytes that shared memory moves at once: a word of each of 32 banks.
+const WAVEFRONT: u32 = 128;
+const WORD: u32 = 4;
 
 impl Staging {
     /// Rows one after the other, each longer by 16 bytes so that a column meets different banks.
@@ -37,6 +51,55 @@ impl Staging {
         Staging::new(shape, 0, shape.rank() - 1)
     }
 
+    /// Rows one after the other so that a tile which lies as `from` is written, and read as `to` lies, with few conflicts of banks. Rows
+    /// that a warp writes at once may be a power of two apart, so that no length of a row keeps them from the same bank: then some
+    /// more elements follow after every few rows.
+    pub(crate) fn between(from: &Layout, to: &Layout, dtype: DType) -> Staging {
+        let shape = from.shape();
+        let padded = Staging::padded(shape, dtype);
+        let Some(axis) = shape.rank().checked_sub(2) else { return padded };
+        let fast = shape.rank() - 1;
+        let cost = |staging: &Staging| {
+            let written = staging.wavefronts(from, dtype, vector_along(from, dtype, fast));
+            written + staging.wavefronts(to, dtype, vector(to, dtype))
+        };
+        let vector = MAX_BYTES / dtype.bytes();
+        let skewed = |shift: u32| {
+            let mut staging = Staging::new(shape, 0, fast);
+            staging.skew = Some(Skew { axis, shift, elements: vector });
+            staging.elements += ((shape[axis] - 1) >> shift) * vector;
+            staging
+        };
+        let shifts = 1..shape[axis].ilog2().max(1);
+        let best = shifts.map(skewed).map(|staging| (cost(&staging), staging)).min_by_key(|(cost, _)| *cost);
+        best.filter(|(least, _)| 4 * least < 3 * cost(&padded)).map_or(padded, |(_, staging)| staging)
+    }
+
+    /// How often shared memory moves words for all that a warp writes or reads, `run` registers with one instruction.
+    pub(crate) fn wavefronts(&self, layout: &Layout, dtype: DType, run: usize) -> u32 {
+        let bytes = run as u32 * dtype.bytes();
+        let together = (WAVEFRONT / bytes.max(WORD)).min(1 << LANE_BITS);
+        let lanes: Vec<u32> = (0..1 << LANE_BITS).collect();
+        let of = |register: usize, lanes: &[u32]| {
+            let mut words: Vec<u32> = lanes
+                .iter()
+                .flat_map(|&lane| {
+                    let first = self.distance(layout.coord(register, lane, 0)) * dtype.bytes();
+                    first / WORD..(first + bytes).div_ceil(WORD)
+                })
+                .collect();
+            words.sort_unstable();
+            words.dedup();
+            let mut banks = [0; (WAVEFRONT / WORD) as usize];
+            words.iter().for_each(|word| banks[(word % (WAVEFRONT / WORD)) as usize] += 1);
+            banks.into_iter().max().unwrap_or(0)
+        };
+        let registers = (0..layout.register_count()).step_by(run);
+        registers
+            .map(|register| lanes.chunks(together as usize).map(|lanes| of(register, lanes)).sum::<u32>())
+            .sum()
+    }
+
     fn new(shape: &Shape, padding: u32, fast: usize) -> Staging {
         let mut strides = vec![1; shape.rank()];
         let mut stride = shape[fast] + padding;
@@ -44,12 +107,13 @@ impl Staging {
             strides[axis] = stride;
             stride *= shape[axis];
         }
-        Staging { strides, elements: stride, fast }
+        Staging { strides, elements: stride, fast, skew: None }
     }
 
     /// Elements from the first one to the one at this coordinate.
     fn distance(&self, coord: Coord) -> u32 {
-        self.strides.iter().enumerate().map(|(axis, stride)| coord.get(axis) * stride).sum()
+        let skew = self.skew.map_or(0, |skew| (coord.get(skew.axis) >> skew.shift) * skew.elements);
+        self.strides.iter().enumerate().map(|(axis, stride)| coord.get(axis) * stride).sum::<u32>() + skew
     }
 
     /// The address of the element whose coordinate along each axis is `coord(b, axis)`.
@@ -66,6 +130,13 @@ impl Staging {
             let scale = b.int(Ty::I32, i64::from(stride * dtype.bytes()));
             let part = b.mul_nsw(coord, scale);
             offset = b.add_nsw(offset, part);
+            if let Some(skew) = self.skew.filter(|skew| skew.axis == axis) {
+                let shift = b.int(Ty::I32, i64::from(skew.shift));
+                let rows = b.lshr(coord, shift);
+                let bytes = b.int(Ty::I32, i64::from(skew.elements * dtype.bytes()));
+                let part = b.mul_nsw(rows, bytes);
+                offset = b.add_nsw(offset, part);
+            }
         }
         b.offset(base, offset, 1)
     }
@@ -81,7 +152,7 @@ impl Emit for Convert {
         let ty = distributed.func.ty(self.value);
         match plan(from, to) {
             Plan::Registers(_) | Plan::Shuffle(_) => 0,
-            Plan::Shared => Staging::padded(&ty.shape, ty.dtype).elements * ty.dtype.bytes(),
+            Plan::Shared => Staging::between(from, to, ty.dtype).elements * ty.dtype.bytes(),
         }
     }
 
@@ -93,7 +164,7 @@ impl Emit for Convert {
             Plan::Registers(sources) => sources.into_iter().map(|source| values[source]).collect(),
             Plan::Shuffle(shuffle) => gpu.shuffled(b, &values, &shuffle),
             Plan::Shared => {
-                let staging = Staging::padded(&ty.shape, ty.dtype);
+                let staging = Staging::between(from, to, ty.dtype);
                 gpu.staged(b, op, self.value, [&staging, &staging])
             }
         };

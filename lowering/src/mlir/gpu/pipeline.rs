@@ -18,9 +18,11 @@ mod stores;
 use std::collections::HashMap;
 
 use self::stores::Outgoing;
+pub(super) use self::stores::bits;
 use super::IntPredicate;
 use super::shared::SIGNAL;
 use crate::analysis::stage::{GROUP_WARPS, LINE};
+use crate::dtype::DType;
 use crate::layout::Distributed;
 use crate::mlir::builder::{Builder, Val};
 use crate::mlir::types::Ty;
@@ -52,6 +54,8 @@ pub struct TensorMap {
     pub block: Vec<u32>,
     /// Whether the block's last two axes are the parameter's exchanged.
     pub transposed: bool,
+    /// Whether elements of `f32` are rounded to TF32 as they are copied in, halves to even.
+    pub tf32: bool,
 }
 
 /// A block to be copied.
@@ -241,21 +245,23 @@ impl Pipeline {
             (known.last, known.within) = (last, within);
             return;
         }
-        let elem = distributed.func.slice(window.memory).0.bytes();
+        let dtype = distributed.func.slice(window.memory).0;
+        let elem = dtype.bytes();
         let [rows, columns] = staged.lines();
         let bytes = rows * columns * elem;
         list.push(Transfer { window: window.clone(), bytes, map: 0, start: 0, last, within });
-        let number = self.map_of(&distributed.func, window, [rows, LINE / elem]);
+        // All products of `f32` by groups of warps are in TF32.
+        let number = self.map_of(&distributed.func, window, [rows, LINE / elem], dtype == DType::F32);
         self.copies_mut().filter(|copy| copy.window == *window).for_each(|copy| copy.map = number);
     }
 
     /// The number of the map for matrices of so many rows and columns of a view.
-    fn map_of(&mut self, func: &Func, window: &Window, matrix: [u32; 2]) -> usize {
+    fn map_of(&mut self, func: &Func, window: &Window, matrix: [u32; 2], tf32: bool) -> usize {
         let mut block = vec![1; window.extents.rank()];
         let outer = block.len() - 2;
         block[outer..].copy_from_slice(&matrix);
         let transposed = func.view(window.memory).is_some_and(|view| view.transposed);
-        let map = TensorMap { memory: window.memory, block, transposed };
+        let map = TensorMap { memory: window.memory, block, transposed, tf32 };
         self.maps.iter().position(|known| *known == map).unwrap_or_else(|| {
             self.maps.push(map);
             self.maps.len() - 1

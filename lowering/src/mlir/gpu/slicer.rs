@@ -69,7 +69,7 @@ impl Slicer<'_> {
             Spread::Fold { .. }
             | Spread::Carry(_)
             | Spread::Product { .. }
-            | Spread::Grouped
+            | Spread::Grouped { .. }
             | Spread::Free => false,
         };
         cheap

@@ -8,15 +8,19 @@ use crate::layout::dot::{Side, group_fragments};
 use crate::mlir::builder::{Builder, Val};
 use crate::mlir::gpu::emit::Emit;
 use crate::mlir::gpu::memory::pack;
+use crate::mlir::gpu::pipeline::bits;
 use crate::mlir::gpu::{Gpu, Space, statement};
 use crate::mlir::types::{Elem, Ty};
 use crate::ops::{Factor, GroupDot, Staged};
-use crate::tile::{Op, Value};
+use crate::tile::{Op, Shape, Value};
 
 /// Lines whose pieces are exchanged among each other.
 const SWIZZLED: u32 = 8;
 /// The upper word of a descriptor: lines of 128 bytes are swizzled, and so far apart are those that are swizzled together.
 const KIND: u32 = 1 << 30 | (SWIZZLED * LINE) >> 4;
+
+/// The row and the product of each word of a fragment of a left factor in TF32, from the lane's own on.
+const TF32_LEFT: [[u32; 2]; 4] = [[0, 0], [8, 0], [0, 4], [8, 4]];
 
 /// A block in shared memory as an instruction takes it.
 struct Matrix {
@@ -63,6 +67,14 @@ const HOLDING_GROUPS: u32 = 2;
 enum Left {
     Matrix(Matrix),
     Registers(Words),
+    Gathered(Gathered),
+}
+
+/// A block of `f32` whose rows lie across lines: where a thread finds the words of a fragment, from the first row and step on.
+struct Gathered {
+    addresses: Vec<Val>,
+    /// The bytes of all lines that are as wide as one.
+    piece: u32,
 }
 
 /// A product that was started.
@@ -137,7 +149,9 @@ impl GroupDot {
         let dtype = self.dtype(gpu.func);
         let at_once = GROUP_BYTES / dtype.bytes();
         let layout = gpu.layout(op.results[0]).clone();
-        let (rows, [inner, columns]) = (layout.shape()[0], self.b.extents());
+        let [inner, columns] = self.b.extents();
+        let shape = self.product_shape(layout.shape());
+        let rows = shape[0];
         let groups = Groups::new(rows, gpu.plan.distributed.num_warps);
         let [row_group, column_group] = gpu.group_of_warp(b, groups);
         let sets: Vec<u32> = (0..rows).step_by((GROUP_ROWS * groups.along_rows) as usize).collect();
@@ -145,6 +159,9 @@ impl GroupDot {
         let left = match &self.a {
             Factor::Staged(staged) if gpu.held_words(staged).is_some() => {
                 Left::Registers(gpu.held_words(staged).cloned().expect("it was seen"))
+            }
+            Factor::Staged(staged) if self.gathered(gpu.func).is_some() => {
+                Left::Gathered(gpu.gathered(b, staged, row_group))
             }
             Factor::Staged(staged) => {
                 Left::Matrix(gpu.matrix(b, staged, Side::Left, (row_group, GROUP_ROWS)))
@@ -155,33 +172,64 @@ impl GroupDot {
         let right = gpu.matrix(b, &self.b, Side::Right, (column_group, columns));
         let places = layout.registers_by_coord();
         let [fragment, _] = group_fragments();
-        let offsets = fragment.offsets(layout.shape());
+        let offsets = fragment.offsets(&shape);
         let lists: Vec<Vec<usize>> = sets
             .iter()
             .map(|&row| {
                 let fragments = (0..columns).step_by(8).map(|column| Coord::along(0, row).set(1, column));
                 fragments.flat_map(|first| offsets.iter().map(move |offset| first.plus(*offset))).collect()
             })
-            .map(|coords: Vec<Coord>| coords.iter().map(|coord| places[coord]).collect())
+            .map(|coords: Vec<Coord>| coords.iter().map(|&coord| places[&self.place(coord)]).collect())
             .collect();
-        let before = acc.map(|acc| gpu.registers(acc));
-        let mut asm = Statement::new(&lists, before.as_ref().map(|before| before.as_slice()));
-        asm.add_if(b, again);
         let instruction = Instruction { columns, inner: at_once, dtype };
-        for step in steps.clone().step_by(at_once as usize) {
-            for (set, &row) in sets.iter().enumerate() {
-                let left = left.operand(&mut asm, (set, row), (step, at_once));
-                let right = asm.matrix("right", &right, right.step(step));
-                let adds = match (step == steps.start, acc, again) {
-                    (true, None, _) => "none",
-                    (true, Some(_), Some(_)) => "again",
-                    _ => "all",
-                };
-                asm.multiply(&instruction, set, [left, right], adds);
+        let mut sums: Option<Vec<Val>> = acc.map(|acc| {
+            let registers = gpu.registers(acc);
+            lists.iter().flatten().map(|&register| registers[register]).collect()
+        });
+        let mut words = vec![];
+        let all: Vec<u32> = steps.clone().step_by(at_once as usize).collect();
+        // What threads load for a step comes while the products of the one before are under way.
+        let parts: Vec<&[u32]> =
+            if matches!(left, Left::Gathered(_)) { all.chunks(1).collect() } else { vec![&all] };
+        for (number, part) in parts.iter().enumerate() {
+            let fragments = left.fragments(b, &sets, part, at_once);
+            words.extend(fragments.iter().flatten().flatten().flatten());
+            let mut asm = Statement::new(&lists, sums.as_deref());
+            asm.add_if(b, again.filter(|_| number == 0));
+            for (place, &step) in part.iter().enumerate() {
+                for (set, &row) in sets.iter().enumerate() {
+                    let left = match (&left, &fragments) {
+                        (Left::Matrix(matrix), _) => {
+                            asm.matrix("left", matrix, field(matrix.distance(row)) + matrix.step(step))
+                        }
+                        (_, fragments) => {
+                            let fragments = fragments.as_ref().expect("words of a factor in registers");
+                            asm.fragment(&fragments[set][place])
+                        }
+                    };
+                    let right = asm.matrix("right", &right, right.step(step));
+                    let adds = match (step == steps.start, acc, again) {
+                        (true, None, _) => "none",
+                        (true, Some(_), Some(_)) => "again",
+                        _ => "all",
+                    };
+                    asm.multiply(&instruction, set, [left, right], adds);
+                }
             }
+            let then = if number + 1 == parts.len() { then } else { Then::GoOn };
+            sums = Some(asm.finish(b, gpu.register_type(op.results[0]), then));
         }
-        let words = left.words();
-        Issued { sums: asm.finish(b, gpu.register_type(op.results[0]), then), lists, words }
+        Issued { sums: sums.expect("a product has a step"), lists, words }
+    }
+
+    /// The shape of `a · b`, whose result has this one.
+    fn product_shape(&self, result: &Shape) -> Shape {
+        if self.transposed { Shape::new([result[1], result[0]]) } else { result.clone() }
+    }
+
+    /// Where an element of `a · b` is in the result.
+    fn place(&self, coord: Coord) -> Coord {
+        if self.transposed { coord.unpermute(&[1, 0]) } else { coord }
     }
 
     /// Waits until none but the last `behind` products that were started are under way. What is `kept` is not used
@@ -243,26 +291,31 @@ fn in_place(b: &mut Builder, text: &str, changed: &[Val], read: &[Val]) -> Vec<V
 }
 
 impl Left {
-    /// The operand for a set, which begins at a row, and a step.
-    fn operand(&self, asm: &mut Statement, (set, row): (usize, u32), (step, at_once): (u32, u32)) -> Operand {
+    /// The words of each of these steps for each set of rows, if they are in registers then.
+    fn fragments(&self, b: &mut Builder, sets: &[u32], steps: &[u32], at_once: u32) -> Option<Words> {
         match self {
-            Left::Matrix(matrix) => {
-                asm.matrix("left", matrix, field(matrix.distance(row)) + matrix.step(step))
-            }
+            Left::Matrix(_) => None,
             Left::Registers(words) => {
-                let words = &words[set][(step / at_once) as usize];
-                let names: Vec<String> =
-                    words.iter().map(|&word| format!("${}", asm.operand(word, "r"))).collect();
-                Operand { text: format!("{{{}}}", names.join(", ")), across: None }
+                let of = |set: &Vec<Vec<Val>>| {
+                    steps.iter().map(|&step| set[(step / at_once) as usize].clone()).collect()
+                };
+                Some(words.iter().map(of).collect())
+            }
+            Left::Gathered(gathered) => {
+                let of = |&row: &u32| steps.iter().map(|&step| gathered.words(b, row, step)).collect();
+                Some(sets.iter().map(of).collect())
             }
         }
     }
+}
 
-    fn words(&self) -> Vec<Val> {
-        match self {
-            Left::Matrix(_) => vec![],
-            Left::Registers(words) => words.iter().flatten().flatten().copied().collect(),
-        }
+impl Gathered {
+    /// The words of the fragment that begins at a row of the group's first set and a step.
+    fn words(&self, b: &mut Builder, row: u32, step: u32) -> Vec<Val> {
+        let place = row / (LINE / 4) * self.piece + step * LINE;
+        let text = format!("ld.shared.b32 $0, [$1 + {place}];");
+        let mut load = |&address: &Val| statement(b, &text, "=r,r,~{memory}", &[address], &[Ty::I32])[0];
+        self.addresses.iter().map(&mut load).collect()
     }
 }
 
@@ -348,6 +401,44 @@ impl Gpu<'_> {
         Some(sets.map(|row| steps().map(|step| load(row, step)).collect()).collect())
     }
 
+    /// Where this thread finds a left factor of `f32` whose rows lie across lines. Two elements of a warp share a bank: lines of 128
+    /// bytes begin at the same one, and four of them exchange pieces of 16 bytes of which eight rows take two.
+    fn gathered(&mut self, b: &mut Builder, staged: &Staged, row_group: Val) -> Gathered {
+        let [lines, _] = staged.lines();
+        let width = LINE / 4;
+        let int = |b: &mut Builder, number: u32| b.int(Ty::I32, i64::from(number));
+        let scaled = |b: &mut Builder, value: Val, by: u32| {
+            let by = int(b, by);
+            b.mul_nsw(value, by)
+        };
+        let block = self.block_address(b, staged);
+        let piece = lines * LINE;
+        let group = scaled(b, row_group, GROUP_ROWS / width * piece);
+        // Sixteen rows of each warp: two warps to a piece that is as wide as a line.
+        let [odd, pair] = [(0, 1), (1, 1)].map(|(from, count)| bits(b, self.warp, from, count));
+        let pair = scaled(b, pair, piece);
+        let [inner, within, half] =
+            [(0, 2), (2, 2), (4, 1)].map(|(from, count)| bits(b, self.lane, from, count));
+        let (line, word, first) = (scaled(b, inner, LINE), scaled(b, within, 4), scaled(b, odd, 4));
+        let first = b.add_nsw(first, half);
+        let start = [group, pair, line, word].into_iter().fold(block, |sum, part| b.add_nsw(sum, part));
+        let addresses = TF32_LEFT
+            .iter()
+            .map(|&[row, step]| {
+                // The piece of 16 bytes, exchanged with the line's number.
+                let (row, lower) = (int(b, row / 4), int(b, step));
+                let own = b.add_nsw(first, row);
+                let turn = b.add_nsw(inner, lower);
+                let exchanged = b.xor(own, turn);
+                let bytes = scaled(b, exchanged, 16);
+                let address = b.add_nsw(start, bytes);
+                let lower = int(b, step * LINE);
+                b.add_nsw(address, lower)
+            })
+            .collect();
+        Gathered { addresses, piece }
+    }
+
     /// The words of a left factor for each set of rows and each step.
     fn left_words(
         &mut self,
@@ -391,6 +482,7 @@ impl Instruction {
             DType::I8 => ("s32", "s8", String::new()),
             DType::F8E4M3 => ("f32", "e4m3", ", 1, 1".into()),
             DType::F8E5M2 => ("f32", "e5m2", ", 1, 1".into()),
+            DType::F32 => ("f32", "tf32", ", 1, 1".into()),
             DType::F16 => ("f32", "f16", format!(", 1, 1{across}")),
             _ => ("f32", "bf16", format!(", 1, 1{across}")),
         };
@@ -417,14 +509,14 @@ struct Statement {
 }
 
 impl Statement {
+    /// With what is added to, in the order of the lists.
     fn new(lists: &[Vec<usize>], before: Option<&[Val]>) -> Statement {
-        let before = lists.iter().flatten().filter_map(|&register| Some(before?[register]));
         Statement {
             lines: vec![],
             sums: lists.iter().map(Vec::len).collect(),
             operands: vec![],
             constraints: vec![],
-            before: before.collect(),
+            before: before.unwrap_or_default().to_vec(),
         }
     }
 
@@ -449,6 +541,12 @@ impl Statement {
             let operand = self.operand(again, "r");
             self.lines.push(format!("setp.ne.b32 again, ${operand}, 0;"));
         }
+    }
+
+    /// A fragment in registers.
+    fn fragment(&mut self, words: &[Val]) -> Operand {
+        let names: Vec<String> = words.iter().map(|&word| format!("${}", self.operand(word, "r"))).collect();
+        Operand { text: format!("{{{}}}", names.join(", ")), across: None }
     }
 
     /// A block from `distance` on, in units of a descriptor.

@@ -106,7 +106,7 @@ impl Emit for Dot {
     }
 
     fn differs_by_capability(&self, func: &Func, _: &Op) -> bool {
-        func.ty(self.a).dtype.is_f8()
+        func.ty(self.a).dtype.is_f8() || self.input != InputPrecision::Ieee
     }
 
     fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
@@ -317,8 +317,19 @@ impl Source {
     }
 }
 
+/// The first capability that rounds to TF32 with halves to even.
+const ROUNDS_TO_EVEN: u32 = 90;
+
+/// A number rounded to TF32, halves to even, as copies of blocks do it (`TensorMap::tf32`).
 fn as_tf32(b: &mut Builder, word: Val) -> Val {
-    b.asm("cvt.rna.tf32.f32 $0, $1;", "=r,r", &[word], &[Ty::I32], Asm::Pure)[0]
+    let text = if b.capability >= ROUNDS_TO_EVEN {
+        "cvt.rn.tf32.f32 $0, $1;"
+    } else {
+        // Halves go away from zero: back from there, where the last digit that stays was even.
+        "{\n.reg .b32 rest;\n.reg .pred down;\nand.b32 rest, $1, 0x3fff;\nsetp.eq.b32 down, rest, 0x1000;\n\
+         cvt.rna.tf32.f32 $0, $1;\n@down sub.s32 $0, $0, 0x2000;\n}"
+    };
+    b.asm(text, "=r,r", &[word], &[Ty::I32], Asm::Pure)[0]
 }
 
 /// What rounding to TF32 took from a number, in TF32; nothing where that is no number.

@@ -15,7 +15,7 @@ use crate::mlir::gpu::memory::pack;
 use crate::mlir::gpu::{Builder, Gpu, statement};
 use crate::mlir::types::Ty;
 use crate::ops::GroupStore;
-use crate::tile::{Func, Op, ParamId};
+use crate::tile::{Func, Op, ParamId, Shape};
 
 /// Rows and columns of the matrices of which `stmatrix` writes four.
 const MATRIX: u32 = 8;
@@ -45,20 +45,38 @@ struct Pieces {
     places: Vec<[u32; 2]>,
     /// Columns of a piece.
     width: u32,
-    /// Columns that a group has.
+    /// Columns, of a transpose rows, that a group has.
     share: u32,
 }
+
+/// Pieces side by side of a transpose: of the rows of a group's product.
+const HALVES: u32 = GROUP_ROWS * 4 / LINE;
 
 impl Pieces {
     fn new(func: &Func, store: &GroupStore, num_warps: u32) -> Pieces {
         let ty = func.ty(store.value);
         let [rows, columns] = [ty.shape[0], ty.shape[1]];
+        if store.transposed {
+            return Pieces::of_transpose([rows, columns], num_warps);
+        }
         let groups = Groups::new(rows, num_warps);
         let (width, share) = (LINE / ty.dtype.bytes(), columns / groups.along_columns);
         let sets = (0..rows).step_by((GROUP_ROWS * groups.along_rows) as usize);
         let columns = || (0..share).step_by(width as usize);
         let places = sets.flat_map(|row| columns().map(move |column| [row, column])).collect();
         Pieces { groups, places, width, share }
+    }
+
+    fn of_transpose([rows, columns]: [u32; 2], num_warps: u32) -> Pieces {
+        let groups = Groups::new(columns, num_warps);
+        let (width, share) = (GROUP_ROWS / HALVES, rows / groups.along_columns);
+        let each = GROUP_ROWS as usize;
+        let sets = (0..columns).step_by(each * groups.along_rows as usize);
+        let halves = |column: u32| (0..HALVES).map(move |half| column + half * width);
+        let rows = || (0..share).step_by(each);
+        let places =
+            sets.flat_map(|set| rows().flat_map(move |row| halves(set).map(move |column| [row, column])));
+        Pieces { groups, places: places.collect(), width, share }
     }
 }
 
@@ -67,7 +85,7 @@ impl Pipeline {
     pub(super) fn leaves(&mut self, distributed: &Distributed, store: &GroupStore) {
         let Pieces { groups, places, width, .. } =
             Pieces::new(&distributed.func, store, distributed.num_warps);
-        let map = self.map_of(&distributed.func, &store.window, [GROUP_ROWS, width]);
+        let map = self.map_of(&distributed.func, &store.window, [GROUP_ROWS, width], false);
         self.outgoing.maps.push((store.window.memory, map));
         let own = places.len().min(PIECES) as u32 * PIECE;
         self.outgoing.bytes = self.outgoing.bytes.max(groups.along_rows * groups.along_columns * own);
@@ -81,13 +99,22 @@ impl Emit for GroupStore {
         let [row_group, column_group] = gpu.group_of_warp(b, groups);
         let group = gpu.warp_group(b);
         let place = gpu.leaving_place(b, group);
-        let begins = self.begins(gpu, b, [(row_group, GROUP_ROWS), (column_group, share)]);
-        let writer = Writer::new(gpu, b, gpu.func.ty(self.value).dtype, place);
+        let mut shares = [(row_group, GROUP_ROWS), (column_group, share)];
+        if self.transposed {
+            shares.reverse();
+        }
+        let begins = self.begins(gpu, b, shares);
+        let writer = if self.transposed {
+            Writer::of_transpose(gpu, b, gpu.func.ty(self.value).dtype, place)
+        } else {
+            Writer::new(gpu, b, gpu.func.ty(self.value).dtype, place)
+        };
         let first = gpu.first_of(b, 31, GROUP_WARPS - 1).expect("a group has many threads");
         let map = gpu.map_to(self.window.memory);
         for (turn, pieces) in places.chunks(PIECES).enumerate() {
-            let values: Vec<Vec<Val>> =
-                pieces.iter().map(|&piece| self.elements(gpu, piece, width)).collect();
+            // Threads of a transpose write to one of two pieces.
+            let own = if self.transposed { &pieces[..1] } else { pieces };
+            let values: Vec<Vec<Val>> = own.iter().map(|&piece| self.elements(gpu, piece, width)).collect();
             if turn > 0 {
                 // Computed while the GPU reads what was written before.
                 b.sink(&values.concat());
@@ -116,17 +143,24 @@ impl Emit for GroupStore {
 }
 
 impl GroupStore {
-    /// The elements of this thread in the piece that begins at a row and column: [`EACH`] of each [`MATRIX`] columns.
+    /// The elements of this thread in the piece that begins at a row and column: [`EACH`] of each [`MATRIX`] columns; of a transpose in
+    /// pieces side by side, of each [`MATRIX`] rows.
     fn elements(&self, gpu: &Gpu, [row, column]: [u32; 2], width: u32) -> Vec<Val> {
         let layout = gpu.layout(self.value);
         let (values, places) = (gpu.registers(self.value), layout.registers_by_coord());
         let [fragment, _] = group_fragments();
-        let offsets = fragment.offsets(layout.shape());
-        let columns = (column..column + width).step_by(MATRIX as usize);
-        let fragments = columns.map(|column| Coord::along(0, row).set(1, column));
+        let (first, width, order) = if self.transposed {
+            ([column, row], GROUP_ROWS, [1, 0])
+        } else {
+            ([row, column], width, [0, 1])
+        };
+        let shape = Shape::new(order.map(|axis| layout.shape()[axis]));
+        let offsets = fragment.offsets(&shape);
+        let columns = (first[1]..first[1] + width).step_by(MATRIX as usize);
+        let fragments = columns.map(|column| Coord::along(0, first[0]).set(1, column));
         fragments
             .flat_map(|first| offsets.iter().map(move |&offset| first.plus(offset)))
-            .map(|place| values[places[&place]])
+            .map(|place| values[places[&place.unpermute(&order)]])
             .collect()
     }
 
@@ -160,8 +194,10 @@ fn copy_out(b: &mut Builder, condition: Val, (map, begins): (Val, &[Val]), from:
 /// Writes fragments to lines whose pieces of 16 bytes are exchanged, as copies of lines of 128 bytes have them.
 struct Writer {
     dtype: DType,
-    /// This thread's address for each pair of neighbouring fragments of a line, or for each fragment.
+    /// This thread's address for each pair of neighbouring fragments of a line, or for each fragment; of a transpose for each
+    /// element of a fragment.
     addresses: Vec<Val>,
+    transposed: bool,
 }
 
 impl Writer {
@@ -178,13 +214,58 @@ impl Writer {
             let start = b.offset(place, distance, 1);
             gpu.line_addresses(b, start, [row, piece])
         };
-        Writer { dtype, addresses }
+        Writer { dtype, addresses, transposed: false }
+    }
+
+    /// For rows of a group that become columns of two pieces, 16 of each warp. No two elements of a warp share a bank: eight rows take two
+    /// pieces of 16 bytes, and of four lines, every other one, these are exchanged with others.
+    fn of_transpose(gpu: &Gpu, b: &mut Builder, dtype: DType, place: Val) -> Writer {
+        let [odd, half] = [0, 1].map(|from| bits(b, gpu.warp, from, 1));
+        let [pair, within, next] =
+            [(0, 2), (2, 2), (4, 1)].map(|(from, count)| bits(b, gpu.lane, from, count));
+        let scaled = |b: &mut Builder, value: Val, by: u32| {
+            let by = b.int(Ty::I32, i64::from(by));
+            b.mul_nsw(value, by)
+        };
+        let first = scaled(b, odd, 4);
+        let first = b.add_nsw(first, next);
+        let line = scaled(b, pair, 2);
+        let (half, word) = (scaled(b, half, PIECE), scaled(b, within, 4));
+        let start = b.add_nsw(half, word);
+        // As a fragment has them: the second column of a pair, and the row eight behind.
+        let addresses = [[0, 0], [1, 0], [0, 2], [1, 2]].map(|[column, piece]| {
+            let [column, piece] = [column, piece].map(|number| b.int(Ty::I32, number));
+            let line = b.add_nsw(line, column);
+            let own = b.add_nsw(first, piece);
+            let exchanged = b.xor(own, line);
+            let (lines, pieces) = (scaled(b, line, LINE), scaled(b, exchanged, 16));
+            let distance = b.add_nsw(start, lines);
+            let distance = b.add_nsw(distance, pieces);
+            b.offset(place, distance, 1)
+        });
+        Writer { dtype, addresses: addresses.to_vec(), transposed: true }
     }
 
     /// Writes this thread's elements of a piece to where it begins.
     fn write(&self, b: &mut Builder, slot: u32, values: &[Val]) {
         let dtype = self.dtype;
         let columns: Vec<&[Val]> = values.chunks(EACH).collect();
+        if self.transposed {
+            for (number, own) in columns.iter().enumerate() {
+                let distance = slot + number as u32 * MATRIX * LINE;
+                for (&value, &address) in own.iter().zip(&self.addresses) {
+                    let word = pack(b, &[value], dtype)[0];
+                    statement(
+                        b,
+                        &format!("st.shared.b32 [$0 + {distance}], $1;"),
+                        "l,r,~{memory}",
+                        &[address, word],
+                        &[],
+                    );
+                }
+            }
+            return;
+        }
         if dtype.bytes() == 2 {
             for (pair, &address) in columns.chunks(2).zip(&self.addresses) {
                 let words: Vec<Val> = pair.iter().flat_map(|own| pack(b, own, dtype)).collect();
@@ -208,7 +289,7 @@ impl Writer {
 }
 
 /// So many bits of a number, from one on.
-fn bits(b: &mut Builder, of: Val, from: u32, count: u32) -> Val {
+pub(in crate::mlir::gpu) fn bits(b: &mut Builder, of: Val, from: u32, count: u32) -> Val {
     let [shift, mask] = [from, (1 << count) - 1].map(|number| b.int(Ty::I32, i64::from(number)));
     let shifted = b.lshr(of, shift);
     b.and(shifted, mask)

@@ -1,0 +1,94 @@
+//! [`crate::matmul`] of `f32` in TF32.
+//!
+//! `wgmma` takes operands of 32 bits from shared memory where they are K-major alone, and the left one from registers as it comes. Of
+//! row-major operands the transpose of the result is computed, from B in registers and A; where A is column-major and B row-major,
+//! neither is K-major, and one is copied.
+
+use dsl_runtime::Result;
+use dsl_runtime::prelude::*;
+
+use crate::matmul::{Factors, Tile, launch_parts, no_block};
+use crate::matmul_heuristic::{Block, Config, Problem};
+use crate::matmul_operands::{Transposed, Unaligned, copy_rows, copy_transposed, is_column_major};
+use crate::matmul_tiles::{matmul_tf32, matmul_tf32_parts, sum_parts};
+use crate::split_matmul::SUMMED;
+
+/// The operand that must be copied because neither is K-major: the smaller one.
+fn to_transpose(of: &Factors<'_, f32>) -> Option<usize> {
+    let elements = |matrices: &View<'_, f32, 3>| matrices.shape().iter().product::<usize>();
+    let neither = is_column_major(&of.a) && !is_column_major(&of.b);
+    neither.then(|| usize::from(elements(&of.b) < elements(&of.a)))
+}
+
+/// The configuration on a GPU with `wgmma`.
+pub(crate) fn config(on: impl LaunchOn, of: &Factors<'_, f32>, act: i32, out: [usize; 3]) -> Config {
+    let problem = of.problem(out);
+    // The largest tiles have no registers for an activation either.
+    let problem = Problem { adds: problem.adds || act != 0, ..problem };
+    match to_transpose(of) {
+        Some(operand) => {
+            let mut aligned = problem.aligned;
+            aligned[operand] = false;
+            Problem { aligned, ..problem }.fastest(on.processors())
+        }
+        None => problem.fastest(on.processors()),
+    }
+}
+
+/// Launches what computes the product, with an activation of [`crate::activation`].
+pub(crate) fn multiply(
+    on: impl LaunchOn,
+    of: Factors<'_, f32>,
+    config: Config,
+    act: i32,
+    out: ViewMut<'_, f32, 3>,
+) -> Result<()> {
+    let turned = to_transpose(&of).filter(|&operand| config.copies[operand]);
+    let [left, right] = [of.a, of.b];
+    let copied = |operand: usize| config.copies[operand] && turned != Some(operand);
+    let rows = [copied(0).then(|| Unaligned::new(left)), copied(1).then(|| Unaligned::new(right))];
+    let memory = copy_rows(on, rows)?;
+    let transposed = turned.map(|operand| Transposed::new([left, right][operand]));
+    let transposed_memory = transposed.as_ref().map(|of| copy_transposed(on, of)).transpose()?;
+    let copy = |number: usize| match (&rows[number], &memory[number]) {
+        (Some(rows), Some(memory)) => rows.copy(memory).map(Some),
+        _ => Ok(None),
+    };
+    let (mut a, mut b) = (copy(0)?.unwrap_or(left), copy(1)?.unwrap_or(right));
+    if let (Some(operand), Some(of), Some(memory)) = (turned, &transposed, &transposed_memory) {
+        *[&mut a, &mut b][operand] = of.copy(memory)?;
+    }
+    launch(on, Factors { a, b, ..of }, config, act, out)
+}
+
+fn launch(
+    on: impl LaunchOn,
+    of: Factors<'_, f32>,
+    config: Config,
+    act: i32,
+    out: ViewMut<'_, f32, 3>,
+) -> Result<()> {
+    let programs = config.block.tile.count(out.shape());
+    if config.split_k > 1 {
+        let Tile { rows: 64, cols: 128 } = config.block.tile else { return Err(no_block(config.block)) };
+        return launch_parts!(f32, on, of, out, config, act = act, |block, a, b, sums, share| {
+            matmul_tf32_parts::<64, 128, 32>(a, b, sums, share).grid((programs, config.split_k)).launch(on)
+        });
+    }
+    let Factors { a, b, bias, residual, alpha, .. } = of;
+    let finishes = residual.shape()[1] > 0 || act != 0;
+    match config.block {
+        Block { tile: Tile { rows: 128, cols: 256 }, k: 32 } if !finishes => {
+            matmul_tf32::<128, 256, 32, false>(a, b, bias, residual, out, alpha, act)
+                .grid(programs)
+                .launch(on)
+        }
+        Block { tile: Tile { rows: 128, cols: 128 }, k: 32 } => {
+            matmul_tf32::<128, 128, 32, true>(a, b, bias, residual, out, alpha, act).grid(programs).launch(on)
+        }
+        Block { tile: Tile { rows: 64, cols: 128 }, k: 32 } => {
+            matmul_tf32::<64, 128, 32, true>(a, b, bias, residual, out, alpha, act).grid(programs).launch(on)
+        }
+        block => Err(no_block(block)),
+    }
+}

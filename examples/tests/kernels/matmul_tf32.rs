@@ -1,0 +1,108 @@
+//! `matmul` of `f32` in TF32.
+
+use fused_kernels::activation::{GELU, IDENTITY, RELU};
+use fused_kernels::matmul::{Epilogue, Extents, Matmul, Multiply, Tile, reference};
+use fused_kernels::matmul_heuristic::{Block, Config};
+
+use crate::data::{check, normal};
+use crate::matmul::Order;
+
+/// The nearest number of eleven digits, halves to even.
+fn rounded(x: f32) -> f32 {
+    let (bits, odd) = (x.to_bits(), x.to_bits() >> 13 & 1);
+    f32::from_bits((bits + 0xfff + odd) & !0x1fff)
+}
+
+/// A product with all that may follow it.
+#[track_caller]
+fn check_product<const ACT: usize>(
+    Extents { m, k, n }: Extents,
+    [left, right]: [Order; 2],
+    [a, b]: [&[f32]; 2],
+    (adds, config): (bool, Option<Config>),
+) where
+    f32: Multiply<ACT>,
+{
+    let (bias, residual) = (normal::<f32>(n, 3), normal::<f32>(m * n, 4));
+    let inputs: [&[f32]; 4] = [&left.laid_out(a, [m, k]), &right.laid_out(b, [k, n]), &bias, &residual];
+    let epilogue = Epilogue { alpha: 0.5, bias: Some(&bias), residual: adds.then_some(&residual[..]) };
+    let digits = [a, b].map(|of| of.iter().copied().map(rounded).collect::<Vec<f32>>());
+    let expected = [reference::<f32, ACT>([&digits[0], &digits[1]], Extents { m, k, n }, epilogue)];
+    let what = format!("{m} x {k} x {n} of {left:?} and {right:?}, residual {adds}, {config:?}");
+    check(&what, &inputs, &expected, |on, inputs, outs| {
+        let (a, b) = (left.view(inputs[0], [m, k])?, right.view(inputs[1], [k, n])?);
+        let mut product = Matmul::<f32, ACT>::new(a, b).tf32().alpha(0.5).bias(inputs[2]);
+        if adds {
+            product = product.residual(inputs[3].view([m, n])?);
+        }
+        let out = outs[0].view_mut([m, n])?;
+        match config {
+            Some(config) => product.launch_with(on, out, config),
+            None => product.launch(on, out),
+        }
+    });
+}
+
+#[track_caller]
+fn check_normal<const ACT: usize>(extents: Extents, orders: [Order; 2], way: (bool, Option<Config>))
+where
+    f32: Multiply<ACT>,
+{
+    let Extents { m, k, n } = extents;
+    check_product::<ACT>(extents, orders, [&normal(m * k, 1), &normal(k * n, 2)], way);
+}
+
+const fn config(rows: usize, cols: usize, split_k: usize, copies: [bool; 2]) -> Option<Config> {
+    Some(Config { block: Block { tile: Tile { rows, cols }, k: 32 }, split_k, copies })
+}
+
+#[test]
+fn products_in_tf32_are_as_exact_as_stated() {
+    use Order::{Apart, Columns, ColumnsApart, Rows};
+    let orders = [[Rows, Rows], [Rows, Columns], [Columns, Rows], [Columns, Columns]];
+    let apart = [[Apart(1), Apart(3)], [ColumnsApart(2), Apart(1)], [ColumnsApart(1), ColumnsApart(4)]];
+    for orders in orders.into_iter().chain(apart) {
+        check_normal::<IDENTITY>(Extents { m: 136, k: 72, n: 264 }, orders, (false, None));
+        check_normal::<GELU>(Extents { m: 65, k: 67, n: 129 }, orders, (true, None));
+    }
+    for extents in
+        [Extents { m: 1, k: 300, n: 200 }, Extents { m: 7, k: 0, n: 9 }, Extents { m: 8, k: 2048, n: 64 }]
+    {
+        check_normal::<RELU>(extents, [Rows, Columns], (true, None));
+    }
+}
+
+/// On every device, which chooses them or not.
+#[test]
+fn every_block_takes_any_extents_and_orders() {
+    use Order::{Apart, Columns, ColumnsApart, Rows};
+    let orders =
+        [[Rows, Rows], [Rows, Columns], [Columns, Rows], [Columns, Columns], [Apart(3), ColumnsApart(5)]];
+    let ways = [(128, 256, 1, false), (128, 128, 1, true), (64, 128, 1, true), (64, 128, 3, true)];
+    for orders in orders {
+        for (rows, cols, split_k, adds) in ways {
+            for copies in [[false, false], [true, false], [false, true], [true, true]] {
+                let extents = Extents { m: 200, k: 264, n: 328 };
+                check_normal::<IDENTITY>(extents, orders, (adds, config(rows, cols, split_k, copies)));
+            }
+        }
+    }
+}
+
+/// Numbers halfway between two that are kept, and next to these.
+#[test]
+fn halves_are_rounded_to_even() {
+    use Order::{Columns, Rows};
+    let extents = Extents { m: 128, k: 32, n: 128 };
+    let near = |count: usize, step: usize| {
+        let bits = |i: usize| 0x3f80_0000 + ((i * step) as u32 % 64) * 0x800 + (i as u32 % 3) - 1;
+        (0..count).map(|i| f32::from_bits(bits(i))).collect::<Vec<f32>>()
+    };
+    let (a, b) = (near(128 * 32, 7), near(32 * 128, 5));
+    for orders in [[Rows, Rows], [Rows, Columns], [Columns, Columns], [Columns, Rows]] {
+        for copies in [[false, false], [true, true]] {
+            let way = (false, config(128, 128, 1, copies));
+            check_product::<IDENTITY>(extents, orders, [&a, &b], way);
+        }
+    }
+}
