@@ -210,12 +210,13 @@ fn bodies_for(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<Body>, 
         let mut near = func.clone();
         let equal = take_for_one(&mut near, strides);
         let (plan, mut facts) = aligned(near.clone(), requests)?;
-        let partly = if by_pointers { partly_in_vectors(&near, requests, &facts, scalar)? } else { vec![] };
+        let partly =
+            if by_pointers { partly_in_vectors(&near, requests, &facts, scalar, others)? } else { vec![] };
         facts.extend(equal.iter().cloned());
         bodies.push(Body { name, plan, facts, gpus: others });
-        for (name, plan, mut facts) in partly {
-            facts.extend(equal.iter().cloned());
-            bodies.push(Body { name, plan, facts, gpus: others });
+        for mut body in partly {
+            body.facts.extend(equal.iter().cloned());
+            bodies.push(body);
         }
         let (plan, mut facts) = unaligned(near, requests)?;
         facts.extend(equal);
@@ -234,11 +235,9 @@ fn bodies_for(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<Body>, 
         let (plan, facts) = aligned(func.clone(), requests)?;
         if !facts.is_empty() {
             let partly =
-                if by_pointers { partly_in_vectors(func, requests, &facts, SCALAR)? } else { vec![] };
+                if by_pointers { partly_in_vectors(func, requests, &facts, SCALAR, others)? } else { vec![] };
             bodies.push(Body { name: "aligned", plan, facts, gpus: others });
-            for (name, plan, facts) in partly {
-                bodies.push(Body { name, plan, facts, gpus: others });
-            }
+            bodies.extend(partly);
             if let Some((plan, facts)) = rotated(func.clone(), requests)? {
                 bodies.push(Body { name: "unaligned", plan, facts, gpus: others });
             } else if by_pointers && columns.is_empty() {
@@ -421,7 +420,8 @@ fn partly_in_vectors(
     requests: Requests,
     facts: &[Fact],
     names: Scalar,
-) -> Result<Vec<(&'static str, Plan, Vec<Fact>)>, TooMuchShared> {
+    gpus: Gpus,
+) -> Result<Vec<Body>, TooMuchShared> {
     let mut found = vec![];
     let is_aligned = |fact: &Fact| matches!(fact, Fact::Aligned { .. });
     let of_loops = in_vectors(func.clone(), requests, Widened::InProducts)?;
@@ -441,13 +441,13 @@ fn partly_in_vectors(
                 is_extent && !fewer.contains(fact)
             });
             if drops_extent && fewer.iter().any(is_aligned) {
-                found.push((name, plan, fewer));
+                found.push(Body { name, plan, facts: fewer, gpus });
             }
         }
     }
     let (plan, fewer) = of_loops;
     if !facts.iter().all(|fact| fewer.contains(fact)) {
-        found.insert(0, (names.epilogue, plan, fewer));
+        found.insert(0, Body { name: names.epilogue, plan, facts: fewer, gpus });
     }
     Ok(found)
 }
