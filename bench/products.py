@@ -53,21 +53,6 @@ def aligned_copy(factor):
     return rows, copy, copy.transpose(1, 2) if by_columns else copy
 
 
-def lies_by_columns(factor):
-    """Whether the columns of a matrix, or of each of a batch, are contiguous and its rows are not."""
-    return factor.stride(-2) == 1 != factor.stride(-1)
-
-
-def transposed_copy(factor):
-    """The contiguous lines of a factor, memory for the others, and the factor there."""
-    by_columns = lies_by_columns(factor)
-    lines = factor.transpose(1, 2) if by_columns else factor
-    batches, count, length = lines.shape
-    even = 16 // factor.element_size()
-    copy = torch.empty((batches, length, cdiv(count, even) * even), dtype=factor.dtype, device="cuda")[:, :, :count]
-    return lines, copy, copy if by_columns else copy.transpose(1, 2)
-
-
 def copy_rows(pairs, dtype):
     """The launch that copies the rows of one or both factors."""
     if not pairs:
