@@ -526,8 +526,7 @@ fn operand_layouts(
     match operation.spread(func, &op.results) {
         Spread::Source | Spread::Free => vec![],
         Spread::Grouped { transposed } => {
-            let lies =
-                |value: Value| dot::group_result_layout(&func.ty(value).shape, transposed, chosen.num_warps);
+            let lies = |value| dot::result_layout(&func.ty(value).shape, transposed, chosen.num_warps);
             operation.operands().into_iter().filter(tile).map(|value| (value, lies(value))).collect()
         }
         Spread::Product { .. } => result.map(|layout| dot::taken(func, op, &layout)).unwrap_or_default(),

@@ -301,7 +301,7 @@ pub fn group_layout(shape: &Shape, num_warps: u32) -> Layout {
 }
 
 /// The same, or that of a product whose transpose has this shape.
-pub fn group_result_layout(shape: &Shape, transposed: bool, num_warps: u32) -> Layout {
+pub fn result_layout(shape: &Shape, transposed: bool, num_warps: u32) -> Layout {
     if !transposed {
         return group_layout(shape, num_warps);
     }
@@ -396,7 +396,7 @@ fn own_layout(func: &Func, (product, result): (&Product, Value), num_warps: u32,
     let shape = &func.ty(result).shape;
     let dot = match product {
         Product::OfTiles(dot) => dot,
-        Product::OfBlocks(dot) => return group_result_layout(shape, dot.transposed, num_warps),
+        Product::OfBlocks(dot) => return result_layout(shape, dot.transposed, num_warps),
     };
     match own_method(func, dot) {
         Method::Warp(instruction) => sum_layout(instruction, shape, num_warps, deal),
