@@ -42,15 +42,20 @@ def is_aligned(factor):
     return col == 1 and (rows == 1 or row % even == 0) or row == 1 and (cols == 1 or col % even == 0)
 
 
-def aligned_copy(factor):
-    """The rows of a factor, or its columns if these are contiguous; memory in which each begins at a multiple of 16 bytes; and the
-    factor there."""
-    by_columns = factor.stride(1) == 1 != factor.stride(2)
+def lies_by_columns(factor):
+    """Whether the columns of a matrix, or of each of a batch, are contiguous and its rows are not."""
+    return factor.stride(-2) == 1 != factor.stride(-1)
+
+
+def aligned_copy(factor, transposed=False):
+    """The rows of a factor, or its columns if these are contiguous; memory in which each begins at a multiple of 16 bytes, or with
+    `transposed` each of the other ones; and the factor there."""
+    by_columns = lies_by_columns(factor)
     rows = factor.transpose(1, 2) if by_columns else factor
-    batches, count, length = rows.shape
+    batches, count, length = (rows.transpose(1, 2) if transposed else rows).shape
     even = 16 // factor.element_size()
     copy = torch.empty((batches, count, cdiv(length, even) * even), dtype=factor.dtype, device="cuda")[:, :, :length]
-    return rows, copy, copy.transpose(1, 2) if by_columns else copy
+    return rows, copy, copy.transpose(1, 2) if by_columns != transposed else copy
 
 
 def copy_rows(pairs, dtype):
@@ -180,7 +185,7 @@ class Matmul(Entry):
         """The block, the parts and the copied factors of a case of 16-bit floats."""
         m, k, n, _ = case
         factors = args["a"], self.right(args)
-        return fastest((m, k, n), [is_aligned(factor) for factor in factors], factors[1].stride(0) == 1 != factors[1].stride(1))
+        return fastest((m, k, n), [is_aligned(factor) for factor in factors], lies_by_columns(factors[1]))
 
     def right(self, args):
         """The right factor with its own rows."""

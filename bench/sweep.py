@@ -82,21 +82,6 @@ def draw_product(draw):
     return Product(layout), (*(extent(draw, 16, 8192) for _ in range(3)), BF16), "cuBLAS"
 
 
-def lies_by_columns(factor):
-    """Whether the columns of a matrix, or of each of a batch, are contiguous and its rows are not."""
-    return factor.stride(-2) == 1 != factor.stride(-1)
-
-
-def transposed_copy(factor):
-    """The contiguous lines of a factor, memory for the others, and the factor there."""
-    by_columns = lies_by_columns(factor)
-    lines = factor.transpose(1, 2) if by_columns else factor
-    batches, count, length = lines.shape
-    even = 16 // factor.element_size()
-    copy = torch.empty((batches, length, cdiv(count, even) * even), dtype=factor.dtype, device="cuda")[:, :, :count]
-    return lines, copy, copy if by_columns else copy.transpose(1, 2)
-
-
 class Tf32(Product):
     """The same of `f32` in TF32."""
 
@@ -109,16 +94,17 @@ class Tf32(Product):
         taken = {**self.batch(args), "act": products.IDENTITY}
         factors = args["a"], self.right(args)
         aligned, turned = [products.is_aligned(factor) for factor in factors], None
-        if lies_by_columns(factors[0]) and not lies_by_columns(factors[1]):
+        left, right = map(products.lies_by_columns, factors)
+        if left and not right:
             turned = int(factors[1].numel() < factors[0].numel())
             aligned[turned] = False
-        block, parts, copies = products.fastest((m, k, n), aligned, lies_by_columns(factors[1]), dtype.itemsize)
+        block, parts, copies = products.fastest((m, k, n), aligned, right, dtype.itemsize)
         copied = {name: products.aligned_copy(taken[name]) for number, name in enumerate(("a", "b"))
                   if copies[number] and number != turned}
         launches = products.copy_rows([pair[:2] for pair in copied.values()], dtype)
         if turned is not None and copies[turned]:
             name = ("a", "b")[turned]
-            copied[name] = lines, copy, _ = transposed_copy(taken[name])
+            copied[name] = lines, copy, _ = products.aligned_copy(taken[name], transposed=True)
             count = cdiv(lines.shape[1], 64) * cdiv(lines.shape[2], 64)
             launches.append(Launch("transpose_rows", [], lambda *_: True, lambda *_: (count,), x=lines, out=copy))
         taken.update({name: copy for name, (_, _, copy) in copied.items()})

@@ -28,7 +28,7 @@ use dsl_runtime::{DType, Error, Result};
 
 use crate::activation;
 use crate::matmul_heuristic::{Block, Config, LARGE, LARGEST, Problem, SMALL};
-use crate::matmul_operands::{Unaligned, copy_rows, is_aligned, is_column_major};
+use crate::matmul_operands::{OperandCopy, copy_operands, is_aligned, is_column_major};
 use crate::matmul_tf32;
 use crate::matmul_tiles::{matmul, matmul_narrow, matmul_parts, matmul_small, sum_parts};
 use crate::reference::{Expected, unit_roundoff};
@@ -377,13 +377,11 @@ macro_rules! multiply_halves {
             ) -> Result<()> {
                 let (shape, act) = (out.shape(), ACT as i32);
                 let [left, right] = config.copies;
-                let rows = [left.then(|| Unaligned::new(of.a)), right.then(|| Unaligned::new(of.b))];
-                let memory = copy_rows(on, rows)?;
-                let copy = |number: usize| match (&rows[number], &memory[number]) {
-                    (Some(rows), Some(memory)) => rows.copy(memory).map(Some),
-                    _ => Ok(None),
-                };
-                let of = Factors { a: copy(0)?.unwrap_or(of.a), b: copy(1)?.unwrap_or(of.b), ..of };
+                let (left, right) =
+                    (left.then(|| OperandCopy::new(of.a)), right.then(|| OperandCopy::new(of.b)));
+                let copies = copy_operands(on, [left, right])?;
+                let [a, b] = copies.operands([of.a, of.b])?;
+                let of = Factors { a, b, ..of };
                 if config.split_k > 1 {
                     return launch_parts!($T, on, of, out, config, [64 x 128 x 64, 64 x 64 x 128], ACT as i32);
                 }

@@ -21,120 +21,139 @@ pub(crate) fn is_column_major<T: Float>(matrices: &View<'_, T, 3>) -> bool {
     row == 1 && col != 1
 }
 
-/// An operand to copy to rows that begin at multiples of 16 bytes; of a column-major one its columns are the rows.
+/// The copy of an operand, whose rows, or columns if these are the contiguous ones, begin at multiples of 16 bytes.
 #[derive(Clone, Copy)]
-pub(crate) struct Unaligned<'v, T: Float> {
-    rows: View<'v, T, 3>,
-    strides: [usize; 3],
+pub(crate) struct OperandCopy<'v, T: Float> {
+    /// The contiguous rows or columns of the operand.
+    lines: View<'v, T, 3>,
     column_major: bool,
+    /// Whether those of the copy are the other ones.
+    transposed: bool,
 }
 
-impl<'v, T: Float> Unaligned<'v, T> {
+impl<'v, T: Float> OperandCopy<'v, T> {
+    /// In the operand's own order.
     pub(crate) fn new(of: View<'v, T, 3>) -> Self {
         let column_major = is_column_major(&of);
-        let rows = if column_major { of.permute([0, 2, 1]) } else { of };
-        let [_, count, len] = rows.shape();
+        let lines = if column_major { of.permute([0, 2, 1]) } else { of };
+        OperandCopy { lines, column_major, transposed: false }
+    }
+
+    /// In the other order.
+    pub(crate) fn transposed(of: View<'v, T, 3>) -> Self {
+        OperandCopy { transposed: true, ..OperandCopy::new(of) }
+    }
+
+    /// The extents of the copy's lines, and its strides.
+    fn layout(&self) -> ([usize; 3], [usize; 3]) {
+        let [batches, count, len] = self.lines.shape();
+        let [count, len] = if self.transposed { [len, count] } else { [count, len] };
         let line = len.next_multiple_of(split_matmul::VECTOR / size_of::<T>());
-        Unaligned { rows, strides: [count * line, line, 1], column_major }
+        ([batches, count, len], [count * line, line, 1])
     }
 
     /// Memory for the copy.
     fn memory(&self, on: impl LaunchOn) -> Result<Temporary<T>> {
-        on.temporary(self.rows.shape()[0] * self.strides[0])
+        let ([batches, _, _], [matrix, _, _]) = self.layout();
+        on.temporary(batches * matrix)
     }
 
-    /// The copy in its memory, as the factor is.
-    pub(crate) fn copy<'t>(&self, memory: &'t Temporary<T>) -> Result<View<'t, T, 3>> {
-        let view = memory.slice().view_strided(self.rows.shape(), self.strides)?;
-        Ok(if self.column_major { view.permute([0, 2, 1]) } else { view })
+    /// The copy's lines in its memory, to be written.
+    fn written<'t>(&self, memory: &'t mut SliceMut<'_, T>) -> Result<ViewMut<'t, T, 3>> {
+        let (shape, strides) = self.layout();
+        memory.view_strided_mut(shape, strides)
+    }
+
+    /// The copy in its memory, as the operand is.
+    fn view<'t>(&self, memory: &'t Temporary<T>) -> Result<View<'t, T, 3>> {
+        let (shape, strides) = self.layout();
+        let view = memory.slice().view_strided(shape, strides)?;
+        Ok(if self.column_major == self.transposed { view } else { view.permute([0, 2, 1]) })
     }
 
     /// Programs that copy `cols` columns each.
     fn programs(&self, cols: usize) -> usize {
-        Tile { rows: COPIED_ROWS, cols }.count(self.rows.shape())
+        Tile { rows: COPIED_ROWS, cols }.count(self.lines.shape())
     }
 }
 
-/// Copies one or both operands; gives the memory of each copy.
-pub(crate) fn copy_rows<T: Float>(
+/// The memory of the copies of some operands.
+pub(crate) struct Copies<'v, T: Float>([Option<(OperandCopy<'v, T>, Temporary<T>)>; 2]);
+
+impl<T: Float> Copies<'_, T> {
+    /// The operands, those as given that have no copy.
+    pub(crate) fn operands<'t>(&'t self, given: [View<'t, T, 3>; 2]) -> Result<[View<'t, T, 3>; 2]> {
+        let operand = |number: usize| match &self.0[number] {
+            Some((copy, memory)) => copy.view(memory),
+            None => Ok(given[number]),
+        };
+        Ok([operand(0)?, operand(1)?])
+    }
+}
+
+/// Copies one, both or none of the operands in their own order, with one launch.
+pub(crate) fn copy_operands<'v, T: Float>(
     on: impl LaunchOn,
-    operands: [Option<Unaligned<'_, T>>; 2],
-) -> Result<[Option<Temporary<T>>; 2]>
+    operands: [Option<OperandCopy<'v, T>>; 2],
+) -> Result<Copies<'v, T>>
 where
     align_rows::Choice<T, COPIED_ROWS, NARROW_COPY>: align_rows::Declared,
     align_rows::Choice<T, COPIED_ROWS, WIDE_COPY>: align_rows::Declared,
     align_both::Choice<T, COPIED_ROWS, NARROW_COPY>: align_both::Declared,
     align_both::Choice<T, COPIED_ROWS, WIDE_COPY>: align_both::Declared,
 {
-    let programs = |cols: usize| operands.iter().flatten().map(|rows| rows.programs(cols)).sum::<usize>();
+    let programs = |cols: usize| operands.iter().flatten().map(|copy| copy.programs(cols)).sum::<usize>();
     let wide = programs(WIDE_COPY) >= 2 * on.processors();
     let grid = programs(if wide { WIDE_COPY } else { NARROW_COPY });
-    Ok(match operands {
+    Ok(Copies(match operands {
         [Some(left), Some(right)] => {
             let (mut x_memory, mut y_memory) = (left.memory(on)?, right.memory(on)?);
             let (mut x_slice, mut y_slice) = (x_memory.slice_mut(), y_memory.slice_mut());
-            let x = x_slice.view_strided_mut(left.rows.shape(), left.strides)?;
-            let y = y_slice.view_strided_mut(right.rows.shape(), right.strides)?;
+            let (x, y) = (left.written(&mut x_slice)?, right.written(&mut y_slice)?);
             if wide {
-                align_both::<T, COPIED_ROWS, WIDE_COPY>(left.rows, x, right.rows, y).grid(grid).launch(on)?;
+                align_both::<T, COPIED_ROWS, WIDE_COPY>(left.lines, x, right.lines, y)
+                    .grid(grid)
+                    .launch(on)?;
             } else {
-                align_both::<T, COPIED_ROWS, NARROW_COPY>(left.rows, x, right.rows, y)
+                align_both::<T, COPIED_ROWS, NARROW_COPY>(left.lines, x, right.lines, y)
                     .grid(grid)
                     .launch(on)?;
             }
-            [Some(x_memory), Some(y_memory)]
+            [Some((left, x_memory)), Some((right, y_memory))]
         }
         [None, None] => [None, None],
         [left, right] => {
-            let rows = left.or(right).expect("there is one");
-            let mut memory = rows.memory(on)?;
+            let copy = left.or(right).expect("there is one");
+            let mut memory = copy.memory(on)?;
             let mut slice = memory.slice_mut();
-            let out = slice.view_strided_mut(rows.rows.shape(), rows.strides)?;
+            let out = copy.written(&mut slice)?;
             if wide {
-                align_rows::<T, COPIED_ROWS, WIDE_COPY>(rows.rows, out).grid(grid).launch(on)?;
+                align_rows::<T, COPIED_ROWS, WIDE_COPY>(copy.lines, out).grid(grid).launch(on)?;
             } else {
-                align_rows::<T, COPIED_ROWS, NARROW_COPY>(rows.rows, out).grid(grid).launch(on)?;
+                align_rows::<T, COPIED_ROWS, NARROW_COPY>(copy.lines, out).grid(grid).launch(on)?;
             }
-            if left.is_some() { [Some(memory), None] } else { [None, Some(memory)] }
+            if left.is_some() { [Some((copy, memory)), None] } else { [None, Some((copy, memory))] }
         }
-    })
+    }))
 }
 
-/// Copies an operand to where its other lines are contiguous and begin at multiples of 16 bytes; gives the memory of the copy.
-pub(crate) fn copy_transposed(on: impl LaunchOn, of: &Transposed<'_>) -> Result<Temporary<f32>> {
-    let mut memory = on.temporary::<f32>(of.lines.shape()[0] * of.strides[0])?;
-    let [batches, count, len] = of.lines.shape();
-    let mut slice = memory.slice_mut();
-    let out = slice.view_strided_mut([batches, len, count], of.strides)?;
-    let grid = TRANSPOSED.count(of.lines.shape());
-    transpose_rows::<{ TRANSPOSED.rows }, { TRANSPOSED.cols }>(of.lines, out).grid(grid).launch(on)?;
-    Ok(memory)
-}
-
-/// An operand whose copy lies in the other order: by columns if its rows are contiguous, by rows if its columns are.
-#[derive(Clone, Copy)]
-pub(crate) struct Transposed<'v> {
-    /// Its contiguous lines.
-    lines: View<'v, f32, 3>,
-    /// Those of the copy's lines.
-    strides: [usize; 3],
-    column_major: bool,
-}
-
-impl<'v> Transposed<'v> {
-    pub(crate) fn new(of: View<'v, f32, 3>) -> Self {
-        let column_major = is_column_major(&of);
-        let lines = if column_major { of.permute([0, 2, 1]) } else { of };
-        let [_, count, len] = lines.shape();
-        let line = count.next_multiple_of(split_matmul::VECTOR / size_of::<f32>());
-        Transposed { lines, strides: [len * line, line, 1], column_major }
-    }
-
-    /// The copy in its memory, as the operand is.
-    pub(crate) fn copy<'t>(&self, memory: &'t Temporary<f32>) -> Result<View<'t, f32, 3>> {
-        let [batches, count, len] = self.lines.shape();
-        let view = memory.slice().view_strided([batches, len, count], self.strides)?;
-        Ok(if self.column_major { view } else { view.permute([0, 2, 1]) })
+impl<'v> Copies<'v, f32> {
+    /// Copies one more operand, to the other order.
+    pub(crate) fn add_transposed(
+        &mut self,
+        on: impl LaunchOn,
+        operand: usize,
+        of: View<'v, f32, 3>,
+    ) -> Result<()> {
+        let copy = OperandCopy::transposed(of);
+        let mut memory = copy.memory(on)?;
+        let mut slice = memory.slice_mut();
+        let grid = TRANSPOSED.count(copy.lines.shape());
+        transpose_rows::<{ TRANSPOSED.rows }, { TRANSPOSED.cols }>(copy.lines, copy.written(&mut slice)?)
+            .grid(grid)
+            .launch(on)?;
+        self.0[operand] = Some((copy, memory));
+        Ok(())
     }
 }
 

@@ -9,7 +9,7 @@ use dsl_runtime::prelude::*;
 
 use crate::matmul::{Factors, Tile, launch_parts, no_block};
 use crate::matmul_heuristic::{Block, Config, Problem};
-use crate::matmul_operands::{Transposed, Unaligned, copy_rows, copy_transposed, is_column_major};
+use crate::matmul_operands::{OperandCopy, copy_operands, is_column_major};
 use crate::matmul_tiles::{matmul_tf32, matmul_tf32_parts, sum_parts};
 use crate::split_matmul::SUMMED;
 
@@ -44,20 +44,14 @@ pub(crate) fn multiply(
     out: ViewMut<'_, f32, 3>,
 ) -> Result<()> {
     let turned = to_transpose(&of).filter(|&operand| config.copies[operand]);
-    let [left, right] = [of.a, of.b];
-    let copied = |operand: usize| config.copies[operand] && turned != Some(operand);
-    let rows = [copied(0).then(|| Unaligned::new(left)), copied(1).then(|| Unaligned::new(right))];
-    let memory = copy_rows(on, rows)?;
-    let transposed = turned.map(|operand| Transposed::new([left, right][operand]));
-    let transposed_memory = transposed.as_ref().map(|of| copy_transposed(on, of)).transpose()?;
-    let copy = |number: usize| match (&rows[number], &memory[number]) {
-        (Some(rows), Some(memory)) => rows.copy(memory).map(Some),
-        _ => Ok(None),
-    };
-    let (mut a, mut b) = (copy(0)?.unwrap_or(left), copy(1)?.unwrap_or(right));
-    if let (Some(operand), Some(of), Some(memory)) = (turned, &transposed, &transposed_memory) {
-        *[&mut a, &mut b][operand] = of.copy(memory)?;
+    let given = [of.a, of.b];
+    let aligned = |operand: usize| config.copies[operand] && turned != Some(operand);
+    let mut copies =
+        copy_operands(on, [0, 1].map(|operand| aligned(operand).then(|| OperandCopy::new(given[operand]))))?;
+    if let Some(operand) = turned {
+        copies.add_transposed(on, operand, given[operand])?;
     }
+    let [a, b] = copies.operands(given)?;
     launch(on, Factors { a, b, ..of }, config, act, out)
 }
 

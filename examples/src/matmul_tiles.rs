@@ -33,6 +33,23 @@ pub(crate) mod kernels {
         sum
     }
 
+    /// Leaves a tile of part `tl::program_id(1)` of the sums: that of `share` steps of `K`, which follow those of the part before.
+    #[fuse_fn]
+    fn leave_part<T: Float, const M: usize, const N: usize, const K: usize, const TF32: bool>(
+        a: &View<T, 3>,
+        b: &View<T, 3>,
+        parts: &mut View<f32, 4>,
+        share: i32,
+    ) {
+        let (batch, row, col) =
+            place::<M, N>(tl::program_id(0), parts.shape(2).to::<i32>(), parts.shape(3).to::<i32>());
+        let part = tl::program_id(1);
+        let first = part * share * K;
+        let end = tl::minimum(first + share * K, a.shape(2).to::<i32>());
+        let sum = product::<T, i32, M, N, K, TF32>(a, b, batch, row, col, first, end);
+        parts.store(tl::reshape(sum, [1, 1, M, N]), part, batch, row, col);
+    }
+
     /// What becomes of a tile of sums, before it is converted: scaled, a bias added, activated as one of [`crate::activation`], a matrix
     /// added. Where there is no bias or no matrix, they have no elements.
     #[fuse_fn]
@@ -200,13 +217,7 @@ pub(crate) mod kernels {
         parts: &mut View<f32, 4>,
         share: i32,
     ) {
-        let (batch, row, col) =
-            place::<M, N>(tl::program_id(0), parts.shape(2).to::<i32>(), parts.shape(3).to::<i32>());
-        let part = tl::program_id(1);
-        let first = part * share * K;
-        let end = tl::minimum(first + share * K, a.shape(2).to::<i32>());
-        let sum = product::<T, i32, M, N, K, false>(a, b, batch, row, col, first, end);
-        parts.store(tl::reshape(sum, [1, 1, M, N]), part, batch, row, col);
+        leave_part::<T, M, N, K, false>(a, b, parts, share);
     }
 
     /// As [`matmul_small()`], of `f32` in TF32. The largest tile has no registers for an activation and a residual.
@@ -244,13 +255,7 @@ pub(crate) mod kernels {
         parts: &mut View<f32, 4>,
         share: i32,
     ) {
-        let (batch, row, col) =
-            place::<M, N>(tl::program_id(0), parts.shape(2).to::<i32>(), parts.shape(3).to::<i32>());
-        let part = tl::program_id(1);
-        let first = part * share * K;
-        let end = tl::minimum(first + share * K, a.shape(2).to::<i32>());
-        let sum = product::<f32, i32, M, N, K, true>(a, b, batch, row, col, first, end);
-        parts.store(tl::reshape(sum, [1, 1, M, N]), part, batch, row, col);
+        leave_part::<f32, M, N, K, true>(a, b, parts, share);
     }
 
     /// Adds the parts, and does what follows a product.

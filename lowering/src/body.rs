@@ -15,7 +15,6 @@ mod vectors;
 use std::collections::{BTreeMap, HashMap};
 
 use self::vectors::{Widened, accesses, extents, needed_multiples, needed_signs};
-
 use crate::analysis::axis::{Assumptions, Axes};
 use crate::analysis::fact::{Fact, Symbol};
 use crate::analysis::order::other_orders;
@@ -206,7 +205,7 @@ fn bodies_for(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<Body>, 
     let others = if bodies.is_empty() { gpus } else { Gpus::WithoutGroups };
     let strides = unit_strides(func, trust(requests, Trust::Launch));
     let by_pointers = bodies.is_empty() && !accesses(func, Widened::InProducts).is_empty();
-    for ((name, scalar, odd), strides) in UNIT_STRIDES.into_iter().zip(&strides) {
+    for (UnitStrides { aligned: name, scalar, odd }, strides) in UNIT_STRIDES.into_iter().zip(&strides) {
         let mut near = func.clone();
         let equal = take_for_one(&mut near, strides);
         let (plan, mut facts) = aligned(near.clone(), requests)?;
@@ -234,8 +233,11 @@ fn bodies_for(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<Body>, 
     if strides.is_empty() {
         let (plan, facts) = aligned(func.clone(), requests)?;
         if !facts.is_empty() {
-            let partly =
-                if by_pointers { partly_in_vectors(func, requests, &facts, SCALAR, others)? } else { vec![] };
+            let partly = if by_pointers {
+                partly_in_vectors(func, requests, &facts, Scalar::ALIGNED, others)?
+            } else {
+                vec![]
+            };
             bodies.push(Body { name: "aligned", plan, facts, gpus: others });
             bodies.extend(partly);
             if let Some((plan, facts)) = rotated(func.clone(), requests)? {
@@ -320,44 +322,35 @@ struct Scalar {
     operands: [&'static str; 2],
 }
 
-const SCALAR: Scalar = Scalar { epilogue: "scalar_epilogue", operands: ["scalar_b", "scalar_a"] };
+impl Scalar {
+    const ALIGNED: Scalar = Scalar { epilogue: "scalar_epilogue", operands: ["scalar_b", "scalar_a"] };
+}
 
-/// Bodies of the same kind, for different strides that are 1; each for rows that begin at multiples of a vector, for such rows of a part
-/// of the accesses, and for rows that begin anywhere.
-const UNIT_STRIDES: [(&str, Scalar, &str); 4] = [
-    (
-        "unit_strides",
-        Scalar {
-            epilogue: "unit_strides_scalar_epilogue",
-            operands: ["unit_strides_scalar_b", "unit_strides_scalar_a"],
-        },
-        "unit_strides_odd",
-    ),
-    (
-        "unit_strides_2",
-        Scalar {
-            epilogue: "unit_strides_2_scalar_epilogue",
-            operands: ["unit_strides_2_scalar_b", "unit_strides_2_scalar_a"],
-        },
-        "unit_strides_2_odd",
-    ),
-    (
-        "unit_strides_3",
-        Scalar {
-            epilogue: "unit_strides_3_scalar_epilogue",
-            operands: ["unit_strides_3_scalar_b", "unit_strides_3_scalar_a"],
-        },
-        "unit_strides_3_odd",
-    ),
-    (
-        "unit_strides_4",
-        Scalar {
-            epilogue: "unit_strides_4_scalar_epilogue",
-            operands: ["unit_strides_4_scalar_b", "unit_strides_4_scalar_a"],
-        },
-        "unit_strides_4_odd",
-    ),
-];
+/// What the bodies for a set of strides that are 1 are called.
+struct UnitStrides {
+    /// Of rows that begin at multiples of a vector.
+    aligned: &'static str,
+    scalar: Scalar,
+    /// Of rows that begin anywhere.
+    odd: &'static str,
+}
+
+macro_rules! unit_strides {
+    ($($name:literal),*) => {
+        [$(UnitStrides {
+            aligned: $name,
+            scalar: Scalar {
+                epilogue: concat!($name, "_scalar_epilogue"),
+                operands: [concat!($name, "_scalar_b"), concat!($name, "_scalar_a")],
+            },
+            odd: concat!($name, "_odd"),
+        }),*]
+    };
+}
+
+/// Bodies of the same kind, for different strides that are 1.
+const UNIT_STRIDES: [UnitStrides; 4] =
+    unit_strides!["unit_strides", "unit_strides_2", "unit_strides_3", "unit_strides_4"];
 
 /// What a body may rely on, unless the caller answers for all.
 fn trust(requests: Requests, otherwise: Trust) -> Trust {
@@ -422,11 +415,14 @@ fn partly_in_vectors(
     names: Scalar,
     gpus: Gpus,
 ) -> Result<Vec<Body>, TooMuchShared> {
-    let mut found = vec![];
     let is_aligned = |fact: &Fact| matches!(fact, Fact::Aligned { .. });
-    let of_loops = in_vectors(func.clone(), requests, Widened::InProducts)?;
-    if !of_loops.1.iter().any(is_aligned) {
+    let (plan, in_loops) = in_vectors(func.clone(), requests, Widened::InProducts)?;
+    let mut found = vec![];
+    if !in_loops.iter().any(is_aligned) {
         return Ok(found);
+    }
+    if !facts.iter().all(|fact| in_loops.contains(fact)) {
+        found.push(Body { name: names.epilogue, plan, facts: in_loops.clone(), gpus });
     }
     let mut operands: Vec<ParamId> =
         accesses(func, Widened::InProducts).iter().map(|place| place.param).collect();
@@ -436,7 +432,7 @@ fn partly_in_vectors(
     if let [a, b] = operands[..] {
         for (operand, name) in [a, b].into_iter().zip(names.operands) {
             let (plan, fewer) = in_vectors(func.clone(), requests, Widened::Of(operand))?;
-            let drops_extent = of_loops.1.iter().any(|fact| {
+            let drops_extent = in_loops.iter().any(|fact| {
                 let is_extent = matches!(fact, Fact::Divisible { value: Symbol::Scalar(scalar), .. } if extents.contains(scalar));
                 is_extent && !fewer.contains(fact)
             });
@@ -444,10 +440,6 @@ fn partly_in_vectors(
                 found.push(Body { name, plan, facts: fewer, gpus });
             }
         }
-    }
-    let (plan, fewer) = of_loops;
-    if !facts.iter().all(|fact| fewer.contains(fact)) {
-        found.insert(0, Body { name: names.epilogue, plan, facts: fewer, gpus });
     }
     Ok(found)
 }

@@ -406,37 +406,19 @@ impl Gpu<'_> {
     fn gathered(&mut self, b: &mut Builder, staged: &Staged, row_group: Val) -> Gathered {
         let [lines, _] = staged.lines();
         let width = LINE / 4;
-        let int = |b: &mut Builder, number: u32| b.int(Ty::I32, i64::from(number));
-        let scaled = |b: &mut Builder, value: Val, by: u32| {
-            let by = int(b, by);
-            b.mul_nsw(value, by)
-        };
         let block = self.block_address(b, staged);
         let piece = lines * LINE;
-        let group = scaled(b, row_group, GROUP_ROWS / width * piece);
-        // Sixteen rows of each warp: two warps to a piece that is as wide as a line.
-        let [odd, pair] = [(0, 1), (1, 1)].map(|(from, count)| bits(b, self.warp, from, count));
-        let pair = scaled(b, pair, piece);
-        let [inner, within, half] =
-            [(0, 2), (2, 2), (4, 1)].map(|(from, count)| bits(b, self.lane, from, count));
-        let (line, word, first) = (scaled(b, inner, LINE), scaled(b, within, 4), scaled(b, odd, 4));
-        let first = b.add_nsw(first, half);
-        let start = [group, pair, line, word].into_iter().fold(block, |sum, part| b.add_nsw(sum, part));
-        let addresses = TF32_LEFT
-            .iter()
-            .map(|&[row, step]| {
-                // The piece of 16 bytes, exchanged with the line's number.
-                let (row, lower) = (int(b, row / 4), int(b, step));
-                let own = b.add_nsw(first, row);
-                let turn = b.add_nsw(inner, lower);
-                let exchanged = b.xor(own, turn);
-                let bytes = scaled(b, exchanged, 16);
-                let address = b.add_nsw(start, bytes);
-                let lower = int(b, step * LINE);
-                b.add_nsw(address, lower)
-            })
-            .collect();
-        Gathered { addresses, piece }
+        let each = b.int(Ty::I32, i64::from(GROUP_ROWS / width * piece));
+        let group = b.mul_nsw(row_group, each);
+        let start = b.add_nsw(block, group);
+        let inner = bits(b, self.lane, 0, 2);
+        let address = |&[row, step]: &[u32; 2]| {
+            let step = b.int(Ty::I32, i64::from(step));
+            let line = b.add_nsw(inner, step);
+            let distance = self.distance_across(b, (row, piece), line);
+            b.add_nsw(start, distance)
+        };
+        Gathered { addresses: TF32_LEFT.iter().map(address).collect(), piece }
     }
 
     /// The words of a left factor for each set of rows and each step.

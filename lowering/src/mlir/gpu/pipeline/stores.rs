@@ -220,27 +220,13 @@ impl Writer {
     /// For rows of a group that become columns of two pieces, 16 of each warp. No two elements of a warp share a bank: eight rows take two
     /// pieces of 16 bytes, and of four lines, every other one, these are exchanged with others.
     fn of_transpose(gpu: &Gpu, b: &mut Builder, dtype: DType, place: Val) -> Writer {
-        let [odd, half] = [0, 1].map(|from| bits(b, gpu.warp, from, 1));
-        let [pair, within, next] =
-            [(0, 2), (2, 2), (4, 1)].map(|(from, count)| bits(b, gpu.lane, from, count));
-        let scaled = |b: &mut Builder, value: Val, by: u32| {
-            let by = b.int(Ty::I32, i64::from(by));
-            b.mul_nsw(value, by)
-        };
-        let first = scaled(b, odd, 4);
-        let first = b.add_nsw(first, next);
-        let line = scaled(b, pair, 2);
-        let (half, word) = (scaled(b, half, PIECE), scaled(b, within, 4));
-        let start = b.add_nsw(half, word);
+        let (pair, two) = (bits(b, gpu.lane, 0, 2), b.int(Ty::I32, 2));
+        let first = b.mul_nsw(pair, two);
         // As a fragment has them: the second column of a pair, and the row eight behind.
-        let addresses = [[0, 0], [1, 0], [0, 2], [1, 2]].map(|[column, piece]| {
-            let [column, piece] = [column, piece].map(|number| b.int(Ty::I32, number));
-            let line = b.add_nsw(line, column);
-            let own = b.add_nsw(first, piece);
-            let exchanged = b.xor(own, line);
-            let (lines, pieces) = (scaled(b, line, LINE), scaled(b, exchanged, 16));
-            let distance = b.add_nsw(start, lines);
-            let distance = b.add_nsw(distance, pieces);
+        let addresses = [[0, 0], [0, 1], [8, 0], [8, 1]].map(|[row, column]| {
+            let column = b.int(Ty::I32, i64::from(column));
+            let line = b.add_nsw(first, column);
+            let distance = gpu.distance_across(b, (row, PIECE), line);
             b.offset(place, distance, 1)
         });
         Writer { dtype, addresses: addresses.to_vec(), transposed: true }
@@ -321,6 +307,28 @@ impl Gpu<'_> {
             b.offset(start, distance, 1)
         });
         addresses.collect()
+    }
+
+    /// How far it is to an element of `f32` where a product's rows lie across lines, pieces of lines so many bytes apart: of the row that
+    /// this thread has of its group's, or of one behind it, in one of the first eight lines. Sixteen rows are a warp's, two warps share a
+    /// piece, and parts of 16 bytes are exchanged with the line's number.
+    pub(in crate::mlir::gpu) fn distance_across(
+        &self,
+        b: &mut Builder,
+        (row, piece): (u32, u32),
+        line: Val,
+    ) -> Val {
+        let [odd, pair] = [0, 1].map(|from| bits(b, self.warp, from, 1));
+        let [within, next] = [(2, 2), (4, 1)].map(|(from, count)| bits(b, self.lane, from, count));
+        let int = |b: &mut Builder, number: u32| b.int(Ty::I32, i64::from(number));
+        let [four, sixteen, length, piece, behind] =
+            [4, 16, LINE, piece, row / 4].map(|number| int(b, number));
+        let first = b.mul_nsw(odd, four);
+        let part = [next, behind].into_iter().fold(first, |sum, more| b.add_nsw(sum, more));
+        let exchanged = b.xor(part, line);
+        let scaled = [(pair, piece), (line, length), (exchanged, sixteen), (within, four)];
+        let distances = scaled.map(|(number, by)| b.mul_nsw(number, by));
+        distances.into_iter().reduce(|sum, more| b.add_nsw(sum, more)).expect("there are four")
     }
 
     /// Waits until the GPU has read all that it copies out: a block's memory goes when its last thread ends.
