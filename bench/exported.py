@@ -16,7 +16,7 @@ CTYPES = {
     "u8": ctypes.c_uint8, "u16": ctypes.c_uint16, "u32": ctypes.c_uint32, "u64": ctypes.c_uint64,
     "f32": ctypes.c_float, "f64": ctypes.c_double, "bool": ctypes.c_bool,
 }
-FORMAT = 6
+FORMAT = 7
 SHARED_WITHOUT_ASKING = 48 << 10
 #: Of a persistent entry.
 MOST_PROGRAMS = (1 << 31) - 1
@@ -100,31 +100,46 @@ DATA_TYPES = {
 TF32 = 11
 #: `CUtensorMapSwizzle`, by bytes.
 SWIZZLES = {32: 1, 64: 2, 128: 3}
-L2_BY_256_BYTES = 3
+L2_BY_128_BYTES, L2_BY_256_BYTES = 2, 3
+#: Bytes that memory is read in; blocks that copy halves for each other where rows begin within these; bytes that all must copy for that.
+SECTOR, PAIR, WORTH_PAIRS = 32, 2, 48 << 20
 MAP_BYTES, MAP_ALIGNMENT = 128, 64
+
+
+def lying(rank, transposed):
+    """The axes of a view as they lie in memory; elements along the last are neighbours."""
+    axes = list(range(rank))
+    if transposed:
+        axes[-2:] = axes[:-3:-1]
+    return axes
+
+
+def within_sectors(view, item, axes):
+    """Whether lines of elements of `item` bytes along the last of these axes begin within 32-byte sectors of memory."""
+    apart = [view.strides[axis] * item for axis in axes[:-1] if view.shape[axis] > 1]
+    return any(distance % SECTOR for distance in (*apart, view.address))
 
 
 class TensorMap:
     """How a GPU is told where a view lies and which blocks of it to copy: the driver's `CUtensorMap`, at `address`."""
 
-    def __init__(self, view, dtype, block, swizzle, transposed=False, tf32=False):
+    def __init__(self, view, dtype, block, swizzle, transposed=False, tf32=False, halves=False):
         self.memory = ctypes.create_string_buffer(MAP_BYTES + MAP_ALIGNMENT)
         self.address = -(-ctypes.addressof(self.memory) // MAP_ALIGNMENT) * MAP_ALIGNMENT
         data_type, item = DATA_TYPES[dtype]
         if tf32:
             data_type = TF32
-        rank = len(block)
-        # The innermost axis comes first; its elements are neighbours.
-        axes = list(range(rank))
-        if transposed:
-            axes[-2:] = axes[:-3:-1]
+        rank, axes = len(block), lying(len(block), transposed)
         extents = (ctypes.c_uint64 * rank)(*[view.shape[axis] for axis in reversed(axes)])
         strides = (ctypes.c_uint64 * rank)(*[view.strides[axis] * item for axis in reversed(axes[:-1])])
         box = (ctypes.c_uint32 * rank)(*reversed(block))
+        if halves:
+            box[1] //= PAIR
+        promotion = L2_BY_128_BYTES if within_sectors(view, item, axes) else L2_BY_256_BYTES
         steps = (ctypes.c_uint32 * rank)(*[1] * rank)
         error = ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled(
             ctypes.c_void_p(self.address), data_type, rank, ctypes.c_void_p(view.address), extents, strides, box, steps,
-            0, SWIZZLES[swizzle], L2_BY_256_BYTES, 0)
+            0, SWIZZLES[swizzle], promotion, 0)
         if error:
             raise RuntimeError(f"CUDA driver: a tensor map was refused: {error}")
 
@@ -178,11 +193,24 @@ class Record:
             values.append(CTYPES[ctype](value))
         return values
 
-    def maps(self, body, args):
+    def dtypes(self):
+        return {param["name"]: param["dtype"] for param in self.json["params"]}
+
+    def is_paired(self, body, args, grid, processors):
+        """Whether blocks run in pairs, which copy halves for each other, as dsl-runtime decides it."""
+        dtypes, programs, copied, within = self.dtypes(), math.prod(grid), 0, False
+        for one in body.get("maps", []):
+            if shared := one.get("multicast"):
+                view, axes = args[one["param"]], lying(len(one["block"]), one.get("transposed", False))
+                copied += -(-view.shape[axes[shared["axis"]]] // shared["step"]) * shared["bytes"]
+                within |= within_sectors(view, DATA_TYPES[dtypes[one["param"]]][1], axes)
+        return within and programs > 1 and 2 * programs >= processors and copied * programs >= WORTH_PAIRS
+
+    def maps(self, body, args, paired=False):
         """The tensor maps that a body takes behind the arguments."""
-        dtypes = {param["name"]: param["dtype"] for param in self.json["params"]}
+        dtypes = self.dtypes()
         return [TensorMap(args[one["param"]], dtypes[one["param"]], one["block"], one["swizzle"],
-                          one.get("transposed", False), one.get("tf32", False))
+                          one.get("transposed", False), one.get("tf32", False), paired and "multicast" in one)
                 for one in body.get("maps", [])]
 
 
@@ -213,7 +241,7 @@ def checked(result):
     return values[0] if len(values) == 1 else values
 
 
-def launch_config(blocks, body, queue):
+def launch_config(blocks, body, queue, paired=False):
     """How the driver launches an entry. One that follows may start while the kernel in front of it still runs."""
     from cuda.bindings import driver
 
@@ -226,6 +254,11 @@ def launch_config(blocks, body, queue):
         attribute = driver.CUlaunchAttribute()
         attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
         attribute.value.programmaticStreamSerializationAllowed = 1
+        attributes.append(attribute)
+    if paired:
+        attribute = driver.CUlaunchAttribute()
+        attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        attribute.value.clusterDim.x, attribute.value.clusterDim.y, attribute.value.clusterDim.z = PAIR, 1, 1
         attributes.append(attribute)
     config.attrs, config.numAttrs = attributes, len(attributes)
     return config
@@ -289,7 +322,8 @@ class Loaded:
         grid, args = tuple(grid) + (1,) * (3 - len(grid)), with_numbers(args)
         body = self.record.body(args, grid)
         queue = driver.CUstream(stream)
-        values, maps = self.record.values(args, grid), self.record.maps(body, args)
+        paired = self.record.is_paired(body, args, grid, self.resident(self.functions[body["entry"]], body)[1])
+        values, maps = self.record.values(args, grid), self.record.maps(body, args, paired)
         if body["counted"]:
             values.append(self.counter(queue))
         places = [ctypes.addressof(value) for value in values] + [one.address for one in maps]
@@ -298,9 +332,10 @@ class Loaded:
         function = self.functions[body["entry"]]
         blocks = (-(-grid[0] // body["programs_per_block"]) * body["blocks_per_program"], grid[1], grid[2])
         if body["persistent"]:
-            blocks = (self.persistent_blocks(function, body, math.prod(grid)), 1, 1)
+            count = self.persistent_blocks(function, body, math.prod(grid))
+            blocks = (-(-count // PAIR) * PAIR if paired else count, 1, 1)
 
-        config = launch_config(blocks, body, queue)
+        config = launch_config(blocks, body, queue, paired)
 
         def launch(keep=(values, maps, pointers)):
             error, = driver.cuLaunchKernelEx(config, function, address, 0)

@@ -191,8 +191,22 @@ pub struct TensorMap {
     pub transposed: bool,
     /// Whether elements of `f32` are rounded to TF32, eleven digits, as they are copied to shared memory; halves to even.
     pub tf32: bool,
+    /// Where the body may be launched in clusters of two blocks along `x`, which copy halves of each block's rows for each other: the
+    /// map is then one of blocks with half as many rows. See [`Body::persistent`]; such a launch has an even number of blocks.
+    pub multicast: Option<Multicast>,
     /// The bytes of a row of shared memory, within which the 16-byte pieces of a block change places: 32, 64 or 128.
     pub swizzle: u32,
+}
+
+/// What each program copies by a map, in a loop of as many turns as all others have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Multicast {
+    /// The axis of blocks along which turns go on.
+    pub axis: u8,
+    /// By so many elements.
+    pub step: u32,
+    /// Bytes of a turn.
+    pub bytes: u32,
 }
 
 /// What `ptxas` says a body takes.

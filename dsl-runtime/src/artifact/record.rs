@@ -5,12 +5,12 @@ use serde::Serialize;
 use crate::dtype::DType;
 use crate::fact::name;
 use crate::kernel::{
-    Arch, Body, Fact, Kernel, Module, Param, ParamKind, Polynomial, Resources, Symbol, TensorMap, Term,
-    Variant,
+    Arch, Body, Fact, Kernel, Module, Multicast, Param, ParamKind, Polynomial, Resources, Symbol, TensorMap,
+    Term, Variant,
 };
 
 /// Counts up when a reader of an older file would misread it.
-const FORMAT: u32 = 6;
+const FORMAT: u32 = 7;
 
 /// The names of the files, relative to the JSON file.
 pub(super) struct Images {
@@ -153,12 +153,13 @@ struct BodyRecord<'k> {
 impl<'k> BodyRecord<'k> {
     fn new(body: &'k Body, images: Images, params: &[Param]) -> Self {
         let cubin = |(capability, file)| CubinRecord { capability, file };
-        let map = |&TensorMap { param, block, swizzle, transposed, tf32 }: &TensorMap| MapRecord {
+        let map = |&TensorMap { param, block, swizzle, transposed, tf32, multicast }: &TensorMap| MapRecord {
             param: name(params, param),
             block,
             swizzle,
             transposed,
             tf32,
+            multicast: multicast.map(|Multicast { axis, step, bytes }| MulticastRecord { axis, step, bytes }),
         };
         let fact = |fact: &Fact| FactRecord { text: fact.text(params), fact: FactKind::new(fact, params) };
         BodyRecord {
@@ -188,6 +189,15 @@ struct MapRecord {
     transposed: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     tf32: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    multicast: Option<MulticastRecord>,
+}
+
+#[derive(Serialize)]
+struct MulticastRecord {
+    axis: u8,
+    step: u32,
+    bytes: u32,
 }
 
 #[derive(Serialize)]

@@ -134,7 +134,7 @@ fn the_json_says_how_to_call_each_entry() {
         &SCALE.variants[0],
         expect![[r#"
             {
-              "format": 6,
+              "format": 7,
               "kernel": "scale",
               "module": "demo::kernels",
               "label": "T = bf16, BLOCK = 1024",
@@ -313,8 +313,8 @@ fn the_json_says_how_to_call_each_entry() {
 const MAPPED: Body = Body {
     facts: &[Fact::Equal { param: 2, value: 1 }],
     maps: &[
-        TensorMap { param: 0, block: &[64], swizzle: 128, transposed: false, tf32: false },
-        TensorMap { param: 3, block: &[32], swizzle: 64, transposed: false, tf32: false },
+        TensorMap { param: 0, block: &[64], swizzle: 128, transposed: false, tf32: false, multicast: None },
+        TensorMap { param: 3, block: &[32], swizzle: 64, transposed: false, tf32: false, multicast: None },
     ],
     ..GENERAL
 };

@@ -497,7 +497,14 @@ const MAPPED: Body = Body {
         Fact::Divisible { value: ROW_STRIDE, by: 4 },
         Fact::Equal { param: 4, value: 1 },
     ],
-    maps: &[TensorMap { param: 0, block: &[8, 8], swizzle: 32, transposed: false, tf32: false }],
+    maps: &[TensorMap {
+        param: 0,
+        block: &[8, 8],
+        swizzle: 32,
+        transposed: false,
+        tf32: false,
+        multicast: None,
+    }],
     ..PLAIN
 };
 

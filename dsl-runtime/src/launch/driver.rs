@@ -15,6 +15,8 @@ pub(super) struct Shape {
     pub(super) blocks: [u32; 3],
     pub(super) threads: u32,
     pub(super) shared_bytes: u32,
+    /// Blocks of a cluster along the first axis, where the function does not say; 1 where there are none.
+    pub(super) cluster: u32,
     /// Whether blocks may start while the kernel in front still runs.
     pub(super) follows: bool,
 }
@@ -31,24 +33,28 @@ pub(super) unsafe fn launch(
     stream: CUstream,
     pointers: &mut [*mut c_void],
 ) -> Result<(), DriverError> {
-    let Shape { blocks: [x, y, z], threads, shared_bytes, follows } = shape;
-    if !follows {
+    let Shape { blocks: [x, y, z], threads, shared_bytes, cluster, follows } = shape;
+    if !follows && cluster == 1 {
         // SAFETY: the caller's word.
         return unsafe {
             result::launch_kernel(function, (x, y, z), (threads, 1, 1), shared_bytes, stream, pointers)
         };
     }
     let Some(launch) = extended() else { return Err(DriverError(CUresult::CUDA_ERROR_NOT_FOUND)) };
-    let mut follows = Attribute { id: PROGRAMMATIC_STREAM_SERIALIZATION, value: [1, 0, 0, 0, 0, 0, 0, 0] };
+    // Three extents of 32 bits.
+    let clusters = [u64::from(cluster) | 1 << 32, 1, 0, 0, 0, 0, 0, 0];
+    let clusters = Attribute { id: CLUSTER_DIMENSION, value: clusters };
+    let starts_early = Attribute { id: PROGRAMMATIC_STREAM_SERIALIZATION, value: [1, 0, 0, 0, 0, 0, 0, 0] };
+    let mut attributes = if follows { [starts_early, clusters] } else { [clusters, starts_early] };
     let config = Config {
         grid: [x, y, z],
         block: [threads, 1, 1],
         shared_bytes,
         stream,
-        attributes: &raw mut follows,
-        attribute_count: 1,
+        attributes: attributes.as_mut_ptr(),
+        attribute_count: u32::from(follows) + u32::from(cluster > 1),
     };
-    // SAFETY: the caller's word; the configuration and its one attribute live for the call.
+    // SAFETY: the caller's word; the configuration and its attributes live for the call.
     unsafe { launch(&config, function, pointers.as_mut_ptr(), ptr::null_mut()) }.result()
 }
 
@@ -87,5 +93,7 @@ struct Attribute {
 
 const _: () = assert!(size_of::<Attribute>() == 72 && size_of::<Config>() == 56);
 
+/// `CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`
+const CLUSTER_DIMENSION: u32 = 4;
 /// `CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION`
 const PROGRAMMATIC_STREAM_SERIALIZATION: u32 = 6;

@@ -11,7 +11,7 @@ use cudarc::driver::sys::CUresult;
 use crate::dtype::DType;
 use crate::error::Result;
 use crate::fact::{Known, name};
-use crate::kernel::{Param, Symbol, TensorMap};
+use crate::kernel::{Multicast, Param, Symbol, TensorMap};
 use crate::libcuda;
 
 /// The most axes of a view.
@@ -118,13 +118,27 @@ struct Request {
 }
 
 impl TensorMap {
-    /// The map for these arguments, whose types are `dtypes`.
-    pub(super) fn encode(&self, known: &Known<'_>, dtypes: &[DType]) -> Result<Encoded, Refusal> {
-        let encoded = self.request(known, dtypes).and_then(|request| request.encode());
+    /// The map for these arguments, whose types are `dtypes`, for a launch in pairs of blocks or one without.
+    pub(super) fn encode(
+        &self,
+        known: &Known<'_>,
+        dtypes: &[DType],
+        paired: bool,
+    ) -> Result<Encoded, Refusal> {
+        let encoded = self.request(known, dtypes, paired).and_then(|request| request.encode());
         encoded.map_err(|cause| Refusal { param: self.param, cause })
     }
 
-    fn request(&self, known: &Known<'_>, dtypes: &[DType]) -> Result<Request, Cause> {
+    /// Of a map that pairs of blocks may share: how many bytes a program copies by it, and whether lines of the innermost axis begin
+    /// within sectors of memory, for these arguments.
+    pub(super) fn shared(&self, known: &Known<'_>, dtypes: &[DType]) -> Option<(u64, bool)> {
+        let Multicast { axis, step, bytes } = self.multicast?;
+        let request = self.request(known, dtypes, false).ok()?;
+        let turns = request.extents[request.rank - 1 - usize::from(axis)].div_ceil(step.into());
+        Some((turns.saturating_mul(bytes.into()), request.begins_within_sectors()))
+    }
+
+    fn request(&self, known: &Known<'_>, dtypes: &[DType], paired: bool) -> Result<Request, Cause> {
         let rank = self.block.len();
         let no_view = Cause::NoView { rank };
         let param = usize::from(self.param);
@@ -158,6 +172,9 @@ impl TensorMap {
                 request.strides[inner - 1] = stride.saturating_mul(dtype.bytes() as u64);
             }
         }
+        if paired && self.multicast.is_some() {
+            request.block[1] /= 2;
+        }
         Ok(request)
     }
 }
@@ -180,8 +197,11 @@ type Encode = unsafe extern "C" fn(
 
 /// `CU_TENSOR_MAP_INTERLEAVE_NONE`
 const NO_INTERLEAVE: u32 = 0;
-/// `CU_TENSOR_MAP_L2_PROMOTION_L2_256B`
+/// `CU_TENSOR_MAP_L2_PROMOTION_L2_128B` and `..256B`: what L2 reads at once. More does not pay where lines begin within sectors.
+const L2_BY_128_BYTES: u32 = 2;
 const L2_BY_256_BYTES: u32 = 3;
+/// Bytes that memory is read in.
+const SECTOR: u64 = 32;
 /// `CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE`: what lies outside of the extents is 0.
 const ZEROS_OUTSIDE: u32 = 0;
 
@@ -195,6 +215,12 @@ fn driver() -> Option<Encode> {
 }
 
 impl Request {
+    /// Whether lines of the innermost axis begin at other addresses than multiples of a sector.
+    fn begins_within_sectors(&self) -> bool {
+        let apart = (1..self.rank).filter(|&axis| self.extents[axis] > 1).map(|axis| self.strides[axis - 1]);
+        apart.chain([self.address]).any(|bytes| !bytes.is_multiple_of(SECTOR))
+    }
+
     fn encode(&self) -> Result<Encoded, Cause> {
         let encode = driver().ok_or(Cause::OldDriver)?;
         let mut map = Encoded([0; 16]);
@@ -212,7 +238,7 @@ impl Request {
                 [1; MAX_AXES].as_ptr(),
                 NO_INTERLEAVE,
                 self.swizzle as u32,
-                L2_BY_256_BYTES,
+                if self.begins_within_sectors() { L2_BY_128_BYTES } else { L2_BY_256_BYTES },
                 ZEROS_OUTSIDE,
             )
         };
@@ -240,7 +266,7 @@ mod tests {
             Param { name: "n", kind: ParamKind::Scalar },
             Param { name: "a", kind: ParamKind::View(map.block.len() as u8) },
         ];
-        let text = match map.request(&known, &[DType::I64, dtype]) {
+        let text = match map.request(&known, &[DType::I64, dtype], false) {
             Ok(Request { data_type, swizzle, rank, address, extents, strides, block }) => format!(
                 "{data_type:?} ({}) of {:?} by {:?} at {address:#x}, block {:?}, {swizzle:?} ({})",
                 data_type as u32,
@@ -255,11 +281,43 @@ mod tests {
     }
 
     const VECTOR: TensorMap =
-        TensorMap { param: 1, block: &[16], swizzle: 32, transposed: false, tf32: false };
-    const MATRIX: TensorMap =
-        TensorMap { param: 1, block: &[128, 64], swizzle: 128, transposed: false, tf32: false };
-    const BATCH: TensorMap =
-        TensorMap { param: 1, block: &[2, 32, 16], swizzle: 64, transposed: false, tf32: false };
+        TensorMap { param: 1, block: &[16], swizzle: 32, transposed: false, tf32: false, multicast: None };
+    const MATRIX: TensorMap = TensorMap {
+        param: 1,
+        block: &[128, 64],
+        swizzle: 128,
+        transposed: false,
+        tf32: false,
+        multicast: None,
+    };
+    const BATCH: TensorMap = TensorMap {
+        param: 1,
+        block: &[2, 32, 16],
+        swizzle: 64,
+        transposed: false,
+        tf32: false,
+        multicast: None,
+    };
+
+    /// Of an axis with one element the stride says nothing.
+    #[test]
+    fn pairs_of_blocks_copy_halves() {
+        let of = |shared: bool, address: u64, scalars: &[i64]| {
+            let scalar = |value: i64| Actual::Scalar { dtype: DType::I64, bits: value.bits() };
+            let mut actuals = vec![scalar(7), Actual::Slice { address, len: 1000 }];
+            actuals.extend(scalars.iter().map(|&value| scalar(value)));
+            let known = Known { actuals: &actuals, grid: [1; 3] };
+            let multicast = shared.then_some(Multicast { axis: 1, step: 64, bytes: 1000 });
+            let (map, dtypes) = (TensorMap { multicast, ..MATRIX }, [DType::I64, DType::BF16]);
+            let request = map.request(&known, &dtypes, true).unwrap_or_else(|cause| panic!("{cause}"));
+            (map.shared(&known, &dtypes), request.block[0], request.block[1])
+        };
+        assert_eq!(of(true, 0x80, &[300, 200, 208, 1]), (Some((4000, false)), 64, 64));
+        assert_eq!(of(true, 0x80, &[300, 200, 200, 1]), (Some((4000, true)), 64, 64));
+        assert_eq!(of(false, 0x80, &[300, 200, 200, 1]), (None, 64, 128));
+        assert_eq!(of(true, 0x90, &[300, 192, 208, 1]), (Some((3000, true)), 64, 64));
+        assert_eq!(of(true, 0x80, &[1, 200, 200, 1]), (Some((4000, false)), 64, 64));
+    }
 
     #[test]
     fn the_innermost_axis_comes_first() {
@@ -281,8 +339,14 @@ mod tests {
             &[5, 300, 200, 0, 256, 1],
             expect!["F32 (7) of [200, 300, 5] by [1024, 0] at 0x80, block [16, 32, 2], B64 (2)"],
         );
-        let five =
-            TensorMap { param: 1, block: &[1, 2, 3, 4, 16], swizzle: 32, transposed: false, tf32: false };
+        let five = TensorMap {
+            param: 1,
+            block: &[1, 2, 3, 4, 16],
+            swizzle: 32,
+            transposed: false,
+            tf32: false,
+            multicast: None,
+        };
         check(
             five,
             DType::I8,

@@ -11,7 +11,7 @@ use crate::check::{ConstValue, Variant};
 use crate::compile::{HOST_ENTRY, Module, entry_name};
 use crate::diagnostic::Loc;
 use crate::dtype::DType;
-use crate::mlir::gpu::TensorMap;
+use crate::mlir::gpu::{Multicast, TensorMap};
 use crate::ops::Site;
 use crate::syntax::{Kernel, ParamType, TypeName};
 use crate::target::host::Family;
@@ -222,8 +222,24 @@ fn tensor_map(map: &TensorMap) -> TokenStream {
     let param = Literal::u32_unsuffixed(map.memory.0);
     let block = map.block.iter().map(|&extent| Literal::u32_unsuffixed(extent));
     let line = Literal::u32_unsuffixed(LINE);
-    let (transposed, tf32) = (map.transposed, map.tf32);
-    quote! { TensorMap { param: #param, block: &[#(#block),*], swizzle: #line, transposed: #transposed, tf32: #tf32 } }
+    let TensorMap { transposed, tf32, .. } = *map;
+    let multicast = match map.multicast {
+        Some(Multicast { axis, step, bytes }) => {
+            let [axis, step, bytes] = [axis, step, bytes].map(Literal::u32_unsuffixed);
+            quote! { Some(Multicast { axis: #axis, step: #step, bytes: #bytes }) }
+        }
+        None => quote! { None },
+    };
+    quote! {
+        TensorMap {
+            param: #param,
+            block: &[#(#block),*],
+            swizzle: #line,
+            transposed: #transposed,
+            tf32: #tf32,
+            multicast: #multicast,
+        }
+    }
 }
 
 fn fact(fact: &Fact) -> TokenStream {

@@ -103,9 +103,9 @@ fn a_matrix_is_multiplied_by_itself() {
     let (before, behind) = multiplies.split_once("wgmma.fence").expect("a product");
     let (behind, _) = behind.split_once("cp.async.bulk.wait_group").expect("a block that leaves");
     expect![[r#"
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd67], %r127;
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd13], %r130;
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd17], %r128;
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd67], %r129;
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd13], %r132;
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd17], %r130;
     "#]]
     .assert_eq(&lines_with(before, &["try_wait"]));
     expect![[r#"
@@ -447,6 +447,39 @@ fn needs(source: &str) -> String {
     format!("{}: {bytes} bytes shared, {threads} threads, maps {}\n", first.name, maps.join(" "))
 }
 
+/// Copies of loops with equally many turns in all programs, by maps of nothing else, of kernels that copy nothing once.
+#[test]
+fn blocks_of_a_pair_copy_for_each_other() {
+    let right = "b.load::<64, 64>(start, col)";
+    let cases: [&[[&str; 2]]; 6] = [
+        &[],
+        &[[right, "tl::trans(b.load::<64, 64>(col, start))"]],
+        // Places that differ between programs of a pair from turn to turn.
+        &[[right, "b.load::<64, 64>(start + tl::program_id(0).to::<i64>() * 64, col)"]],
+        &[["a.shape(1)", "tl::program_id(0).to::<i64>() * 64"]],
+        &[[right, "b.load::<64, 64>(0, col)"]],
+        &[
+            ["num_warps = 4", "num_warps = 8, num_ctas = 2"],
+            ["[64, 64]", "[128, 64]"],
+            ["a.load::<64", "a.load::<128"],
+        ],
+    ];
+    let shared = cases.map(|changes| {
+        let first = all_bodies(&changed(changes)).remove(0);
+        let maps: Vec<bool> = first.plan.maps().iter().map(|map| map.multicast.is_some()).collect();
+        format!("{}: {maps:?}\n", first.name)
+    });
+    expect![[r#"
+        tensor: [true, true, false]
+        tensor: [true, true, false]
+        tensor: [true, false, false]
+        tensor: [false, false, false]
+        tensor: [false, false, false]
+        aligned: []
+    "#]]
+    .assert_eq(&shared.concat());
+}
+
 /// As many turns are under way as are asked for, or as there is room for.
 #[test]
 fn stages_fall_until_they_fit() {
@@ -520,50 +553,59 @@ fn a_warp_copies_what_a_group_multiplies() {
     let kept = ["mbarrier", "cp.async.bulk", "wgmma", "setmaxnreg", "bar.sync", "elect", "reqntid"];
     expect![[r#"
         .reqntid 256
-        mbarrier.init.shared::cta.b64 [%rd10], 1;
-        mbarrier.init.shared::cta.b64 [%rd11], 1;
-        mbarrier.init.shared::cta.b64 [%rd12], 1;
-        mbarrier.init.shared::cta.b64 [%rd13], 1;
-        mbarrier.init.shared::cta.b64 [%rd14], 4;
-        mbarrier.init.shared::cta.b64 [%rd15], 4;
-        mbarrier.init.shared::cta.b64 [%rd16], 4;
-        mbarrier.init.shared::cta.b64 [%rd17], 4;
+        mbarrier.init.shared::cta.b64 [%rd11], %r17;
+        mbarrier.init.shared::cta.b64 [%rd12], %r17;
+        mbarrier.init.shared::cta.b64 [%rd13], %r17;
+        mbarrier.init.shared::cta.b64 [%rd14], %r17;
+        mbarrier.init.shared::cta.b64 [%rd15], 1;
+        mbarrier.init.shared::cta.b64 [%rd16], 1;
+        mbarrier.init.shared::cta.b64 [%rd17], 1;
         mbarrier.init.shared::cta.b64 [%rd18], 1;
         mbarrier.init.shared::cta.b64 [%rd19], 1;
-        mbarrier.init.shared::cta.b64 [%rd20], 4;
+        mbarrier.init.shared::cta.b64 [%rd20], 1;
         mbarrier.init.shared::cta.b64 [%rd21], 4;
+        mbarrier.init.shared::cta.b64 [%rd22], 4;
         fence.mbarrier_init.release.cluster;
         bar.sync 	0;
         elect.sync _|chosen, -1;
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd72], %r100;
-        mbarrier.arrive.shared::cta.b64 _, [%rd74];
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd85], %r97;
-        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd86], 16384;
-        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd87], [%rd8, {%r84, %r85}], [%rd86];
-        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd88], [%rd9, {%r86, %r84}], [%rd86];
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd23], %r138;
-        @%p3 mbarrier.arrive.shared::cta.b64 _, [%rd25];
-        @%p11 cp.async.bulk.wait_group.read 0;
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd73], %r109;
+        mbarrier.arrive.shared::cta.b64 _, [%rd75];
+        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd3], [%rd10, {%r97, %r7}], [%rd87];
+        @%p23 mbarrier.arrive.shared::cta.b64 _, [%rd86], 4;
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd86], %r106;
+        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd87], 16384;
+        @%p31 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [to], [%rd9, {%r7, row}], [%rd87], both;
+        @!%p31 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [to], [%rd9, {%r7, row}], [%rd87];
+        @!%p31 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [to], [%rd9, {%r7, row}], [%rd87];
+        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd93], [%rd9, {%r7, %r96}], [%rd87];
+        @%p32 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [to], [%rd10, {%r97, row}], [%rd87], both;
+        @!%p32 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [to], [%rd10, {%r97, row}], [%rd87];
+        @!%p32 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [to], [%rd10, {%r97, row}], [%rd87];
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd24], %r147;
+        @%p4 mbarrier.arrive.shared::cta.b64 _, [%rd26];
+        @%p13 cp.async.bulk.wait_group.read 0;
         bar.sync 8, 128;
         bar.sync 8, 128;
-        @%p11 cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {%r43, %r44}], [%rd41];
-        @%p11 cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {%r45, %r44}], [%rd42];
-        @%p11 cp.async.bulk.commit_group;
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd43], %r101;
-        @%p3 mbarrier.arrive.shared::cta.b64 _, [%rd45];
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd30], %r139;
+        @%p13 cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {%r49, %r50}], [%rd42];
+        @%p13 cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {%r51, %r50}], [%rd43];
+        @%p13 cp.async.bulk.commit_group;
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd44], %r110;
+        @%p4 mbarrier.arrive.shared::cta.b64 _, [%rd46];
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd31], %r148;
         wgmma.fence.sync.aligned;
-        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r137, %r136, %r135, %r134, %r133, %r132, %r131, %r130, %r129, %r128, %r127, %r126, %r125, %r124, %r123, %r122, %r121, %r120, %r119, %r118, %r117, %r116, %r115, %r114, %r113, %r112, %r111, %r110, %r109, %r108, %r107, %r106}, left, right, again, 1, 1, 0, 1;
-        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r137, %r136, %r135, %r134, %r133, %r132, %r131, %r130, %r129, %r128, %r127, %r126, %r125, %r124, %r123, %r122, %r121, %r120, %r119, %r118, %r117, %r116, %r115, %r114, %r113, %r112, %r111, %r110, %r109, %r108, %r107, %r106}, left, right, all, 1, 1, 0, 1;
-        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r137, %r136, %r135, %r134, %r133, %r132, %r131, %r130, %r129, %r128, %r127, %r126, %r125, %r124, %r123, %r122, %r121, %r120, %r119, %r118, %r117, %r116, %r115, %r114, %r113, %r112, %r111, %r110, %r109, %r108, %r107, %r106}, left, right, all, 1, 1, 0, 1;
-        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r137, %r136, %r135, %r134, %r133, %r132, %r131, %r130, %r129, %r128, %r127, %r126, %r125, %r124, %r123, %r122, %r121, %r120, %r119, %r118, %r117, %r116, %r115, %r114, %r113, %r112, %r111, %r110, %r109, %r108, %r107, %r106}, left, right, all, 1, 1, 0, 1;
+        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r146, %r145, %r144, %r143, %r142, %r141, %r140, %r139, %r138, %r137, %r136, %r135, %r134, %r133, %r132, %r131, %r130, %r129, %r128, %r127, %r126, %r125, %r124, %r123, %r122, %r121, %r120, %r119, %r118, %r117, %r116, %r115}, left, right, again, 1, 1, 0, 1;
+        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r146, %r145, %r144, %r143, %r142, %r141, %r140, %r139, %r138, %r137, %r136, %r135, %r134, %r133, %r132, %r131, %r130, %r129, %r128, %r127, %r126, %r125, %r124, %r123, %r122, %r121, %r120, %r119, %r118, %r117, %r116, %r115}, left, right, all, 1, 1, 0, 1;
+        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r146, %r145, %r144, %r143, %r142, %r141, %r140, %r139, %r138, %r137, %r136, %r135, %r134, %r133, %r132, %r131, %r130, %r129, %r128, %r127, %r126, %r125, %r124, %r123, %r122, %r121, %r120, %r119, %r118, %r117, %r116, %r115}, left, right, all, 1, 1, 0, 1;
+        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r146, %r145, %r144, %r143, %r142, %r141, %r140, %r139, %r138, %r137, %r136, %r135, %r134, %r133, %r132, %r131, %r130, %r129, %r128, %r127, %r126, %r125, %r124, %r123, %r122, %r121, %r120, %r119, %r118, %r117, %r116, %r115}, left, right, all, 1, 1, 0, 1;
         wgmma.commit_group.sync.aligned;
         wgmma.wait_group.sync.aligned 1;
-        @%p23 mbarrier.arrive.shared::cta.b64 _, [%rd34];
+        @%p12 mbarrier.arrive.shared::cta.b64 _, [%rd35];
+        @paired mbarrier.arrive.shared::cluster.b64 _, [far];
         wgmma.wait_group.sync.aligned 0;
-        @%p23 mbarrier.arrive.shared::cta.b64 _, [%rd36];
+        @%p12 mbarrier.arrive.shared::cta.b64 _, [%rd37];
+        @paired mbarrier.arrive.shared::cluster.b64 _, [far];
         cp.async.bulk.wait_group.read 0;
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd94], %r100;
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd94], %r109;
         mbarrier.arrive.shared::cta.b64 _, [%rd96];
     "#]].assert_eq(&lines_with(&ptx(PRODUCT, Arch::SM_90A), &kept));
 }
@@ -588,55 +630,55 @@ fn bytes_are_multiplied_32_at_a_time() {
         ["out.store(sum,", "out.store(sum.to::<f32>(),"],
     ]);
     expect![[r#"
-        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd81], 10240;
-        wgmma.mma_async.sync.aligned.m64n16k32.s32.s8.s8 {%r112, %r111, %r110, %r109, %r108, %r107, %r106, %r105}, left, right, again;
-        wgmma.mma_async.sync.aligned.m64n16k32.s32.s8.s8 {%r112, %r111, %r110, %r109, %r108, %r107, %r106, %r105}, left, right, all;
-        wgmma.mma_async.sync.aligned.m64n16k32.s32.s8.s8 {%r112, %r111, %r110, %r109, %r108, %r107, %r106, %r105}, left, right, all;
-        wgmma.mma_async.sync.aligned.m64n16k32.s32.s8.s8 {%r112, %r111, %r110, %r109, %r108, %r107, %r106, %r105}, left, right, all;
+        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd82], 10240;
+        wgmma.mma_async.sync.aligned.m64n16k32.s32.s8.s8 {%r121, %r120, %r119, %r118, %r117, %r116, %r115, %r114}, left, right, again;
+        wgmma.mma_async.sync.aligned.m64n16k32.s32.s8.s8 {%r121, %r120, %r119, %r118, %r117, %r116, %r115, %r114}, left, right, all;
+        wgmma.mma_async.sync.aligned.m64n16k32.s32.s8.s8 {%r121, %r120, %r119, %r118, %r117, %r116, %r115, %r114}, left, right, all;
+        wgmma.mma_async.sync.aligned.m64n16k32.s32.s8.s8 {%r121, %r120, %r119, %r118, %r117, %r116, %r115, %r114}, left, right, all;
         wgmma.wait_group.sync.aligned 1;
         wgmma.wait_group.sync.aligned 0;
     "#]].assert_eq(&integers);
     let floats = |most: &str| of(&[["bf16", "f8e5m2"], [", sum);\n        }", most]]);
     expect![[r#"
-        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd78], 10240;
-        wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r26, %r27, %r28, %r29, %r30, %r31, %r32, %r33}, left, right, none, 1, 1;
-        wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r26, %r27, %r28, %r29, %r30, %r31, %r32, %r33}, left, right, all, 1, 1;
-        wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r26, %r27, %r28, %r29, %r30, %r31, %r32, %r33}, left, right, all, 1, 1;
-        wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r26, %r27, %r28, %r29, %r30, %r31, %r32, %r33}, left, right, all, 1, 1;
+        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd79], 10240;
+        wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r30, %r31, %r32, %r33, %r34, %r35, %r36, %r37}, left, right, none, 1, 1;
+        wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r30, %r31, %r32, %r33, %r34, %r35, %r36, %r37}, left, right, all, 1, 1;
+        wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r30, %r31, %r32, %r33, %r34, %r35, %r36, %r37}, left, right, all, 1, 1;
+        wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r30, %r31, %r32, %r33, %r34, %r35, %r36, %r37}, left, right, all, 1, 1;
         wgmma.wait_group.sync.aligned 0;
-        add.f32 	%r99, %r99, %r26;
-        add.f32 	%r100, %r100, %r27;
-        add.f32 	%r101, %r101, %r28;
-        add.f32 	%r102, %r102, %r29;
-        add.f32 	%r103, %r103, %r30;
-        add.f32 	%r104, %r104, %r31;
-        add.f32 	%r105, %r105, %r32;
-        add.f32 	%r106, %r106, %r33;
+        add.f32 	%r108, %r108, %r30;
+        add.f32 	%r109, %r109, %r31;
+        add.f32 	%r110, %r110, %r32;
+        add.f32 	%r111, %r111, %r33;
+        add.f32 	%r112, %r112, %r34;
+        add.f32 	%r113, %r113, %r35;
+        add.f32 	%r114, %r114, %r36;
+        add.f32 	%r115, %r115, %r37;
     "#]].assert_eq(&floats(", sum).max_num_imprecise_acc(128);\n        }"));
     expect![[r#"
-        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd78], 10240;
-        wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r26, %r27, %r28, %r29, %r30, %r31, %r32, %r33}, left, right, none, 1, 1;
-        wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r26, %r27, %r28, %r29, %r30, %r31, %r32, %r33}, left, right, all, 1, 1;
+        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd79], 10240;
+        wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r30, %r31, %r32, %r33, %r34, %r35, %r36, %r37}, left, right, none, 1, 1;
+        wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r30, %r31, %r32, %r33, %r34, %r35, %r36, %r37}, left, right, all, 1, 1;
         wgmma.wait_group.sync.aligned 0;
-        add.f32 	%r54, %r120, %r26;
-        add.f32 	%r55, %r121, %r27;
-        add.f32 	%r56, %r122, %r28;
-        add.f32 	%r57, %r123, %r29;
-        add.f32 	%r58, %r124, %r30;
-        add.f32 	%r59, %r125, %r31;
-        add.f32 	%r60, %r126, %r32;
-        add.f32 	%r61, %r127, %r33;
-        wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r36, %r37, %r38, %r39, %r40, %r41, %r42, %r43}, left, right, none, 1, 1;
-        wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r36, %r37, %r38, %r39, %r40, %r41, %r42, %r43}, left, right, all, 1, 1;
+        add.f32 	%r60, %r130, %r30;
+        add.f32 	%r61, %r131, %r31;
+        add.f32 	%r62, %r132, %r32;
+        add.f32 	%r63, %r133, %r33;
+        add.f32 	%r64, %r134, %r34;
+        add.f32 	%r65, %r135, %r35;
+        add.f32 	%r66, %r136, %r36;
+        add.f32 	%r67, %r137, %r37;
+        wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r40, %r41, %r42, %r43, %r44, %r45, %r46, %r47}, left, right, none, 1, 1;
+        wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r40, %r41, %r42, %r43, %r44, %r45, %r46, %r47}, left, right, all, 1, 1;
         wgmma.wait_group.sync.aligned 0;
-        add.f32 	%r120, %r54, %r36;
-        add.f32 	%r121, %r55, %r37;
-        add.f32 	%r122, %r56, %r38;
-        add.f32 	%r123, %r57, %r39;
-        add.f32 	%r124, %r58, %r40;
-        add.f32 	%r125, %r59, %r41;
-        add.f32 	%r126, %r60, %r42;
-        add.f32 	%r127, %r61, %r43;
+        add.f32 	%r130, %r60, %r40;
+        add.f32 	%r131, %r61, %r41;
+        add.f32 	%r132, %r62, %r42;
+        add.f32 	%r133, %r63, %r43;
+        add.f32 	%r134, %r64, %r44;
+        add.f32 	%r135, %r65, %r45;
+        add.f32 	%r136, %r66, %r46;
+        add.f32 	%r137, %r67, %r47;
     "#]].assert_eq(&floats(", sum).max_num_imprecise_acc(64);\n        }"));
 }
 
@@ -676,7 +718,7 @@ fn registers_go_where_products_are() {
         .reqntid 256
         num_warps = 8
         .reqntid 384
-        setmaxnreg.dec.sync.aligned.u32 32;
+        setmaxnreg.dec.sync.aligned.u32 40;
         setmaxnreg.inc.sync.aligned.u32 232;
         num_warps = 8, maxnreg = 128
         .reqntid 384
@@ -706,59 +748,59 @@ fn copies_begin_where_the_kernel_says() {
     };
     let once = ["for start in (0..a.shape(1)).step_by(64) {", "{ let start = a.shape(1) / 64 * 64 - 64;"];
     expect![[r#"
-        mov.u32 	%r125, %ctaid.x;
-        mul.lo.s32 	%r104, %r8, %r9;
-        mul.lo.s32 	%r3, %r104, %r10;
+        mov.u32 	%r127, %ctaid.x;
+        mul.lo.s32 	%r106, %r8, %r9;
+        mul.lo.s32 	%r3, %r106, %r10;
         mov.u32 	%r4, %nctaid.x;
         max.s64 	%rd66, %rd65, -2147483648;
         min.s64 	%rd67, %rd66, 2147483392;
-        cvt.u32.u64 	%r108, %rd67;
-        mul.lo.s32 	%r112, %r111, %r8;
-        mul.lo.s32 	%r113, %r107, %r9;
-        shl.b32 	%r114, %r126, 3;
-        cvt.s64.s32 	%rd79, %r114;
-        mul.wide.s32 	%rd83, %r105, 64;
+        cvt.u32.u64 	%r110, %rd67;
+        mul.lo.s32 	%r114, %r113, %r8;
+        mul.lo.s32 	%r115, %r109, %r9;
+        shl.b32 	%r116, %r128, 3;
+        cvt.s64.s32 	%rd79, %r116;
+        mul.wide.s32 	%rd83, %r107, 64;
         max.s64 	%rd84, %rd83, -2147483648;
         min.s64 	%rd85, %rd84, 2147483392;
-        cvt.u32.u64 	%r109, %rd85;
-        shl.b32 	%r115, %r124, 3;
-        cvt.s64.s32 	%rd86, %r115;
-        shl.b32 	%r116, %r124, 13;
-        cvt.s64.s32 	%rd88, %r116;
-        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd73], [%rd74, {%r108, %r109}], [%rd72];
-        mul.wide.s32 	%rd89, %r106, 64;
+        cvt.u32.u64 	%r111, %rd85;
+        shl.b32 	%r117, %r126, 3;
+        cvt.s64.s32 	%rd86, %r117;
+        shl.b32 	%r118, %r126, 13;
+        cvt.s64.s32 	%rd88, %r118;
+        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd73], [%rd74, {%r110, %r111}], [%rd72];
+        mul.wide.s32 	%rd89, %r108, 64;
         max.s64 	%rd90, %rd89, -2147483648;
         min.s64 	%rd91, %rd90, 2147483392;
-        cvt.u32.u64 	%r110, %rd91;
+        cvt.u32.u64 	%r112, %rd91;
     "#]]
     .assert_eq(&computed(&[once]));
     let by_stride = ["(tl::program_id(0) * 64, ", "(tl::program_id(0).to::<i64>() * a.stride(0), "];
     expect![[r#"
-        mov.u32 	%r125, %ctaid.x;
-        mul.lo.s32 	%r104, %r8, %r9;
-        mul.lo.s32 	%r3, %r104, %r10;
+        mov.u32 	%r127, %ctaid.x;
+        mul.lo.s32 	%r106, %r8, %r9;
+        mul.lo.s32 	%r3, %r106, %r10;
         mov.u32 	%r4, %nctaid.x;
         max.s64 	%rd68, %rd67, -2147483648;
         min.s64 	%rd69, %rd68, 2147483392;
-        cvt.u32.u64 	%r108, %rd69;
-        mul.lo.s32 	%r112, %r111, %r8;
-        mul.lo.s32 	%r113, %r107, %r9;
-        shl.b32 	%r114, %r126, 3;
-        cvt.s64.s32 	%rd81, %r114;
-        cvt.s64.s32 	%rd85, %r105;
+        cvt.u32.u64 	%r110, %rd69;
+        mul.lo.s32 	%r114, %r113, %r8;
+        mul.lo.s32 	%r115, %r109, %r9;
+        shl.b32 	%r116, %r128, 3;
+        cvt.s64.s32 	%rd81, %r116;
+        cvt.s64.s32 	%rd85, %r107;
         mul.lo.s64 	%rd86, %rd3, %rd85;
         max.s64 	%rd87, %rd86, -2147483648;
         min.s64 	%rd88, %rd87, 2147483392;
-        cvt.u32.u64 	%r109, %rd88;
-        shl.b32 	%r115, %r124, 3;
-        cvt.s64.s32 	%rd89, %r115;
-        shl.b32 	%r116, %r124, 13;
-        cvt.s64.s32 	%rd91, %r116;
-        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd75], [%rd76, {%r108, %r109}], [%rd74];
-        mul.wide.s32 	%rd92, %r106, 64;
+        cvt.u32.u64 	%r111, %rd88;
+        shl.b32 	%r117, %r126, 3;
+        cvt.s64.s32 	%rd89, %r117;
+        shl.b32 	%r118, %r126, 13;
+        cvt.s64.s32 	%rd91, %r118;
+        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd75], [%rd76, {%r110, %r111}], [%rd74];
+        mul.wide.s32 	%rd92, %r108, 64;
         max.s64 	%rd93, %rd92, -2147483648;
         min.s64 	%rd94, %rd93, 2147483392;
-        cvt.u32.u64 	%r110, %rd94;
+        cvt.u32.u64 	%r112, %rd94;
     "#]]
     .assert_eq(&computed(&[once, by_stride]));
 }

@@ -159,9 +159,9 @@ fn programs_that_take_differently_long_are_counted() {
     .assert_eq(&counted(&[]));
     expect![[r#"
         true true
-        st.volatile.shared.b32 [%rd141], %r277;
-        ld.volatile.shared.b32 %r300, [%rd141];
-        @counts atom.relaxed.gpu.global.inc.u32 %r277, [%rd111], %r278;
+        st.volatile.shared.b32 [%rd141], %r281;
+        ld.volatile.shared.b32 %r304, [%rd141];
+        @counts atom.relaxed.gpu.global.inc.u32 %r281, [%rd111], %r282;
     "#]]
     .assert_eq(&counted(&[["(0..end)", "(0..end - row)"]]));
     // A program's own numbers make its blocks begin elsewhere, and take no time.

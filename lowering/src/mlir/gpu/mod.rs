@@ -55,7 +55,7 @@ use arguments::arguments;
 use copied::Arrival;
 pub use emit::Emit;
 use lanes::Exchange;
-pub use pipeline::TensorMap;
+pub use pipeline::{Multicast, TensorMap};
 use pipeline::{Pipeline, Progress};
 use runs::runs;
 use shared::Shared;
@@ -63,10 +63,8 @@ pub use shared::{TooLarge, TooMuchShared};
 
 /// The name of the block's shared memory.
 const SHARED: &str = "shared";
-
 /// Shared memory that a block may ask for on the supported architectures (sm_80: 163 KB, sm_90: 227 KB).
 pub const MAX_SHARED_BYTES: u32 = 163 * 1024;
-
 /// What a block may ask for on every GPU that runs this code (sm_86 and sm_89: 99 KB).
 const LEAST_SHARED_BYTES: u32 = 99 * 1024;
 
@@ -269,6 +267,8 @@ pub struct Gpu<'a> {
     awaited: bool,
     /// Whether the kernel before this one may still run.
     follows: bool,
+    /// Whether the blocks of the launch are in pairs, which copy for each other, if they may be.
+    paired: Option<Val>,
     /// How far the copies of blocks are.
     progress: Progress,
     /// Conditions that do not hold in the present turns.
@@ -374,6 +374,7 @@ impl<'a> Gpu<'a> {
             shared: plan.shared.clone(),
             base: None,
             turn: None,
+            paired: None,
             progress: Progress::default(),
             quiet: vec![],
             came: HashSet::new(),

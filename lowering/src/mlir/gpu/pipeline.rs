@@ -12,6 +12,7 @@
 //! products may leave through shared memory ([`stores`]).
 
 mod copies;
+mod pairs;
 mod programs;
 mod stores;
 
@@ -56,6 +57,16 @@ pub struct TensorMap {
     pub transposed: bool,
     /// Whether elements of `f32` are rounded to TF32 as they are copied in, halves to even.
     pub tf32: bool,
+    /// How a program's blocks are copied if two blocks may copy halves of each one's rows for each other ([`pairs`]).
+    pub multicast: Option<Multicast>,
+}
+
+/// Copies of a loop: along an axis of blocks, so many elements and bytes in a turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Multicast {
+    pub axis: u32,
+    pub step: u32,
+    pub bytes: u32,
 }
 
 /// A block to be copied.
@@ -70,6 +81,8 @@ struct Transfer {
     last: Value,
     /// The variable of the loop that this product stands in.
     within: Option<Value>,
+    /// Whether two blocks may copy it for each other.
+    multicast: bool,
 }
 
 impl Transfer {
@@ -199,6 +212,9 @@ impl Pipeline {
             let bounds = [body.low, body.high, body.step];
             rings.contains(&body.body.args[0]) && bounds.iter().any(|&bound| differs(bound, &definitions))
         });
+        if distributed.num_ctas == 1 {
+            pipeline.pair(&definitions);
+        }
         pipeline.told = programs::quotients(&distributed.func, &definitions);
         (!pipeline.maps.is_empty()).then_some(pipeline)
     }
@@ -249,7 +265,15 @@ impl Pipeline {
         let elem = dtype.bytes();
         let [rows, columns] = staged.lines();
         let bytes = rows * columns * elem;
-        list.push(Transfer { window: window.clone(), bytes, map: 0, start: 0, last, within });
+        list.push(Transfer {
+            window: window.clone(),
+            bytes,
+            map: 0,
+            start: 0,
+            last,
+            within,
+            multicast: false,
+        });
         // All products of `f32` by groups of warps are in TF32.
         let number = self.map_of(&distributed.func, window, [rows, LINE / elem], dtype == DType::F32);
         self.copies_mut().filter(|copy| copy.window == *window).for_each(|copy| copy.map = number);
@@ -261,7 +285,7 @@ impl Pipeline {
         let outer = block.len() - 2;
         block[outer..].copy_from_slice(&matrix);
         let transposed = func.view(window.memory).is_some_and(|view| view.transposed);
-        let map = TensorMap { memory: window.memory, block, transposed, tf32 };
+        let map = TensorMap { memory: window.memory, block, transposed, tf32, multicast: None };
         self.maps.iter().position(|known| *known == map).unwrap_or_else(|| {
             self.maps.push(map);
             self.maps.len() - 1

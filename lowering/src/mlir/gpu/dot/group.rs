@@ -349,9 +349,10 @@ impl Gpu<'_> {
         let share = b.int(Ty::I32, i64::from(matrix.distance(share)));
         let distance = b.mul_nsw(group, share);
         let first = b.add(place, distance);
-        // The address in units of 16 bytes, and those between pieces.
-        let four = b.int(Ty::I32, 4);
+        // The address in units of 16 bytes, without the bits above that number the block of a cluster, and those between pieces.
+        let [four, own] = [4, (1 << 14) - 1].map(|number| b.int(Ty::I32, number));
         let address = b.lshr(first, four);
+        let address = b.and(address, own);
         let piece = if across { field(lines * LINE) } else { 1 };
         let piece = b.int(Ty::I32, piece << 16);
         matrix.descriptor = b.or(address, piece);

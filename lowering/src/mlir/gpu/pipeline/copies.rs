@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::pairs::{Pair, copy_halves, copy_matrix};
 use super::programs::ANNOUNCED;
 use super::{
     Baton, COPYING_REGISTERS, FIRST_BATON, MANY_HELD, Pipeline, REGISTER_STEP, REGISTERS, Ring, SIGNAL,
@@ -50,12 +51,14 @@ impl Gpu<'_> {
         let num_warps = self.plan.distributed.num_warps;
         let consumers = b.int(Ty::I32, i64::from(num_warps));
         let beside = b.icmp(IntPredicate::Uge, warp, consumers);
-        let copying = COPYING_REGISTERS[usize::from(self.most_held() >= MANY_HELD)];
-        let registers = multiplying_registers(
-            num_warps / GROUP_WARPS,
-            self.plan.limit.and_then(Limit::registers),
-            copying,
-        );
+        let most = self.plan.limit.and_then(Limit::registers);
+        let multiplying = |copying| multiplying_registers(num_warps / GROUP_WARPS, most, copying);
+        let mut copying = COPYING_REGISTERS[usize::from(self.most_held() >= MANY_HELD)];
+        let registers = multiplying(copying);
+        // More where they are of no use to the others.
+        while registers.is_some() && multiplying(copying + REGISTER_STEP) == registers {
+            copying += REGISTER_STEP;
+        }
         let mut consume = Some(consume);
         b.branch(beside, &[], |b, arm| {
             match arm {
@@ -85,6 +88,7 @@ impl Gpu<'_> {
                     self.await_departure(b);
                 }
             }
+            self.meet_other(b);
             vec![]
         });
     }
@@ -109,11 +113,18 @@ impl Gpu<'_> {
     fn set_up(&mut self, b: &mut Builder, pipeline: &Pipeline) {
         let warps = self.plan.distributed.num_warps;
         let base = self.scratch();
-        let rings = pipeline.rings.iter().map(|ring| (ring.signals, ring.stages * ring.lots().len() as u32));
-        let own = (pipeline.signals, pipeline.parts * pipeline.once.len() as u32);
-        let announced = (pipeline.announcements + ANNOUNCED * pipeline.announcement(), ANNOUNCED);
-        let signals = rings.chain([own, announced]).flat_map(|(start, count)| {
-            (0..2 * count).map(move |i| (start + i * SIGNAL, if i < count { 1 } else { warps }))
+        self.find_pair(b, pipeline);
+        // Where they start, how many say what came, and how many of those that say what was used are made here.
+        let rings = pipeline.rings.iter().map(|ring| {
+            let count = ring.stages * ring.lots().len() as u32;
+            (ring.signals, count, if ring.is_paired() { 0 } else { count })
+        });
+        let once = pipeline.parts * pipeline.once.len() as u32;
+        let own = (pipeline.signals, once, once);
+        let announced = (pipeline.announcements + ANNOUNCED * pipeline.announcement(), ANNOUNCED, ANNOUNCED);
+        let signals = rings.chain([own, announced]).flat_map(|(start, count, let_go)| {
+            let came = (0..count).map(move |i| (start + i * SIGNAL, 1));
+            came.chain((0..let_go).map(move |i| (start + (count + i) * SIGNAL, warps)))
         });
         let all = self.plan.threads() / 32;
         let first = self.first_of(b, 31, all.next_power_of_two() - 1);
@@ -122,9 +133,13 @@ impl Gpu<'_> {
             for map in maps {
                 statement(b, "prefetch.tensormap [$0];", "l,~{memory}", &[map], &[]);
             }
+            for ring in &pipeline.rings {
+                self.init_paired(b, ring, warps);
+            }
             init_signals(b, base, signals);
         });
         block_barrier(b);
+        self.meet_other(b);
     }
 
     // ---- rings
@@ -190,6 +205,7 @@ impl Gpu<'_> {
         &mut self,
         b: &mut Builder,
         pipeline: &Pipeline,
+        pair: Option<&Pair>,
         definitions: &HashMap<Value, &Op>,
     ) {
         let values = self.values.clone();
@@ -200,13 +216,13 @@ impl Gpu<'_> {
             self.await_phase(b, empty, turn.parity);
             self.expect_bytes(b, full, copy.bytes);
             let to = self.at(b, copy.start, turn.part, copy.bytes);
-            self.start_copy(b, copy, &offsets, full, to);
+            self.start_copy(b, copy, &offsets, [full, to], None);
         }
         for op in &self.func.body.ops {
             if let Kind::For(body) = &op.kind
                 && let Some(ring) = pipeline.ring_of(body.body.args[0])
             {
-                self.fill(b, pipeline, (body, ring), definitions);
+                self.fill(b, pipeline, (body, ring), pair, definitions);
             }
         }
         self.values = values;
@@ -218,6 +234,7 @@ impl Gpu<'_> {
         b: &mut Builder,
         pipeline: &Pipeline,
         (body, ring): (&For, &Ring),
+        pair: Option<&Pair>,
         definitions: &HashMap<Value, &Op>,
     ) {
         let ends = [body.low, body.high, body.step].map(|value| self.evaluated(b, value, definitions));
@@ -239,14 +256,18 @@ impl Gpu<'_> {
                 let variable = loop_variable(b, index, low, step);
                 gpu.define(ring.variable, vec![variable]);
                 for (number, lot) in ring.lots().into_iter().enumerate() {
-                    let copies: Vec<&Transfer> = lot.into_iter().map(|copy| &ring.copies[copy]).collect();
                     let Signals { full, empty } = gpu.ring_signals(b, ring, number, turn);
+                    if let Some(pair) = pair.filter(|_| ring.is_paired()) {
+                        gpu.stand_in(b, pair, ring, [empty, index]);
+                    }
                     gpu.await_phase(b, empty, turn.parity);
-                    gpu.expect_bytes(b, full, copies.iter().map(|copy| copy.bytes).sum());
-                    for copy in copies {
+                    gpu.expect_bytes(b, full, lot.iter().map(|&copy| ring.copies[copy].bytes).sum());
+                    for number in lot {
+                        let copy = &ring.copies[number];
+                        let shared = pair.and_then(|pair| pair.shares(ring, number));
                         let offsets = gpu.coordinates(b, copy, definitions, &same);
                         let to = gpu.at(b, ring.start + copy.start, turn.part, ring.turn());
-                        gpu.start_copy(b, copy, &offsets, full, to);
+                        gpu.start_copy(b, copy, &offsets, [full, to], shared);
                     }
                 }
                 gpu.values = values;
@@ -313,27 +334,41 @@ impl Gpu<'_> {
         statement(b, &text, "l,~{memory}", &[full], &[]);
     }
 
-    fn start_copy(&mut self, b: &mut Builder, copy: &Transfer, offsets: &[Val], full: Val, to: Val) {
-        let offsets: Vec<Val> = offsets.iter().rev().copied().collect();
-        let rank = offsets.len();
-        let names: Vec<String> = (0..rank).map(|axis| format!("${}", axis + 3)).collect();
-        let text = format!(
-            "cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1, {{{}}}], [$2];",
-            names.join(", ")
-        );
-        let constraints = format!("l,l,l{},~{{memory}}", ",r".repeat(rank));
+    /// Starts the copies of a block's matrices to a place in shared memory; the other block of a pair may take the same.
+    fn start_copy(
+        &mut self,
+        b: &mut Builder,
+        copy: &Transfer,
+        offsets: &[Val],
+        [full, to]: [Val; 2],
+        shared: Option<Val>,
+    ) {
         let map = &self.plan.maps()[copy.map];
         let across = *map.block.last().expect("a view has an axis");
-        let columns = copy.window.extents[rank - 1];
-        let lines = map.block[rank - 2] * LINE;
+        let outer = map.block.len() - 2;
+        let (rows, columns) = (map.block[outer], copy.window.extents[outer + 1]);
+        let mut pieces = vec![];
         for piece in 0..columns / across {
-            let place = b.offset_bytes(to, (piece * lines) as i32);
-            let mut own = offsets.clone();
+            let place = b.offset_bytes(to, (piece * rows * LINE) as i32);
+            let mut at = vec![place, self.maps[copy.map], full];
+            at.extend(offsets.iter().rev());
             let distance = b.int(Ty::I32, i64::from(piece * across));
-            own[0] = b.add(own[0], distance);
-            let operands: Vec<Val> = [place, self.maps[copy.map], full].into_iter().chain(own).collect();
-            statement(b, &text, &constraints, &operands, &[]);
+            at[3] = b.add(at[3], distance);
+            pieces.push(at);
         }
+        let (Some(shared), Some(paired)) = (shared, self.paired) else {
+            pieces.iter().for_each(|at| copy_matrix(b, at));
+            return;
+        };
+        b.branch(paired, &[], |b, arm| {
+            for at in &pieces {
+                match arm {
+                    Arm::Then => copy_halves(b, shared, at, [rows, LINE]),
+                    Arm::Else => copy_matrix(b, at),
+                }
+            }
+            vec![]
+        });
     }
 
     /// An offset in a view as copies take it. What lies further out than 32 bits say lies outside of the view just as
@@ -448,6 +483,9 @@ impl Gpu<'_> {
                     let turn = self.progress.turns[&ring.variable];
                     let Signals { empty, .. } = self.ring_signals(b, ring, lot, turn);
                     self.arrive(b, empty);
+                    if ring.is_paired() {
+                        self.arrive_at_other(b, empty);
+                    }
                 }
                 Taken::Own(number) if pipeline.once[number].ends_with(op) => {
                     let Signals { empty, .. } = self.own_signals(b, pipeline, number);

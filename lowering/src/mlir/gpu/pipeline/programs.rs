@@ -139,7 +139,6 @@ impl Gpu<'_> {
         let (own, values) = (self.program, self.values.clone());
         let definitions = self.func.definitions();
         let inits: Vec<Val> = [own[0]].into_iter().chain(slot.flat()).chain(pipeline.flat(&start)).collect();
-        let [x, y, _] = self.grid;
         let ends = b.while_loop(&inits, |b, part, carried| {
             let number = carried[0];
             if part == LoopPart::Test {
@@ -148,13 +147,13 @@ impl Gpu<'_> {
             let (slot, progress) = (Turn::of(&carried[1..3]), pipeline.progress(&carried[3..]));
             self.scope(|gpu| {
                 let counted = gpu.count_program(b, number, all);
-                let rows = b.udiv(number, x);
-                let place = [b.urem(number, x), b.urem(rows, y), b.udiv(rows, y)];
+                let place = gpu.place_of(b, number);
                 (gpu.program, gpu.progress) = (place, progress);
                 let told = pipeline.told.iter().map(|&value| gpu.evaluated(b, value, &definitions));
                 let told = told.collect();
                 gpu.announce(b, pipeline, slot, Announced { number, place, told });
-                gpu.produce(b, pipeline, &definitions);
+                let pair = gpu.pair_of(b, pipeline, [number, all], &values, &definitions);
+                gpu.produce(b, pipeline, pair.as_ref(), &definitions);
                 gpu.values = values.clone();
                 gpu.next_program(b, pipeline);
                 let next = gpu.next_number(b, pipeline, (number, counted), step);
@@ -167,6 +166,13 @@ impl Gpu<'_> {
         let end = Announced { number: ends[0], place: [zero; 3], told };
         self.announce(b, pipeline, Turn::of(&ends[1..3]), end);
         self.program = own;
+    }
+
+    /// The place in the grid of the program with this number.
+    pub(super) fn place_of(&self, b: &mut Builder, number: Val) -> [Val; 3] {
+        let [x, y, _] = self.grid;
+        let rows = b.udiv(number, x);
+        [b.urem(number, x), b.urem(rows, y), b.udiv(rows, y)]
     }
 
     /// The places of what is copied once for the program after this one.

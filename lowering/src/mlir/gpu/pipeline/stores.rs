@@ -38,6 +38,13 @@ pub(super) struct Outgoing {
     pub start: u32,
 }
 
+impl Outgoing {
+    /// The numbers of the maps.
+    pub(super) fn maps(&self) -> impl Iterator<Item = usize> {
+        self.maps.iter().map(|&(_, map)| map)
+    }
+}
+
 /// A matrix in pieces.
 struct Pieces {
     groups: Groups,
