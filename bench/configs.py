@@ -16,8 +16,8 @@ import pathlib
 import random
 import time
 
-import products
-from products import BLOCKS, PARTS, SLIM
+import heuristic
+from heuristic import BLOCKS, PARTS, kernels
 
 
 def drawn(seed, number):
@@ -32,9 +32,10 @@ def configs(extents, aligned, by_columns):
     m, k, n = extents
     for block, _, _, in_parts in BLOCKS:
         for parts in PARTS:
-            many = products.cdiv(m, block[0]) * products.cdiv(n, block[1]) * parts > 2 * products.processors()
+            many = heuristic.cdiv(m, block[0]) * heuristic.cdiv(n, block[1]) * parts > 2 * heuristic.processors()
+            whole, in_parts = kernels(block, in_parts, 2, by_columns)
             few = parts > 1 and (not in_parts or many or k // parts < 128 or 4 * parts * m * n > 1 << 28)
-            if few or block == SLIM and not by_columns:
+            if few or parts == 1 and not whole:
                 continue
             for copies in (False,) if all(aligned) else (False, True):
                 yield f"{'x'.join(map(str, block))} {parts} {int(copies)}", block, parts, copies
@@ -57,7 +58,7 @@ def measure(options):
         entry, case = sweep.Product(layout), (m, k, n, BF16)
         args = entry.make(case)
         factors = args["a"], entry.right(args)
-        aligned = [products.is_aligned(factor) for factor in factors]
+        aligned = [heuristic.is_aligned(factor) for factor in factors]
         by_columns = factors[1].stride(0) == 1 != factors[1].stride(1)
         exact = factors[0].float() @ factors[1].float()
         runs, kept = {"cuBLAS": entry.peer(args)}, []
@@ -87,7 +88,7 @@ def fit(files):
     from scipy.optimize import least_squares
 
     rows = [row for file in files for row in json.loads(file.read_text())["rows"]]
-    products.processors = lambda: 132
+    heuristic.processors = lambda: 132
     names = [(f"{kind} {'x'.join(map(str, block))}") for block, *_ in BLOCKS for kind in ("copied", "loaded")]
 
     def estimate(x, row, config):
@@ -97,13 +98,13 @@ def fit(files):
         place = [of[0] for of in BLOCKS].index(block)
         own = BLOCKS[place]
         timed = (block, *((*times[place][kind], own[1 + kind][2]) for kind in range(2)), own[3])
-        return launch + products.estimate(row["extents"], timed, parts, copies, row["aligned"], costs)
+        return launch + heuristic.estimate(row["extents"], timed, parts, copies, row["aligned"], costs)
 
     def all_configs(row):
         return [config for config in configs(row["extents"], row["aligned"], row["by_columns"]) if config[0] in row["us"]]
 
     samples = [(row, config, row["us"][config[0]]) for row in rows for config in all_configs(row)]
-    start = [5.0, *products.COSTS] + [number for of in BLOCKS for kind in (1, 2) for number in of[kind][:2]]
+    start = [5.0, *heuristic.COSTS] + [number for of in BLOCKS for kind in (1, 2) for number in of[kind][:2]]
 
     def errors(x):
         return [math.log(estimate(x, row, config) / us) for row, config, us in samples]

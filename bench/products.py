@@ -5,6 +5,7 @@ import math
 import torch
 import torch.nn.functional as F
 
+import heuristic
 from elementwise import ACTIVATIONS, GELU, activated
 from entry import BF16, F16, F32, F8, NAMES, SINGLE, UNIT, Entry, Launch, cdiv, empty, normal, processors, rounded, triton
 
@@ -36,43 +37,6 @@ def few_rows(m, k, n, dtype):
     return NARROW if cdiv(n, 32) <= processors() and k * dtype.itemsize % 128 == 0 else (16, 32)
 
 
-def is_aligned(factor):
-    """Whether rows or columns of a matrix are contiguous and begin at multiples of 16 bytes, as far as strides say."""
-    (rows, cols), (row, col), even = factor.shape, factor.stride(), 16 // factor.element_size()
-    return col == 1 and (rows == 1 or row % even == 0) or row == 1 and (cols == 1 or col % even == 0)
-
-
-def lies_by_columns(factor):
-    """Whether the columns of a matrix, or of each of a batch, are contiguous and its rows are not."""
-    return factor.stride(-2) == 1 != factor.stride(-1)
-
-
-def aligned_copy(factor, transposed=False):
-    """The rows of a factor, or its columns if these are contiguous; memory in which each begins at a multiple of 16 bytes, or with
-    `transposed` each of the other ones; and the factor there."""
-    by_columns = lies_by_columns(factor)
-    rows = factor.transpose(1, 2) if by_columns else factor
-    batches, count, length = (rows.transpose(1, 2) if transposed else rows).shape
-    even = 16 // factor.element_size()
-    copy = torch.empty((batches, count, cdiv(length, even) * even), dtype=factor.dtype, device="cuda")[:, :, :length]
-    return rows, copy, copy.transpose(1, 2) if by_columns != transposed else copy
-
-
-def copy_rows(pairs, dtype):
-    """The launch that copies the rows of one or both factors."""
-    if not pairs:
-        return []
-
-    def programs(rows, cols):
-        return sum(source.shape[0] * cdiv(source.shape[1], rows) * cdiv(source.shape[2], cols) for source, _ in pairs)
-
-    chosen = COPIED[programs(*COPIED[1]) >= 2 * processors()]
-    names = ("x", "x_out", "y", "y_out") if len(pairs) > 1 else ("x", "out")
-    taken = dict(zip(names, (tensor for pair in pairs for tensor in pair)))
-    return [Launch("align_both" if len(pairs) > 1 else "align_rows", [NAMES[dtype]], lambda *consts: consts == chosen,
-                   lambda *consts: (programs(*consts),), **taken)]
-
-
 def sliced(rows, slices):
     """Rows cut into slices of their elements, which are the axis before that of rows."""
     return rows.view(*rows.shape[:-1], slices, rows.shape[-1] // slices).transpose(-2, -3)
@@ -83,59 +47,6 @@ def shares(m, k, n, dtype, few=None):
     if few and (4 * cdiv(n, few[1]) >= 3 * processors() or k * dtype.itemsize <= 8192):
         return 1
     return max(1, min(processors() // (cdiv(m, 64) * cdiv(n, 128)), k // 256, 32))
-
-
-#: The blocks of the library's model (`matmul_heuristic`): rows, columns and steps; a step, all else and the blocks on a multiprocessor
-#: where the GPU copies factors, and where threads load them; whether parts of sums come in it.
-BLOCKS = [((128, 256, 64), (0.597, 1.46, 1), (3.98, 1.14, 1), False), ((128, 128, 64), (0.351, 1.16, 1), (2.53, 0.22, 2), False),
-          ((64, 128, 64), (0.302, 0.40, 1), (2.01, 0.0, 4), True), ((64, 64, 128), (0.341, 0.37, 1), (2.75, 0.0, 4), True),
-          ((64, 64, 64), (0.265, 0.15, 3), (1.61, 0.0, 6), False), ((64, 32, 128), (0.371, 0.13, 2), (3.49, 1.89, 6), False)]
-SLIM = (64, 32, 128)
-PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
-#: Rows and columns that a program copies.
-COPIED = (8, 256), (8, 1024)
-
-
-#: Microseconds of a byte that is moved; of the kernel that adds parts and of a byte of them; of the kernel that copies factors and of a byte that it
-#: moves; how much longer a step takes for each further block on a multiprocessor, of copies by the GPU and of loads;
-#: of a byte that blocks read at once out of the cache.
-COSTS = (0.543e-6, 3.47, 0.391e-6, 3.5, 0.412e-6, 0.717, 0.525, 0.0864e-6)
-
-
-def estimate(extents, block, parts, copies, aligned, costs=COSTS, size=2):
-    """Microseconds without the launch, by that model, of elements of `size` bytes: 2, or 4 of `f32` in TF32."""
-    (m, k, n), ((rows, cols, steps), copied, loaded, _) = extents, block
-    steps = steps * 2 // size
-    byte, sum_parts, summed_byte, copy, copied_byte, shared, shared_loads, read_byte = costs
-    by_copies = copies or all(aligned)
-    (step, fixed, blocks), shared = (copied, shared) if by_copies else (loaded, shared_loads)
-    programs = cdiv(m, rows) * cdiv(n, cols) * parts
-    beside = min(blocks, cdiv(programs, processors())) - 1
-    read = size * min(programs, processors() * blocks) * (rows + cols) * steps * read_byte
-    step = ((step * (1 + beside * shared)) ** 4 + read**4) ** 0.25
-    rounds = cdiv(programs, processors() * blocks) * (cdiv(cdiv(k, steps), parts) * step + fixed)
-    sums = 4 * m * n * parts
-    moved = (size * (m * k + k * n) + (sums if parts > 1 else size * m * n)) * byte
-    total = (rounds**4 + moved**4) ** 0.25
-    if parts > 1:
-        total += sum_parts + (sums + size * m * n) * summed_byte
-    if copies:
-        elements = sum(of for even, of in zip(aligned, (m * k, k * n)) if not even)
-        total += copy + 2 * size * elements * copied_byte
-    return total
-
-
-def fastest(extents, aligned, by_columns, size=2):
-    """The block, the parts and which factors are copied, as the library chooses for 16-bit floats, or for `f32` in TF32."""
-    m, k, n = extents
-    blocks = BLOCKS if size == 2 else BLOCKS[:3]
-    configs = [(estimate(extents, block, parts, copies, aligned, size=size), (*block[0][:2], block[0][2] * 2 // size), parts,
-                [copies and not even for even in aligned])
-            for block in blocks if by_columns or block[0] != SLIM
-            for parts in PARTS if parts == 1 or block[3] and k // parts >= 128 and 4 * parts * m * n <= 1 << 28
-            and cdiv(m, block[0][0]) * cdiv(n, block[0][1]) * parts <= 2 * processors()
-            for copies in ((False,) if all(aligned) else (False, True))]
-    return min(configs, key=lambda config: config[0])[1:]
 
 
 class Matmul(Entry):
@@ -176,16 +87,18 @@ class Matmul(Entry):
         if dtype == F32:
             return self.in_config(case, (*tile(m, n, dtype), 32), args["parts"].shape[0] if "parts" in args else 1, taken, args)
         block, parts, copies = self.config(case, args)
-        copied = {name: aligned_copy(taken[name]) for name, copies in zip(("a", "b"), copies) if copies}
+        copied = {name: heuristic.aligned_copy(taken[name]) for name, copies in zip(("a", "b"), copies) if copies}
         taken.update({name: copy for name, (_, _, copy) in copied.items()})
         args["copies"] = copied  # A launch keeps addresses alone.
-        return copy_rows([pair[:2] for pair in copied.values()], dtype) + self.in_config(case, block, parts, taken, args)
+        return heuristic.copy_rows([pair[:2] for pair in copied.values()], dtype) + self.in_config(case, block, parts, taken, args)
 
     def config(self, case, args):
         """The block, the parts and the copied factors of a case of 16-bit floats."""
         m, k, n, _ = case
         factors = args["a"], self.right(args)
-        return fastest((m, k, n), [is_aligned(factor) for factor in factors], lies_by_columns(factors[1]))
+        return heuristic.fastest((m, k, n), *([test(factor) for factor in factors] for test in
+                                              (heuristic.is_aligned, heuristic.within_sectors)),
+                                 heuristic.lies_by_columns(factors[1]))
 
     def right(self, args):
         """The right factor with its own rows."""
@@ -312,15 +225,37 @@ class QuantizedMatmul(Entry):
 
     def launches(self, case, args):
         m, k, n = case
-
-        def turns(cols):
-            return cdiv(cdiv(m, 128) * cdiv(n, cols), processors())
-
-        # Where groups of warps multiply, as the library chooses them.
-        wide = k % 16 == 0 and n % 8 == 0 and 7 * turns(192) < 5 * turns(128)
         types = [NAMES[self.dtype], "i32" if self.dtype == torch.int8 else "f32", "bf16"]
-        return [Launch("quantized_matmul", types, lambda act, rows, cols, *_: act == IDENTITY and cols == (192 if wide else 128),
-                       lambda act, rows, cols, *_: (cdiv(m, rows) * cdiv(n, cols),), **self.behind(args))]
+        behind = {**self.behind(args), "act": IDENTITY}
+
+        def tiles(rows, cols, *_):
+            return (cdiv(m, rows) * cdiv(n, cols),)
+
+        few = few_rows(m, k, n, self.dtype)
+        if few and shares(m, k, n, self.dtype, few) == 1:
+            if few == NARROW:
+                factors = {name: sliced(args[name], SLICES[self.dtype]) for name in ("a", "b")}
+                return [Launch("quantized_narrow", types, lambda *_: True, lambda _, *consts: tiles(*consts), **behind, **factors)]
+            return [Launch("quantized_few", types, lambda *consts: consts[:2] == few, tiles, **behind)]
+        factors = [args[name] for name in ("a", "b")]
+        aligned = [factor.shape[0] == 1 or factor.stride(0) % 16 == 0 for factor in factors]
+        block, parts, copies = heuristic.fastest(
+            (m, k, n), aligned, [heuristic.within_sectors(factor) for factor in factors], True, 1, bool(n % 8))
+        copied = {name: heuristic.aligned_copy(args[name][None]) for name, copies in zip(("a", "b"), copies) if copies}
+        behind.update({name: copy[0] for name, (_, _, copy) in copied.items()})
+        args["copies"] = copied  # A launch keeps addresses alone.
+        launches = heuristic.copy_rows([pair[:2] for pair in copied.values()], self.dtype)
+        if parts > 1:
+            sums = torch.full((parts, m, n), 7, dtype=torch.int32 if self.dtype == torch.int8 else F32, device="cuda")
+            behind["parts"] = args["parts"] = sums
+            return [*launches,
+                    Launch("quantized_parts", types[:2], lambda *_: True, lambda *consts: (*tiles(*consts), parts),
+                           share=cdiv(cdiv(k, parts), 128), **behind),
+                    Launch("sum_quantized_parts", types[1:], lambda *_: True, tiles, **behind)]
+        if block[0] == 128:
+            return [*launches, Launch("quantized_matmul", types, lambda act, *consts: act == IDENTITY and consts[:3] == block,
+                                      lambda _, *consts: tiles(*consts), **behind)]
+        return [*launches, Launch("quantized_few", types, lambda *consts: consts[:3] == block, tiles, **behind)]
 
     @staticmethod
     def behind(args):
@@ -378,31 +313,6 @@ class FewQuantized(QuantizedMatmul):
     def __init__(self, dtype):
         super().__init__(dtype)
         self.name = f"quantized_matmul_few_{NAMES[dtype]}"
-
-    def make(self, case, shift=0):
-        m, k, n = case
-        of_sums = torch.int32 if self.dtype == torch.int8 else F32
-        few = few_rows(m, k, n, self.dtype)
-        parts = torch.full((shares(m, k, n, self.dtype, few), m, n), 7, dtype=of_sums, device="cuda")
-        return {**super().make(case, shift), "parts": parts}
-
-    def launches(self, case, args):
-        m, k, n = case
-        parts, sums = args["parts"].shape[0], NAMES[args["parts"].dtype]
-        behind = {**self.behind(args), "act": IDENTITY}
-        if parts == 1:
-            if not (few := few_rows(m, k, n, self.dtype)):
-                return super().launches(case, args)
-            if few == NARROW:
-                factors = {name: sliced(args[name], SLICES[self.dtype]) for name in ("a", "b")}
-                return [Launch("quantized_narrow", [NAMES[self.dtype], sums, "bf16"], lambda *_: True,
-                               lambda _, rows, cols, *__: (cdiv(m, rows) * cdiv(n, cols),), **behind, **factors)]
-            return [Launch("quantized_few", [NAMES[self.dtype], sums, "bf16"], lambda *consts: consts[:2] == few,
-                           lambda rows, cols, *_: (cdiv(m, rows) * cdiv(n, cols),), **behind)]
-        return [Launch("quantized_parts", [NAMES[self.dtype], sums], lambda *_: True,
-                       lambda rows, cols, _: (cdiv(m, rows) * cdiv(n, cols), parts), share=cdiv(cdiv(k, parts), 128)),
-                Launch("sum_quantized_parts", [sums, "bf16"], lambda *_: True,
-                       lambda rows, cols, _: (cdiv(m, rows) * cdiv(n, cols),), **behind)]
 
 
 def head_tile(elements, tiles=(64, 128, 192, 256)):

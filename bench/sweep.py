@@ -27,6 +27,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import elementwise
 import fused
+import heuristic
 import norms
 import products
 import softmax
@@ -93,20 +94,20 @@ class Tf32(Product):
         m, k, n, dtype = case
         taken = {**self.batch(args), "act": products.IDENTITY}
         factors = args["a"], self.right(args)
-        aligned, turned = [products.is_aligned(factor) for factor in factors], None
-        left, right = map(products.lies_by_columns, factors)
+        aligned, turned = [heuristic.is_aligned(factor) for factor in factors], None
+        left, right = map(heuristic.lies_by_columns, factors)
         if left and not right:
             turned = int(factors[1].numel() < factors[0].numel())
             aligned[turned] = False
-        block, parts, copies = products.fastest((m, k, n), aligned, right, dtype.itemsize)
-        copied = {name: products.aligned_copy(taken[name]) for number, name in enumerate(("a", "b"))
+        block, parts, copies = heuristic.fastest(
+            (m, k, n), aligned, [heuristic.within_sectors(factor) for factor in factors], right, dtype.itemsize)
+        copied = {name: heuristic.aligned_copy(taken[name]) for number, name in enumerate(("a", "b"))
                   if copies[number] and number != turned}
-        launches = products.copy_rows([pair[:2] for pair in copied.values()], dtype)
+        launches = heuristic.copy_rows([pair[:2] for pair in copied.values()], dtype)
         if turned is not None and copies[turned]:
             name = ("a", "b")[turned]
-            copied[name] = lines, copy, _ = products.aligned_copy(taken[name], transposed=True)
-            count = cdiv(lines.shape[1], 64) * cdiv(lines.shape[2], 64)
-            launches.append(Launch("transpose_rows", [], lambda *_: True, lambda *_: (count,), x=lines, out=copy))
+            copied[name] = lines, copy, _ = heuristic.aligned_copy(taken[name], transposed=True)
+            launches.append(heuristic.copy_transposed(lines, copy, dtype))
         taken.update({name: copy for name, (_, _, copy) in copied.items()})
         args["copies"] = copied  # A launch keeps addresses alone.
         return launches + self.in_config(case, block, parts, taken, args)
@@ -134,6 +135,29 @@ class Tf32(Product):
 def draw_tf32(draw):
     layout = draw.choice(("NN", "NT", "TN", "TT"))
     return Tf32(layout), (*(extent(draw, 16, 8192) for _ in range(3)), F32), "cuBLAS"
+
+
+class Quantized(products.QuantizedMatmul):
+    """The product of two 8-bit matrices, `b` column by column, with scales. Of extents that cuBLASLt does not take, its factors are padded
+    with zeros to those that it does, before it is timed."""
+
+    def peer(self, args):
+        def padded(name, steps):
+            rows, cols = args[name].shape
+            wide = torch.zeros(cdiv(rows, steps) * steps, cdiv(cols, 16) * 16, dtype=self.dtype, device="cuda")
+            wide[:rows, :cols] = args[name]
+            return wide
+
+        a, b = padded("a", 32 if self.dtype == torch.int8 else 1), padded("b", 16)
+        scales = [F.pad(args[name], (0, 0, 0, factor.shape[0] - args[name].shape[0]))
+                  for name, factor in (("row_scales", a), ("col_scales", b))]
+        if self.dtype == torch.int8:
+            return lambda: torch._int_mm(a, b.T)
+        return lambda: self.of_floats(a, b, *scales)
+
+
+def draw_quantized(draw):
+    return Quantized(draw.choice((torch.int8, products.F8))), tuple(extent(draw, 16, 8192) for _ in range(3)), "cuBLASLt"
 
 
 # ---- rows
@@ -166,7 +190,7 @@ def draw_attention(draw):
     return entry, (heads, extent(draw, 64, max(most, 64)), d, BF16), "cuDNN"
 
 
-GROUPS = {"matmul": draw_product, "tf32": draw_tf32, "rows": draw_rows, "attention": draw_attention}
+GROUPS = {"matmul": draw_product, "tf32": draw_tf32, "quantized": draw_quantized, "rows": draw_rows, "attention": draw_attention}
 
 
 def cases(options):

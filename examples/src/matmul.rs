@@ -28,7 +28,7 @@ use dsl_runtime::{DType, Error, Result};
 
 use crate::activation;
 use crate::matmul_heuristic::{Block, Config, LARGE, LARGEST, Problem, SMALL};
-use crate::matmul_operands::{OperandCopy, copy_operands, is_aligned, is_column_major};
+use crate::matmul_operands::{OperandCopy, copy_operands, is_aligned, is_column_major, is_within_sectors};
 use crate::matmul_tf32;
 use crate::matmul_tiles::{matmul, matmul_narrow, matmul_parts, matmul_small, sum_parts};
 use crate::reference::{Expected, unit_roundoff};
@@ -252,6 +252,7 @@ impl<T: Float> Factors<'_, T> {
             right_batches,
             bytes: size_of::<T>(),
             aligned: [is_aligned(&self.a), is_aligned(&self.b)],
+            within_sectors: [is_within_sectors(&self.a), is_within_sectors(&self.b)],
             b_is_k_major: is_column_major(&self.b),
             adds: self.residual.shape()[1] > 0,
         }
@@ -306,10 +307,12 @@ macro_rules! by_block {
                     $launch
                 }
             )*
-            _ => Err(no_block($block)),
+            _ => Err($crate::matmul::no_block($block)),
         }
     };
 }
+
+pub(crate) use by_block;
 
 pub(crate) fn no_block(Block { tile: Tile { rows, cols }, k }: Block) -> Error {
     CHECKS.error(format!("there is no kernel of {rows} x {cols} x {k} for this product"))

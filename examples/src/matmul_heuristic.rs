@@ -7,7 +7,8 @@
 //! it, `u`: both take `(t^4 + u^4)^(1/4)`. So do all waves and the traffic of memory. Split-K costs a second kernel and the bytes of
 //! the partial sums. Aligned copies of operands cost another one and their bytes twice; without them threads load element by element.
 //!
-//! `f32` in TF32 has half as many elements in as many bytes and is multiplied half as fast: its iterations are over half the extent.
+//! An iteration is over as many bytes of every type: of `f32` in TF32 over half the extent, at half the rate, of 8-bit types over twice
+//! the extent. Rows of operands that begin within 32-byte sectors of memory read a fourth more out of L2.
 //!
 //! **Numbers.** Fitted by `bench/configs.py` to 3500 times of 275 random products on an H100 and an H200, which agree within a few
 //! percent (`docs/performance.md`, "A product of any shape"): half of all estimates are within 6 % of the time. Only their order counts.
@@ -48,13 +49,15 @@ pub struct Problem {
     pub k: usize,
     /// Matrices of operand B.
     pub right_batches: usize,
-    /// Bytes of an element: 2, or 4 of `f32` in TF32.
+    /// Bytes of an element: 2, or 4 of `f32` in TF32, or 1.
     pub bytes: usize,
-    /// Whether operands A and B have contiguous rows or columns that begin at multiples of 16 bytes.
+    /// Whether operands A and B have contiguous rows or columns, K-major ones of 8-bit types, that begin at multiples of 16 bytes.
     pub aligned: [bool; 2],
+    /// Whether these begin at others than multiples of 32.
+    pub within_sectors: [bool; 2],
     /// Whether operand B is K-major: its columns are contiguous.
     pub b_is_k_major: bool,
-    /// Whether the epilogue adds a matrix, for which the largest tiles have no registers.
+    /// Whether the epilogue has what the largest tiles have no registers for, such as a matrix to add.
     pub adds: bool,
 }
 
@@ -89,9 +92,12 @@ pub(crate) const LARGE: Block = block(128, 128, 64);
 pub(crate) const SMALL: Block = block(64, 128, 64);
 /// The block whose operand B must be K-major.
 const SLIM: Block = block(64, 32, 128);
+/// The large block of 8-bit types, in elements of two bytes.
+const WIDE: Block = block(128, 192, 64);
 
-const BLOCKS: [TileCost; 6] = [
+const BLOCKS: [TileCost; 7] = [
     TileCost { block: LARGEST, tma: time(0.597, 1.46, 1), loads: time(3.98, 1.14, 1), splits: false },
+    TileCost { block: WIDE, tma: time(0.474, 1.31, 1), loads: time(3.26, 0.68, 1), splits: false },
     TileCost { block: LARGE, tma: time(0.351, 1.16, 1), loads: time(2.53, 0.22, 2), splits: false },
     TileCost { block: SMALL, tma: time(0.302, 0.40, 1), loads: time(2.01, 0.0, 4), splits: true },
     TileCost {
@@ -119,6 +125,8 @@ const SUMMED_BYTE: f64 = 0.391e-6;
 /// Of the kernel that copies operands, and of a byte that is read or written.
 const COPY: f64 = 3.5;
 const COPIED_BYTE: f64 = 0.412e-6;
+/// What operands whose rows begin within sectors read more: five sectors for 128 bytes.
+const STRADDLED: f64 = 1.25;
 /// How much longer an iteration takes for each further block on an SM, by TMA and by loads.
 const SHARED: f64 = 0.717;
 const SHARED_LOADS: f64 = 0.525;
@@ -128,8 +136,7 @@ const TERMS: usize = 128;
 const MOST_PROGRAMS: usize = 2;
 /// The most bytes of partial sums.
 const MOST_BYTES: usize = 1 << 28;
-/// Bytes of the elements that the costs were measured with. Those of `f32` in TF32 are multiplied half as fast, so that an iteration
-/// over as many bytes takes as long.
+/// Bytes of the elements that the costs were measured with. An iteration over as many bytes takes as long for other types.
 const BYTES: usize = 2;
 
 /// The time of two things that overlap.
@@ -143,6 +150,22 @@ impl Problem {
         Block { k: of.block.k * BYTES / self.bytes, ..of.block }
     }
 
+    /// Whether there are kernels of a block, of whole tiles and of parts.
+    fn kernels(&self, of: &TileCost) -> [bool; 2] {
+        let middle = block(64, 64, 128);
+        match self.bytes {
+            1 => [of.block == WIDE && !self.adds || [LARGE, middle].contains(&of.block), of.block == SMALL],
+            BYTES => {
+                let [adds, slim] = [of.block == LARGEST && self.adds, of.block == SLIM && !self.b_is_k_major];
+                [of.block != WIDE && !adds && !slim, of.splits]
+            }
+            _ => {
+                let whole = [LARGE, SMALL, middle, block(64, 64, 64)].contains(&of.block);
+                [whole || of.block == LARGEST && !self.adds, of.splits]
+            }
+        }
+    }
+
     /// Microseconds of a configuration on so many SMs.
     fn estimate(&self, of: &TileCost, split_k: usize, copies: bool, processors: usize) -> f64 {
         let [batches, m, n] = self.out;
@@ -152,9 +175,13 @@ impl Problem {
         let programs = of.block.tile.count(self.out) * split_k;
         let beside = blocks.min(programs.div_ceil(processors)) - 1;
         let Block { tile: Tile { rows, cols }, k } = self.block(of);
+        // Threads take as long for each element.
+        let iteration = if by_tma { iteration } else { iteration * k as f64 / of.block.k as f64 };
         let iterations = self.k.div_ceil(k).div_ceil(split_k);
-        let read = programs.min(processors * blocks) * self.bytes * (rows + cols) * k;
-        let iteration = overlapped(iteration * (1.0 + beside as f64 * shared), read as f64 * READ);
+        let straddled = self.within_sectors.map(|within| if within && !copies { STRADDLED } else { 1.0 });
+        let lines = rows as f64 * straddled[0] + cols as f64 * straddled[1];
+        let read = (programs.min(processors * blocks) * self.bytes * k) as f64 * lines;
+        let iteration = overlapped(iteration * (1.0 + beside as f64 * shared), read * READ);
         let waves = programs.div_ceil(processors * blocks) as f64 * (iterations as f64 * iteration + fixed);
         let (left, right) = (batches * m * self.k, self.right_batches * self.k * n);
         let (out, sums) = (batches * m * n, 4 * batches * m * n * split_k);
@@ -172,26 +199,20 @@ impl Problem {
         total
     }
 
-    /// The configuration of 16-bit floats, or of `f32` in TF32, with the least estimate, on a GPU with `wgmma` and so many SMs.
+    /// The configuration with the least estimate on a GPU with `wgmma` and so many SMs.
     pub fn fastest(&self, processors: usize) -> Config {
         let copies: &[bool] = if self.aligned == [true; 2] { &[false] } else { &[false, true] };
         let mut best: Option<(f64, Config)> = None;
         for of in &BLOCKS {
             let Block { tile, .. } = of.block;
-            let in_tf32 = [LARGEST, LARGE, SMALL].contains(&of.block);
-            if of.block == LARGEST && self.adds
-                || of.block == SLIM && !self.b_is_k_major
-                || self.bytes != BYTES && !in_tf32
-            {
-                continue;
-            }
+            let [whole, parts] = self.kernels(of);
             let splits = SPLITS.into_iter().filter(|&split_k| {
-                of.splits
+                parts
                     && self.k / split_k >= TERMS
                     && tile.count(self.out) * split_k <= MOST_PROGRAMS * processors
                     && 4 * split_k * self.out.iter().product::<usize>() <= MOST_BYTES
             });
-            for split_k in std::iter::once(1).chain(splits) {
+            for split_k in whole.then_some(1).into_iter().chain(splits) {
                 for &copies in copies {
                     let estimate = self.estimate(of, split_k, copies, processors);
                     if best.is_none_or(|(least, _)| estimate < least) {

@@ -8,22 +8,31 @@ use crate::matmul_tiles::{align_both, align_rows, transpose_rows};
 use crate::split_matmul;
 
 /// Whether rows or columns are contiguous and begin at multiples of 16 bytes, as far as strides say.
-pub(crate) fn is_aligned<T: Float>(matrices: &View<'_, T, 3>) -> bool {
+pub(crate) fn is_aligned<T: Element>(matrices: &View<'_, T, 3>) -> bool {
     let ([batches, rows, cols], [batch, row, col]) = (matrices.shape(), matrices.strides());
     let even =
         |extent: usize, stride: usize| extent == 1 || split_matmul::in_vectors([stride, 1], size_of::<T>());
     even(batches, batch) && (col == 1 && even(rows, row) || row == 1 && even(cols, col))
 }
 
+/// Whether contiguous rows or columns begin at others than multiples of 32 bytes, the sectors of memory, as far as strides say.
+pub(crate) fn is_within_sectors<T: Element>(matrices: &View<'_, T, 3>) -> bool {
+    let lines = if is_column_major(matrices) { matrices.permute([0, 2, 1]) } else { *matrices };
+    let ([batches, count, _], [batch, line, _]) = (lines.shape(), lines.strides());
+    let within =
+        |extent: usize, stride: usize| extent > 1 && !(stride * size_of::<T>()).is_multiple_of(SECTOR);
+    within(batches, batch) || within(count, line)
+}
+
 /// Whether the columns of an operand are contiguous and its rows are not.
-pub(crate) fn is_column_major<T: Float>(matrices: &View<'_, T, 3>) -> bool {
+pub(crate) fn is_column_major<T: Element>(matrices: &View<'_, T, 3>) -> bool {
     let [_, row, col] = matrices.strides();
     row == 1 && col != 1
 }
 
-/// The copy of an operand, whose rows, or columns if these are the contiguous ones, begin at multiples of 16 bytes.
+/// The copy of an operand, whose rows, or columns if these are the contiguous ones, begin at cache lines.
 #[derive(Clone, Copy)]
-pub(crate) struct OperandCopy<'v, T: Float> {
+pub(crate) struct OperandCopy<'v, T: Element> {
     /// The contiguous rows or columns of the operand.
     lines: View<'v, T, 3>,
     column_major: bool,
@@ -31,7 +40,7 @@ pub(crate) struct OperandCopy<'v, T: Float> {
     transposed: bool,
 }
 
-impl<'v, T: Float> OperandCopy<'v, T> {
+impl<'v, T: Element> OperandCopy<'v, T> {
     /// In the operand's own order.
     pub(crate) fn new(of: View<'v, T, 3>) -> Self {
         let column_major = is_column_major(&of);
@@ -40,7 +49,7 @@ impl<'v, T: Float> OperandCopy<'v, T> {
     }
 
     /// In the other order.
-    pub(crate) fn transposed(of: View<'v, T, 3>) -> Self {
+    fn transposed(of: View<'v, T, 3>) -> Self {
         OperandCopy { transposed: true, ..OperandCopy::new(of) }
     }
 
@@ -48,7 +57,7 @@ impl<'v, T: Float> OperandCopy<'v, T> {
     fn layout(&self) -> ([usize; 3], [usize; 3]) {
         let [batches, count, len] = self.lines.shape();
         let [count, len] = if self.transposed { [len, count] } else { [count, len] };
-        let line = len.next_multiple_of(split_matmul::VECTOR / size_of::<T>());
+        let line = len.next_multiple_of(CACHE_LINE / size_of::<T>());
         ([batches, count, len], [count * line, line, 1])
     }
 
@@ -78,9 +87,9 @@ impl<'v, T: Float> OperandCopy<'v, T> {
 }
 
 /// The memory of the copies of some operands.
-pub(crate) struct Copies<'v, T: Float>([Option<(OperandCopy<'v, T>, Temporary<T>)>; 2]);
+pub(crate) struct Copies<'v, T: Element>([Option<(OperandCopy<'v, T>, Temporary<T>)>; 2]);
 
-impl<T: Float> Copies<'_, T> {
+impl<T: Element> Copies<'_, T> {
     /// The operands, those as given that have no copy.
     pub(crate) fn operands<'t>(&'t self, given: [View<'t, T, 3>; 2]) -> Result<[View<'t, T, 3>; 2]> {
         let operand = |number: usize| match &self.0[number] {
@@ -92,7 +101,7 @@ impl<T: Float> Copies<'_, T> {
 }
 
 /// Copies one, both or none of the operands in their own order, with one launch.
-pub(crate) fn copy_operands<'v, T: Float>(
+pub(crate) fn copy_operands<'v, T: Element>(
     on: impl LaunchOn,
     operands: [Option<OperandCopy<'v, T>>; 2],
 ) -> Result<Copies<'v, T>>
@@ -103,7 +112,8 @@ where
     align_both::Choice<T, COPIED_ROWS, WIDE_COPY>: align_both::Declared,
 {
     let programs = |cols: usize| operands.iter().flatten().map(|copy| copy.programs(cols)).sum::<usize>();
-    let wide = programs(WIDE_COPY) >= 2 * on.processors();
+    let long = operands.iter().flatten().any(|copy| copy.lines.shape()[2] > NARROW_COPY);
+    let wide = long && programs(WIDE_COPY) >= 2 * on.processors();
     let grid = programs(if wide { WIDE_COPY } else { NARROW_COPY });
     Ok(Copies(match operands {
         [Some(left), Some(right)] => {
@@ -137,19 +147,40 @@ where
     }))
 }
 
-impl<'v> Copies<'v, f32> {
+/// Copies those of the operands that are to be, to their own order or to the other one.
+pub(crate) fn copies_of<'v, T: Element>(
+    on: impl LaunchOn,
+    given: [View<'v, T, 3>; 2],
+    copied: [bool; 2],
+    transposed: [bool; 2],
+) -> Result<Copies<'v, T>>
+where
+    align_rows::Choice<T, COPIED_ROWS, NARROW_COPY>: align_rows::Declared,
+    align_rows::Choice<T, COPIED_ROWS, WIDE_COPY>: align_rows::Declared,
+    align_both::Choice<T, COPIED_ROWS, NARROW_COPY>: align_both::Declared,
+    align_both::Choice<T, COPIED_ROWS, WIDE_COPY>: align_both::Declared,
+    transpose_rows::Choice<T, { TRANSPOSED.rows }, { TRANSPOSED.cols }>: transpose_rows::Declared,
+{
+    let own = |operand: usize| copied[operand] && !transposed[operand];
+    let mut copies =
+        copy_operands(on, [0, 1].map(|operand| own(operand).then(|| OperandCopy::new(given[operand]))))?;
+    for operand in (0..2).filter(|&operand| copied[operand] && transposed[operand]) {
+        copies.add_transposed(on, operand, given[operand])?;
+    }
+    Ok(copies)
+}
+
+impl<'v, T: Element> Copies<'v, T> {
     /// Copies one more operand, to the other order.
-    pub(crate) fn add_transposed(
-        &mut self,
-        on: impl LaunchOn,
-        operand: usize,
-        of: View<'v, f32, 3>,
-    ) -> Result<()> {
+    fn add_transposed(&mut self, on: impl LaunchOn, operand: usize, of: View<'v, T, 3>) -> Result<()>
+    where
+        transpose_rows::Choice<T, { TRANSPOSED.rows }, { TRANSPOSED.cols }>: transpose_rows::Declared,
+    {
         let copy = OperandCopy::transposed(of);
         let mut memory = copy.memory(on)?;
         let mut slice = memory.slice_mut();
         let grid = TRANSPOSED.count(copy.lines.shape());
-        transpose_rows::<{ TRANSPOSED.rows }, { TRANSPOSED.cols }>(copy.lines, copy.written(&mut slice)?)
+        transpose_rows::<T, { TRANSPOSED.rows }, { TRANSPOSED.cols }>(copy.lines, copy.written(&mut slice)?)
             .grid(grid)
             .launch(on)?;
         self.0[operand] = Some((copy, memory));
@@ -157,6 +188,10 @@ impl<'v> Copies<'v, f32> {
     }
 }
 
+/// Bytes that memory is read in.
+const SECTOR: usize = 32;
+/// Bytes of a line of L2.
+const CACHE_LINE: usize = 128;
 /// What a program of [`transpose_rows`] copies.
 const TRANSPOSED: Tile = Tile { rows: 64, cols: 64 };
 /// What a program of [`align_rows`] copies.

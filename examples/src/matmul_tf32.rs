@@ -7,9 +7,9 @@
 use dsl_runtime::Result;
 use dsl_runtime::prelude::*;
 
-use crate::matmul::{Factors, Tile, launch_parts, no_block};
+use crate::matmul::{Factors, Tile, by_block, launch_parts};
 use crate::matmul_heuristic::{Block, Config, Problem};
-use crate::matmul_operands::{OperandCopy, copy_operands, is_column_major};
+use crate::matmul_operands::{copies_of, is_column_major};
 use crate::matmul_tiles::{matmul_tf32, matmul_tf32_parts, sum_parts};
 use crate::split_matmul::SUMMED;
 
@@ -43,14 +43,9 @@ pub(crate) fn multiply(
     act: i32,
     out: ViewMut<'_, f32, 3>,
 ) -> Result<()> {
-    let turned = to_transpose(&of).filter(|&operand| config.copies[operand]);
+    let turned = to_transpose(&of);
     let given = [of.a, of.b];
-    let aligned = |operand: usize| config.copies[operand] && turned != Some(operand);
-    let mut copies =
-        copy_operands(on, [0, 1].map(|operand| aligned(operand).then(|| OperandCopy::new(given[operand]))))?;
-    if let Some(operand) = turned {
-        copies.add_transposed(on, operand, given[operand])?;
-    }
+    let copies = copies_of(on, given, config.copies, [0, 1].map(|operand| turned == Some(operand)))?;
     let [a, b] = copies.operands(given)?;
     launch(on, Factors { a, b, ..of }, config, act, out)
 }
@@ -64,9 +59,10 @@ fn launch(
 ) -> Result<()> {
     let programs = config.block.tile.count(out.shape());
     if config.split_k > 1 {
-        let Tile { rows: 64, cols: 128 } = config.block.tile else { return Err(no_block(config.block)) };
         return launch_parts!(f32, on, of, out, config, act = act, |block, a, b, sums, share| {
-            matmul_tf32_parts::<64, 128, 32>(a, b, sums, share).grid((programs, config.split_k)).launch(on)
+            by_block!(block, [64 x 128 x 32, 64 x 64 x 64], |M, N, K| {
+                matmul_tf32_parts::<M, N, K>(a, b, sums, share).grid((programs, config.split_k)).launch(on)
+            })
         });
     }
     let Factors { a, b, bias, residual, alpha, .. } = of;
@@ -77,12 +73,8 @@ fn launch(
                 .grid(programs)
                 .launch(on)
         }
-        Block { tile: Tile { rows: 128, cols: 128 }, k: 32 } => {
-            matmul_tf32::<128, 128, 32, true>(a, b, bias, residual, out, alpha, act).grid(programs).launch(on)
-        }
-        Block { tile: Tile { rows: 64, cols: 128 }, k: 32 } => {
-            matmul_tf32::<64, 128, 32, true>(a, b, bias, residual, out, alpha, act).grid(programs).launch(on)
-        }
-        block => Err(no_block(block)),
+        block => by_block!(block, [128 x 128 x 32, 64 x 128 x 32, 64 x 64 x 64, 64 x 64 x 32], |M, N, K| {
+            matmul_tf32::<M, N, K, true>(a, b, bias, residual, out, alpha, act).grid(programs).launch(on)
+        }),
     }
 }

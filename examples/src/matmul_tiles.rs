@@ -225,6 +225,8 @@ pub(crate) mod kernels {
         { M: 128, N: 256, K: 32, FINISHES: false },
         { M: 128, N: 128, K: 32, FINISHES: true },
         { M: 64, N: 128, K: 32, FINISHES: true },
+        { M: 64, N: 64, K: 64, FINISHES: true },
+        { M: 64, N: 64, K: 32, FINISHES: true },
     ])]
     pub fn matmul_tf32<const M: usize, const N: usize, const K: usize, const FINISHES: bool>(
         a: &View<f32, 3>,
@@ -248,7 +250,7 @@ pub(crate) mod kernels {
     }
 
     /// As [`matmul_parts()`], of `f32` in TF32.
-    #[fuse_kernel(M = [64], N = [128], K = [32])]
+    #[fuse_kernel(configs = [{ M: 64, N: 128, K: 32 }, { M: 64, N: 64, K: 64 }])]
     pub fn matmul_tf32_parts<const M: usize, const N: usize, const K: usize>(
         a: &View<f32, 3>,
         b: &View<f32, 3>,
@@ -278,25 +280,25 @@ pub(crate) mod kernels {
         out.store(tl::reshape(y.to::<T>(), [1, M, N]), batch, row, col);
     }
 
-    /// Copies `M x N` elements of each matrix to where rows begin at multiples of 16 bytes.
-    #[fuse_kernel(T = [f16, bf16, f32], M = [8], N = [256, 1024], num_warps = 4)]
-    pub fn align_rows<T: Float, const M: usize, const N: usize>(x: &View<T, 3>, out: &mut View<T, 3>) {
+    /// Copies `M x N` elements of each matrix to where rows begin at cache lines.
+    #[fuse_kernel(T = [f16, bf16, f32, i8, f8e4m3], M = [8], N = [256, 1024], num_warps = 4)]
+    pub fn align_rows<T: Element, const M: usize, const N: usize>(x: &View<T, 3>, out: &mut View<T, 3>) {
         let (batch, row, col) =
             place::<M, N>(tl::program_id(0), out.shape(1).to::<i32>(), out.shape(2).to::<i32>());
         out.store(x.load::<1, M, N>(batch, row, col), batch, row, col);
     }
 
-    /// Copies `M x N` elements of each matrix to its transpose, whose rows begin at multiples of 16 bytes.
-    #[fuse_kernel(M = [64], N = [64], num_warps = 4)]
-    pub fn transpose_rows<const M: usize, const N: usize>(x: &View<f32, 3>, out: &mut View<f32, 3>) {
+    /// Copies `M x N` elements of each matrix to its transpose, whose rows begin at cache lines.
+    #[fuse_kernel(T = [f32, i8, f8e4m3], M = [64], N = [64], num_warps = 4)]
+    pub fn transpose_rows<T: Element, const M: usize, const N: usize>(x: &View<T, 3>, out: &mut View<T, 3>) {
         let (batch, row, col) =
             place::<M, N>(tl::program_id(0), x.shape(1).to::<i32>(), x.shape(2).to::<i32>());
         out.store(tl::permute(x.load::<1, M, N>(batch, row, col), [0, 2, 1]), batch, col, row);
     }
 
     /// The same as [`align_rows()`] of two, those of `x` by the first programs.
-    #[fuse_kernel(T = [f16, bf16, f32], M = [8], N = [256, 1024], num_warps = 4)]
-    pub fn align_both<T: Float, const M: usize, const N: usize>(
+    #[fuse_kernel(T = [f16, bf16, f32, i8, f8e4m3], M = [8], N = [256, 1024], num_warps = 4)]
+    pub fn align_both<T: Element, const M: usize, const N: usize>(
         x: &View<T, 3>,
         x_out: &mut View<T, 3>,
         y: &View<T, 3>,

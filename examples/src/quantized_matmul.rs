@@ -3,15 +3,13 @@
 //! a bias for each column and an activation of [`crate::activation`], in one pass. The result is in floats, or `i8`
 //! again: divided by a scale for each row, or one for all, and rounded.
 //!
-//! **Shapes.** `a` is a view of `[m, k]`, `b` of `[k, n]`, `out` of `[m, n]`, with any strides. Fast on a GPU are rows
-//! of `a` and columns of `b` whose elements are side by side, which is how a linear layer keeps its weights:
-//! `weights.permute([1, 0])`. `k` and the strides between such rows and columns are then multiples of 16, and so are
-//! the addresses.
+//! **Shapes.** `a` is a view of `[m, k]`, `b` of `[k, n]`, `out` of `[m, n]`, with any strides. A GPU reads rows of `a` and columns of
+//! `b` as they are whose elements are side by side, which is how a linear layer keeps its weights: `weights.permute([1, 0])`, and that begin
+//! at multiples of 16 bytes. Others it copies to such ones where that pays.
 //!
-//! **Work.** `2 * m * n * k` operations, at twice the rate of 16-bit types. A program makes 128 rows and as many columns
-//! of the result, or 192 where the processors are sooner done so, in the order of [`crate::matmul`]. Of up to 64 rows, read as
-//! above, tiles are smaller. Where these are too few programs and `k` is long, [`QuantizedMatmul::launch_split`] shares the steps among
-//! programs: see [`crate::split_matmul`] for both.
+//! **Work.** `2 * m * n * k` operations, at twice the rate of 16-bit types. Tiles, in the order of [`crate::matmul`], and whether programs
+//! share the steps of one and leave parts of its sums, for a second kernel to add, are chosen for each launch: see
+//! [`crate::matmul_heuristic`], and for few rows [`crate::split_matmul`]. Parts and copies take temporary memory.
 //!
 //! **Rounding.** Sums of `i8` are exact. Products of `f8e4m3` are exact, and their sum is within `(k + 2) * 2^-23` of
 //! the sum of their magnitudes; a GPU of capability 9.0 may add `34 * 2^-13` of the largest of products and sums for
@@ -28,6 +26,8 @@ use dsl_runtime::{DType, Result};
 
 use crate::activation;
 use crate::matmul::{Extents, Tile};
+use crate::matmul_heuristic::{Block, Config, Problem};
+use crate::matmul_operands::{copies_of, is_column_major, is_within_sectors};
 use crate::quantized_tiles::{
     quantized_few, quantized_matmul, quantized_narrow, quantized_parts, sum_quantized_parts,
 };
@@ -57,17 +57,17 @@ impl Factor for f8e4m3 {
 
 const CHECKS: Checks = Checks("quantized_matmul");
 
-/// What a program makes in steps of [`STEPS`]; the wide one takes 7/5 of the time of the large one (docs/performance.md).
+/// What a program makes in steps of [`STEPS`].
 const LARGE: Tile = Tile { rows: 128, cols: 128 };
 const WIDE: Tile = Tile { rows: 128, cols: 192 };
 /// Terms that a program adds in a turn.
 const STEPS: usize = 128;
-/// Those of tiles of few rows that are not narrow.
+/// Those of smaller tiles that are not narrow.
 const FEW_STEPS: usize = 256;
 /// The tiles of few rows.
 const FEW: [Tile; 3] = [NARROW, FLAT, LOW];
 
-/// The factors whose products of few rows become `O`.
+/// The factors whose products of few rows, or in parts, become `O`.
 pub trait Few<O: Element>: Factor {
     /// Launches the kernel of few rows with one of [`FEW`].
     #[doc(hidden)]
@@ -76,6 +76,16 @@ pub trait Few<O: Element>: Factor {
         of: Arguments<'_, Self>,
         act: i32,
         tile: Tile,
+        out: ViewMut<'_, O, 2>,
+    ) -> Result<()>;
+
+    /// Launches the kernels of parts of sums, of as many as the configuration says.
+    #[doc(hidden)]
+    fn split(
+        on: impl LaunchOn,
+        of: Arguments<'_, Self>,
+        act: i32,
+        config: Config,
         out: ViewMut<'_, O, 2>,
     ) -> Result<()>;
 }
@@ -114,6 +124,34 @@ macro_rules! few {
                     _ => few!(LOW),
                 }
             }
+
+            fn split(
+                on: impl LaunchOn,
+                of: Arguments<'_, $A>,
+                act: i32,
+                config: Config,
+                out: ViewMut<'_, $O, 2>,
+            ) -> Result<()> {
+                let Arguments { a, b, row_scales, col_scales, bias, out_scales } = of;
+                let ([m, n], k) = (out.shape(), a.shape()[1]);
+                let Block { tile: Tile { rows, cols }, k: steps } = config.block;
+                if config.block != (Block { tile: TILE, k: STEPS }) {
+                    return Err(CHECKS.error(format!("there are no parts of {rows} x {cols} x {steps}")));
+                }
+                let share = k.div_ceil(config.split_k).div_ceil(STEPS) as i32;
+                let shape = [config.split_k, m, n];
+                let mut parts = on.temporary::<<$A as Factor>::Sum>(shape.iter().product())?;
+                quantized_parts::<$A, <$A as Factor>::Sum, { TILE.rows }, { TILE.cols }, STEPS>(
+                    a, b, parts.slice_mut().view_mut(shape)?, share,
+                )
+                .grid((TILE.count([1, m, n]), config.split_k))
+                .launch(on)?;
+                sum_quantized_parts::<<$A as Factor>::Sum, $O, { SUMMED.rows }, { SUMMED.cols }, $ROUND>(
+                    parts.slice().view(shape)?, row_scales, col_scales, bias, out_scales, out, act,
+                )
+                .grid(SUMMED.count([1, m, n]))
+                .launch(on)
+            }
         }
     )*};
 }
@@ -129,65 +167,50 @@ few! {
 
 /// The factors whose products become `O` after the activation `ACT`.
 pub trait Multiply<O: Element, const ACT: usize>: Few<O> {
-    /// Launches the kernel with the tile for the product's extents.
+    /// Launches what computes the product.
     #[doc(hidden)]
-    fn multiply(on: impl LaunchOn, of: Arguments<'_, Self>, out: ViewMut<'_, O, 2>) -> Result<()>;
-
-    /// Launches the kernels that share the steps, with working memory for as many parts as it holds.
-    #[doc(hidden)]
-    fn split(
+    fn multiply(
         on: impl LaunchOn,
         of: Arguments<'_, Self>,
+        config: Config,
         out: ViewMut<'_, O, 2>,
-        scratch: SliceMut<'_, Self::Sum>,
     ) -> Result<()>;
 }
 
 macro_rules! multiply {
     ($($A:ident, $O:ident, [$($ACT:literal),*], $ROUND:literal;)*) => {$($(
         impl Multiply<$O, $ACT> for $A {
-            fn multiply(on: impl LaunchOn, of: Arguments<'_, $A>, out: ViewMut<'_, $O, 2>) -> Result<()> {
-                let tile = of.tile(on, &out);
-                if FEW.contains(&tile) {
-                    return Self::few(on, of, $ACT, tile, out);
+            fn multiply(
+                on: impl LaunchOn,
+                of: Arguments<'_, $A>,
+                config: Config,
+                out: ViewMut<'_, $O, 2>,
+            ) -> Result<()> {
+                let given = [of.a.batch(), of.b.batch()];
+                let copies = copies_of(on, given, config.copies, given.map(|operand| is_column_major(&operand)))?;
+                let [a, b] = copies.operands(given)?.map(|operand| operand.matrix(0));
+                let of = Arguments { a, b, ..of };
+                if config.split_k > 1 {
+                    return Self::split(on, of, $ACT, config, out);
                 }
-                let programs = tile.count([1, out.shape()[0], out.shape()[1]]);
-                let Arguments { a, b, row_scales, col_scales, bias, out_scales } = of;
-                match tile {
-                    WIDE => quantized_matmul::<
+                let programs = config.block.tile.count([1, out.shape()[0], out.shape()[1]]);
+                let Arguments { row_scales, col_scales, bias, out_scales, .. } = of;
+                match config.block {
+                    Block { tile: WIDE, k: STEPS } => quantized_matmul::<
                         $A, <$A as Factor>::Sum, $O, $ACT, { WIDE.rows }, { WIDE.cols }, STEPS, $ROUND,
                     >(a, b, row_scales, col_scales, bias, out_scales, out)
                     .grid(programs)
                     .launch(on),
-                    _ => quantized_matmul::<
+                    Block { tile: LARGE, k: STEPS } => quantized_matmul::<
                         $A, <$A as Factor>::Sum, $O, $ACT, { LARGE.rows }, { LARGE.cols }, STEPS, $ROUND,
                     >(a, b, row_scales, col_scales, bias, out_scales, out)
                     .grid(programs)
                     .launch(on),
+                    Block { tile, k: FEW_STEPS } if FEW.contains(&tile) => Self::few(on, of, $ACT, tile, out),
+                    Block { tile: Tile { rows, cols }, k } => {
+                        Err(CHECKS.error(format!("there is no kernel of {rows} x {cols} x {k} for this product")))
+                    }
                 }
-            }
-
-            fn split(
-                on: impl LaunchOn,
-                of: Arguments<'_, $A>,
-                out: ViewMut<'_, $O, 2>,
-                mut scratch: SliceMut<'_, <$A as Factor>::Sum>,
-            ) -> Result<()> {
-                let Arguments { a, b, row_scales, col_scales, bias, out_scales } = of;
-                let ([m, n], k) = (out.shape(), a.shape()[1]);
-                let count = scratch.len() / (m * n);
-                let share = k.div_ceil(count).div_ceil(STEPS) as i32;
-                let shape = [count, m, n];
-                quantized_parts::<$A, <$A as Factor>::Sum, { TILE.rows }, { TILE.cols }, STEPS>(
-                    a, b, scratch.view_mut(shape)?, share,
-                )
-                .grid((TILE.count([1, m, n]), count))
-                .launch(on)?;
-                sum_quantized_parts::<<$A as Factor>::Sum, $O, { SUMMED.rows }, { SUMMED.cols }, $ROUND>(
-                    scratch.slice(..).view(shape)?, row_scales, col_scales, bias, out_scales, out, $ACT,
-                )
-                .grid(SUMMED.count([1, m, n]))
-                .launch(on)
             }
         }
     )*)*};
@@ -241,36 +264,28 @@ impl<'a, A: Factor, const ACT: usize> QuantizedMatmul<'a, A, ACT> {
     ///
     /// # Errors
     /// If the shapes do not fit together; if there are more rows or columns than an `i32` counts, or more products of
-    /// `i8` than it adds; those of a launch.
+    /// `i8` than it adds; if there is too little memory for what programs leave to others; those of a launch.
     pub fn launch<'o, O: Float>(&self, on: impl LaunchOn, out: impl Into<ViewMut<'o, O, 2>>) -> Result<()>
     where
         A: Multiply<O, ACT>,
     {
-        let out = out.into();
-        let nothing = self.row_scales.view([0, 1])?;
-        match self.arguments(out.shape(), nothing)? {
-            Some(arguments) => A::multiply(on, arguments, out),
-            None => Ok(()),
-        }
+        self.launch_in(on, out.into(), self.row_scales.view([0, 1])?, None)
     }
 
-    /// The same, with the steps along `k` shared among programs where there would be too few of them, as there are for few rows: in
-    /// working memory of [`QuantizedMatmul::scratch_len`] numbers.
+    /// The same with a configuration of the caller's, on any device.
     ///
     /// # Errors
-    /// Those of [`QuantizedMatmul::launch`]; if the working memory is not as long.
-    pub fn launch_split<'o, 's, O: Float>(
+    /// Those of [`QuantizedMatmul::launch`]; if there is no such block, or no parts of it.
+    pub fn launch_with<'o, O: Float>(
         &self,
         on: impl LaunchOn,
         out: impl Into<ViewMut<'o, O, 2>>,
-        scratch: impl Into<SliceMut<'s, A::Sum>>,
+        config: Config,
     ) -> Result<()>
     where
         A: Multiply<O, ACT>,
     {
-        let out = out.into();
-        let nothing = self.row_scales.view([0, 1])?;
-        self.split(on, self.arguments(out.shape(), nothing)?, out, scratch.into())
+        self.launch_in(on, out.into(), self.row_scales.view([0, 1])?, Some(config))
     }
 
     /// Computes `i8` into `out`, on a device or stream: the result divided by a scale for each row, or one for all of
@@ -289,53 +304,47 @@ impl<'a, A: Factor, const ACT: usize> QuantizedMatmul<'a, A, ACT> {
     {
         let out = out.into();
         let scales = each_or_all("scales", scales.into(), out.shape()[0])?;
-        match self.arguments(out.shape(), scales)? {
-            Some(arguments) => A::multiply(on, arguments, out),
-            None => Ok(()),
-        }
+        self.launch_in(on, out, scales, None)
     }
 
-    /// The same, with the steps along `k` shared among programs as by [`QuantizedMatmul::launch_split`].
+    /// The same with a configuration of the caller's, on any device.
     ///
     /// # Errors
-    /// Those of [`QuantizedMatmul::launch_split`].
-    pub fn requantize_split<'o, 's>(
+    /// Those of [`QuantizedMatmul::launch_with`].
+    pub fn requantize_with<'o, 's>(
         &self,
         on: impl LaunchOn,
         out: impl Into<ViewMut<'o, i8, 2>>,
         scales: impl Into<Slice<'s, f32>>,
-        scratch: impl Into<SliceMut<'s, A::Sum>>,
+        config: Config,
     ) -> Result<()>
     where
         A: Multiply<i8, ACT>,
     {
         let out = out.into();
         let scales = each_or_all("scales", scales.into(), out.shape()[0])?;
-        self.split(on, self.arguments(out.shape(), scales)?, out, scratch.into())
+        self.launch_in(on, out, scales, Some(config))
     }
 
-    /// The length of the working memory of [`QuantizedMatmul::launch_split`] on a device or stream: 0 where nothing is shared.
-    pub fn scratch_len(&self, on: impl LaunchOn) -> usize {
-        let ([m, k], [_, n]) = (self.a.shape(), self.b.shape());
-        let few = few_rows(on, self.a, self.b.permute([1, 0]));
-        split_matmul::scratch_len(on, [1, m, n], k, few, size_of::<A>())
-    }
-
-    /// Shares the steps if there is working memory for it.
-    fn split<O: Element>(
+    fn launch_in<O: Element>(
         &self,
         on: impl LaunchOn,
-        of: Option<Arguments<'_, A>>,
         out: ViewMut<'_, O, 2>,
-        scratch: SliceMut<'_, A::Sum>,
+        out_scales: View<'_, f32, 2>,
+        config: Option<Config>,
     ) -> Result<()>
     where
         A: Multiply<O, ACT>,
     {
-        let Some(of) = of else { return Ok(()) };
-        let wanted = self.scratch_len(on);
-        CHECKS.same(("scratch", scratch.len()), ("what it should be", wanted))?;
-        if wanted == 0 { A::multiply(on, of, out) } else { A::split(on, of, out, scratch) }
+        let Some(of) = self.arguments(out.shape(), out_scales)? else { return Ok(()) };
+        if let Some(Config { split_k, .. }) = config
+            && split_k > split_matmul::MAX_PARTS
+        {
+            let most = split_matmul::MAX_PARTS;
+            return Err(CHECKS.error(format!("a split of K in {split_k}, the most is {most}")));
+        }
+        let config = config.unwrap_or_else(|| of.config(on, &out));
+        A::multiply(on, of, config, out)
     }
 
     /// What the kernel takes, if it fits together; nothing if the result has no elements.
@@ -387,20 +396,42 @@ pub struct Arguments<'a, A: Factor> {
 }
 
 impl<A: Factor> Arguments<'_, A> {
-    /// The tile with which all programs are done sooner.
-    fn tile<O: Element>(&self, on: impl LaunchOn, out: &ViewMut<'_, O, 2>) -> Tile {
-        if let Some(tile) = few_rows(on, self.a, self.b) {
-            return tile;
+    /// The configuration for a device.
+    fn config<O: Element>(&self, on: impl LaunchOn, out: &ViewMut<'_, O, 2>) -> Config {
+        let ([m, n], k) = (out.shape(), self.a.shape()[1]);
+        let (shape, bytes) = ([1, m, n], size_of::<A>());
+        let whole =
+            |tile: Tile, k: usize| Config { block: Block { tile, k }, split_k: 1, copies: [false; 2] };
+        let few = few_rows(on, self.a, self.b);
+        if let Some(tile) =
+            few.filter(|&tile| split_matmul::scratch_len(on, shape, k, Some(tile), bytes) == 0)
+        {
+            return whole(tile, FEW_STEPS);
         }
-        let [m, n] = out.shape();
-        let turns = |tile: Tile| tile.count([1, m, n]).div_ceil(on.processors());
-        // Threads that multiply alone, or copy element by element, have no registers for more.
-        let by_groups = on.has_clusters()
-            && in_vectors(self.a)
-            && in_vectors(self.b)
-            && split_matmul::in_vectors(out.strides(), size_of::<O>());
-        if by_groups && 7 * turns(WIDE) < 5 * turns(LARGE) { WIDE } else { LARGE }
+        if on.has_clusters() {
+            let problem = Problem {
+                out: shape,
+                k,
+                right_batches: 1,
+                bytes,
+                aligned: [self.a, self.b].map(|rows| is_aligned(rows)),
+                within_sectors: [self.a, self.b].map(|rows| is_within_sectors(&rows.batch())),
+                b_is_k_major: true,
+                // Threads that store element by element have no registers for more.
+                adds: !split_matmul::in_vectors(out.strides(), size_of::<O>()),
+            };
+            return problem.fastest(on.processors());
+        }
+        match split_matmul::parts(shape, k, on.processors()) {
+            split_k if split_k > 1 && on.shared_bytes().is_some() => Config { split_k, ..whole(TILE, STEPS) },
+            _ => whole(LARGE, STEPS),
+        }
     }
+}
+
+/// Whether rows are contiguous and begin at multiples of 16 bytes, as far as strides say.
+fn is_aligned<A: Factor>(rows: View<'_, A, 2>) -> bool {
+    in_vectors(rows) || rows.shape()[0] == 1 && rows.strides()[1] == 1
 }
 
 /// The tile of few rows for a left factor and the columns of a right one, if both have what is summed over side by side.

@@ -337,6 +337,50 @@ fn every_block_takes_any_extents_and_orders() {
     }
 }
 
+/// Rows that begin within sectors of memory, and as much to copy that a GPU has pairs of blocks copy for each other: neighbours that share
+/// either factor, or none at the end of a band of tiles, and the last of an odd number. Sums of whole numbers are exact.
+#[test]
+fn rows_may_begin_within_sectors() {
+    use Order::{Columns, ColumnsApart, Rows};
+    let [m, k, n] = [1096, 1096, 2312];
+    let numbers = |len: usize, seed: u64| -> Vec<bf16> {
+        normal::<f32>(len, seed)
+            .into_iter()
+            .map(|x| bf16::from_f32((2.0 * x).round().clamp(-4.0, 4.0)))
+            .collect()
+    };
+    let (a, b) = (numbers(m * k, 1), numbers(k * n, 2));
+    let element = |row: usize, col: usize| {
+        let products = (0..k).map(|i| a[row * k + i].to_f32() * b[i * n + col].to_f32());
+        bf16::from_f32(products.sum())
+    };
+    let places: Vec<[usize; 2]> = (0..m * n).step_by(9973).map(|i| [i / n, i % n]).collect();
+    let wanted: Vec<bf16> = places.iter().map(|&[row, col]| element(row, col)).collect();
+    let mut first: Option<Vec<bf16>> = None;
+    for [left, right] in [[Rows, Rows], [Rows, Columns], [Columns, Rows], [ColumnsApart(8), Columns]] {
+        for device in devices() {
+            let left_memory = device.upload(&left.laid_out(&a, [m, k])).unwrap();
+            let right_memory = device.upload(&right.laid_out(&b, [k, n])).unwrap();
+            let (a, b) =
+                (left.view(left_memory.slice(..), [m, k]), right.view(right_memory.slice(..), [k, n]));
+            let product = Matmul::<bf16, IDENTITY>::new(a.unwrap(), b.unwrap());
+            for block in [block(128, 256, 64), block(128, 128, 64), block(64, 64, 64)] {
+                let mut out = device.upload(&vec![bf16::NAN; m * n]).unwrap();
+                let config = Config { block, split_k: 1, copies: [false; 2] };
+                product.launch_with(&device, out.view_mut([m, n]).unwrap(), config).unwrap();
+                let found = out.download().unwrap();
+                let some: Vec<bf16> = places.iter().map(|&[row, col]| found[row * n + col]).collect();
+                assert!(some == wanted, "{left:?} {right:?} by {block:?} on {device}");
+                let same = first.get_or_insert_with(|| found.clone()) == &found;
+                assert!(same, "{left:?} {right:?} by {block:?} on {device} differs");
+                if !(&device).has_clusters() {
+                    break; // Blocks copy for each other where there are clusters.
+                }
+            }
+        }
+    }
+}
+
 /// Factors whose rows or columns begin anywhere, copied to where they do not.
 #[test]
 fn factors_are_copied_to_where_rows_are_aligned() {
@@ -397,6 +441,7 @@ fn the_fastest_way_follows_from_the_extents() {
         right_batches: 1,
         bytes: 2,
         aligned: [true; 2],
+        within_sectors: [false; 2],
         b_is_k_major: false,
         adds: false,
     };
@@ -406,6 +451,7 @@ fn the_fastest_way_follows_from_the_extents() {
     assert_eq!(Problem { adds: true, ..large }.fastest(132), whole(block(128, 128, 64)));
     // Of `f32` in TF32 as many bytes are a step.
     assert_eq!(Problem { bytes: 4, ..large }.fastest(132), whole(block(128, 256, 32)));
+    assert_eq!(Problem { bytes: 1, b_is_k_major: true, ..large }.fastest(132), whole(block(128, 192, 128)));
     // Each multiprocessor but a few makes one tile, where half of them would make one of twice the size.
     assert_eq!(of([1, 1408, 1408], 512).fastest(132).block.tile, Tile { rows: 128, cols: 128 });
     // A few tiles of many steps.

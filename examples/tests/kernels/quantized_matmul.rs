@@ -2,7 +2,8 @@
 
 use dsl_runtime::prelude::*;
 use fused_kernels::activation::{GELU, IDENTITY, RELU, SILU};
-use fused_kernels::matmul::Extents;
+use fused_kernels::matmul::{Extents, Tile};
+use fused_kernels::matmul_heuristic::{Block, Config};
 use fused_kernels::quantized_matmul::{Factor, Multiply, Quantized, QuantizedMatmul, reference, requantized};
 use fused_kernels::quantized_tiles::{quantized_few, quantized_matmul, quantized_narrow};
 use fused_kernels::reference::Expected;
@@ -132,14 +133,16 @@ const SHARED: [Extents; 7] = [
     Extents { m: 66, k: 640, n: 8 },
 ];
 
-/// Hands the product to `launch` with working memory of as many numbers as it asks for, which are no zeros.
-fn with_scratch<A: Random, const ACT: usize>(
-    device: Device,
-    product: QuantizedMatmul<A, ACT>,
-    launch: impl FnOnce(QuantizedMatmul<A, ACT>, SliceMut<A::Sum>) -> dsl_runtime::Result<()>,
-) -> dsl_runtime::Result<()> {
-    let mut scratch = device.upload(&vec![A::Sum::from_f64(-77.0); product.scratch_len(&device)])?;
-    launch(product, (&mut scratch).into())
+/// Ways that devices choose or not: wide and small tiles, parts of sums, copies of factors.
+const CONFIGS: [Config; 4] = [
+    Config { block: block(128, 192, 128), split_k: 1, copies: [true, false] },
+    Config { block: block(64, 64, 256), split_k: 1, copies: [false, true] },
+    Config { block: block(64, 128, 128), split_k: 2, copies: [true; 2] },
+    Config { block: block(64, 128, 128), split_k: 5, copies: [false; 2] },
+];
+
+const fn block(rows: usize, cols: usize, k: usize) -> Block {
+    Block { tile: Tile { rows, cols }, k }
 }
 
 fn check_floats<A: Random + Multiply<O, ACT>, O: Float, const ACT: usize>() {
@@ -156,17 +159,17 @@ fn check_floats<A: Random + Multiply<O, ACT>, O: Float, const ACT: usize>() {
             if let Err(found) = fused_kernels::reference::compare(&out.content(), &expected) {
                 panic!("{extents:?} {form:?} of {} on {device}, shifted by {shift}: {found}", A::DTYPE);
             }
-            let mut out = Guarded::<O>::new(device, expected.len(), shift);
-            case.run::<ACT>(device, shift, |product| {
-                with_scratch(device, product, |product, scratch| {
-                    product.launch_split(&device, out.output().view_mut([extents.m, extents.n])?, scratch)
-                })
-            });
-            if let Err(found) = fused_kernels::reference::compare(&out.content(), &expected) {
-                panic!(
-                    "shared, {extents:?} {form:?} of {} on {device}, shifted by {shift}: {found}",
-                    A::DTYPE
-                );
+            for config in CONFIGS {
+                let mut out = Guarded::<O>::new(device, expected.len(), shift);
+                case.run::<ACT>(device, shift, |product| {
+                    product.launch_with(&device, out.output().view_mut([extents.m, extents.n])?, config)
+                });
+                if let Err(found) = fused_kernels::reference::compare(&out.content(), &expected) {
+                    panic!(
+                        "{config:?}, {extents:?} {form:?} of {} on {device}, shifted by {shift}: {found}",
+                        A::DTYPE
+                    );
+                }
             }
         }
     }
@@ -183,18 +186,16 @@ where
         let expected = case.expected::<ACT>();
         let runs = devices()
             .into_iter()
-            .flat_map(|device| [(0, false), (1, false), (1, true)].map(|run| (device, run)));
-        for (device, (shift, shared)) in runs {
+            .flat_map(|device| [(0, None), (1, None), (1, Some(CONFIGS[3]))].map(|run| (device, run)));
+        for (device, (shift, config)) in runs {
             let mut out = device.zeros::<i8>(m * n + shift).unwrap();
             let given = shifted(device, &out_scales, shift);
             case.run::<ACT>(device, shift, |product| {
                 let (out, given) = (ViewMut::new(out.slice_mut(shift..), [m, n])?, given.slice(shift..));
-                if !shared {
-                    return product.requantize(&device, out, given);
+                match config {
+                    Some(config) => product.requantize_with(&device, out, given, config),
+                    None => product.requantize(&device, out, given),
                 }
-                with_scratch(device, product, |product, scratch| {
-                    product.requantize_split(&device, out, given, scratch)
-                })
             });
             let found = out.download().unwrap();
             for (i, (&expected, &found)) in expected.iter().zip(&found[shift..]).enumerate() {
@@ -380,9 +381,15 @@ fn wrong_shapes_are_errors() {
     assert_eq!(found, "quantized_matmul: k is 131072, the most products of i8 that can be added are 131071");
     let (left, right) = (a.view([1, 8]).unwrap(), b.view([8, 1]).unwrap());
     let product = QuantizedMatmul::<i8, IDENTITY>::new(left, scales.slice(..1), right, scales.slice(..1));
-    assert_eq!(product.scratch_len(&device), 0, "a part has more terms");
-    let mut scratch = device.zeros::<i32>(3).unwrap();
-    let found = product.launch_split(&device, out.slice_mut(..1).view_mut([1, 1]).unwrap(), &mut scratch);
-    let text = "quantized_matmul: scratch has 3 elements and what it should be has 0";
-    assert_eq!(found.unwrap_err().to_string(), text);
+    let mut found = |config: Config| {
+        let mut one = out.slice_mut(..1);
+        let out = one.view_mut([1, 1]).unwrap();
+        product.launch_with(&device, out, config).unwrap_err().to_string()
+    };
+    let none = Config { block: block(64, 128, 128), split_k: 1, copies: [false; 2] };
+    assert_eq!(found(none), "quantized_matmul: there is no kernel of 64 x 128 x 128 for this product");
+    let parts = Config { block: block(128, 128, 128), split_k: 2, ..none };
+    assert_eq!(found(parts), "quantized_matmul: there are no parts of 128 x 128 x 128");
+    let parts = Config { split_k: 33, ..none };
+    assert_eq!(found(parts), "quantized_matmul: a split of K in 33, the most is 32");
 }

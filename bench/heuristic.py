@@ -1,0 +1,131 @@
+"""How the library computes a product (`matmul_heuristic`, `matmul_operands`): the block, the parts and the copies that its model chooses,
+and the copies themselves."""
+
+import torch
+
+from entry import NAMES, Launch, cdiv, processors
+
+
+def is_aligned(factor):
+    """Whether rows or columns of a matrix are contiguous and begin at multiples of 16 bytes, as far as strides say."""
+    (rows, cols), (row, col), even = factor.shape, factor.stride(), 16 // factor.element_size()
+    return col == 1 and (rows == 1 or row % even == 0) or row == 1 and (cols == 1 or col % even == 0)
+
+
+#: Bytes of a line of L2, at which rows of copies begin, and those that memory is read in.
+CACHE_LINE, SECTOR = 128, 32
+
+
+def lies_by_columns(factor):
+    """Whether the columns of a matrix, or of each of a batch, are contiguous and its rows are not."""
+    return factor.stride(-2) == 1 != factor.stride(-1)
+
+
+def within_sectors(factor):
+    """Whether rows, or columns if these are contiguous, begin within 32-byte sectors of memory, as far as strides say."""
+    line, count = (1, factor.shape[1]) if lies_by_columns(factor) else (0, factor.shape[0])
+    return count > 1 and factor.stride(line) * factor.element_size() % SECTOR != 0
+
+
+def aligned_copy(factor, transposed=False):
+    """The rows of a factor, or its columns if these are contiguous; memory in which each begins at a cache line, or with
+    `transposed` each of the other ones; and the factor there."""
+    by_columns = lies_by_columns(factor)
+    rows = factor.transpose(1, 2) if by_columns else factor
+    batches, count, length = (rows.transpose(1, 2) if transposed else rows).shape
+    line = CACHE_LINE // factor.element_size()
+    copy = torch.empty((batches, count, cdiv(length, line) * line), dtype=factor.dtype, device="cuda")[:, :, :length]
+    return rows, copy, copy.transpose(1, 2) if by_columns != transposed else copy
+
+
+def copy_transposed(lines, copy, dtype):
+    """The launch that copies the rows of a factor to columns."""
+    count = lines.shape[0] * cdiv(lines.shape[1], 64) * cdiv(lines.shape[2], 64)
+    return Launch("transpose_rows", [NAMES[dtype]], lambda *_: True, lambda *_: (count,), x=lines, out=copy)
+
+
+def copy_rows(pairs, dtype):
+    """The launch that copies the rows of one or both factors."""
+    if not pairs:
+        return []
+
+    def programs(rows, cols):
+        return sum(source.shape[0] * cdiv(source.shape[1], rows) * cdiv(source.shape[2], cols) for source, _ in pairs)
+
+    long = any(source.shape[2] > COPIED[0][1] for source, _ in pairs)
+    chosen = COPIED[long and programs(*COPIED[1]) >= 2 * processors()]
+    names = ("x", "x_out", "y", "y_out") if len(pairs) > 1 else ("x", "out")
+    taken = dict(zip(names, (tensor for pair in pairs for tensor in pair)))
+    return [Launch("align_both" if len(pairs) > 1 else "align_rows", [NAMES[dtype]], lambda *consts: consts == chosen,
+                   lambda *consts: (programs(*consts),), **taken)]
+
+
+#: The blocks: rows, columns and steps of 16-bit floats; a step, all else and the blocks on a multiprocessor where the GPU copies factors,
+#: and where threads load them; whether parts of sums come in it.
+BLOCKS = [((128, 256, 64), (0.597, 1.46, 1), (3.98, 1.14, 1), False), ((128, 192, 64), (0.474, 1.31, 1), (3.26, 0.68, 1), False),
+          ((128, 128, 64), (0.351, 1.16, 1), (2.53, 0.22, 2), False),
+          ((64, 128, 64), (0.302, 0.40, 1), (2.01, 0.0, 4), True), ((64, 64, 128), (0.341, 0.37, 1), (2.75, 0.0, 4), True),
+          ((64, 64, 64), (0.265, 0.15, 3), (1.61, 0.0, 6), False), ((64, 32, 128), (0.371, 0.13, 2), (3.49, 1.89, 6), False)]
+SLIM, WIDE, LARGE, SMALL, MIDDLE = (64, 32, 128), (128, 192, 64), (128, 128, 64), (64, 128, 64), (64, 64, 128)
+PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+#: Rows and columns that a program copies.
+COPIED = (8, 256), (8, 1024)
+
+
+#: Microseconds of a byte that is moved; of the kernel that adds parts and of a byte of them; of the kernel that copies factors and of a byte that it
+#: moves; how much longer a step takes for each further block on a multiprocessor, of copies by the GPU and of loads;
+#: of a byte that blocks read at once out of the cache.
+COSTS = (0.543e-6, 3.47, 0.391e-6, 3.5, 0.412e-6, 0.717, 0.525, 0.0864e-6)
+
+
+#: What factors read more whose rows begin within 32-byte sectors.
+STRADDLED = 1.25
+
+
+def kernels(block, in_parts, size, by_columns, adds=False):
+    """Whether there are kernels of a block for elements of `size` bytes, of whole tiles and of parts."""
+    if size == 1:
+        return block in (LARGE, MIDDLE) or block == WIDE and not adds, block == SMALL
+    if size == 2:
+        return block != WIDE and (by_columns or block != SLIM), in_parts
+    return block not in (WIDE, SLIM), in_parts
+
+
+def estimate(extents, block, parts, copies, aligned, costs=COSTS, size=2, within=(False, False)):
+    """Microseconds without the launch, by that model, of elements of `size` bytes: 2, 4 of `f32` in TF32, or 1. `within` says whether rows of
+    either factor begin within sectors."""
+    (m, k, n), ((rows, cols, steps), copied, loaded, _) = extents, block
+    own = steps * 2 // size
+    byte, sum_parts, summed_byte, copy, copied_byte, shared, shared_loads, read_byte = costs
+    by_copies = copies or all(aligned)
+    (step, fixed, blocks), shared = (copied, shared) if by_copies else (loaded, shared_loads)
+    programs = cdiv(m, rows) * cdiv(n, cols) * parts
+    beside = min(blocks, cdiv(programs, processors())) - 1
+    if not by_copies:
+        step *= own / steps
+    down, across = (extent * (STRADDLED if of and not copies else 1) for extent, of in zip((rows, cols), within))
+    read = size * min(programs, processors() * blocks) * (down + across) * own * read_byte
+    step = ((step * (1 + beside * shared)) ** 4 + read**4) ** 0.25
+    rounds = cdiv(programs, processors() * blocks) * (cdiv(cdiv(k, own), parts) * step + fixed)
+    sums = 4 * m * n * parts
+    moved = (size * (m * k + k * n) + (sums if parts > 1 else size * m * n)) * byte
+    total = (rounds**4 + moved**4) ** 0.25
+    if parts > 1:
+        total += sum_parts + (sums + size * m * n) * summed_byte
+    if copies:
+        elements = sum(of for even, of in zip(aligned, (m * k, k * n)) if not even)
+        total += copy + 2 * size * elements * copied_byte
+    return total
+
+
+def fastest(extents, aligned, within, by_columns, size=2, adds=False):
+    """The block, the parts and which factors are copied, as the library chooses."""
+    m, k, n = extents
+    configs = [(estimate(extents, block, parts, copies, aligned, size=size, within=within),
+                (*block[0][:2], block[0][2] * 2 // size), parts, [copies and not even for even in aligned])
+               for block in BLOCKS for whole, in_parts in [kernels(block[0], block[3], size, by_columns, adds)]
+               for parts in PARTS
+               if (whole if parts == 1 else in_parts and k // parts >= 128 and 4 * parts * m * n <= 1 << 28
+                   and cdiv(m, block[0][0]) * cdiv(n, block[0][1]) * parts <= 2 * processors())
+               for copies in ((False,) if all(aligned) else (False, True))]
+    return min(configs, key=lambda config: config[0])[1:]
