@@ -81,12 +81,13 @@ fn converted(from: &Layout, to: &Layout, dtype: DType) -> Vec<Coord> {
             })
             .collect(),
         Plan::Shared => {
-            let mut memory = vec![None; Staging::padded(from.shape(), dtype).elements as usize];
-            for (at, coord) in accesses(from, dtype) {
+            let staging = Staging::between(from, to, dtype);
+            let mut memory = vec![None; staging.elements as usize];
+            for (at, coord) in accesses(from, dtype, &staging) {
                 assert!(memory[at].is_none_or(|other| other == coord), "two elements in one place");
                 memory[at] = Some(coord);
             }
-            accesses(to, dtype)
+            accesses(to, dtype, &staging)
                 .into_iter()
                 .map(|(at, _)| memory[at].expect("a place that was written"))
                 .collect()
@@ -96,15 +97,11 @@ fn converted(from: &Layout, to: &Layout, dtype: DType) -> Vec<Coord> {
 
 /// Where in shared memory each place of a layout is written to or read from, vectors as one access, and the element that
 /// belongs there.
-fn accesses(layout: &Layout, dtype: DType) -> Vec<(usize, Coord)> {
-    let staging = Staging::padded(layout.shape(), dtype);
-    let offset = |coord: Coord| {
-        staging.strides.iter().enumerate().map(|(axis, &stride)| coord.get(axis) * stride).sum::<u32>()
-    };
+fn accesses(layout: &Layout, dtype: DType, staging: &Staging) -> Vec<(usize, Coord)> {
     let run = vector(layout, dtype);
     places(layout)
         .map(|(register, lane, warp)| {
-            let first = offset(layout.coord(register / run * run, lane, warp));
+            let first = staging.distance(layout.coord(register / run * run, lane, warp));
             let bytes = run as u32 * dtype.bytes();
             assert_eq!(first * dtype.bytes() % bytes, 0, "an access of {bytes} bytes is aligned");
             (first as usize + register % run, layout.coord(register, lane, warp))

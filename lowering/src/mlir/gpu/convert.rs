@@ -67,7 +67,13 @@ impl Staging {
         let skewed = |shift: u32| {
             let mut staging = Staging::new(shape, 0, fast);
             staging.skew = Some(Skew { axis, shift, elements: vector });
-            staging.elements += ((shape[axis] - 1) >> shift) * vector;
+            // Those of the next index along an axis further out follow behind the last.
+            let mut stride = staging.strides[axis] * shape[axis] + ((shape[axis] - 1) >> shift) * vector;
+            for outer in (0..axis).rev() {
+                staging.strides[outer] = stride;
+                stride *= shape[outer];
+            }
+            staging.elements = stride;
             staging
         };
         let shifts = 1..shape[axis].ilog2().max(1);
@@ -111,7 +117,7 @@ impl Staging {
     }
 
     /// Elements from the first one to the one at this coordinate.
-    fn distance(&self, coord: Coord) -> u32 {
+    pub(crate) fn distance(&self, coord: Coord) -> u32 {
         let skew = self.skew.map_or(0, |skew| (coord.get(skew.axis) >> skew.shift) * skew.elements);
         self.strides.iter().enumerate().map(|(axis, stride)| coord.get(axis) * stride).sum::<u32>() + skew
     }
