@@ -43,12 +43,12 @@ impl Staging {
     /// The same of lines along another axis.
     pub(super) fn along(shape: &Shape, dtype: DType, fast: usize) -> Staging {
         let padding = if shape.rank() > 1 { 16 / dtype.bytes() } else { 0 };
-        Staging::new(shape, padding, fast)
+        Staging::new(shape, padding, fast, None)
     }
 
     /// Row-major without gaps, so that another shape finds the same elements in order.
     pub(crate) fn dense(shape: &Shape) -> Staging {
-        Staging::new(shape, 0, shape.rank() - 1)
+        Staging::new(shape, 0, shape.rank() - 1, None)
     }
 
     /// Rows one after the other so that a tile which lies as `from` is written, and read as `to` lies, with few conflicts of banks. Rows
@@ -64,18 +64,7 @@ impl Staging {
             written + staging.wavefronts(to, dtype, vector(to, dtype))
         };
         let vector = MAX_BYTES / dtype.bytes();
-        let skewed = |shift: u32| {
-            let mut staging = Staging::new(shape, 0, fast);
-            staging.skew = Some(Skew { axis, shift, elements: vector });
-            // Those of the next index along an axis further out follow behind the last.
-            let mut stride = staging.strides[axis] * shape[axis] + ((shape[axis] - 1) >> shift) * vector;
-            for outer in (0..axis).rev() {
-                staging.strides[outer] = stride;
-                stride *= shape[outer];
-            }
-            staging.elements = stride;
-            staging
-        };
+        let skewed = |shift: u32| Staging::new(shape, 0, fast, Some(Skew { axis, shift, elements: vector }));
         let shifts = 1..shape[axis].ilog2().max(1);
         let best = shifts.map(skewed).map(|staging| (cost(&staging), staging)).min_by_key(|(cost, _)| *cost);
         best.filter(|(least, _)| 4 * least < 3 * cost(&padded)).map_or(padded, |(_, staging)| staging)
@@ -106,14 +95,17 @@ impl Staging {
             .sum()
     }
 
-    fn new(shape: &Shape, padding: u32, fast: usize) -> Staging {
+    fn new(shape: &Shape, padding: u32, fast: usize, skew: Option<Skew>) -> Staging {
         let mut strides = vec![1; shape.rank()];
         let mut stride = shape[fast] + padding;
         for axis in (0..shape.rank()).rev().filter(|&axis| axis != fast) {
             strides[axis] = stride;
             stride *= shape[axis];
+            if let Some(skew) = skew.filter(|skew| skew.axis == axis) {
+                stride += ((shape[axis] - 1) >> skew.shift) * skew.elements;
+            }
         }
-        Staging { strides, elements: stride, fast, skew: None }
+        Staging { strides, elements: stride, fast, skew }
     }
 
     /// Elements from the first one to the one at this coordinate.
