@@ -4,6 +4,7 @@ and the copies themselves."""
 import torch
 
 from entry import NAMES, Launch, cdiv, processors
+from exported import SECTOR
 
 
 def is_aligned(factor):
@@ -12,8 +13,8 @@ def is_aligned(factor):
     return col == 1 and (rows == 1 or row % even == 0) or row == 1 and (cols == 1 or col % even == 0)
 
 
-#: Bytes of a line of L2, at which rows of copies begin, and those that memory is read in.
-CACHE_LINE, SECTOR = 128, 32
+#: Bytes of a line of L2, at which rows of copies begin.
+CACHE_LINE = 128
 
 
 def lies_by_columns(factor):

@@ -7,12 +7,16 @@ use crate::matmul::Tile;
 use crate::matmul_tiles::{align_both, align_rows, transpose_rows};
 use crate::split_matmul;
 
+/// Whether so many lines of elements are contiguous and begin at multiples of 16 bytes, as far as their strides say.
+pub(crate) fn are_lines_aligned<T: Element>(count: usize, [line, element]: [usize; 2]) -> bool {
+    element == 1 && (count == 1 || split_matmul::in_vectors([line, element], size_of::<T>()))
+}
+
 /// Whether rows or columns are contiguous and begin at multiples of 16 bytes, as far as strides say.
 pub(crate) fn is_aligned<T: Element>(matrices: &View<'_, T, 3>) -> bool {
     let ([batches, rows, cols], [batch, row, col]) = (matrices.shape(), matrices.strides());
-    let even =
-        |extent: usize, stride: usize| extent == 1 || split_matmul::in_vectors([stride, 1], size_of::<T>());
-    even(batches, batch) && (col == 1 && even(rows, row) || row == 1 && even(cols, col))
+    are_lines_aligned::<T>(batches, [batch, 1])
+        && (are_lines_aligned::<T>(rows, [row, col]) || are_lines_aligned::<T>(cols, [col, row]))
 }
 
 /// Whether contiguous rows or columns begin at others than multiples of 32 bytes, the sectors of memory, as far as strides say.

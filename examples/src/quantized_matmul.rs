@@ -27,7 +27,7 @@ use dsl_runtime::{DType, Result};
 use crate::activation;
 use crate::matmul::{Extents, Tile};
 use crate::matmul_heuristic::{Block, Config, Problem};
-use crate::matmul_operands::{copies_of, is_column_major, is_within_sectors};
+use crate::matmul_operands::{are_lines_aligned, copies_of, is_column_major, is_within_sectors};
 use crate::quantized_tiles::{
     quantized_few, quantized_matmul, quantized_narrow, quantized_parts, sum_quantized_parts,
 };
@@ -414,7 +414,7 @@ impl<A: Factor> Arguments<'_, A> {
                 k,
                 right_batches: 1,
                 bytes,
-                aligned: [self.a, self.b].map(|rows| is_aligned(rows)),
+                aligned: [self.a, self.b].map(|rows| are_lines_aligned::<A>(rows.shape()[0], rows.strides())),
                 within_sectors: [self.a, self.b].map(|rows| is_within_sectors(&rows.batch())),
                 b_is_k_major: true,
                 // Threads that store element by element have no registers for more.
@@ -427,11 +427,6 @@ impl<A: Factor> Arguments<'_, A> {
             _ => whole(LARGE, STEPS),
         }
     }
-}
-
-/// Whether rows are contiguous and begin at multiples of 16 bytes, as far as strides say.
-fn is_aligned<A: Factor>(rows: View<'_, A, 2>) -> bool {
-    in_vectors(rows) || rows.shape()[0] == 1 && rows.strides()[1] == 1
 }
 
 /// The tile of few rows for a left factor and the columns of a right one, if both have what is summed over side by side.
