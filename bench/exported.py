@@ -101,12 +101,12 @@ TF32 = 11
 #: `CUtensorMapSwizzle`, by bytes.
 SWIZZLES = {32: 1, 64: 2, 128: 3}
 L2_BY_128_BYTES, L2_BY_256_BYTES = 2, 3
-#: Bytes that memory is read in; blocks that copy halves for each other where rows begin within these; bytes that all must copy for that.
-SECTOR, PAIR, WORTH_PAIRS = 32, 2, 48 << 20
+#: Bytes that memory is read in; blocks of a cluster with multicast loads, where rows begin within these; bytes that all must load for that.
+SECTOR, CLUSTER, MULTICAST_BYTES = 32, 2, 48 << 20
 MAP_BYTES, MAP_ALIGNMENT = 128, 64
 
 
-def lying(rank, transposed):
+def memory_order(rank, transposed):
     """The axes of a view as they lie in memory; elements along the last are neighbours."""
     axes = list(range(rank))
     if transposed:
@@ -129,12 +129,12 @@ class TensorMap:
         data_type, item = DATA_TYPES[dtype]
         if tf32:
             data_type = TF32
-        rank, axes = len(block), lying(len(block), transposed)
+        rank, axes = len(block), memory_order(len(block), transposed)
         extents = (ctypes.c_uint64 * rank)(*[view.shape[axis] for axis in reversed(axes)])
         strides = (ctypes.c_uint64 * rank)(*[view.strides[axis] * item for axis in reversed(axes[:-1])])
         box = (ctypes.c_uint32 * rank)(*reversed(block))
         if halves:
-            box[1] //= PAIR
+            box[1] //= CLUSTER
         promotion = L2_BY_128_BYTES if within_sectors(view, item, axes) else L2_BY_256_BYTES
         steps = (ctypes.c_uint32 * rank)(*[1] * rank)
         error = ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled(
@@ -196,21 +196,21 @@ class Record:
     def dtypes(self):
         return {param["name"]: param["dtype"] for param in self.json["params"]}
 
-    def is_paired(self, body, args, grid, processors):
-        """Whether blocks run in pairs, which copy halves for each other, as dsl-runtime decides it."""
+    def pays_multicast(self, body, args, grid, processors):
+        """Whether to launch clusters with multicast loads, as dsl-runtime decides it."""
         dtypes, programs, copied, within = self.dtypes(), math.prod(grid), 0, False
         for one in body.get("maps", []):
             if shared := one.get("multicast"):
-                view, axes = args[one["param"]], lying(len(one["block"]), one.get("transposed", False))
+                view, axes = args[one["param"]], memory_order(len(one["block"]), one.get("transposed", False))
                 copied += -(-view.shape[axes[shared["axis"]]] // shared["step"]) * shared["bytes"]
                 within |= within_sectors(view, DATA_TYPES[dtypes[one["param"]]][1], axes)
-        return within and programs > 1 and 2 * programs >= processors and copied * programs >= WORTH_PAIRS
+        return within and programs > 1 and 2 * programs >= processors and copied * programs >= MULTICAST_BYTES
 
-    def maps(self, body, args, paired=False):
+    def maps(self, body, args, multicast=False):
         """The tensor maps that a body takes behind the arguments."""
         dtypes = self.dtypes()
         return [TensorMap(args[one["param"]], dtypes[one["param"]], one["block"], one["swizzle"],
-                          one.get("transposed", False), one.get("tf32", False), paired and "multicast" in one)
+                          one.get("transposed", False), one.get("tf32", False), multicast and "multicast" in one)
                 for one in body.get("maps", [])]
 
 
@@ -241,7 +241,7 @@ def checked(result):
     return values[0] if len(values) == 1 else values
 
 
-def launch_config(blocks, body, queue, paired=False):
+def launch_config(blocks, body, queue, multicast=False):
     """How the driver launches an entry. One that follows may start while the kernel in front of it still runs."""
     from cuda.bindings import driver
 
@@ -255,10 +255,10 @@ def launch_config(blocks, body, queue, paired=False):
         attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
         attribute.value.programmaticStreamSerializationAllowed = 1
         attributes.append(attribute)
-    if paired:
+    if multicast:
         attribute = driver.CUlaunchAttribute()
         attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-        attribute.value.clusterDim.x, attribute.value.clusterDim.y, attribute.value.clusterDim.z = PAIR, 1, 1
+        attribute.value.clusterDim.x, attribute.value.clusterDim.y, attribute.value.clusterDim.z = CLUSTER, 1, 1
         attributes.append(attribute)
     config.attrs, config.numAttrs = attributes, len(attributes)
     return config
@@ -322,8 +322,8 @@ class Loaded:
         grid, args = tuple(grid) + (1,) * (3 - len(grid)), with_numbers(args)
         body = self.record.body(args, grid)
         queue = driver.CUstream(stream)
-        paired = self.record.is_paired(body, args, grid, self.resident(self.functions[body["entry"]], body)[1])
-        values, maps = self.record.values(args, grid), self.record.maps(body, args, paired)
+        multicast = self.record.pays_multicast(body, args, grid, self.resident(self.functions[body["entry"]], body)[1])
+        values, maps = self.record.values(args, grid), self.record.maps(body, args, multicast)
         if body["counted"]:
             values.append(self.counter(queue))
         places = [ctypes.addressof(value) for value in values] + [one.address for one in maps]
@@ -333,9 +333,9 @@ class Loaded:
         blocks = (-(-grid[0] // body["programs_per_block"]) * body["blocks_per_program"], grid[1], grid[2])
         if body["persistent"]:
             count = self.persistent_blocks(function, body, math.prod(grid))
-            blocks = (-(-count // PAIR) * PAIR if paired else count, 1, 1)
+            blocks = (-(-count // CLUSTER) * CLUSTER if multicast else count, 1, 1)
 
-        config = launch_config(blocks, body, queue, paired)
+        config = launch_config(blocks, body, queue, multicast)
 
         def launch(keep=(values, maps, pointers)):
             error, = driver.cuLaunchKernelEx(config, function, address, 0)

@@ -55,20 +55,20 @@ struct Chosen<'c> {
     function: CUfunction,
     /// Of a counted body.
     counter: Option<CUdeviceptr>,
-    /// Whether blocks run in pairs, which copy for each other.
-    paired: bool,
+    /// Whether it runs in clusters of [`CLUSTER`] blocks, which load shared boxes for each other.
+    multicast: bool,
 }
 
 impl Chosen<'_> {
     /// The CUDA grid that runs a kernel's grid.
     fn blocks(&self, grid: [u32; 3]) -> [u32; 3] {
         let [x, y, z] = blocks(grid, self.body, self.loaded.resident, self.counter);
-        [if self.paired { x.next_multiple_of(PAIR) } else { x }, y, z]
+        [if self.multicast { x.next_multiple_of(CLUSTER) } else { x }, y, z]
     }
 }
 
-/// Blocks of a pair.
-const PAIR: u32 = 2;
+/// Blocks of a cluster with multicast loads.
+const CLUSTER: u32 = 2;
 
 pub(super) fn launch<'g>(
     call: Call,
@@ -157,7 +157,7 @@ fn enqueue<'g>(
         blocks: chosen.blocks(call.grid),
         threads: body.threads,
         shared_bytes: body.shared_bytes,
-        cluster: if chosen.paired { PAIR } else { 1 },
+        cluster: if chosen.multicast { CLUSTER } else { 1 },
         follows: chosen.loaded.follows,
     };
     // SAFETY: the function was loaded into this device's context, which is current and is the stream's. The pointers
@@ -208,14 +208,14 @@ fn prepare<'g>(
         if !holds {
             continue;
         }
-        let paired = is_paired(call, entry.body, &known, device.multiprocessors);
-        if encode(call, entry.body, &known, paired, frame.maps).is_ok() {
+        let multicast = pays_multicast(call, entry.body, &known, device.multiprocessors);
+        if encode(call, entry.body, &known, multicast, frame.maps).is_ok() {
             let loaded = entry.load(call.kernel, call.variant, device)?;
             if let Ok(function) = loaded.function() {
                 let body = entry.body;
                 // Asked for only now: waiting for the arguments may have made the stream part of a capture.
                 let counter = if body.counted && !captured { device.counters.of(stream) } else { None };
-                return Ok(Chosen { code, loaded, body, function, counter, paired });
+                return Ok(Chosen { code, loaded, body, function, counter, multicast });
             }
         }
     }
@@ -231,13 +231,13 @@ fn prepare<'g>(
     })
 }
 
-/// Bytes that all programs copy from which on pairs of blocks are worth the microsecond and a half that they take longer to start
+/// Bytes that all programs load from which on multicast pays for the microsecond and a half by which clusters start later
 /// (docs/performance.md).
-const WORTH_PAIRS: u64 = 48 << 20;
+const MULTICAST_BYTES: u64 = 48 << 20;
 
-/// Whether a body is launched in pairs of blocks: where it may be, if rows of what it copies begin within 32-byte sectors of memory, and if it is L2
-/// that programs wait for.
-fn is_paired(call: Call, body: &Body, known: &Known<'_>, processors: usize) -> bool {
+/// Whether to launch a body in clusters with multicast loads: where rows of what it loads begin within 32-byte sectors, and L2 bounds
+/// the programs.
+fn pays_multicast(call: Call, body: &Body, known: &Known<'_>, processors: usize) -> bool {
     let programs = programs(call.grid);
     if programs < 2 || 2 * programs < processors as u64 {
         return false;
@@ -245,7 +245,7 @@ fn is_paired(call: Call, body: &Body, known: &Known<'_>, processors: usize) -> b
     let shared = body.maps.iter().filter_map(|map| map.shared(known, call.variant.dtypes));
     let (bytes, within) =
         shared.fold((0u64, false), |(all, any), (bytes, within)| (all.saturating_add(bytes), any | within));
-    within && bytes.saturating_mul(programs) >= WORTH_PAIRS
+    within && bytes.saturating_mul(programs) >= MULTICAST_BYTES
 }
 
 /// Encodes a body's maps, up to the first that is refused.
@@ -253,11 +253,11 @@ fn encode(
     call: Call,
     body: &Body,
     known: &Known<'_>,
-    paired: bool,
+    multicast: bool,
     maps: &mut [Option<Encoded>; MAX_MAPS],
 ) -> Result<(), Refusal> {
     for (encoded, map) in maps[..body.maps.len()].iter_mut().zip(body.maps) {
-        *encoded = Some(map.encode(known, call.variant.dtypes, paired)?);
+        *encoded = Some(map.encode(known, call.variant.dtypes, multicast)?);
     }
     Ok(())
 }
@@ -290,7 +290,7 @@ fn describe(call: Call, device: &CudaDevice, actuals: &[Actual], chosen: &Chosen
         body: Some(BodyTrace {
             entry: chosen.body.entry,
             blocks: chosen.blocks(call.grid),
-            cluster: if chosen.paired { PAIR } else { chosen.body.blocks },
+            cluster: if chosen.multicast { CLUSTER } else { chosen.body.blocks },
             threads: chosen.body.threads,
             shared_bytes: chosen.body.shared_bytes,
             passed_over: before.map(|entry| (entry.body.entry, obstacle(call, entry, &known))).collect(),

@@ -118,18 +118,18 @@ struct Request {
 }
 
 impl TensorMap {
-    /// The map for these arguments, whose types are `dtypes`, for a launch in pairs of blocks or one without.
+    /// The map for these arguments, whose types are `dtypes`, for a launch with multicast loads or without.
     pub(super) fn encode(
         &self,
         known: &Known<'_>,
         dtypes: &[DType],
-        paired: bool,
+        multicast: bool,
     ) -> Result<Encoded, Refusal> {
-        let encoded = self.request(known, dtypes, paired).and_then(|request| request.encode());
+        let encoded = self.request(known, dtypes, multicast).and_then(|request| request.encode());
         encoded.map_err(|cause| Refusal { param: self.param, cause })
     }
 
-    /// Of a map that pairs of blocks may share: how many bytes a program copies by it, and whether lines of the innermost axis begin
+    /// Of a map whose boxes the blocks of a cluster may share: how many bytes a program loads by it, and whether lines of the innermost axis begin
     /// within sectors of memory, for these arguments.
     pub(super) fn shared(&self, known: &Known<'_>, dtypes: &[DType]) -> Option<(u64, bool)> {
         let Multicast { axis, step, bytes } = self.multicast?;
@@ -138,7 +138,7 @@ impl TensorMap {
         Some((turns.saturating_mul(bytes.into()), request.begins_within_sectors()))
     }
 
-    fn request(&self, known: &Known<'_>, dtypes: &[DType], paired: bool) -> Result<Request, Cause> {
+    fn request(&self, known: &Known<'_>, dtypes: &[DType], multicast: bool) -> Result<Request, Cause> {
         let rank = self.block.len();
         let no_view = Cause::NoView { rank };
         let param = usize::from(self.param);
@@ -172,7 +172,7 @@ impl TensorMap {
                 request.strides[inner - 1] = stride.saturating_mul(dtype.bytes() as u64);
             }
         }
-        if paired && self.multicast.is_some() {
+        if multicast && self.multicast.is_some() {
             request.block[1] /= 2;
         }
         Ok(request)
@@ -255,12 +255,18 @@ mod tests {
     use crate::fact::Actual;
     use crate::kernel::ParamKind;
 
+    /// A number, a view's memory, and its extents and strides.
+    fn actuals(address: u64, scalars: &[i64]) -> Vec<Actual> {
+        let scalar = |value: i64| Actual::Scalar { dtype: DType::I64, bits: value.bits() };
+        let mut actuals = vec![scalar(7), Actual::Slice { address, len: 1000 }];
+        actuals.extend(scalars.iter().map(|&value| scalar(value)));
+        actuals
+    }
+
     /// What the driver is asked for a map, with its numbers, or a refusal in words. The view `a` of `dtype` at 0x80
     /// follows a number; `scalars` are its extents and strides.
     fn check(map: TensorMap, dtype: DType, scalars: &[i64], expected: Expect) {
-        let scalar = |value: i64| Actual::Scalar { dtype: DType::I64, bits: value.bits() };
-        let mut actuals = vec![scalar(7), Actual::Slice { address: 0x80, len: 1000 }];
-        actuals.extend(scalars.iter().map(|&value| scalar(value)));
+        let actuals = actuals(0x80, scalars);
         let known = Known { actuals: &actuals, grid: [1; 3] };
         let params = [
             Param { name: "n", kind: ParamKind::Scalar },
@@ -301,11 +307,9 @@ mod tests {
 
     /// Of an axis with one element the stride says nothing.
     #[test]
-    fn pairs_of_blocks_copy_halves() {
+    fn multicast_loads_halves() {
         let of = |shared: bool, address: u64, scalars: &[i64]| {
-            let scalar = |value: i64| Actual::Scalar { dtype: DType::I64, bits: value.bits() };
-            let mut actuals = vec![scalar(7), Actual::Slice { address, len: 1000 }];
-            actuals.extend(scalars.iter().map(|&value| scalar(value)));
+            let actuals = actuals(address, scalars);
             let known = Known { actuals: &actuals, grid: [1; 3] };
             let multicast = shared.then_some(Multicast { axis: 1, step: 64, bytes: 1000 });
             let (map, dtypes) = (TensorMap { multicast, ..MATRIX }, [DType::I64, DType::BF16]);

@@ -337,8 +337,8 @@ fn every_block_takes_any_extents_and_orders() {
     }
 }
 
-/// Rows that begin within sectors of memory, and as much to copy that a GPU has pairs of blocks copy for each other: neighbours that share
-/// either factor, or none at the end of a band of tiles, and the last of an odd number. Sums of whole numbers are exact.
+/// Rows that begin within sectors of memory, and as much to load that a GPU runs clusters with multicast loads: peers that share either
+/// operand, or none at the end of a band of tiles, and the last of an odd number. Sums of whole numbers are exact.
 #[test]
 fn rows_may_begin_within_sectors() {
     use Order::{Columns, ColumnsApart, Rows};

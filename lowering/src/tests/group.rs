@@ -447,14 +447,14 @@ fn needs(source: &str) -> String {
     format!("{}: {bytes} bytes shared, {threads} threads, maps {}\n", first.name, maps.join(" "))
 }
 
-/// Copies of loops with equally many turns in all programs, by maps of nothing else, of kernels that copy nothing once.
+/// Loads of loops with equally many iterations in all programs, by maps of nothing else, of kernels that load nothing once.
 #[test]
-fn blocks_of_a_pair_copy_for_each_other() {
+fn loads_that_may_be_multicast() {
     let right = "b.load::<64, 64>(start, col)";
     let cases: [&[[&str; 2]]; 6] = [
         &[],
         &[[right, "tl::trans(b.load::<64, 64>(col, start))"]],
-        // Places that differ between programs of a pair from turn to turn.
+        // Offsets that differ between the programs of a cluster in each iteration.
         &[[right, "b.load::<64, 64>(start + tl::program_id(0).to::<i64>() * 64, col)"]],
         &[["a.shape(1)", "tl::program_id(0).to::<i64>() * 64"]],
         &[[right, "b.load::<64, 64>(0, col)"]],

@@ -267,8 +267,8 @@ pub struct Gpu<'a> {
     awaited: bool,
     /// Whether the kernel before this one may still run.
     follows: bool,
-    /// Whether the blocks of the launch are in pairs, which copy for each other, if they may be.
-    paired: Option<Val>,
+    /// Whether the launch has clusters of two blocks, for kernels with multicast loads.
+    clustered: Option<Val>,
     /// How far the copies of blocks are.
     progress: Progress,
     /// Conditions that do not hold in the present turns.
@@ -374,7 +374,7 @@ impl<'a> Gpu<'a> {
             shared: plan.shared.clone(),
             base: None,
             turn: None,
-            paired: None,
+            clustered: None,
             progress: Progress::default(),
             quiet: vec![],
             came: HashSet::new(),

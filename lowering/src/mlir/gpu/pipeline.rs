@@ -12,7 +12,7 @@
 //! products may leave through shared memory ([`stores`]).
 
 mod copies;
-mod pairs;
+mod multicast;
 mod programs;
 mod stores;
 
@@ -57,11 +57,11 @@ pub struct TensorMap {
     pub transposed: bool,
     /// Whether elements of `f32` are rounded to TF32 as they are copied in, halves to even.
     pub tf32: bool,
-    /// How a program's blocks are copied if two blocks may copy halves of each one's rows for each other ([`pairs`]).
+    /// What a program loads by it, if the blocks of a cluster may load halves of each box for each other ([`multicast`]).
     pub multicast: Option<Multicast>,
 }
 
-/// Copies of a loop: along an axis of blocks, so many elements and bytes in a turn.
+/// Loads of a loop: along an axis of the box, so many elements and bytes in an iteration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Multicast {
     pub axis: u32,
@@ -81,7 +81,7 @@ struct Transfer {
     last: Value,
     /// The variable of the loop that this product stands in.
     within: Option<Value>,
-    /// Whether two blocks may copy it for each other.
+    /// Whether the blocks of a cluster may load it for each other.
     multicast: bool,
 }
 
@@ -213,7 +213,7 @@ impl Pipeline {
             rings.contains(&body.body.args[0]) && bounds.iter().any(|&bound| differs(bound, &definitions))
         });
         if distributed.num_ctas == 1 {
-            pipeline.pair(&definitions);
+            pipeline.mark_multicast(&definitions);
         }
         pipeline.told = programs::quotients(&distributed.func, &definitions);
         (!pipeline.maps.is_empty()).then_some(pipeline)

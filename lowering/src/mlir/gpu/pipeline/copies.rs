@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::pairs::{Pair, copy_halves, copy_matrix};
+use super::multicast::{Peer, load_box, multicast_box};
 use super::programs::ANNOUNCED;
 use super::{
     Baton, COPYING_REGISTERS, FIRST_BATON, MANY_HELD, Pipeline, REGISTER_STEP, REGISTERS, Ring, SIGNAL,
@@ -88,7 +88,7 @@ impl Gpu<'_> {
                     self.await_departure(b);
                 }
             }
-            self.meet_other(b);
+            self.sync_cluster(b);
             vec![]
         });
     }
@@ -113,11 +113,11 @@ impl Gpu<'_> {
     fn set_up(&mut self, b: &mut Builder, pipeline: &Pipeline) {
         let warps = self.plan.distributed.num_warps;
         let base = self.scratch();
-        self.find_pair(b, pipeline);
+        self.read_cluster_size(b, pipeline);
         // Where they start, how many say what came, and how many of those that say what was used are made here.
         let rings = pipeline.rings.iter().map(|ring| {
             let count = ring.stages * ring.lots().len() as u32;
-            (ring.signals, count, if ring.is_paired() { 0 } else { count })
+            (ring.signals, count, if ring.has_multicast() { 0 } else { count })
         });
         let once = pipeline.parts * pipeline.once.len() as u32;
         let own = (pipeline.signals, once, once);
@@ -134,12 +134,12 @@ impl Gpu<'_> {
                 statement(b, "prefetch.tensormap [$0];", "l,~{memory}", &[map], &[]);
             }
             for ring in &pipeline.rings {
-                self.init_paired(b, ring, warps);
+                self.init_empty_barriers(b, ring, warps);
             }
             init_signals(b, base, signals);
         });
         block_barrier(b);
-        self.meet_other(b);
+        self.sync_cluster(b);
     }
 
     // ---- rings
@@ -205,7 +205,7 @@ impl Gpu<'_> {
         &mut self,
         b: &mut Builder,
         pipeline: &Pipeline,
-        pair: Option<&Pair>,
+        peer: Option<&Peer>,
         definitions: &HashMap<Value, &Op>,
     ) {
         let values = self.values.clone();
@@ -222,7 +222,7 @@ impl Gpu<'_> {
             if let Kind::For(body) = &op.kind
                 && let Some(ring) = pipeline.ring_of(body.body.args[0])
             {
-                self.fill(b, pipeline, (body, ring), pair, definitions);
+                self.fill(b, pipeline, (body, ring), peer, definitions);
             }
         }
         self.values = values;
@@ -234,7 +234,7 @@ impl Gpu<'_> {
         b: &mut Builder,
         pipeline: &Pipeline,
         (body, ring): (&For, &Ring),
-        pair: Option<&Pair>,
+        peer: Option<&Peer>,
         definitions: &HashMap<Value, &Op>,
     ) {
         let ends = [body.low, body.high, body.step].map(|value| self.evaluated(b, value, definitions));
@@ -257,14 +257,14 @@ impl Gpu<'_> {
                 gpu.define(ring.variable, vec![variable]);
                 for (number, lot) in ring.lots().into_iter().enumerate() {
                     let Signals { full, empty } = gpu.ring_signals(b, ring, number, turn);
-                    if let Some(pair) = pair.filter(|_| ring.is_paired()) {
-                        gpu.stand_in(b, pair, ring, [empty, index]);
+                    if let Some(peer) = peer.filter(|_| ring.has_multicast()) {
+                        gpu.arrive_for_missing(b, peer, ring, [empty, index]);
                     }
                     gpu.await_phase(b, empty, turn.parity);
                     gpu.expect_bytes(b, full, lot.iter().map(|&copy| ring.copies[copy].bytes).sum());
                     for number in lot {
                         let copy = &ring.copies[number];
-                        let shared = pair.and_then(|pair| pair.shares(ring, number));
+                        let shared = peer.and_then(|peer| peer.shares(ring, number));
                         let offsets = gpu.coordinates(b, copy, definitions, &same);
                         let to = gpu.at(b, ring.start + copy.start, turn.part, ring.turn());
                         gpu.start_copy(b, copy, &offsets, [full, to], shared);
@@ -334,7 +334,7 @@ impl Gpu<'_> {
         statement(b, &text, "l,~{memory}", &[full], &[]);
     }
 
-    /// Starts the copies of a block's matrices to a place in shared memory; the other block of a pair may take the same.
+    /// Issues the loads of a window's boxes to a place in shared memory; the other block of the cluster may share them.
     fn start_copy(
         &mut self,
         b: &mut Builder,
@@ -356,15 +356,15 @@ impl Gpu<'_> {
             at[3] = b.add(at[3], distance);
             pieces.push(at);
         }
-        let (Some(shared), Some(paired)) = (shared, self.paired) else {
-            pieces.iter().for_each(|at| copy_matrix(b, at));
+        let (Some(shared), Some(clustered)) = (shared, self.clustered) else {
+            pieces.iter().for_each(|at| load_box(b, at));
             return;
         };
-        b.branch(paired, &[], |b, arm| {
+        b.branch(clustered, &[], |b, arm| {
             for at in &pieces {
                 match arm {
-                    Arm::Then => copy_halves(b, shared, at, [rows, LINE]),
-                    Arm::Else => copy_matrix(b, at),
+                    Arm::Then => multicast_box(b, shared, at, [rows, LINE]),
+                    Arm::Else => load_box(b, at),
                 }
             }
             vec![]
@@ -483,8 +483,8 @@ impl Gpu<'_> {
                     let turn = self.progress.turns[&ring.variable];
                     let Signals { empty, .. } = self.ring_signals(b, ring, lot, turn);
                     self.arrive(b, empty);
-                    if ring.is_paired() {
-                        self.arrive_at_other(b, empty);
+                    if ring.has_multicast() {
+                        self.arrive_at_peer(b, empty);
                     }
                 }
                 Taken::Own(number) if pipeline.once[number].ends_with(op) => {

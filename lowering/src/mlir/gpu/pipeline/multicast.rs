@@ -1,14 +1,14 @@
-//! Pairs of blocks that copy for each other.
+//! TMA loads that two blocks of a cluster issue for each other (multicast).
 //!
-//! Multiprocessors that ask L2 for the same line at about the same time are served together, unless they ask for parts of its
-//! 32-byte sectors: so do copies of matrices whose rows begin at multiples of 16 bytes that are none of 32, and the same product
-//! takes half as long again (docs/performance.md, "Rows that begin within sectors"). The launcher then makes clusters of two
-//! blocks. Of what both programs of such a pair take, each block copies half of the rows of each matrix to both (multicast).
+//! L2 coalesces requests of several multiprocessors for one line, but not for parts of its 32-byte sectors. Views whose rows are a
+//! multiple of 16 bytes and none of 32 apart therefore read twice as much out of L2 (docs/performance.md, "Rows that begin within
+//! sectors"). The launcher runs such a kernel in clusters of two blocks: each block loads half of the rows of a box that both
+//! programs take, into the shared memory of both.
 //!
-//! Blocks of a pair run programs with neighbouring numbers, and loops that take equally many turns. Where two programs have a
-//! block of a view in common is known when they run: the thread that copies computes the offsets of both. A place of a ring is
-//! free when the warps of both blocks have let go of it, whether they share or not, so that neither is further ahead than there
-//! are places. The block with the last program of an odd number is alone: its copying thread arrives in the other's stead.
+//! The blocks of a cluster run programs with neighboring numbers, and loops with equally many iterations. The producer warp
+//! computes the offsets of both programs to find the boxes they share. A stage's empty barrier waits for the consumer warps of
+//! both blocks, shared or not, so that neither block is a whole ring ahead. The last of an odd number of programs has no peer: its
+//! producer warp arrives in the peer's place.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,42 +18,42 @@ use crate::mlir::gpu::{Builder, Gpu, IntPredicate, Registers, statement};
 use crate::mlir::types::Ty;
 use crate::tile::{Op, Value};
 
-/// Both blocks of a pair, as copies name them.
+/// The mask of both blocks of a cluster.
 const BOTH: u32 = 0b11;
 
-/// Whether the block is one of a pair, found anew by warps that multiply: they have no register to keep it.
-const IF_PAIRED: &str = ".reg .pred paired;\n.reg .b32 blocks;\nmov.u32 blocks, %cluster_nctarank;\nsetp.eq.u32 paired, blocks, 2;\n";
+/// Whether the block is in a cluster of two, read anew by consumer warps: they have no register to keep it.
+const IF_CLUSTERED: &str = ".reg .pred paired;\n.reg .b32 blocks;\nmov.u32 blocks, %cluster_nctarank;\nsetp.eq.u32 paired, blocks, 2;\n";
 
-/// What the thread that copies knows of the other block of its pair, for a program.
-pub(super) struct Pair {
-    /// There are pairs, and this program has no neighbour.
-    alone: Val,
-    /// The variable of a ring and the number of a copy, and whether the neighbour takes the same.
+/// What the producer warp knows of the program that the other block of the cluster runs.
+pub(super) struct Peer {
+    /// The launch has clusters, and this program has no peer.
+    is_missing: Val,
+    /// By the variable of a ring and the number of a load: whether the peer loads the same box.
     shared: HashMap<(Value, usize), Val>,
 }
 
-impl Pair {
-    /// Whether both programs take what is copied so, if that may be.
+impl Peer {
+    /// Whether both programs load this box, for loads that may be multicast.
     pub(super) fn shares(&self, ring: &Ring, copy: usize) -> Option<Val> {
         self.shared.get(&(ring.variable, copy)).copied()
     }
 }
 
 impl Ring {
-    /// Whether blocks of a pair may copy for each other.
-    pub(super) fn is_paired(&self) -> bool {
+    /// Whether a load of the ring may be multicast.
+    pub(super) fn has_multicast(&self) -> bool {
         self.copies.iter().any(|copy| copy.multicast)
     }
 }
 
 impl Pipeline {
-    /// Finds the copies that the blocks of a pair may have in common: in loops that take equally many turns in all programs, by maps of
-    /// nothing else. Where something is copied once too, as for attention, and for TF32 the thread that copies has no registers for it.
-    pub(super) fn pair(&mut self, definitions: &HashMap<Value, &Op>) {
+    /// Marks the loads that may be multicast: in loops with equally many iterations in all programs, by tensor maps of nothing else.
+    /// Where a program also loads something once, as attention does, and for TF32 the producer warp has no registers for it.
+    pub(super) fn mark_multicast(&mut self, definitions: &HashMap<Value, &Op>) {
         if self.counted || !self.once.is_empty() || self.maps.iter().any(|map| map.tf32) {
             return;
         }
-        let neighbours = |copy: &Transfer, variable| {
+        let same_for_peers = |copy: &Transfer, variable| {
             !copy
                 .window
                 .offsets
@@ -62,7 +62,7 @@ impl Pipeline {
         };
         let ringed = self.rings.iter().flat_map(|ring| ring.copies.iter().map(|copy| (ring.variable, copy)));
         let (may, others): (Vec<_>, Vec<_>) =
-            ringed.partition(|&(variable, copy)| neighbours(copy, variable));
+            ringed.partition(|&(variable, copy)| same_for_peers(copy, variable));
         let others = others.into_iter().map(|(_, copy)| copy.map);
         let others: HashSet<usize> = others.chain(self.outgoing.maps()).collect();
         for (variable, copy) in may.into_iter().filter(|(_, copy)| !others.contains(&copy.map)) {
@@ -76,26 +76,26 @@ impl Pipeline {
         }
     }
 
-    pub(super) fn is_paired(&self) -> bool {
-        self.rings.iter().any(Ring::is_paired)
+    pub(super) fn has_multicast(&self) -> bool {
+        self.rings.iter().any(Ring::has_multicast)
     }
 }
 
 impl Gpu<'_> {
-    /// Finds whether the kernel was launched in pairs of blocks, if it may be.
-    pub(super) fn find_pair(&mut self, b: &mut Builder, pipeline: &Pipeline) {
-        if pipeline.is_paired() {
+    /// Reads whether the launch has clusters of two blocks, for kernels with multicast loads.
+    pub(super) fn read_cluster_size(&mut self, b: &mut Builder, pipeline: &Pipeline) {
+        if pipeline.has_multicast() {
             let blocks = b.op("nvvm.read.ptx.sreg.cluster.nctarank", &[], Ty::I32);
             let two = b.int(Ty::I32, 2);
-            self.paired = Some(b.icmp(IntPredicate::Eq, blocks, two));
+            self.clustered = Some(b.icmp(IntPredicate::Eq, blocks, two));
         }
     }
 
-    /// Makes the barrier objects of a ring's places that were let go of: in a pair, the warps of both blocks do.
-    pub(super) fn init_paired(&self, b: &mut Builder, ring: &Ring, warps: u32) {
-        let Some(paired) = self.paired.filter(|_| ring.is_paired()) else { return };
+    /// Initializes a ring's empty barriers: the consumer warps of all blocks of the cluster arrive at them.
+    pub(super) fn init_empty_barriers(&self, b: &mut Builder, ring: &Ring, warps: u32) {
+        let Some(clustered) = self.clustered.filter(|_| ring.has_multicast()) else { return };
         let [one, both] = [1, 2].map(|blocks| b.int(Ty::I32, i64::from(blocks * warps)));
-        let arrivals = b.select(paired, both, one);
+        let arrivals = b.select(clustered, both, one);
         let count = ring.stages * ring.lots().len() as u32;
         for place in count..2 * count {
             let signal = b.offset_bytes(self.scratch(), (ring.signals + place * SIGNAL) as i32);
@@ -109,30 +109,31 @@ impl Gpu<'_> {
         }
     }
 
-    /// Waits for the other block of a pair: until it has started, and before this one ends, whose memory the other writes to.
-    pub(super) fn meet_other(&self, b: &mut Builder) {
-        if self.paired.is_some() {
-            let text =
-                format!("{{\n{IF_PAIRED}@paired barrier.cluster.arrive;\n@paired barrier.cluster.wait;\n}}");
+    /// Waits for the other block of the cluster: until it has started, and before this one ends, whose shared memory the other writes.
+    pub(super) fn sync_cluster(&self, b: &mut Builder) {
+        if self.clustered.is_some() {
+            let text = format!(
+                "{{\n{IF_CLUSTERED}@paired barrier.cluster.arrive;\n@paired barrier.cluster.wait;\n}}"
+            );
             statement(b, &text, "~{memory}", &[], &[]);
         }
     }
 
-    /// What the program with this number, of so many, has in common with its neighbour. `values` are those of any program.
-    pub(super) fn pair_of(
+    /// What the program with this number, of so many, shares with its peer. `values` are those of any program.
+    pub(super) fn peer_of(
         &mut self,
         b: &mut Builder,
         pipeline: &Pipeline,
         [number, all]: [Val; 2],
         values: &HashMap<Value, Registers>,
         definitions: &HashMap<Value, &Op>,
-    ) -> Option<Pair> {
-        let paired = self.paired?;
+    ) -> Option<Peer> {
+        let clustered = self.clustered?;
         let one = b.int(Ty::I32, 1);
-        let neighbour = b.xor(number, one);
-        let exists = b.icmp(IntPredicate::Ult, neighbour, all);
+        let peer = b.xor(number, one);
+        let exists = b.icmp(IntPredicate::Ult, peer, all);
         let missing = b.not(exists);
-        let (both, alone) = (b.and(paired, exists), b.and(paired, missing));
+        let (both, is_missing) = (b.and(clustered, exists), b.and(clustered, missing));
         let copies: Vec<(&Ring, usize)> = pipeline
             .rings
             .iter()
@@ -144,7 +145,7 @@ impl Gpu<'_> {
                 let never = b.int(Ty::I1, 0);
                 return vec![never; copies.len()];
             };
-            let places = [number, neighbour].map(|number| self.place_of(b, number));
+            let places = [number, peer].map(|number| self.place_of(b, number));
             let [own, other] = places.map(|place| {
                 let program = std::mem::replace(&mut self.program, place);
                 let kept = std::mem::replace(&mut self.values, values.clone());
@@ -170,26 +171,32 @@ impl Gpu<'_> {
             same.collect()
         });
         let names = copies.into_iter().map(|(ring, copy)| (ring.variable, copy));
-        Some(Pair { alone, shared: names.zip(flags).collect() })
+        Some(Peer { is_missing, shared: names.zip(flags).collect() })
     }
 
-    /// Arrives in the stead of the warps of a neighbour that is missing, in this turn of a loop.
-    pub(super) fn stand_in(&self, b: &mut Builder, pair: &Pair, ring: &Ring, [empty, turn]: [Val; 2]) {
-        // Those that let go in turns of earlier programs had neighbours.
+    /// Arrives at an empty barrier in the place of a missing peer's consumer warps.
+    pub(super) fn arrive_for_missing(
+        &self,
+        b: &mut Builder,
+        peer: &Peer,
+        ring: &Ring,
+        [empty, iteration]: [Val; 2],
+    ) {
+        // Stages that earlier programs filled were released by a peer.
         let first = b.int(Ty::I64, i64::from(ring.stages));
-        let own = b.icmp(IntPredicate::Sge, turn, first);
-        let stands_in = b.and(pair.alone, own);
+        let own = b.icmp(IntPredicate::Sge, iteration, first);
+        let arrives = b.and(peer.is_missing, own);
         let text =
             format!("@$1 mbarrier.arrive.shared::cta.b64 _, [$0], {};", self.plan.distributed.num_warps);
-        statement(b, &text, "l,b,~{memory}", &[empty, stands_in], &[]);
+        statement(b, &text, "l,b,~{memory}", &[empty, arrives], &[]);
     }
 
-    /// Lets the other block of a pair know that this warp has let go of the same place there.
-    pub(super) fn arrive_at_other(&self, b: &mut Builder, empty: Val) {
+    /// Releases the same stage of the other block of the cluster.
+    pub(super) fn arrive_at_peer(&self, b: &mut Builder, empty: Val) {
         let zero = b.int(Ty::I32, 0);
         let first = b.icmp(IntPredicate::Eq, self.lane, zero);
         let text = format!(
-            "{{\n.reg .b32 other;\n.reg .b64 far;\n{IF_PAIRED}and.pred paired, paired, $1;\nmov.u32 other, %cluster_ctarank;\n\
+            "{{\n.reg .b32 other;\n.reg .b64 far;\n{IF_CLUSTERED}and.pred paired, paired, $1;\nmov.u32 other, %cluster_ctarank;\n\
              xor.b32 other, other, 1;\n@paired mapa.shared::cluster.u64 far, $0, other;\n\
              @paired mbarrier.arrive.shared::cluster.b64 _, [far];\n}}"
         );
@@ -197,19 +204,19 @@ impl Gpu<'_> {
     }
 }
 
-/// Starts the copy of a matrix: to shared memory, by a map, with what counts its bytes, from there on, the innermost axis first.
-pub(super) fn copy_matrix(b: &mut Builder, at: &[Val]) {
+/// Issues the TMA load of a box. `at` has its place in shared memory, the tensor map, the full barrier and the coordinates, innermost first.
+pub(super) fn load_box(b: &mut Builder, at: &[Val]) {
     let rank = at.len() - 3;
-    let (copy, constraints) = copy_of(rank);
+    let (copy, constraints) = instruction(rank);
     let text = format!("{copy} [$0], [$1, {{{}}}], [$2];", coordinates(rank, "$4"));
     statement(b, &text, &format!("{constraints},~{{memory}}"), at, &[]);
 }
 
-/// The same of a matrix of so many rows in a launch of pairs: of one half to both blocks, or of both halves to this one. What differs is
-/// computed in the statement: the thread that copies has no registers to keep it.
-pub(super) fn copy_halves(b: &mut Builder, shared: Val, at: &[Val], [rows, line]: [u32; 2]) {
+/// The same of a box of so many rows in a cluster: one half for both blocks, or both halves for this one. The statement computes what
+/// differs: the producer warp has no registers to keep it.
+pub(super) fn multicast_box(b: &mut Builder, shared: Val, at: &[Val], [rows, line]: [u32; 2]) {
     let rank = at.len() - 3;
-    let (copy, constraints) = copy_of(rank);
+    let (copy, constraints) = instruction(rank);
     let (half, bytes, flag) = (rows / 2, rows / 2 * line, at.len());
     let names = coordinates(rank, "row");
     let text = format!(
@@ -225,13 +232,13 @@ pub(super) fn copy_halves(b: &mut Builder, shared: Val, at: &[Val], [rows, line]
     statement(b, &text, &format!("{constraints},b,~{{memory}}"), &operands, &[]);
 }
 
-/// The instruction for matrices of views of so many axes, and what its operands are.
-fn copy_of(rank: usize) -> (String, String) {
+/// The TMA load of views of so many axes, and its operand constraints.
+fn instruction(rank: usize) -> (String, String) {
     let copy = format!("cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes");
     (copy, format!("l,l,l{}", ",r".repeat(rank)))
 }
 
-/// The coordinates of a matrix as the instruction takes them, with this for its first row.
+/// The coordinates of a box as operands, with this for its first row.
 fn coordinates(rank: usize, row: &str) -> String {
     let name = |axis: usize| if axis == 1 { row.to_string() } else { format!("${}", axis + 3) };
     (0..rank).map(name).collect::<Vec<String>>().join(", ")

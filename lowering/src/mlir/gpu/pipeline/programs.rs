@@ -152,8 +152,8 @@ impl Gpu<'_> {
                 let told = pipeline.told.iter().map(|&value| gpu.evaluated(b, value, &definitions));
                 let told = told.collect();
                 gpu.announce(b, pipeline, slot, Announced { number, place, told });
-                let pair = gpu.pair_of(b, pipeline, [number, all], &values, &definitions);
-                gpu.produce(b, pipeline, pair.as_ref(), &definitions);
+                let peer = gpu.peer_of(b, pipeline, [number, all], &values, &definitions);
+                gpu.produce(b, pipeline, peer.as_ref(), &definitions);
                 gpu.values = values.clone();
                 gpu.next_program(b, pipeline);
                 let next = gpu.next_number(b, pipeline, (number, counted), step);
