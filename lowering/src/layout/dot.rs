@@ -11,6 +11,7 @@
 //! where it is multiplied is for emission to choose.
 
 use super::access::Alignment;
+use super::assign::Distributed;
 use super::linear::{Coord, LANE_BITS, Layout, odd};
 use crate::analysis::stage::{GROUP_ROWS, GROUP_WARPS, Groups};
 use crate::dtype::DType;
@@ -402,6 +403,23 @@ fn own_layout(func: &Func, (product, result): (&Product, Value), num_warps: u32,
         Method::Warp(instruction) => sum_layout(instruction, shape, num_warps, deal),
         Method::Thread => block_layout(shape, num_warps, deal),
     }
+}
+
+/// Words of a thread for the sums of a product by single threads and its share of both factors on their way to shared memory: the most
+/// of a function, if it has such products.
+pub fn block_registers(distributed: &Distributed) -> Option<u32> {
+    let func = &distributed.func;
+    let words = |value: Value| {
+        let bytes = distributed.layouts[&value].register_count() as u32 * func.ty(value).dtype.bytes();
+        bytes.div_ceil(4)
+    };
+    let of = |product: Product, result| match product {
+        Product::OfTiles(dot) if own_method(func, dot) == Method::Thread => {
+            Some(words(result) + words(dot.a) + words(dot.b))
+        }
+        _ => None,
+    };
+    products(func, of).into_iter().flatten().max()
 }
 
 fn own_method(func: &Func, dot: &Dot) -> Method {

@@ -455,10 +455,10 @@ fn tensor_cores_multiply() {
 fn threads_multiply() {
     let source = LOOP.replace("f16", "f32");
     expect![[r#"
-        64 fma.rn
+        512 fma.rn
         0 mma
-        4 st.shared
-        12 ld.shared.v4
+        16 st.shared
+        68 ld.shared.v4
         2 bar.sync
     "#]]
     .assert_eq(&counted(&source, &["fma.rn", "mma", "st.shared", "ld.shared.v4", "bar.sync"]));

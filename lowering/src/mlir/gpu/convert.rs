@@ -20,6 +20,9 @@ pub(crate) struct Staging {
     /// The axis along which neighbours in the tile are neighbours in memory.
     pub(super) fast: usize,
     skew: Option<Skew>,
+    /// Whether the two elements of each pair along `fast` have changed places.
+    pub(super) swapped: bool,
+    distances: Option<Distances>,
 }
 
 /// So many elements more for every `1 << shift` along an axis.
@@ -105,7 +108,17 @@ impl Staging {
                 stride += ((shape[axis] - 1) >> skew.shift) * skew.elements;
             }
         }
-        Staging { strides, elements: stride, fast, skew }
+        Staging { strides, elements: stride, fast, skew, swapped: false, distances: None }
+    }
+
+    /// The same, written from one address on.
+    pub(super) fn by_one_address(self) -> Staging {
+        Staging { distances: Some(Distances::Constant), ..self }
+    }
+
+    /// The same with the two elements of each pair along `fast` in each other's place.
+    pub(super) fn swapped(self) -> Staging {
+        Staging { swapped: true, ..self }
     }
 
     /// Elements from the first one to the one at this coordinate.
@@ -300,12 +313,16 @@ impl Gpu<'_> {
         (staging, base): (&Staging, Val),
     ) {
         let run = vector_along(from, dtype, staging.fast);
-        let distances = Distances::of(from, dtype, run);
+        let distances = staging.distances.unwrap_or_else(|| Distances::of(from, dtype, run));
         let pointers = self.staged_pointers(b, (from, run), (staging, base, dtype), distances);
         let write = |b: &mut Builder| {
             for (chunk, &pointer) in values.chunks(run).zip(&pointers) {
                 let align = run as u32 * dtype.bytes();
-                self.everywhere(b, [pointer], |b, [place]| store(b, chunk, dtype, place, align));
+                let mut chunk = chunk.to_vec();
+                if staging.swapped {
+                    chunk.chunks_exact_mut(2).for_each(|pair| pair.swap(0, 1));
+                }
+                self.everywhere(b, [pointer], |b, [place]| store(b, &chunk, dtype, place, align));
             }
         };
         b.guarded(writer, write);
@@ -335,12 +352,29 @@ impl Gpu<'_> {
         distances: Distances,
     ) -> Vec<Val> {
         let registers = (0..layout.register_count()).step_by(run);
+        let alone = staging.swapped && run == 1;
+        let other_of_pair = |b: &mut Builder, coord: Val| {
+            let one = b.int(Ty::I32, 1);
+            b.xor(coord, one)
+        };
         if distances == Distances::Computed || !layout.is_disjoint() {
-            let place = |r| staging.pointer(b, base, dtype, |b, axis| self.coord(b, layout, r, axis));
+            let place = |r| {
+                staging.pointer(b, base, dtype, |b, axis| {
+                    let coord = self.coord(b, layout, r, axis);
+                    if alone && axis == staging.fast { other_of_pair(b, coord) } else { coord }
+                })
+            };
             return registers.map(place).collect();
         }
-        let first = staging.pointer(b, base, dtype, |b, axis| self.thread_coord(b, layout, axis));
-        let distance = |register| (staging.distance(layout.register(register)) * dtype.bytes()) as i32;
+        let pair = Coord::along(staging.fast, 1);
+        let held = layout.register_bases().contains(&pair);
+        let first = staging.pointer(b, base, dtype, |b, axis| {
+            let coord = self.thread_coord(b, layout, axis);
+            if alone && !held && axis == staging.fast { other_of_pair(b, coord) } else { coord }
+        });
+        let swap = if alone && held { pair } else { Coord::ZERO };
+        let distance =
+            |register| (staging.distance(layout.register(register).xor(swap)) * dtype.bytes()) as i32;
         registers.map(|register| b.offset_bytes(first, distance(register))).collect()
     }
 }

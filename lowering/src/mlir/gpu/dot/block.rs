@@ -1,5 +1,9 @@
 //! Products by single threads, each of a block of its own: what tensor cores do not take. Both factors are read from
-//! shared memory, a few steps along the axis that is summed over at a time.
+//! shared memory, where neighbours are what a thread multiplies in one step along the axis that is summed over.
+//!
+//! A multiply-add reads three registers, and the register file gives one of each parity a clock. So every one after the first of a row
+//! finds the row's element where the one before it left it, and reads a sum and a column's element of other parity: sums leave in vectors, of
+//! which the first is even, and so do columns arrive, but for that the two of each pair change places in shared memory.
 
 use std::collections::HashMap;
 
@@ -9,10 +13,11 @@ use crate::dtype::DType;
 use crate::layout::dot::{SIDES, Side};
 use crate::layout::{Coord, Layout};
 use crate::mlir::builder::Val;
+use crate::mlir::gpu::convert::Staging;
 use crate::mlir::rounding;
 use crate::mlir::types::Ty;
 use crate::ops::Dot;
-use crate::tile::Op;
+use crate::tile::{Op, Type};
 
 /// A factor in shared memory, as a thread reads the part that it multiplies.
 struct Lines {
@@ -23,37 +28,38 @@ struct Lines {
     outer: usize,
     /// This thread's lines across the axis that is summed over.
     lines: Vec<Coord>,
-    /// Elements that one instruction reads, and along which axis.
+    /// Elements that one instruction reads, along the other axis.
     run: usize,
-    fast: usize,
+    /// Whether the two elements of each pair have changed places.
+    swapped: bool,
 }
 
 /// Steps along the axis that is summed over that are read together.
 const STEPS: u32 = 4;
 
+/// Multiply-adds of a thread without a branch: the assembler reads ahead as far as that.
+const UNROLLED: usize = 1024;
+
+/// Where a factor lies in shared memory, if the product lies as `sum` in the threads.
+pub(super) fn staging(ty: &Type, side: Side, sum: &Layout) -> Staging {
+    let outer = outer_axis(ty.shape.rank(), side);
+    let staging = Staging::along(&ty.shape, ty.dtype, outer).by_one_address();
+    let by_pairs = ty.dtype.bytes() == 4 && held_together(sum, outer) > 1;
+    if side == Side::Right && by_pairs { staging.swapped() } else { staging }
+}
+
 impl Lines {
     /// The elements of every line at each of `steps` steps from the pointer on.
     fn read(&self, b: &mut Builder, pointer: Val, steps: u32) -> Vec<HashMap<Coord, Val>> {
         let mut found = vec![HashMap::new(); steps as usize];
-        let at = |b: &mut Builder, line: Coord, step: u32| {
-            moved(b, pointer, &self.strides, self.dtype, line.set(self.inner, step))
-        };
-        if self.fast == self.inner {
-            for &line in &self.lines {
-                let place = at(b, line, 0);
-                for (step, value) in load(b, place, self.dtype, steps as usize).into_iter().enumerate() {
-                    found[step].insert(line, value);
-                }
-            }
-            return found;
-        }
+        let first = |line: &&Coord| (line.get(self.outer) as usize).is_multiple_of(self.run);
         for (step, found) in found.iter_mut().enumerate() {
-            for &line in
-                self.lines.iter().filter(|line| (line.get(self.outer) as usize).is_multiple_of(self.run))
-            {
-                let place = at(b, line, step as u32);
+            for &line in self.lines.iter().filter(first) {
+                let line_at = line.set(self.inner, step as u32);
+                let place = moved(b, pointer, &self.strides, self.dtype, line_at);
                 for (i, value) in load(b, place, self.dtype, self.run).into_iter().enumerate() {
-                    found.insert(line.plus(Coord::along(self.outer, i as u32)), value);
+                    let along = i as u32 ^ u32::from(self.swapped);
+                    found.insert(line.plus(Coord::along(self.outer, along)), value);
                 }
             }
         }
@@ -70,6 +76,21 @@ impl Lines {
 fn held_together(layout: &Layout, axis: usize) -> usize {
     let holds = |bit: &u32| layout.register_bases().contains(&Coord::along(axis, 1 << bit));
     1 << (0..).take_while(holds).count()
+}
+
+/// The registers of a result with their places, row by row, every other row from its end: of any two that follow each other, one factor's
+/// element is the same.
+fn back_and_forth(layout: &Layout, columns: usize) -> Vec<(usize, Coord)> {
+    let mut registers: Vec<(usize, Coord)> =
+        (0..layout.register_count()).map(|register| (register, layout.register(register))).collect();
+    let row = |coord: Coord| coord.set(columns, 0);
+    registers.sort_by_key(|&(_, coord)| (row(coord), coord.get(columns)));
+    for (number, row) in registers.chunk_by_mut(|a, b| row(a.1) == row(b.1)).enumerate() {
+        if number % 2 == 1 {
+            row.reverse();
+        }
+    }
+    registers
 }
 
 impl Dot {
@@ -94,7 +115,7 @@ impl Dot {
         });
         let run = held_together(&layout, outer).min(16 / ty.dtype.bytes() as usize);
         let strides = staged.staging.strides.clone();
-        Lines { dtype: ty.dtype, pointer, strides, inner, outer, lines, run, fast: staged.staging.fast }
+        Lines { dtype: ty.dtype, pointer, strides, inner, outer, lines, run, swapped: staged.staging.swapped }
     }
 
     pub(super) fn by_thread(
@@ -111,31 +132,43 @@ impl Dot {
             let base = bases[side as usize].expect("both factors are in shared memory");
             self.lines(gpu, b, side, (op, staged, base))
         });
-        let steps = 1 << self.inner(gpu.func).trailing_zeros().min(STEPS.trailing_zeros());
-        let turns = self.inner(gpu.func) / steps;
-        let turn = |b: &mut Builder, pointers: [Val; 2], mut sums: Vec<Val>| {
+        let order = back_and_forth(&layout, left.inner);
+        let inner = self.inner(gpu.func);
+        let steps = 1 << inner.trailing_zeros().min(STEPS.trailing_zeros());
+        let multiply = |b: &mut Builder, pointers: [Val; 2], mut sums: Vec<Val>| {
             let (rows, columns) = (left.read(b, pointers[0], steps), right.read(b, pointers[1], steps));
             for (rows, columns) in rows.iter().zip(&columns) {
-                for (register, sum) in sums.iter_mut().enumerate() {
-                    let coord = layout.register(register);
+                for &(register, coord) in &order {
                     let (row, column) =
                         (rows[&coord.set(left.inner, 0)], columns[&coord.set(right.inner, 0)]);
-                    *sum = rounding::multiply_add(b, [row, column, *sum], left.dtype);
+                    sums[register] = rounding::multiply_add(b, [row, column, sums[register]], left.dtype);
                 }
             }
             sums
         };
-        if turns == 1 {
-            return turn(b, [left.pointer, right.pointer], sums);
+        // As many steps of an iteration as there is room for.
+        let unrolled = (UNROLLED / sums.len()).next_power_of_two() as u32;
+        let together = steps.max(1 << inner.trailing_zeros().min(unrolled.trailing_zeros()));
+        let iteration = |b: &mut Builder, pointers: [Val; 2], sums: Vec<Val>| {
+            (0..together).step_by(steps as usize).fold(sums, |sums, step| {
+                let at = |lines: &Lines, from: Val, b: &mut Builder| {
+                    b.offset_bytes(from, (lines.pitch() * step) as i32)
+                };
+                let pointers = [at(&left, pointers[0], b), at(&right, pointers[1], b)];
+                multiply(b, pointers, sums)
+            })
+        };
+        if together == inner {
+            return iteration(b, [left.pointer, right.pointer], sums);
         }
-        let bounds = [0, i64::from(turns), 1].map(|bound| b.int(Ty::I32, bound));
+        let bounds = [0, i64::from(inner / together), 1].map(|bound| b.int(Ty::I32, bound));
         b.for_range(bounds, &sums, |b, index, sums| {
             let pointers = [&left, &right].map(|lines| {
-                let pitch = b.int(Ty::I32, i64::from(lines.pitch() * steps));
+                let pitch = b.int(Ty::I32, i64::from(lines.pitch() * together));
                 let bytes = b.mul_nsw(index, pitch);
                 b.offset(lines.pointer, bytes, 1)
             });
-            turn(b, pointers, sums.to_vec())
+            iteration(b, pointers, sums.to_vec())
         })
     }
 }

@@ -64,7 +64,10 @@ impl Factors {
                 Method::Thread => false,
             };
             (!held).then(|| {
-                let staging = Staging::along(&ty.shape, ty.dtype, fast_axis(from, side));
+                let staging = match method(ty.dtype, dot.input) {
+                    Method::Warp(_) => Staging::along(&ty.shape, ty.dtype, fast_axis(from, side)),
+                    Method::Thread => block::staging(ty, side, sum),
+                };
                 let mut staged = Staged { start: None, staging };
                 if !distributed.kept.contains_key(&(op.results[0], side)) {
                     staged.start = Some(bytes);
