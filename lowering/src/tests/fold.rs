@@ -128,3 +128,25 @@ fn lanes_share_the_blocks_of_a_cluster() {
     );
     stores("tl::store(out, tl::sum(tl::load(x)));", expect!["8 st.async, 16 mapa.shared"]);
 }
+
+/// Sixteen lanes have eight columns each, of which four warps leave a sum: the first of all lanes follow each other, then the second.
+/// Beside each other the eight of a lane would be 128 bytes from those of the next one, in the same banks.
+#[test]
+fn sums_of_lanes_beside_each_other_meet_different_banks() {
+    let source = "#[fuse_kernel(num_warps = 4)]
+        fn k(x: &[bf16], out: &mut [f32]) {
+            let at = tl::arange(0, 16).col() * 128 + tl::arange(0, 128).row();
+            tl::store(out + tl::arange(0, 128), tl::sum(tl::load(x + at).to::<f32>(), 0));
+        }";
+    let text = ptx(source, Arch::SM_90A);
+    let reads = text.lines().filter(|line| line.contains("ld.shared.v4"));
+    let places: Vec<u32> = reads
+        .filter_map(|line| line.split_once('[')?.1.split_once(']'))
+        .map(|(place, _)| {
+            place.split_once('+').map_or(0, |(_, bytes)| bytes.trim().parse().expect("an offset"))
+        })
+        .collect();
+    let mut sorted = places.clone();
+    sorted.sort_unstable();
+    assert_eq!(sorted[..8], [0, 256, 512, 768, 1024, 1280, 1536, 1792], "{places:?}");
+}

@@ -410,17 +410,27 @@ pub(super) fn compress(b: &mut Builder, source: Val, mask: u32) -> Val {
     sum
 }
 
-/// Where the element of a register lies when elements of the tile follow each other in row-major order, `pitch` bytes
-/// apart.
+/// Where the element of a register lies, `pitch` bytes from the next one: in row-major order first those that are first in the vector of
+/// their thread, then those that are second. So lanes beside each other meet different banks.
 fn element_offset(gpu: &mut Gpu, b: &mut Builder, layout: &Layout, register: usize, pitch: u32) -> Val {
-    let mut offset = b.int(Ty::I32, 0);
+    let Some(last) = layout.shape().rank().checked_sub(1) else { return b.int(Ty::I32, 0) };
+    let run = if layout.is_disjoint() { layout.run(last) } else { 1 };
+    let vectors = layout.shape().elements() as u32 / run;
+    let within = layout.register(register).get(last) % run;
+    let mut offset = b.int(Ty::I32, i64::from(within * vectors * pitch));
     let mut stride = pitch;
-    for axis in (0..layout.shape().rank()).rev() {
-        let coord = gpu.coord(b, layout, register, axis);
+    for axis in (0..=last).rev() {
+        let mut coord = gpu.coord(b, layout, register, axis);
+        let mut extent = layout.shape()[axis];
+        if axis == last && run > 1 {
+            let bits = b.int(Ty::I32, i64::from(run.trailing_zeros()));
+            coord = b.lshr(coord, bits);
+            extent /= run;
+        }
         let scale = b.int(Ty::I32, i64::from(stride));
         let part = b.mul(coord, scale);
         offset = b.add(offset, part);
-        stride *= layout.shape()[axis];
+        stride *= extent;
     }
     offset
 }
