@@ -8,8 +8,9 @@
 //! their vectors, and move what is around them element by element; those of a *scalar* operand this operand too. The *tensor* body relies on the
 //! same, and on what the GPU asks of views of which it copies blocks by itself; it takes the place of the aligned one on
 //! those that multiply such blocks. The *general* body relies on nothing and compares every offset with its slice's
-//! length.
+//! length; an *odd* one beside it relies on facts that make comparisons unnecessary, of tiles of several axes.
 
+mod limit;
 mod vectors;
 
 use std::collections::{BTreeMap, HashMap};
@@ -192,6 +193,25 @@ pub fn bodies(func: &Func, requests: Requests) -> Result<Vec<Body>, TooMuchShare
 /// Warps of the largest block.
 const MAX_WARPS: u32 = 32;
 
+/// Accesses whose elements are compared with the length of their slice.
+fn compared(plan: &Plan) -> usize {
+    let mut count = 0;
+    plan.distributed.func.body.walk(&mut |op| {
+        count += usize::from(op.kind.operation().place().is_some_and(|place| place.bounded));
+    });
+    count
+}
+
+/// Whether tiles of several axes are loaded or stored by pointers. Their elements are further apart than a comparison for a row tells, so
+/// that a body for rows that begin anywhere, inside by facts, is faster than the general one, which compares each element.
+fn moves_matrices(func: &Func) -> bool {
+    let mut found = false;
+    func.body.walk(&mut |op| {
+        found |= op.kind.operation().place().is_some_and(|place| func.ty(place.offset).shape.rank() > 1);
+    });
+    found
+}
+
 fn bodies_for(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<Body>, TooMuchShared> {
     let mut bodies = vec![];
     let columns = if gpus == Gpus::All { other_orders(func) } else { vec![] };
@@ -242,9 +262,12 @@ fn bodies_for(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<Body>, 
             bodies.extend(partly);
             if let Some((plan, facts)) = rotated(func.clone(), requests)? {
                 bodies.push(Body { name: "unaligned", plan, facts, gpus: others });
-            } else if by_pointers && columns.is_empty() {
+            } else if columns.is_empty()
+                && (by_pointers || moves_matrices(func) && !multiplies(func, |_| true))
+            {
                 let (plan, facts) = unaligned(func.clone(), requests)?;
-                if !facts.is_empty() {
+                let compares_less = || Ok(compared(&plan) < compared(&general(func, requests)?));
+                if !facts.is_empty() && (by_pointers || compares_less()?) {
                     bodies.push(Body { name: ORDERS[0].odd, plan, facts, gpus: others });
                 }
             }
@@ -258,7 +281,7 @@ fn bodies_for(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<Body>, 
         let (plan, facts) = unaligned((*func).clone(), requests)?;
         bodies.push(Body { name: names.odd, plan, facts, gpus });
     }
-    let maxnreg = requests.maxnreg.filter(|_| bodies.is_empty());
+    let maxnreg = if bodies.is_empty() { requests.maxnreg } else { Some(limit::MAX_REGISTERS) };
     let plan = general(func, Requests { maxnreg, ..requests })?;
     bodies.push(Body { name: "general", plan, facts: vec![], gpus });
     Ok(bodies)
@@ -494,7 +517,7 @@ fn unaligned(mut func: Func, requests: Requests) -> Result<(Plan, Vec<Fact>), To
 
 /// The same, if rows are rotated. It needs more registers than the aligned body, whose limit would have it spill.
 fn rotated(func: Func, requests: Requests) -> Result<Option<(Plan, Vec<Fact>)>, TooMuchShared> {
-    let (plan, facts) = unaligned(func, Requests { maxnreg: None, ..requests })?;
+    let (plan, facts) = unaligned(func, Requests { maxnreg: Some(limit::MAX_REGISTERS), ..requests })?;
     let mut rotates = false;
     plan.distributed.func.body.walk(&mut |op| rotates |= matches!(op.kind, Kind::Rotate(_)));
     Ok(rotates.then_some((plan, facts)))
@@ -526,12 +549,9 @@ fn plan(
     let fitting = if distributed.num_warps == 1 { SMALL_PROGRAMS } else { 1 };
     let programs = requests.programs.unwrap_or(fitting);
     let mut plan = Plan::new(distributed, programs, assumptions, facts)?;
-    plan.limit = requests.maxnreg.filter(|&most| most < MAX_REGISTERS).map(Limit::Registers);
+    plan.limit = limit::registers(requests.maxnreg, &plan.distributed);
     Ok(plan)
 }
-
-/// The registers that a thread can have at all. Said to ptxas they would be a limit like any other, and change what it does.
-const MAX_REGISTERS: u32 = 255;
 
 /// Programs of one warp that share a block: blocks start at a limited rate. Larger programs have one each, which lets a
 /// multiprocessor take the next one as soon as its threads are free (docs/performance.md).

@@ -72,6 +72,67 @@ fn registers_are_limited_in_all_bodies_but_a_general_one_beside_another() {
     assert!(found.iter().all(|&(name, limit)| (name == "general") == (limit.is_none() && found.len() > 1)));
 }
 
+/// The limits of the bodies of a kernel that asks for none.
+fn own_limits(source: &str) -> Vec<(&'static str, Option<Limit>)> {
+    let bodies = bodies(&func(source), Requests::default()).expect("bodies that fit");
+    bodies.iter().map(|body| (body.name, body.plan.limit)).collect()
+}
+
+/// Without a limit ptxas makes one load after the store of what another one brought.
+#[test]
+fn loops_that_load_and_store_may_take_all_registers() {
+    let source = |what: &str| {
+        format!(
+            "#[fuse_kernel(num_warps = 4)]
+            fn k(x: &[bf16], y: &[bf16], out: &mut [bf16], n: i32) {{
+                for i in tl::range(0, n, 1).num_stages(1) {{
+                    let at = i * 128 + tl::arange(0, 128);
+                    tl::store(out + at, {what});
+                }}
+            }}"
+        )
+    };
+    let limit = |what: &str| own_limits(&source(what))[0];
+    assert_eq!(limit("tl::load(x + at) + tl::load(y + at)"), ("aligned", Some(Limit::Registers(255))));
+    assert_eq!(limit("tl::load(x + at)"), ("aligned", None));
+}
+
+/// Sums of 8 x 8 to a thread, and what is on its way to shared memory, leave room for a second block.
+#[test]
+fn products_by_single_threads_have_registers_for_two_blocks_where_these_do() {
+    let source = |k: u32| {
+        format!(
+            "#[fuse_kernel(num_warps = 8)]
+            fn k(a: &[f32], b: &[f32], out: &mut [f32], n: i32) {{
+                let (at, steps) = (tl::arange(0, 128), tl::arange(0, {k}));
+                let mut sum = tl::zeros::<f32>([128, 128]);
+                for i in 0..n {{
+                    let a = tl::load(a + i * 128 * {k} + at.col() * {k} + steps.row());
+                    let b = tl::load(b + i * 128 * {k} + steps.col() * 128 + at.row());
+                    sum = tl::dot(a, b, sum);
+                }}
+                tl::store(out + at.col() * 128 + at.row(), sum);
+            }}"
+        )
+    };
+    assert_eq!(own_limits(&source(16))[0], ("aligned", Some(Limit::Registers(128))));
+    assert_eq!(own_limits(&source(32))[0], ("aligned", None));
+}
+
+/// Rows of several to a tile are not rotated, but they need not be compared with the end of a slice either.
+#[test]
+fn tiles_of_several_rows_have_a_body_for_rows_that_begin_anywhere() {
+    let names = |source: &str| own_limits(source).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+    let matrix = "#[fuse_kernel()]
+        fn k(x: &[bf16], out: &mut [bf16], rows: i32, cols: i32) {
+            let (row, col) = (tl::program_id(0) * 16 + tl::arange(0, 16), tl::arange(0, 128));
+            let mask = (row < rows).col() & (col < cols).row();
+            let at = row.col() * cols + col.row();
+            tl::store(out + at, tl::load(x + at, mask), mask);
+        }";
+    assert_eq!(names(matrix), ["aligned", "odd", "general"]);
+}
+
 /// What ptxas does to a general body that multiplies bytes, unless it is told.
 #[test]
 fn one_block_is_enough_for_bytes_that_are_multiplied_at_any_alignment() {

@@ -397,6 +397,7 @@ fn an_extent_is_not_taken_for_one() {
         }",
         expect![[r#"
             aligned: ; x 1, x 4, out 1
+            odd: ; x 1, x 1, out 1
             general: ; x 1, x 1, out 1
         "#]],
     );

@@ -208,6 +208,16 @@ fn bytes(distributed: &Distributed, op: &Op, load: &Load) -> u32 {
     registers / load.place.vector * width(&distributed.func, load) * distributed.block_warps() * 32
 }
 
+/// The tiles that a loop copies ahead.
+pub fn copied_ahead(distributed: &Distributed, body: &For) -> HashSet<Value> {
+    let ahead = Ahead::new(distributed, body);
+    let tiles = |ahead: &Ahead| {
+        let of_all = ahead.tiles.iter().flat_map(|(op, ..)| op.results.clone());
+        ahead.own().chain(of_all).collect()
+    };
+    ahead.as_ref().map(tiles).unwrap_or_default()
+}
+
 /// Whether a load can be made in another turn, by an instruction that copies. That leaves zeros where an element is outside
 /// the slice, and reports none; element by element it would take more registers than it saves.
 pub(super) fn copies(func: &Func, load: &Load) -> bool {

@@ -6,7 +6,7 @@
 //! several threads use is written in each of them, and read by each block in its own.
 
 mod accumulate;
-mod ahead;
+pub(crate) mod ahead;
 mod arguments;
 mod atomic;
 mod barrier;
