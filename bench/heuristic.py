@@ -83,6 +83,27 @@ COSTS = (0.543e-6, 3.47, 0.391e-6, 3.5, 0.412e-6, 0.717, 0.525, 0.0864e-6)
 STRADDLED = 1.25
 
 
+#: The blocks of `f32`, what share of the peak their threads reach, and whether parts of sums come in it; multiply-adds of a multiprocessor in
+#: a microsecond, and microseconds of all else.
+FMA_BLOCKS = [((128, 128, 16), 0.82, False), ((64, 128, 16), 0.78, False), ((64, 64, 16), 0.69, True)]
+FMA, FMA_FIXED = 128 * 1.7e3, 1.5
+
+
+def by_fma(m, k, n):
+    """The block and the parts of a product of `f32`, as the library chooses."""
+    _, sum_parts, summed_byte, *_ = COSTS
+
+    def estimate(block, share, parts):
+        rows, cols, steps = block
+        tiles = cdiv(cdiv(m, rows) * cdiv(n, cols) * parts, processors())
+        time = tiles * rows * cols * cdiv(cdiv(k, parts), steps) * steps / (share * FMA) + FMA_FIXED
+        return time if parts == 1 else time + sum_parts + 4 * m * n * (parts + 1) * summed_byte
+
+    configs = [(estimate(block, share, parts), block, parts) for block, share, in_parts in FMA_BLOCKS for parts in PARTS
+               if parts == 1 or in_parts and k // parts >= 128 and 4 * parts * m * n <= 1 << 28]
+    return min(configs, key=lambda config: config[0])[1:]
+
+
 def kernels(block, in_parts, size, by_columns, adds=False):
     """Whether there are kernels of a block for elements of `size` bytes, of whole tiles and of parts."""
     if size == 1:

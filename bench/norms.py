@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from elementwise import GELU, activated
-from entry import BF16, F16, F32, NAMES, SINGLE, Entry, Launch, RowEntry, empty, normal, over, rounded, triton
+from entry import BF16, F16, F32, NAMES, SINGLE, Entry, Launch, RowEntry, empty, normal, over, processors, rounded, triton
 
 
 class Norm(RowEntry):
@@ -57,6 +57,8 @@ class LayerNorm(Norm):
         rows, cols, dtype = case
         if cols <= 16384:
             return super().launches(case, args)
+        if cols <= 65536 and (cols > self.tile or cols % 8 or 8 * rows <= processors()):
+            return [Launch("layer_norm_shared", [NAMES[dtype]], lambda block: block >= cols, lambda block: (rows,))]
         if cols > self.tile or cols % 8:
             return [Launch(self.long, [NAMES[dtype]], lambda block: True, lambda block: (rows,))]
         # `f32` rows are taken one after the other by as many clusters of 4 as run at once.
@@ -97,6 +99,7 @@ class LayerNormGelu(Norm):
 
 class RmsNorm(Norm):
     name, kernel, long = "rms_norm", "rms_norm", "rms_norm_long"
+    tile = 131072
     parameters = ("gamma",)
     eps = 1e-6
 

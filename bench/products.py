@@ -21,13 +21,6 @@ NARROW = (16, 16)
 SLICES = {BF16: 4, F16: 4, torch.int8: 4, F8: 8}
 
 
-def tile(m, n, dtype):
-    """Rows and columns that a program makes of a product, as the library chooses them."""
-    rows, cols = (128, 128) if dtype == F32 else (128, 256)
-    fills = m > 64 and n > 128 and 4 * cdiv(m, rows) * cdiv(n, cols) >= 3 * processors()
-    return (rows, cols) if fills else (64, 128)
-
-
 def few_rows(m, k, n, dtype):
     """The tile of few rows that the library chooses for factors that lie along `k`, if there is one."""
     if m > 64 or n % 8 or k * dtype.itemsize % 16 or dtype == F32:
@@ -85,7 +78,7 @@ class Matmul(Entry):
         m, k, n, dtype = case
         taken = {**self.batch(args), "act": self.act}
         if dtype == F32:
-            return self.in_config(case, (*tile(m, n, dtype), 32), args["parts"].shape[0] if "parts" in args else 1, taken, args)
+            return self.in_config(case, *heuristic.by_fma(m, k, n), taken, args)
         block, parts, copies = self.config(case, args)
         copied = {name: heuristic.aligned_copy(taken[name]) for name, copies in zip(("a", "b"), copies) if copies}
         taken.update({name: copy for name, (_, _, copy) in copied.items()})
@@ -170,8 +163,6 @@ class FewRows(Matmul):
         m, k, n, dtype = case
         args = super().make(case, shift)
         args["b"] = args["b"].view(n, k)
-        if dtype == F32 and (parts := shares(*case)) > 1:
-            args["parts"] = torch.full((parts, 1, m, n), 7, dtype=F32, device="cuda")
         return args
 
     def launches(self, case, args):

@@ -5,7 +5,7 @@ import math
 import torch
 import torch.nn.functional as F
 
-from entry import (BF16, F16, F32, NAMES, SINGLE, TINY, Entry, Launch, RowEntry, cdiv, empty, normal,
+from entry import (BF16, F16, F32, NAMES, SINGLE, TINY, Entry, Launch, RowEntry, cdiv, empty, normal, processors,
                    rounded, triton)
 
 
@@ -148,8 +148,8 @@ class CrossEntropy(Entry):
 
     def launches(self, case, args):
         rows, classes, _ = case
-        odd = classes * case[2].itemsize % 16 > 0
-        if classes <= (32768 if odd else 8192):
+        odd, few = classes * case[2].itemsize % 16 > 0, 8 * rows <= processors()
+        if classes <= (65536 if odd or few else 8192):
             return [Launch("cross_entropy_short", [NAMES[case[2]]], lambda width: width >= classes,
                            lambda width: (cdiv(rows, max(1, 4096 // width)),), n_rows=rows)]
         lanes = 1024 if classes >= 1 << 16 else 256

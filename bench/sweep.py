@@ -132,6 +132,23 @@ class Tf32(Product):
         return super().peer(args)
 
 
+class Ieee(Product):
+    """The same of `f32` by the arithmetic of threads."""
+
+    def __init__(self, layout):
+        super().__init__(layout)
+        self.name = f"matmul_f32 {layout}"
+
+    def peer(self, args):
+        torch.backends.cuda.matmul.allow_tf32 = False
+        return super().peer(args)
+
+
+def draw_ieee(draw):
+    layout = draw.choice(("NN", "NT", "TN", "TT"))
+    return Ieee(layout), (*(extent(draw, 16, 8192) for _ in range(3)), F32), "cuBLAS"
+
+
 def draw_tf32(draw):
     layout = draw.choice(("NN", "NT", "TN", "TT"))
     return Tf32(layout), (*(extent(draw, 16, 8192) for _ in range(3)), F32), "cuBLAS"
@@ -190,7 +207,7 @@ def draw_attention(draw):
     return entry, (heads, extent(draw, 64, max(most, 64)), d, BF16), "cuDNN"
 
 
-GROUPS = {"matmul": draw_product, "tf32": draw_tf32, "quantized": draw_quantized, "rows": draw_rows, "attention": draw_attention}
+GROUPS = {"matmul": draw_product, "f32": draw_ieee, "tf32": draw_tf32, "quantized": draw_quantized, "rows": draw_rows, "attention": draw_attention}
 
 
 def cases(options):

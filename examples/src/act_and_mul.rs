@@ -23,7 +23,7 @@ const BLOCK: usize = 4096;
 
 /// `out[r, j] = act(x[r, gate + j]) * x[r, d - gate + j]` for `j < d`, where `gate` is 0 or `d`: the half that is activated. A program
 /// handles `4096 / COLS` rows of `COLS` columns.
-#[fuse_kernel(T = [f32, f16, bf16], ACT = [2, 3, 4], COLS = d.min(4096) in [128, 256, 1024, 4096])]
+#[fuse_kernel(T = [f32, f16, bf16], ACT = [2, 3, 4], COLS = d.min(4096) in [128, 256, 512, 1024, 2048, 4096])]
 pub fn act_and_mul<T: Float, const ACT: usize, const COLS: usize>(
     x: &[T],
     out: &mut [T],
@@ -130,7 +130,7 @@ impl<'a, T: Float, const ACT: usize> ActAndMul<'a, T, ACT> {
             return Ok(());
         }
         let [d, gate] = [self.d as i32, self.gate.offset(self.d)];
-        let across = tile_width([128, 256, 1024, BLOCK], self.d);
+        let across = tile_width([128, 256, 512, 1024, 2048, BLOCK], self.d);
         let grid = along_rows(self.d.div_ceil(across), rows.div_ceil(BLOCK / across));
         act_and_mul::<T, ACT>(self.x, out, rows as i32, d, gate).grid(grid).launch(on)
     }

@@ -22,7 +22,7 @@ use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
 use crate::reference::{Expected, unit_roundoff};
-use crate::shape::{Checks, tile_width};
+use crate::shape::{Checks, longest, tile_width};
 
 /// The lanes of a program of forward, and of one for very many classes.
 const LANES: usize = 256;
@@ -34,8 +34,12 @@ const CLUSTER_CLASSES: usize = 1 << 16;
 /// The elements of a row that a program of backward handles.
 const BLOCK: usize = 4096;
 
-/// A program handles rows of at most `COLS` classes, which its threads keep: one, or `4096 / COLS` short ones.
-#[fuse_kernel(T = [f32, f16, bf16], COLS = classes in [256, 1024, 4096, 6144, 8192, 12288, 16384, 24576, 32768])]
+/// A program handles rows of at most `COLS` classes, which its threads keep: one, or `4096 / COLS` short ones. A cluster of blocks shares
+/// the longest.
+#[fuse_kernel(
+    T = [f32, f16, bf16], COLS = classes in [256, 1024, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 65536],
+    num_ctas = if COLS > 32768 { 8 } else { 1 },
+)]
 pub fn cross_entropy_short<T: Float, const COLS: usize>(
     x: &[T],
     targets: &[i64],
@@ -68,10 +72,12 @@ pub fn cross_entropy_short<T: Float, const COLS: usize>(
     tl::store(lse + rows, sum_of_exp, rows < n_rows);
 }
 
-/// The most classes that a program keeps where rows begin at multiples of 16 bytes, and where they do not: pieces of such rows are
-/// read element by element.
+/// The most classes that a program keeps where rows begin at multiples of 16 bytes and there are many of them. Others it keeps as far as
+/// a cluster of blocks or a block can: pieces of rows that begin anywhere are read element by element, and of few rows nothing
+/// but the threads of a cluster hides the latency.
 const KEPT: usize = 8192;
-const KEPT_ODD: usize = 32768;
+const KEPT_BY_CLUSTER: usize = 65536;
+const KEPT_BY_BLOCK: usize = 32768;
 /// The logits of several short rows.
 const SHORT: usize = 4096;
 
@@ -242,7 +248,9 @@ impl<'a> CrossEntropy<'a> {
         let (targets, classes) = (self.targets, self.classes as i32);
         let (ignored, smoothing) = (self.ignored, self.smoothing);
         let odd = !(self.classes * size_of::<T>()).is_multiple_of(16);
-        if self.classes <= if odd { KEPT_ODD } else { KEPT } {
+        let few = 8 * rows <= on.processors();
+        let kept = if odd || few { longest(on, KEPT_BY_CLUSTER, KEPT_BY_BLOCK) } else { KEPT };
+        if self.classes <= kept {
             let tile = tile_width([256, 1024, SHORT], self.classes);
             let call = cross_entropy_short::<T>(
                 logits,

@@ -25,6 +25,9 @@ use crate::shape::{Checks, longest};
 /// The longest row that one tile holds; longer ones are read in pieces.
 pub const MAX_TILE: usize = 32768;
 
+/// The longest row that a cluster of blocks shares.
+pub const SHARED_TILE: usize = 65536;
+
 /// Longer rows are in one tile, of [`layer_norm_wide`], only where they divide evenly.
 const NARROW: usize = 16384;
 
@@ -127,6 +130,19 @@ pub(crate) mod kernels {
         }
     }
 
+    /// As [`layer_norm()`], for rows that a cluster of blocks shares: few ones, longer ones, and those of which no vector is aligned.
+    #[fuse_kernel(T = [f32, f16, bf16], BLOCK = n_cols in [32768, 65536], num_ctas = BLOCK / 8192)]
+    pub fn layer_norm_shared<T: Float, const BLOCK: usize>(
+        x: &[T],
+        gamma: &[T],
+        beta: &[T],
+        out: &mut [T],
+        n_cols: i32,
+        eps: f32,
+    ) {
+        normalise::<T>(x, gamma, beta, out, tl::arange(0, BLOCK), n_cols, eps);
+    }
+
     /// As [`layer_norm()`], and applies GELU; a cluster of blocks takes the longest rows of `f32`. It is bound by instructions: a
     /// thread has at least 32 elements for those that a reduction takes, and no more registers than leave room for the rows
     /// that hide each other's waiting.
@@ -159,7 +175,7 @@ pub(crate) mod kernels {
     }
 }
 
-pub use kernels::{layer_norm, layer_norm_wide};
+pub use kernels::{layer_norm, layer_norm_shared, layer_norm_wide};
 
 /// One program for each row, which it reads twice, `BLOCK` elements at a time. Each of `BLOCK` lanes keeps the mean of its
 /// elements and the sum of their squared deviations from it.
@@ -231,6 +247,7 @@ impl<'a, T: Float> LayerNorm<'a, T> {
     pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
     where
         layer_norm::Choice<T>: layer_norm::Declared,
+        layer_norm_shared::Choice<T>: layer_norm_shared::Declared,
         layer_norm_wide::Choice<T, MAX_TILE>: layer_norm_wide::Declared,
         layer_norm_long::Choice<T, PIECE>: layer_norm_long::Declared,
     {
@@ -242,10 +259,15 @@ impl<'a, T: Float> LayerNorm<'a, T> {
             return Ok(());
         }
         let (n_cols, eps) = (cols as i32, self.eps);
+        let (odd, few) = (!cols.is_multiple_of(8), 8 * rows <= on.processors());
+        if on.has_clusters() && cols > NARROW && cols <= SHARED_TILE && (odd || few || cols > MAX_TILE) {
+            let call = layer_norm_shared::<T>(self.x, self.gamma, self.beta, out, n_cols, eps);
+            return call.grid(rows).launch(on);
+        }
         // A row of the widest tile that does not divide evenly is faster in pieces.
         // So are rows of `f32` where no cluster of blocks shares them.
         let widest = if size_of::<T>() == 4 { longest(on, MAX_TILE, NARROW) } else { MAX_TILE };
-        if cols > widest || cols > NARROW && !cols.is_multiple_of(8) {
+        if cols > widest || cols > NARROW && odd {
             let call = layer_norm_long::<T, PIECE>(self.x, self.gamma, self.beta, out, n_cols, eps);
             return call.grid(rows).launch(on);
         }

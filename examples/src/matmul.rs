@@ -27,7 +27,7 @@ use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Error, Result};
 
 use crate::activation;
-use crate::matmul_heuristic::{Block, Config, LARGE, LARGEST, Problem, SMALL};
+use crate::matmul_heuristic::{Block, Config, LARGE, LARGE_BY_FMA, LARGEST, Problem, SMALL};
 use crate::matmul_operands::{OperandCopy, copy_operands, is_aligned, is_column_major, is_within_sectors};
 use crate::matmul_tf32;
 use crate::matmul_tiles::{matmul, matmul_narrow, matmul_parts, matmul_small, sum_parts};
@@ -423,14 +423,19 @@ multiply_halves!(f16, bf16);
 
 impl<const ACT: usize> Multiply<ACT> for f32
 where
-    matmul::Choice<f32, ACT, 128, 128, 32, true>: matmul::Declared,
-    matmul::Choice<f32, ACT, 64, 128, 32, true>: matmul::Declared,
+    matmul::Choice<f32, ACT, 128, 128, 16, false>: matmul::Declared,
+    matmul::Choice<f32, ACT, 64, 128, 16, true>: matmul::Declared,
+    matmul::Choice<f32, ACT, 64, 64, 16, true>: matmul::Declared,
 {
     fn config(on: impl LaunchOn, of: &Factors<'_, f32>, out: [usize; 3]) -> Config {
         if of.tf32 && on.has_clusters() {
             return matmul_tf32::config(on, of, ACT as i32, out);
         }
-        of.problem(out).without_wgmma(on, [LARGE, SMALL].map(|block| Block { k: 32, ..block }))
+        let problem = of.problem(out);
+        if of.tf32 {
+            return problem.without_wgmma(on, [LARGE, SMALL].map(|block| Block { k: 32, ..block }));
+        }
+        problem.by_fma(on)
     }
 
     fn multiply(
@@ -443,11 +448,16 @@ where
             return matmul_tf32::multiply(on, of, config, ACT as i32, out);
         }
         if config.split_k > 1 {
-            return launch_parts!(f32, on, of, out, config, [64 x 128 x 32], ACT as i32);
+            return launch_parts!(f32, on, of, out, config, [64 x 64 x 16], ACT as i32);
         }
+        let adds = of.problem(out.shape()).adds;
         let (Factors { a, b, bias, residual, alpha, .. }, programs) =
             (of, config.block.tile.count(out.shape()));
-        by_block!(config.block, [128 x 128 x 32, 64 x 128 x 32], |M, N, K| {
+        if config.block == LARGE_BY_FMA && !adds {
+            let call = matmul::<f32, ACT, 128, 128, 16, false>(a, b, bias, residual, out, alpha);
+            return call.grid(programs).launch(on);
+        }
+        by_block!(config.block, [64 x 128 x 16, 64 x 64 x 16], |M, N, K| {
             matmul::<f32, ACT, M, N, K, true>(a, b, bias, residual, out, alpha).grid(programs).launch(on)
         })
     }

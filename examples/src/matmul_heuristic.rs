@@ -13,6 +13,9 @@
 //! **Numbers.** Fitted by `bench/configs.py` to 3500 times of 275 random products on an H100 and an H200, which agree within a few
 //! percent (`docs/performance.md`, "A product of any shape"): half of all estimates are within 6 % of the time. Only their order counts.
 //!
+//! `f32` is multiplied by FMA on every device. A tile takes as long as its multiply-adds at a share of the peak, which is larger for
+//! larger tiles; a processor takes one tile after the other.
+//!
 //! Elsewhere tiles are large where they are enough for three of four processors, and GPUs split K where tiles are few.
 
 use dsl_runtime::prelude::*;
@@ -114,6 +117,16 @@ const BLOCKS: [TileCost; 7] = [
     },
     TileCost { block: SLIM, tma: time(0.371, 0.13, 2), loads: time(3.49, 1.89, 6), splits: false },
 ];
+
+/// The large block of `f32`, which adds no matrix.
+pub(crate) const LARGE_BY_FMA: Block = block(128, 128, 16);
+/// The blocks of `f32`, what share of the peak they reach, and whether there is a split-K kernel of them.
+const FMA_BLOCKS: [(Block, f64, bool); 3] =
+    [(LARGE_BY_FMA, 0.82, false), (block(64, 128, 16), 0.78, false), (block(64, 64, 16), 0.69, true)];
+/// Multiply-adds of an SM in a microsecond: 128 a clock of 1.7 GHz.
+const FMA: f64 = 128.0 * 1.7e3;
+/// Microseconds of all else of a tile.
+const FMA_FIXED: f64 = 1.5;
 
 /// Microseconds of a byte that is moved.
 const BYTE: f64 = 0.543e-6;
@@ -219,6 +232,32 @@ impl Problem {
                         let copies = self.aligned.map(|aligned| copies && !aligned);
                         best = Some((estimate, Config { block: self.block(of), split_k, copies }));
                     }
+                }
+            }
+        }
+        best.expect("there are blocks for every product").1
+    }
+
+    /// The configuration of `f32`, which threads multiply by FMA.
+    pub(crate) fn by_fma(&self, on: impl LaunchOn) -> Config {
+        let (processors, splits_k) = (on.processors(), on.shared_bytes().is_some());
+        let elements = self.out.iter().product::<usize>();
+        let mut best: Option<(f64, Config)> = None;
+        let blocks = FMA_BLOCKS.iter().filter(|(block, ..)| !(self.adds && *block == LARGE_BY_FMA));
+        for &(block, share, splits) in blocks {
+            let Tile { rows, cols } = block.tile;
+            let splits = SPLITS.into_iter().filter(|&split_k| {
+                splits && splits_k && self.k / split_k >= TERMS && 4 * split_k * elements <= MOST_BYTES
+            });
+            for split_k in std::iter::once(1).chain(splits) {
+                let tiles = (block.tile.count(self.out) * split_k).div_ceil(processors);
+                let terms = self.k.div_ceil(split_k).next_multiple_of(block.k);
+                let mut estimate = (tiles * rows * cols * terms) as f64 / (share * FMA) + FMA_FIXED;
+                if split_k > 1 {
+                    estimate += SUM + (4 * elements * (split_k + 1)) as f64 * SUMMED_BYTE;
+                }
+                if best.is_none_or(|(least, _)| estimate < least) {
+                    best = Some((estimate, Config { block, split_k, copies: [false; 2] }));
                 }
             }
         }

@@ -107,7 +107,8 @@ pub(crate) mod kernels {
         configs = [
             { T: f16, M: 128, N: 256, K: 64, ADD: false }, { T: bf16, M: 128, N: 256, K: 64, ADD: false },
             { T: f16, M: 128, N: 128, K: 64, ADD: true }, { T: bf16, M: 128, N: 128, K: 64, ADD: true },
-            { T: f32, M: 128, N: 128, K: 32, ADD: true }, { T: f32, M: 64, N: 128, K: 32, ADD: true },
+            { T: f32, M: 128, N: 128, K: 16, ADD: false }, { T: f32, M: 64, N: 128, K: 16, ADD: true, num_warps: 4 },
+            { T: f32, M: 64, N: 64, K: 16, ADD: true, num_warps: 4 },
         ],
     )]
     pub fn matmul<
@@ -209,7 +210,7 @@ pub(crate) mod kernels {
     #[fuse_kernel(configs = [
         { T: f16, M: 64, N: 128, K: 64 }, { T: bf16, M: 64, N: 128, K: 64 },
         { T: f16, M: 64, N: 64, K: 128 }, { T: bf16, M: 64, N: 64, K: 128 },
-        { T: f32, M: 64, N: 128, K: 32, num_warps: 4 },
+        { T: f32, M: 64, N: 64, K: 16, num_warps: 4 },
     ])]
     pub fn matmul_parts<T: Float, const M: usize, const N: usize, const K: usize>(
         a: &View<T, 3>,

@@ -17,10 +17,13 @@ use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
 use crate::reference::{Expected, unit_roundoff};
-use crate::shape::Checks;
+use crate::shape::{Checks, longest};
 
-/// The longest row that one tile holds; longer ones are read in pieces.
-pub const MAX_TILE: usize = 32768;
+/// The longest row that the tile of a cluster holds; longer ones are read in pieces.
+pub const MAX_TILE: usize = 131072;
+
+/// The longest row that the tile of a block holds, and any tile of [`AddRmsNorm`].
+pub const BLOCK_TILE: usize = 32768;
 
 /// The elements of a piece of a long row.
 const PIECE: usize = 8192;
@@ -29,8 +32,8 @@ const PIECE: usize = 8192;
 /// shares the longest.
 #[fuse_kernel(
     T = [f32, f16, bf16],
-    BLOCK = n_cols in [256, 512, 1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384, 32768],
-    num_ctas = (BLOCK / 32768 * 4).max(1),
+    BLOCK = n_cols in [256, 512, 1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384, 24576, 32768, 65536, 131072],
+    num_ctas = if BLOCK > 24576 { 8 } else if BLOCK == 24576 { 2 } else { 1 },
 )]
 pub fn rms_norm<T: Float, const BLOCK: usize>(x: &[T], gamma: &[T], out: &mut [T], n_cols: i32, eps: f32) {
     let row = tl::program_id(0);
@@ -156,7 +159,7 @@ impl<'a, T: Float> RmsNorm<'a, T> {
             return Ok(());
         }
         let n_cols = cols as i32;
-        if cols > MAX_TILE {
+        if cols > longest(on, MAX_TILE, BLOCK_TILE) {
             let call = rms_norm_long::<T, PIECE>(self.x, self.gamma, out, n_cols, self.eps);
             return call.grid(rows).launch(on);
         }
@@ -206,7 +209,7 @@ impl<'a, T: Float> AddRmsNorm<'a, T> {
             return Ok(());
         }
         let n_cols = cols as i32;
-        if cols > MAX_TILE {
+        if cols > BLOCK_TILE {
             let call = add_rms_norm_long::<T, PIECE>(self.x, residual, self.gamma, out, n_cols, self.eps);
             return call.grid(rows).launch(on);
         }

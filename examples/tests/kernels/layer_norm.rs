@@ -3,7 +3,8 @@
 use crate::data::{Guarded, devices, normal};
 use dsl_runtime::prelude::*;
 use fused_kernels::layer_norm::{
-    LayerNorm, MAX_TILE, layer_norm, layer_norm_long, layer_norm_wide, reference,
+    LayerNorm, MAX_TILE, SHARED_TILE, layer_norm, layer_norm_long, layer_norm_shared, layer_norm_wide,
+    reference,
 };
 use fused_kernels::reference::compare;
 
@@ -13,6 +14,7 @@ const EPS: f32 = 1e-5;
 fn check_data<T: Float>(device: Device, [x, gamma, beta]: [&[T]; 3], shift: usize) -> Vec<T>
 where
     layer_norm::Choice<T>: layer_norm::Declared,
+    layer_norm_shared::Choice<T>: layer_norm_shared::Declared,
     layer_norm_wide::Choice<T, MAX_TILE>: layer_norm_wide::Declared,
     layer_norm_long::Choice<T, 8192>: layer_norm_long::Declared,
 {
@@ -32,11 +34,27 @@ where
 fn check<T: Float>()
 where
     layer_norm::Choice<T>: layer_norm::Declared,
+    layer_norm_shared::Choice<T>: layer_norm_shared::Declared,
     layer_norm_wide::Choice<T, MAX_TILE>: layer_norm_wide::Declared,
     layer_norm_long::Choice<T, 8192>: layer_norm_long::Declared,
 {
     for device in devices() {
-        for cols in [1, 2, 7, 1000, 1023, 1024, 1025, 2048, 4097, 8192, 16385, MAX_TILE, MAX_TILE + 1] {
+        for cols in [
+            1,
+            2,
+            7,
+            1000,
+            1023,
+            1024,
+            1025,
+            2048,
+            4097,
+            8192,
+            16385,
+            MAX_TILE,
+            MAX_TILE + 1,
+            SHARED_TILE + 1,
+        ] {
             for rows in [0, 1, 5] {
                 let x = normal::<T>(rows * cols, 1);
                 let (gamma, beta) = (normal::<T>(cols, 2), normal::<T>(cols, 3));
@@ -73,6 +91,17 @@ fn rows_that_are_taken_in_turn_are_as_exact_as_stated() {
         for shift in [0, 1] {
             check_data(device, [&x, &gamma, &beta], shift);
         }
+    }
+}
+
+/// Fewer rows of this length are shared by the blocks of a cluster.
+#[test]
+fn many_wide_rows_of_halves_are_as_exact_as_stated() {
+    let (rows, cols) = (131, 16_392);
+    let x = normal::<bf16>(rows * cols, 1);
+    let (gamma, beta) = (normal::<bf16>(cols, 2), normal::<bf16>(cols, 3));
+    for device in devices() {
+        check_data(device, [&x, &gamma, &beta], 0);
     }
 }
 

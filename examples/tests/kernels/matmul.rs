@@ -405,8 +405,7 @@ fn steps_are_shared_among_programs() {
         check_way::<f16, IDENTITY>(extents, [Order::Rows; 2], None);
         check_way::<f32, IDENTITY>(extents, [Order::Rows; 2], None);
     }
-    let of_f32 =
-        |parts: usize| Some(Config { block: block(64, 128, 32), split_k: parts, copies: [false; 2] });
+    let of_f32 = |parts: usize| Some(Config { block: block(64, 64, 16), split_k: parts, copies: [false; 2] });
     check_way::<f32, SILU>(Extents { m: 1, k: 1025, n: 7 }, [Order::Rows; 2], of_f32(4));
     check_way::<f32, RELU>(Extents { m: 5, k: 768, n: 16 }, orders, of_f32(3));
     // More rows than sums are added in at once by few programs.

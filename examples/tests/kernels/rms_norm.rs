@@ -3,13 +3,15 @@
 use dsl_runtime::prelude::*;
 use fused_kernels::reference::compare;
 use fused_kernels::rms_norm::{
-    AddRmsNorm, MAX_TILE, RmsNorm, add_rms_norm, add_rms_norm_long, reference, rms_norm, rms_norm_long, sum,
+    AddRmsNorm, BLOCK_TILE, MAX_TILE, RmsNorm, add_rms_norm, add_rms_norm_long, reference, rms_norm,
+    rms_norm_long, sum,
 };
 
 use crate::data::{Guarded, check, check_on, devices, normal, shifted};
 
 const EPS: f32 = 1e-6;
-const WIDTHS: [usize; 9] = [1, 7, 1000, 1024, 1025, 4097, 16384, MAX_TILE, MAX_TILE + 1];
+const WIDTHS: [usize; 13] =
+    [1, 7, 1000, 1024, 1025, 4097, 16384, 22_111, BLOCK_TILE, BLOCK_TILE + 1, 65_536, MAX_TILE, MAX_TILE + 1];
 
 fn check_plain<T: Float>()
 where
