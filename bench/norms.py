@@ -55,10 +55,9 @@ class LayerNorm(Norm):
 
     def launches(self, case, args):
         rows, cols, dtype = case
-        if cols <= 16384:
-            return super().launches(case, args)
-        if cols <= 65536 and (cols > self.tile or cols % 8 or 8 * rows <= processors()):
-            return [Launch("layer_norm_shared", [NAMES[dtype]], lambda block: block >= cols, lambda block: (rows,))]
+        shared = cols <= 65536 and (cols > self.tile or cols % 8 or 8 * rows <= processors())
+        if cols <= 16384 or shared:
+            return [Launch(self.kernel, [NAMES[dtype]], lambda block: block >= cols, lambda block: (rows,))]
         if cols > self.tile or cols % 8:
             return [Launch(self.long, [NAMES[dtype]], lambda block: True, lambda block: (rows,))]
         # `f32` rows are taken one after the other by as many clusters of 4 as run at once.

@@ -22,7 +22,7 @@ use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
 use crate::reference::{Expected, unit_roundoff};
-use crate::shape::{Checks, longest, tile_width};
+use crate::shape::{Checks, are_few, longest, tile_width};
 
 /// The lanes of a program of forward, and of one for very many classes.
 const LANES: usize = 256;
@@ -248,8 +248,7 @@ impl<'a> CrossEntropy<'a> {
         let (targets, classes) = (self.targets, self.classes as i32);
         let (ignored, smoothing) = (self.ignored, self.smoothing);
         let odd = !(self.classes * size_of::<T>()).is_multiple_of(16);
-        let few = 8 * rows <= on.processors();
-        let kept = if odd || few { longest(on, KEPT_BY_CLUSTER, KEPT_BY_BLOCK) } else { KEPT };
+        let kept = if odd || are_few(on, rows) { longest(on, KEPT_BY_CLUSTER, KEPT_BY_BLOCK) } else { KEPT };
         if self.classes <= kept {
             let tile = tile_width([256, 1024, SHORT], self.classes);
             let call = cross_entropy_short::<T>(

@@ -2,10 +2,9 @@
 //! (biased).
 //!
 //! **Traffic.** Reads `x` and writes `out` once, `2 * rows * cols * size_of::<T>()` bytes; `gamma` and `beta` are read
-//! from memory once and then found in the cache. A row of up to [`MAX_TILE`]
-//! elements stays in registers from its load to
-//! its store, so that both reductions and the normalisation cost no second read; a longer one is read a second time,
-//! from the cache.
+//! from memory once and then found in the cache. A row of up to [`MAX_TILE`] elements, and of up to [`SHARED_TILE`] where there are
+//! clusters of blocks, stays in registers from its load to its store, so that both reductions and the normalisation cost no second
+//! read; a longer one is read a second time, from the cache.
 //!
 //! **Rounding.** All arithmetic is in `f32`, the variance from the centred row (never `E[x^2] - E[x]^2`, which cancels; a
 //! long row's by Welford's method), and the result is rounded to `T` once. A sum of `n` numbers in an unspecified order errs by about `sqrt(n)` roundings
@@ -20,12 +19,12 @@ use dsl_runtime::{DType, Result};
 
 use crate::partials::LARGEST_CLUSTERS;
 use crate::reference::{Expected, unit_roundoff};
-use crate::shape::{Checks, longest};
+use crate::shape::{Checks, are_few, longest};
 
-/// The longest row that one tile holds; longer ones are read in pieces.
+/// The longest row that the tile of a block holds.
 pub const MAX_TILE: usize = 32768;
 
-/// The longest row that a cluster of blocks shares.
+/// The longest row that a cluster of blocks shares; longer ones are read in pieces.
 pub const SHARED_TILE: usize = 65536;
 
 /// Longer rows are in one tile, of [`layer_norm_wide`], only where they divide evenly.
@@ -89,10 +88,12 @@ pub(crate) mod kernels {
         }
     }
 
-    /// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared. Three of the
-    /// longest 16-bit rows fit on a multiprocessor.
+    /// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared. Three 16-bit rows of 16384
+    /// fit on a multiprocessor; longer ones are shared by a cluster of blocks.
     #[fuse_kernel(
-        T = [f32, f16, bf16], BLOCK = n_cols in [256, 512, 1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384],
+        T = [f32, f16, bf16],
+        BLOCK = n_cols in [256, 512, 1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384, 32768, 65536],
+        num_ctas = if BLOCK > 16384 { BLOCK / 8192 } else { 1 },
         maxnreg = if size_of::<T>() == 2 && BLOCK == 16384 { 80 } else { 255 },
     )]
     pub fn layer_norm<T: Float, const BLOCK: usize>(
@@ -130,19 +131,6 @@ pub(crate) mod kernels {
         }
     }
 
-    /// As [`layer_norm()`], for rows that a cluster of blocks shares: few ones, longer ones, and those of which no vector is aligned.
-    #[fuse_kernel(T = [f32, f16, bf16], BLOCK = n_cols in [32768, 65536], num_ctas = BLOCK / 8192)]
-    pub fn layer_norm_shared<T: Float, const BLOCK: usize>(
-        x: &[T],
-        gamma: &[T],
-        beta: &[T],
-        out: &mut [T],
-        n_cols: i32,
-        eps: f32,
-    ) {
-        normalise::<T>(x, gamma, beta, out, tl::arange(0, BLOCK), n_cols, eps);
-    }
-
     /// As [`layer_norm()`], and applies GELU; a cluster of blocks takes the longest rows of `f32`. It is bound by instructions: a
     /// thread has at least 32 elements for those that a reduction takes, and no more registers than leave room for the rows
     /// that hide each other's waiting.
@@ -175,7 +163,7 @@ pub(crate) mod kernels {
     }
 }
 
-pub use kernels::{layer_norm, layer_norm_shared, layer_norm_wide};
+pub use kernels::{layer_norm, layer_norm_wide};
 
 /// One program for each row, which it reads twice, `BLOCK` elements at a time. Each of `BLOCK` lanes keeps the mean of its
 /// elements and the sum of their squared deviations from it.
@@ -247,7 +235,6 @@ impl<'a, T: Float> LayerNorm<'a, T> {
     pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
     where
         layer_norm::Choice<T>: layer_norm::Declared,
-        layer_norm_shared::Choice<T>: layer_norm_shared::Declared,
         layer_norm_wide::Choice<T, MAX_TILE>: layer_norm_wide::Declared,
         layer_norm_long::Choice<T, PIECE>: layer_norm_long::Declared,
     {
@@ -259,27 +246,25 @@ impl<'a, T: Float> LayerNorm<'a, T> {
             return Ok(());
         }
         let (n_cols, eps) = (cols as i32, self.eps);
-        let (odd, few) = (!cols.is_multiple_of(8), 8 * rows <= on.processors());
-        if on.has_clusters() && cols > NARROW && cols <= SHARED_TILE && (odd || few || cols > MAX_TILE) {
-            let call = layer_norm_shared::<T>(self.x, self.gamma, self.beta, out, n_cols, eps);
-            return call.grid(rows).launch(on);
+        let odd = !cols.is_multiple_of(8);
+        // Clusters of blocks share few rows, rows that are longer than the widest tile of a block, and those of which no vector is aligned.
+        let shared =
+            cols <= longest(on, SHARED_TILE, NARROW) && (odd || cols > MAX_TILE || are_few(on, rows));
+        if cols <= NARROW || shared {
+            return layer_norm::<T>(self.x, self.gamma, self.beta, out, n_cols, eps).grid(rows).launch(on);
         }
         // A row of the widest tile that does not divide evenly is faster in pieces.
         // So are rows of `f32` where no cluster of blocks shares them.
         let widest = if size_of::<T>() == 4 { longest(on, MAX_TILE, NARROW) } else { MAX_TILE };
-        if cols > widest || cols > NARROW && odd {
+        if cols > widest || odd {
             let call = layer_norm_long::<T, PIECE>(self.x, self.gamma, self.beta, out, n_cols, eps);
             return call.grid(rows).launch(on);
         }
-        if cols > NARROW {
-            let n_rows = rows as i32;
-            let call =
-                layer_norm_wide::<T, MAX_TILE>(self.x, self.gamma, self.beta, out, n_rows, n_cols, eps);
-            // Of `f32`, whose clusters take one row after the other, two have blocks on a multiprocessor.
-            let at_once = if size_of::<T>() == 4 { 2 * LARGEST_CLUSTERS } else { rows };
-            return call.grid(rows.min(at_once)).launch(on);
-        }
-        layer_norm::<T>(self.x, self.gamma, self.beta, out, n_cols, eps).grid(rows).launch(on)
+        let n_rows = rows as i32;
+        let call = layer_norm_wide::<T, MAX_TILE>(self.x, self.gamma, self.beta, out, n_rows, n_cols, eps);
+        // Of `f32`, whose clusters take one row after the other, two have blocks on a multiprocessor.
+        let at_once = if size_of::<T>() == 4 { 2 * LARGEST_CLUSTERS } else { rows };
+        call.grid(rows.min(at_once)).launch(on)
     }
 }
 

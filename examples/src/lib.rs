@@ -96,7 +96,6 @@ pub static KERNELS: &[&Kernel] = &[
     &l2_norm::l2_norm_long::KERNEL,
     &layer_norm::layer_norm::KERNEL,
     &layer_norm::layer_norm_wide::KERNEL,
-    &layer_norm::layer_norm_shared::KERNEL,
     &layer_norm::layer_norm_long::KERNEL,
     &layer_norm_gelu::layer_norm_gelu::KERNEL,
     &layer_norm_backward::layer_norm_backward::KERNEL,

@@ -450,10 +450,9 @@ where
         if config.split_k > 1 {
             return launch_parts!(f32, on, of, out, config, [64 x 64 x 16], ACT as i32);
         }
-        let adds = of.problem(out.shape()).adds;
         let (Factors { a, b, bias, residual, alpha, .. }, programs) =
             (of, config.block.tile.count(out.shape()));
-        if config.block == LARGE_BY_FMA && !adds {
+        if config.block == LARGE_BY_FMA && residual.shape()[1] == 0 {
             let call = matmul::<f32, ACT, 128, 128, 16, false>(a, b, bias, residual, out, alpha);
             return call.grid(programs).launch(on);
         }

@@ -179,6 +179,20 @@ impl Problem {
         }
     }
 
+    /// The split-K factors to try with a block that has such a kernel.
+    fn splits(&self) -> impl Iterator<Item = usize> {
+        let (k, elements) = (self.k, self.out.iter().product::<usize>());
+        SPLITS.into_iter().filter(move |split_k| k / split_k >= TERMS && 4 * split_k * elements <= MOST_BYTES)
+    }
+
+    /// Microseconds of the kernel that adds the partial sums of a split of K.
+    fn summing(&self, split_k: usize) -> f64 {
+        if split_k == 1 {
+            return 0.0;
+        }
+        SUM + ((4 * split_k + self.bytes) * self.out.iter().product::<usize>()) as f64 * SUMMED_BYTE
+    }
+
     /// Microseconds of a configuration on so many SMs.
     fn estimate(&self, of: &TileCost, split_k: usize, copies: bool, processors: usize) -> f64 {
         let [batches, m, n] = self.out;
@@ -201,9 +215,7 @@ impl Problem {
         let written = if split_k > 1 { sums } else { self.bytes * out };
         let moved = (self.bytes * (left + right) + written) as f64 * BYTE;
         let mut total = overlapped(waves, moved);
-        if split_k > 1 {
-            total += SUM + (sums + self.bytes * out) as f64 * SUMMED_BYTE;
-        }
+        total += self.summing(split_k);
         if copies {
             let elements = self.aligned.into_iter().zip([left, right]).filter(|(aligned, _)| !aligned);
             let elements: usize = elements.map(|(_, elements)| elements).sum();
@@ -219,12 +231,9 @@ impl Problem {
         for of in &BLOCKS {
             let Block { tile, .. } = of.block;
             let [whole, parts] = self.kernels(of);
-            let splits = SPLITS.into_iter().filter(|&split_k| {
-                parts
-                    && self.k / split_k >= TERMS
-                    && tile.count(self.out) * split_k <= MOST_PROGRAMS * processors
-                    && 4 * split_k * self.out.iter().product::<usize>() <= MOST_BYTES
-            });
+            let splits = self
+                .splits()
+                .filter(|split_k| parts && tile.count(self.out) * split_k <= MOST_PROGRAMS * processors);
             for split_k in whole.then_some(1).into_iter().chain(splits) {
                 for &copies in copies {
                     let estimate = self.estimate(of, split_k, copies, processors);
@@ -241,21 +250,15 @@ impl Problem {
     /// The configuration of `f32`, which threads multiply by FMA.
     pub(crate) fn by_fma(&self, on: impl LaunchOn) -> Config {
         let (processors, splits_k) = (on.processors(), on.shared_bytes().is_some());
-        let elements = self.out.iter().product::<usize>();
         let mut best: Option<(f64, Config)> = None;
         let blocks = FMA_BLOCKS.iter().filter(|(block, ..)| !(self.adds && *block == LARGE_BY_FMA));
         for &(block, share, splits) in blocks {
             let Tile { rows, cols } = block.tile;
-            let splits = SPLITS.into_iter().filter(|&split_k| {
-                splits && splits_k && self.k / split_k >= TERMS && 4 * split_k * elements <= MOST_BYTES
-            });
-            for split_k in std::iter::once(1).chain(splits) {
+            for split_k in std::iter::once(1).chain(self.splits().filter(|_| splits && splits_k)) {
                 let tiles = (block.tile.count(self.out) * split_k).div_ceil(processors);
                 let terms = self.k.div_ceil(split_k).next_multiple_of(block.k);
-                let mut estimate = (tiles * rows * cols * terms) as f64 / (share * FMA) + FMA_FIXED;
-                if split_k > 1 {
-                    estimate += SUM + (4 * elements * (split_k + 1)) as f64 * SUMMED_BYTE;
-                }
+                let multiplied = (tiles * rows * cols * terms) as f64 / (share * FMA);
+                let estimate = multiplied + FMA_FIXED + self.summing(split_k);
                 if best.is_none_or(|(least, _)| estimate < least) {
                     best = Some((estimate, Config { block, split_k, copies: [false; 2] }));
                 }

@@ -2,8 +2,9 @@
 //!
 //! **Traffic.** [`RmsNorm`] reads `x` and writes `out` once, `2 * rows * cols * size_of::<T>()` bytes. [`AddRmsNorm`] reads
 //! `x` and `residual` and writes `residual` and `out`: twice that, where an addition and a norm on their own move five
-//! rows for every four. `gamma` is read from memory once and then found in the cache. A row of up to [`MAX_TILE`]
-//! elements stays in registers from its load to its store; a longer one is read a second time, from the cache.
+//! rows for every four. `gamma` is read from memory once and then found in the cache. A row of up to [`BLOCK_TILE`] elements, and for
+//! [`RmsNorm`] of up to [`MAX_TILE`] where there are clusters of blocks, stays in registers from its load to its store; a longer one is
+//! read a second time, from the cache.
 //!
 //! **Rounding.** Squares are added in `f32`, so those of `f16` do not overflow; an `f32` beyond 1.8e19 has an infinite
 //! square, which makes its row 0. The result is rounded to `T` once: before that it is within

@@ -79,6 +79,11 @@ pub(crate) fn tile_width<const N: usize>(widths: [usize; N], cols: usize) -> usi
     widths.into_iter().find(|&width| width >= cols).unwrap_or(widths[N - 1])
 }
 
+/// Whether rows are so few that a program for each leaves most processors idle: several blocks to a row then hide latency.
+pub(crate) fn are_few(on: impl LaunchOn, rows: usize) -> bool {
+    8 * rows <= on.processors()
+}
+
 /// The longest row that one program keeps on this device or stream: what a cluster of blocks does, or what one block does.
 pub(crate) fn longest(on: impl LaunchOn, cluster: usize, block: usize) -> usize {
     if on.has_clusters() { cluster } else { block }

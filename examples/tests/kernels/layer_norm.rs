@@ -3,8 +3,7 @@
 use crate::data::{Guarded, devices, normal};
 use dsl_runtime::prelude::*;
 use fused_kernels::layer_norm::{
-    LayerNorm, MAX_TILE, SHARED_TILE, layer_norm, layer_norm_long, layer_norm_shared, layer_norm_wide,
-    reference,
+    LayerNorm, MAX_TILE, SHARED_TILE, layer_norm, layer_norm_long, layer_norm_wide, reference,
 };
 use fused_kernels::reference::compare;
 
@@ -14,7 +13,6 @@ const EPS: f32 = 1e-5;
 fn check_data<T: Float>(device: Device, [x, gamma, beta]: [&[T]; 3], shift: usize) -> Vec<T>
 where
     layer_norm::Choice<T>: layer_norm::Declared,
-    layer_norm_shared::Choice<T>: layer_norm_shared::Declared,
     layer_norm_wide::Choice<T, MAX_TILE>: layer_norm_wide::Declared,
     layer_norm_long::Choice<T, 8192>: layer_norm_long::Declared,
 {
@@ -34,7 +32,6 @@ where
 fn check<T: Float>()
 where
     layer_norm::Choice<T>: layer_norm::Declared,
-    layer_norm_shared::Choice<T>: layer_norm_shared::Declared,
     layer_norm_wide::Choice<T, MAX_TILE>: layer_norm_wide::Declared,
     layer_norm_long::Choice<T, 8192>: layer_norm_long::Declared,
 {
