@@ -11,6 +11,7 @@
 //! length; an *odd* one beside it relies on facts that make comparisons unnecessary, of tiles of several axes.
 
 mod limit;
+mod many;
 mod vectors;
 
 use std::collections::{BTreeMap, HashMap};
@@ -251,6 +252,7 @@ fn bodies_for(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<Body>, 
         }
     }
     if strides.is_empty() {
+        bodies.extend(many::bodies(func, requests, others)?);
         let (plan, facts) = aligned(func.clone(), requests)?;
         if !facts.is_empty() {
             let partly = if by_pointers {
@@ -549,7 +551,7 @@ fn plan(
     let fitting = if distributed.num_warps == 1 { SMALL_PROGRAMS } else { 1 };
     let programs = requests.programs.unwrap_or(fitting);
     let mut plan = Plan::new(distributed, programs, assumptions, facts)?;
-    plan.limit = limit::registers(requests.maxnreg, &plan.distributed);
+    plan.limit = limit::registers(requests.maxnreg, &plan.distributed, plan.threads());
     Ok(plan)
 }
 

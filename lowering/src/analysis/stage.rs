@@ -9,9 +9,10 @@
 use std::collections::HashMap;
 
 use super::axis::{Assumptions, Axes};
-use super::fact::{Fact, Sum, Symbol};
+use super::fact::{Fact, Symbol};
 use super::group_store;
 use super::order::as_block;
+use super::promise::Promise;
 use crate::dtype::DType;
 use crate::ops::{Cast, Dot, Effect, Factor, For, GroupDot, InputPrecision, Kind, Level, Staged, Window};
 use crate::tile::{Block, Func, Op, Value, remove_unused, sources};
@@ -74,10 +75,12 @@ pub fn stage(func: &mut Func, num_warps: u32, copies_out: bool) -> Vec<Fact> {
     for dot in found.values() {
         for staged in dot.staged() {
             relied_on(func, &staged.window, &mut facts);
+            promise_extents(func, &staged.window);
         }
     }
     for (place, store) in stores {
         relied_on(func, &store.window, &mut facts);
+        promise_extents(func, &store.window);
         func.body.ops[place].kind = store.into();
     }
     replace(&mut func.body, &mut found);
@@ -96,7 +99,7 @@ fn replace(block: &mut Block, found: &mut HashMap<Value, GroupDot>) {
     }
 }
 
-/// What an encoding of a view and copies by it ask for.
+/// What an encoding of a view and copies by it ask for, but for its extents.
 fn relied_on(func: &Func, window: &Window, facts: &mut Vec<Fact>) {
     let view = func.view(window.memory).expect("a window is one of a view");
     let elem = func.slice(window.memory).0;
@@ -106,11 +109,18 @@ fn relied_on(func: &Func, window: &Window, facts: &mut Vec<Fact>) {
     for scalar in outer.iter().filter_map(|&stride| func.scalar_parameter(stride)) {
         facts.push(Fact::Divisible { value: Symbol::Scalar(scalar), by: PIECE / elem.bytes() });
     }
-    for scalar in view.shape.iter().filter_map(|&extent| func.scalar_parameter(extent)) {
-        let extent = || Sum { terms: vec![(1, vec![Symbol::Scalar(scalar)])] };
-        let number = |number| Sum { terms: vec![(number, vec![])] };
-        facts.push(Fact::AtMost { low: number(1), high: extent() });
-        facts.push(Fact::AtMost { low: extent(), high: number(MAX_EXTENT) });
+}
+
+/// What they ask of its extents, which coordinates of blocks are below.
+fn promise_extents(func: &mut Func, window: &Window) {
+    let view = func.view(window.memory).expect("a window is one of a view");
+    let extents: Vec<u32> = view.shape.iter().filter_map(|&extent| func.scalar_parameter(extent)).collect();
+    for scalar in extents {
+        for promise in [Promise::AtLeast(scalar, 1), Promise::AtMost(scalar, MAX_EXTENT)] {
+            if !func.promises.contains(&promise) {
+                func.promises.push(promise);
+            }
+        }
     }
 }
 

@@ -7,18 +7,21 @@ use crate::ops::{Combination, For};
 use crate::tile::Func;
 
 /// How often a loop runs, in 64 bits, and its step in the variable's own type: `ceil((high - low) / step)`, or
-/// `floor((high - low) / step) + 1` of a closed range, without overflow.
-pub fn trip_count(b: &mut Builder, body: &For, [low, high, step]: [Val; 3]) -> (Val, Val) {
+/// `floor((high - low) / step) + 1` of a closed range, without overflow. `runs` says that it runs at least once.
+pub fn trip_count(b: &mut Builder, body: &For, [low, high, step]: [Val; 3], runs: bool) -> (Val, Val) {
     let one = b.int(step.ty, 1);
     let step = b.op("llvm.intr.smax", &[step, one], step.ty);
-    let reaches = if body.closed { IntPredicate::Sle } else { IntPredicate::Slt };
-    let runs = b.icmp(reaches, low, high);
     let distance = b.sub(high, low);
     let last = if body.closed { distance } else { b.sub(distance, one) };
     let whole = b.udiv(last, step);
     let whole = b.zext(whole, Elem::I64);
     let one = b.int(Ty::I64, 1);
     let count = b.add(whole, one);
+    if runs {
+        return (count, step);
+    }
+    let reaches = if body.closed { IntPredicate::Sle } else { IntPredicate::Slt };
+    let runs = b.icmp(reaches, low, high);
     let zero = b.int(Ty::I64, 0);
     (b.select(runs, count, zero), step)
 }

@@ -428,11 +428,11 @@ fn a_loop_copies_pages_that_it_looks_up() {
             tl::store(out + tl::arange(0, 16).col() * 128 + columns, sum);
         }",
         expect![[r#"
-            ld.global.nc.b32 	%r18, [%rd4];
+            ld.global.b32 	%r18, [%rd4];
             cp.async.cg.shared.global.L2::cache_hint [%r5 + 0], [%rd13], 16, %r16, %rd6;
             cp.async.cg.shared.global.L2::cache_hint [%r5 + 2048], [%rd14], 16, %r17, %rd6;
             cp.async.commit_group;
-            ld.global.nc.b32 	%r31, [%rd4+4];
+            ld.global.b32 	%r31, [%rd4+4];
             cp.async.cg.shared.global.L2::cache_hint [%r28 + 0], [%rd25], 16, %r29, %rd6;
             cp.async.cg.shared.global.L2::cache_hint [%r28 + 2048], [%rd26], 16, %r30, %rd6;
             cp.async.commit_group;
@@ -440,7 +440,7 @@ fn a_loop_copies_pages_that_it_looks_up() {
             cp.async.wait_group 2;
             ld.shared.v4.b32 {%r59, %r60, %r61, %r62}, [%r86 + 0];
             ld.shared.v4.b32 {%r63, %r64, %r65, %r66}, [%r86 + 2048];
-            ld.global.nc.b32 	%r54, [%rd41];
+            ld.global.b32 	%r54, [%rd41];
             cp.async.cg.shared.global.L2::cache_hint [%r49 + 0], [%rd38], 16, %r50, %rd6;
             cp.async.cg.shared.global.L2::cache_hint [%r49 + 2048], [%rd39], 16, %r51, %rd6;
             st.global.v4.b32 	[%rd53], {%r87, %r88, %r89, %r90};

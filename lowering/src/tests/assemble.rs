@@ -233,6 +233,8 @@ fn record(entries: Vec<String>, lowered: &LoweredVariant, table: &mut Table, par
                 "{entry} for {arch}: what the kernel asks for"
             );
             assert!(cap.is_none_or(|cap| resources.registers <= cap), "{entry} for {arch}: {resources:?}");
+            let of_block = resources.registers.next_multiple_of(8) * body.plan.threads();
+            assert!(of_block <= 64 * 1024, "{entry} for {arch}: a multiprocessor has no room for a block");
             let needs = Needs {
                 registers: resources.registers,
                 shared_bytes: body.plan.shared_bytes(),

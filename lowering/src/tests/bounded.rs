@@ -2,10 +2,10 @@
 
 use expect_test::{Expect, expect};
 
-use super::func;
+use super::{first, func};
 use crate::analysis::fact::{Fact, Named};
 use crate::analysis::induction::replace_induction_variables;
-use crate::body::{Requests, bodies};
+use crate::body::{Body, Requests, bodies};
 
 /// The accesses of the aligned body, each with how it is compared with the slice's length and how wide it is; and its facts.
 fn check(source: &str, expected: Expect) {
@@ -439,6 +439,60 @@ fn a_row_that_a_piece_has_room_for_is_read_once() {
             general: ; x 1, x 1, w 1, x 1, out 1
         "#]],
     );
+}
+
+/// Of many programs whose loops read a row again no loop copies ahead, and nothing limits registers but the block.
+#[test]
+fn many_programs_read_rows_again_through_the_cache() {
+    let source = |warps: u32| {
+        format!(
+            "#[fuse_kernel(num_warps = {warps})]
+            fn k(x: &[bf16], out: &mut [bf16], n: i32, stride: i32) {{
+                let (row, columns) = (tl::program_id(0), tl::arange(0, 1024));
+                let mut sum = tl::zeros::<f32>([1024]);
+                for start in (0..n).step_by(1024) {{
+                    let at = start + columns;
+                    sum += tl::load(x + row * stride + at, at < n, 0.0).to::<f32>();
+                }}
+                let mean = tl::sum(sum, 0) / n as f32;
+                for start in (0..n).step_by(1024) {{
+                    let at = start + columns;
+                    let x = tl::load(x + row * stride + at, at < n, 0.0).to::<f32>();
+                    tl::store(out + row * stride + at, (x - mean).to::<bf16>(), at < n);
+                }}
+            }}"
+        )
+    };
+    let of = |warps: u32| {
+        let (func, requests) = first(&source(warps));
+        let describe = |body: Body| {
+            let names: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
+            let facts = body.facts.iter().map(|fact| Named(fact, &names).to_string());
+            let programs: Vec<String> = facts.filter(|fact| fact.contains("num_programs")).collect();
+            format!("{}: {}; {:?}\n", body.name, programs.join(", "), body.plan.limit)
+        };
+        bodies(&func, requests).expect("bodies that fit").into_iter().map(describe).collect::<String>()
+    };
+    expect![[r#"
+        single_turn: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(); None
+        single_turn_unaligned: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(); None
+        many: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(), 1024 <= num_programs(0) * num_programs(1) * num_programs(2); Some(Registers(255))
+        many_unaligned: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(), 1024 <= num_programs(0) * num_programs(1) * num_programs(2); Some(Registers(255))
+        aligned: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(); None
+        unaligned: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(); None
+        general: ; None
+    "#]]
+    .assert_eq(&of(4));
+    expect![[r#"
+        single_turn: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(); None
+        single_turn_unaligned: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(); None
+        many: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(), 1024 <= num_programs(0) * num_programs(1) * num_programs(2); Some(Registers(128))
+        many_unaligned: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(), 1024 <= num_programs(0) * num_programs(1) * num_programs(2); Some(Registers(128))
+        aligned: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(); None
+        unaligned: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(); None
+        general: ; None
+    "#]]
+    .assert_eq(&of(16));
 }
 
 /// Sums of rows are few beside the rows: that their number is odd takes no vector from these.

@@ -87,10 +87,10 @@ fn other_exchanges_wait_at_a_barrier_of_the_cluster() {
             .explicitcluster
             .reqnctapercluster 2, 1, 1
             barrier.cluster.arrive.relaxed.aligned;
-            ld.global.nc.L2::cache_hint.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1], %rd2;
-            ld.global.nc.L2::cache_hint.v4.b32 {%r5, %r6, %r7, %r8}, [%rd3], %rd2;
-            ld.global.nc.L2::cache_hint.v4.b32 {%r9, %r10, %r11, %r12}, [%rd4], %rd2;
-            ld.global.nc.L2::cache_hint.v4.b32 {%r13, %r14, %r15, %r16}, [%rd5], %rd2;
+            ld.global.L2::cache_hint.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1], %rd2;
+            ld.global.L2::cache_hint.v4.b32 {%r5, %r6, %r7, %r8}, [%rd3], %rd2;
+            ld.global.L2::cache_hint.v4.b32 {%r9, %r10, %r11, %r12}, [%rd4], %rd2;
+            ld.global.L2::cache_hint.v4.b32 {%r13, %r14, %r15, %r16}, [%rd5], %rd2;
             barrier.cluster.wait.aligned;
             mapa.shared::cluster.u64 	%rd21, %rd14, 0;
             st.shared::cluster.v4.b32 	[%rd21], {%r1, %r2, %r3, %r4};

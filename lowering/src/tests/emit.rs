@@ -164,7 +164,7 @@ fn a_row_sum_over_two_warps_on_the_gpu() {
             expect![[r#"
                 module {
                   llvm.mlir.global external @shared() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
-                  llvm.func @entry(%arg0: !llvm.ptr<1> {llvm.noalias, llvm.readonly}, %arg1: i64, %arg2: !llvm.ptr<1> {llvm.noalias}, %arg3: i64, %arg4: i32, %arg5: i32, %arg6: i32) attributes {nvvm.kernel, nvvm.reqntid = array<i32: 64>} {
+                  llvm.func @entry(%arg0: !llvm.ptr<1>, %arg1: i64, %arg2: !llvm.ptr<1>, %arg3: i64, %arg4: i32, %arg5: i32, %arg6: i32) attributes {nvvm.kernel, nvvm.reqntid = array<i32: 64>} {
                     %0 = llvm.mlir.constant(8 : i32) : i32
                     %1 = llvm.mlir.constant(4 : i32) : i32
                     %2 = llvm.mlir.constant(2 : i32) : i32
@@ -192,10 +192,11 @@ fn a_row_sum_over_two_warps_on_the_gpu() {
                     %24 = llvm.add %21, %23 {overflowFlags = #llvm.overflow<nsw>} : i32
                     %25 = llvm.sext %13 : i32 to i64
                     %26 = llvm.mul %25, %4 : i64
+                    llvm.inline_asm has_side_effects asm_dialect = att "griddepcontrol.wait;", "~{memory}"  : () -> ()
                     %27 = llvm.getelementptr %arg0[%26] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i32
                     %28 = llvm.sext %24 : i32 to i64
                     %29 = llvm.getelementptr %27[%28] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i32
-                    %30 = llvm.load %29 invariant {alignment = 4 : i64} : !llvm.ptr<1> -> i32
+                    %30 = llvm.load %29 {alignment = 4 : i64} : !llvm.ptr<1> -> i32
                     %31 = llvm.bitcast %30 : i32 to f32
                     %32 = llvm.bitcast %31 : f32 to i32
                     %33 = nvvm.shfl.sync  bfly %3, %32, %5, %9 : i32 -> i32
@@ -273,7 +274,7 @@ fn a_row_sum_over_two_warps_on_the_gpu() {
                 	add.s64 	%rd6, %rd4, %rd5;
                 	mul.wide.u32 	%rd7, %r6, 4;
                 	add.s64 	%rd8, %rd6, %rd7;
-                	ld.global.nc.b32 	%r7, [%rd8];
+                	ld.global.b32 	%r7, [%rd8];
                 	shfl.sync.bfly.b32 	%r8, %r7, 1, 31, -1;
                 	add.f32 	%r9, %r7, %r8;
                 	shfl.sync.bfly.b32 	%r10, %r9, 2, 31, -1;

@@ -3,7 +3,7 @@
 use expect_test::{Expect, expect};
 
 use super::layout::check_covers;
-use super::{first, lines_with, ptx};
+use super::{first, lines_with, ptx, ptx_of};
 use crate::analysis::fact::Named;
 use crate::analysis::order::other_orders;
 use crate::analysis::stage::Groups;
@@ -103,9 +103,8 @@ fn a_matrix_is_multiplied_by_itself() {
     let (before, behind) = multiplies.split_once("wgmma.fence").expect("a product");
     let (behind, _) = behind.split_once("cp.async.bulk.wait_group").expect("a block that leaves");
     expect![[r#"
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd67], %r129;
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd13], %r132;
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd17], %r130;
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd13], %r133;
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd17], %r131;
     "#]]
     .assert_eq(&lines_with(before, &["try_wait"]));
     expect![[r#"
@@ -414,6 +413,18 @@ fn views_are_what_copies_ask_for() {
         body.facts.iter().map(|fact| format!("{}\n", Named(fact, &params))).collect()
     };
     expect![[r#"
+        1 <= a.shape(0)
+        a.shape(0) <= 2147483392
+        1 <= a.shape(1)
+        a.shape(1) <= 2147483392
+        1 <= b.shape(0)
+        b.shape(0) <= 2147483392
+        1 <= b.shape(1)
+        b.shape(1) <= 2147483392
+        1 <= out.shape(0)
+        out.shape(0) <= 2147483392
+        1 <= out.shape(1)
+        out.shape(1) <= 2147483392
         a is 16-byte aligned
         b is 16-byte aligned
         out is 16-byte aligned
@@ -423,18 +434,6 @@ fn views_are_what_copies_ask_for() {
         a.stride(1) is 1
         b.stride(1) is 1
         out.stride(1) is 1
-        1 <= a.shape(0)
-        1 <= a.shape(1)
-        1 <= b.shape(0)
-        1 <= b.shape(1)
-        1 <= out.shape(0)
-        1 <= out.shape(1)
-        a.shape(0) <= 2147483392
-        a.shape(1) <= 2147483392
-        b.shape(0) <= 2147483392
-        b.shape(1) <= 2147483392
-        out.shape(0) <= 2147483392
-        out.shape(1) <= 2147483392
     "#]]
     .assert_eq(&facts(&all_bodies(PRODUCT)[0]));
 }
@@ -504,6 +503,36 @@ fn stages_fall_until_they_fit() {
     .assert_eq(&cases.map(of).concat());
 }
 
+/// Nobody asked: a ring takes the memory that no second block, or third, could use, up to 8 stages; not where a counter gives programs.
+#[test]
+fn rings_take_memory_that_no_block_could_use() {
+    let of = |[rows, columns]: [u32; 2], counted: bool| {
+        let tile = format!("{rows}, {columns}");
+        let mut changes = vec![
+            ["a.load::<64, 64>".to_string(), format!("a.load::<{rows}, 64>")],
+            ["b.load::<64, 64>".to_string(), format!("b.load::<64, {columns}>")],
+            ["[64, 64]".to_string(), format!("[{tile}]")],
+        ];
+        if counted {
+            changes.push(["(0..a.shape(1))".into(), "(0..row + 64)".into()]);
+        }
+        let changes: Vec<[&str; 2]> = changes.iter().map(|[from, to]| [from.as_str(), to.as_str()]).collect();
+        let plan = all_bodies(&changed(&changes)).remove(0).plan;
+        assert_eq!(plan.counted(), counted);
+        let blocks = 228 * 1024 / (plan.shared_bytes() + 1024);
+        format!("{rows} x {columns}: {} bytes, {blocks} blocks\n", plan.shared_bytes())
+    };
+    expect![[r#"
+        64 x 64: 114848 bytes, 2 blocks
+        64 x 64: 82056 bytes, 2 blocks
+        64 x 128: 114816 bytes, 2 blocks
+        64 x 256: 221328 bytes, 1 blocks
+    "#]]
+    .assert_eq(
+        &[of([64, 64], false), of([64, 64], true), of([64, 128], false), of([64, 256], false)].concat(),
+    );
+}
+
 /// Blocks that are copied once are all in shared memory at the same time.
 #[test]
 fn blocks_that_do_not_fit_are_not_copied() {
@@ -538,10 +567,10 @@ fn blocks_lie_behind_scratch_and_before_what_leaves() {
     ];
     let cases = [vec![], vec![narrow, stored], reduced.to_vec(), [reduced, &[narrow, stored]].concat()];
     expect![[r#"
-        tensor: 82048 bytes shared, 256 threads, maps [64, 64] [64, 64] [64, 32]
+        tensor: 114848 bytes shared, 256 threads, maps [64, 64] [64, 64] [64, 32]
         tensor: 73856 bytes shared, 256 threads, maps [64, 64] [64, 64] [64, 64]
-        tensor: 132224 bytes shared, 384 threads, maps [64, 64] [64, 64] [64, 32]
-        tensor: 115840 bytes shared, 384 threads, maps [64, 64] [64, 64] [64, 64]
+        tensor: 230592 bytes shared, 384 threads, maps [64, 64] [64, 64] [64, 32]
+        tensor: 214208 bytes shared, 384 threads, maps [64, 64] [64, 64] [64, 64]
     "#]]
     .assert_eq(&cases.map(|changes| needs(&changed(&changes))).concat());
 }
@@ -553,59 +582,63 @@ fn a_warp_copies_what_a_group_multiplies() {
     let kept = ["mbarrier", "cp.async.bulk", "wgmma", "setmaxnreg", "bar.sync", "elect", "reqntid"];
     expect![[r#"
         .reqntid 256
+        mbarrier.init.shared::cta.b64 [%rd10], %r17;
         mbarrier.init.shared::cta.b64 [%rd11], %r17;
         mbarrier.init.shared::cta.b64 [%rd12], %r17;
         mbarrier.init.shared::cta.b64 [%rd13], %r17;
         mbarrier.init.shared::cta.b64 [%rd14], %r17;
-        mbarrier.init.shared::cta.b64 [%rd15], 1;
+        mbarrier.init.shared::cta.b64 [%rd15], %r17;
         mbarrier.init.shared::cta.b64 [%rd16], 1;
         mbarrier.init.shared::cta.b64 [%rd17], 1;
         mbarrier.init.shared::cta.b64 [%rd18], 1;
         mbarrier.init.shared::cta.b64 [%rd19], 1;
         mbarrier.init.shared::cta.b64 [%rd20], 1;
-        mbarrier.init.shared::cta.b64 [%rd21], 4;
-        mbarrier.init.shared::cta.b64 [%rd22], 4;
+        mbarrier.init.shared::cta.b64 [%rd21], 1;
+        mbarrier.init.shared::cta.b64 [%rd22], 1;
+        mbarrier.init.shared::cta.b64 [%rd23], 1;
+        mbarrier.init.shared::cta.b64 [%rd24], 4;
+        mbarrier.init.shared::cta.b64 [%rd25], 4;
         fence.mbarrier_init.release.cluster;
         bar.sync 	0;
         elect.sync _|chosen, -1;
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd73], %r109;
-        mbarrier.arrive.shared::cta.b64 _, [%rd75];
-        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd3], [%rd10, {%r97, %r7}], [%rd87];
-        @%p23 mbarrier.arrive.shared::cta.b64 _, [%rd86], 4;
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd86], %r106;
-        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd87], 16384;
-        @%p31 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [to], [%rd9, {%r7, row}], [%rd87], both;
-        @!%p31 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [to], [%rd9, {%r7, row}], [%rd87];
-        @!%p31 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [to], [%rd9, {%r7, row}], [%rd87];
-        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd93], [%rd9, {%r7, %r96}], [%rd87];
-        @%p32 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [to], [%rd10, {%r97, row}], [%rd87], both;
-        @!%p32 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [to], [%rd10, {%r97, row}], [%rd87];
-        @!%p32 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [to], [%rd10, {%r97, row}], [%rd87];
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd24], %r147;
-        @%p4 mbarrier.arrive.shared::cta.b64 _, [%rd26];
-        @%p13 cp.async.bulk.wait_group.read 0;
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd75], %r114;
+        mbarrier.arrive.shared::cta.b64 _, [%rd77];
+        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd2], [%rd9, {%r96, %r108}], [%rd89];
+        @%p23 mbarrier.arrive.shared::cta.b64 _, [%rd88], 4;
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd88], %r111;
+        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd89], 16384;
+        @%p31 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [to], [%rd8, {%r108, row}], [%rd89], both;
+        @!%p31 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [to], [%rd8, {%r108, row}], [%rd89];
+        @!%p31 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [to], [%rd8, {%r108, row}], [%rd89];
+        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd93], [%rd8, {%r108, %r95}], [%rd89];
+        @%p32 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [to], [%rd9, {%r96, row}], [%rd89], both;
+        @!%p32 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [to], [%rd9, {%r96, row}], [%rd89];
+        @!%p32 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [to], [%rd9, {%r96, row}], [%rd89];
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd27], %r153;
+        @%p4 mbarrier.arrive.shared::cta.b64 _, [%rd29];
+        wgmma.wait_group.sync.aligned 0;
+        @%p11 mbarrier.arrive.shared::cta.b64 _, [%rd39];
+        @paired mbarrier.arrive.shared::cluster.b64 _, [far];
+        @%p12 cp.async.bulk.wait_group.read 0;
         bar.sync 8, 128;
         bar.sync 8, 128;
-        @%p13 cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {%r49, %r50}], [%rd42];
-        @%p13 cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {%r51, %r50}], [%rd43];
-        @%p13 cp.async.bulk.commit_group;
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd44], %r110;
-        @%p4 mbarrier.arrive.shared::cta.b64 _, [%rd46];
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd31], %r148;
+        @%p12 cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {%r48, %r49}], [%rd44];
+        @%p12 cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {%r50, %r49}], [%rd45];
+        @%p12 cp.async.bulk.commit_group;
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd46], %r115;
+        @%p4 mbarrier.arrive.shared::cta.b64 _, [%rd48];
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd34], %r154;
         wgmma.fence.sync.aligned;
-        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r146, %r145, %r144, %r143, %r142, %r141, %r140, %r139, %r138, %r137, %r136, %r135, %r134, %r133, %r132, %r131, %r130, %r129, %r128, %r127, %r126, %r125, %r124, %r123, %r122, %r121, %r120, %r119, %r118, %r117, %r116, %r115}, left, right, again, 1, 1, 0, 1;
-        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r146, %r145, %r144, %r143, %r142, %r141, %r140, %r139, %r138, %r137, %r136, %r135, %r134, %r133, %r132, %r131, %r130, %r129, %r128, %r127, %r126, %r125, %r124, %r123, %r122, %r121, %r120, %r119, %r118, %r117, %r116, %r115}, left, right, all, 1, 1, 0, 1;
-        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r146, %r145, %r144, %r143, %r142, %r141, %r140, %r139, %r138, %r137, %r136, %r135, %r134, %r133, %r132, %r131, %r130, %r129, %r128, %r127, %r126, %r125, %r124, %r123, %r122, %r121, %r120, %r119, %r118, %r117, %r116, %r115}, left, right, all, 1, 1, 0, 1;
-        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r146, %r145, %r144, %r143, %r142, %r141, %r140, %r139, %r138, %r137, %r136, %r135, %r134, %r133, %r132, %r131, %r130, %r129, %r128, %r127, %r126, %r125, %r124, %r123, %r122, %r121, %r120, %r119, %r118, %r117, %r116, %r115}, left, right, all, 1, 1, 0, 1;
+        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r151, %r150, %r149, %r148, %r147, %r146, %r145, %r144, %r143, %r142, %r141, %r140, %r139, %r138, %r137, %r136, %r135, %r134, %r133, %r132, %r131, %r130, %r129, %r128, %r127, %r126, %r125, %r124, %r123, %r122, %r121, %r120}, left, right, again, 1, 1, 0, 1;
+        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r151, %r150, %r149, %r148, %r147, %r146, %r145, %r144, %r143, %r142, %r141, %r140, %r139, %r138, %r137, %r136, %r135, %r134, %r133, %r132, %r131, %r130, %r129, %r128, %r127, %r126, %r125, %r124, %r123, %r122, %r121, %r120}, left, right, all, 1, 1, 0, 1;
+        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r151, %r150, %r149, %r148, %r147, %r146, %r145, %r144, %r143, %r142, %r141, %r140, %r139, %r138, %r137, %r136, %r135, %r134, %r133, %r132, %r131, %r130, %r129, %r128, %r127, %r126, %r125, %r124, %r123, %r122, %r121, %r120}, left, right, all, 1, 1, 0, 1;
+        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r151, %r150, %r149, %r148, %r147, %r146, %r145, %r144, %r143, %r142, %r141, %r140, %r139, %r138, %r137, %r136, %r135, %r134, %r133, %r132, %r131, %r130, %r129, %r128, %r127, %r126, %r125, %r124, %r123, %r122, %r121, %r120}, left, right, all, 1, 1, 0, 1;
         wgmma.commit_group.sync.aligned;
         wgmma.wait_group.sync.aligned 1;
-        @%p12 mbarrier.arrive.shared::cta.b64 _, [%rd35];
-        @paired mbarrier.arrive.shared::cluster.b64 _, [far];
-        wgmma.wait_group.sync.aligned 0;
-        @%p12 mbarrier.arrive.shared::cta.b64 _, [%rd37];
+        @%p11 mbarrier.arrive.shared::cta.b64 _, [%rd38];
         @paired mbarrier.arrive.shared::cluster.b64 _, [far];
         cp.async.bulk.wait_group.read 0;
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd94], %r109;
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd94], %r114;
         mbarrier.arrive.shared::cta.b64 _, [%rd96];
     "#]].assert_eq(&lines_with(&ptx(PRODUCT, Arch::SM_90A), &kept));
 }
@@ -630,55 +663,55 @@ fn bytes_are_multiplied_32_at_a_time() {
         ["out.store(sum,", "out.store(sum.to::<f32>(),"],
     ]);
     expect![[r#"
-        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd82], 10240;
-        wgmma.mma_async.sync.aligned.m64n16k32.s32.s8.s8 {%r121, %r120, %r119, %r118, %r117, %r116, %r115, %r114}, left, right, again;
-        wgmma.mma_async.sync.aligned.m64n16k32.s32.s8.s8 {%r121, %r120, %r119, %r118, %r117, %r116, %r115, %r114}, left, right, all;
-        wgmma.mma_async.sync.aligned.m64n16k32.s32.s8.s8 {%r121, %r120, %r119, %r118, %r117, %r116, %r115, %r114}, left, right, all;
-        wgmma.mma_async.sync.aligned.m64n16k32.s32.s8.s8 {%r121, %r120, %r119, %r118, %r117, %r116, %r115, %r114}, left, right, all;
-        wgmma.wait_group.sync.aligned 1;
+        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd80], 10240;
         wgmma.wait_group.sync.aligned 0;
+        wgmma.mma_async.sync.aligned.m64n16k32.s32.s8.s8 {%r127, %r126, %r125, %r124, %r123, %r122, %r121, %r120}, left, right, again;
+        wgmma.mma_async.sync.aligned.m64n16k32.s32.s8.s8 {%r127, %r126, %r125, %r124, %r123, %r122, %r121, %r120}, left, right, all;
+        wgmma.mma_async.sync.aligned.m64n16k32.s32.s8.s8 {%r127, %r126, %r125, %r124, %r123, %r122, %r121, %r120}, left, right, all;
+        wgmma.mma_async.sync.aligned.m64n16k32.s32.s8.s8 {%r127, %r126, %r125, %r124, %r123, %r122, %r121, %r120}, left, right, all;
+        wgmma.wait_group.sync.aligned 1;
     "#]].assert_eq(&integers);
     let floats = |most: &str| of(&[["bf16", "f8e5m2"], [", sum);\n        }", most]]);
     expect![[r#"
-        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd79], 10240;
+        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd77], 10240;
         wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r30, %r31, %r32, %r33, %r34, %r35, %r36, %r37}, left, right, none, 1, 1;
         wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r30, %r31, %r32, %r33, %r34, %r35, %r36, %r37}, left, right, all, 1, 1;
         wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r30, %r31, %r32, %r33, %r34, %r35, %r36, %r37}, left, right, all, 1, 1;
         wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r30, %r31, %r32, %r33, %r34, %r35, %r36, %r37}, left, right, all, 1, 1;
         wgmma.wait_group.sync.aligned 0;
-        add.f32 	%r108, %r108, %r30;
-        add.f32 	%r109, %r109, %r31;
-        add.f32 	%r110, %r110, %r32;
-        add.f32 	%r111, %r111, %r33;
-        add.f32 	%r112, %r112, %r34;
-        add.f32 	%r113, %r113, %r35;
-        add.f32 	%r114, %r114, %r36;
-        add.f32 	%r115, %r115, %r37;
+        add.f32 	%r115, %r115, %r30;
+        add.f32 	%r116, %r116, %r31;
+        add.f32 	%r117, %r117, %r32;
+        add.f32 	%r118, %r118, %r33;
+        add.f32 	%r119, %r119, %r34;
+        add.f32 	%r120, %r120, %r35;
+        add.f32 	%r121, %r121, %r36;
+        add.f32 	%r122, %r122, %r37;
     "#]].assert_eq(&floats(", sum).max_num_imprecise_acc(128);\n        }"));
     expect![[r#"
-        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd79], 10240;
+        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd77], 10240;
         wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r30, %r31, %r32, %r33, %r34, %r35, %r36, %r37}, left, right, none, 1, 1;
         wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r30, %r31, %r32, %r33, %r34, %r35, %r36, %r37}, left, right, all, 1, 1;
         wgmma.wait_group.sync.aligned 0;
-        add.f32 	%r60, %r130, %r30;
-        add.f32 	%r61, %r131, %r31;
-        add.f32 	%r62, %r132, %r32;
-        add.f32 	%r63, %r133, %r33;
-        add.f32 	%r64, %r134, %r34;
-        add.f32 	%r65, %r135, %r35;
-        add.f32 	%r66, %r136, %r36;
-        add.f32 	%r67, %r137, %r37;
+        add.f32 	%r60, %r137, %r30;
+        add.f32 	%r61, %r138, %r31;
+        add.f32 	%r62, %r139, %r32;
+        add.f32 	%r63, %r140, %r33;
+        add.f32 	%r64, %r141, %r34;
+        add.f32 	%r65, %r142, %r35;
+        add.f32 	%r66, %r143, %r36;
+        add.f32 	%r67, %r144, %r37;
         wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r40, %r41, %r42, %r43, %r44, %r45, %r46, %r47}, left, right, none, 1, 1;
         wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r40, %r41, %r42, %r43, %r44, %r45, %r46, %r47}, left, right, all, 1, 1;
         wgmma.wait_group.sync.aligned 0;
-        add.f32 	%r130, %r60, %r40;
-        add.f32 	%r131, %r61, %r41;
-        add.f32 	%r132, %r62, %r42;
-        add.f32 	%r133, %r63, %r43;
-        add.f32 	%r134, %r64, %r44;
-        add.f32 	%r135, %r65, %r45;
-        add.f32 	%r136, %r66, %r46;
-        add.f32 	%r137, %r67, %r47;
+        add.f32 	%r137, %r60, %r40;
+        add.f32 	%r138, %r61, %r41;
+        add.f32 	%r139, %r62, %r42;
+        add.f32 	%r140, %r63, %r43;
+        add.f32 	%r141, %r64, %r44;
+        add.f32 	%r142, %r65, %r45;
+        add.f32 	%r143, %r66, %r46;
+        add.f32 	%r144, %r67, %r47;
     "#]].assert_eq(&floats(", sum).max_num_imprecise_acc(64);\n        }"));
 }
 
@@ -700,6 +733,46 @@ fn three_groups_share_rows() {
     assert_eq!(of("out.store(sum - tl::max(sum, 1).col()"), ("tensor", (12 + 4) * 32));
     assert_eq!(of("out.store(sum - tl::max(sum, 0).row()"), ("tensor", (8 + 4) * 32));
     assert_eq!(of("out.store(tl::cumsum(sum, 0)"), ("tensor", (8 + 4) * 32));
+}
+
+/// Each body of a product of three groups, with a matrix of a batch of views to store to.
+#[test]
+fn three_groups_store_to_any_view() {
+    let source = changed(&[
+        ["(num_warps = 4)", ""],
+        ["a.load::<64, 64>", "a.load::<192, 64>"],
+        ["b.load::<64, 64>", "b.load::<64, 192>"],
+        ["[64, 64]", "[192, 192]"],
+        ["out: &mut View<f32, 2>", "out: &mut View<f32, 3>"],
+        ["out.store(sum, row, col)", "out.store(tl::reshape(sum, [1, 192, 192]), 0, row, col)"],
+    ]);
+    for (name, gpus) in all_bodies(&source).iter().map(|body| (body.name, body.gpus)) {
+        let arch = if gpus.include(Arch::SM_90A.capability) { Arch::SM_90A } else { Arch::SM_80 };
+        let text = ptx_of(&source, arch, |body| body.name == name);
+        assert!(text.contains(".entry"), "{name}");
+    }
+}
+
+/// Quotients of a program's number are 0 behind a comparison, and remainders are made of them: one division for each pair.
+#[test]
+fn a_thread_that_copies_divides_where_it_must() {
+    let source = changed(&[[
+        "(tl::program_id(0) * 64, tl::program_id(1) * 64)",
+        "(tl::program_id(0) / out.shape(1).to::<i32>() * 64, tl::program_id(0) % out.shape(1).to::<i32>() * 64)",
+    ]]);
+    let text = ptx(&source, Arch::SM_90A);
+    let first = text.split(".entry").nth(1).expect("an entry");
+    // Its place in the grid, behind a comparison, and the quotient; and the same of its peer.
+    expect![[r#"
+        div.u32 	%r95, %r135, %r14;
+        div.u32 	%r127, %r95, %r15;
+        div.u32 	%r128, %r125, %r6;
+        rem.u32 	%r129, %r135, %r14;
+        rem.u32 	%r130, %r130, %r14;
+        div.s32 	%r102, %r129, %r7;
+        div.s32 	%r108, %r130, %r7;
+    "#]]
+    .assert_eq(&lines_with(first, &["div.", "rem."]));
 }
 
 /// Groups take their registers from the warps that copy: what all have together does not grow.
@@ -748,59 +821,51 @@ fn copies_begin_where_the_kernel_says() {
     };
     let once = ["for start in (0..a.shape(1)).step_by(64) {", "{ let start = a.shape(1) / 64 * 64 - 64;"];
     expect![[r#"
-        mov.u32 	%r127, %ctaid.x;
+        mov.u32 	%r130, %ctaid.x;
         mul.lo.s32 	%r106, %r8, %r9;
         mul.lo.s32 	%r3, %r106, %r10;
         mov.u32 	%r4, %nctaid.x;
-        max.s64 	%rd66, %rd65, -2147483648;
-        min.s64 	%rd67, %rd66, 2147483392;
-        cvt.u32.u64 	%r110, %rd67;
-        mul.lo.s32 	%r114, %r113, %r8;
-        mul.lo.s32 	%r115, %r109, %r9;
-        shl.b32 	%r116, %r128, 3;
-        cvt.s64.s32 	%rd79, %r116;
-        mul.wide.s32 	%rd83, %r107, 64;
-        max.s64 	%rd84, %rd83, -2147483648;
-        min.s64 	%rd85, %rd84, 2147483392;
-        cvt.u32.u64 	%r111, %rd85;
+        cvt.u32.u64 	%r108, %rd63;
+        shl.b32 	%r116, %r131, 3;
+        cvt.s64.s32 	%rd75, %r116;
+        mul.wide.s32 	%rd79, %r127, 64;
+        max.s64 	%rd80, %rd79, -2147483648;
+        min.s64 	%rd81, %rd80, 2147483392;
+        cvt.u32.u64 	%r114, %rd81;
         shl.b32 	%r117, %r126, 3;
-        cvt.s64.s32 	%rd86, %r117;
+        cvt.s64.s32 	%rd82, %r117;
         shl.b32 	%r118, %r126, 13;
-        cvt.s64.s32 	%rd88, %r118;
-        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd73], [%rd74, {%r110, %r111}], [%rd72];
-        mul.wide.s32 	%rd89, %r108, 64;
-        max.s64 	%rd90, %rd89, -2147483648;
-        min.s64 	%rd91, %rd90, 2147483392;
-        cvt.u32.u64 	%r112, %rd91;
+        cvt.s64.s32 	%rd84, %r118;
+        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd69], [%rd70, {%r113, %r114}], [%rd68];
+        mul.wide.s32 	%rd85, %r128, 64;
+        max.s64 	%rd86, %rd85, -2147483648;
+        min.s64 	%rd87, %rd86, 2147483392;
+        cvt.u32.u64 	%r115, %rd87;
     "#]]
     .assert_eq(&computed(&[once]));
     let by_stride = ["(tl::program_id(0) * 64, ", "(tl::program_id(0).to::<i64>() * a.stride(0), "];
     expect![[r#"
-        mov.u32 	%r127, %ctaid.x;
+        mov.u32 	%r130, %ctaid.x;
         mul.lo.s32 	%r106, %r8, %r9;
         mul.lo.s32 	%r3, %r106, %r10;
         mov.u32 	%r4, %nctaid.x;
-        max.s64 	%rd68, %rd67, -2147483648;
-        min.s64 	%rd69, %rd68, 2147483392;
-        cvt.u32.u64 	%r110, %rd69;
-        mul.lo.s32 	%r114, %r113, %r8;
-        mul.lo.s32 	%r115, %r109, %r9;
-        shl.b32 	%r116, %r128, 3;
-        cvt.s64.s32 	%rd81, %r116;
-        cvt.s64.s32 	%rd85, %r107;
-        mul.lo.s64 	%rd86, %rd3, %rd85;
-        max.s64 	%rd87, %rd86, -2147483648;
-        min.s64 	%rd88, %rd87, 2147483392;
-        cvt.u32.u64 	%r111, %rd88;
+        cvt.u32.u64 	%r108, %rd65;
+        shl.b32 	%r116, %r131, 3;
+        cvt.s64.s32 	%rd77, %r116;
+        cvt.s64.s32 	%rd81, %r127;
+        mul.lo.s64 	%rd82, %rd3, %rd81;
+        max.s64 	%rd83, %rd82, -2147483648;
+        min.s64 	%rd84, %rd83, 2147483392;
+        cvt.u32.u64 	%r114, %rd84;
         shl.b32 	%r117, %r126, 3;
-        cvt.s64.s32 	%rd89, %r117;
+        cvt.s64.s32 	%rd85, %r117;
         shl.b32 	%r118, %r126, 13;
-        cvt.s64.s32 	%rd91, %r118;
-        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd75], [%rd76, {%r110, %r111}], [%rd74];
-        mul.wide.s32 	%rd92, %r108, 64;
-        max.s64 	%rd93, %rd92, -2147483648;
-        min.s64 	%rd94, %rd93, 2147483392;
-        cvt.u32.u64 	%r112, %rd94;
+        cvt.s64.s32 	%rd87, %r118;
+        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd71], [%rd72, {%r113, %r114}], [%rd70];
+        mul.wide.s32 	%rd88, %r128, 64;
+        max.s64 	%rd89, %rd88, -2147483648;
+        min.s64 	%rd90, %rd89, 2147483392;
+        cvt.u32.u64 	%r115, %rd90;
     "#]]
     .assert_eq(&computed(&[once, by_stride]));
 }

@@ -159,10 +159,10 @@ fn a_mask_that_is_claimed_to_be_constant_moves_vectors() {
         source,
         &["ld.global", "st.global"],
         expect![[r#"
-        ld.global.nc.b8 	%r8, [%rd8];
-        @%p1 ld.global.nc.L2::cache_hint.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1], %rd2;
-        @%p1 st.global.v4.b32 [%rd3], {%r1, %r2, %r3, %r4};
-    "#]],
+            ld.global.b8 	%r8, [%rd8];
+            @%p1 ld.global.L2::cache_hint.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1], %rd2;
+            @%p1 st.global.v4.b32 [%rd3], {%r1, %r2, %r3, %r4};
+        "#]],
     );
     let without =
         source.replace("tl::max_constancy(tl::load(flags + i) != 0, 4)", "tl::load(flags + i) != 0");

@@ -184,7 +184,7 @@ fn eight_bit_floats_two_at_a_time_where_the_gpu_can() {
         Arch::SM_90A,
         expect![[r#"
             .version 8.0
-            ld.global.nc.b32 4
+            ld.global.b32 4
             cvt.u16.u32 4
             mov.b32 12
             cvt.rn.f16x2.e5m2x2 8
@@ -227,7 +227,7 @@ fn eight_bit_floats_in_integers_on_an_older_gpu() {
         Arch::SM_80,
         expect![[r#"
             .version 7.0
-            ld.global.nc.b32 4
+            ld.global.b32 4
             cvt.u16.u32 8
             and.b16 12
             shl.b16 4

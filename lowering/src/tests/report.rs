@@ -51,7 +51,7 @@ fn one_comparison_for_all_of_a_gpu_thread_s_elements() {
         module {
           llvm.mlir.global external @shared() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
           llvm.mlir.global external @fuse_report(dense<0> : tensor<6xi64>) {addr_space = 1 : i32, alignment = 8 : i64} : !llvm.array<6 x i64>
-          llvm.func @entry(%arg0: !llvm.ptr<1> {llvm.noalias, llvm.readonly}, %arg1: i64, %arg2: !llvm.ptr<1> {llvm.noalias}, %arg3: i64, %arg4: i32, %arg5: i32, %arg6: i32, %arg7: i32) attributes {nvvm.kernel, nvvm.reqntid = array<i32: 128>} {
+          llvm.func @entry(%arg0: !llvm.ptr<1>, %arg1: i64, %arg2: !llvm.ptr<1>, %arg3: i64, %arg4: i32, %arg5: i32, %arg6: i32, %arg7: i32) attributes {nvvm.kernel, nvvm.reqntid = array<i32: 128>} {
             %0 = llvm.mlir.constant(9 : i32) : i32
             %1 = llvm.mlir.constant(-128 : i32) : i32
             %2 = llvm.mlir.constant(28 : i32) : i32
@@ -84,6 +84,7 @@ fn one_comparison_for_all_of_a_gpu_thread_s_elements() {
             %29 = llvm.icmp "slt" %26, %arg4 : i32
             %30 = llvm.icmp "slt" %28, %arg4 : i32
             %31 = llvm.sext %arg4 : i32 to i64
+            llvm.inline_asm has_side_effects asm_dialect = att "griddepcontrol.wait;", "~{memory}"  : () -> ()
             %32 = llvm.getelementptr %arg0[%31] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i32
             %33 = llvm.sub %arg1, %31 : i64
             %34 = llvm.intr.smin(%33, %6) : (i64, i64) -> i64
@@ -110,9 +111,9 @@ fn one_comparison_for_all_of_a_gpu_thread_s_elements() {
             %55 = llvm.intr.umax(%47, %54) : (i32, i32) -> i32
             %56 = llvm.or %29, %30 : i1
             %57 = llvm.and %30, %52 : i1
-            %58 = llvm.inline_asm has_side_effects asm_dialect = att "@$2 ld.global.nc.b32 $0, [$1];", "=r,l,b,0" %42, %48, %11 : (!llvm.ptr<1>, i1, i32) -> i32
+            %58 = llvm.inline_asm has_side_effects asm_dialect = att "@$2 ld.global.b32 $0, [$1];", "=r,l,b,0" %42, %48, %11 : (!llvm.ptr<1>, i1, i32) -> i32
             %59 = llvm.bitcast %58 : i32 to f32
-            %60 = llvm.inline_asm has_side_effects asm_dialect = att "@$2 ld.global.nc.b32 $0, [$1];", "=r,l,b,0" %49, %57, %11 : (!llvm.ptr<1>, i1, i32) -> i32
+            %60 = llvm.inline_asm has_side_effects asm_dialect = att "@$2 ld.global.b32 $0, [$1];", "=r,l,b,0" %49, %57, %11 : (!llvm.ptr<1>, i1, i32) -> i32
             %61 = llvm.bitcast %60 : i32 to f32
             %62 = llvm.sub %36, %40 : i32
             %63 = llvm.icmp "uge" %55, %62 : i32
@@ -226,7 +227,7 @@ fn a_gpu_thread_that_does_not_report() {
     expect![[r#"
         module {
           llvm.mlir.global external @shared() {addr_space = 3 : i32, alignment = 1024 : i64} : !llvm.array<0 x i8>
-          llvm.func @entry(%arg0: !llvm.ptr<1> {llvm.noalias, llvm.readonly}, %arg1: i64, %arg2: !llvm.ptr<1> {llvm.noalias}, %arg3: i64, %arg4: i32, %arg5: i32, %arg6: i32, %arg7: i32) attributes {nvvm.kernel, nvvm.reqntid = array<i32: 128>} {
+          llvm.func @entry(%arg0: !llvm.ptr<1>, %arg1: i64, %arg2: !llvm.ptr<1>, %arg3: i64, %arg4: i32, %arg5: i32, %arg6: i32, %arg7: i32) attributes {nvvm.kernel, nvvm.reqntid = array<i32: 128>} {
             %0 = llvm.mlir.constant(-128 : i32) : i32
             %1 = llvm.mlir.constant(2147483647 : i64) : i64
             %2 = llvm.mlir.constant(-2147483648 : i64) : i64
@@ -254,6 +255,7 @@ fn a_gpu_thread_that_does_not_report() {
             %24 = llvm.icmp "slt" %21, %arg4 : i32
             %25 = llvm.icmp "slt" %23, %arg4 : i32
             %26 = llvm.sext %arg4 : i32 to i64
+            llvm.inline_asm has_side_effects asm_dialect = att "griddepcontrol.wait;", "~{memory}"  : () -> ()
             %27 = llvm.getelementptr %arg0[%26] : (!llvm.ptr<1>, i64) -> !llvm.ptr<1>, i32
             %28 = llvm.sub %arg1, %26 : i64
             %29 = llvm.intr.smin(%28, %1) : (i64, i64) -> i64
@@ -274,9 +276,9 @@ fn a_gpu_thread_that_does_not_report() {
             %44 = llvm.icmp "sge" %23, %35 : i32
             %45 = llvm.and %44, %43 : i1
             %46 = llvm.and %25, %45 : i1
-            %47 = llvm.inline_asm has_side_effects asm_dialect = att "@$2 ld.global.nc.b32 $0, [$1];", "=r,l,b,0" %37, %41, %6 : (!llvm.ptr<1>, i1, i32) -> i32
+            %47 = llvm.inline_asm has_side_effects asm_dialect = att "@$2 ld.global.b32 $0, [$1];", "=r,l,b,0" %37, %41, %6 : (!llvm.ptr<1>, i1, i32) -> i32
             %48 = llvm.bitcast %47 : i32 to f32
-            %49 = llvm.inline_asm has_side_effects asm_dialect = att "@$2 ld.global.nc.b32 $0, [$1];", "=r,l,b,0" %42, %46, %6 : (!llvm.ptr<1>, i1, i32) -> i32
+            %49 = llvm.inline_asm has_side_effects asm_dialect = att "@$2 ld.global.b32 $0, [$1];", "=r,l,b,0" %42, %46, %6 : (!llvm.ptr<1>, i1, i32) -> i32
             %50 = llvm.bitcast %49 : i32 to f32
             %51 = llvm.sub %21, %5 {overflowFlags = #llvm.overflow<nsw>} : i32
             %52 = llvm.icmp "slt" %51, %6 : i32

@@ -749,10 +749,10 @@ fn gpus_move_sixteen_bytes() {
         mul.wide.s32 	%rd32, %r28, 2;
         mul.wide.s32 	%rd33, %r29, 2;
         mul.wide.s32 	%rd34, %r30, 2;
-        @%p1 ld.global.nc.L1::evict_first.L2::cache_hint.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1], %rd2;
-        @%p2 ld.global.nc.L1::evict_first.L2::cache_hint.v4.b32 {%r5, %r6, %r7, %r8}, [%rd3], %rd2;
-        @%p3 ld.global.nc.L1::evict_first.L2::cache_hint.v4.b32 {%r9, %r10, %r11, %r12}, [%rd4], %rd2;
-        @%p4 ld.global.nc.L1::evict_first.L2::cache_hint.v4.b32 {%r13, %r14, %r15, %r16}, [%rd5], %rd2;
+        @%p1 ld.global.L1::evict_first.L2::cache_hint.v4.b32 {%r1, %r2, %r3, %r4}, [%rd1], %rd2;
+        @%p2 ld.global.L1::evict_first.L2::cache_hint.v4.b32 {%r5, %r6, %r7, %r8}, [%rd3], %rd2;
+        @%p3 ld.global.L1::evict_first.L2::cache_hint.v4.b32 {%r9, %r10, %r11, %r12}, [%rd4], %rd2;
+        @%p4 ld.global.L1::evict_first.L2::cache_hint.v4.b32 {%r13, %r14, %r15, %r16}, [%rd5], %rd2;
         mad.lo.s32 	%r37, %r21, %r34, %r26;
         mad.lo.s32 	%r40, %r34, 12, %r37;
         mul.wide.s32 	%rd45, %r37, 2;

@@ -87,13 +87,19 @@ impl Gpu<'_> {
         let (results, turns) = ends.split_at(own);
         let [last, next] = [&turns[..2], &turns[2..]].map(Turn::of);
         let mut results = results.to_vec();
-        let ran = b.icmp(IntPredicate::Sgt, count, zero);
+        let ran = (!self.runs(body)).then(|| b.icmp(IntPredicate::Sgt, count, zero));
         let sums = GroupDot::ended(b, &results[range.clone()], ran);
         results.splice(range, sums);
         self.set_turn(body, last);
-        b.if_then(ran, |b| self.release_blocks(b, dot, op));
+        b.guarded(ran, |b| self.release_blocks(b, dot, op));
         self.set_turn(body, next);
         results
+    }
+
+    /// Whether a loop is known to run at least once.
+    pub(super) fn runs(&self, body: &For) -> bool {
+        let (first, end) = (self.info(body.low).range.1, self.info(body.high).range.0);
+        if body.closed { first <= end } else { first < end }
     }
 
     /// Where the registers of one of several values are among those of all.

@@ -306,7 +306,7 @@ impl Gpu<'_> {
     /// Counts a loop's turns and starts the copies of the first ones.
     pub(super) fn start(&mut self, b: &mut Builder, body: &For) -> Started {
         let ends = [body.low, body.high, body.step].map(|value| self.scalar(value));
-        let (low, (count, step)) = (ends[0], trip_count(b, body, ends));
+        let (low, (count, step)) = (ends[0], trip_count(b, body, ends, false));
         let turns = Turns { low, step, count };
         let firsts = match self.ahead(body) {
             Some(ahead) => self.start_ahead(b, body, &ahead, turns),

@@ -32,8 +32,13 @@ use crate::tile::{Block, Func, Op, ParamId, Value, sources};
 
 /// Shared memory that a block may ask for where there are copies of this kind.
 pub(super) const MAX_BYTES: u32 = 227 * 1024;
-/// Turns whose blocks are under way at once where the user does not say.
+/// Turns whose blocks are under way at once where the user does not say: at least so many where there is room, and more where
+/// that takes no room from another block.
 const STAGES: u32 = 4;
+const MOST_STAGES: u32 = 8;
+/// Shared memory of a multiprocessor, and what each block takes of it beside its own.
+const MULTIPROCESSOR_BYTES: u32 = 228 * 1024;
+const BLOCK_BYTES: u32 = 1024;
 /// The warps of the group of which one copies.
 pub(super) const WARPS: u32 = GROUP_WARPS;
 /// Registers of a multiprocessor.
@@ -118,6 +123,8 @@ struct Ring {
     variable: Value,
     copies: Vec<Transfer>,
     stages: u32,
+    /// Whether the user said how many.
+    asked: bool,
     start: u32,
     signals: u32,
 }
@@ -302,7 +309,8 @@ impl Pipeline {
         let place = self.rings.iter().position(|ring| ring.variable == variable).unwrap_or_else(|| {
             let asked = body.hints.num_stages.or(distributed.num_stages);
             let stages = asked.unwrap_or(STAGES).max(1);
-            self.rings.push(Ring { variable, copies: vec![], stages, start: 0, signals: 0 });
+            let asked = asked.is_some();
+            self.rings.push(Ring { variable, copies: vec![], stages, asked, start: 0, signals: 0 });
             self.rings.len() - 1
         });
         &mut self.rings[place].copies
@@ -315,10 +323,30 @@ impl Pipeline {
         let asked = self.rings.clone();
         let bytes = self.fitted(scratch, [2, 2]);
         if bytes <= MAX_BYTES {
-            return bytes;
+            return self.deepened(scratch, bytes);
         }
         self.rings = asked;
         self.fitted(scratch, [1, 1])
+    }
+
+    /// More stages in memory that no other block could use: programs with few neighbours wait for memory and for nothing else. Not where
+    /// programs come from a counter: the thread that copies would take the next one too early.
+    fn deepened(&mut self, scratch: u32, mut bytes: u32) -> u32 {
+        if self.counted {
+            return bytes;
+        }
+        let resident = |bytes: u32| MULTIPROCESSOR_BYTES / (bytes + BLOCK_BYTES);
+        loop {
+            let mut deeper = self.clone();
+            let rings = deeper.rings.iter_mut().filter(|ring| !ring.asked && ring.stages < MOST_STAGES);
+            let Some(shortest) = rings.min_by_key(|ring| ring.stages) else { return bytes };
+            shortest.stages += 1;
+            let more = deeper.placed(scratch);
+            if more > MAX_BYTES || resident(more) < resident(bytes) {
+                return self.placed(scratch);
+            }
+            (*self, bytes) = (deeper, more);
+        }
     }
 
     /// The same with so many parts of what is copied once, and at least so many stages if there were as many.

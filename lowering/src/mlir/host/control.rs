@@ -66,7 +66,7 @@ impl Host<'_> {
 impl Emit for For {
     fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
         let ends = [self.low, self.high, self.step].map(|value| host.scalar(value));
-        let (low, (count, step)) = (ends[0], trip_count(b, self, ends));
+        let (low, (count, step)) = (ends[0], trip_count(b, self, ends, false));
         let args = &self.body.args[1..];
         host.copy_tiles(b, &self.inits, args, None);
         let inits = host.scalars_of(&self.inits);

@@ -251,7 +251,10 @@ impl GroupDot {
 
     /// Waits for sums that are still worked on; all are 0 if they never were. One statement, so that they stay where they
     /// are, and a branch, because ptxas makes a selection of each move with a predicate.
-    pub(in crate::mlir::gpu) fn ended(b: &mut Builder, sums: &[Val], any: Val) -> Vec<Val> {
+    pub(in crate::mlir::gpu) fn ended(b: &mut Builder, sums: &[Val], any: Option<Val>) -> Vec<Val> {
+        let Some(any) = any else {
+            return in_place(b, "wgmma.wait_group.sync.aligned 0;", sums, &[]);
+        };
         let any = b.zext(any, Elem::I32);
         // What is read stands behind the sums, which stand there twice.
         let count = sums.len();

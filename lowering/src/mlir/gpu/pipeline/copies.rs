@@ -47,6 +47,7 @@ impl Gpu<'_> {
         consume: impl FnOnce(&mut Self, &mut Builder),
     ) {
         self.set_up(b, pipeline);
+        self.await_predecessor(b);
         let warp = self.uniform(b, self.block_warp);
         let num_warps = self.plan.distributed.num_warps;
         let consumers = b.int(Ty::I32, i64::from(num_warps));
@@ -238,7 +239,7 @@ impl Gpu<'_> {
         definitions: &HashMap<Value, &Op>,
     ) {
         let ends = [body.low, body.high, body.step].map(|value| self.evaluated(b, value, definitions));
-        let (low, (count, step)) = (ends[0], trip_count(b, body, ends));
+        let (low, (count, step)) = (ends[0], trip_count(b, body, ends, self.runs(body)));
         let first = self.present_turn(body);
         // What stays the same is computed before the loop: a thread that copies has little time for a turn.
         self.evaluate_constants(b, ring, definitions);
@@ -248,11 +249,16 @@ impl Gpu<'_> {
                 same.insert(value, self.coordinate_of(b, value));
             }
         }
-        let (zero, one) = (b.int(Ty::I64, 0), b.int(Ty::I64, 1));
+        // The thread that copies has a few dozen instructions for each iteration; 64 bits take twice as many.
+        let (least, most) = self.info(ring.variable).range;
+        let narrow = least >= 0 && most < i32::MAX.into();
+        let count = if narrow { b.trunc(count, Elem::I32) } else { count };
+        let (zero, one) = (b.int(count.ty, 0), b.int(count.ty, 1));
         let end = b.for_range([zero, count, one], &first.flat(), |b, index, carried| {
             self.scope(|gpu| {
                 let values = gpu.values.clone();
                 let turn = Turn::of(carried);
+                let index = if narrow { b.zext(index, Elem::I64) } else { index };
                 let variable = loop_variable(b, index, low, step);
                 gpu.define(ring.variable, vec![variable]);
                 for (number, lot) in ring.lots().into_iter().enumerate() {

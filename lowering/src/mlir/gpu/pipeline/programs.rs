@@ -12,9 +12,10 @@ use std::collections::HashMap;
 
 use super::{Pipeline, Progress, SIGNAL, Signals, Turn, differs};
 use crate::analysis::stage::is_scalar_arithmetic;
-use crate::mlir::builder::{Builder, LoopPart, Val};
+use crate::mlir::builder::{Arm, Builder, LoopPart, Val};
 use crate::mlir::gpu::barrier::warp_barrier;
 use crate::mlir::gpu::{Gpu, IntPredicate, statement};
+use crate::mlir::lanes;
 use crate::mlir::types::{Elem, Ty};
 use crate::ops::scalar::Algebra;
 use crate::ops::{Kind, Scalar};
@@ -149,8 +150,7 @@ impl Gpu<'_> {
                 let counted = gpu.count_program(b, number, all);
                 let place = gpu.place_of(b, number);
                 (gpu.program, gpu.progress) = (place, progress);
-                let told = pipeline.told.iter().map(|&value| gpu.evaluated(b, value, &definitions));
-                let told = told.collect();
+                let told = gpu.told(b, pipeline, &definitions);
                 gpu.announce(b, pipeline, slot, Announced { number, place, told });
                 let peer = gpu.peer_of(b, pipeline, [number, all], &values, &definitions);
                 gpu.produce(b, pipeline, peer.as_ref(), &definitions);
@@ -168,11 +168,81 @@ impl Gpu<'_> {
         self.program = own;
     }
 
-    /// The place in the grid of the program with this number.
+    /// The place in the grid of the program with this number. Grids of one axis, and small ones, need no division; those of programs that
+    /// are counted have more.
     pub(super) fn place_of(&self, b: &mut Builder, number: Val) -> [Val; 3] {
         let [x, y, _] = self.grid;
-        let rows = b.udiv(number, x);
-        [b.urem(number, x), b.urem(rows, y), b.udiv(rows, y)]
+        let divided = |b: &mut Builder| {
+            let rows = b.udiv(number, x);
+            [b.urem(number, x), b.urem(rows, y), b.udiv(rows, y)]
+        };
+        if self.counter.is_some() {
+            return divided(b);
+        }
+        let in_first_row = b.icmp(IntPredicate::Ult, number, x);
+        let place = b.branch(in_first_row, &[Ty::I32; 3], |b, arm| match arm {
+            Arm::Then => {
+                let zero = b.int(Ty::I32, 0);
+                vec![number, zero, zero]
+            }
+            Arm::Else => divided(b).to_vec(),
+        });
+        [place[0], place[1], place[2]]
+    }
+
+    /// The quotients and remainders that a program is told: one division for each pair of operands.
+    pub(super) fn told(
+        &mut self,
+        b: &mut Builder,
+        pipeline: &Pipeline,
+        definitions: &HashMap<Value, &Op>,
+    ) -> Vec<Val> {
+        let mut known: HashMap<[Value; 2], Val> = HashMap::new();
+        for &value in &pipeline.told {
+            let Kind::Scalar(Scalar { op: row, args, .. }) = &definitions[&value].kind else {
+                unreachable!("quotients are scalar operations");
+            };
+            let operands = [args[0], args[1]];
+            let quotient = match known.get(&operands) {
+                Some(&quotient) => quotient,
+                None => {
+                    let quotient = self.quotient(b, operands, definitions);
+                    known.insert(operands, quotient);
+                    quotient
+                }
+            };
+            let [dividend, divisor] = operands.map(|operand| self.scalar(operand));
+            let result = if row.algebra == Algebra::Rem {
+                let whole = b.mul(quotient, divisor);
+                b.sub(dividend, whole)
+            } else {
+                quotient
+            };
+            self.define(value, vec![result]);
+        }
+        pipeline.told.iter().map(|&value| self.scalar(value)).collect()
+    }
+
+    /// A quotient of scalars. A division takes a thread a hundred clocks and more, before its first copy: where the dividend is the
+    /// smaller, as a tile's number is in the first group of tiles, there is none.
+    fn quotient(&mut self, b: &mut Builder, operands: [Value; 2], definitions: &HashMap<Value, &Op>) -> Val {
+        let [dividend, divisor] = operands.map(|operand| self.evaluated(b, operand, definitions));
+        let dtype = self.func.ty(operands[0]).dtype;
+        let [natural, positive] =
+            [(0, 0), (1, 1)].map(|(i, least): (usize, i128)| self.info(operands[i]).range.0 >= least);
+        let (zero, ty) = (b.int(dividend.ty, 0), dividend.ty);
+        let less = if dtype.is_signed() { IntPredicate::Slt } else { IntPredicate::Ult };
+        let mut smaller = b.icmp(less, dividend, divisor);
+        if dtype.is_signed() && !natural {
+            let not_negative = b.icmp(IntPredicate::Sge, dividend, zero);
+            smaller = b.and(smaller, not_negative);
+        }
+        let quotient = b.branch(smaller, &[ty], |b, arm| match arm {
+            Arm::Then => vec![zero],
+            Arm::Else if natural && positive => vec![b.udiv(dividend, divisor)],
+            Arm::Else => vec![lanes::div(b, &[dividend, divisor], dtype)],
+        });
+        quotient[0]
     }
 
     /// The places of what is copied once for the program after this one.
