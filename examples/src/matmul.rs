@@ -27,13 +27,13 @@ use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Error, Result};
 
 use crate::activation;
-use crate::matmul_heuristic::{Block, Config, LARGE, LARGE_BY_FMA, LARGEST, Problem, SMALL};
+use crate::matmul_heuristic::{Block, Config, LARGE, LARGE_BY_FMA, LARGEST, Problem, SMALL, WIDE};
 use crate::matmul_operands::{OperandCopy, copy_operands, is_aligned, is_column_major, is_within_sectors};
 use crate::matmul_tf32;
 use crate::matmul_tiles::{matmul, matmul_narrow, matmul_parts, matmul_small, sum_parts};
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
-use crate::split_matmul::{self, FLAT, LOW, NARROW, SUMMED};
+use crate::split_matmul::{self, FLAT, LOW, NARROW, SUMMED, THIN, THIN_COLS};
 
 /// The extents of a product: `m` rows, `k` products for each element, `n` columns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -255,6 +255,7 @@ impl<T: Float> Factors<'_, T> {
             within_sectors: [is_within_sectors(&self.a), is_within_sectors(&self.b)],
             b_is_k_major: is_column_major(&self.b),
             adds: self.residual.shape()[1] > 0,
+            odd_out: !(out[2] * size_of::<T>()).is_multiple_of(16),
         }
     }
 
@@ -338,7 +339,12 @@ macro_rules! launch_parts {
         $launch?;
         let (sums, act) = (scratch.slice().view(shape)?, $act);
         // More programs where rows are few.
-        if batches * m * n <= SUMMED.rows * SUMMED.cols * $on.processors() {
+        if n <= THIN_COLS {
+            let programs = THIN.count($out.shape());
+            sum_parts::<$T, { THIN.rows }, { THIN.cols }>(sums, bias, residual, $out, alpha, act)
+                .grid(programs)
+                .launch($on)
+        } else if batches * m * n <= SUMMED.rows * SUMMED.cols * $on.processors() {
             let programs = Tile { rows: 1, ..SUMMED }.count($out.shape());
             sum_parts::<$T, 1, { SUMMED.cols }>(sums, bias, residual, $out, alpha, act)
                 .grid(programs)
@@ -358,6 +364,7 @@ macro_rules! multiply_halves {
         impl<const ACT: usize> Multiply<ACT> for $T
         where
             matmul::Choice<$T, ACT, 128, 256, 64, false>: matmul::Declared,
+            matmul::Choice<$T, ACT, 128, 192, 64, false>: matmul::Declared,
             matmul::Choice<$T, ACT, 128, 128, 64, true>: matmul::Declared,
         {
             fn config(on: impl LaunchOn, of: &Factors<'_, $T>, out: [usize; 3]) -> Config {
@@ -386,13 +393,16 @@ macro_rules! multiply_halves {
                 let [a, b] = copies.operands([of.a, of.b])?;
                 let of = Factors { a, b, ..of };
                 if config.split_k > 1 {
-                    return launch_parts!($T, on, of, out, config, [64 x 128 x 64, 64 x 64 x 128], ACT as i32);
+                    return launch_parts!($T, on, of, out, config, [128 x 192 x 64, 128 x 128 x 64, 64 x 128 x 64, 64 x 64 x 128], ACT as i32);
                 }
                 let (Factors { a, b, bias, residual, alpha, .. }, programs) =
                     (of, config.block.tile.count(shape));
                 let adds = residual.shape()[1] > 0;
                 match config.block {
                     LARGEST if !adds => matmul::<$T, ACT, 128, 256, 64, false>(a, b, bias, residual, out, alpha)
+                        .grid(programs)
+                        .launch(on),
+                    WIDE if !adds => matmul::<$T, ACT, 128, 192, 64, false>(a, b, bias, residual, out, alpha)
                         .grid(programs)
                         .launch(on),
                     LARGE => matmul::<$T, ACT, 128, 128, 64, true>(a, b, bias, residual, out, alpha)

@@ -10,8 +10,8 @@
 //! An iteration is over as many bytes of every type: of `f32` in TF32 over half the extent, at half the rate, of 8-bit types over twice
 //! the extent. Rows of operands that begin within 32-byte sectors of memory read a fourth more out of L2.
 //!
-//! **Numbers.** Fitted by `bench/configs.py` to 3500 times of 275 random products on an H100 and an H200, which agree within a few
-//! percent (`docs/performance.md`, "A product of any shape"): half of all estimates are within 6 % of the time. Only their order counts.
+//! **Numbers.** Fitted by `bench/configs.py` to 5900 times of 300 random products on an H100, those near the best of a product above
+//! all (`docs/performance.md`, "A product of any shape"): half of all estimates are within 7 % of the time. Only their order counts.
 //!
 //! `f32` is multiplied by FMA on every device. A tile takes as long as its multiply-adds at a share of the peak, which is larger for
 //! larger tiles; a processor takes one tile after the other.
@@ -62,6 +62,8 @@ pub struct Problem {
     pub b_is_k_major: bool,
     /// Whether the epilogue has what the largest tiles have no registers for, such as a matrix to add.
     pub adds: bool,
+    /// Whether rows of the result begin at others than multiples of 16 bytes: threads store its elements.
+    pub odd_out: bool,
 }
 
 /// Microseconds of an iteration and of all else of a tile, with so many blocks on an SM.
@@ -77,6 +79,8 @@ struct TileCost {
     block: Block,
     tma: Time,
     loads: Time,
+    /// Microseconds more of a tile whose elements threads store.
+    odd: f64,
     /// Whether there is a split-K kernel of it.
     splits: bool,
 }
@@ -93,29 +97,38 @@ const fn time(iteration: f64, fixed: f64, blocks: usize) -> Time {
 pub(crate) const LARGEST: Block = block(128, 256, 64);
 pub(crate) const LARGE: Block = block(128, 128, 64);
 pub(crate) const SMALL: Block = block(64, 128, 64);
+const MIDDLE: Block = block(64, 64, 128);
 /// The block whose operand B must be K-major.
 const SLIM: Block = block(64, 32, 128);
-/// The large block of 8-bit types, in elements of two bytes.
-const WIDE: Block = block(128, 192, 64);
+/// A block between these two, which adds no matrix.
+pub(crate) const WIDE: Block = block(128, 192, 64);
 
 const BLOCKS: [TileCost; 7] = [
-    TileCost { block: LARGEST, tma: time(0.597, 1.46, 1), loads: time(3.98, 1.14, 1), splits: false },
-    TileCost { block: WIDE, tma: time(0.474, 1.31, 1), loads: time(3.26, 0.68, 1), splits: false },
-    TileCost { block: LARGE, tma: time(0.351, 1.16, 1), loads: time(2.53, 0.22, 2), splits: false },
-    TileCost { block: SMALL, tma: time(0.302, 0.40, 1), loads: time(2.01, 0.0, 4), splits: true },
     TileCost {
-        block: block(64, 64, 128),
-        tma: time(0.341, 0.37, 1),
-        loads: time(2.75, 0.0, 4),
+        block: LARGEST,
+        tma: time(0.585, 1.22, 1),
+        loads: time(3.97, 1.33, 1),
+        odd: 1.06,
+        splits: false,
+    },
+    TileCost { block: WIDE, tma: time(0.470, 1.26, 1), loads: time(5.74, 0.74, 1), odd: 2.48, splits: true },
+    TileCost { block: LARGE, tma: time(0.339, 1.00, 1), loads: time(2.77, 0.07, 2), odd: 0.59, splits: true },
+    TileCost { block: SMALL, tma: time(0.220, 0.47, 1), loads: time(1.93, 0.02, 4), odd: 0.23, splits: true },
+    TileCost {
+        block: MIDDLE,
+        tma: time(0.257, 0.30, 1),
+        loads: time(2.37, 0.02, 4),
+        odd: 0.29,
         splits: true,
     },
     TileCost {
         block: block(64, 64, 64),
-        tma: time(0.265, 0.15, 3),
-        loads: time(1.61, 0.0, 6),
+        tma: time(0.224, 0.32, 2),
+        loads: time(1.24, 0.02, 6),
+        odd: 0.24,
         splits: false,
     },
-    TileCost { block: SLIM, tma: time(0.371, 0.13, 2), loads: time(3.49, 1.89, 6), splits: false },
+    TileCost { block: SLIM, tma: time(0.310, 0.33, 2), loads: time(2.31, 1.96, 6), odd: 0.17, splits: false },
 ];
 
 /// The large block of `f32`, which adds no matrix.
@@ -129,20 +142,20 @@ const FMA: f64 = 128.0 * 1.7e3;
 const FMA_FIXED: f64 = 1.5;
 
 /// Microseconds of a byte that is moved.
-const BYTE: f64 = 0.543e-6;
+const BYTE: f64 = 0.594e-6;
 /// Of a byte that all blocks read out of L2 at once.
-const READ: f64 = 0.0864e-6;
+const READ: f64 = 0.0800e-6;
 /// Of the kernel that adds partial sums, and of a byte of them.
-const SUM: f64 = 3.47;
-const SUMMED_BYTE: f64 = 0.391e-6;
+const SUM: f64 = 2.55;
+const SUMMED_BYTE: f64 = 0.0979e-6;
 /// Of the kernel that copies operands, and of a byte that is read or written.
-const COPY: f64 = 3.5;
-const COPIED_BYTE: f64 = 0.412e-6;
+const COPY: f64 = 1.89;
+const COPIED_BYTE: f64 = 0.409e-6;
 /// What operands whose rows begin within sectors read more: five sectors for 128 bytes.
 const STRADDLED: f64 = 1.25;
 /// How much longer an iteration takes for each further block on an SM, by TMA and by loads.
-const SHARED: f64 = 0.717;
-const SHARED_LOADS: f64 = 0.525;
+const SHARED: f64 = 0.402;
+const SHARED_LOADS: f64 = 0.959;
 /// The split-K factors that are tried, the least extent along K of a program, and the most programs for each SM.
 const SPLITS: [usize; 9] = [2, 3, 4, 6, 8, 12, 16, 24, 32];
 const TERMS: usize = 128;
@@ -165,16 +178,15 @@ impl Problem {
 
     /// Whether there are kernels of a block, of whole tiles and of parts.
     fn kernels(&self, of: &TileCost) -> [bool; 2] {
-        let middle = block(64, 64, 128);
         match self.bytes {
-            1 => [of.block == WIDE && !self.adds || [LARGE, middle].contains(&of.block), of.block == SMALL],
+            1 => [of.block == WIDE && !self.adds || [LARGE, MIDDLE].contains(&of.block), of.block == SMALL],
             BYTES => {
-                let [adds, slim] = [of.block == LARGEST && self.adds, of.block == SLIM && !self.b_is_k_major];
-                [of.block != WIDE && !adds && !slim, of.splits]
+                let adds = [LARGEST, WIDE].contains(&of.block) && self.adds;
+                [!adds && !(of.block == SLIM && !self.b_is_k_major), of.splits]
             }
             _ => {
-                let whole = [LARGE, SMALL, middle, block(64, 64, 64)].contains(&of.block);
-                [whole || of.block == LARGEST && !self.adds, of.splits]
+                let whole = [LARGE, SMALL, MIDDLE, block(64, 64, 64)].contains(&of.block);
+                [whole || of.block == LARGEST && !self.adds, [SMALL, MIDDLE].contains(&of.block)]
             }
         }
     }
@@ -199,6 +211,7 @@ impl Problem {
         let by_tma = copies || self.aligned == [true; 2];
         let (Time { iteration, fixed, blocks }, shared) =
             if by_tma { (of.tma, SHARED) } else { (of.loads, SHARED_LOADS) };
+        let fixed = if self.odd_out && split_k == 1 { fixed + of.odd } else { fixed };
         let programs = of.block.tile.count(self.out) * split_k;
         let beside = blocks.min(programs.div_ceil(processors)) - 1;
         let Block { tile: Tile { rows, cols }, k } = self.block(of);

@@ -5,7 +5,7 @@ use dsl_runtime::{Result, Temporary};
 
 use crate::matmul::Tile;
 use crate::matmul_tiles::{align_both, align_rows, transpose_rows};
-use crate::split_matmul;
+use crate::split_matmul::{self, THIN_COLS};
 
 /// Whether so many lines of elements are contiguous and begin at multiples of 16 bytes, as far as their strides say.
 pub(crate) fn are_lines_aligned<T: Element>(count: usize, [line, element]: [usize; 2]) -> bool {
@@ -84,9 +84,9 @@ impl<'v, T: Element> OperandCopy<'v, T> {
         Ok(if self.column_major == self.transposed { view } else { view.permute([0, 2, 1]) })
     }
 
-    /// Programs that copy `cols` columns each.
-    fn programs(&self, cols: usize) -> usize {
-        Tile { rows: COPIED_ROWS, cols }.count(self.lines.shape())
+    /// Programs that copy a tile each.
+    fn programs(&self, tile: Tile) -> usize {
+        tile.count(self.lines.shape())
     }
 }
 
@@ -104,35 +104,94 @@ impl<T: Element> Copies<'_, T> {
     }
 }
 
+/// Elements whose rows are copied by tiles of [`SHORT_COPY`], [`COPY`] or [`LONG_COPY`].
+pub(crate) trait CopyRows: Element {
+    /// Copies the rows of one operand with so many programs.
+    fn copy_one(
+        on: impl LaunchOn,
+        rows: View<'_, Self, 3>,
+        out: ViewMut<'_, Self, 3>,
+        tile: Tile,
+        grid: usize,
+    ) -> Result<()>;
+
+    /// Copies those of both.
+    fn copy_both(
+        on: impl LaunchOn,
+        rows: [View<'_, Self, 3>; 2],
+        out: [ViewMut<'_, Self, 3>; 2],
+        tile: Tile,
+        grid: usize,
+    ) -> Result<()>;
+}
+
+impl<T: Element> CopyRows for T
+where
+    align_rows::Choice<T, { SHORT_COPY.rows }, { SHORT_COPY.cols }>: align_rows::Declared,
+    align_rows::Choice<T, { COPY.rows }, { COPY.cols }>: align_rows::Declared,
+    align_rows::Choice<T, { LONG_COPY.rows }, { LONG_COPY.cols }>: align_rows::Declared,
+    align_both::Choice<T, { SHORT_COPY.rows }, { SHORT_COPY.cols }>: align_both::Declared,
+    align_both::Choice<T, { COPY.rows }, { COPY.cols }>: align_both::Declared,
+    align_both::Choice<T, { LONG_COPY.rows }, { LONG_COPY.cols }>: align_both::Declared,
+{
+    fn copy_one(
+        on: impl LaunchOn,
+        rows: View<'_, T, 3>,
+        out: ViewMut<'_, T, 3>,
+        tile: Tile,
+        grid: usize,
+    ) -> Result<()> {
+        match tile {
+            SHORT_COPY => {
+                align_rows::<T, { SHORT_COPY.rows }, { SHORT_COPY.cols }>(rows, out).grid(grid).launch(on)
+            }
+            LONG_COPY => {
+                align_rows::<T, { LONG_COPY.rows }, { LONG_COPY.cols }>(rows, out).grid(grid).launch(on)
+            }
+            _ => align_rows::<T, { COPY.rows }, { COPY.cols }>(rows, out).grid(grid).launch(on),
+        }
+    }
+
+    fn copy_both(
+        on: impl LaunchOn,
+        [x, y]: [View<'_, T, 3>; 2],
+        [x_out, y_out]: [ViewMut<'_, T, 3>; 2],
+        tile: Tile,
+        grid: usize,
+    ) -> Result<()> {
+        match tile {
+            SHORT_COPY => align_both::<T, { SHORT_COPY.rows }, { SHORT_COPY.cols }>(x, x_out, y, y_out)
+                .grid(grid)
+                .launch(on),
+            LONG_COPY => align_both::<T, { LONG_COPY.rows }, { LONG_COPY.cols }>(x, x_out, y, y_out)
+                .grid(grid)
+                .launch(on),
+            _ => align_both::<T, { COPY.rows }, { COPY.cols }>(x, x_out, y, y_out).grid(grid).launch(on),
+        }
+    }
+}
+
 /// Copies one, both or none of the operands in their own order, with one launch.
-pub(crate) fn copy_operands<'v, T: Element>(
+pub(crate) fn copy_operands<'v, T: CopyRows>(
     on: impl LaunchOn,
     operands: [Option<OperandCopy<'v, T>>; 2],
-) -> Result<Copies<'v, T>>
-where
-    align_rows::Choice<T, COPIED_ROWS, NARROW_COPY>: align_rows::Declared,
-    align_rows::Choice<T, COPIED_ROWS, WIDE_COPY>: align_rows::Declared,
-    align_both::Choice<T, COPIED_ROWS, NARROW_COPY>: align_both::Declared,
-    align_both::Choice<T, COPIED_ROWS, WIDE_COPY>: align_both::Declared,
-{
-    let programs = |cols: usize| operands.iter().flatten().map(|copy| copy.programs(cols)).sum::<usize>();
-    let long = operands.iter().flatten().any(|copy| copy.lines.shape()[2] > NARROW_COPY);
-    let wide = long && programs(WIDE_COPY) >= 2 * on.processors();
-    let grid = programs(if wide { WIDE_COPY } else { NARROW_COPY });
+) -> Result<Copies<'v, T>> {
+    let programs = |tile: Tile| operands.iter().flatten().map(|copy| copy.programs(tile)).sum::<usize>();
+    let longest = operands.iter().flatten().map(|copy| copy.lines.shape()[2]).max().unwrap_or(0);
+    let tile = if longest <= THIN_COLS {
+        SHORT_COPY
+    } else if longest > COPY.cols && programs(LONG_COPY) >= 2 * on.processors() {
+        LONG_COPY
+    } else {
+        COPY
+    };
+    let grid = programs(tile);
     Ok(Copies(match operands {
         [Some(left), Some(right)] => {
             let (mut x_memory, mut y_memory) = (left.memory(on)?, right.memory(on)?);
             let (mut x_slice, mut y_slice) = (x_memory.slice_mut(), y_memory.slice_mut());
             let (x, y) = (left.written(&mut x_slice)?, right.written(&mut y_slice)?);
-            if wide {
-                align_both::<T, COPIED_ROWS, WIDE_COPY>(left.lines, x, right.lines, y)
-                    .grid(grid)
-                    .launch(on)?;
-            } else {
-                align_both::<T, COPIED_ROWS, NARROW_COPY>(left.lines, x, right.lines, y)
-                    .grid(grid)
-                    .launch(on)?;
-            }
+            T::copy_both(on, [left.lines, right.lines], [x, y], tile, grid)?;
             [Some((left, x_memory)), Some((right, y_memory))]
         }
         [None, None] => [None, None],
@@ -141,28 +200,20 @@ where
             let mut memory = copy.memory(on)?;
             let mut slice = memory.slice_mut();
             let out = copy.written(&mut slice)?;
-            if wide {
-                align_rows::<T, COPIED_ROWS, WIDE_COPY>(copy.lines, out).grid(grid).launch(on)?;
-            } else {
-                align_rows::<T, COPIED_ROWS, NARROW_COPY>(copy.lines, out).grid(grid).launch(on)?;
-            }
+            T::copy_one(on, copy.lines, out, tile, grid)?;
             if left.is_some() { [Some((copy, memory)), None] } else { [None, Some((copy, memory))] }
         }
     }))
 }
 
 /// Copies those of the operands that are to be, to their own order or to the other one.
-pub(crate) fn copies_of<'v, T: Element>(
+pub(crate) fn copies_of<'v, T: CopyRows>(
     on: impl LaunchOn,
     given: [View<'v, T, 3>; 2],
     copied: [bool; 2],
     transposed: [bool; 2],
 ) -> Result<Copies<'v, T>>
 where
-    align_rows::Choice<T, COPIED_ROWS, NARROW_COPY>: align_rows::Declared,
-    align_rows::Choice<T, COPIED_ROWS, WIDE_COPY>: align_rows::Declared,
-    align_both::Choice<T, COPIED_ROWS, NARROW_COPY>: align_both::Declared,
-    align_both::Choice<T, COPIED_ROWS, WIDE_COPY>: align_both::Declared,
     transpose_rows::Choice<T, { TRANSPOSED.rows }, { TRANSPOSED.cols }>: transpose_rows::Declared,
 {
     let own = |operand: usize| copied[operand] && !transposed[operand];
@@ -198,7 +249,7 @@ const SECTOR: usize = 32;
 const CACHE_LINE: usize = 128;
 /// What a program of [`transpose_rows`] copies.
 const TRANSPOSED: Tile = Tile { rows: 64, cols: 64 };
-/// What a program of [`align_rows`] copies.
-const COPIED_ROWS: usize = 8;
-const NARROW_COPY: usize = 256;
-const WIDE_COPY: usize = 1024;
+/// What a program of [`align_rows`] copies: of rows of at most [`THIN_COLS`] elements, of others, and of long ones that are many.
+const SHORT_COPY: Tile = Tile { rows: 64, cols: 32 };
+const COPY: Tile = Tile { rows: 8, cols: 256 };
+const LONG_COPY: Tile = Tile { rows: 8, cols: 1024 };

@@ -11,7 +11,7 @@ use crate::matmul::{Factors, Tile, by_block, launch_parts};
 use crate::matmul_heuristic::{Block, Config, Problem};
 use crate::matmul_operands::{copies_of, is_column_major};
 use crate::matmul_tiles::{matmul_tf32, matmul_tf32_parts, sum_parts};
-use crate::split_matmul::SUMMED;
+use crate::split_matmul::{SUMMED, THIN, THIN_COLS};
 
 /// The operand that must be copied because neither is K-major: the smaller one.
 fn to_transpose(of: &Factors<'_, f32>) -> Option<usize> {

@@ -63,7 +63,12 @@ pub(crate) mod kernels {
         row: i32,
         col: i32,
     ) -> Tile<f32> {
-        let v = tl::fma(sum, alpha, bias.load::<1, N>(0, col).to::<f32>());
+        // Most products have no bias.
+        let v = if bias.shape(1) > 0 {
+            tl::fma(sum, alpha, bias.load::<1, N>(0, col).to::<f32>())
+        } else {
+            sum * alpha
+        };
         let y = if act == 1 {
             tl::relu(v)
         } else if act == 2 {
@@ -106,6 +111,7 @@ pub(crate) mod kernels {
         ACT = [0, 1, 2, 4],
         configs = [
             { T: f16, M: 128, N: 256, K: 64, ADD: false }, { T: bf16, M: 128, N: 256, K: 64, ADD: false },
+            { T: f16, M: 128, N: 192, K: 64, ADD: false }, { T: bf16, M: 128, N: 192, K: 64, ADD: false },
             { T: f16, M: 128, N: 128, K: 64, ADD: true }, { T: bf16, M: 128, N: 128, K: 64, ADD: true },
             { T: f32, M: 128, N: 128, K: 16, ADD: false }, { T: f32, M: 64, N: 128, K: 16, ADD: true, num_warps: 4 },
             { T: f32, M: 64, N: 64, K: 16, ADD: true, num_warps: 4 },
@@ -159,7 +165,7 @@ pub(crate) mod kernels {
         T = [f16, bf16],
         configs = [
             { M: 64, N: 128, K: 64 },
-            { M: 64, N: 64, K: 128, num_stages: 6 },
+            { M: 64, N: 64, K: 128 },
             { M: 64, N: 64, K: 64 },
             { M: 64, N: 32, K: 128 },
             { M: 16, N: 32, K: 128, num_warps: 4, num_stages: 4 },
@@ -208,6 +214,8 @@ pub(crate) mod kernels {
     /// A program leaves a tile of part `tl::program_id(1)` of the sums: that of `share` steps of `K`, which follow those of
     /// the part before.
     #[fuse_kernel(configs = [
+        { T: f16, M: 128, N: 192, K: 64 }, { T: bf16, M: 128, N: 192, K: 64 },
+        { T: f16, M: 128, N: 128, K: 64 }, { T: bf16, M: 128, N: 128, K: 64 },
         { T: f16, M: 64, N: 128, K: 64 }, { T: bf16, M: 64, N: 128, K: 64 },
         { T: f16, M: 64, N: 64, K: 128 }, { T: bf16, M: 64, N: 64, K: 128 },
         { T: f32, M: 64, N: 64, K: 16, num_warps: 4 },
@@ -262,7 +270,7 @@ pub(crate) mod kernels {
     }
 
     /// Adds the parts, and does what follows a product.
-    #[fuse_kernel(T = [f16, bf16, f32], M = [1, 4], N = [256], num_warps = 4)]
+    #[fuse_kernel(T = [f16, bf16, f32], configs = [{ M: 1, N: 256 }, { M: 4, N: 256 }, { M: 16, N: 32 }], num_warps = 4)]
     pub fn sum_parts<T: Float, const M: usize, const N: usize>(
         parts: &View<f32, 4>,
         bias: &View<T, 2>,
@@ -282,7 +290,10 @@ pub(crate) mod kernels {
     }
 
     /// Copies `M x N` elements of each matrix to where rows begin at cache lines.
-    #[fuse_kernel(T = [f16, bf16, f32, i8, f8e4m3], M = [8], N = [256, 1024], num_warps = 4)]
+    #[fuse_kernel(
+        T = [f16, bf16, f32, i8, f8e4m3], configs = [{ M: 8, N: 256 }, { M: 8, N: 1024 }, { M: 64, N: 32 }],
+        num_warps = 4,
+    )]
     pub fn align_rows<T: Element, const M: usize, const N: usize>(x: &View<T, 3>, out: &mut View<T, 3>) {
         let (batch, row, col) =
             place::<M, N>(tl::program_id(0), out.shape(1).to::<i32>(), out.shape(2).to::<i32>());
@@ -298,7 +309,10 @@ pub(crate) mod kernels {
     }
 
     /// The same as [`align_rows()`] of two, those of `x` by the first programs.
-    #[fuse_kernel(T = [f16, bf16, f32, i8, f8e4m3], M = [8], N = [256, 1024], num_warps = 4)]
+    #[fuse_kernel(
+        T = [f16, bf16, f32, i8, f8e4m3], configs = [{ M: 8, N: 256 }, { M: 8, N: 1024 }, { M: 64, N: 32 }],
+        num_warps = 4,
+    )]
     pub fn align_both<T: Element, const M: usize, const N: usize>(
         x: &View<T, 3>,
         x_out: &mut View<T, 3>,

@@ -409,6 +409,7 @@ impl<A: Factor> Arguments<'_, A> {
             return whole(tile, FEW_STEPS);
         }
         if on.has_clusters() {
+            let odd_out = !split_matmul::in_vectors(out.strides(), size_of::<O>());
             let problem = Problem {
                 out: shape,
                 k,
@@ -418,7 +419,8 @@ impl<A: Factor> Arguments<'_, A> {
                 within_sectors: [self.a, self.b].map(|rows| is_within_sectors(&rows.batch())),
                 b_is_k_major: true,
                 // Threads that store element by element have no registers for more.
-                adds: !split_matmul::in_vectors(out.strides(), size_of::<O>()),
+                adds: odd_out,
+                odd_out,
             };
             return problem.fastest(on.processors());
         }

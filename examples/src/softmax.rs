@@ -35,7 +35,7 @@ const LANES: usize = 512;
 /// of which a thread has no more than let several clusters share their multiprocessors.
 #[fuse_kernel(
     T = [f32, f16, bf16],
-    BLOCK = n_cols in [256, 512, 1024, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 65536, 131072, 262144],
+    BLOCK = n_cols in [128, 256, 512, 1024, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 65536, 131072, 262144],
     num_ctas = (BLOCK / 32768 * 4).max(1).min(8),
     maxnreg = if size_of::<T>() == 4 || BLOCK < 65536 { 255 }
         else if BLOCK == 65536 { 72 } else if BLOCK == 131072 { 80 } else { 128 },

@@ -24,6 +24,10 @@ const ALONE_BYTES: usize = 8192;
 pub(crate) const TILE: Tile = Tile { rows: 64, cols: 128 };
 /// What a program adds up.
 pub(crate) const SUMMED: Tile = Tile { rows: 4, cols: 256 };
+/// The same where rows are at most [`THIN_COLS`] long.
+pub(crate) const THIN: Tile = Tile { rows: 16, cols: 32 };
+/// The longest rows that thin tiles take: wide ones would be a quarter full.
+pub(crate) const THIN_COLS: usize = 64;
 /// The fewest terms of a part.
 const TERMS: usize = 256;
 /// Bytes that are read at once.

@@ -443,6 +443,7 @@ fn the_fastest_way_follows_from_the_extents() {
         within_sectors: [false; 2],
         b_is_k_major: false,
         adds: false,
+        odd_out: false,
     };
     let large = of([1, 4096, 4096], 4096);
     let whole = |block: Block| Config { block, split_k: 1, copies: [false; 2] };
