@@ -114,7 +114,7 @@ impl Plan {
         // Programs that share a block share its memory and its sixteen barriers.
         let fitting = MAX_SHARED_BYTES.checked_div(shared.bytes()).unwrap_or(programs).max(1);
         let fitting = 1 << fitting.min(8).ilog2();
-        let follows = pipeline.is_some() || stream::follows(&distributed);
+        let follows = stream::follows(&distributed, pipeline.is_some());
         let programs = programs.min(fitting);
         Ok(Plan { programs, limit: None, distributed, axes, pipeline, shared, follows })
     }

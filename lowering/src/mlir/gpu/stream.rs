@@ -49,8 +49,9 @@ fn touches_memory(op: &Op) -> bool {
         || operation.blocks().into_iter().any(|block: &Block| block.ops.iter().any(touches_memory))
 }
 
-/// Whether a kernel may be launched while the one before it still runs.
-pub(super) fn follows(distributed: &Distributed) -> bool {
+/// Whether a kernel may be launched while the one before it still runs. One with a thread that copies blocks may, unless its other threads
+/// load in loops: what such loads may not say takes registers from sums.
+pub(super) fn follows(distributed: &Distributed, copies_blocks: bool) -> bool {
     let func = &distributed.func;
     let mut short = distributed.block_warps() <= WARPS;
     let (mut stored, mut reduces, mut in_vectors, mut loaded) = (false, false, true, 0);
@@ -63,6 +64,13 @@ pub(super) fn follows(distributed: &Distributed) -> bool {
             blocks.into_iter().for_each(|block| block.walk(&mut |op| in_loops.extend(&op.results)));
         }
     });
+    if copies_blocks {
+        let mut loads = false;
+        func.body.walk(&mut |op| {
+            loads |= matches!(op.kind, Kind::Load(_)) && in_loops.contains(&op.results[0]);
+        });
+        return !loads;
+    }
     func.body.walk(&mut |op| {
         short &= !matches!(op.kind, Kind::Dot(_) | Kind::GroupDot(_));
         if let Kind::Load(load) = &op.kind
