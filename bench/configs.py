@@ -30,7 +30,7 @@ def drawn(seed, number):
 def configs(extents, aligned, by_columns):
     """Every configuration that the model chooses among, with its name."""
     m, k, n = extents
-    for block, _, _, in_parts in BLOCKS:
+    for block, _, _, in_parts, _ in BLOCKS:
         for parts in PARTS:
             many = heuristic.cdiv(m, block[0]) * heuristic.cdiv(n, block[1]) * parts > 2 * heuristic.processors()
             whole, in_parts = kernels(block, in_parts, 2, by_columns)
@@ -83,6 +83,10 @@ def measure(options):
 # ---- fitting
 
 
+#: How much less a configuration counts that takes twice as long as the best one of its product: the choice is among those near the best.
+NEAR = 3
+
+
 def fit(files):
     import numpy
     from scipy.optimize import least_squares
@@ -91,34 +95,52 @@ def fit(files):
     heuristic.processors = lambda: 132
     names = [(f"{kind} {'x'.join(map(str, block))}") for block, *_ in BLOCKS for kind in ("copied", "loaded")]
 
+    def within(row):
+        """Whether rows or columns of each factor begin within sectors, by the extents."""
+        m, k, n = row["extents"]
+        lines = k if row["layout"][0] == "N" else m, n if row["layout"][1] == "N" else k
+        return [2 * line % 32 != 0 for line in lines]
+
     def estimate(x, row, config):
         launch, *costs = x[:9]
-        times = x[9:].reshape(len(BLOCKS), 2, 2)
+        times, stored = x[9:-len(BLOCKS)].reshape(len(BLOCKS), 2, 2), x[-len(BLOCKS):]
         _, block, parts, copies = config
         place = [of[0] for of in BLOCKS].index(block)
         own = BLOCKS[place]
-        timed = (block, *((*times[place][kind], own[1 + kind][2]) for kind in range(2)), own[3])
-        return launch + heuristic.estimate(row["extents"], timed, parts, copies, row["aligned"], costs)
+        timed = (block, *((*times[place][kind], own[1 + kind][2]) for kind in range(2)), own[3], stored[place])
+        return launch + heuristic.estimate(row["extents"], timed, parts, copies, row["aligned"], costs, within=within(row),
+                                           odd=row["extents"][2] % 8 != 0)
 
     def all_configs(row):
         return [config for config in configs(row["extents"], row["aligned"], row["by_columns"]) if config[0] in row["us"]]
 
+    def best_of(row):
+        return min(us for name, us in row["us"].items() if name != "cuBLAS")
+
     samples = [(row, config, row["us"][config[0]]) for row in rows for config in all_configs(row)]
-    start = [5.0, *heuristic.COSTS] + [number for of in BLOCKS for kind in (1, 2) for number in of[kind][:2]]
+    weights = numpy.array([(best_of(row) / us) ** NEAR for row, _, us in samples])
+    start = numpy.array([5.0, *heuristic.COSTS] + [max(number, 0.02) for of in BLOCKS for kind in (1, 2) for number in of[kind][:2]]
+                        + [of[4] for of in BLOCKS])
 
-    def errors(x):
-        return [math.log(estimate(x, row, config) / us) for row, config, us in samples]
+    def errors(y):
+        return numpy.array([math.log(estimate(start * numpy.exp(y), row, config) / us) for row, config, us in samples])
 
-    x = least_squares(errors, start, bounds=(0, 30), loss="soft_l1", f_scale=0.1, x_scale="jac").x
+    def weighed(y):
+        # What no sample says anything of stays as it was.
+        return numpy.concatenate([errors(y) * weights, 0.05 * y])
+
+    y = least_squares(weighed, numpy.zeros(len(start)), bounds=(-4, 2), loss="soft_l1", f_scale=0.1, diff_step=1e-3, max_nfev=40).x
+    x = start * numpy.exp(y)
     print(f"launch {x[0]:.2f}, costs " + ", ".join(f"{number:.3g}" for number in x[1:9]))
-    for name, (step, fixed) in zip(names, x[9:].reshape(-1, 2)):
+    for name, (step, fixed) in zip(names, x[9:-len(BLOCKS)].reshape(-1, 2)):
         print(f"{name}: step {step:.3f}, fixed {fixed:.2f}")
-    print(f"half of {len(samples)} estimates are within {numpy.median(numpy.abs(errors(x))):.3f}")
+    print("stored by threads: " + ", ".join(f"{number:.2f}" for number in x[-len(BLOCKS):]))
+    print(f"half of {len(samples)} estimates are within {numpy.median(numpy.abs(errors(y))):.3f}")
     chosen, best = [], []
     for row in rows:
         config = min(all_configs(row), key=lambda config: estimate(x, row, config))
         chosen.append(row["us"]["cuBLAS"] / row["us"][config[0]])
-        best.append(row["us"]["cuBLAS"] / min(us for name, us in row["us"].items() if name != "cuBLAS"))
+        best.append(row["us"]["cuBLAS"] / best_of(row))
     for name, of in (("the config chosen", chosen), ("the best config", best)):
         print(f"cuBLAS of {name}: median {numpy.median(of):.2f}, tenth percentile {numpy.quantile(of, 0.1):.2f}, worst {min(of):.2f}")
 

@@ -53,8 +53,10 @@ def copy_rows(pairs, dtype):
     def programs(rows, cols):
         return sum(source.shape[0] * cdiv(source.shape[1], rows) * cdiv(source.shape[2], cols) for source, _ in pairs)
 
-    long = any(source.shape[2] > COPIED[0][1] for source, _ in pairs)
-    chosen = COPIED[long and programs(*COPIED[1]) >= 2 * processors()]
+    short, usual, long = COPIED
+    longest = max(source.shape[2] for source, _ in pairs)
+    many = longest > usual[1] and programs(*long) >= 2 * processors()
+    chosen = short if longest <= THIN_COLS else long if many else usual
     names = ("x", "x_out", "y", "y_out") if len(pairs) > 1 else ("x", "out")
     taken = dict(zip(names, (tensor for pair in pairs for tensor in pair)))
     return [Launch("align_both" if len(pairs) > 1 else "align_rows", [NAMES[dtype]], lambda *consts: consts == chosen,
@@ -62,21 +64,22 @@ def copy_rows(pairs, dtype):
 
 
 #: The blocks: rows, columns and steps of 16-bit floats; a step, all else and the blocks on a multiprocessor where the GPU copies factors,
-#: and where threads load them; whether parts of sums come in it.
-BLOCKS = [((128, 256, 64), (0.597, 1.46, 1), (3.98, 1.14, 1), False), ((128, 192, 64), (0.474, 1.31, 1), (3.26, 0.68, 1), False),
-          ((128, 128, 64), (0.351, 1.16, 1), (2.53, 0.22, 2), False),
-          ((64, 128, 64), (0.302, 0.40, 1), (2.01, 0.0, 4), True), ((64, 64, 128), (0.341, 0.37, 1), (2.75, 0.0, 4), True),
-          ((64, 64, 64), (0.265, 0.15, 3), (1.61, 0.0, 6), False), ((64, 32, 128), (0.371, 0.13, 2), (3.49, 1.89, 6), False)]
+#: and where threads load them; whether parts of sums come in it; what is more where threads store the result element by element.
+BLOCKS = [((128, 256, 64), (0.585, 1.22, 1), (3.97, 1.33, 1), False, 1.06), ((128, 192, 64), (0.470, 1.26, 1), (5.74, 0.74, 1), True, 2.48),
+          ((128, 128, 64), (0.339, 1.00, 1), (2.77, 0.07, 2), True, 0.59), ((64, 128, 64), (0.220, 0.47, 1), (1.93, 0.02, 4), True, 0.23),
+          ((64, 64, 128), (0.257, 0.30, 1), (2.37, 0.02, 4), True, 0.29), ((64, 64, 64), (0.224, 0.32, 2), (1.24, 0.02, 6), False, 0.24),
+          ((64, 32, 128), (0.310, 0.33, 2), (2.31, 1.96, 6), False, 0.17)]
 SLIM, WIDE, LARGE, SMALL, MIDDLE = (64, 32, 128), (128, 192, 64), (128, 128, 64), (64, 128, 64), (64, 64, 128)
 PARTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
-#: Rows and columns that a program copies.
-COPIED = (8, 256), (8, 1024)
+#: Rows and columns that a program copies: of rows of at most `THIN_COLS` elements, of others, and of long ones that are many; those that one
+#: of `sum_parts` adds up for thin results.
+COPIED, THIN_COLS, THIN = ((64, 32), (8, 256), (8, 1024)), 64, (16, 32)
 
 
 #: Microseconds of a byte that is moved; of the kernel that adds parts and of a byte of them; of the kernel that copies factors and of a byte that it
 #: moves; how much longer a step takes for each further block on a multiprocessor, of copies by the GPU and of loads;
 #: of a byte that blocks read at once out of the cache.
-COSTS = (0.543e-6, 3.47, 0.391e-6, 3.5, 0.412e-6, 0.717, 0.525, 0.0864e-6)
+COSTS = (0.594e-6, 2.55, 0.0979e-6, 1.89, 0.409e-6, 0.402, 0.959, 0.0800e-6)
 
 
 #: What factors read more whose rows begin within 32-byte sectors.
@@ -109,18 +112,19 @@ def kernels(block, in_parts, size, by_columns, adds=False):
     if size == 1:
         return block in (LARGE, MIDDLE) or block == WIDE and not adds, block == SMALL
     if size == 2:
-        return block != WIDE and (by_columns or block != SLIM), in_parts
-    return block not in (WIDE, SLIM), in_parts
+        return not (block == WIDE and adds) and (by_columns or block != SLIM), in_parts
+    return block not in (WIDE, SLIM), block in (SMALL, MIDDLE)
 
 
-def estimate(extents, block, parts, copies, aligned, costs=COSTS, size=2, within=(False, False)):
+def estimate(extents, block, parts, copies, aligned, costs=COSTS, size=2, within=(False, False), odd=False):
     """Microseconds without the launch, by that model, of elements of `size` bytes: 2, 4 of `f32` in TF32, or 1. `within` says whether rows of
-    either factor begin within sectors."""
-    (m, k, n), ((rows, cols, steps), copied, loaded, _) = extents, block
+    either factor begin within sectors, `odd` whether threads store the result."""
+    (m, k, n), ((rows, cols, steps), copied, loaded, _, stored) = extents, block
     own = steps * 2 // size
     byte, sum_parts, summed_byte, copy, copied_byte, shared, shared_loads, read_byte = costs
     by_copies = copies or all(aligned)
     (step, fixed, blocks), shared = (copied, shared) if by_copies else (loaded, shared_loads)
+    fixed += stored if odd and parts == 1 else 0
     programs = cdiv(m, rows) * cdiv(n, cols) * parts
     beside = min(blocks, cdiv(programs, processors())) - 1
     if not by_copies:
@@ -143,7 +147,8 @@ def estimate(extents, block, parts, copies, aligned, costs=COSTS, size=2, within
 def fastest(extents, aligned, within, by_columns, size=2, adds=False):
     """The block, the parts and which factors are copied, as the library chooses."""
     m, k, n = extents
-    configs = [(estimate(extents, block, parts, copies, aligned, size=size, within=within),
+    odd = n * max(size, 2) % 16 != 0
+    configs = [(estimate(extents, block, parts, copies, aligned, size=size, within=within, odd=odd),
                 (*block[0][:2], block[0][2] * 2 // size), parts, [copies and not even for even in aligned])
                for block in BLOCKS for whole, in_parts in [kernels(block[0], block[3], size, by_columns, adds)]
                for parts in PARTS

@@ -105,10 +105,10 @@ class Matmul(Entry):
         if parts > 1:
             if "parts" not in args or args["parts"].shape[0] != parts:
                 args["parts"] = torch.full((parts, 1, m, n), 7, dtype=F32, device="cuda")
-            few = m * n <= 4 * 256 * processors()
+            summed = heuristic.THIN if n <= heuristic.THIN_COLS else (1 if m * n <= 4 * 256 * processors() else 4, 256)
             return [Launch("matmul_parts", types, lambda *consts: consts == block, lambda *_: (count, parts),
                            **{**taken, "parts": args["parts"], "share": cdiv(cdiv(k, parts), steps)}),
-                    Launch("sum_parts", types, lambda rows, _: rows == (1 if few else 4),
+                    Launch("sum_parts", types, lambda *consts: consts == summed,
                            lambda rows, cols: (cdiv(m, rows) * cdiv(n, cols),), **{**taken, "parts": args["parts"]})]
         if dtype == F32 or rows == 128:
             return [Launch("matmul", types, lambda *consts: consts[:4] == (self.act, *block), lambda *_: (count,), **taken)]
