@@ -182,7 +182,8 @@ impl Problem {
             1 => [of.block == WIDE && !self.adds || [LARGE, MIDDLE].contains(&of.block), of.block == SMALL],
             BYTES => {
                 let adds = [LARGEST, WIDE].contains(&of.block) && self.adds;
-                [!adds && !(of.block == SLIM && !self.b_is_k_major), of.splits]
+                let takes_b = of.block != SLIM || self.b_is_k_major;
+                [!adds && takes_b, of.splits]
             }
             _ => {
                 let whole = [LARGE, SMALL, MIDDLE, block(64, 64, 64)].contains(&of.block);
