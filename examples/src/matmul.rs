@@ -338,13 +338,13 @@ macro_rules! launch_parts {
         let $sums = ViewMut::new(scratch.slice_mut(), shape)?;
         $launch?;
         let (sums, act) = (scratch.slice().view(shape)?, $act);
-        // More programs where rows are few.
         if n <= THIN_COLS {
             let programs = THIN.count($out.shape());
             sum_parts::<$T, { THIN.rows }, { THIN.cols }>(sums, bias, residual, $out, alpha, act)
                 .grid(programs)
                 .launch($on)
         } else if batches * m * n <= SUMMED.rows * SUMMED.cols * $on.processors() {
+            // More programs where rows are few.
             let programs = Tile { rows: 1, ..SUMMED }.count($out.shape());
             sum_parts::<$T, 1, { SUMMED.cols }>(sums, bias, residual, $out, alpha, act)
                 .grid(programs)
@@ -393,7 +393,10 @@ macro_rules! multiply_halves {
                 let [a, b] = copies.operands([of.a, of.b])?;
                 let of = Factors { a, b, ..of };
                 if config.split_k > 1 {
-                    return launch_parts!($T, on, of, out, config, [128 x 192 x 64, 128 x 128 x 64, 64 x 128 x 64, 64 x 64 x 128], ACT as i32);
+                    return launch_parts!(
+                        $T, on, of, out, config,
+                        [128 x 192 x 64, 128 x 128 x 64, 64 x 128 x 64, 64 x 64 x 128], ACT as i32
+                    );
                 }
                 let (Factors { a, b, bias, residual, alpha, .. }, programs) =
                     (of, config.block.tile.count(shape));

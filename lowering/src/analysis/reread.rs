@@ -7,17 +7,26 @@ use super::polynomial::{Atom, Placement, Polynomial, Polynomials};
 use crate::ops::{For, Kind, Load};
 use crate::tile::{Block, Func, ParamId, Value};
 
-/// Asks for no copies ahead in loops that read again what an earlier loop has read, where the user asks for nothing; says whether there
-/// are any. Loops of products are left alone: threads share what they copy.
-pub fn read_again_through_cache(func: &mut Func) -> bool {
-    let polynomials = Polynomials::analyse(func);
-    let mut finder = Finder { func, polynomials: &polynomials, seen: vec![], found: HashSet::new() };
-    finder.block(&func.body);
-    let found = finder.found;
+/// Asks for no copies ahead in loops that read again what an earlier loop has read, where the user asks for nothing. Loops of products are
+/// left alone: threads share what they copy.
+pub fn read_again_through_cache(func: &mut Func) {
+    let found = found(func);
     if !found.is_empty() {
         hint(&mut func.body, &found);
     }
-    !found.is_empty()
+}
+
+/// Whether there are such loops.
+pub fn reads_again(func: &Func) -> bool {
+    !found(func).is_empty()
+}
+
+/// Their variables.
+fn found(func: &Func) -> HashSet<Value> {
+    let polynomials = Polynomials::analyse(func);
+    let mut finder = Finder { func, polynomials: &polynomials, seen: vec![], found: HashSet::new() };
+    finder.block(&func.body);
+    finder.found
 }
 
 fn hint(block: &mut Block, loops: &HashSet<Value>) {

@@ -75,12 +75,10 @@ pub fn stage(func: &mut Func, num_warps: u32, copies_out: bool) -> Vec<Fact> {
     for dot in found.values() {
         for staged in dot.staged() {
             relied_on(func, &staged.window, &mut facts);
-            promise_extents(func, &staged.window);
         }
     }
     for (place, store) in stores {
         relied_on(func, &store.window, &mut facts);
-        promise_extents(func, &store.window);
         func.body.ops[place].kind = store.into();
     }
     replace(&mut func.body, &mut found);
@@ -99,8 +97,8 @@ fn replace(block: &mut Block, found: &mut HashMap<Value, GroupDot>) {
     }
 }
 
-/// What an encoding of a view and copies by it ask for, but for its extents.
-fn relied_on(func: &Func, window: &Window, facts: &mut Vec<Fact>) {
+/// What an encoding of a view and copies by it ask for; of its extents, which coordinates of blocks are below, as promises of the function.
+fn relied_on(func: &mut Func, window: &Window, facts: &mut Vec<Fact>) {
     let view = func.view(window.memory).expect("a window is one of a view");
     let elem = func.slice(window.memory).0;
     facts.push(Fact::Aligned { param: window.memory.0, bytes: PIECE });
@@ -109,11 +107,6 @@ fn relied_on(func: &Func, window: &Window, facts: &mut Vec<Fact>) {
     for scalar in outer.iter().filter_map(|&stride| func.scalar_parameter(stride)) {
         facts.push(Fact::Divisible { value: Symbol::Scalar(scalar), by: PIECE / elem.bytes() });
     }
-}
-
-/// What they ask of its extents, which coordinates of blocks are below.
-fn promise_extents(func: &mut Func, window: &Window) {
-    let view = func.view(window.memory).expect("a window is one of a view");
     let extents: Vec<u32> = view.shape.iter().filter_map(|&extent| func.scalar_parameter(extent)).collect();
     for scalar in extents {
         for promise in [Promise::AtLeast(scalar, 1), Promise::AtMost(scalar, MAX_EXTENT)] {

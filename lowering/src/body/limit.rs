@@ -5,15 +5,12 @@ use crate::layout::assign::Distributed;
 use crate::layout::dot;
 use crate::mlir::Limit;
 use crate::mlir::gpu::ahead::copied_ahead;
+use crate::mlir::gpu::registers_of_each;
 use crate::ops::Kind;
 use crate::tile::Op;
 
 /// The registers that a thread can have at all. Said to ptxas they are a limit like any other, and change what it does.
 pub(super) const MAX_REGISTERS: u32 = 255;
-
-/// Registers of a multiprocessor, which a block of so many threads shares, in steps.
-const REGISTERS: u32 = 64 * 1024;
-const STEP: u32 = 8;
 
 /// The limit of a body with this `maxnreg`, whose blocks have so many threads; [`MAX_REGISTERS`] is none.
 pub(super) fn registers(maxnreg: Option<u32>, distributed: &Distributed, threads: u32) -> Option<Limit> {
@@ -27,7 +24,7 @@ pub(super) fn registers(maxnreg: Option<u32>, distributed: &Distributed, threads
 /// A limit of so many registers for blocks of so many threads. It takes the place of what ptxas knows of the block's size: a block with
 /// more could not be launched.
 pub(super) fn of_block(most: u32, threads: u32) -> Limit {
-    Limit::Registers(most.min(REGISTERS / threads / STEP * STEP))
+    Limit::Registers(most.min(registers_of_each(threads)))
 }
 
 /// Of a product by single threads, if it does with the registers that leave room for sixteen warps on a multiprocessor: one block

@@ -6,7 +6,7 @@
 
 use super::{Body, Gpus, Plan, Requests, aligned, limit, rotated};
 use crate::analysis::fact::{Fact, Sum, Symbol};
-use crate::analysis::reread::read_again_through_cache;
+use crate::analysis::reread::reads_again;
 use crate::mlir::gpu::TooMuchShared;
 use crate::tile::Func;
 
@@ -16,9 +16,8 @@ const MANY: i64 = 1024;
 /// These bodies, of rows that begin at multiples of vectors and of those that begin anywhere; none where no loop reads again, or where
 /// the user says how to copy or how many registers there are.
 pub(super) fn bodies(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<Body>, TooMuchShared> {
-    let mut again = func.clone();
     let chosen = requests.num_stages.is_some() || requests.maxnreg.is_some();
-    if chosen || gpus != Gpus::All || !read_again_through_cache(&mut again) {
+    if chosen || gpus != Gpus::All || !reads_again(func) {
         return Ok(vec![]);
     }
     let requests = Requests { num_stages: Some(1), ..requests };

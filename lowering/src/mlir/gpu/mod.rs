@@ -55,7 +55,7 @@ use arguments::arguments;
 use copied::Arrival;
 pub use emit::Emit;
 use lanes::Exchange;
-pub use pipeline::{Multicast, TensorMap};
+pub use pipeline::{Multicast, TensorMap, registers_of_each};
 use pipeline::{Pipeline, Progress};
 use runs::runs;
 use shared::Shared;

@@ -45,6 +45,11 @@ pub(super) const WARPS: u32 = GROUP_WARPS;
 const REGISTERS: u32 = 64 * 1024;
 /// A warp's threads get so many together.
 const REGISTER_STEP: u32 = 8;
+/// The most registers that each of a block's threads can have.
+pub fn registers_of_each(threads: u32) -> u32 {
+    REGISTERS / threads / REGISTER_STEP * REGISTER_STEP
+}
+
 /// Registers of a thread that copies, and as few as it can do with.
 const COPYING_REGISTERS: [u32; 2] = [32, 24];
 /// Words of a left factor from which on threads that multiply get all that others can give. More registers than a loop

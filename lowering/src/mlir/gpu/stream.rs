@@ -53,9 +53,6 @@ fn touches_memory(op: &Op) -> bool {
 /// load in loops: what such loads may not say takes registers from sums.
 pub(super) fn follows(distributed: &Distributed, copies_blocks: bool) -> bool {
     let func = &distributed.func;
-    let mut short = distributed.block_warps() <= WARPS;
-    let (mut stored, mut reduces, mut in_vectors, mut loaded) = (false, false, true, 0);
-    let copied = copied_ahead(distributed);
     // What a loop loads stands behind what it stored before.
     let mut in_loops: HashSet<Value> = HashSet::new();
     func.body.walk(&mut |op| {
@@ -71,6 +68,9 @@ pub(super) fn follows(distributed: &Distributed, copies_blocks: bool) -> bool {
         });
         return !loads;
     }
+    let mut short = distributed.block_warps() <= WARPS;
+    let (mut stored, mut reduces, mut in_vectors, mut loaded) = (false, false, true, 0);
+    let copied = copied_ahead(distributed);
     func.body.walk(&mut |op| {
         short &= !matches!(op.kind, Kind::Dot(_) | Kind::GroupDot(_));
         if let Kind::Load(load) = &op.kind

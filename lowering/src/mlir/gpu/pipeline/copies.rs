@@ -5,8 +5,8 @@ use std::collections::{HashMap, HashSet};
 use super::multicast::{Peer, load_box, multicast_box};
 use super::programs::ANNOUNCED;
 use super::{
-    Baton, COPYING_REGISTERS, FIRST_BATON, MANY_HELD, Pipeline, REGISTER_STEP, REGISTERS, Ring, SIGNAL,
-    Signals, Taken, Transfer, Turn, varies,
+    Baton, COPYING_REGISTERS, FIRST_BATON, MANY_HELD, Pipeline, REGISTER_STEP, Ring, SIGNAL, Signals, Taken,
+    Transfer, Turn, registers_of_each, varies,
 };
 use crate::analysis::stage::{GROUP_WARPS, LINE, MAX_EXTENT};
 use crate::mlir::Limit;
@@ -24,7 +24,7 @@ use crate::tile::{Op, Value};
 /// `None` where one group has enough, or nobody anything to give.
 fn multiplying_registers(groups: u32, most: Option<u32>, copying: u32) -> Option<u32> {
     let all = groups + 1;
-    let fitting = REGISTERS / (all * GROUP_WARPS * 32);
+    let fitting = registers_of_each(all * GROUP_WARPS * 32);
     let first = fitting.min(most.unwrap_or(fitting)) / REGISTER_STEP * REGISTER_STEP;
     let shared = |given: u32| (first + given / groups) / REGISTER_STEP * REGISTER_STEP;
     first.checked_sub(copying).filter(|_| groups > 1).map(shared)
