@@ -252,7 +252,7 @@ fn bodies_for(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<Body>, 
         }
     }
     if strides.is_empty() {
-        bodies.extend(many::bodies(func, requests, others)?);
+        bodies.extend(many::body(func, requests, others)?);
         let (plan, facts) = aligned(func.clone(), requests)?;
         if !facts.is_empty() {
             let partly = if by_pointers {

@@ -1,10 +1,10 @@
-//! Bodies for many programs whose loops read again what an earlier loop has read.
+//! The body for many programs whose loops read again what an earlier loop has read.
 //!
 //! Where programs are few, copies ahead are all that hides latency in the first of such loops. Where they are many, other programs do,
 //! and what the ring of copies would take is left to the first-level cache, which serves the later loops. How many there are the launcher
 //! knows: one of the facts is their least number.
 
-use super::{Body, Gpus, Plan, Requests, aligned, limit, rotated};
+use super::{Body, Gpus, Requests, aligned, limit};
 use crate::analysis::fact::{Fact, Sum, Symbol};
 use crate::analysis::reread::reads_again;
 use crate::mlir::gpu::TooMuchShared;
@@ -13,28 +13,19 @@ use crate::tile::Func;
 /// Programs that are many: several for each place on any GPU's multiprocessors.
 const MANY: i64 = 1024;
 
-/// These bodies, of rows that begin at multiples of vectors and of those that begin anywhere; none where no loop reads again, or where
-/// the user says how to copy or how many registers there are.
-pub(super) fn bodies(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<Body>, TooMuchShared> {
+/// This body; `None` where no loop reads again, or where the user says how to copy or how many registers there are. Of rows that begin anywhere
+/// there is none: their pieces are not copied ahead, and more registers alone made them slower.
+pub(super) fn body(func: &Func, requests: Requests, gpus: Gpus) -> Result<Option<Body>, TooMuchShared> {
     let chosen = requests.num_stages.is_some() || requests.maxnreg.is_some();
     if chosen || gpus != Gpus::All || !reads_again(func) {
-        return Ok(vec![]);
+        return Ok(None);
     }
-    let requests = Requests { num_stages: Some(1), ..requests };
-    let many = Fact::AtMost {
+    let (mut plan, mut facts) = aligned(func.clone(), Requests { num_stages: Some(1), ..requests })?;
+    // Without a limit ptxas saves registers by making loads late.
+    plan.limit = Some(limit::of_block(limit::MAX_REGISTERS, plan.threads()));
+    facts.push(Fact::AtMost {
         low: Sum { terms: vec![(MANY, vec![])] },
         high: Sum { terms: vec![(1, [0, 1, 2].map(Symbol::Grid).to_vec())] },
-    };
-    let mut found = vec![];
-    let mut add = |name, (mut plan, mut facts): (Plan, Vec<Fact>)| {
-        // Without a limit ptxas saves registers by making loads late.
-        plan.limit = Some(limit::of_block(limit::MAX_REGISTERS, plan.threads()));
-        facts.push(many.clone());
-        found.push(Body { name, plan, facts, gpus });
-    };
-    add("many", aligned(func.clone(), requests)?);
-    if let Some(body) = rotated(func.clone(), requests)? {
-        add("many_unaligned", body);
-    }
-    Ok(found)
+    });
+    Ok(Some(Body { name: "many", plan, facts, gpus }))
 }

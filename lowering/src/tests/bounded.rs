@@ -477,7 +477,6 @@ fn many_programs_read_rows_again_through_the_cache() {
         single_turn: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(); None
         single_turn_unaligned: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(); None
         many: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(), 1024 <= num_programs(0) * num_programs(1) * num_programs(2); Some(Registers(255))
-        many_unaligned: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(), 1024 <= num_programs(0) * num_programs(1) * num_programs(2); Some(Registers(255))
         aligned: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(); None
         unaligned: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(); None
         general: ; None
@@ -487,7 +486,6 @@ fn many_programs_read_rows_again_through_the_cache() {
         single_turn: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(); None
         single_turn_unaligned: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(); None
         many: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(), 1024 <= num_programs(0) * num_programs(1) * num_programs(2); Some(Registers(128))
-        many_unaligned: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(), 1024 <= num_programs(0) * num_programs(1) * num_programs(2); Some(Registers(128))
         aligned: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(); None
         unaligned: n - stride + stride * num_programs(0) <= x.len(), n - stride + stride * num_programs(0) <= out.len(); None
         general: ; None
