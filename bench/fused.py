@@ -205,7 +205,8 @@ class Quantize(RowEntry):
 
     def launches(self, case, args):
         rows, cols, dtype = case
-        wide = cols > 16384 and (self.kind == 1 or cols % 16)
+        # As the library chooses.
+        wide = cols > 16384 and self.kind > 0 and rows > 3 * processors() and (self.kind == 1 or cols % 16)
         kernel, programs = ("quantize_wide", min(rows, processors())) if wide else ("quantize", rows)
         return [Launch(kernel, [NAMES[dtype], NAMES[self.into]],
                        lambda integers, norm, block: norm == self.kind and block >= cols, lambda *_: (programs,))]

@@ -86,24 +86,32 @@ COSTS = (0.594e-6, 2.55, 0.0979e-6, 1.89, 0.409e-6, 0.402, 0.959, 0.0800e-6)
 STRADDLED = 1.25
 
 
-#: The blocks of `f32`, what share of the peak their threads reach, and whether parts of sums come in it; multiply-adds of a multiprocessor in
-#: a microsecond, and microseconds of all else.
-FMA_BLOCKS = [((128, 128, 16), 0.82, False), ((64, 128, 16), 0.78, False), ((64, 64, 16), 0.69, True)]
-FMA, FMA_FIXED = 128 * 1.7e3, 1.5
+#: The blocks of `f32`; microseconds of a step that each block on a multiprocessor adds and the least that one takes, of aligned factors and
+#: of others; microseconds of all else; blocks on a multiprocessor; whether parts of sums come in it.
+FMA_BLOCKS = [((128, 128, 16), (1.54, 1.20), (1.79, 1.20), 1.05, 2, False), ((64, 128, 16), (0.814, 0.932), (0.900, 1.07), 0.88, 3, False),
+              ((64, 64, 16), (0.451, 0.537), (0.522, 0.719), 0.45, 4, True)]
 
 
-def by_fma(m, k, n):
+def by_fma(m, k, n, aligned):
     """The block and the parts of a product of `f32`, as the library chooses."""
-    _, sum_parts, summed_byte, *_ = COSTS
+    byte, sum_parts, summed_byte, *_ = COSTS
 
-    def estimate(block, share, parts):
-        rows, cols, steps = block
-        tiles = cdiv(cdiv(m, rows) * cdiv(n, cols) * parts, processors())
-        time = tiles * rows * cols * cdiv(cdiv(k, parts), steps) * steps / (share * FMA) + FMA_FIXED
+    def estimate(of, parts):
+        (rows, cols, steps), even, odd, fixed, blocks, _ = of
+        multiplied, latency = even if all(aligned) else odd
+        on_one = cdiv(cdiv(m, rows) * cdiv(n, cols) * parts, processors())
+
+        def of_blocks(count):
+            return ((count * multiplied) ** 4 + latency**4) ** 0.25 if count else 0
+
+        rounds = on_one // blocks * of_blocks(blocks) + of_blocks(on_one % blocks)
+        rounds = cdiv(cdiv(k, steps), parts) * rounds + cdiv(on_one, blocks) * fixed
+        moved = 4 * (m * k + k * n + m * n * parts) * byte
+        time = (rounds**4 + moved**4) ** 0.25
         return time if parts == 1 else time + sum_parts + 4 * m * n * (parts + 1) * summed_byte
 
-    configs = [(estimate(block, share, parts), block, parts) for block, share, in_parts in FMA_BLOCKS for parts in PARTS
-               if parts == 1 or in_parts and k // parts >= 128 and 4 * parts * m * n <= 1 << 28]
+    configs = [(estimate(of, parts), of[0], parts) for of in FMA_BLOCKS for parts in PARTS
+               if parts == 1 or of[-1] and k // parts >= 32 and 4 * parts * m * n <= 1 << 28]
     return min(configs, key=lambda config: config[0])[1:]
 
 

@@ -78,7 +78,8 @@ class Matmul(Entry):
         m, k, n, dtype = case
         taken = {**self.batch(args), "act": self.act}
         if dtype == F32:
-            return self.in_config(case, *heuristic.by_fma(m, k, n), taken, args)
+            aligned = [heuristic.is_aligned(factor) for factor in (args["a"], self.right(args))]
+            return self.in_config(case, *heuristic.by_fma(m, k, n, aligned), taken, args)
         block, parts, copies = self.config(case, args)
         copied = {name: heuristic.aligned_copy(taken[name]) for name, copies in zip(("a", "b"), copies) if copies}
         taken.update({name: copy for name, (_, _, copy) in copied.items()})

@@ -37,7 +37,7 @@ const BLOCK: usize = 4096;
 /// A program handles rows of at most `COLS` classes, which its threads keep: one, or `4096 / COLS` short ones. A cluster of blocks shares
 /// the longest.
 #[fuse_kernel(
-    T = [f32, f16, bf16], COLS = classes in [256, 1024, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 65536],
+    T = [f32, f16, bf16], COLS = classes in [128, 256, 512, 1024, 2048, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 65536],
     num_ctas = if COLS > 32768 { 8 } else { 1 },
 )]
 pub fn cross_entropy_short<T: Float, const COLS: usize>(
@@ -250,7 +250,7 @@ impl<'a> CrossEntropy<'a> {
         let odd = !(self.classes * size_of::<T>()).is_multiple_of(16);
         let kept = if odd || are_few(on, rows) { longest(on, KEPT_BY_CLUSTER, KEPT_BY_BLOCK) } else { KEPT };
         if self.classes <= kept {
-            let tile = tile_width([256, 1024, SHORT], self.classes);
+            let tile = tile_width([128, 256, 512, 1024, 2048, SHORT], self.classes);
             let call = cross_entropy_short::<T>(
                 logits,
                 targets,

@@ -92,8 +92,8 @@ pub(crate) mod kernels {
     /// fit on a multiprocessor; longer ones are shared by a cluster of blocks.
     #[fuse_kernel(
         T = [f32, f16, bf16],
-        BLOCK = n_cols in [256, 512, 1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384, 32768, 65536],
-        num_ctas = if BLOCK > 16384 { BLOCK / 8192 } else { 1 },
+        BLOCK = n_cols in [256, 512, 1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384, 24576, 32768, 65536],
+        num_ctas = if BLOCK > 16384 { 8 } else { 1 },
         maxnreg = if size_of::<T>() == 2 && BLOCK == 16384 { 80 } else { 255 },
     )]
     pub fn layer_norm<T: Float, const BLOCK: usize>(

@@ -13,8 +13,8 @@
 //! **Numbers.** Fitted by `bench/configs.py` to 5900 times of 300 random products on an H100, those near the best of a product above
 //! all (`docs/performance.md`, "A product of any shape"): half of all estimates are within 7 % of the time. Only their order counts.
 //!
-//! `f32` is multiplied by FMA on every device. A tile takes as long as its multiply-adds at a share of the peak, which is larger for
-//! larger tiles; a processor takes one tile after the other.
+//! `f32` is multiplied by FMA on every device. The blocks on an SM share its multiply-adds: an iteration takes as long as theirs, and no
+//! less than the latency of one. Operands whose rows are not aligned come element by element, and cost a sixth more.
 //!
 //! Elsewhere tiles are large where they are enough for three of four processors, and GPUs split K where tiles are few.
 
@@ -133,13 +133,57 @@ const BLOCKS: [TileCost; 7] = [
 
 /// The large block of `f32`, which adds no matrix.
 pub(crate) const LARGE_BY_FMA: Block = block(128, 128, 16);
-/// The blocks of `f32`, what share of the peak they reach, and whether there is a split-K kernel of them.
-const FMA_BLOCKS: [(Block, f64, bool); 3] =
-    [(LARGE_BY_FMA, 0.82, false), (block(64, 128, 16), 0.78, false), (block(64, 64, 16), 0.69, true)];
-/// Multiply-adds of an SM in a microsecond: 128 a clock of 1.7 GHz.
-const FMA: f64 = 128.0 * 1.7e3;
-/// Microseconds of all else of a tile.
-const FMA_FIXED: f64 = 1.5;
+/// The cost of a block of `f32`, whose threads multiply by FMA: of operands whose rows are aligned, and of others.
+struct FmaCost {
+    block: Block,
+    aligned: FmaTime,
+    odd: FmaTime,
+    /// Microseconds of all else of a tile.
+    fixed: f64,
+    /// On an SM at once.
+    blocks: usize,
+    /// Whether there is a split-K kernel.
+    splits: bool,
+}
+
+/// Microseconds of an iteration: what each block adds where FMA bound it, and the least that one takes.
+#[derive(Clone, Copy)]
+struct FmaTime {
+    multiplied: f64,
+    latency: f64,
+}
+
+const fn fma(multiplied: f64, latency: f64) -> FmaTime {
+    FmaTime { multiplied, latency }
+}
+
+/// Measured on an H200, every configuration of 197 shapes.
+const FMA_BLOCKS: [FmaCost; 3] = [
+    FmaCost {
+        block: LARGE_BY_FMA,
+        aligned: fma(1.54, 1.20),
+        odd: fma(1.79, 1.20),
+        fixed: 1.05,
+        blocks: 2,
+        splits: false,
+    },
+    FmaCost {
+        block: block(64, 128, 16),
+        aligned: fma(0.814, 0.932),
+        odd: fma(0.900, 1.07),
+        fixed: 0.88,
+        blocks: 3,
+        splits: false,
+    },
+    FmaCost {
+        block: block(64, 64, 16),
+        aligned: fma(0.451, 0.537),
+        odd: fma(0.522, 0.719),
+        fixed: 0.45,
+        blocks: 4,
+        splits: true,
+    },
+];
 
 /// Microseconds of a byte that is moved.
 const BYTE: f64 = 0.594e-6;
@@ -159,6 +203,7 @@ const SHARED_LOADS: f64 = 0.959;
 /// The split-K factors that are tried, the least extent along K of a program, and the most programs for each SM.
 const SPLITS: [usize; 9] = [2, 3, 4, 6, 8, 12, 16, 24, 32];
 const TERMS: usize = 128;
+const FMA_TERMS: usize = 32;
 const MOST_PROGRAMS: usize = 2;
 /// The most bytes of partial sums.
 const MOST_BYTES: usize = 1 << 28;
@@ -193,9 +238,9 @@ impl Problem {
     }
 
     /// The split-K factors to try with a block that has such a kernel.
-    fn splits(&self) -> impl Iterator<Item = usize> {
+    fn splits(&self, terms: usize) -> impl Iterator<Item = usize> {
         let (k, elements) = (self.k, self.out.iter().product::<usize>());
-        SPLITS.into_iter().filter(move |split_k| k / split_k >= TERMS && 4 * split_k * elements <= MOST_BYTES)
+        SPLITS.into_iter().filter(move |split_k| k / split_k >= terms && 4 * split_k * elements <= MOST_BYTES)
     }
 
     /// Microseconds of the kernel that adds the partial sums of a split of K.
@@ -246,7 +291,7 @@ impl Problem {
             let Block { tile, .. } = of.block;
             let [whole, parts] = self.kernels(of);
             let splits = self
-                .splits()
+                .splits(TERMS)
                 .filter(|split_k| parts && tile.count(self.out) * split_k <= MOST_PROGRAMS * processors);
             for split_k in whole.then_some(1).into_iter().chain(splits) {
                 for &copies in copies {
@@ -261,18 +306,33 @@ impl Problem {
         best.expect("there are blocks for every product").1
     }
 
+    /// Microseconds of a configuration of `f32` on so many SMs.
+    fn estimate_by_fma(&self, of: &FmaCost, split_k: usize, processors: usize) -> f64 {
+        let [batches, m, n] = self.out;
+        let FmaTime { multiplied, latency } = if self.aligned == [true; 2] { of.aligned } else { of.odd };
+        let on_one = (of.block.tile.count(self.out) * split_k).div_ceil(processors);
+        let of_blocks = |blocks: usize| match blocks {
+            0 => 0.0,
+            _ => overlapped(blocks as f64 * multiplied, latency),
+        };
+        let (full, rest) = (on_one / of.blocks, on_one % of.blocks);
+        let iterations = self.k.div_ceil(of.block.k).div_ceil(split_k) as f64;
+        let waves = iterations * (full as f64 * of_blocks(of.blocks) + of_blocks(rest))
+            + on_one.div_ceil(of.blocks) as f64 * of.fixed;
+        let read = batches * m * self.k + self.right_batches * self.k * n;
+        let moved = (4 * (read + batches * m * n * split_k)) as f64 * BYTE;
+        overlapped(waves, moved) + self.summing(split_k)
+    }
+
     /// The configuration of `f32`, which threads multiply by FMA.
     pub(crate) fn by_fma(&self, on: impl LaunchOn) -> Config {
         let (processors, splits_k) = (on.processors(), on.shared_bytes().is_some());
         let mut best: Option<(f64, Config)> = None;
-        let blocks = FMA_BLOCKS.iter().filter(|(block, ..)| !(self.adds && *block == LARGE_BY_FMA));
-        for &(block, share, splits) in blocks {
-            let Tile { rows, cols } = block.tile;
-            for split_k in std::iter::once(1).chain(self.splits().filter(|_| splits && splits_k)) {
-                let tiles = (block.tile.count(self.out) * split_k).div_ceil(processors);
-                let terms = self.k.div_ceil(split_k).next_multiple_of(block.k);
-                let multiplied = (tiles * rows * cols * terms) as f64 / (share * FMA);
-                let estimate = multiplied + FMA_FIXED + self.summing(split_k);
+        for of in FMA_BLOCKS.iter().filter(|of| !(self.adds && of.block == LARGE_BY_FMA)) {
+            let block = of.block;
+            for split_k in std::iter::once(1).chain(self.splits(FMA_TERMS).filter(|_| of.splits && splits_k))
+            {
+                let estimate = self.estimate_by_fma(of, split_k, processors);
                 if best.is_none_or(|(least, _)| estimate < least) {
                     best = Some((estimate, Config { block, split_k, copies: [false; 2] }));
                 }

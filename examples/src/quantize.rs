@@ -28,6 +28,8 @@ pub const MAX_COLS: usize = 32768;
 
 /// The longest row that one block takes without the next one's elements under way; of longer ones see [`Quantize::in_pairs`].
 const NARROW: usize = 16384;
+/// Rows for each processor up to which pairs of blocks are faster for any norm.
+const FEW: usize = 3;
 
 /// The elements of a row that a program of [`dequantize_add`] handles.
 const BLOCK: usize = 4096;
@@ -218,7 +220,7 @@ impl<T: Float, const NORM: usize> Quantize<'_, T, NORM> {
             return Ok(());
         }
         let (x, gamma, beta, n_cols, eps) = (self.x, self.gamma, self.beta, self.cols as i32, self.eps);
-        if self.cols > NARROW && !self.in_pairs(on) {
+        if self.cols > NARROW && !self.in_pairs(on, rows) {
             let n_rows = rows as i32;
             let call = quantize_wide::<T, i8, true, NORM, MAX_COLS>(
                 x, gamma, beta, out, scales, n_rows, n_cols, eps,
@@ -249,7 +251,7 @@ impl<T: Float, const NORM: usize> Quantize<'_, T, NORM> {
             return Ok(());
         }
         let (x, gamma, beta, n_cols, eps) = (self.x, self.gamma, self.beta, self.cols as i32, self.eps);
-        if self.cols > NARROW && !self.in_pairs(on) {
+        if self.cols > NARROW && !self.in_pairs(on, rows) {
             let n_rows = rows as i32;
             let call = quantize_wide::<T, f8e4m3, false, NORM, MAX_COLS>(
                 x, gamma, beta, out, scales, n_rows, n_cols, eps,
@@ -260,10 +262,11 @@ impl<T: Float, const NORM: usize> Quantize<'_, T, NORM> {
         call.grid(rows).launch(on)
     }
 
-    /// Whether two blocks of a cluster take a long row, or one program takes row after row. RMSNorm is slower in pairs
-    /// (docs/performance.md), and rows that are not read in vectors spill.
-    fn in_pairs(&self, on: impl LaunchOn) -> bool {
-        on.has_clusters() && NORM != RMS && self.cols.is_multiple_of(16)
+    /// Whether two blocks of a cluster take a long row, or one program takes row after row. Norms of many rows are slower in pairs, RMSNorm and
+    /// what is not read in vectors (docs/performance.md).
+    fn in_pairs(&self, on: impl LaunchOn, rows: usize) -> bool {
+        let few = rows <= FEW * on.processors();
+        on.has_clusters() && (NORM == PLAIN || few || NORM != RMS && self.cols.is_multiple_of(16))
     }
 
     /// The number of rows, if all lengths fit.

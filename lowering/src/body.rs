@@ -27,6 +27,7 @@ use crate::analysis::single_turn::single_turn;
 use crate::analysis::split::{Trust, split};
 use crate::analysis::stage::stage;
 use crate::analysis::stride::{take_for_one, unit_strides};
+use crate::analysis::unrotated::read_unrotated;
 use crate::analysis::view::contiguous;
 use crate::check::{Settings, Variant};
 use crate::diagnostic::Loc;
@@ -45,7 +46,7 @@ use crate::layout::unmask::unmask;
 use crate::layout::{Layout, Threads};
 use crate::mlir::gpu::{Plan, TooMuchShared};
 use crate::mlir::{Limit, report};
-use crate::ops::Kind;
+use crate::ops::{Kind, Start};
 use crate::syntax::Kernel;
 use crate::tile::{Func, ParamId, ParamKind};
 
@@ -505,6 +506,9 @@ fn unaligned(mut func: Func, requests: Requests) -> Result<(Plan, Vec<Fact>), To
     let bounds = split(&mut func, trust(requests, Trust::Launch));
     let assumptions = Assumptions::promised(&func).learned(&func, &bounds);
     rotate(&mut func, &assumptions);
+    if !multiplies(&func, |_| true) {
+        read_unrotated(&mut func, &assumptions);
+    }
     let plan = plan(&func, Alignment::Element, requests, &assumptions, &bounds)?;
     let mut facts = alignment_facts(&plan.distributed.func);
     facts.extend(strides);
@@ -567,7 +571,7 @@ fn alignment_facts(func: &Func) -> Vec<Fact> {
     func.body.walk(&mut |op| {
         if let Some(place) = op.kind.operation().place()
             && place.vector > 1
-            && place.shift.is_none_or(|shift| shift.aligned)
+            && place.shift.is_none_or(|shift| shift.start == Start::Aligned)
         {
             let needed = place.vector * func.slice(place.param).0.bytes();
             let known = bytes.entry(place.param.0).or_default();

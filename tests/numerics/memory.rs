@@ -33,6 +33,7 @@ pub fn trials() -> Vec<Trial> {
         each!("rows", rows: u8, f16, f32, f64),
         each!("masked", masked: bool, i8, u16, f16, bf16, f32, f64),
         each!("any_rows", any_rows: i8, u16, f16, f32),
+        each!("short_rows", short_rows: i8, u16, f16, f32),
         each!("increment", increment: i32, f16),
         each!("scalars", scalars: bool, i8, i16, i32, i64, u8, u16, u32, u64, f8e4m3, f16, bf16, f32, f64),
         vec![
@@ -326,7 +327,9 @@ where
     memory::rows_in_pieces::Choice<T>: memory::rows_in_pieces::Declared,
 {
     let widths = (1..20).chain(228..=257).chain([500, 511, 513, 701, 999, 1007, 1009, 1022, 1023, 1024]);
-    for n_cols in widths {
+    // Of many warps one has the ends.
+    let long = [1025, 1030, 4099, 6143, 8161].into_iter().chain(8175..=8192);
+    for n_cols in widths.chain(long) {
         let n_rows = 17;
         let number = |i: usize| T::from_f64((i * 7 % 61) as f64);
         let x: Vec<T> = (0..n_rows * n_cols).map(number).collect();
@@ -340,12 +343,15 @@ where
         let wanted = |i: usize| T::from_f64(if T::DTYPE == DType::U16 { less(i).max(0.0) } else { less(i) });
         let source = Operand::new(device, &x, 0)?;
         let column = Operand::new(device, &w, 0)?;
+        let v: Vec<T> = (0..n_cols).map(|i| T::from_f64((i % 3) as f64)).collect();
+        let other = Operand::new(device, &v, 0)?;
         for skip in [None, Some(0), Some(3), Some(n_cols / 2)] {
             let mut out = Output::<T>::new(device, vec![n_rows * n_cols], 0)?;
             let mut sums = Output::<f32>::new(device, vec![n_rows], 0)?;
             match skip {
                 None => {
-                    let call = memory::whole_rows::<T>(&source, &column, &mut out, &mut sums, n_cols as i32);
+                    let (n_cols, out) = (n_cols as i32, &mut out);
+                    let call = memory::whole_rows::<T>(&source, &column, &other, out, &mut sums, n_cols);
                     call.grid(n_rows).launch(device)?;
                 }
                 Some(skip) => {
@@ -361,14 +367,47 @@ where
                     call.grid(n_rows).launch(device)?;
                 }
             }
+            let more: f32 = if skip.is_none() { (0..n_cols).map(|i| (i % 3) as f32).sum() } else { 0.0 };
             let skip = skip.unwrap_or(0);
             let what = format!("rows of {n_cols} from {skip} on");
             let untouched = T::from_bits(Output::<T>::untouched());
             let elements: Vec<T> =
                 (0..n_rows * n_cols).map(|i| if i % n_cols < skip { untouched } else { wanted(i) }).collect();
             same(&what, &out.finish()?.concat(), &elements)?;
-            let totals: Vec<f32> = (0..n_rows).map(|row| sum(row, skip)).collect();
+            let totals: Vec<f32> = (0..n_rows).map(|row| sum(row, skip) + more).collect();
             same(&format!("sums of {what}"), &sums.finish()?.concat(), &totals)?;
+        }
+    }
+    Ok(())
+}
+
+/// Short rows that begin and end anywhere, up to the last element of the slice, which begins anywhere too.
+fn short_rows<T: Bits + Number>(device: &Device) -> Result<(), Failure>
+where
+    memory::short_rows::Choice<T>: memory::short_rows::Declared,
+{
+    for n_cols in (1..20).chain(55..=65).chain([127, 200, 257, 500, 509, 511, 512]) {
+        for (n_rows, shift) in [(1, 0), (7, 1), (19, 0), (19, 3)] {
+            let x: Vec<T> = (0..n_rows * n_cols).map(|i| T::from_f64((i * 7 % 61) as f64)).collect();
+            let source = Operand::new(device, &x, shift)?;
+            let tile = if n_cols <= 64 { 64 } else { 512 };
+            for skip in [0, 3, n_cols / 2] {
+                let mut sums = Output::<f32>::new(device, vec![n_rows], 0)?;
+                let mut rests = Output::<f32>::new(device, vec![n_rows], 0)?;
+                let (rows, cols, other) = (n_rows as i32, n_cols as i32, T::from_f64(5.0));
+                memory::short_rows::<T>(&source, &mut sums, &mut rests, rows, cols, skip as i32, other)
+                    .grid(n_rows.div_ceil(8))
+                    .launch(device)?;
+                let sum = |row: usize, from: usize| -> f32 {
+                    (from..n_cols).map(|i| ((row * n_cols + i) * 7 % 61) as f32).fold(0.0, |sum, x| sum + x)
+                };
+                let what = format!("{n_rows} rows of {n_cols} from {skip} on, {shift} off");
+                let beyond = 5.0 * (tile - n_cols) as f32;
+                let all: Vec<f32> = (0..n_rows).map(|row| sum(row, 0) + beyond).collect();
+                same(&what, &sums.finish()?.concat(), &all)?;
+                let rest: Vec<f32> = (0..n_rows).map(|row| sum(row, skip)).collect();
+                same(&format!("the rest of {what}"), &rests.finish()?.concat(), &rest)?;
+            }
         }
     }
     Ok(())

@@ -80,11 +80,12 @@ pub fn masked<T: Element>(x: &[T], take: &[bool], out: &mut [T], n: i32, back: i
     tl::store(out + i, value, tl::load(take + 1 + i, i < n));
 }
 
-/// Rows of a matrix that begin anywhere, each a tile: less a number for each column, and the sum.
-#[fuse_kernel(T = [i8, u16, f16, f32], COLS = n_cols in [256, 1024])]
+/// Rows of a matrix that begin anywhere, each a tile: less a number for each column, and the sum with that and another one.
+#[fuse_kernel(T = [i8, u16, f16, f32], COLS = n_cols in [256, 1024, 8192])]
 pub fn whole_rows<T: Number, const COLS: usize>(
     x: &[T],
     w: &[T],
+    v: &[T],
     out: &mut [T],
     sums: &mut [f32],
     n_cols: i32,
@@ -93,11 +94,31 @@ pub fn whole_rows<T: Number, const COLS: usize>(
     let mask = col < n_cols;
     let x = tl::load(x + row * n_cols + col, mask).to::<f32>();
     let w = tl::load(w + col, mask).to::<f32>();
+    let v = tl::load(v + col, mask).to::<f32>();
     tl::store(out + row * n_cols + col, (x - w).to::<T>(), mask);
-    tl::store(sums + row, tl::sum(tl::select(mask, x + w, 0.0), 0));
+    tl::store(sums + row, tl::sum(tl::select(mask, x + w + v, 0.0), 0));
 }
 
-/// The same in pieces of 256 elements, of which none is before the first `skip`.
+/// Rows of a matrix that begin anywhere, eight in a tile: the sum of each with `other` beyond its end, and the sum from `skip` on.
+#[fuse_kernel(T = [i8, u16, f16, f32], COLS = n_cols in [64, 512])]
+pub fn short_rows<T: Number, const COLS: usize>(
+    x: &[T],
+    sums: &mut [f32],
+    rests: &mut [f32],
+    n_rows: i32,
+    n_cols: i32,
+    skip: i32,
+    other: T,
+) {
+    let (row, col) = (tl::program_id(0) * 8 + tl::arange(0, 8), tl::arange(0, COLS));
+    let (places, mask) = ((row * n_cols).col() + col.row(), (row < n_rows).col() & (col < n_cols).row());
+    let all = tl::load(x + places, mask, other).to::<f32>();
+    let rest = tl::load(x + places, mask & (col >= skip).row()).to::<f32>();
+    tl::store(sums + row, tl::sum(all, 1), row < n_rows);
+    tl::store(rests + row, tl::sum(rest, 1), row < n_rows);
+}
+
+/// The same as [`whole_rows()`] in pieces of 256 elements, of which none is before the first `skip`.
 #[fuse_kernel(T = [i8, u16, f16, f32])]
 pub fn rows_in_pieces<T: Number>(x: &[T], w: &[T], out: &mut [T], sums: &mut [f32], n_cols: i32, skip: i32) {
     let (row, col) = (tl::program_id(0), tl::arange(0, 256));

@@ -14,6 +14,7 @@
 //! - [`full`]: iterations in which a mask holds everywhere.
 //! - [`reread`]: loops that read what another loop has read.
 //! - [`rotate`]: rows that begin anywhere.
+//! - [`unrotated`]: what is read of rows that begin anywhere where they are not rotated.
 //! - [`sign`]: what is divided is not negative, given conditions of the same kind.
 //! - [`view`]: what bodies take for granted of views.
 
@@ -36,4 +37,5 @@ pub mod single_turn;
 pub mod split;
 pub mod stage;
 pub mod stride;
+pub mod unrotated;
 pub mod view;

@@ -22,7 +22,7 @@ use crate::ops::Level;
 use crate::ops::scalar::{Algebra, Scalar, row};
 use crate::ops::{
     Arange, Broadcast, Cast, Constant, Cut, Dealt, Effect, ExpandDims, Kind, Length, Load, NumPrograms,
-    Number, Place, ProgramId, Rotate, Shift, Store,
+    Number, Place, ProgramId, Rotate, Shift, Start, Store,
 };
 use crate::syntax::BinaryOp;
 use crate::tile::{self, Builder, Func, Op, ParamId, ParamKind, Rewriter, Shape, Type, Value, sources};
@@ -30,23 +30,36 @@ use crate::tile::{self, Builder, Func, Op, ParamId, ParamKind, Rewriter, Shape, 
 /// Rotates a function's rows, after `split`, if there are any and what is made of them does not depend on the order.
 pub fn rotate(func: &mut Func, assumptions: &Assumptions) {
     let Some(plan) = Plan::new(func, assumptions) else { return };
-    let Plan { ramp, number, shifts, limit, bound } = plan;
+    let Plan { ramp, number, mut shifts, limit, bound } = plan;
     let made: HashMap<Value, Kind> =
         func.definitions().into_iter().map(|(value, op)| (value, op.kind.clone())).collect();
+    let mut by = None;
+    Rewriter::default().run(func, &mut |_, builder, op| {
+        let is_ramp = op.results.first() == Some(&ramp);
+        builder.append(op);
+        if is_ramp {
+            by = Some(remainder(builder, &made, &number, limit));
+            for (_, shift, behind) in &mut shifts {
+                if let Some(terms) = behind {
+                    shift.start = Start::Misaligned(Some(remainder(builder, &made, terms, limit)));
+                }
+            }
+        }
+    });
+    let by = by.expect("the ramp is in the function");
     // Before the ramp is another value in them.
     Rewriter::default().run(func, &mut |_, builder, mut op| {
         if let Some(place) = op.kind.operation_mut().place_mut()
-            && let Some(&(_, shift)) = shifts.iter().find(|(known, _)| known == place)
+            && let Some(&(_, shift, _)) = shifts.iter().find(|(known, ..)| known == place)
         {
             place.shift = Some(shift);
         }
         builder.append(op);
     });
     Rewriter::default().run(func, &mut |rewriter, builder, op| {
-        let is_ramp = op.results.first() == Some(&ramp);
+        let comes_last = op.results.first() == Some(&by);
         builder.append(op);
-        if is_ramp {
-            let by = remainder(builder, &made, &number, limit);
+        if comes_last {
             let ty = builder.func.ty(ramp).clone();
             let dealt = match bound {
                 Some(bound) => Dealt::Cut(cut(builder, &made, (by, bound), (limit, ty.shape[0]))),
@@ -59,13 +72,17 @@ pub fn rotate(func: &mut Func, assumptions: &Assumptions) {
     tile::eliminate(func);
 }
 
+/// A sum of products.
+type Terms = Vec<(i128, Vec<Source>)>;
+
 /// What is rotated, and by how much.
 struct Plan {
     ramp: Value,
     /// The row's start: what it leaves when it is divided by the limit is `s`.
-    number: Vec<(i128, Vec<Source>)>,
-    /// The accesses of rows.
-    shifts: Vec<(Place, Shift)>,
+    number: Terms,
+    /// The accesses of rows; for those that are not rotated by what they are behind alignment, how far they are, if the function can
+    /// begin with it.
+    shifts: Vec<(Place, Shift, Option<Terms>)>,
     limit: u32,
     /// What all numbers of a row are below, where a tile is a row.
     bound: Option<Value>,
@@ -116,23 +133,29 @@ impl Plan {
         if number.as_constant() == Some(0) {
             return None;
         }
-        let terms = number.terms().map(|(atoms, coefficient)| {
-            let sources: Option<Vec<Source>> =
-                atoms.iter().map(|&atom| source(func, &definitions, atom)).collect();
-            Some((coefficient, sources?))
-        });
-        let number: Vec<(i128, Vec<Source>)> = terms.collect::<Option<_>>()?;
+        let terms = |sum: &Polynomial| -> Option<Terms> {
+            let terms = sum.terms().map(|(atoms, coefficient)| {
+                let sources: Option<Vec<Source>> =
+                    atoms.iter().map(|&atom| source(func, &definitions, atom)).collect();
+                Some((coefficient, sources?))
+            });
+            terms.collect()
+        };
+        let number = terms(&number)?;
         let shifts = rows.iter().filter_map(|row| {
-            let aligned = uneven(&row.start.sub(&leader.start)).as_constant() == Some(0);
+            let behind = uneven(&row.start.sub(&leader.start));
+            let aligned = behind.as_constant() == Some(0);
             let mut sides = [false; 2];
             let interval =
                 row.place.mask.is_none_or(|mask| is_interval(func, &definitions, (ramp, &mut sides), mask));
             let one_sided = interval && sides != [true; 2] && !row.place.bounded;
             let elements = limit.min(MAX_BYTES / row.bytes);
-            let shift = Shift { elements, limit, aligned, interval, one_sided };
-            ((aligned || !row.writes) && shift.elements > 1).then_some((row.place, shift))
+            let (start, behind) =
+                if aligned { (Start::Aligned, None) } else { (Start::Misaligned(None), terms(&behind)) };
+            let shift = Shift { elements, limit, start, interval, one_sided };
+            ((aligned || !row.writes) && shift.elements > 1).then_some((row.place, shift, behind))
         });
-        let shifts: Vec<(Place, Shift)> = shifts.collect();
+        let shifts: Vec<(Place, Shift, Option<Terms>)> = shifts.collect();
         let turns = |atom: &Atom| matches!(atom, Atom::Loop(value, _) if !definitions.contains_key(value));
         let in_pieces = rows.iter().any(|row| row.start.all_varying().iter().any(turns));
         let bound = leader.place.mask.filter(|_| !in_pieces);

@@ -213,8 +213,8 @@ impl<'f> Stager<'f> {
             DType::I8 => 16,
             _ => 8,
         };
-        // Groups that are no power of two share rows alone.
-        let even = along_columns.is_power_of_two();
+        // Groups that are no power of two share rows alone, and so do those of columns that are none: halves are of a power of two.
+        let even = along_columns == 1 || along_columns.is_power_of_two() && all_columns.is_power_of_two();
         let fits = even && all_columns.is_multiple_of(along_columns) && columns.is_multiple_of(unit);
         (fits && columns <= GROUP_COLUMNS).then_some(GroupDot {
             a,

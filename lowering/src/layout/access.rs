@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::assign::{Access, Graph};
 use crate::analysis::axis::Axes;
-use crate::ops::{Kind, Place};
+use crate::ops::{Kind, Place, Rotate, Start};
 use crate::tile::{Block, Func, Value};
 
 /// The widest access of a GPU thread.
@@ -64,20 +64,24 @@ pub fn width(func: &Func, axes: &Axes, place: &Place, alignment: Alignment) -> W
 
 /// The elements that are moved together of as many that a thread holds side by side.
 pub(super) fn fitting(func: &Func, place: &Place, vector: u32) -> u32 {
-    let around = place.shift.is_some_and(|shift| !shift.aligned);
+    let around = place.shift.is_some_and(|shift| shift.start != Start::Aligned);
     let bytes = vector * func.slice(place.param).0.bytes();
     if around && bytes < NARROWEST_AROUND { 1 } else { vector }
 }
 
-/// Values that depend on the program's place in the grid, or on a loop.
+/// Values that depend on the program's place in the grid, or on a loop; the order of a row's numbers does not count.
 pub(super) fn varying_by_program(func: &Func) -> HashSet<Value> {
     let mut varying = HashSet::new();
     fn visit(block: &Block, varying: &mut HashSet<Value>) {
         for op in &block.ops {
             let operation = op.kind.operation();
+            let operands = match op.kind {
+                Kind::Rotate(Rotate { ramp, .. }) => vec![ramp],
+                _ => operation.operands(),
+            };
             let depends = matches!(op.kind, Kind::ProgramId(_))
                 || operation.place().is_some()
-                || operation.operands().iter().any(|operand| varying.contains(operand));
+                || operands.iter().any(|operand| varying.contains(operand));
             for nested in operation.blocks() {
                 varying.extend(&nested.args);
                 visit(nested, varying);

@@ -34,7 +34,8 @@ impl Distributed {
 /// Bytes that one thread reads from memory: enough loads in flight to cover the latency of memory, few enough registers
 /// to keep several blocks on a multiprocessor (docs/performance.md).
 const BYTES_PER_THREAD: u64 = 64;
-/// The same in a cluster, whose blocks wait for each other: the more clusters fit, the better.
+/// The same in a cluster, whose blocks wait for each other: the more clusters fit, the better. What is read around beside rows that begin
+/// anywhere takes registers, so that no more of them would.
 const BYTES_PER_THREAD_OF_CLUSTER: u64 = 128;
 /// Blocks of more warps wait longer for their last one, and fewer of them fit.
 const MAX_WARPS: u64 = 8;
@@ -53,11 +54,15 @@ pub(super) fn choose_warps(func: &Func, accesses: &[Access], threads: Threads) -
         return warps;
     }
     let share = |bytes: u64| bytes / u64::from(num_ctas);
-    let per_thread = if num_ctas > 1 { BYTES_PER_THREAD_OF_CLUSTER } else { BYTES_PER_THREAD };
     let streamed = || accesses.iter().filter(|access| access.streams);
     let read: u64 = streamed().filter(|access| access.reads).map(Access::bytes).sum();
     let read = share(read);
     let largest = share(streamed().map(Access::bytes).max().unwrap_or(0));
+    let beside =
+        accesses.iter().any(|access| access.reads && !access.streams && share(access.bytes()) >= largest);
+    let reads_around = threads.alignment == Alignment::Element && beside;
+    let per_thread =
+        if num_ctas > 1 && !reads_around { BYTES_PER_THREAD_OF_CLUSTER } else { BYTES_PER_THREAD };
     if largest > MAX_BYTES_PER_THREAD * 32 * MAX_WARPS {
         return 2 * MAX_WARPS as u32;
     }

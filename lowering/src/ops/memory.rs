@@ -21,7 +21,7 @@ pub struct Place {
     pub bounded: bool,
     /// How many neighbours in memory one thread moves with one instruction; set by `layout`.
     pub vector: u32,
-    /// How vectors lie where rows begin anywhere; set by `analysis/rotate`.
+    /// How vectors lie where rows begin anywhere; set by `analysis/rotate` and `analysis/unrotated`.
     pub shift: Option<Shift>,
 }
 
@@ -32,23 +32,45 @@ pub struct Shift {
     pub elements: u32,
     /// The elements that rows are rotated by fewer of: vectors of as many are aligned in any part of a row.
     pub limit: u32,
-    /// Whether vectors that are whole are aligned, as the slice is.
-    pub aligned: bool,
+    pub start: Start,
     /// Whether the mask lets one run of neighbours through.
     pub interval: bool,
     /// Whether that begins before all of them, or ends behind all.
     pub one_sided: bool,
 }
 
+/// Where vectors begin.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Start {
+    /// Those that are whole at aligned addresses, as the slice does.
+    Aligned,
+    /// Those that are whole at one distance behind aligned addresses: that of the slice and so many elements, an `i32` scalar. Where
+    /// nobody knows it, each vector finds its own.
+    Misaligned(Option<Value>),
+    /// Anywhere: the tile was not rotated, and all elements of a vector are neighbours.
+    Unrotated,
+}
+
 impl Place {
     pub(crate) fn operands(&self) -> Vec<Value> {
-        self.base.into_iter().chain([self.offset]).chain(self.mask).collect()
+        self.base.into_iter().chain([self.offset]).chain(self.mask).chain(self.misalignment()).collect()
+    }
+
+    /// The elements between aligned addresses and vectors.
+    pub(crate) fn misalignment(&self) -> Option<Value> {
+        match self.shift?.start {
+            Start::Misaligned(elements) => elements,
+            Start::Aligned | Start::Unrotated => None,
+        }
     }
 
     pub(super) fn map(&mut self, change: &mut dyn FnMut(Value) -> Value) {
         self.base = self.base.map(&mut *change);
         self.offset = change(self.offset);
-        self.mask = self.mask.map(change);
+        self.mask = self.mask.map(&mut *change);
+        if let Some(Shift { start: Start::Misaligned(Some(elements)), .. }) = &mut self.shift {
+            *elements = change(*elements);
+        }
     }
 
     pub(super) fn text(&self, func: &Func, name: &mut dyn FnMut(Value) -> String) -> String {
@@ -59,9 +81,13 @@ impl Place {
         let bounded = if self.bounded { "" } else { " inside" };
         let vector = if self.vector == 1 { String::new() } else { format!(" vector {}", self.vector) };
         let shifted = match self.shift {
-            Some(Shift { aligned: true, .. }) => " rotated",
-            Some(_) => " shifted",
-            None => "",
+            Some(Shift { start: Start::Aligned, .. }) => " rotated".into(),
+            Some(Shift { start: Start::Misaligned(Some(elements)), .. }) => {
+                format!(" misaligned {}", name(elements))
+            }
+            Some(Shift { start: Start::Misaligned(None), .. }) => " misaligned".into(),
+            Some(Shift { start: Start::Unrotated, .. }) => " unrotated".into(),
+            None => String::new(),
         };
         format!("{param}[{base}{offset}]{mask}{bounded}{vector}{shifted}")
     }
@@ -73,6 +99,9 @@ impl Place {
         expect_types("the element type", ty.dtype, elem)?;
         if let Some(base) = self.base {
             expect_types("the base", func.ty(base), &Type::scalar(DType::I64))?;
+        }
+        if let Some(elements) = self.misalignment() {
+            expect_types("the distance from alignment", func.ty(elements), &Type::scalar(DType::I32))?;
         }
         let offset = func.ty(self.offset);
         expect_types("the offsets' shape", &offset.shape, &ty.shape)?;

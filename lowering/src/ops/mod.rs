@@ -55,7 +55,7 @@ pub use group_dot::{Factor, GroupDot, Staged};
 pub use group_store::GroupStore;
 pub use histogram::Histogram;
 pub use inline::InlinePtx;
-pub use memory::{Load, Place, Shift, Store};
+pub use memory::{Load, Place, Shift, Start, Store};
 pub use random::{Form, Philox, Pick, Random};
 pub use rearrange::{Exchange, Gather, Index, Join};
 pub use reduce::Reduce;

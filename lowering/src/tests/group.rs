@@ -735,21 +735,27 @@ fn three_groups_share_rows() {
     assert_eq!(of("out.store(tl::cumsum(sum, 0)"), ("tensor", (8 + 4) * 32));
 }
 
-/// Each body of a product of three groups, with a matrix of a batch of views to store to.
+/// Each body of a product of three groups, with a matrix of a batch of views to store to, and with one of another shape.
 #[test]
 fn three_groups_store_to_any_view() {
-    let source = changed(&[
-        ["(num_warps = 4)", ""],
-        ["a.load::<64, 64>", "a.load::<192, 64>"],
-        ["b.load::<64, 64>", "b.load::<64, 192>"],
-        ["[64, 64]", "[192, 192]"],
-        ["out: &mut View<f32, 2>", "out: &mut View<f32, 3>"],
-        ["out.store(sum, row, col)", "out.store(tl::reshape(sum, [1, 192, 192]), 0, row, col)"],
-    ]);
-    for (name, gpus) in all_bodies(&source).iter().map(|body| (body.name, body.gpus)) {
-        let arch = if gpus.include(Arch::SM_90A.capability) { Arch::SM_90A } else { Arch::SM_80 };
-        let text = ptx_of(&source, arch, |body| body.name == name);
-        assert!(text.contains(".entry"), "{name}");
+    for (view, stored) in [
+        ("View<f32, 3>", "out.store(tl::reshape(sum, [1, 192, 192]), 0, row, col)"),
+        ("View<f32, 2>", "out.store(tl::reshape(sum, [96, 384]), row, col)"),
+        ("View<f32, 1>", "out.store(tl::reshape(sum, [192 * 192]), row)"),
+    ] {
+        let source = changed(&[
+            ["(num_warps = 4)", ""],
+            ["a.load::<64, 64>", "a.load::<192, 64>"],
+            ["b.load::<64, 64>", "b.load::<64, 192>"],
+            ["[64, 64]", "[192, 192]"],
+            ["out: &mut View<f32, 2>", &format!("out: &mut {view}")],
+            ["out.store(sum, row, col)", stored],
+        ]);
+        for (name, gpus) in all_bodies(&source).iter().map(|body| (body.name, body.gpus)) {
+            let arch = if gpus.include(Arch::SM_90A.capability) { Arch::SM_90A } else { Arch::SM_80 };
+            let text = ptx_of(&source, arch, |body| body.name == name);
+            assert!(text.contains(".entry"), "{name} of {stored}");
+        }
     }
 }
 

@@ -115,7 +115,7 @@ fn what_depends_on_the_order_of_elements_is_not_rotated() {
     assert!(!rotated("tl::store(sums + 100 + tl::arange(0, 16), tl::sum(tl::reshape(x, [16, 16]), 1));"));
 }
 
-/// Whole vectors of the row and around those of a column's numbers; one by one only what is left at the row's ends.
+/// WholeVector vectors of the row and around those of a column's numbers; one by one only what is left at the row's ends.
 #[test]
 fn rows_move_in_vectors() {
     let func = func(ROW);
@@ -125,9 +125,9 @@ fn rows_move_in_vectors() {
     let text = tile::print(&body.plan.distributed.func, &|_| None);
     let accesses: Vec<&str> = text.lines().map(str::trim).filter(|line| line.contains("vector")).collect();
     expect![[r#"
-        %25 = load x[%24 + %19] mask %21 inside vector 8 rotated : u16[256]
-        %29 = load w[%19] mask %21 inside vector 8 shifted other %28 : u16[256]
-        store out[%24 + %19] mask %21 inside vector 8 rotated = %33"#]]
+        %29 = load x[%28 + %19] mask %25 inside vector 8 rotated : u16[256]
+        %33 = load w[%19] mask %25 inside vector 8 misaligned %23 other %32 : u16[256]
+        store out[%28 + %19] mask %25 inside vector 8 rotated = %37"#]]
     .assert_eq(&accesses.join("\n"));
     let text = ptx_of(ROW, Arch::SM_90A, |body| body.name == "unaligned");
     let counts = [
@@ -143,4 +143,39 @@ fn rows_move_in_vectors() {
         1 st.global.v4.b32
         8 st.global.b16"#]]
     .assert_eq(&counts.join("\n"));
+}
+
+/// Of several rows in a tile each begins elsewhere: they are read around, with one mask of the words that end a row.
+#[test]
+fn rows_of_a_tile_are_read_in_vectors() {
+    let source = "#[fuse_kernel]
+    fn k(x: &[u16], sums: &mut [i32], n: i32) {
+        let rows = tl::program_id(0) * 8 + tl::arange(0, 8);
+        let i = tl::arange(0, 128);
+        let mask = (rows < 100).col() & (i < n).row();
+        let x = tl::load(x + ((rows * n).col() + i.row()), mask).to::<i32>();
+        tl::store(sums + rows, tl::sum(x, 1), rows < 100);
+    }";
+    let body = bodies(&func(source), Requests::default()).expect("bodies that fit");
+    let body = body.iter().find(|body| body.name == "odd").expect("a body for rows that begin anywhere");
+    let text = tile::print(&body.plan.distributed.func, &|_| None);
+    let loads: Vec<&str> = text.lines().map(str::trim).filter(|line| line.contains("load x")).collect();
+    expect!["%30 = load x[%25 + %29] mask %17 inside vector 8 unrotated : u16[8, 128]"]
+        .assert_eq(&loads.join("\n"));
+    let text = ptx_of(source, Arch::SM_90A, |body| body.name == "odd");
+    let counts = ["ld.global.L2::cache_hint.v4.b32", "shr.u32"]
+        .map(|word| format!("{} {word}", text.matches(word).count()));
+    expect![[r#"
+        4 ld.global.L2::cache_hint.v4.b32
+        8 shr.u32"#]]
+    .assert_eq(&counts.join("\n"));
+    // What is stored in the same layout keeps neighbours with neighbouring threads.
+    let stored = source.replace(
+        "tl::store(sums",
+        "tl::store(sums + ((rows * n).col() + i.row()), x, mask);\n tl::store(sums",
+    );
+    let body = bodies(&func(&stored), Requests::default()).expect("bodies that fit");
+    assert!(
+        body.iter().all(|body| !tile::print(&body.plan.distributed.func, &|_| None).contains(" unrotated"))
+    );
 }

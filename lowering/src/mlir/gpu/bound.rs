@@ -41,6 +41,11 @@ impl Bound {
         }
     }
 
+    /// What offsets inside are less than, if that says it all.
+    pub(super) fn end(&self) -> Option<Val> {
+        self.window.as_ref().filter(|window| window.low.is_none()).map(|window| window.high)
+    }
+
     /// The index of an offset, an `i64`.
     fn whole(&self, b: &mut Builder, offset: Val) -> Val {
         let wide = widen(b, offset, self.signed);

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::memory::{pack, unpack};
 use super::shared::Ring;
-use super::{Asm, Builder, Gpu, IntPredicate, Join, Registers, packed};
+use super::{Asm, Builder, Gpu, Join, Registers, packed};
 use crate::dtype::DType;
 use crate::layout::{Coord, Distributed, Layout};
 use crate::mlir::builder::Val;
@@ -12,8 +12,8 @@ use crate::mlir::types::{Elem, Ty};
 use crate::mlir::{cast, constant, elementwise};
 use crate::ops::scalar::{Algebra, Half};
 use crate::ops::{
-    Arange, Bitcast, Broadcast, Cast, Claim, Constant, Cut, Dealt, ExpandDims, Hold, InlinePtx, Kind, Length,
-    NumPrograms, Operation, Permute, ProgramId, Rotate, Scalar, Splat,
+    Arange, Bitcast, Broadcast, Cast, Claim, Constant, ExpandDims, Hold, InlinePtx, Length, NumPrograms,
+    Operation, Permute, ProgramId, Scalar, Splat,
 };
 use crate::syntax::BinaryOp;
 use crate::tile::{Func, Op, Value};
@@ -96,133 +96,6 @@ impl Emit for Arange {
     }
 }
 
-impl Emit for Rotate {
-    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
-        let layout = gpu.layout(op.results[0]).clone();
-        let ramp = gpu.registers(self.ramp);
-        let registers = match self.dealt {
-            Dealt::Cut(cut) => {
-                let (numbers, before) = gpu.cut_row(b, (self, cut), &ramp, &layout);
-                gpu.rotated.cuts.insert(op.results[0], (cut.bound, before));
-                numbers
-            }
-            Dealt::Wrapped { by } => {
-                let (by, ramp) = (gpu.scalar(by), ramp.iter().enumerate());
-                ramp.map(|(i, &number)| gpu.wrapped(b, self, number, by, (i, &layout))).collect()
-            }
-        };
-        gpu.define(op.results[0], registers);
-    }
-}
-
-/// What is known of rows that were rotated.
-#[derive(Default)]
-pub(super) struct Rotated {
-    /// Whether there are any.
-    any: bool,
-    /// Numbers of rows that were cut, which are of the row's head where this holds.
-    pub heads: HashMap<usize, Val>,
-    /// The bound of a row that was cut, and for each register whether its number, and all of its vector, is below; `None` where
-    /// that differs.
-    pub cuts: HashMap<Value, (Value, Vec<Option<Val>>)>,
-}
-
-impl Rotated {
-    pub fn of(func: &Func) -> Rotated {
-        let mut any = false;
-        func.body.walk(&mut |op| any |= matches!(op.kind, Kind::Rotate(_)));
-        Rotated { any, ..Rotated::default() }
-    }
-}
-
-impl Gpu<'_> {
-    /// A number of a ramp that was rotated, by registers whose numbers are negative only where the ramp begins.
-    fn wrapped(
-        &mut self,
-        b: &mut Builder,
-        rotate: &Rotate,
-        number: Val,
-        by: Val,
-        (register, layout): (usize, &Layout),
-    ) -> Val {
-        let rotated = self.joined(b, Join::Difference, number, by);
-        if layout.is_disjoint() && layout.register(register).get(0) >= rotate.limit {
-            return rotated;
-        }
-        let (zero, extent) = (b.int(Ty::I32, 0), b.int(Ty::I32, i64::from(layout.shape()[0])));
-        let last = b.add_nsw(rotated, extent);
-        let negative = b.icmp(IntPredicate::Slt, rotated, zero);
-        b.select(negative, last, rotated)
-    }
-
-    /// The numbers of a row that is cut, aligned vectors first, its ends last, and for each whether it is below the bound where its
-    /// vector is.
-    fn cut_row(
-        &mut self,
-        b: &mut Builder,
-        (rotate, cut): (&Rotate, Cut),
-        ramp: &[Val],
-        layout: &Layout,
-    ) -> (Vec<Val>, Vec<Option<Val>>) {
-        let limit = rotate.limit;
-        let extent = layout.shape()[0];
-        let (head, whole) = (self.scalar(cut.head), self.scalar(cut.whole));
-        let int = |b: &mut Builder, number: u32| b.int(Ty::I32, i64::from(number));
-        let last_of_thread = layout.thread(31, layout.num_warps() - 1).get(0);
-        let (mut found, mut below) = (vec![], vec![]);
-        let run = (layout.run(0).min(limit) as usize).min(ramp.len());
-        for (piece, numbers) in ramp.chunks(run).enumerate() {
-            let first = numbers[0];
-            let before = b.icmp(IntPredicate::Slt, first, whole);
-            let (skipped, none) = (int(b, limit), int(b, 0));
-            let skipped = b.select(before, none, skipped);
-            let moved = b.add_nsw(head, skipped);
-            let start = b.add_nsw(first, moved);
-            let reaches_ends = !layout.is_disjoint()
-                || layout.register(piece * run).get(0) + last_of_thread + run as u32 > extent - 2 * limit;
-            if !reaches_ends {
-                found.extend((0..numbers.len()).map(|i| self.displace(b, start, i as i64)));
-                below.extend(numbers.iter().map(|_| Some(before)));
-                continue;
-            }
-            let (ends, tail) = (int(b, extent - 2 * limit), int(b, extent - limit));
-            let is_end = b.icmp(IntPredicate::Sge, first, ends);
-            let is_tail = b.icmp(IntPredicate::Sge, first, tail);
-            let not_tail = b.not(is_tail);
-            let is_head = b.and(is_end, not_tail);
-            // The vector behind the whole ones.
-            let in_tail = b.sub_nsw(first, tail);
-            let behind = b.add_nsw(head, whole);
-            let in_tail = b.add_nsw(behind, in_tail);
-            let start = b.select(is_tail, in_tail, start);
-            let in_head = b.sub_nsw(first, ends);
-            for i in 0..numbers.len() {
-                let constant = int(b, i as u32);
-                let number = b.add_nsw(start, constant);
-                let own = b.add_nsw(in_head, constant);
-                let is_first = b.icmp(IntPredicate::Slt, own, head);
-                let last = int(b, extent - limit);
-                let last = b.add_nsw(own, last);
-                let own = b.select(is_first, own, last);
-                let number = b.select(is_head, own, number);
-                self.rotated.heads.insert(number.id(), is_head);
-                found.push(number);
-                below.push(None);
-            }
-        }
-        (found, below)
-    }
-
-    /// Whether a number of a row that was cut is below the bound that it was cut for; `None` for another comparison.
-    fn below_bound(&self, scalar: &Scalar, operands: &[Val], register: usize) -> Option<Val> {
-        if scalar.op.algebra != Algebra::Compare(BinaryOp::Lt) {
-            return None;
-        }
-        let (bound, below) = self.rotated.cuts.get(&scalar.args[0])?;
-        below.get(register)?.filter(|_| self.scalar(*bound).id() == operands[1].id())
-    }
-}
-
 impl Emit for Splat {
     fn emit(&self, gpu: &mut Gpu, _: &mut Builder, op: &Op) {
         let value = gpu.scalar(self.value);
@@ -252,9 +125,10 @@ impl Emit for Scalar {
             let repeats = if count == 1 { 1 } else { gpu.repeats(op.results[0]) };
             let mut known: HashMap<Vec<usize>, Val> = HashMap::new();
             let compares = matches!(self.op.algebra, Algebra::Compare(_));
+            let is_mask = gpu.func.ty(op.results[0]).dtype == DType::Bool && self.has_signed_operands(gpu);
             let apart = compares && self.has_difference(gpu, &args);
             let clamped =
-                compares && !apart && gpu.rotated.any && self.has_clamped_difference(gpu, &args, repeats);
+                compares && !apart && gpu.rows.rotated && self.has_clamped_difference(gpu, &args, repeats);
             (0..count)
                 .map(|register| {
                     let first = register - register % repeats;
@@ -263,7 +137,7 @@ impl Emit for Scalar {
                     if compares && let Some(found) = gpu.below_bound(self, &operands, first) {
                         return found;
                     }
-                    *known.entry(key).or_insert_with(|| match self.op.algebra {
+                    let result = *known.entry(key).or_insert_with(|| match self.op.algebra {
                         Algebra::Add if self.exact => gpu.joined(b, Join::Sum, operands[0], operands[1]),
                         Algebra::Sub if self.exact => {
                             gpu.joined(b, Join::Difference, operands[0], operands[1])
@@ -283,7 +157,11 @@ impl Emit for Scalar {
                             gpu.select_or_zero(b, mask, product)
                         }
                         _ => elementwise::applied(b, self, &operands, dtype),
-                    })
+                    });
+                    if is_mask {
+                        gpu.rows.note(self, &operands, result);
+                    }
+                    result
                 })
                 .collect()
         };
@@ -295,6 +173,10 @@ impl Emit for Scalar {
 const MANY_COMPARISONS: usize = 8;
 
 impl Scalar {
+    fn has_signed_operands(&self, gpu: &Gpu) -> bool {
+        matches!(gpu.func.ty(self.args[0]).dtype, DType::Bool | DType::I32)
+    }
+
     /// Whether this comparison of 32-bit numbers, less or greater, can compare their difference with a constant once it is clamped,
     /// and many registers have the same: one register stands for all their numbers then.
     fn has_clamped_difference(&self, gpu: &Gpu, args: &[Registers], repeats: usize) -> bool {

@@ -38,6 +38,11 @@ impl Words {
         if self.count == 1 { Ty::scalar(self.elem) } else { Ty::vector(self.elem, self.count) }
     }
 
+    /// The type of one.
+    fn each(self) -> Ty {
+        Ty::scalar(self.elem)
+    }
+
     /// The register that PTX moves a word in: bytes travel in 16-bit registers.
     fn register(self) -> (Ty, &'static str) {
         match self.elem {
@@ -214,7 +219,14 @@ impl Gpu<'_> {
                         None => element,
                     });
                 }
-                mask = Some(mask.map_or(inside, |mask| b.and(mask, inside)));
+                if let Some(end) = bound.end() {
+                    self.rows.ends.insert(inside.id(), (offset, end));
+                }
+                mask = Some(mask.map_or(inside, |mask| {
+                    let taken = b.and(mask, inside);
+                    self.rows.both.insert(taken.id(), (mask, inside));
+                    taken
+                }));
             }
             addresses.masks.push(mask);
         }
@@ -402,9 +414,7 @@ impl Emit for Load {
         let lasting = self.effect() == Effect::Pure;
         let invariant = lasting && !gpu.plan.follows();
         if self.place.shift.is_some() && vector > 1 {
-            let how = (invariant, Modifiers::of_load(gpu, self, words));
-            let other = other.as_ref().map(|other| &other[..]);
-            let registers = shifted::load(gpu, b, op, &self.place, other, how);
+            let registers = shifted::load(gpu, b, op, self);
             return gpu.define(op.results[0], registers);
         }
         let mut addresses = gpu.addresses(b, &self.place, dtype);

@@ -28,6 +28,7 @@ mod quiet;
 mod random;
 mod rearrange;
 mod reduce;
+mod rows;
 mod runs;
 mod scan;
 mod shared;
@@ -256,7 +257,7 @@ pub struct Gpu<'a> {
     built: Vec<Built>,
     /// Values that are another one plus a constant, which then goes into the instruction instead of a register.
     displaced: HashMap<usize, (Val, i64)>,
-    rotated: emit::Rotated,
+    rows: rows::Rows,
     /// Values that are 0 where a mask does not hold, with the mask and what they are elsewhere.
     masked: HashMap<usize, (Val, Val)>,
     shared: Shared,
@@ -369,7 +370,7 @@ impl<'a> Gpu<'a> {
             group,
             built: vec![Built::default()],
             displaced: HashMap::new(),
-            rotated: emit::Rotated::of(func),
+            rows: rows::Rows::of(func),
             masked: HashMap::new(),
             shared: plan.shared.clone(),
             base: None,
@@ -575,10 +576,8 @@ impl<'a> Gpu<'a> {
             base
         });
         let number = self.displace(b, base, if join == Join::Sum { p + q } else { p - q });
-        if let Some(&is_head) =
-            self.rotated.heads.get(&left.id()).or_else(|| self.rotated.heads.get(&right.id()))
-        {
-            self.rotated.heads.insert(number.id(), is_head);
+        if let Some(&is_head) = self.rows.heads.get(&left.id()).or_else(|| self.rows.heads.get(&right.id())) {
+            self.rows.heads.insert(number.id(), is_head);
         }
         number
     }
