@@ -116,6 +116,9 @@ fn register(
 /// The first CUDA version whose graphs have edges that a kernel need not wait at.
 const OVERLAPS: i32 = 12030;
 
+/// Bytes of the widest access of a thread, at a multiple of which it is aligned.
+const VECTOR_BYTES: usize = 16;
+
 impl CudaDevice {
     /// `cuda:0`
     pub(crate) fn label(&self) -> String {
@@ -152,18 +155,20 @@ impl CudaDevice {
         if bytes > isize::MAX as u128 {
             return Err(self.out_of_memory(bytes));
         }
+        // Kernels read aligned vectors that hold an element, whatever is beside it: all of the last one is allocated.
+        let whole = len.next_multiple_of(VECTOR_BYTES / size_of::<T>()).max(1);
         // SAFETY: passed on to the caller.
-        let memory = unsafe { stream.alloc::<T>(len.max(1)) };
+        let memory = unsafe { stream.alloc::<T>(whole) };
         let memory = memory.map_err(|error| match error.0 {
             CUresult::CUDA_ERROR_OUT_OF_MEMORY => self.out_of_memory(bytes),
             _ => self.failed("cuMemAlloc", error),
         })?;
-        if len > 0 {
+        if len == whole {
             return Ok(memory);
         }
-        // CUDA cannot allocate no bytes, so an empty buffer owns one element that nobody sees.
+        // The buffer owns elements that nobody sees; one where it is empty, for CUDA cannot allocate no bytes.
         // SAFETY: the pointer was just allocated on this stream and is owned by nobody else.
-        Ok(unsafe { stream.upgrade_device_ptr(memory.leak(), 0) })
+        Ok(unsafe { stream.upgrade_device_ptr(memory.leak(), len) })
     }
 
     fn out_of_memory(&self, bytes: u128) -> Error {
