@@ -226,16 +226,7 @@ impl Gpu<'_> {
             if layout.num_warps() < WARPS {
                 continue;
             }
-            let end = RowEnd {
-                first,
-                head,
-                elements: whole,
-                whole: is_whole,
-                bound,
-                limit,
-                extent,
-                is_end: is_end,
-            };
+            let end = RowEnd { first, head, elements: whole, whole: is_whole, bound, limit, extent, is_end };
             self.rows.ends_of_rows.insert(found[at].id(), end);
         }
         (found, below)
