@@ -8,10 +8,8 @@
 use super::axis::{Assumptions, Axes};
 use crate::dtype::DType;
 use crate::layout::access::{MAX_BYTES, NARROWEST_COPY};
-use crate::ops::scalar::{Algebra, Scalar};
-use crate::ops::{Broadcast, Effect, ExpandDims, Kind, Level, Load, Place, Shift, Start};
-use crate::syntax::BinaryOp;
-use crate::tile::{Func, Op, Rewriter, Value};
+use crate::ops::{Effect, Kind, Level, Load, Place, Shift, Start};
+use crate::tile::{Func, Op, Rewriter};
 
 /// Marks such loads, after `split`, in a function that writes no tiles of several axes.
 pub fn read_unrotated(func: &mut Func, assumptions: &Assumptions) {
@@ -62,47 +60,8 @@ fn shift(func: &Func, axes: &Axes, op: &Op) -> Option<(Place, Shift)> {
     if !neighbours || bytes >= NARROWEST_COPY {
         return None;
     }
-    let along = Along { func, axes, elements: u64::from(elements) };
-    let one_sided = !place.bounded && place.mask.is_none_or(|mask| along.only_ends(mask, axis));
-    let shift = Shift { elements, limit: elements, start: Start::Unrotated, interval: one_sided, one_sided };
+    // Which elements take part is asked where the masks are made.
+    let shift =
+        Shift { elements, limit: elements, start: Start::Unrotated, interval: false, one_sided: false };
     Some((*place, shift))
-}
-
-/// What vectors of so many neighbours along an axis have in common.
-struct Along<'a> {
-    func: &'a Func,
-    axes: &'a Axes,
-    elements: u64,
-}
-
-impl Along<'_> {
-    fn is_constant(&self, value: Value, axis: usize) -> bool {
-        self.axes.get(self.func, value).axes[axis].constancy >= self.elements
-    }
-
-    fn rises(&self, value: Value, axis: usize) -> bool {
-        self.axes.get(self.func, value).axes[axis].contiguity >= self.elements
-    }
-
-    /// Whether a mask that holds for an element of a vector does for those before it.
-    fn only_ends(&self, mask: Value, axis: usize) -> bool {
-        if self.is_constant(mask, axis) {
-            return true;
-        }
-        match self.func.definitions().get(&mask).map(|op| &op.kind) {
-            Some(Kind::Broadcast(Broadcast { value })) => self.only_ends(*value, axis),
-            Some(Kind::ExpandDims(ExpandDims { value, axis: new })) => {
-                self.only_ends(*value, axis - usize::from(*new < axis))
-            }
-            Some(Kind::Scalar(Scalar { op, args, .. })) => match (op.algebra, &args[..]) {
-                (Algebra::And, parts) => parts.iter().all(|&part| self.only_ends(part, axis)),
-                (Algebra::Compare(BinaryOp::Lt | BinaryOp::Le), &[low, high])
-                | (Algebra::Compare(BinaryOp::Gt | BinaryOp::Ge), &[high, low]) => {
-                    self.rises(low, axis) && self.is_constant(high, axis)
-                }
-                _ => false,
-            },
-            _ => false,
-        }
-    }
 }

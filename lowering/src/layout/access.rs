@@ -75,9 +75,10 @@ pub(super) fn varying_by_program(func: &Func) -> HashSet<Value> {
     fn visit(block: &Block, varying: &mut HashSet<Value>) {
         for op in &block.ops {
             let operation = op.kind.operation();
-            let operands = match op.kind {
-                Kind::Rotate(Rotate { ramp, .. }) => vec![ramp],
-                _ => operation.operands(),
+            let operands = if let Kind::Rotate(Rotate { ramp, .. }) = op.kind {
+                vec![ramp]
+            } else {
+                operation.operands()
             };
             let depends = matches!(op.kind, Kind::ProgramId(_))
                 || operation.place().is_some()

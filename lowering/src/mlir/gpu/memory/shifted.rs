@@ -279,9 +279,9 @@ fn beside_the_same_row<'f>(gpu: &Gpu<'f>, op: &Op, load: &Load) -> Vec<(&'f Op, 
         if let Some(at) =
             block.ops.iter().position(|own| own.results == op.results && !own.results.is_empty())
         {
-            found.extend(block.ops[at + 1..].iter().filter_map(|op| match &op.kind {
-                Kind::Load(load) => Some((op, load)),
-                _ => None,
+            found.extend(block.ops[at + 1..].iter().filter_map(|op| {
+                let Kind::Load(load) = &op.kind else { return None };
+                Some((op, load))
             }));
         }
         let blocks = block.ops.iter().flat_map(|op| op.kind.operation().blocks());
