@@ -73,7 +73,7 @@ pub fn cross_entropy_short<T: Float, const COLS: usize>(
 }
 
 /// The most classes that a program keeps where rows begin at multiples of 16 bytes and there are many of them. Others it keeps as far as
-/// a cluster of blocks or a block can: pieces of rows that begin anywhere are read element by element, and of few rows nothing
+/// a cluster of blocks or a block can: pieces of rows that begin anywhere are read as parts of aligned vectors, each of them twice, and of few rows nothing
 /// but the threads of a cluster hides the latency.
 const KEPT: usize = 8192;
 const KEPT_BY_CLUSTER: usize = 65536;

@@ -21,7 +21,6 @@ use crate::tile::{Block, Op, Value};
 const WORD: u32 = 4;
 
 /// The elements of one thread that may be moved together.
-#[derive(Clone)]
 struct Vector {
     /// Where all of them begin: a pointer, and bytes behind it.
     start: (Val, i32),
@@ -237,13 +236,13 @@ pub(super) fn load(gpu: &mut Gpu, b: &mut Builder, op: &Op, load: &Load) -> Vec<
     reads.whole(gpu, b, before, &mut words);
     reads.whole(gpu, b, &parted, &mut words);
     let elements = gpu.rows.elements.remove(&op.results[0]).unwrap_or_else(|| {
-        let mut all = vec![(op.results[0], reads.clone())];
-        for (op, load) in beside_the_same_row(gpu, op, load) {
-            all.push((op.results[0], Reads::new(gpu, b, op, load)));
-        }
-        let found = Reads::parted(&all, gpu, b, &parted);
-        gpu.rows.elements.extend(all.iter().map(|(result, _)| *result).zip(found));
-        gpu.rows.elements.remove(&op.results[0]).expect("it is among them")
+        let beside = beside_the_same_row(gpu, op, load);
+        let others: Vec<Reads> = beside.iter().map(|(op, load)| Reads::new(gpu, b, op, load)).collect();
+        let all: Vec<&Reads> = std::iter::once(&reads).chain(&others).collect();
+        let mut found = Reads::parted(&all, gpu, b, &parted).into_iter();
+        let own = found.next().expect("the load is the first of them");
+        gpu.rows.elements.extend(beside.iter().map(|(op, _)| op.results[0]).zip(found));
+        own
     });
     reads.whole(gpu, b, behind, &mut words);
     for (i, elements) in parted.into_iter().zip(elements) {
@@ -293,7 +292,6 @@ fn beside_the_same_row<'f>(gpu: &Gpu<'f>, op: &Op, load: &Load) -> Vec<(&'f Op, 
 }
 
 /// The vectors of a load.
-#[derive(Clone)]
 struct Reads<'a> {
     place: &'a Place,
     dtype: DType,
@@ -362,11 +360,11 @@ impl<'a> Reads<'a> {
     }
 
     /// The elements of those of these vectors that are not whole, of loads that take part alike.
-    fn parted(all: &[(Value, Reads)], gpu: &mut Gpu, b: &mut Builder, of: &[usize]) -> Vec<Vec<Vec<Val>>> {
-        let vectors: Vec<&Vector> = of.iter().map(|&i| &all[0].1.vectors[i]).collect();
+    fn parted(all: &[&Reads], gpu: &mut Gpu, b: &mut Builder, of: &[usize]) -> Vec<Vec<Vec<Val>>> {
+        let vectors: Vec<&Vector> = of.iter().map(|&i| &all[0].vectors[i]).collect();
         let Some(any) = any_parted(b, &vectors) else { return vec![vec![]; all.len()] };
         let mut others: Vec<Vec<Val>> = vec![];
-        for (_, reads) in all {
+        for reads in all {
             let words = Words::of(reads.place.vector * reads.dtype.bytes());
             let zero = b.zero(words.each());
             let nothing = || vec![zero; usize::from(words.count)];
@@ -375,7 +373,7 @@ impl<'a> Reads<'a> {
         let kept: Vec<Val> = others.iter().flatten().copied().collect();
         let types: Vec<Ty> = kept.iter().map(|word| word.ty).collect();
         let by_element = |b: &mut Builder| {
-            let accesses = all.iter().flat_map(|(_, reads)| of.iter().map(move |&i| (reads, i)));
+            let accesses = all.iter().flat_map(|reads| of.iter().map(move |&i| (reads, i)));
             let mut found = vec![];
             for ((reads, i), others) in accesses.zip(&others) {
                 let each = each(gpu, b, reads.place, &reads.vectors[i]);
