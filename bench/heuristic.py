@@ -88,8 +88,8 @@ STRADDLED = 1.25
 
 #: The blocks of `f32`; microseconds of a step that each block on a multiprocessor adds and the least that one takes, of aligned factors and
 #: of others; microseconds of all else; blocks on a multiprocessor; whether parts of sums come in it.
-FMA_BLOCKS = [((128, 128, 16), (1.54, 1.20), (1.79, 1.20), 1.05, 2, False), ((64, 128, 16), (0.814, 0.932), (0.900, 1.07), 0.88, 3, False),
-              ((64, 64, 16), (0.451, 0.537), (0.522, 0.719), 0.45, 4, True)]
+FMA_BLOCKS = [((128, 128, 16), (1.56, 0.0), (1.64, 1.14), 1.76, 2, False), ((64, 128, 16), (0.811, 0.782), (0.913, 0.975), 1.63, 3, False),
+              ((64, 64, 16), (0.449, 0.459), (0.499, 0.584), 0.93, 4, True)]
 
 
 def by_fma(m, k, n, aligned):

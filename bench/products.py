@@ -351,7 +351,7 @@ class Attention(Entry):
         # Where there is no bias, and there are no slopes, they are views without elements.
         rows_of |= {"bias": rows_of["q"][:0, :0, :0], "slopes": args["lse"].flatten()[:0]}
         return [Launch("attention", [NAMES[dtype]],
-                       lambda form, *tile: form == int(self.causal) and tile == self.tile(length, d),
+                       lambda form, *tile: form == int(self.causal) and tile == self.tile(heads, length, d),
                        lambda form, wide, rows, columns: self.grid(length, heads, args["k"], rows), **rows_of)]
 
     def grid(self, length, heads, k, rows):
@@ -360,11 +360,18 @@ class Attention(Entry):
         together = max(side for side in range(1, min(most, heads) + 1) if heads % side == 0)
         return together, cdiv(length, rows), heads // together
 
-    def tile(self, length, d):
+    def tile(self, heads, length, d):
         """Elements of a row, rows and keys of a step, as the library chooses them where groups of warps multiply."""
         wide = head_tile(d)
-        rows = 192 if wide == 64 and length >= (3072 if self.causal else 1) else 128
+        rows = 192 if wide == 64 and self.in_large_tiles(heads, length) else 128
         return wide, rows, {192: 96, 256: 64}.get(wide, 128)
+
+    def in_large_tiles(self, heads, length):
+        """Whether tiles of 192 queries take less time than tiles of 128, as the library estimates it."""
+        large, small = (heads * cdiv(length, rows) for rows in (192, 128))
+        if not self.causal:
+            return cdiv(large, processors()) <= 0.84 * cdiv(small, processors())
+        return length >= 3072 and small > processors() and not 1.1 <= large / processors() <= 2.2
 
     def exact(self, args):
         value, within = torch.empty_like(args["q"], dtype=torch.float64), torch.empty_like(args["q"], dtype=F32)

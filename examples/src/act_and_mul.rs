@@ -20,22 +20,22 @@ use crate::shape::{Checks, along_rows, tile_width};
 
 /// The elements that one program handles: of one row, or of several.
 const BLOCK: usize = 4096;
-/// The most columns of a program of several rows. Rows of any parity are within 3 % of the best width there, and a wider
-/// program has more idle threads at the end of a row.
+/// The most columns of a program. Rows of any parity are within 3 % of the best width there, and a wider one wastes a part of a narrow
+/// row.
 const COLUMNS: i32 = 1024;
-/// Up to so many rows, of less than so many elements in all, have programs of their own: others would leave processors idle.
-const FEW_ROWS: i32 = 64;
+/// The most columns where there are few elements, which more and smaller programs share.
+const FEW_COLUMNS: i32 = 512;
 const FEW_ELEMENTS: i32 = 1 << 18;
 
 /// The columns of a program.
 fn columns(n_rows: i32, d: i32) -> i32 {
-    let few = n_rows <= FEW_ROWS && d < FEW_ELEMENTS / n_rows.max(1);
-    if few { BLOCK as i32 } else { d.min(COLUMNS) }
+    let few = d < FEW_ELEMENTS / n_rows.max(1);
+    d.min(if few { FEW_COLUMNS } else { COLUMNS })
 }
 
 /// `out[r, j] = act(x[r, gate + j]) * x[r, d - gate + j]` for `j < d`, where `gate` is 0 or `d`: the half that is activated. A program
 /// handles `4096 / COLS` rows of `COLS` columns.
-#[fuse_kernel(T = [f32, f16, bf16], ACT = [2, 3, 4], COLS = columns(n_rows, d) in [128, 256, 512, 1024, 4096])]
+#[fuse_kernel(T = [f32, f16, bf16], ACT = [2, 3, 4], COLS = columns(n_rows, d) in [128, 256, 512, 1024])]
 pub fn act_and_mul<T: Float, const ACT: usize, const COLS: usize>(
     x: &[T],
     out: &mut [T],
@@ -142,7 +142,7 @@ impl<'a, T: Float, const ACT: usize> ActAndMul<'a, T, ACT> {
             return Ok(());
         }
         let [d, gate] = [self.d as i32, self.gate.offset(self.d)];
-        let across = tile_width([128, 256, 512, 1024, BLOCK], columns(rows as i32, d) as usize);
+        let across = tile_width([128, 256, 512, 1024], columns(rows as i32, d) as usize);
         let grid = along_rows(self.d.div_ceil(across), rows.div_ceil(BLOCK / across));
         act_and_mul::<T, ACT>(self.x, out, rows as i32, d, gate).grid(grid).launch(on)
     }

@@ -38,7 +38,7 @@
 use dsl_runtime::Result;
 use dsl_runtime::prelude::*;
 
-use self::Where::{Everywhere, Groups, Little};
+use self::Where::{Everywhere, Large, Little};
 use crate::dropout::Dropout;
 use crate::shape::Checks;
 
@@ -454,6 +454,21 @@ impl<T: Float> Inputs<'_, T> {
         let most = (CACHED / bytes * self.group as usize).max(processors / AT_ONCE).min(heads);
         (1..=most).rev().find(|&side| heads.is_multiple_of(side)).unwrap_or(1)
     }
+
+    /// Whether large tiles take less time than small ones. Each SM multiplies one after the other, a large one a quarter faster
+    /// for each query. Where all see all keys, the SMs with most tiles decide. Below a diagonal the longest tile does, as long as
+    /// small ones have an SM each; a few more would share that of the longest; two for each balance better, and of many large
+    /// ones are faster.
+    fn in_large_tiles(&self, processors: usize) -> bool {
+        let [heads, queries, _] = self.q.shape();
+        let tiles = |rows: usize| heads * queries.div_ceil(rows);
+        if self.form == 0 {
+            let rounds = |rows: usize| tiles(rows).div_ceil(processors) as f64;
+            return rounds(LARGE) <= SMALL_TIME * rounds(SMALL);
+        }
+        let for_each = tiles(LARGE) as f64 / processors as f64;
+        queries >= LONG && tiles(SMALL) > processors && !(ALONE..=BALANCED).contains(&for_each)
+    }
 }
 
 /// Bytes that stay in the cache of a large GPU while others pass through it.
@@ -477,14 +492,22 @@ pub trait Attend: Float {
 #[derive(Clone, Copy)]
 enum Where {
     Everywhere,
-    /// On GPUs whose warps multiply in groups, from so many queries on.
-    Groups(usize),
+    /// On GPUs whose warps multiply in groups, where [`Inputs::in_large_tiles`] is so.
+    Large,
     /// On GPUs whose blocks have too little shared memory for two steps of 128 keys and values of 128 elements.
     Little,
 }
 
+/// Queries of the tiles of rows of 64 elements.
+const LARGE: usize = 192;
+const SMALL: usize = 128;
+/// The time of a small tile that has an SM for itself, of that of a large one.
+const SMALL_TIME: f64 = 0.84;
 /// The queries from which on larger tiles are worth the larger blocks that the diagonal cuts.
 const LONG: usize = 3072;
+/// Large tiles for each SM up to which small ones balance better below a diagonal, and up to which the longest tile decides.
+const BALANCED: f64 = 2.2;
+const ALONE: f64 = 1.1;
 
 /// Shared memory for two steps of 128 keys and values of 128 elements, and the queries.
 const RING: usize = 163 * 1024;
@@ -507,7 +530,7 @@ macro_rules! attend {
                     elements <= most
                         && match place {
                             Everywhere => true,
-                            Groups(from) => on.has_clusters() && queries >= from,
+                            Large => on.has_clusters() && of.in_large_tiles(on.processors()),
                             Little => on.shared_bytes().is_some_and(|bytes| bytes < RING),
                         }
                 };
@@ -524,9 +547,9 @@ macro_rules! attend {
 
 macro_rules! tiles {
     ($($T:ty)*) => {$(attend! { $T:
-        [0, 64: [192, 128] Groups(1), [128, 128] Everywhere] [0, 128: [128, 64] Little, [128, 128] Everywhere]
+        [0, 64: [192, 128] Large, [128, 128] Everywhere] [0, 128: [128, 64] Little, [128, 128] Everywhere]
         [0, 192: [128, 96] Everywhere] [0, 256: [128, 64] Everywhere]
-        [1, 64: [192, 128] Groups(LONG), [128, 128] Everywhere] [1, 128: [128, 64] Little, [128, 128] Everywhere]
+        [1, 64: [192, 128] Large, [128, 128] Everywhere] [1, 128: [128, 64] Little, [128, 128] Everywhere]
         [1, 192: [128, 96] Everywhere] [1, 256: [128, 64] Everywhere]
         [2, 64: [128, 128] Everywhere] [2, 128: [128, 64] Little, [128, 128] Everywhere]
         [2, 192: [128, 96] Everywhere] [2, 256: [128, 64] Everywhere]

@@ -28,6 +28,7 @@ pub mod induction;
 pub mod inequality;
 pub mod order;
 pub mod overflow;
+mod parts;
 pub mod polynomial;
 pub mod promise;
 pub mod reread;

@@ -13,6 +13,7 @@ use std::collections::HashMap;
 
 use super::axis::{Assumptions, Axes};
 use super::fact::Symbol;
+use super::parts;
 use super::polynomial::{Atom, Placement, Polynomial, Polynomials};
 use crate::dtype::DType;
 use crate::layout::access::MAX_BYTES;
@@ -29,46 +30,14 @@ use crate::tile::{self, Builder, Func, Op, ParamId, ParamKind, Rewriter, Shape, 
 
 /// Rotates a function's rows, after `split`, if there are any and what is made of them does not depend on the order.
 pub fn rotate(func: &mut Func, assumptions: &Assumptions) {
-    let Some(plan) = Plan::new(func, assumptions) else { return };
-    let Plan { ramp, number, mut shifts, limit, bound } = plan;
-    let made: HashMap<Value, Kind> =
-        func.definitions().into_iter().map(|(value, op)| (value, op.kind.clone())).collect();
-    let mut by = None;
-    Rewriter::default().run(func, &mut |_, builder, op| {
-        let is_ramp = op.results.first() == Some(&ramp);
-        builder.append(op);
-        if is_ramp {
-            by = Some(remainder(builder, &made, &number, limit));
-            for (_, shift, behind) in &mut shifts {
-                if let Some(terms) = behind {
-                    shift.start = Start::Misaligned(Some(remainder(builder, &made, terms, limit)));
-                }
-            }
-        }
-    });
-    let by = by.expect("the ramp is in the function");
-    // Before the ramp is another value in them.
-    Rewriter::default().run(func, &mut |_, builder, mut op| {
-        if let Some(place) = op.kind.operation_mut().place_mut()
-            && let Some(&(_, shift, _)) = shifts.iter().find(|(known, ..)| known == place)
-        {
-            place.shift = Some(shift);
-        }
-        builder.append(op);
-    });
-    Rewriter::default().run(func, &mut |rewriter, builder, op| {
-        let comes_last = op.results.first() == Some(&by);
-        builder.append(op);
-        if comes_last {
-            let ty = builder.func.ty(ramp).clone();
-            let dealt = match bound {
-                Some(bound) => Dealt::Cut(cut(builder, &made, (by, bound), (limit, ty.shape[0]))),
-                None => Dealt::Wrapped { by },
-            };
-            let value = builder.one(Rotate { ramp, limit, dealt }, ty);
-            rewriter.replace(ramp, value);
-        }
-    });
+    let mut separated = func.clone();
+    let plans = Plan::all(&mut separated, assumptions);
+    if plans.is_empty() {
+        return;
+    }
+    *func = separated;
+    plans.into_iter().for_each(|plan| plan.apply(func));
+    // Not before: equal ramps of two parts would be one again.
     tile::eliminate(func);
 }
 
@@ -108,26 +77,53 @@ struct Row {
     writes: bool,
 }
 
+impl Row {
+    /// What is written cannot be read around: it says how far to rotate, and of several what is most.
+    fn rank(&self) -> (bool, u32) {
+        (self.writes, self.bytes)
+    }
+}
+
 impl Plan {
-    fn new(func: &Func, assumptions: &Assumptions) -> Option<Plan> {
-        let polynomials = Polynomials::analyse(func);
+    /// The plans of the parts of a function whose tiles are as long as the rows that come first; parts get ramps of their own.
+    fn all(func: &mut Func, assumptions: &Assumptions) -> Vec<Plan> {
+        let found = rows(func, &Polynomials::analyse(func));
+        let Some(leader) = found.iter().max_by_key(|row| row.rank()) else { return vec![] };
+        let extent = leader.extent;
+        let ramps = ramps(func, extent);
+        if !any_order(func, extent) {
+            return vec![];
+        }
+        let ramps = parts::separate(func, &ramps, extent);
         let axes = Axes::analyse(func, assumptions);
         let definitions = func.definitions();
-        let rows = rows(func, &polynomials);
-        // What is written cannot be read around: it says how far to rotate, and of several what is most.
-        let leader = rows.iter().max_by_key(|row| (row.writes, row.bytes))?;
-        let extent = leader.extent;
-        let [ramp] = ramps(func, extent)[..] else { return None };
-        if !any_order(func, extent) {
-            return None;
-        }
-        let rows: Vec<&Row> = rows.iter().filter(|row| row.extent == extent).collect();
+        let rows = rows(func, &Polynomials::analyse(func));
+        let plans = ramps.into_iter().filter_map(|ramp| {
+            let counted = |row: &&Row| sources(row.place.offset, &definitions).contains(&ramp);
+            let own: Vec<&Row> = rows.iter().filter(|row| row.extent == extent).filter(counted).collect();
+            Plan::new(func, &axes, &definitions, ramp, &own)
+        });
+        plans.collect()
+    }
+
+    /// How the rows that a ramp counts are rotated.
+    fn new(
+        func: &Func,
+        axes: &Axes,
+        definitions: &HashMap<Value, &Op>,
+        ramp: Value,
+        rows: &[&Row],
+    ) -> Option<Plan> {
+        let extent = rows.first()?.extent;
         let narrowest = rows.iter().map(|row| row.bytes).min()?;
         let limit = MAX_BYTES / narrowest;
         if limit < 2 || 2 * limit > extent || !extent.is_multiple_of(limit) {
             return None;
         }
-        let uneven = |polynomial: &Polynomial| without_multiples(polynomial, limit, func, &axes);
+        let uneven = |polynomial: &Polynomial| without_multiples(polynomial, limit, func, axes);
+        // Of those that are alike, one that is not aligned as it is.
+        let is_even = |row: &Row| uneven(&row.start).as_constant() == Some(0);
+        let leader = rows.iter().max_by_key(|row| (row.rank(), !is_even(row)))?;
         let number = uneven(&leader.start);
         // A row that begins at a multiple as it is needs no rotation.
         if number.as_constant() == Some(0) {
@@ -136,7 +132,7 @@ impl Plan {
         let terms = |sum: &Polynomial| -> Option<Terms> {
             let terms = sum.terms().map(|(atoms, coefficient)| {
                 let sources: Option<Vec<Source>> =
-                    atoms.iter().map(|&atom| source(func, &definitions, atom)).collect();
+                    atoms.iter().map(|&atom| source(func, definitions, atom)).collect();
                 Some((coefficient, sources?))
             });
             terms.collect()
@@ -147,7 +143,7 @@ impl Plan {
             let aligned = behind.as_constant() == Some(0);
             let mut sides = [false; 2];
             let interval =
-                row.place.mask.is_none_or(|mask| is_interval(func, &definitions, (ramp, &mut sides), mask));
+                row.place.mask.is_none_or(|mask| is_interval(func, definitions, (ramp, &mut sides), mask));
             let one_sided = interval && sides != [true; 2] && !row.place.bounded;
             let elements = limit.min(MAX_BYTES / row.bytes);
             let (start, behind) =
@@ -159,8 +155,50 @@ impl Plan {
         let turns = |atom: &Atom| matches!(atom, Atom::Loop(value, _) if !definitions.contains_key(value));
         let in_pieces = rows.iter().any(|row| row.start.all_varying().iter().any(turns));
         let bound = leader.place.mask.filter(|_| !in_pieces);
-        let bound = bound.and_then(|mask| bound_of(func, &definitions, ramp, mask));
+        let bound = bound.and_then(|mask| bound_of(func, definitions, ramp, mask));
         Some(Plan { ramp, number, shifts, limit, bound })
+    }
+
+    fn apply(self, func: &mut Func) {
+        let Plan { ramp, number, mut shifts, limit, bound } = self;
+        let made: HashMap<Value, Kind> =
+            func.definitions().into_iter().map(|(value, op)| (value, op.kind.clone())).collect();
+        let mut by = None;
+        Rewriter::default().run(func, &mut |_, builder, op| {
+            let is_ramp = op.results.first() == Some(&ramp);
+            builder.append(op);
+            if is_ramp {
+                by = Some(remainder(builder, &made, &number, limit));
+                for (_, shift, behind) in &mut shifts {
+                    if let Some(terms) = behind {
+                        shift.start = Start::Misaligned(Some(remainder(builder, &made, terms, limit)));
+                    }
+                }
+            }
+        });
+        let by = by.expect("the ramp is in the function");
+        // Before the ramp is another value in them.
+        Rewriter::default().run(func, &mut |_, builder, mut op| {
+            if let Some(place) = op.kind.operation_mut().place_mut()
+                && let Some(&(_, shift, _)) = shifts.iter().find(|(known, ..)| known == place)
+            {
+                place.shift = Some(shift);
+            }
+            builder.append(op);
+        });
+        Rewriter::default().run(func, &mut |rewriter, builder, op| {
+            let comes_last = op.results.first() == Some(&by);
+            builder.append(op);
+            if comes_last {
+                let ty = builder.func.ty(ramp).clone();
+                let dealt = match bound {
+                    Some(bound) => Dealt::Cut(cut(builder, &made, (by, bound), (limit, ty.shape[0]))),
+                    None => Dealt::Wrapped { by },
+                };
+                let value = builder.one(Rotate { ramp, limit, dealt }, ty);
+                rewriter.replace(ramp, value);
+            }
+        });
     }
 }
 
@@ -246,7 +284,10 @@ fn any_order(func: &Func, extent: u32) -> bool {
         any &= involved.iter().all(|&value| row_of(&func.ty(value).shape).is_some());
         any &= match operation.spread(func, &op.results) {
             Spread::Lanewise { .. } => operation.is_pointwise() || operation.place().is_some(),
-            Spread::Carry(_) | Spread::Source => true,
+            Spread::Carry(groups) => {
+                involved.iter().all(|value| groups.iter().flatten().any(|own| own == value))
+            }
+            Spread::Source => true,
             Spread::View(View::Broadcast { .. } | View::Expand { .. }) => true,
             Spread::Fold { .. } => matches!(op.kind, Kind::Reduce(_)),
             _ => false,

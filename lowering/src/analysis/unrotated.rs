@@ -9,7 +9,7 @@ use super::axis::{Assumptions, Axes};
 use crate::dtype::DType;
 use crate::layout::access::{MAX_BYTES, NARROWEST_COPY};
 use crate::ops::{Effect, Kind, Level, Load, Place, Shift, Start};
-use crate::tile::{Func, Op, Rewriter};
+use crate::tile::{Block, Func, Op, Rewriter};
 
 /// Marks such loads, after `split`, in a function that writes no tiles of several axes.
 pub fn read_unrotated(func: &mut Func, assumptions: &Assumptions) {
@@ -24,7 +24,7 @@ pub fn read_unrotated(func: &mut Func, assumptions: &Assumptions) {
     }
     let axes = Axes::analyse(func, assumptions);
     let mut found = vec![];
-    func.body.walk(&mut |op| found.extend(shift(func, &axes, op)));
+    outside_loops(&func.body, &mut |op| found.extend(shift(func, &axes, op)));
     Rewriter::default().run(func, &mut |_, builder, mut op| {
         if let Some(place) = op.kind.operation_mut().place_mut()
             && let Some(&(_, shift)) = found.iter().find(|(known, _)| known == place)
@@ -33,6 +33,17 @@ pub fn read_unrotated(func: &mut Func, assumptions: &Assumptions) {
         }
         builder.append(op);
     });
+}
+
+/// Visits what is done once. A loop makes the masks and distances of single elements once too, and then loads each by one instruction:
+/// where its rows lie would have to be asked in each iteration.
+fn outside_loops(block: &Block, visit: &mut dyn FnMut(&Op)) {
+    for op in &block.ops {
+        visit(op);
+        if !matches!(op.kind, Kind::For(_) | Kind::While(_)) {
+            op.kind.operation().blocks().into_iter().for_each(|block| outside_loops(block, visit));
+        }
+    }
 }
 
 /// Whether an access is of a tile with several elements along several axes.

@@ -1,14 +1,19 @@
 //! How many registers a thread of a body may have. Where nobody says, ptxas decides by how many threads fit on a multiprocessor; it knows
 //! neither what they wait for nor how many there are.
 
+use std::ops::RangeInclusive;
+
 use crate::layout::Layout;
 use crate::layout::assign::Distributed;
 use crate::layout::dot;
 use crate::mlir::Limit;
 use crate::mlir::gpu::ahead::copied_ahead;
 use crate::mlir::gpu::registers_of_each;
-use crate::ops::Kind;
-use crate::tile::Op;
+use crate::ops::{Kind, Load};
+use crate::tile::{Block, Op, Value};
+
+/// Bytes of a register.
+const WORD: u32 = 4;
 
 /// The registers that a thread can have at all. Said to ptxas they are a limit like any other, and change what it does.
 pub(super) const MAX_REGISTERS: u32 = 255;
@@ -17,8 +22,10 @@ pub(super) const MAX_REGISTERS: u32 = 255;
 pub(super) fn registers(maxnreg: Option<u32>, distributed: &Distributed, threads: u32) -> Option<Limit> {
     let most = match maxnreg {
         Some(most) if most < MAX_REGISTERS => Some(most),
-        Some(_) => for_rows_read_around(distributed),
-        None => for_two_blocks(distributed).or_else(|| for_loads_among_stores(distributed)),
+        Some(_) => for_odd_rows(distributed),
+        None => for_odd_rows(distributed)
+            .or_else(|| for_two_blocks(distributed))
+            .or_else(|| for_loads_among_stores(distributed)),
     };
     most.map(|most| of_block(most, threads))
 }
@@ -32,20 +39,57 @@ pub(super) fn of_block(most: u32, threads: u32) -> Limit {
 /// Those that leave room for sixteen warps on a multiprocessor.
 const SIXTEEN_WARPS: u32 = 128;
 
-/// Of long rows that begin anywhere and the columns' numbers beside them, which are read as parts of aligned vectors: ptxas has as many under
-/// way as there are registers, and a block of eight warps would be alone on a multiprocessor, where nothing hides what it
-/// waits for.
-fn for_rows_read_around(distributed: &Distributed) -> Option<u32> {
-    const LONG: usize = 48;
-    const MANY: usize = 2;
-    let mut found = 0;
-    distributed.func.body.walk(&mut |op| {
-        if let Kind::Load(load) = &op.kind {
-            let elements = distributed.layouts.get(&load.place.offset).map_or(0, Layout::register_count);
-            found += usize::from(load.place.misalignment().is_some() && elements >= LONG);
+/// Of rows that begin anywhere. ptxas has as many loads under way as there are registers, and a block more on a multiprocessor
+/// hides more of what each waits for: the limit that leaves room for one, where what a thread has at once fits in it but for a few
+/// words. Between the limits ptxas does better by itself.
+fn for_odd_rows(distributed: &Distributed) -> Option<u32> {
+    type Limits = &'static [(RangeInclusive<u32>, u32)];
+    /// By the registers of a thread, for five, four, three and two blocks.
+    const OF_EIGHT_WARPS: Limits = &[(37..=53, 48), (54..=71, 64), (72..=89, 80), (112..=142, SIXTEEN_WARPS)];
+    /// For six and five blocks.
+    const OF_FOUR_WARPS: Limits = &[(76..=80, 80), (84..=106, 96)];
+    /// For addresses and numbers.
+    const BESIDES: u32 = 28;
+    let limits = match distributed.block_warps() {
+        8 => OF_EIGHT_WARPS,
+        4 => OF_FOUR_WARPS,
+        _ => return None,
+    };
+    let mut any = false;
+    distributed.func.body.walk(&mut |op| any |= is_odd_row(op));
+    let needed = BESIDES + words_of_odd_rows(distributed, &distributed.func.body);
+    let fitting = |(range, _): &&(RangeInclusive<u32>, u32)| any && range.contains(&needed);
+    limits.iter().find(fitting).map(|&(_, limit)| limit)
+}
+
+/// Whether an operation loads a row that begins anywhere.
+fn is_odd_row(op: &Op) -> bool {
+    matches!(&op.kind, Kind::Load(Load { place, .. }) if place.shift.is_some())
+}
+
+/// The words that a thread has at once of rows that begin anywhere, as they were loaded, and of what loops carry; those around a vector
+/// of four beside them.
+fn words_of_odd_rows(distributed: &Distributed, block: &Block) -> u32 {
+    let words = |value: Value, bytes: u32| {
+        let count = distributed.layouts.get(&value).map_or(0, Layout::register_count) as u32;
+        (count * bytes).div_ceil(WORD)
+    };
+    let (mut loaded, mut most, mut nested) = (0, 0, 0);
+    for op in &block.ops {
+        if let Kind::Load(Load { place, .. }) = &op.kind
+            && is_odd_row(op)
+        {
+            let bytes = distributed.func.slice(place.param).0.bytes();
+            loaded += words(place.offset, bytes);
+            most = most.max(words(place.offset, 1));
         }
-    });
-    (found >= MANY && distributed.block_warps() == 8).then_some(SIXTEEN_WARPS)
+        for block in op.kind.operation().blocks() {
+            let carried: u32 =
+                block.args.iter().map(|&arg| words(arg, distributed.func.ty(arg).dtype.bytes())).sum();
+            nested = nested.max(carried + words_of_odd_rows(distributed, block));
+        }
+    }
+    loaded + most + nested
 }
 
 /// Of a product by single threads, if it does with the registers that leave room for sixteen warps on a multiprocessor: one block

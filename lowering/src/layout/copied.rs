@@ -9,4 +9,6 @@ pub struct Copied {
     pub load: Value,
     /// For each axis, which one of the load's it is; none has extent 1.
     pub axes: Vec<Option<usize>>,
+    /// Where single threads multiply it: the load's axis along which its lines lie, as they are.
+    pub lines: Option<usize>,
 }

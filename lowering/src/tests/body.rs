@@ -2,7 +2,7 @@
 
 use expect_test::{Expect, expect};
 
-use super::func;
+use super::{first, func};
 use crate::analysis::fact::Named;
 use crate::body::{Body, Requests, bodies};
 use crate::mlir::Limit;
@@ -117,6 +117,36 @@ fn products_by_single_threads_have_registers_for_two_blocks_where_these_do() {
     };
     assert_eq!(own_limits(&source(16))[0], ("aligned", Some(Limit::Registers(128))));
     assert_eq!(own_limits(&source(32))[0], ("aligned", None));
+}
+
+/// As many blocks as fit with what a thread has of a row at once, and of what is read beside it.
+#[test]
+fn rows_that_begin_anywhere_leave_room_for_blocks() {
+    let limit = |block: u32, num_warps: u32, w: &str| {
+        let source = format!(
+            "#[fuse_kernel(num_warps = {num_warps})]
+            fn k(x: &[bf16], w: &[bf16], out: &mut [bf16], n: i32) {{
+                let (row, i) = (tl::program_id(0), tl::arange(0, {block}));
+                let x = tl::load(x + row * n + i, i < n, 0.0).to::<f32>();
+                let x = x * tl::sum(x, 0){w};
+                tl::store(out + row * n + i, x.to::<bf16>(), i < n);
+            }}"
+        );
+        let (func, requests) = first(&source);
+        let bodies = bodies(&func, requests).expect("bodies that fit");
+        assert_eq!((bodies[0].name, bodies[0].plan.limit), ("aligned", None));
+        let own = bodies.iter().find(|body| body.name == "unaligned");
+        own.expect("a body for rows that begin anywhere").plan.limit
+    };
+    let beside = " * tl::load(w + i, i < n, 0.0).to::<f32>()";
+    let registers = |count| Some(Limit::Registers(count));
+    assert_eq!(limit(8192, 8, ""), registers(48));
+    assert_eq!(limit(12288, 8, ""), registers(64));
+    assert_eq!(limit(8192, 8, beside), registers(64));
+    assert_eq!(limit(12288, 8, beside), registers(80));
+    // Between three blocks and two ptxas chooses by itself, as it does of one block of other sizes.
+    assert_eq!(limit(16384, 8, beside), None);
+    assert_eq!(limit(8192, 16, beside), None);
 }
 
 /// Rows of several to a tile are not rotated, but they need not be compared with the end of a slice either.

@@ -9,14 +9,14 @@ use proptest::prelude::*;
 use super::body::print;
 use super::layout::check_covers;
 use super::run::{Arg, load};
-use super::{first, func, ptx};
+use super::{first, func, ptx, ptx_of};
 use crate::analysis::split::{Trust, split};
 use crate::body::bodies;
 use crate::dtype::DType;
 use crate::layout::dot::{Deal, Instruction, Method, Side, block_layout, factor_layout, method, sum_layout};
 use crate::layout::{Coord, Layout, Plan as Conversion, plan};
 use crate::mlir::Session;
-use crate::mlir::gpu::copied::Tile;
+use crate::mlir::gpu::copied::{Order, Tile};
 use crate::mlir::host::Plan;
 use crate::ops::{InputPrecision, Kind};
 use crate::target::host::{self, Family};
@@ -200,7 +200,7 @@ fn tiles_for_matrices_have_places_in_all_banks() {
         .flat_map(|&shape| [(shape, DType::F16, 1), (shape, DType::F32, 1), (shape, DType::F16, 0)])
     {
         let ty = Type::tile(dtype, Shape::new(shape));
-        let tile = Tile::new(&ty, fast);
+        let tile = Tile::new(&ty, fast, Order::Swizzled);
         let piece = 16 / dtype.bytes();
         let at = |line: u32, column: u32| Coord::along(1 - fast, line).plus(Coord::along(fast, column));
         let place = |coord| {
@@ -462,6 +462,40 @@ fn threads_multiply() {
         2 bar.sync
     "#]]
     .assert_eq(&counted(&source, &["fma.rn", "mma", "st.shared", "ld.shared.v4", "bar.sync"]));
+}
+
+/// Lines along what a thread multiplies in one step are read where the loop copied them: no write, and one barrier. So are elements that
+/// come one by one, whatever lies beside them in memory.
+#[test]
+fn threads_multiply_what_a_loop_copied() {
+    let source = |[a, b]: [&str; 2]| {
+        format!(
+            "#[fuse_kernel(num_warps = 4)]
+            fn product(a: &[f32], b: &[f32], out: &mut [f32], k: i32, n: i32) {{
+                let (at, inner) = (tl::arange(0, 64), tl::arange(0, 16));
+                let mut acc = tl::zeros::<f32>([64, 64]);
+                for start in (0..k).step_by(16) {{
+                    let step = start + inner;
+                    let a = tl::load(a + {a});
+                    let b = tl::load(b + {b});
+                    acc = tl::dot(a, b, acc);
+                }}
+                tl::store(out + at.col() * 64 + at.row(), acc);
+            }}"
+        )
+    };
+    let counts = |name: &str, source: &str| {
+        let text = ptx_of(source, Arch::SM_90A, |body| body.name == name);
+        ["cp.async.cg", "cp.async.ca", "st.shared", "bar.sync"].map(|word| text.matches(word).count())
+    };
+    // Both by lines along K; the left one across it, as rows of a matrix are; the same of lines of any length.
+    let by_lines = ["at.col() + (step * 64).row()", "at.row() + (step * 64).col()"];
+    let across = ["(at * k).col() + step.row()", by_lines[1]];
+    let odd = ["(at * n).col() + step.row()", "at.row() + (step * n).col()"];
+    let [by_lines, across, odd] = [by_lines, across, odd].map(source);
+    assert_eq!(counts("aligned", &by_lines), [12, 0, 0, 1]);
+    assert_eq!(counts("aligned", &across), [12, 0, 8, 2]);
+    assert_eq!(counts("odd", &odd), [0, 48, 0, 1]);
 }
 
 /// Factors are rounded to TF32 where fragments are read; for three products what that takes from them is rounded too.

@@ -49,6 +49,26 @@ const PIECES: &str = "#[fuse_kernel]
         tl::store(sums + row, tl::sum(all, 0));
     }";
 
+/// The same, read twice and written by the second loop, which is rotated for what it writes.
+const TWICE: &str = "#[fuse_kernel]
+    fn k(x: &[u16], w: &[u16], out: &mut [u16], sums: &mut [i32], n: i32) {
+        let row = tl::program_id(0);
+        let i = tl::arange(0, 256);
+        let mut all = tl::zeros::<i32>([256]);
+        for first in (0..n).step_by(256) {
+            let at = first + i;
+            let x = tl::load(x + row * n + at, at < n).to::<i32>();
+            all += x * tl::load(w + at, at < n, 7).to::<i32>();
+        }
+        tl::store(sums + row, tl::sum(all, 0));
+        for first in (0..n).step_by(256) {
+            let at = first + i;
+            let x = tl::load(x + row * n + at, at < n).to::<i32>();
+            let w = tl::load(w + at, at < n, 7).to::<i32>();
+            tl::store(out + row * n + at, (x + w + at).to::<u16>(), at < n);
+        }
+    }";
+
 /// What a kernel computes with its body for such rows, of every number of elements that ends or begins somewhere else.
 fn check(source: &str, widths: impl Iterator<Item = usize> + Clone) {
     let names: Vec<&str> = bodies(&func(source), Requests::default())
@@ -96,6 +116,25 @@ fn a_row_in_a_tile_is_cut_into_aligned_vectors() {
 #[test]
 fn rows_in_pieces_are_rotated() {
     check(PIECES, (1..12).chain(250..265).chain(509..516));
+    check(TWICE, (1..12).chain(250..265).chain(509..516));
+}
+
+/// The first loop reads rows of another pitch than the second one writes: each has a ramp of its own.
+#[test]
+fn loops_are_rotated_for_their_own_accesses() {
+    let source = TWICE.replace("n: i32)", "n: i32, m: i32)").replace("out + row * n", "out + row * m");
+    let body = bodies(&func(&source), Requests::default()).expect("bodies that fit");
+    let body =
+        body.iter().find(|body| body.name == "unaligned").expect("a body for rows that begin anywhere");
+    let text = tile::print(&body.plan.distributed.func, &|_| None);
+    let accesses: Vec<&str> = text.lines().map(str::trim).filter(|line| line.contains("vector")).collect();
+    expect![[r#"
+        %41 = load x[%40 + %11] mask %35 inside vector 4 rotated : u16[256]
+        %45 = load w[%39 + %11] mask %35 inside vector 4 misaligned %15 other %44 : u16[256]
+        %63 = load x[%62 + %20] mask %58 inside vector 4 misaligned %24 : u16[256]
+        %67 = load w[%61 + %20] mask %58 inside vector 4 misaligned %26 other %66 : u16[256]
+        store out[%74 + %20] mask %58 inside vector 4 rotated = %71"#]]
+    .assert_eq(&accesses.join("\n"));
 }
 
 #[test]
@@ -111,11 +150,12 @@ fn what_depends_on_the_order_of_elements_is_not_rotated() {
     assert!(rotated("tl::store(sums + 100 + row, tl::argmax(x, 0));"));
     assert!(!rotated("tl::store(sums + 100 + i, tl::cumsum(x, 0));"));
     assert!(!rotated("tl::store(sums + 100 + i, tl::sort(x));"));
+    assert!(!rotated("tl::store(sums + 100 + i, tl::gather(x, (i + 1) % 256, 0));"));
     assert!(!rotated("tl::store(sums + 100 + tl::arange(1, 257), x);"));
     assert!(!rotated("tl::store(sums + 100 + tl::arange(0, 16), tl::sum(tl::reshape(x, [16, 16]), 1));"));
 }
 
-/// WholeVector vectors of the row and around those of a column's numbers; one by one only what is left at the row's ends.
+/// Whole vectors of the row and around those of a column's numbers; one by one only what is left at the row's ends.
 #[test]
 fn rows_move_in_vectors() {
     let func = func(ROW);
@@ -169,6 +209,19 @@ fn rows_of_a_tile_are_read_in_vectors() {
         4 ld.global.L2::cache_hint.v4.b32
         8 shr.u32"#]]
     .assert_eq(&counts.join("\n"));
+    // A loop makes masks and distances once.
+    let in_turns = source
+        .replace(
+            "let x = tl::load(x + (",
+            "let mut all = tl::zeros::<i32>([8, 128]);\n for turn in 0..n { all += tl::load(x + (turn + ",
+        )
+        .replace("mask).to::<i32>();", "mask).to::<i32>(); }")
+        .replace("tl::sum(x, 1)", "tl::sum(all, 1)");
+    let body = bodies(&func(&in_turns), Requests::default()).expect("bodies that fit");
+    assert!(body.iter().any(|body| body.name == "odd"));
+    assert!(
+        body.iter().all(|body| !tile::print(&body.plan.distributed.func, &|_| None).contains(" unrotated"))
+    );
     // What is stored in the same layout keeps neighbours with neighbouring threads.
     let stored = source.replace(
         "tl::store(sums",

@@ -121,8 +121,10 @@ impl Ahead<'_> {
         let ops = body.body.ops.iter().enumerate();
         let addresses = ops.filter(|(i, _)| needed.contains(i)).map(|(_, op)| op).collect();
         let asked = asked.is_some();
-        let product =
-            body.body.ops.iter().find(|op| copied::is_product(distributed, op)).map(|op| op.results[0]);
+        // Of many small copies each would keep its address and its mask until it is due.
+        let by_pieces = tiles.iter().all(|(_, load, _)| width(func, load) == copied::PIECE);
+        let product = body.body.ops.iter().find(|op| by_pieces && copied::is_product(distributed, op));
+        let product = product.map(|op| op.results[0]);
         (stages > 1).then_some(Ahead { addresses, loads, tiles, product, stages, asked, turn, parts: stages })
     }
 
@@ -520,8 +522,9 @@ impl Gpu<'_> {
         let place = to.tile.place(b, |b, axis| self.thread_coord(b, layout, axis));
         let first = b.add(to.address, place);
         let mut places = Places::new(to.tile.clone(), first);
+        let load = Tile::copied(&self.plan.distributed, op, load);
         let vector = load.place.vector as usize;
-        let mut copies = self.copy_pieces(b, load, |b, piece| places.at(b, layout.register(piece * vector)));
+        let mut copies = self.copy_pieces(b, &load, |b, piece| places.at(b, layout.register(piece * vector)));
         if let Some(writer) = self.writer(b, Some(layout)) {
             copies.iter_mut().for_each(|copy| copy.only_if(b, writer));
         }

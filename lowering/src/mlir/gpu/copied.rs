@@ -4,7 +4,8 @@
 //! threads of the program copy to (`ahead`), as matrices of 16-byte rows, from which they read fragments (`dot`).
 //! Pieces of 16 bytes change places within their row by the number of the row: eight rows of a matrix are in different
 //! banks, and so is what eight threads copy. Rows of other lengths than powers of two have an odd number of pieces for
-//! that.
+//! that. Single threads that multiply read neighbours along a line of what they multiply in one step: these lie as they are. Where
+//! memory has other lines, elements are copied one by one, each to its place.
 
 use std::collections::HashMap;
 
@@ -12,21 +13,33 @@ use super::dot::{inner_axis, outer_axis, reads_matrices};
 use super::shared::Shared;
 use super::slicer::Slicer;
 use super::{Builder, Gpu};
+use crate::layout::access::NARROWEST_COPY;
 use crate::layout::assign::Spread;
 use crate::layout::dot::{Method, SIDES, Side, method};
 use crate::layout::view::View;
 use crate::layout::{Coord, Copied, Distributed, Layout};
 use crate::mlir::builder::Val;
-use crate::mlir::types::Ty;
-use crate::ops::{Dot, For, Kind, Load, is_zero};
+use crate::mlir::types::{Elem, Space, Ty};
+use crate::ops::{Dot, For, Kind, Load, Place, is_zero};
 use crate::tile::{Block, Func, Op, Shape, Type, Value};
 
 /// Bytes that one instruction copies, and those of a row of a matrix.
-const PIECE: u32 = 16;
+pub(super) const PIECE: u32 = 16;
 /// All banks together.
 const BANKS: u32 = 128;
 /// Where a tile starts: a multiple of these, so that pieces change places within them.
 pub(super) const ALIGNMENT: u32 = BANKS;
+
+/// How lines follow each other.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Pieces change places by the number of the line.
+    Swizzled,
+    /// As they are.
+    Plain,
+    /// Elements arrive one by one from lines across.
+    Transposed,
+}
 
 /// A tile in shared memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -40,11 +53,12 @@ pub(crate) struct Tile {
 
 impl Tile {
     /// Lines along `fast`, one after the other.
-    pub fn new(Type { dtype, shape }: &Type, fast: usize) -> Tile {
+    pub fn new(Type { dtype, shape }: &Type, fast: usize, order: Order) -> Tile {
         let line = shape[fast] * dtype.bytes();
-        let swizzles = line.is_power_of_two();
-        // An odd number of pieces.
-        let pitch = if swizzles { line } else { (line.div_ceil(PIECE) | 1) * PIECE };
+        let swizzles = line.is_power_of_two() && order == Order::Swizzled;
+        let pieces = line.div_ceil(PIECE);
+        // Of an odd number of pieces, neighbours across the lines are in different banks.
+        let pitch = if swizzles || order == Order::Plain { pieces } else { pieces | 1 } * PIECE;
         let mut strides = vec![dtype.bytes(); shape.rank()];
         let mut stride = pitch;
         for axis in (0..shape.rank()).rev().filter(|&axis| axis != fast) {
@@ -57,14 +71,27 @@ impl Tile {
 
     /// The tile of a load.
     pub fn of(distributed: &Distributed, op: &Op, load: &Load) -> Tile {
-        let result = op.results[0];
-        Tile::new(distributed.func.ty(result), fast_axis(distributed, load, result))
+        let (result, memory) = (op.results[0], fast_axis(distributed, load, op.results[0]));
+        let (fast, order) = match distributed.copied.get(&result).and_then(|copied| copied.lines) {
+            None => (memory, Order::Swizzled),
+            Some(lines) if lines == memory => (lines, Order::Plain),
+            Some(lines) => (lines, Order::Transposed),
+        };
+        Tile::new(distributed.func.ty(result), fast, order)
     }
 
     /// The same tile by the axes of what is seen of it.
     fn seen(&self, axes: &[Option<usize>]) -> Tile {
         let strides = axes.iter().map(|axis| axis.map_or(0, |axis| self.strides[axis])).collect();
         Tile { strides, ..self.clone() }
+    }
+
+    /// How a load's elements are copied to it: vectors, or one by one if lines of memory lie across its own.
+    pub fn copied(distributed: &Distributed, op: &Op, load: &Load) -> Load {
+        let lines = distributed.copied.get(&op.results[0]).and_then(|copied| copied.lines);
+        let memory = fast_axis(distributed, load, op.results[0]);
+        let vector = if lines.is_none_or(|lines| lines == memory) { load.place.vector } else { 1 };
+        Load { place: Place { vector, ..load.place }, ..load.clone() }
     }
 
     pub fn bytes(&self) -> u32 {
@@ -214,21 +241,28 @@ impl Finder<'_> {
             let Kind::Load(load) = &op.kind else { continue };
             let result = op.results[0];
             if self.copies(body, load, result) && slicer.slice(load).is_some() {
-                let axes = (0..self.distributed.func.ty(result).shape.rank()).map(Some).collect();
+                let func = &self.distributed.func;
+                let axes: Vec<Option<usize>> = (0..func.ty(result).shape.rank()).map(Some).collect();
                 let fast = fast_axis(self.distributed, load, result);
-                let seen = self.seen(result, &Copied { load: result, axes }, fast);
+                let by_pieces = super::ahead::width(func, load) == PIECE;
+                // Element by element there would be more copies than are saved, where there are others.
+                let one_by_one = !by_pieces && func.ty(result).dtype.bytes() >= NARROWEST_COPY;
+                let swizzled = by_pieces.then_some(None);
+                let plain = axes.iter().copied().filter(|axis| one_by_one || *axis == Some(fast));
+                let seen = swizzled.into_iter().chain(plain).find_map(|lines| {
+                    self.seen(result, &Copied { load: result, axes: axes.clone(), lines }, fast)
+                });
                 self.found.extend(seen.unwrap_or_default());
             }
         }
     }
 
-    /// Whether a load can be copied a piece at a time, to where its thread's part of the tile is.
+    /// Whether a load can be copied, to where its thread's part of the tile is.
     fn copies(&self, body: &For, load: &Load, result: Value) -> bool {
         let func = &self.distributed.func;
         // By what the loop or the function's own block says of it.
         let defined = |value| body.body.definition(value).or_else(|| func.body.definition(value));
         super::ahead::copies(func, load)
-            && super::ahead::width(func, load) == PIECE
             && load.other.is_none_or(|other| is_zero(defined, other))
             && self.distributed.layouts[&result].is_disjoint()
     }
@@ -240,8 +274,13 @@ impl Finder<'_> {
         for by in self.uses.get(&value)? {
             let Use::By(op) = by else { return None };
             if let Kind::Dot(dot) = &op.kind {
-                let fast = copied.axes.iter().position(|&axis| axis == Some(fast))?;
-                self.multiplies(dot, value, fast).then_some(())?;
+                let along = |of: usize| copied.axes.iter().position(|&axis| axis == Some(of));
+                let lines = match copied.lines {
+                    Some(axis) => Some(along(axis)?),
+                    None => None,
+                };
+                let fast = along(fast)?;
+                self.multiplies(dot, value, (fast, lines)).then_some(())?;
                 continue;
             }
             let result = *op.results.first()?;
@@ -263,17 +302,18 @@ impl Finder<'_> {
         Some(seen)
     }
 
-    /// Whether a product takes a value as matrices, and as nothing else.
-    fn multiplies(&self, dot: &Dot, value: Value, fast: usize) -> bool {
+    /// Whether a product takes a value as matrices, or as lines of what threads multiply in one step, and as nothing else.
+    fn multiplies(&self, dot: &Dot, value: Value, (fast, lines): (usize, Option<usize>)) -> bool {
         let ty = self.distributed.func.ty(value);
-        if method(ty.dtype, dot.input) == Method::Thread {
-            return false;
-        }
         let rank = ty.shape.rank();
-        let matrices = |side: Side| {
-            [inner_axis(rank, side), outer_axis(rank, side)].contains(&fast) && reads_matrices(side, ty, fast)
+        let takes = |side: Side| match method(ty.dtype, dot.input) {
+            Method::Thread => lines == Some(outer_axis(rank, side)),
+            Method::Warp(_) => {
+                let along = [inner_axis(rank, side), outer_axis(rank, side)];
+                lines.is_none() && along.contains(&fast) && reads_matrices(side, ty, fast)
+            }
         };
-        dot.acc != Some(value) && SIDES.into_iter().filter(|&side| dot.factor(side) == value).all(matrices)
+        dot.acc != Some(value) && SIDES.into_iter().filter(|&side| dot.factor(side) == value).all(takes)
     }
 }
 
@@ -289,6 +329,25 @@ impl Gpu<'_> {
     pub(super) fn copied_fast(&self, value: Value) -> Option<usize> {
         let copied = self.plan.distributed.copied.get(&value)?;
         copied.axes.iter().position(|&axis| axis == Some(self.tiles[&copied.load].fast))
+    }
+
+    /// Where a thread's lines of a factor begin in the present turn's tile, and bytes between neighbours along each axis: by the layout
+    /// of the product, and from the first along the axis that is summed over.
+    pub(super) fn copied_lines(
+        &mut self,
+        b: &mut Builder,
+        value: Value,
+        (result, inner): (&Layout, usize),
+    ) -> Option<(Val, Vec<u32>)> {
+        let copied = self.plan.distributed.copied.get(&value)?;
+        let Arrival { tile, address, .. } = self.tiles[&copied.load].clone();
+        let tile = tile.seen(&copied.axes);
+        let zero = b.int(Ty::I32, 0);
+        let place =
+            tile.place(b, |b, axis| if axis == inner { zero } else { self.thread_coord(b, result, axis) });
+        let first = b.add(address, place);
+        let pointer = b.op("llvm.inttoptr", &[first], Ty::scalar(Elem::Ptr(Space::Shared)));
+        Some((pointer, tile.strides))
     }
 
     /// Where fragments of a factor are in the present turn's tile, by the layout of what the lanes point at.

@@ -1,5 +1,6 @@
 //! Products by single threads, each of a block of its own: what tensor cores do not take. Both factors are read from
-//! shared memory, where neighbours are what a thread multiplies in one step along the axis that is summed over.
+//! shared memory, where neighbours are what a thread multiplies in one step along the axis that is summed over: from the tile that a
+//! loop copied, if its lines lie so (`copied`).
 //!
 //! A multiply-add reads three registers, and the register file gives one of each parity a clock. So every one after the first of a row
 //! finds the row's element where the one before it left it, and reads a sum and a column's element of other parity: sums leave in vectors, of
@@ -99,7 +100,8 @@ impl Dot {
         gpu: &mut Gpu,
         b: &mut Builder,
         side: Side,
-        (op, staged, base): (&Op, &Staged, Val),
+        op: &Op,
+        staged: Option<(&Staged, Val)>,
     ) -> Lines {
         let layout = gpu.layout(op.results[0]).clone();
         let ty = gpu.func.ty(self.factor(side)).clone();
@@ -109,13 +111,22 @@ impl Dot {
             (0..layout.register_count()).map(|register| layout.register(register).set(inner, 0)).collect();
         lines.sort();
         lines.dedup();
-        let zero = b.int(Ty::I32, 0);
-        let pointer = staged.staging.pointer(b, base, ty.dtype, |b, axis| {
-            if axis == inner { zero } else { gpu.thread_coord(b, &layout, axis) }
-        });
+        let (pointer, strides, swapped) = match staged {
+            Some((Staged { staging, .. }, base)) => {
+                let zero = b.int(Ty::I32, 0);
+                let pointer = staging.pointer(b, base, ty.dtype, |b, axis| {
+                    if axis == inner { zero } else { gpu.thread_coord(b, &layout, axis) }
+                });
+                (pointer, staging.strides.clone(), staging.swapped)
+            }
+            None => {
+                let lines = gpu.copied_lines(b, self.factor(side), (&layout, inner));
+                let (pointer, strides) = lines.expect("what was not written was copied");
+                (pointer, strides.iter().map(|stride| stride / ty.dtype.bytes()).collect(), false)
+            }
+        };
         let run = held_together(&layout, outer).min(16 / ty.dtype.bytes() as usize);
-        let strides = staged.staging.strides.clone();
-        Lines { dtype: ty.dtype, pointer, strides, inner, outer, lines, run, swapped: staged.staging.swapped }
+        Lines { dtype: ty.dtype, pointer, strides, inner, outer, lines, run, swapped }
     }
 
     pub(super) fn by_thread(
@@ -128,9 +139,8 @@ impl Dot {
     ) -> Vec<Val> {
         let layout = gpu.layout(op.results[0]).clone();
         let [left, right] = SIDES.map(|side| {
-            let staged = factors.staged[side as usize].as_ref().expect("both factors are in shared memory");
-            let base = bases[side as usize].expect("both factors are in shared memory");
-            self.lines(gpu, b, side, (op, staged, base))
+            let staged = factors.staged[side as usize].as_ref();
+            self.lines(gpu, b, side, op, staged.zip(bases[side as usize]))
         });
         let order = back_and_forth(&layout, left.inner);
         let inner = self.inner(gpu.func);
@@ -149,18 +159,23 @@ impl Dot {
         // As many steps of an iteration as there is room for.
         let unrolled = (UNROLLED / sums.len()).next_power_of_two() as u32;
         let together = steps.max(1 << inner.trailing_zeros().min(unrolled.trailing_zeros()));
-        let iteration = |b: &mut Builder, pointers: [Val; 2], sums: Vec<Val>| {
-            (0..together).step_by(steps as usize).fold(sums, |sums, step| {
-                let at = |lines: &Lines, from: Val, b: &mut Builder| {
-                    b.offset_bytes(from, (lines.pitch() * step) as i32)
-                };
-                let pointers = [at(&left, pointers[0], b), at(&right, pointers[1], b)];
-                multiply(b, pointers, sums)
-            })
+        let part = |b: &mut Builder, pointers: [Val; 2], step: u32, sums: Vec<Val>| {
+            let at = |lines: &Lines, from: Val, b: &mut Builder| {
+                b.offset_bytes(from, (lines.pitch() * step) as i32)
+            };
+            let pointers = [at(&left, pointers[0], b), at(&right, pointers[1], b)];
+            multiply(b, pointers, sums)
         };
+        let parts = || (0..together).step_by(steps as usize);
         if together == inner {
-            return iteration(b, [left.pointer, right.pointer], sums);
+            let all = parts().len();
+            return parts().enumerate().fold(sums, |sums, (number, step)| {
+                let sums = part(b, [left.pointer, right.pointer], step, sums);
+                gpu.start_due(b, op.results[0], (number + 1, all));
+                sums
+            });
         }
+        gpu.start_due(b, op.results[0], (1, 1));
         let bounds = [0, i64::from(inner / together), 1].map(|bound| b.int(Ty::I32, bound));
         b.for_range(bounds, &sums, |b, index, sums| {
             let pointers = [&left, &right].map(|lines| {
@@ -168,7 +183,7 @@ impl Dot {
                 let bytes = b.mul_nsw(index, pitch);
                 b.offset(lines.pointer, bytes, 1)
             });
-            iteration(b, pointers, sums.to_vec())
+            parts().fold(sums.to_vec(), |sums, step| part(b, pointers, step, sums))
         })
     }
 }
