@@ -208,7 +208,7 @@ class ActAndMul(Entry):
 
     def launches(self, case, args):
         rows, d, dtype = case
-        wanted = min(d, 512 if d < (1 << 18) // rows else 1024)
+        wanted = 512 if rows <= 64 and d < (1 << 18) // rows else min(d, 1024)
         return [Launch("act_and_mul", [NAMES[dtype]], lambda act, width: act == self.act and width >= wanted,
                        lambda act, width: along_rows(cdiv(d, width), cdiv(rows, 4096 // width)))]
 

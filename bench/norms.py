@@ -55,10 +55,11 @@ class LayerNorm(Norm):
 
     def launches(self, case, args):
         rows, cols, dtype = case
-        shared = cols <= 65536 and (cols > self.tile or cols % 8 or 8 * rows <= processors())
+        odd = cols % 8 and (dtype == F32 or cols <= 24576)
+        shared = cols <= 65536 and (cols > self.tile or odd or 8 * rows <= processors())
         if cols <= 16384 or shared:
             return [Launch(self.kernel, [NAMES[dtype]], lambda block: block >= cols, lambda block: (rows,))]
-        if cols > self.tile or cols % 8:
+        if cols > self.tile or odd:
             return [Launch(self.long, [NAMES[dtype]], lambda block: True, lambda block: (rows,))]
         # `f32` rows are taken one after the other by as many clusters of 4 as run at once.
         programs = min(rows, 60) if dtype == F32 else rows

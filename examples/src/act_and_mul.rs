@@ -23,14 +23,15 @@ const BLOCK: usize = 4096;
 /// The most columns of a program. Rows of any parity are within 3 % of the best width there, and a wider one wastes a part of a narrow
 /// row.
 const COLUMNS: i32 = 1024;
-/// The most columns where there are few elements, which more and smaller programs share.
+/// The columns where there are up to so many rows of less than so many elements in all, which more and smaller programs share.
 const FEW_COLUMNS: i32 = 512;
+const FEW_ROWS: i32 = 64;
 const FEW_ELEMENTS: i32 = 1 << 18;
 
 /// The columns of a program.
 fn columns(n_rows: i32, d: i32) -> i32 {
-    let few = d < FEW_ELEMENTS / n_rows.max(1);
-    d.min(if few { FEW_COLUMNS } else { COLUMNS })
+    let few = n_rows <= FEW_ROWS && d < FEW_ELEMENTS / n_rows.max(1);
+    if few { FEW_COLUMNS } else { d.min(COLUMNS) }
 }
 
 /// `out[r, j] = act(x[r, gate + j]) * x[r, d - gate + j]` for `j < d`, where `gate` is 0 or `d`: the half that is activated. A program

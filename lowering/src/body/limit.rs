@@ -39,13 +39,13 @@ pub(super) fn of_block(most: u32, threads: u32) -> Limit {
 /// Those that leave room for sixteen warps on a multiprocessor.
 const SIXTEEN_WARPS: u32 = 128;
 
-/// Of rows that begin anywhere. ptxas has as many loads under way as there are registers, and a block more on a multiprocessor
-/// hides more of what each waits for: the limit that leaves room for one, where what a thread has at once fits in it but for a few
-/// words. Between the limits ptxas does better by itself.
+/// Of rows that begin anywhere and are reduced. ptxas has as many loads under way as there are registers, and a block more on a
+/// multiprocessor hides more of what each waits for: the limit that leaves room for one, where what a thread has at once fits in it
+/// but for a few words. Between the limits ptxas does better by itself.
 fn for_odd_rows(distributed: &Distributed) -> Option<u32> {
     type Limits = &'static [(RangeInclusive<u32>, u32)];
     /// By the registers of a thread, for five, four, three and two blocks.
-    const OF_EIGHT_WARPS: Limits = &[(37..=53, 48), (54..=71, 64), (72..=89, 80), (112..=142, SIXTEEN_WARPS)];
+    const OF_EIGHT_WARPS: Limits = &[(40..=53, 48), (54..=71, 64), (72..=89, 80), (112..=142, SIXTEEN_WARPS)];
     /// For six and five blocks.
     const OF_FOUR_WARPS: Limits = &[(76..=80, 80), (84..=106, 96)];
     /// For addresses and numbers.
@@ -55,38 +55,38 @@ fn for_odd_rows(distributed: &Distributed) -> Option<u32> {
         4 => OF_FOUR_WARPS,
         _ => return None,
     };
-    let mut any = false;
-    distributed.func.body.walk(&mut |op| any |= is_odd_row(op));
-    let needed = BESIDES + words_of_odd_rows(distributed, &distributed.func.body);
-    let fitting = |(range, _): &&(RangeInclusive<u32>, u32)| any && range.contains(&needed);
-    limits.iter().find(fitting).map(|&(_, limit)| limit)
+    let (mut odd, mut reduced, mut stores) = (false, false, 0);
+    distributed.func.body.walk(&mut |op| match &op.kind {
+        Kind::Load(Load { place, .. }) => odd |= place.shift.is_some(),
+        Kind::Store(store) => {
+            stores += usize::from(distributed.func.ty(store.place.offset).shape.elements() > 1)
+        }
+        kind => reduced |= matches!(kind, Kind::Reduce(_)),
+    });
+    // What is stored beside a row waits for it.
+    if !odd || !reduced || stores > 1 {
+        return None;
+    }
+    let needed = BESIDES + words_at_once(distributed, &distributed.func.body);
+    limits.iter().find(|(range, _)| range.contains(&needed)).map(|&(_, limit)| limit)
 }
 
-/// Whether an operation loads a row that begins anywhere.
-fn is_odd_row(op: &Op) -> bool {
-    matches!(&op.kind, Kind::Load(Load { place, .. }) if place.shift.is_some())
-}
-
-/// The words that a thread has at once of rows that begin anywhere, as they were loaded, and of what loops carry; those around a vector
-/// of four beside them.
-fn words_of_odd_rows(distributed: &Distributed, block: &Block) -> u32 {
-    let words = |value: Value, bytes: u32| {
-        let count = distributed.layouts.get(&value).map_or(0, Layout::register_count) as u32;
-        (count * bytes).div_ceil(WORD)
-    };
+/// The words that a thread has at once: of rows that begin anywhere as they were loaded, and a quarter of a row's elements beside them for
+/// those around a vector; of other tiles, whose elements come one by one, a word each; and of what loops carry, before an iteration
+/// and after it.
+fn words_at_once(distributed: &Distributed, block: &Block) -> u32 {
+    let count = |value: Value| distributed.layouts.get(&value).map_or(0, Layout::register_count) as u32;
     let (mut loaded, mut most, mut nested) = (0, 0, 0);
     for op in &block.ops {
-        if let Kind::Load(Load { place, .. }) = &op.kind
-            && is_odd_row(op)
-        {
-            let bytes = distributed.func.slice(place.param).0.bytes();
-            loaded += words(place.offset, bytes);
-            most = most.max(words(place.offset, 1));
+        if let Kind::Load(Load { place, .. }) = &op.kind {
+            let bytes =
+                if place.shift.is_some() { distributed.func.slice(place.param).0.bytes() } else { WORD };
+            loaded += (count(place.offset) * bytes).div_ceil(WORD);
+            most = most.max(count(place.offset) / 4);
         }
         for block in op.kind.operation().blocks() {
-            let carried: u32 =
-                block.args.iter().map(|&arg| words(arg, distributed.func.ty(arg).dtype.bytes())).sum();
-            nested = nested.max(carried + words_of_odd_rows(distributed, block));
+            let carried: u32 = block.args.iter().map(|&arg| count(arg)).sum();
+            nested = nested.max(2 * carried + words_at_once(distributed, block));
         }
     }
     loaded + most + nested

@@ -91,7 +91,7 @@ impl Tile {
         let lines = distributed.copied.get(&op.results[0]).and_then(|copied| copied.lines);
         let memory = fast_axis(distributed, load, op.results[0]);
         let vector = if lines.is_none_or(|lines| lines == memory) { load.place.vector } else { 1 };
-        Load { place: Place { vector, ..load.place }, ..load.clone() }
+        Load { place: Place { vector, ..load.place }, ..*load }
     }
 
     pub fn bytes(&self) -> u32 {
