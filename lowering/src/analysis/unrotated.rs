@@ -8,8 +8,9 @@
 use super::axis::{Assumptions, Axes};
 use crate::dtype::DType;
 use crate::layout::access::{MAX_BYTES, NARROWEST_COPY};
+use crate::layout::assign::repeated;
 use crate::ops::{Effect, Kind, Level, Load, Place, Shift, Start};
-use crate::tile::{Block, Func, Op, Rewriter};
+use crate::tile::{Func, Op, Rewriter};
 
 /// Marks such loads, after `split`, in a function that writes no tiles of several axes.
 pub fn read_unrotated(func: &mut Func, assumptions: &Assumptions) {
@@ -24,7 +25,12 @@ pub fn read_unrotated(func: &mut Func, assumptions: &Assumptions) {
     }
     let axes = Axes::analyse(func, assumptions);
     let mut found = vec![];
-    outside_loops(&func.body, &mut |op| found.extend(shift(func, &axes, op)));
+    // A loop makes the masks and distances of single elements once, and then loads each by one instruction: where its rows lie would
+    // have to be asked in each iteration.
+    let repeated = repeated(func);
+    func.body.walk(&mut |op| {
+        found.extend(shift(func, &axes, op).filter(|(place, _)| !repeated.contains(place)));
+    });
     Rewriter::default().run(func, &mut |_, builder, mut op| {
         if let Some(place) = op.kind.operation_mut().place_mut()
             && let Some(&(_, shift)) = found.iter().find(|(known, _)| known == place)
@@ -33,17 +39,6 @@ pub fn read_unrotated(func: &mut Func, assumptions: &Assumptions) {
         }
         builder.append(op);
     });
-}
-
-/// Visits what is done once. A loop makes the masks and distances of single elements once too, and then loads each by one instruction:
-/// where its rows lie would have to be asked in each iteration.
-fn outside_loops(block: &Block, visit: &mut dyn FnMut(&Op)) {
-    for op in &block.ops {
-        visit(op);
-        if !matches!(op.kind, Kind::For(_) | Kind::While(_)) {
-            op.kind.operation().blocks().into_iter().for_each(|block| outside_loops(block, visit));
-        }
-    }
 }
 
 /// Whether an access is of a tile with several elements along several axes.

@@ -132,7 +132,7 @@ fn accesses(func: &Func, alignment: Alignment, axes: &Axes) -> Vec<Access> {
 }
 
 /// The places of accesses that stand in loops.
-pub(super) fn repeated(func: &Func) -> HashSet<Place> {
+pub fn repeated(func: &Func) -> HashSet<Place> {
     let mut places = HashSet::new();
     func.body.walk(&mut |op| {
         if matches!(op.kind, Kind::For(_) | Kind::While(_)) {
