@@ -522,7 +522,7 @@ impl Gpu<'_> {
         let place = to.tile.place(b, |b, axis| self.thread_coord(b, layout, axis));
         let first = b.add(to.address, place);
         let mut places = Places::new(to.tile.clone(), first);
-        let load = Tile::copied(&self.plan.distributed, op, load);
+        let load = copied::as_copied(&self.plan.distributed, op, load);
         let vector = load.place.vector as usize;
         let mut copies = self.copy_pieces(b, &load, |b, piece| places.at(b, layout.register(piece * vector)));
         if let Some(writer) = self.writer(b, Some(layout)) {

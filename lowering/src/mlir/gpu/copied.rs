@@ -71,27 +71,14 @@ impl Tile {
 
     /// The tile of a load.
     pub fn of(distributed: &Distributed, op: &Op, load: &Load) -> Tile {
-        let (result, memory) = (op.results[0], fast_axis(distributed, load, op.results[0]));
-        let (fast, order) = match distributed.copied.get(&result).and_then(|copied| copied.lines) {
-            None => (memory, Order::Swizzled),
-            Some(lines) if lines == memory => (lines, Order::Plain),
-            Some(lines) => (lines, Order::Transposed),
-        };
-        Tile::new(distributed.func.ty(result), fast, order)
+        let (fast, order) = order(distributed, op, load);
+        Tile::new(distributed.func.ty(op.results[0]), fast, order)
     }
 
     /// The same tile by the axes of what is seen of it.
     fn seen(&self, axes: &[Option<usize>]) -> Tile {
         let strides = axes.iter().map(|axis| axis.map_or(0, |axis| self.strides[axis])).collect();
         Tile { strides, ..self.clone() }
-    }
-
-    /// How a load's elements are copied to it: vectors, or one by one if lines of memory lie across its own.
-    pub fn copied(distributed: &Distributed, op: &Op, load: &Load) -> Load {
-        let lines = distributed.copied.get(&op.results[0]).and_then(|copied| copied.lines);
-        let memory = fast_axis(distributed, load, op.results[0]);
-        let vector = if lines.is_none_or(|lines| lines == memory) { load.place.vector } else { 1 };
-        Load { place: Place { vector, ..load.place }, ..*load }
     }
 
     pub fn bytes(&self) -> u32 {
@@ -158,6 +145,23 @@ impl Places {
         });
         (place, beyond)
     }
+}
+
+/// The axis along which the lines of a load's tile lie, and how they follow each other.
+fn order(distributed: &Distributed, op: &Op, load: &Load) -> (usize, Order) {
+    let memory = fast_axis(distributed, load, op.results[0]);
+    match distributed.copied.get(&op.results[0]).and_then(|copied| copied.lines) {
+        None => (memory, Order::Swizzled),
+        Some(lines) if lines == memory => (lines, Order::Plain),
+        Some(lines) => (lines, Order::Transposed),
+    }
+}
+
+/// A load as its elements are copied to its tile: by vectors, or one by one to lines across those of memory.
+pub(super) fn as_copied(distributed: &Distributed, op: &Op, load: &Load) -> Load {
+    let (_, order) = order(distributed, op, load);
+    let vector = if order == Order::Transposed { 1 } else { load.place.vector };
+    Load { place: Place { vector, ..load.place }, ..*load }
 }
 
 /// The axis along which a load's neighbours are neighbours in memory.
