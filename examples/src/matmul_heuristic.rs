@@ -14,7 +14,7 @@
 //! all (`docs/performance.md`, "A product of any shape"): half of all estimates are within 7 % of the time. Only their order counts.
 //!
 //! `f32` is multiplied by FMA on every device. The blocks on an SM share its multiply-adds: an iteration takes as long as theirs, and no
-//! less than the latency of one. Operands whose rows are not aligned come element by element, and cost a sixth more.
+//! less than the latency of one. Operands whose rows are not aligned come element by element, and cost up to an eighth more.
 //!
 //! Elsewhere tiles are large where they are enough for three of four processors, and GPUs split K where tiles are few.
 
