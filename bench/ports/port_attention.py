@@ -125,7 +125,7 @@ class LibraryAttention(products.Attention):
 
     def launches(self, case, args):
         launch, = super().launches(case, args)
-        tile = self.tile(*case[1:3])
+        tile = self.tile(*case[:3])
         launch.consts = lambda form, *of: form == self.form and of == tile
         return [launch]
 
