@@ -83,6 +83,8 @@ def holds(fact, args, grid):
         return polynomial(fact["value"], args, grid) % fact["by"] == 0
     if kind == "equal":
         return int(args[fact["param"]]) == fact["value"]
+    if kind == "magnitude":
+        return fact["least"] <= float(args[fact["param"]]) <= fact["most"]
     if kind == "at_most":
         return polynomial(fact["low"], args, grid) <= polynomial(fact["high"], args, grid)
     return False  # A fact of a later version: not known to hold.

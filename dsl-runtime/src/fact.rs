@@ -42,6 +42,14 @@ impl Known<'_> {
         }
     }
 
+    /// The value of a parameter, if it is an `f32`.
+    fn float(&self, param: u8) -> Option<f32> {
+        match *self.actuals.get(usize::from(param))? {
+            Actual::Scalar { dtype: DType::F32, bits } => Some(f32::from_bits(bits as u32)),
+            _ => None,
+        }
+    }
+
     /// Where a slice parameter lies.
     pub(crate) fn address(&self, param: u8) -> Option<u64> {
         match *self.actuals.get(usize::from(param))? {
@@ -70,6 +78,10 @@ impl Fact {
                 known.value(value).is_some_and(|value| by != 0 && value % i128::from(by) == 0)
             }
             Fact::Equal { param, value } => known.symbol(Symbol::Scalar(param)) == Some(value.into()),
+            Fact::Magnitude { param, least, most } => {
+                let between = |value| power(least) <= value && value <= power(most);
+                known.float(param).is_some_and(between)
+            }
             Fact::AtMost { low, high } => {
                 known.value(low).zip(known.value(high)).is_some_and(|(low, high)| low <= high)
             }
@@ -82,6 +94,9 @@ impl Fact {
             Fact::Aligned { param, bytes } => format!("{} is {bytes}-byte aligned", name(params, param)),
             Fact::Divisible { value, by } => format!("{by} divides {}", polynomial(params, value)),
             Fact::Equal { param, value } => format!("{} is {value}", name(params, param)),
+            Fact::Magnitude { param, least, most } => {
+                format!("2^{least} <= {} <= 2^{most}", name(params, param))
+            }
             Fact::AtMost { low, high } => {
                 format!("{} <= {}", polynomial(params, low), polynomial(params, high))
             }
@@ -104,9 +119,17 @@ impl Fact {
                 let found = known.symbol(Symbol::Scalar(param)).unwrap_or_default();
                 format!("{} is not {value} ({found})", name(params, param))
             }
+            Fact::Magnitude { param, least, most } => {
+                let found = known.float(param).unwrap_or(f32::NAN);
+                format!("{} is not between 2^{least} and 2^{most} ({found})", name(params, param))
+            }
             Fact::AtMost { low, high } => format!("{} is not at most {}", with_value(low), with_value(high)),
         }
     }
+}
+
+fn power(exponent: i8) -> f32 {
+    f32::from(exponent).exp2()
 }
 
 /// `row_stride * grid.y - 4`
@@ -211,6 +234,24 @@ mod tests {
         check(one, 0, (300, 0), expect!["n is 1: n is not 1 (300)"]);
         let slice = Fact::Equal { param: 0, value: 0 };
         check(slice, 0, (0, 0), expect!["x is 0: x is not 0 (0)"]);
+    }
+
+    #[test]
+    fn magnitude() {
+        let fact = Fact::Magnitude { param: 0, least: -40, most: 40 };
+        let holds = |value: f32| {
+            let actuals = [Actual::Scalar { dtype: DType::F32, bits: value.bits() }];
+            fact.holds(&Known { actuals: &actuals, grid: [1; 3] })
+        };
+        assert!([0.125, 1.0, 9.094947e-13, 1.0995116e12].into_iter().all(holds));
+        assert!(![0.0, -0.125, 9e-13, 1.1e12, f32::INFINITY, f32::NAN].into_iter().any(holds));
+        // An integer is none.
+        check(
+            Fact::Magnitude { param: 1, least: -40, most: 40 },
+            0,
+            (1, 0),
+            expect!["2^-40 <= n <= 2^40: n is not between 2^-40 and 2^40 (NaN)"],
+        );
     }
 
     #[test]

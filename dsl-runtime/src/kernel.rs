@@ -231,6 +231,8 @@ pub enum Fact {
     Divisible { value: Polynomial, by: u32 },
     /// An integer scalar parameter is this number.
     Equal { param: u8, value: i64 },
+    /// A float scalar parameter lies between these powers of two.
+    Magnitude { param: u8, least: i8, most: i8 },
     /// `low <= high`
     AtMost { low: Polynomial, high: Polynomial },
 }

@@ -23,6 +23,7 @@ use crate::analysis::order::other_orders;
 use crate::analysis::promise::Promise;
 use crate::analysis::reread::read_again_through_cache;
 use crate::analysis::rotate::rotate;
+use crate::analysis::scale::scale_late;
 use crate::analysis::single_turn::single_turn;
 use crate::analysis::split::{Trust, split};
 use crate::analysis::stage::stage;
@@ -214,7 +215,19 @@ fn moves_matrices(func: &Func) -> bool {
     found
 }
 
-fn bodies_for(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<Body>, TooMuchShared> {
+fn bodies_for(written: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<Body>, TooMuchShared> {
+    let mut func = written.clone();
+    let positive = scale_late(&mut func);
+    let mut bodies = with_facts(&func, requests, gpus)?;
+    bodies.iter_mut().for_each(|body| body.facts.extend(positive.iter().cloned()));
+    let maxnreg = if bodies.is_empty() { requests.maxnreg } else { Some(limit::MAX_REGISTERS) };
+    let plan = general(written, Requests { maxnreg, ..requests })?;
+    bodies.push(Body { name: "general", plan, facts: vec![], gpus });
+    Ok(bodies)
+}
+
+/// The bodies that rely on facts.
+fn with_facts(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<Body>, TooMuchShared> {
     let mut bodies = vec![];
     let columns = if gpus == Gpus::All { other_orders(func) } else { vec![] };
     let mut orders: Vec<(&Func, Names)> = std::iter::once(func).chain(&columns).zip(ORDERS).collect();
@@ -284,9 +297,6 @@ fn bodies_for(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<Body>, 
         let (plan, facts) = unaligned((*func).clone(), requests)?;
         bodies.push(Body { name: names.odd, plan, facts, gpus });
     }
-    let maxnreg = if bodies.is_empty() { requests.maxnreg } else { Some(limit::MAX_REGISTERS) };
-    let plan = general(func, Requests { maxnreg, ..requests })?;
-    bodies.push(Body { name: "general", plan, facts: vec![], gpus });
     Ok(bodies)
 }
 

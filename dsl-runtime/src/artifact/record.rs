@@ -213,6 +213,7 @@ enum FactKind {
     Aligned { param: &'static str, bytes: u32 },
     Divisible { value: Vec<TermRecord>, by: u32 },
     Equal { param: &'static str, value: i64 },
+    Magnitude { param: &'static str, least: f32, most: f32 },
     AtMost { low: Vec<TermRecord>, high: Vec<TermRecord> },
 }
 
@@ -222,6 +223,10 @@ impl FactKind {
             Fact::Aligned { param, bytes } => FactKind::Aligned { param: name(params, param), bytes },
             Fact::Divisible { value, by } => FactKind::Divisible { value: terms(value, params), by },
             Fact::Equal { param, value } => FactKind::Equal { param: name(params, param), value },
+            Fact::Magnitude { param, least, most } => {
+                let [least, most] = [least, most].map(|exponent| f32::from(exponent).exp2());
+                FactKind::Magnitude { param: name(params, param), least, most }
+            }
             Fact::AtMost { low, high } => {
                 FactKind::AtMost { low: terms(low, params), high: terms(high, params) }
             }

@@ -6,18 +6,24 @@
 //! `exp2(fma(a, log2 e, -b * log2 e))`: one instruction for each element beside the exponential, which takes in the factor of an
 //! `a = x * s` that nothing else uses. What it costs is said where users read it, at `exp` (`ops/scalar.rs`).
 //!
-//! A quotient by a number known at build becomes a product with its reciprocal, which stays within the bound of a quotient.
+//! A quotient by a number known at build becomes a product with its reciprocal, which stays within the bound of a quotient; so does one
+//! by a number for the tile or for each row, whose reciprocal is made once.
 
 use std::collections::HashMap;
 use std::f64::consts::LOG2_E;
 
 use crate::dtype::DType;
-use crate::ops::scalar::{Algebra, Scalar, row};
+use crate::ops::scalar::{Algebra, Scalar, binary, row};
 use crate::ops::{Broadcast, Constant, ExpandDims, Kind, Number, Splat};
+use crate::syntax::BinaryOp;
 use crate::tile::{self, Builder, Func, Op, Rewriter, Type, Value};
 
 /// Selections and branches in each other that are followed.
 const MAX_CHOICES: u32 = 4;
+
+/// Exponents of two: divisors beyond are far from 1, and how far these are taken towards it.
+const FAR: f64 = 100.0;
+const TOWARDS: f64 = 64.0;
 
 /// Rewrites what there is to rewrite.
 pub fn contract(func: &mut Func) {
@@ -38,7 +44,7 @@ pub fn contract(func: &mut Func) {
 }
 
 /// How often each value is taken.
-fn uses(func: &Func) -> HashMap<Value, usize> {
+pub(super) fn uses(func: &Func) -> HashMap<Value, usize> {
     let mut uses = HashMap::new();
     let mut count = |values: &[Value]| values.iter().for_each(|&value| *uses.entry(value).or_default() += 1);
     func.body.walk(&mut |op| {
@@ -70,11 +76,46 @@ impl Contraction<'_, '_> {
         if scalar.op.algebra != Algebra::Div {
             return None;
         }
-        let divisor = self.number(scalar.args[1])?;
+        let Some(divisor) = self.number(scalar.args[1]) else {
+            return self.by_reciprocal(scalar.args[0], scalar.args[1], &ty);
+        };
         let factor = f64::from((1.0 / divisor) as f32);
         let normal = |number: f64| (number.abs() as f32).is_normal();
         let factor = (normal(divisor) && normal(factor)).then(|| self.constant(&ty, factor))?;
         Some(Scalar::new(row("mul")?, vec![scalar.args[0], factor]).into())
+    }
+
+    /// A quotient by a divisor of several elements: two products with what is made of the divisor once, its reciprocal and a power of
+    /// two that keeps this among normal numbers.
+    fn by_reciprocal(&mut self, dividend: Value, divisor: Value, ty: &Type) -> Option<Kind> {
+        if ty.is_scalar() || !self.repeats(divisor) {
+            return None;
+        }
+        let power = self.at_source(divisor, &mut |this, divisor| this.balance(divisor));
+        let factor = self.at_source(divisor, &mut |this, divisor| {
+            let ty = this.ty(divisor);
+            let (balance, one) = (this.balance(divisor), this.constant(&ty, 1.0));
+            let balanced = this.lanewise("mul", vec![divisor, balance]);
+            this.lanewise("div", vec![one, balanced])
+        });
+        let quotient = self.lanewise("mul", vec![dividend, factor]);
+        Some(Scalar::new(row("mul")?, vec![quotient, power]).into())
+    }
+
+    /// The power of two that takes a number towards 1, so that the reciprocal of their product has all its digits: 1 for nearly all.
+    fn balance(&mut self, number: Value) -> Value {
+        let ty = self.ty(number);
+        let magnitude = self.lanewise("abs", vec![number]);
+        let mut balance = self.constant(&ty, 1.0);
+        for (comparison, bound, power) in [(BinaryOp::Lt, -FAR, TOWARDS), (BinaryOp::Gt, FAR, -TOWARDS)] {
+            let [bound, power] = [bound, power].map(|exponent| self.constant(&ty, exponent.exp2()));
+            let flags = Type::tile(DType::Bool, ty.shape.clone());
+            let is_far = self.builder.one(Scalar::new(binary(comparison), vec![magnitude, bound]), flags);
+            let args = vec![is_far, power, balance];
+            balance =
+                self.builder.one(Scalar::new(row("select").expect("a row of the table"), args), ty.clone());
+        }
+        balance
     }
 
     fn ty(&self, value: Value) -> Type {

@@ -31,6 +31,8 @@ pub enum Fact {
     Divisible { value: Symbol, by: u32 },
     /// The scalar is this number.
     Equal { scalar: u32, value: i64 },
+    /// The `f32` lies between these powers of two.
+    Magnitude { scalar: u32, least: i8, most: i8 },
     /// `low <= high`
     AtMost { low: Sum, high: Sum },
 }
@@ -144,6 +146,9 @@ impl fmt::Display for Named<'_, Fact> {
             Fact::Aligned { param, bytes } => write!(f, "{} is {bytes}-byte aligned", name(*param)),
             Fact::Divisible { value, by } => write!(f, "{by} divides {}", Named(value, self.1)),
             Fact::Equal { scalar, value } => write!(f, "{} is {value}", name(*scalar)),
+            Fact::Magnitude { scalar, least, most } => {
+                write!(f, "2^{least} <= {} <= 2^{most}", name(*scalar))
+            }
             Fact::AtMost { low, high } => write!(f, "{} <= {}", Named(low, self.1), Named(high, self.1)),
         }
     }

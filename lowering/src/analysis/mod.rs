@@ -11,6 +11,8 @@
 //! - [`order`]: factors of products that lie by columns.
 //! - [`contract`]: float formulas as one would write them for the machine.
 //! - [`induction`]: offsets that loops carry, as multiples of their variables.
+//! - [`scale`]: scales of tiles, joined and taken after maxima.
+//! - [`longest`]: programs that take longest.
 //! - [`full`]: iterations in which a mask holds everywhere.
 //! - [`reread`]: loops that read what another loop has read.
 //! - [`rotate`]: rows that begin anywhere.
@@ -26,6 +28,7 @@ pub mod full;
 mod group_store;
 pub mod induction;
 pub mod inequality;
+pub mod longest;
 pub mod order;
 pub mod overflow;
 mod parts;
@@ -33,6 +36,7 @@ pub mod polynomial;
 pub mod promise;
 pub mod reread;
 pub mod rotate;
+pub mod scale;
 pub mod sign;
 pub mod single_turn;
 pub mod split;

@@ -256,6 +256,11 @@ fn fact(fact: &Fact) -> TokenStream {
             let (scalar, value) = (Literal::u32_unsuffixed(*scalar), Literal::i64_unsuffixed(*value));
             quote! { Fact::Equal { param: #scalar, value: #value } }
         }
+        Fact::Magnitude { scalar, least, most } => {
+            let scalar = Literal::u32_unsuffixed(*scalar);
+            let [least, most] = [least, most].map(|&exponent| Literal::i8_unsuffixed(exponent));
+            quote! { Fact::Magnitude { param: #scalar, least: #least, most: #most } }
+        }
         Fact::AtMost { low, high } => {
             let (low, high) = (sum(low), sum(high));
             quote! { Fact::AtMost { low: #low, high: #high } }

@@ -119,6 +119,17 @@ pub struct ScalarOp {
     pub float: Option<FloatOracle>,
     pub int: Option<IntOracle>,
     pub lanes: fn(&mut Builder, &[Val], DType) -> Val,
+    /// What `lanes` costs less for.
+    pub common: Option<Common>,
+}
+
+/// Operands, of `f32`, that most programs have.
+#[derive(Clone, Copy)]
+pub struct Common {
+    /// What their magnitudes are below.
+    pub below: f64,
+    /// The operation on these.
+    pub lanes: fn(&mut Builder, Val) -> Val,
 }
 
 impl ScalarOp {
@@ -146,6 +157,7 @@ const UNARY: ScalarOp = ScalarOp {
     algebra: Algebra::Other,
     divides: false,
     neutral: None,
+    common: None,
     cheap: false,
     ulp: EXACT,
     subnormal: Subnormal::Kept,
@@ -381,7 +393,10 @@ table! {
     /// The cosine of `x` in radians, within 2 ULP for every finite `x`; NaN at infinity.
     cos: UNARY { lanes: math::cos, ulp: Ulp { f32: 2.0, f64: 2.0 }, float: oracle!(|a| a[0].cos()) }
     /// The hyperbolic tangent, within 2 ULP.
-    tanh: UNARY { lanes: math::tanh, ulp: Ulp { f32: 2.0, f64: 3.0 }, float: oracle!(|a| a[0].tanh()) }
+    tanh: UNARY {
+        lanes: math::tanh, ulp: Ulp { f32: 2.0, f64: 3.0 }, float: oracle!(|a| a[0].tanh()),
+        common: Some(Common { below: math::NEAR_TANH, lanes: math::near_tanh_f32 }),
+    }
     /// The error function, within 2 ULP.
     erf: UNARY { lanes: math::erf, ulp: Ulp { f32: 2.0, f64: 3.0 }, float: oracle!(|a| libm::erf(a[0])) }
     /// `1 / (1 + exp(-x))`, within 4 ULP. On a GPU a result below the smallest normal `f32`

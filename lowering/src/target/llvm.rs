@@ -146,7 +146,7 @@ pub fn version() -> String {
 /// Command-line switches of the back ends; there is no other way to set them through the C API.
 const OPTIONS: &[&CStr] = &[
     c"lowering",
-    // f32 division on the GPU is `div.full.f32`, within 2 ULP (the language says so; `tl::div_rn` is exact).
+    // f32 division on the GPU is `div.full.f32`, within 2 ULP, as the language says.
     c"-nvptx-prec-divf32=1",
     c"-nvptx-prec-sqrtf32=1",
 ];

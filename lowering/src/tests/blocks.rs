@@ -172,6 +172,10 @@ pub(super) fn holds(fact: &Fact, known: &[i64], grid: i64) -> bool {
             value(&Sum { terms: vec![(1, vec![*number])] }, known, grid) % i128::from(*by) == 0
         }
         Fact::Equal { scalar, value } => known[*scalar as usize] == *value,
+        Fact::Magnitude { scalar, least, most } => {
+            let value = f32::from_bits(known[*scalar as usize] as u32);
+            f32::from(*least).exp2() <= value && value <= f32::from(*most).exp2()
+        }
         Fact::AtMost { low, high } => value(low, known, grid) <= value(high, known, grid),
     }
 }

@@ -3,8 +3,12 @@
 use expect_test::{Expect, expect};
 
 use super::func;
+use super::math::ulps;
+use super::run::{Arg, load_plan};
 use crate::analysis::contract::contract;
 use crate::analysis::full::split_off_full;
+use crate::analysis::split::{Trust, split};
+use crate::mlir::host::Plan;
 use crate::tile::{self, Func};
 
 fn check_contracted(body: &str, expected: Expect) {
@@ -205,4 +209,92 @@ fn selections_that_no_iteration_is_free_of_stay() {
     assert!(!branches("(start + j < n).row() | ((row + i).col() >= (start + j).row())"));
     assert!(!branches("(start + j).row() == (row + i).col()"));
     assert!(!branches("(start + j).row() * 2 < (row + i).col()"));
+}
+
+/// The reciprocal of each row's divisor is made once, of a number that is not far from 1.
+#[test]
+fn quotients_by_rows_are_products() {
+    check_contracted(
+        "tl::store(out + at, x / m.col());",
+        expect![[r#"
+        %12 = load rows[%1] : f32[4]
+        %13 = abs %12 : f32[4]
+        %14 = constant 1.0 : f32
+        %15 = splat %14 : f32[4]
+        %16 = constant 7.888609052210118e-31 : f32
+        %17 = splat %16 : f32[4]
+        %18 = constant 1.8446744073709552e19 : f32
+        %19 = splat %18 : f32[4]
+        %20 = lt %13, %17 : bool[4]
+        %21 = select %20, %19, %15 : f32[4]
+        %22 = constant 1.2676506002282294e30 : f32
+        %23 = splat %22 : f32[4]
+        %24 = constant 5.421010862427522e-20 : f32
+        %25 = splat %24 : f32[4]
+        %26 = gt %13, %23 : bool[4]
+        %27 = select %26, %25, %21 : f32[4]
+        %28 = expand_dims %27 axis 1 : f32[4, 1]
+        %29 = broadcast %28 : f32[4, 8]
+        %30 = mul %12, %27 : f32[4]
+        %31 = div %15, %30 : f32[4]
+        %32 = expand_dims %31 axis 1 : f32[4, 1]
+        %33 = broadcast %32 : f32[4, 8]
+        %34 = mul %11, %33 : f32[4, 8]
+        %35 = mul %34, %29 : f32[4, 8]
+        store out[%10] = %35
+        }"#]],
+    );
+    // One divisor for each element, and a scalar.
+    check_contracted(
+        "tl::store(out + at, x / (x + 1.0) + (s / 7.5 / s));",
+        expect![[r#"
+        %12 = constant 1.0 : f32
+        %13 = splat %12 : f32[4, 8]
+        %14 = add %11, %13 : f32[4, 8]
+        %15 = div %11, %14 : f32[4, 8]
+        %16 = constant 0.13333334028720856 : f32
+        %17 = mul %0, %16 : f32
+        %18 = div %17, %0 : f32
+        %19 = splat %18 : f32[4, 8]
+        %20 = add %15, %19 : f32[4, 8]
+        store out[%10] = %20
+        }"#]],
+    );
+}
+
+/// Within the bound of a quotient, whatever the divisor.
+#[test]
+fn quotients_by_rows_are_as_exact_as_quotients() {
+    let mut func = func(
+        "#[fuse_kernel] fn k(x: &[f32], rows: &[f32], out: &mut [f32], n: i32) {
+            let (i, j) = (tl::program_id(0) * 4 + tl::arange(0, 4), tl::arange(0, 1024));
+            let at = i.col() * 1024 + j.row();
+            tl::store(out + at, tl::load(x + at) / tl::load(rows + i).col());
+        }",
+    );
+    contract(&mut func);
+    let text = tile::print(&func, &|_| None);
+    assert!(
+        text.lines().filter(|line| line.contains("= div ")).all(|line| line.ends_with("f32[4]")),
+        "{text}"
+    );
+    split(&mut func, Trust::Nothing);
+    let special = [0.0, 1.0, 3.0, 1e-45, 1.1e-41, f32::MIN_POSITIVE, 1e-38, 1.2e-30, 1e30, 3e37, f32::MAX];
+    let special = special.into_iter().chain([f32::INFINITY, f32::NAN]).flat_map(|x| [x, -x]);
+    let powers = (-149..128).map(|exponent| 1.37 * f64::from(exponent).exp2() as f32);
+    let mut divisors: Vec<f32> = special.chain(powers).collect();
+    divisors.resize(divisors.len().next_multiple_of(4), 1.0);
+    let mut x: Vec<f32> = (0..1024 * divisors.len() as u32)
+        .map(|i| f32::from_bits(i.wrapping_mul(0x9e37_79b9) ^ i >> 9))
+        .collect();
+    for code in load_plan(&Plan::new(func)) {
+        let mut out = vec![0.0f32; x.len()];
+        let grid = [divisors.len() as u32 / 4, 1, 1];
+        code.call(grid, &mut [Arg::F32(&mut x), Arg::F32(&mut divisors), Arg::F32(&mut out), Arg::Scalar(0)]);
+        for (i, (&x, &got)) in x.iter().zip(&out).enumerate() {
+            let divisor = divisors[i / 1024];
+            let error = ulps(got, f64::from(x) / f64::from(divisor));
+            assert!(error <= 2.0, "{}: {x:e} / {divisor:e} gave {got:e}, {error} ulp", code.level.name());
+        }
+    }
 }

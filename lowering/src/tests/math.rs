@@ -35,7 +35,7 @@ fn kernel(name: &str, dtype: &str) -> Vec<Loaded> {
 
 /// The distance of `got` from `want` in units in the last place of an `f32` of `want`'s size; what overflows counts as
 /// 2^128.
-fn ulps(got: f32, want: f64) -> f64 {
+pub(super) fn ulps(got: f32, want: f64) -> f64 {
     if got.is_nan() || want.is_nan() {
         return if got.is_nan() == want.is_nan() { 0.0 } else { f64::INFINITY };
     }

@@ -7,7 +7,7 @@ use super::shared::Ring;
 use super::{Asm, Builder, Gpu, Join, Registers, packed};
 use crate::dtype::DType;
 use crate::layout::{Coord, Distributed, Layout};
-use crate::mlir::builder::Val;
+use crate::mlir::builder::{Arm, FloatPredicate, Val};
 use crate::mlir::types::{Elem, Ty};
 use crate::mlir::{cast, constant, elementwise};
 use crate::ops::scalar::{Algebra, Half};
@@ -120,6 +120,8 @@ impl Emit for Scalar {
                     b.unpack(result)
                 })
                 .collect()
+        } else if let Some(registers) = self.commonly(b, &args, dtype) {
+            registers
         } else {
             // Equal elements are computed once: a mask that is the same for a whole vector, a number spread over a tile.
             let repeats = if count == 1 { 1 } else { gpu.repeats(op.results[0]) };
@@ -172,7 +174,41 @@ impl Emit for Scalar {
 /// Comparisons of one difference from which on it is worth to clamp it.
 const MANY_COMPARISONS: usize = 8;
 
+/// Elements of a thread, at least, of which it is asked first whether all of them are common ones.
+const MANY_ELEMENTS: usize = 32;
+/// How many of them one branch is for: across a branch all of its results are in registers besides what they are made of.
+const ASKED_TOGETHER: usize = 16;
+
 impl Scalar {
+    /// An operation on many elements of a thread that costs less where all of them are common, as scores are for which `tanh` is a cap.
+    fn commonly(&self, b: &mut Builder, args: &[Registers], dtype: DType) -> Option<Vec<Val>> {
+        let common = self.op.common.filter(|_| dtype == DType::F32)?;
+        let mut seen = HashSet::new();
+        let operands: Vec<Val> =
+            args[0].iter().copied().filter(|operand| seen.insert(operand.id())).collect();
+        if operands.len() < MANY_ELEMENTS {
+            return None;
+        }
+        let mut results = vec![];
+        for operands in operands.chunks(ASKED_TOGETHER) {
+            let magnitudes: Vec<Val> = operands.iter().map(|&operand| b.fabs(operand)).collect();
+            let larger = |one: Val, other: Val| b.op("llvm.intr.maxnum", &[one, other], one.ty);
+            let largest = magnitudes.into_iter().reduce(larger)?;
+            let limit = b.float(largest.ty, common.below);
+            let are_common = b.fcmp(FloatPredicate::Olt, largest, limit);
+            let types = vec![largest.ty; operands.len()];
+            results.extend(b.branch(are_common, &types, |b, arm| {
+                let of = |&operand| match arm {
+                    Arm::Then => (common.lanes)(b, operand),
+                    Arm::Else => elementwise::applied(b, self, &[operand], dtype),
+                };
+                operands.iter().map(of).collect()
+            }));
+        }
+        let results: HashMap<usize, Val> = operands.iter().map(|operand| operand.id()).zip(results).collect();
+        Some(args[0].iter().map(|operand| results[&operand.id()]).collect())
+    }
+
     fn has_signed_operands(&self, gpu: &Gpu) -> bool {
         matches!(gpu.func.ty(self.args[0]).dtype, DType::Bool | DType::I32)
     }

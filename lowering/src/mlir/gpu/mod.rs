@@ -22,6 +22,7 @@ mod emit;
 mod histogram;
 mod lanes;
 mod memory;
+mod order;
 mod packed;
 mod pipeline;
 mod quiet;
@@ -46,6 +47,7 @@ use super::types::{Space, Ty};
 use super::{Asm, Machine, report};
 use crate::analysis::axis::{Assumptions, Axes, Info};
 use crate::analysis::fact::Fact;
+use crate::analysis::longest::{Longest, longest};
 use crate::layout::dot::Side;
 use crate::layout::{Distributed, Layout};
 use crate::ops::{Keep, Kind};
@@ -58,7 +60,6 @@ pub use emit::Emit;
 use lanes::Exchange;
 pub use pipeline::{Multicast, TensorMap, registers_of_each};
 use pipeline::{Pipeline, Progress};
-use runs::runs;
 use shared::Shared;
 pub use shared::{TooLarge, TooMuchShared};
 
@@ -296,6 +297,8 @@ pub struct Gpu<'a> {
     passing_policy: Option<Val>,
     /// What moves the lower half of a word up, as a number that no compiler knows.
     upwards: Option<Val>,
+    /// Programs that take longest.
+    longest: Option<Longest>,
 }
 
 impl<'a> Gpu<'a> {
@@ -391,10 +394,12 @@ impl<'a> Gpu<'a> {
             policy,
             passing_policy,
             upwards,
+            longest: longest(func),
         }
     }
 
     fn run(&mut self, b: &mut Builder) {
+        self.begin_longest_first(b);
         if self.shared.bytes() > 0 {
             let start = b.address_of(SHARED, Space::Shared);
             let bytes = b.int(Ty::I32, i64::from(self.shared.bytes()));
@@ -514,32 +519,6 @@ impl<'a> Gpu<'a> {
 
     fn slice(&self, param: crate::tile::ParamId) -> Slice {
         self.slices[param.index()].expect("memory operations name slices")
-    }
-
-    // ---- threads
-
-    /// This thread's contribution to the coordinate along `axis`, an `i32`.
-    fn thread_coord(&mut self, b: &mut Builder, layout: &Layout, axis: usize) -> Val {
-        let key = (layout.clone(), axis);
-        if let Some(&known) = self.built.iter().rev().find_map(|built| built.threads.get(&key)) {
-            return known;
-        }
-        let mut sum = b.int(Ty::I32, 0);
-        for (source, bases) in [(self.lane, layout.lane_bases()), (self.warp, layout.warp_bases())] {
-            for run in runs(bases, axis) {
-                let part = run.extract(b, source);
-                sum = if layout.is_disjoint() { b.add_nsw(sum, part) } else { b.xor(sum, part) };
-            }
-        }
-        if let Some((_, apart)) = layout.dealt().filter(|(dealt, _)| *dealt == axis) {
-            let (bits, apart) = (layout.warp_bases().len() as i64, i64::from(apart));
-            let [bits, apart] = [bits, apart].map(|number| b.int(Ty::I32, number));
-            let set = b.lshr(self.warp, bits);
-            let part = b.mul_nsw(set, apart);
-            sum = b.add_nsw(sum, part);
-        }
-        self.newest().threads.insert(key, sum);
-        sum
     }
 
     fn newest(&mut self) -> &mut Built {

@@ -1,5 +1,6 @@
 //! Which element of a tile a thread's register holds, and which of several threads that hold one writes it.
 
+use super::runs::runs;
 use super::{Builder, Gpu, IntPredicate};
 use crate::layout::Layout;
 use crate::mlir::builder::Val;
@@ -18,6 +19,30 @@ impl Gpu<'_> {
         let (within, start) = (b.int(Ty::I32, i64::from(within)), b.int(Ty::I32, i64::from(start)));
         let inside = b.xor(thread, within);
         b.add_nsw(inside, start)
+    }
+
+    /// This thread's contribution to the coordinate along `axis`, an `i32`.
+    pub(super) fn thread_coord(&mut self, b: &mut Builder, layout: &Layout, axis: usize) -> Val {
+        let key = (layout.clone(), axis);
+        if let Some(&known) = self.built.iter().rev().find_map(|built| built.threads.get(&key)) {
+            return known;
+        }
+        let mut sum = b.int(Ty::I32, 0);
+        for (source, bases) in [(self.lane, layout.lane_bases()), (self.warp, layout.warp_bases())] {
+            for run in runs(bases, axis) {
+                let part = run.extract(b, source);
+                sum = if layout.is_disjoint() { b.add_nsw(sum, part) } else { b.xor(sum, part) };
+            }
+        }
+        if let Some((_, apart)) = layout.dealt().filter(|(dealt, _)| *dealt == axis) {
+            let (bits, apart) = (layout.warp_bases().len() as i64, i64::from(apart));
+            let [bits, apart] = [bits, apart].map(|number| b.int(Ty::I32, number));
+            let set = b.lshr(self.warp, bits);
+            let part = b.mul_nsw(set, apart);
+            sum = b.add_nsw(sum, part);
+        }
+        self.newest().threads.insert(key, sum);
+        sum
     }
 
     /// Whether this thread is the one of its replicas that writes; `None` when there are no others.

@@ -115,7 +115,9 @@ impl Plan {
     pub fn or_where(mut self, facts: &[Fact], func: Func) -> Plan {
         let numbers = facts.iter().filter_map(|fact| match *fact {
             Fact::Equal { scalar, value } => Some((ParamId(scalar), value)),
-            Fact::Aligned { .. } | Fact::Divisible { .. } | Fact::AtMost { .. } => None,
+            Fact::Aligned { .. } | Fact::Divisible { .. } | Fact::Magnitude { .. } | Fact::AtMost { .. } => {
+                None
+            }
         });
         let numbers: Vec<(ParamId, i64)> = numbers.collect();
         debug_assert_eq!(numbers.len(), facts.len());

@@ -25,6 +25,8 @@ use super::machine::Machine;
 use super::types::Ty;
 use crate::dtype::DType;
 
+pub use tanh::{NEAR_TANH, near_tanh_f32};
+
 /// The functions of the operation table, each the one of `f32` or `f64` that the element type asks for.
 macro_rules! functions {
     ($($name:ident: $f32:path, $f64:path;)*) => {

@@ -171,21 +171,16 @@ impl Gpu<'_> {
     /// The place in the grid of the program with this number. Grids of one axis, and small ones, need no division; those of programs that
     /// are counted have more.
     pub(super) fn place_of(&self, b: &mut Builder, number: Val) -> [Val; 3] {
-        let [x, y, _] = self.grid;
-        let divided = |b: &mut Builder| {
-            let rows = b.udiv(number, x);
-            [b.urem(number, x), b.urem(rows, y), b.udiv(rows, y)]
-        };
         if self.counter.is_some() {
-            return divided(b);
+            return self.longest_first(b, number);
         }
-        let in_first_row = b.icmp(IntPredicate::Ult, number, x);
+        let in_first_row = b.icmp(IntPredicate::Ult, number, self.grid[0]);
         let place = b.branch(in_first_row, &[Ty::I32; 3], |b, arm| match arm {
             Arm::Then => {
                 let zero = b.int(Ty::I32, 0);
                 vec![number, zero, zero]
             }
-            Arm::Else => divided(b).to_vec(),
+            Arm::Else => self.row_by_row(b, number).to_vec(),
         });
         [place[0], place[1], place[2]]
     }

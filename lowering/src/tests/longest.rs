@@ -1,0 +1,44 @@
+//! Programs whose loops make the most turns.
+
+use super::func;
+use crate::analysis::longest::{Longest, longest};
+
+fn found(bounds: &str) -> Option<Longest> {
+    longest(&func(&format!(
+        "#[fuse_kernel]
+        fn k(a: &[f16], b: &[f16], lengths: &[i32], out: &mut [f32], n: i32) {{
+            let (i, j) = (tl::arange(0, 16), tl::arange(0, 16));
+            let at = i.col() * 16 + j.row();
+            let (x, y, last) = (tl::program_id(0), tl::program_id(1), tl::num_programs(0) - 1);
+            let length = tl::load(lengths + y);
+            let a = tl::load(a + at + x + y + last + length + n);
+            let mut sum = tl::zeros::<f32>([16, 16]);
+            for start in ({bounds}).step_by(16) {{
+                sum = tl::dot(a, tl::load(b + at + start), sum);
+            }}
+            tl::store(out + at, sum);
+        }}"
+    )))
+}
+
+#[test]
+fn bounds_tell_which_programs_take_longest() {
+    let (first, last) =
+        (|axis| Some(Longest { axis, last: false }), |axis| Some(Longest { axis, last: true }));
+    for (bounds, expected) in [
+        ("0..tl::minimum(x * 16 + 16, n)", last(0)),
+        ("0..n - y * 16", first(1)),
+        ("x * 16..n", first(0)),
+        ("0..(last - x) * 16", first(0)),
+        ("0..tl::cdiv(y + 1, 4) * 64", last(1)),
+        // A window; the same for all; what is read; two axes; one that both rises and falls; one of unknown sign.
+        ("tl::maximum(x * 16 - 64, 0)..x * 16 + 16", None),
+        ("0..n", None),
+        ("0..length", None),
+        ("0..x * 16 + y", None),
+        ("0..x * 16 - x / 2", None),
+        ("0..x * n", None),
+    ] {
+        assert_eq!(found(bounds), expected, "{bounds}");
+    }
+}
