@@ -25,6 +25,9 @@ const MAX_CHOICES: u32 = 4;
 const FAR: f64 = 100.0;
 const TOWARDS: f64 = 64.0;
 
+/// Elements of a dividend for each of a divisor, at least: a thread has several of them.
+const MANY: u64 = 32;
+
 /// Rewrites what there is to rewrite.
 pub fn contract(func: &mut Func) {
     let definitions: HashMap<Value, Op> =
@@ -85,20 +88,27 @@ impl Contraction<'_, '_> {
         Some(Scalar::new(row("mul")?, vec![scalar.args[0], factor]).into())
     }
 
-    /// A quotient by a divisor of several elements: two products with what is made of the divisor once, its reciprocal and a power of
-    /// two that keeps this among normal numbers.
+    /// A quotient by a divisor of many elements: two products with what is made of the divisor once, its reciprocal and a power of two
+    /// that keeps this among normal numbers. They are made of it as it stands beside the dividend, so that threads are told it alone.
     fn by_reciprocal(&mut self, dividend: Value, divisor: Value, ty: &Type) -> Option<Kind> {
-        if ty.is_scalar() || !self.repeats(divisor) {
+        let few = match self.definitions.get(&divisor)?.kind {
+            Kind::Splat(Splat { value }) | Kind::Broadcast(Broadcast { value }) => value,
+            _ => return None,
+        };
+        if self.ty(few).shape.elements() * MANY > ty.shape.elements() {
             return None;
         }
-        let power = self.at_source(divisor, &mut |this, divisor| this.balance(divisor));
-        let factor = self.at_source(divisor, &mut |this, divisor| {
-            let ty = this.ty(divisor);
-            let (balance, one) = (this.balance(divisor), this.constant(&ty, 1.0));
-            let balanced = this.lanewise("mul", vec![divisor, balance]);
-            this.lanewise("div", vec![one, balanced])
-        });
+        let repeated = |this: &mut Self, value: Value| {
+            let kind: Kind =
+                if this.ty(value).is_scalar() { Splat { value }.into() } else { Broadcast { value }.into() };
+            this.builder.one(kind, ty.clone())
+        };
+        let (balance, one) = (self.balance(few), self.constant(&self.ty(few), 1.0));
+        let balanced = self.lanewise("mul", vec![few, balance]);
+        let reciprocal = self.lanewise("div", vec![one, balanced]);
+        let factor = repeated(self, reciprocal);
         let quotient = self.lanewise("mul", vec![dividend, factor]);
+        let power = repeated(self, balance);
         Some(Scalar::new(row("mul")?, vec![quotient, power]).into())
     }
 

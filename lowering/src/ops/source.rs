@@ -273,7 +273,7 @@ pub(super) const FUNCTIONS: &[Function] = &[
         example: "let row = tl::program_id(0);",
         generic: Generic::None,
         params: &[required("axis")],
-        doc: "This program's index along grid axis 0, 1 or 2, an `i32`.",
+        doc: "This program's index along grid axis 0, 1 or 2, an `i32`. Programs begin in no promised order: where loops of products make more turns in some of them, these begin first.",
         check: |check, call| grid_axis(check, call, |axis| ProgramId { axis }.into()),
     },
     Function {

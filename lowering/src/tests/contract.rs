@@ -12,7 +12,7 @@ use crate::mlir::host::Plan;
 use crate::tile::{self, Func};
 
 fn check_contracted(body: &str, expected: Expect) {
-    let mut func = func(&format!(
+    let func = func(&format!(
         "#[fuse_kernel]
         fn k(x: &[f32], rows: &[f32], out: &mut [f32], s: f32) {{
             let (i, j) = (tl::arange(0, 4), tl::arange(0, 8));
@@ -21,6 +21,10 @@ fn check_contracted(body: &str, expected: Expect) {
             {body}
         }}"
     ));
+    check_text(func, expected);
+}
+
+fn check_text(mut func: Func, expected: Expect) {
     contract(&mut func);
     tile::verify(&func).expect("valid tile IR");
     let text = tile::print(&func, &|_| None);
@@ -214,34 +218,72 @@ fn selections_that_no_iteration_is_free_of_stay() {
 /// The reciprocal of each row's divisor is made once, of a number that is not far from 1.
 #[test]
 fn quotients_by_rows_are_products() {
+    // Of 8 columns each is divided.
     check_contracted(
         "tl::store(out + at, x / m.col());",
         expect![[r#"
         %12 = load rows[%1] : f32[4]
-        %13 = abs %12 : f32[4]
+        %13 = expand_dims %12 axis 1 : f32[4, 1]
+        %14 = broadcast %13 : f32[4, 8]
+        %15 = div %11, %14 : f32[4, 8]
+        store out[%10] = %15
+        }"#]],
+    );
+    check_contracted(
+        "tl::store(out + at, x / s);",
+        expect![[r#"
+        %12 = abs %0 : f32
+        %13 = constant 1.0 : f32
+        %14 = constant 7.888609052210118e-31 : f32
+        %15 = constant 1.8446744073709552e19 : f32
+        %16 = lt %12, %14 : bool
+        %17 = select %16, %15, %13 : f32
+        %18 = constant 1.2676506002282294e30 : f32
+        %19 = constant 5.421010862427522e-20 : f32
+        %20 = gt %12, %18 : bool
+        %21 = select %20, %19, %17 : f32
+        %22 = mul %0, %21 : f32
+        %23 = div %13, %22 : f32
+        %24 = splat %23 : f32[4, 8]
+        %25 = mul %11, %24 : f32[4, 8]
+        %26 = splat %21 : f32[4, 8]
+        %27 = mul %25, %26 : f32[4, 8]
+        store out[%10] = %27
+        }"#]],
+    );
+    let wide = func(
+        "#[fuse_kernel] fn k(x: &[f32], rows: &[f32], out: &mut [f32]) {
+            let at = tl::arange(0, 4).col() * 32 + tl::arange(0, 32).row();
+            tl::store(out + at, tl::load(x + at) / tl::load(rows + tl::arange(0, 4)).col());
+        }",
+    );
+    check_text(
+        wide,
+        expect![[r#"
+        %11 = load rows[%0] : f32[4]
+        %12 = expand_dims %11 axis 1 : f32[4, 1]
+        %13 = abs %12 : f32[4, 1]
         %14 = constant 1.0 : f32
-        %15 = splat %14 : f32[4]
+        %15 = splat %14 : f32[4, 1]
         %16 = constant 7.888609052210118e-31 : f32
-        %17 = splat %16 : f32[4]
+        %17 = splat %16 : f32[4, 1]
         %18 = constant 1.8446744073709552e19 : f32
-        %19 = splat %18 : f32[4]
-        %20 = lt %13, %17 : bool[4]
-        %21 = select %20, %19, %15 : f32[4]
+        %19 = splat %18 : f32[4, 1]
+        %20 = lt %13, %17 : bool[4, 1]
+        %21 = select %20, %19, %15 : f32[4, 1]
         %22 = constant 1.2676506002282294e30 : f32
-        %23 = splat %22 : f32[4]
+        %23 = splat %22 : f32[4, 1]
         %24 = constant 5.421010862427522e-20 : f32
-        %25 = splat %24 : f32[4]
-        %26 = gt %13, %23 : bool[4]
-        %27 = select %26, %25, %21 : f32[4]
-        %28 = expand_dims %27 axis 1 : f32[4, 1]
-        %29 = broadcast %28 : f32[4, 8]
-        %30 = mul %12, %27 : f32[4]
-        %31 = div %15, %30 : f32[4]
-        %32 = expand_dims %31 axis 1 : f32[4, 1]
-        %33 = broadcast %32 : f32[4, 8]
-        %34 = mul %11, %33 : f32[4, 8]
-        %35 = mul %34, %29 : f32[4, 8]
-        store out[%10] = %35
+        %25 = splat %24 : f32[4, 1]
+        %26 = gt %13, %23 : bool[4, 1]
+        %27 = select %26, %25, %21 : f32[4, 1]
+        %28 = mul %12, %27 : f32[4, 1]
+        %29 = div %15, %28 : f32[4, 1]
+        %30 = broadcast %29 : f32[4, 32]
+        %31 = mul %10, %30 : f32[4, 32]
+        %32 = broadcast %27 : f32[4, 32]
+        %33 = mul %31, %32 : f32[4, 32]
+        store out[%9] = %33
         }"#]],
     );
     // One divisor for each element, and a scalar.
@@ -275,7 +317,7 @@ fn quotients_by_rows_are_as_exact_as_quotients() {
     contract(&mut func);
     let text = tile::print(&func, &|_| None);
     assert!(
-        text.lines().filter(|line| line.contains("= div ")).all(|line| line.ends_with("f32[4]")),
+        text.lines().filter(|line| line.contains("= div ")).all(|line| line.ends_with("f32[4, 1]")),
         "{text}"
     );
     split(&mut func, Trust::Nothing);

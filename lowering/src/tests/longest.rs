@@ -4,6 +4,10 @@ use super::func;
 use crate::analysis::longest::{Longest, longest};
 
 fn found(bounds: &str) -> Option<Longest> {
+    found_behind("", bounds)
+}
+
+fn found_behind(before: &str, bounds: &str) -> Option<Longest> {
     longest(&func(&format!(
         "#[fuse_kernel]
         fn k(a: &[f16], b: &[f16], lengths: &[i32], out: &mut [f32], n: i32) {{
@@ -12,6 +16,7 @@ fn found(bounds: &str) -> Option<Longest> {
             let (x, y, last) = (tl::program_id(0), tl::program_id(1), tl::num_programs(0) - 1);
             let length = tl::load(lengths + y);
             let a = tl::load(a + at + x + y + last + length + n);
+            {before}
             let mut sum = tl::zeros::<f32>([16, 16]);
             for start in ({bounds}).step_by(16) {{
                 sum = tl::dot(a, tl::load(b + at + start), sum);
@@ -41,4 +46,7 @@ fn bounds_tell_which_programs_take_longest() {
     ] {
         assert_eq!(found(bounds), expected, "{bounds}");
     }
+    // It may wait for another program.
+    let wait = "let mut ready = 0; while ready < x { ready = tl::load(lengths + x); }";
+    assert_eq!(found_behind(wait, "0..x * 16"), None);
 }

@@ -159,9 +159,9 @@ fn programs_that_take_differently_long_are_counted() {
     .assert_eq(&counted(&[]));
     expect![[r#"
         true true
-        st.volatile.shared.b32 [%rd140], %r292;
-        ld.volatile.shared.b32 %r315, [%rd140];
-        @counts atom.relaxed.gpu.global.inc.u32 %r292, [%rd110], %r293;
+        st.volatile.shared.b32 [%rd140], %r290;
+        ld.volatile.shared.b32 %r316, [%rd140];
+        @counts atom.relaxed.gpu.global.inc.u32 %r290, [%rd110], %r291;
     "#]]
     .assert_eq(&counted(&[["(0..end)", "(0..end - row)"]]));
     // A program's own numbers make its blocks begin elsewhere, and take no time.

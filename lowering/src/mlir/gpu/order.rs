@@ -10,8 +10,11 @@ use super::{Builder, Gpu, IntPredicate};
 use crate::mlir::builder::{Arm, Val};
 use crate::mlir::types::{Elem, Ty};
 
-/// The most programs of one place that begin together: of a GPU's 132 multiprocessors four or more work on what one of them reads.
+/// The most programs of one place that begin together: of a GPU's 132 multiprocessors four or more work on what one of them reads. More do
+/// where a group is so few programs that the second-level cache holds what they read: 512 of 128 rows of 128 16-bit elements, keys and values,
+/// read 32 MiB.
 const TOGETHER: i64 = 32;
+const HELD: i64 = 512;
 
 impl Gpu<'_> {
     /// Gives each block the program of its turn. Blocks that run one program after the other take them in that order themselves.
@@ -62,7 +65,10 @@ impl Gpu<'_> {
     fn by_place(&self, b: &mut Builder, number: Val) -> [Val; 3] {
         let [x, y, z] = self.grid;
         let others = b.mul(y, z);
-        let most = b.int(Ty::I32, TOGETHER);
+        let [least, held] = [TOGETHER, HELD].map(|number| b.int(Ty::I32, number));
+        let held = b.udiv(held, x);
+        let are_few = b.icmp(IntPredicate::Ugt, held, least);
+        let most = b.select(are_few, held, least);
         let fit = b.icmp(IntPredicate::Ule, others, most);
         let width = b.branch(fit, &[Ty::I32], |b, arm| match arm {
             Arm::Then => vec![others],
