@@ -91,9 +91,10 @@ impl Contraction<'_, '_> {
     /// A quotient by a divisor of many elements: two products with what is made of the divisor once, its reciprocal and a power of two
     /// that keeps this among normal numbers. They are made of it as it stands beside the dividend, so that threads are told it alone.
     fn by_reciprocal(&mut self, dividend: Value, divisor: Value, ty: &Type) -> Option<Kind> {
-        let few = match self.definitions.get(&divisor)?.kind {
-            Kind::Splat(Splat { value }) | Kind::Broadcast(Broadcast { value }) => value,
-            _ => return None,
+        let (Kind::Splat(Splat { value: few }) | Kind::Broadcast(Broadcast { value: few })) =
+            self.definitions.get(&divisor)?.kind
+        else {
+            return None;
         };
         if self.ty(few).shape.elements() * MANY > ty.shape.elements() {
             return None;

@@ -107,31 +107,31 @@ impl Slopes<'_> {
     fn derived(&mut self, value: Value) -> [Slope; AXES] {
         // A parameter, or what a block is handed.
         let Some(op) = self.definitions.get(&value) else { return [Flat; AXES] };
-        match &op.kind {
-            Kind::ProgramId(ProgramId { axis }) => {
-                std::array::from_fn(|own| if own == usize::from(*axis) { Rises } else { Flat })
-            }
-            Kind::Constant(_) | Kind::NumPrograms(_) | Kind::Length(_) => [Flat; AXES],
-            Kind::Cast(Cast { value }) => self.of(*value),
-            Kind::Scalar(Scalar { op, args, .. }) => {
-                let slopes: Vec<[Slope; AXES]> = args.iter().map(|&arg| self.of(arg)).collect();
-                let factors = args.iter().map(|&arg| self.sign(arg)).collect::<Vec<_>>();
-                let of_axis = |axis: usize| {
-                    let slopes: Vec<Slope> = slopes.iter().map(|slopes| slopes[axis]).collect();
-                    combined(op.algebra, &slopes, &factors)
-                };
-                std::array::from_fn(of_axis)
-            }
-            _ => [Unknown; AXES],
+        if let Kind::ProgramId(ProgramId { axis }) = &op.kind {
+            return std::array::from_fn(|own| if own == usize::from(*axis) { Rises } else { Flat });
         }
+        if let Kind::Cast(Cast { value }) = &op.kind {
+            return self.of(*value);
+        }
+        if let Kind::Scalar(Scalar { op, args, .. }) = &op.kind {
+            let slopes: Vec<[Slope; AXES]> = args.iter().map(|&arg| self.of(arg)).collect();
+            let signs = args.iter().map(|&arg| self.sign(arg)).collect::<Vec<_>>();
+            return std::array::from_fn(|axis| {
+                let slopes: Vec<Slope> = slopes.iter().map(|slopes| slopes[axis]).collect();
+                combined(op.algebra, &slopes, &signs)
+            });
+        }
+        let same = matches!(op.kind, Kind::Constant(_) | Kind::NumPrograms(_) | Kind::Length(_));
+        [if same { Flat } else { Unknown }; AXES]
     }
 
     /// Whether a number known at build is above 0.
     fn sign(&self, value: Value) -> Option<bool> {
-        match self.definitions.get(&value)?.kind {
-            Kind::Constant(Constant { value: Number::Int(number) }) if number != 0 => Some(number > 0),
-            _ => None,
-        }
+        let Kind::Constant(Constant { value: Number::Int(number) }) = self.definitions.get(&value)?.kind
+        else {
+            return None;
+        };
+        (number != 0).then_some(number > 0)
     }
 }
 

@@ -80,6 +80,7 @@ fn join_scales(func: &mut Func) -> Vec<Fact> {
             return builder.append(op);
         };
         let (value, factors) = &scaled[&result];
+        let value = rewriter.resolve(*value);
         let ty = builder.func.ty(result).clone();
         let number = Type::scalar(ty.dtype);
         let product = factors
@@ -89,9 +90,9 @@ fn join_scales(func: &mut Func) -> Vec<Fact> {
         match product {
             Some(product) => {
                 let product = builder.one(Splat { value: product }, ty);
-                builder.append(Op { kind: lanewise("mul", vec![*value, product]).into(), ..op });
+                builder.append(Op { kind: lanewise("mul", vec![value, product]).into(), ..op });
             }
-            None => rewriter.replace(result, *value),
+            None => rewriter.replace(result, value),
         }
     });
     eliminate(func);
@@ -175,22 +176,22 @@ impl Scales<'_> {
 
     /// From scores to the products that they are made of.
     fn follow(&self, value: Value, path: &mut Path) -> Option<()> {
-        let kind = &self.definitions.get(&value)?.kind;
-        match kind {
-            Kind::If(If { then, otherwise, .. }) if self.definitions[&value].results.len() == 1 => {
-                path.inner.insert(value);
-                self.follow_either(then.yields[0], otherwise.yields[0], path)
-            }
-            Kind::Scalar(Scalar { op, args, .. }) if op.algebra == Algebra::Select => {
-                path.inner.insert(value);
-                self.follow_either(args[1], args[2], path)
-            }
-            _ => {
-                let (unscaled, scale) = self.product(&self.definitions[&value])?;
-                path.products.insert(value, unscaled);
-                (*path.scale.get_or_insert(scale) == scale).then_some(())
-            }
+        let op = self.definitions.get(&value)?;
+        if let Kind::If(If { then, otherwise, .. }) = &op.kind
+            && op.results.len() == 1
+        {
+            path.inner.insert(value);
+            return self.follow_either(then.yields[0], otherwise.yields[0], path);
         }
+        if let Kind::Scalar(Scalar { op: row, args, .. }) = &op.kind
+            && row.algebra == Algebra::Select
+        {
+            path.inner.insert(value);
+            return self.follow_either(args[1], args[2], path);
+        }
+        let (unscaled, scale) = self.product(op)?;
+        path.products.insert(value, unscaled);
+        (*path.scale.get_or_insert(scale) == scale).then_some(())
     }
 
     /// Of two of which one is what a mask gives.
@@ -372,8 +373,6 @@ impl Scaled {
         let Some(&(scale, made)) = self.users.get(&result) else { return builder.append(op) };
         op.kind.operation_mut().map(&mut |value| self.factors.get(&value).copied().unwrap_or(value));
         let ty = builder.func.ty(result).clone();
-        let lanewise =
-            |name: &str, args: Vec<Value>| Scalar::new(row(name).expect("a row of the table"), args);
         let kind: Kind = match (made, op.kind) {
             (Use::Multiple(by), Kind::Scalar(mut scalar)) => {
                 let by = builder.one(lanewise("mul", vec![by, scale]), Type::scalar(ty.dtype));

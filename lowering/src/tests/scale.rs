@@ -118,6 +118,13 @@ fn several_scales_are_one() {
     );
 }
 
+/// A product with 1 that two others take is left out, and one of these is joined with the next.
+#[test]
+fn products_with_one_are_left_out() {
+    let text = scaled("let s = s * 1.0; let t = s * scale * 1.5; sum += tl::sum(t + s * 0.5, 1);");
+    assert_eq!(text.matches("f32[16, 16]").count() - text.matches("splat").count(), 3, "{text}");
+}
+
 #[test]
 fn what_is_not_known_to_be_positive_or_is_used_otherwise_stays() {
     for scores in [

@@ -129,7 +129,8 @@ impl Rewriter {
         self.replaced.insert(old, new);
     }
 
-    fn resolve(&self, mut value: Value) -> Value {
+    /// What stands for a value by now.
+    pub fn resolve(&self, mut value: Value) -> Value {
         while let Some(&next) = self.replaced.get(&value) {
             value = next;
         }
