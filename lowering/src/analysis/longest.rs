@@ -18,6 +18,13 @@ pub struct Longest {
     pub last: bool,
 }
 
+impl Longest {
+    /// Whether the hardware's order, the first axis fastest and from 0, would leave the longest programs of some place for the end.
+    pub fn changes_order(self) -> bool {
+        self.axis == 0 || self.last
+    }
+}
+
 /// Axes of a grid.
 const AXES: usize = 3;
 
@@ -71,7 +78,9 @@ pub fn longest(func: &Func) -> Option<Longest> {
     let mut turns = [Flat; AXES];
     for op in &func.body.ops {
         let Kind::For(body) = &op.kind else { continue };
-        if multiplies(body) {
+        // Programs that share a loop's iterations, each beginning at its own, make as many but for one: their step is the grid's.
+        let own_step = matches!(definitions.get(&body.step), Some(Op { kind: Kind::Constant(_), .. }));
+        if own_step && multiplies(body) {
             let (low, high) = (slopes.of(body.low), slopes.of(body.high));
             for axis in 0..AXES {
                 turns[axis] = turns[axis].and(Slope::between(low[axis], high[axis]));

@@ -4,10 +4,10 @@ use super::func;
 use crate::analysis::longest::{Longest, longest};
 
 fn found(bounds: &str) -> Option<Longest> {
-    found_behind("", bounds)
+    found_with("", bounds, "16")
 }
 
-fn found_behind(before: &str, bounds: &str) -> Option<Longest> {
+fn found_with(before: &str, bounds: &str, step: &str) -> Option<Longest> {
     longest(&func(&format!(
         "#[fuse_kernel]
         fn k(a: &[f16], b: &[f16], lengths: &[i32], out: &mut [f32], n: i32) {{
@@ -18,7 +18,7 @@ fn found_behind(before: &str, bounds: &str) -> Option<Longest> {
             let a = tl::load(a + at + x + y + last + length + n);
             {before}
             let mut sum = tl::zeros::<f32>([16, 16]);
-            for start in ({bounds}).step_by(16) {{
+            for start in ({bounds}).step_by({step}) {{
                 sum = tl::dot(a, tl::load(b + at + start), sum);
             }}
             tl::store(out + at, sum);
@@ -46,7 +46,9 @@ fn bounds_tell_which_programs_take_longest() {
     ] {
         assert_eq!(found(bounds), expected, "{bounds}");
     }
+    // Programs take every so many iterations.
+    assert_eq!(found_with("", "x..n", "tl::num_programs(0)"), None);
     // It may wait for another program.
     let wait = "let mut ready = 0; while ready < x { ready = tl::load(lengths + x); }";
-    assert_eq!(found_behind(wait, "0..x * 16"), None);
+    assert_eq!(found_with(wait, "0..x * 16", "16"), None);
 }

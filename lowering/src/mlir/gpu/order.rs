@@ -7,6 +7,7 @@
 //! has to hold while neighbours read it too.
 
 use super::{Builder, Gpu, IntPredicate};
+use crate::analysis::longest::Longest;
 use crate::mlir::builder::{Arm, Val};
 use crate::mlir::types::{Elem, Ty};
 
@@ -20,7 +21,7 @@ impl Gpu<'_> {
     /// Gives each block the program of its turn. Blocks that run one program after the other take them in that order themselves.
     pub(super) fn begin_longest_first(&mut self, b: &mut Builder) {
         let has_one = self.plan.pipeline.is_none() && self.plan.programs == 1 && self.plan.blocks() == 1;
-        if self.longest.is_some() && has_one {
+        if self.longest.is_some_and(Longest::changes_order) && has_one {
             let ([x, y, z], own) = (self.grid, self.program);
             let rows = b.mul(y, z);
             let [wide_x, wide_rows] = [x, rows].map(|extent| b.zext(extent, Elem::I64));
