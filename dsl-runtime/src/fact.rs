@@ -128,7 +128,8 @@ impl Fact {
     }
 }
 
-fn power(exponent: i8) -> f32 {
+/// Two to an exponent.
+pub(crate) fn power(exponent: i8) -> f32 {
     f32::from(exponent).exp2()
 }
 

@@ -218,7 +218,7 @@ fn moves_matrices(func: &Func) -> bool {
 fn bodies_for(written: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<Body>, TooMuchShared> {
     let mut func = written.clone();
     let positive = scale_late(&mut func);
-    let mut bodies = with_facts(&func, requests, gpus)?;
+    let mut bodies = bodies_with_facts(&func, requests, gpus)?;
     bodies.iter_mut().for_each(|body| body.facts.extend(positive.iter().cloned()));
     let maxnreg = if bodies.is_empty() { requests.maxnreg } else { Some(limit::MAX_REGISTERS) };
     let plan = general(written, Requests { maxnreg, ..requests })?;
@@ -227,7 +227,7 @@ fn bodies_for(written: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<Body
 }
 
 /// The bodies that rely on facts.
-fn with_facts(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<Body>, TooMuchShared> {
+fn bodies_with_facts(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<Body>, TooMuchShared> {
     let mut bodies = vec![];
     let columns = if gpus == Gpus::All { other_orders(func) } else { vec![] };
     let mut orders: Vec<(&Func, Names)> = std::iter::once(func).chain(&columns).zip(ORDERS).collect();

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::dtype::DType;
-use crate::fact::name;
+use crate::fact::{name, power};
 use crate::kernel::{
     Arch, Body, Fact, Kernel, Module, Multicast, Param, ParamKind, Polynomial, Resources, Symbol, TensorMap,
     Term, Variant,
@@ -224,8 +224,7 @@ impl FactKind {
             Fact::Divisible { value, by } => FactKind::Divisible { value: terms(value, params), by },
             Fact::Equal { param, value } => FactKind::Equal { param: name(params, param), value },
             Fact::Magnitude { param, least, most } => {
-                let [least, most] = [least, most].map(|exponent| f32::from(exponent).exp2());
-                FactKind::Magnitude { param: name(params, param), least, most }
+                FactKind::Magnitude { param: name(params, param), least: power(least), most: power(most) }
             }
             Fact::AtMost { low, high } => {
                 FactKind::AtMost { low: terms(low, params), high: terms(high, params) }

@@ -30,8 +30,7 @@ const MANY: u64 = 32;
 
 /// Rewrites what there is to rewrite.
 pub fn contract(func: &mut Func) {
-    let definitions: HashMap<Value, Op> =
-        func.definitions().into_iter().map(|(value, op)| (value, op.clone())).collect();
+    let definitions = func.cloned_definitions();
     let uses = uses(func);
     let mut changed = false;
     Rewriter::default().run(func, &mut |_, builder, op| {
@@ -56,6 +55,32 @@ pub(super) fn uses(func: &Func) -> HashMap<Value, usize> {
         operation.blocks().into_iter().for_each(|block| count(&block.yields));
     });
     uses
+}
+
+/// The number that a value is everywhere.
+pub(super) fn number(definitions: &HashMap<Value, Op>, value: Value) -> Option<f64> {
+    let kind = &definitions.get(&value)?.kind;
+    if let Kind::Splat(splat) = kind {
+        return number(definitions, splat.value);
+    }
+    let Kind::Constant(Constant { value: Number::Float(number) }) = kind else { return None };
+    Some(*number)
+}
+
+/// `x` and `s` of `x * s` with one `s` for the tile.
+pub(super) fn product(func: &Func, definitions: &HashMap<Value, Op>, value: Value) -> Option<(Value, Value)> {
+    let Kind::Scalar(Scalar { op, args, .. }) = &definitions.get(&value)?.kind else { return None };
+    let uniform = |value: Value| {
+        let of_tile = matches!(definitions.get(&value)?.kind, Kind::Splat(_));
+        (of_tile || func.ty(value).is_scalar()).then_some(value)
+    };
+    let &[left, right] = &args[..] else { return None };
+    match (uniform(left), uniform(right)) {
+        _ if op.algebra != Algebra::Mul => None,
+        (_, Some(factor)) => Some((left, factor)),
+        (Some(factor), None) => Some((right, factor)),
+        (None, None) => None,
+    }
 }
 
 struct Contraction<'b, 'f> {
@@ -110,7 +135,7 @@ impl Contraction<'_, '_> {
         let factor = repeated(self, reciprocal);
         let quotient = self.lanewise("mul", vec![dividend, factor]);
         let power = repeated(self, balance);
-        Some(Scalar::new(row("mul")?, vec![quotient, power]).into())
+        Some(Scalar::named("mul", vec![quotient, power]).into())
     }
 
     /// The power of two that takes a number towards 1, so that the reciprocal of their product has all its digits: 1 for nearly all.
@@ -123,8 +148,7 @@ impl Contraction<'_, '_> {
             let flags = Type::tile(DType::Bool, ty.shape.clone());
             let is_far = self.builder.one(Scalar::new(binary(comparison), vec![magnitude, bound]), flags);
             let args = vec![is_far, power, balance];
-            balance =
-                self.builder.one(Scalar::new(row("select").expect("a row of the table"), args), ty.clone());
+            balance = self.builder.one(Scalar::named("select", args), ty.clone());
         }
         balance
     }
@@ -138,19 +162,13 @@ impl Contraction<'_, '_> {
         Some(scalar)
     }
 
-    /// The number that a value is everywhere.
     fn number(&self, value: Value) -> Option<f64> {
-        let kind = &self.definitions.get(&value)?.kind;
-        if let Kind::Splat(splat) = kind {
-            return self.number(splat.value);
-        }
-        let Kind::Constant(Constant { value: Number::Float(number) }) = kind else { return None };
-        Some(*number)
+        number(self.definitions, value)
     }
 
     fn lanewise(&mut self, name: &str, args: Vec<Value>) -> Value {
         let ty = self.ty(args[0]);
-        self.builder.one(Scalar::new(row(name).expect("a row of the table"), args), ty)
+        self.builder.one(Scalar::named(name, args), ty)
     }
 
     fn constant(&mut self, ty: &Type, value: f64) -> Value {
@@ -206,19 +224,8 @@ impl Contraction<'_, '_> {
         ty.is_scalar() || self.builder.func.ty(source).shape.elements() < ty.shape.elements()
     }
 
-    /// `x` and `s` of `x * s` with one `s` for the tile.
     fn product(&self, value: Value) -> Option<(Value, Value)> {
-        let scalar = self.scalar(value).filter(|scalar| scalar.op.algebra == Algebra::Mul)?;
-        let uniform = |value: Value| {
-            let of_tile = matches!(self.definitions.get(&value)?.kind, Kind::Splat(_));
-            (of_tile || self.builder.func.ty(value).is_scalar()).then_some(value)
-        };
-        let &[left, right] = &scalar.args[..] else { return None };
-        match (uniform(left), uniform(right)) {
-            (_, Some(factor)) => Some((left, factor)),
-            (Some(factor), None) => Some((right, factor)),
-            (None, None) => None,
-        }
+        product(self.builder.func, self.definitions, value)
     }
 
     fn is_rounded(&self, value: Value) -> bool {

@@ -28,8 +28,7 @@ pub fn split_off_full(func: &mut Func) {
     if found.is_empty() {
         return;
     }
-    let definitions: HashMap<Value, Op> =
-        func.definitions().into_iter().map(|(value, op)| (value, op.clone())).collect();
+    let definitions = func.cloned_definitions();
     let mut changed = false;
     Rewriter::default().run(func, &mut |_, builder, op| {
         let iteration = op.results.first().and_then(|result| found.get(result));

@@ -20,7 +20,7 @@ use crate::layout::access::MAX_BYTES;
 use crate::layout::assign::Spread;
 use crate::layout::view::View;
 use crate::ops::Level;
-use crate::ops::scalar::{Algebra, Scalar, row};
+use crate::ops::scalar::{Algebra, Scalar};
 use crate::ops::{
     Arange, Broadcast, Cast, Constant, Cut, Dealt, Effect, ExpandDims, Kind, Length, Load, NumPrograms,
     Number, Place, ProgramId, Rotate, Shift, Start, Store,
@@ -449,7 +449,7 @@ fn cut(
 
 /// A row of the table on `i32` scalars.
 fn arithmetic(builder: &mut Builder, name: &str, args: [Value; 2]) -> Value {
-    let scalar = Scalar::new(row(name).expect("a row of the table"), args.to_vec());
+    let scalar = Scalar::named(name, args.to_vec());
     builder.one(scalar, Type::scalar(DType::I32))
 }
 

@@ -11,11 +11,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::analysis::contract::uses;
+use crate::analysis::contract::{number, product, uses};
 use crate::analysis::fact::{Fact, strongest};
 use crate::dtype::DType;
-use crate::ops::scalar::{Algebra, Scalar, row};
-use crate::ops::{Constant, For, If, Kind, Number, Reduce, Splat};
+use crate::ops::scalar::{Algebra, Scalar};
+use crate::ops::{For, If, Kind, Reduce, Splat};
 use crate::syntax::BinaryOp;
 use crate::tile::{Builder, Func, Op, Rewriter, Type, Value, eliminate};
 
@@ -42,22 +42,20 @@ fn in_products<'f>(func: &'f Func, visit: &mut dyn FnMut(&'f Op)) {
     });
 }
 
-fn definitions(func: &Func) -> HashMap<Value, Op> {
-    func.definitions().into_iter().map(|(value, op)| (value, op.clone())).collect()
-}
-
 /// Makes one product of several with a scale each.
 fn join_scales(func: &mut Func) -> Vec<Fact> {
-    let (definitions, uses) = (definitions(func), uses(func));
+    let (definitions, uses) = (func.cloned_definitions(), uses(func));
     let scales = Scales { func, definitions: &definitions };
     // What is scaled, and by which numbers, by the product.
     let mut scaled: HashMap<Value, (Value, Vec<Value>)> = HashMap::new();
     let (mut joined, mut facts) = (HashSet::new(), vec![]);
     in_products(func, &mut |op| {
-        let Some((value, scale)) = scales.product(op) else { return };
+        let Some((value, scale)) = op.results.first().and_then(|&result| scales.product(result)) else {
+            return;
+        };
         let mut own_facts = vec![];
         let Some(scale) = scales.resolved(scale, &mut own_facts) else { return };
-        let is_one = scales.number(scale) == Some(1.0);
+        let is_one = number(&definitions, scale) == Some(1.0);
         let own = if is_one { vec![] } else { vec![scale] };
         let result = op.results[0];
         let inner = scaled.get(&value).filter(|_| uses.get(&value) == Some(&1)).cloned();
@@ -82,15 +80,15 @@ fn join_scales(func: &mut Func) -> Vec<Fact> {
         let (value, factors) = &scaled[&result];
         let value = rewriter.resolve(*value);
         let ty = builder.func.ty(result).clone();
-        let number = Type::scalar(ty.dtype);
+        let scalar = Type::scalar(ty.dtype);
         let product = factors
             .iter()
             .copied()
-            .reduce(|one, other| builder.one(lanewise("mul", vec![one, other]), number.clone()));
+            .reduce(|one, other| builder.one(Scalar::named("mul", vec![one, other]), scalar.clone()));
         match product {
             Some(product) => {
                 let product = builder.one(Splat { value: product }, ty);
-                builder.append(Op { kind: lanewise("mul", vec![value, product]).into(), ..op });
+                builder.append(Op { kind: Scalar::named("mul", vec![value, product]).into(), ..op });
             }
             None => rewriter.replace(result, value),
         }
@@ -99,13 +97,9 @@ fn join_scales(func: &mut Func) -> Vec<Fact> {
     facts
 }
 
-fn lanewise(name: &str, args: Vec<Value>) -> Scalar {
-    Scalar::new(row(name).expect("a row of the table"), args)
-}
-
 /// Scales after maxima what is scaled before.
 fn scale_after_maxima(func: &mut Func) -> Vec<Fact> {
-    let definitions = definitions(func);
+    let definitions = func.cloned_definitions();
     let mut found = Scaled::default();
     let scales = Scales { func, definitions: &definitions };
     in_products(func, &mut |op| scales.find(op, &mut found));
@@ -165,6 +159,7 @@ impl Scales<'_> {
         if let Some(scale) = path.scale
             && self.magnitude_of_all(&[scale], &mut facts).is_some()
             && let Some(users) = self.users(scores, &path)
+            && !found.overlaps(&path, &users)
         {
             found.unscaled.extend(path.inner);
             found.unscaled.insert(scores);
@@ -181,7 +176,10 @@ impl Scales<'_> {
             && op.results.len() == 1
         {
             path.inner.insert(value);
-            return self.follow_either(then.yields[0], otherwise.yields[0], path);
+            self.follow_either(then.yields[0], otherwise.yields[0], path)?;
+            // The maximum is scaled behind the branch.
+            let defines = |scale: &Value| [then, otherwise].iter().any(|arm| arm.defined().contains(scale));
+            return path.scale.filter(|scale| !defines(scale)).map(|_| ());
         }
         if let Kind::Scalar(Scalar { op: row, args, .. }) = &op.kind
             && row.algebra == Algebra::Select
@@ -189,7 +187,7 @@ impl Scales<'_> {
             path.inner.insert(value);
             return self.follow_either(args[1], args[2], path);
         }
-        let (unscaled, scale) = self.product(op)?;
+        let (unscaled, scale) = self.product(value)?;
         path.products.insert(value, unscaled);
         (*path.scale.get_or_insert(scale) == scale).then_some(())
     }
@@ -209,8 +207,7 @@ impl Scales<'_> {
 
     /// Whether all elements are a number that no scale changes.
     fn is_kept(&self, value: Value) -> bool {
-        let number = self.uniform(value).and_then(|scalar| self.number(scalar));
-        number.is_some_and(|number| number == 0.0 || number.is_infinite())
+        number(self.definitions, value).is_some_and(|number| number == 0.0 || number.is_infinite())
     }
 
     /// The scalar that all elements are.
@@ -219,31 +216,16 @@ impl Scales<'_> {
         Some(value)
     }
 
-    fn number(&self, scalar: Value) -> Option<f64> {
-        let Kind::Constant(Constant { value: Number::Float(number) }) = self.definitions.get(&scalar)?.kind
-        else {
-            return None;
-        };
-        Some(number)
-    }
-
     /// What a product with a scale is of, and the scale.
-    fn product(&self, op: &Op) -> Option<(Value, Value)> {
-        let Kind::Scalar(Scalar { op: row, args, .. }) = &op.kind else { return None };
-        let ty = self.func.ty(op.results[0]);
-        if row.algebra != Algebra::Mul || ty.dtype != DType::F32 || ty.is_scalar() {
-            return None;
-        }
-        match [args[0], args[1]].map(|arg| self.uniform(arg)) {
-            [_, Some(scale)] => Some((args[0], scale)),
-            [Some(scale), None] => Some((args[1], scale)),
-            [None, None] => None,
-        }
+    fn product(&self, value: Value) -> Option<(Value, Value)> {
+        let is_tile = !self.func.ty(value).is_scalar() && self.func.ty(value).dtype == DType::F32;
+        let (unscaled, scale) = product(self.func, self.definitions, value).filter(|_| is_tile)?;
+        Some((unscaled, self.uniform(scale)?))
     }
 
     /// Exponents of the powers of two that a number lies between, which is above 0 if the launcher finds some facts to hold.
     fn magnitude(&self, value: Value, facts: &mut Vec<Fact>) -> Option<(i32, i32)> {
-        if let Some(number) = self.number(value) {
+        if let Some(number) = number(self.definitions, value) {
             let exponent = number.log2();
             return (number > 0.0 && number.is_finite())
                 .then_some((exponent.floor() as i32, exponent.ceil() as i32));
@@ -359,6 +341,12 @@ fn maximum_of(op: &Op) -> Option<Value> {
 }
 
 impl Scaled {
+    /// Whether one product is both among what is made of scores and on the way to others: it is rewritten once.
+    fn overlaps(&self, path: &Path, users: &[(Value, Use)]) -> bool {
+        path.products.keys().any(|product| self.users.contains_key(product))
+            || users.iter().any(|(result, _)| self.factors.contains_key(result))
+    }
+
     fn rewrite(&self, builder: &mut Builder, mut op: Op) {
         let Some(&result) = op.results.first() else { return builder.append(op) };
         if self.unscaled.contains(&result) {
@@ -375,19 +363,19 @@ impl Scaled {
         let ty = builder.func.ty(result).clone();
         let kind: Kind = match (made, op.kind) {
             (Use::Multiple(by), Kind::Scalar(mut scalar)) => {
-                let by = builder.one(lanewise("mul", vec![by, scale]), Type::scalar(ty.dtype));
+                let by = builder.one(Scalar::named("mul", vec![by, scale]), Type::scalar(ty.dtype));
                 scalar.args[1] = builder.one(Splat { value: by }, ty);
                 scalar.into()
             }
             (Use::Difference, Kind::Scalar(scalar)) => {
                 let scale = builder.one(Splat { value: scale }, ty.clone());
-                let negative = builder.one(lanewise("neg", vec![scalar.args[1]]), ty);
-                lanewise("fma", vec![scalar.args[0], scale, negative]).into()
+                let negative = builder.one(Scalar::named("neg", vec![scalar.args[1]]), ty);
+                Scalar::named("fma", vec![scalar.args[0], scale, negative]).into()
             }
             (_, kind) => {
                 let largest = builder.one(kind, ty.clone());
                 let scale = if ty.is_scalar() { scale } else { builder.one(Splat { value: scale }, ty) };
-                lanewise("mul", vec![largest, scale]).into()
+                Scalar::named("mul", vec![largest, scale]).into()
             }
         };
         builder.append(Op { kind, ..op });

@@ -465,6 +465,11 @@ impl Scalar {
         Scalar { op, args, exact: false }
     }
 
+    /// The row of this name.
+    pub fn named(name: &str, args: Vec<Value>) -> Scalar {
+        Scalar::new(row(name).expect("a row of the table"), args)
+    }
+
     /// Whether an offset or a comparison takes its result as a number of any size, not as one of its type (invariant 9 of
     /// ARCHITECTURE.md): sums, differences and products, and shifts whose amount `constant` knows.
     pub fn is_exact_in_index(&self, constant: impl Fn(Value) -> Option<i128>) -> bool {

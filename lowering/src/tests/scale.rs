@@ -3,14 +3,17 @@
 use expect_test::{Expect, expect};
 
 use super::func;
+use super::run::{Arg, load_plan};
 use crate::analysis::contract::contract;
 use crate::analysis::fact::Named;
 use crate::analysis::full::split_off_full;
 use crate::analysis::scale::scale_late;
-use crate::tile;
+use crate::analysis::split::{Trust, split};
+use crate::mlir::host::Plan;
+use crate::tile::{self, Func};
 
-/// A loop of scores `s`, of which `body` makes weights; what is done after the products, and the facts.
-fn scaled(body: &str) -> String {
+/// A loop of scores `s`, of which `body` makes weights.
+fn written(body: &str) -> Func {
     let mut func = func(&format!(
         "#[fuse_kernel]
         fn k(a: &[f16], b: &[f16], scales: &[f32], out: &mut [f32], n: i32, scale: f32, cap: f32) {{
@@ -27,6 +30,12 @@ fn scaled(body: &str) -> String {
     ));
     split_off_full(&mut func);
     contract(&mut func);
+    func
+}
+
+/// What is done after the products, and the facts.
+fn scaled(body: &str) -> String {
+    let mut func = written(body);
     let facts = scale_late(&mut func);
     tile::verify(&func).expect("valid tile IR");
     let text = tile::print(&func, &|_| None);
@@ -36,6 +45,22 @@ fn scaled(body: &str) -> String {
     let facts = facts.iter().map(|fact| Named(fact, &names).to_string());
     let lines = text[begin..end].lines().skip(1).map(|line| line.trim().to_string());
     lines.chain(facts).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+/// The sums that a function makes.
+fn sums(mut func: Func) -> Vec<f32> {
+    split(&mut func, Trust::Nothing);
+    let numbers = |seed: usize, count: usize| -> Vec<u16> {
+        (0..count).map(|i| half::f16::from_f32(((i * seed) % 23) as f32 / 8.0 - 1.4).to_bits()).collect()
+    };
+    let (mut a, mut b, mut scales) = (numbers(7, 256), numbers(11, 1024), vec![0.75f32; 16]);
+    let mut out = vec![f32::NAN; 16];
+    let code = load_plan(&Plan::new(func));
+    let [scale, cap] = [0.375f32, 2.5].map(|number| Arg::Scalar(u64::from(number.to_bits())));
+    let (a, b) = (Arg::of(&mut a), Arg::of(&mut b));
+    let mut args = [a, b, Arg::F32(&mut scales), Arg::F32(&mut out), Arg::Scalar(40), scale, cap];
+    code[0].call([1, 1, 1], &mut args);
+    out
 }
 
 fn check(body: &str, expected: Expect) {
@@ -123,6 +148,57 @@ fn several_scales_are_one() {
 fn products_with_one_are_left_out() {
     let text = scaled("let s = s * 1.0; let t = s * scale * 1.5; sum += tl::sum(t + s * 0.5, 1);");
     assert_eq!(text.matches("f32[16, 16]").count() - text.matches("splat").count(), 3, "{text}");
+}
+
+/// Scores of scores, of which the inner ones are masked: their scale is not lost with that of the outer ones.
+#[test]
+fn of_two_maxima_behind_each_other_one_keeps_its_scale() {
+    let masked = "let s = tl::select((start + j < n).row(), s * scale, f32::NEG_INFINITY); let t = s * cap;";
+    let sums = "sum += tl::sum(tl::exp(t - tl::max(t, 1).col()), 1) + tl::max(s, 1);";
+    let text = scaled(&format!("{masked} {sums}"));
+    assert!(text.contains("<= scale") != text.contains("<= cap"), "{text}");
+    let other = "sum += tl::max(s, 1); sum += tl::sum(tl::exp(t - tl::max(t, 1).col()), 1);";
+    let text = scaled(&format!("{masked} {other}"));
+    assert!(text.contains("<= scale") != text.contains("<= cap"), "{text}");
+}
+
+/// The scale of one branch alone is not there where the maximum is taken.
+#[test]
+fn a_scale_that_is_made_in_a_branch_stays_there() {
+    let text = scaled(&format!(
+        "let s = if start > 4 {{ s * (scale * 1.5) }} else {{ tl::full([16, 16], f32::NEG_INFINITY) }}; {SOFTMAX}"
+    ));
+    assert!(!text.contains("<= scale"), "{text}");
+}
+
+/// Scaled late or early, the results are those of the same formula.
+#[test]
+fn results_stay() {
+    let masked = "let s = tl::select((start + j < n).row(), s * scale, f32::NEG_INFINITY);";
+    for scores in [
+        "let s = s * scale;",
+        "let s = s * (scale * 1.5) / cap;",
+        "let s = cap * tl::tanh(s * scale / cap);",
+        "let s = if start > 4 { s * (scale * 1.5) } else { tl::full([16, 16], f32::NEG_INFINITY) };",
+        masked,
+        &format!("{masked} let s = s * cap;"),
+        &format!("{masked} sum += tl::max(s, 1); let s = s * cap;"),
+        &format!("{masked} let inner = s; let s = s * cap; sum += tl::max(inner, 1) + tl::max(s, 1);"),
+    ] {
+        let body = format!(
+            "{scores} sum += tl::sum(tl::exp(s - 3.0 - tl::max(tl::max(s, 1), 0)), 1) + tl::max(s, 1);"
+        );
+        for body in [format!("{scores} sum += tl::max(s, 1); {SOFTMAX}"), body] {
+            let early = written(&body);
+            let mut late = early.clone();
+            scale_late(&mut late);
+            for (early, late) in sums(early).into_iter().zip(sums(late)) {
+                let close =
+                    (early - late).abs() <= 1e-5 * early.abs().max(1.0) || early.to_bits() == late.to_bits();
+                assert!(close, "{body}: {early} and {late}");
+            }
+        }
+    }
 }
 
 #[test]

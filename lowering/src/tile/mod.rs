@@ -383,6 +383,11 @@ impl Func {
         map
     }
 
+    /// The same of copies, for a pass that changes the function.
+    pub fn cloned_definitions(&self) -> HashMap<Value, Op> {
+        self.definitions().into_iter().map(|(value, op)| (value, op.clone())).collect()
+    }
+
     /// The number of the parameter that a scalar is, if it is one.
     pub fn scalar_parameter(&self, value: Value) -> Option<u32> {
         let is = |param: &Param| matches!(param.kind, ParamKind::Scalar { value: own, .. } if own == value);
