@@ -1,6 +1,7 @@
 //! How many registers a thread of a body may have. Where nobody says, ptxas decides by how many threads fit on a multiprocessor; it knows
 //! neither what they wait for nor how many there are.
 
+use std::collections::HashSet;
 use std::ops::RangeInclusive;
 
 use crate::layout::Layout;
@@ -9,8 +10,8 @@ use crate::layout::dot;
 use crate::mlir::Limit;
 use crate::mlir::gpu::ahead::copied_ahead;
 use crate::mlir::gpu::registers_of_each;
-use crate::ops::{Kind, Load};
-use crate::tile::{Block, Op, Value};
+use crate::ops::{Kind, Load, Place};
+use crate::tile::{Block, Func, Op, Value, sources};
 
 /// Bytes of a register.
 const WORD: u32 = 4;
@@ -22,10 +23,11 @@ pub(super) const MAX_REGISTERS: u32 = 255;
 pub(super) fn registers(maxnreg: Option<u32>, distributed: &Distributed, threads: u32) -> Option<Limit> {
     let most = match maxnreg {
         Some(most) if most < MAX_REGISTERS => Some(most),
-        Some(_) => for_odd_rows(distributed),
+        Some(_) => for_odd_rows(distributed).or_else(|| for_loads_before_arithmetic(distributed)),
         None => for_odd_rows(distributed)
             .or_else(|| for_two_blocks(distributed))
-            .or_else(|| for_loads_among_stores(distributed)),
+            .or_else(|| for_loads_among_stores(distributed))
+            .or_else(|| for_loads_before_arithmetic(distributed)),
     };
     most.map(|most| of_block(most, threads))
 }
@@ -105,6 +107,58 @@ fn for_two_blocks(distributed: &Distributed) -> Option<u32> {
 /// after the arithmetic and the store of the one before: an iteration waits for memory as often.
 fn for_loads_among_stores(distributed: &Distributed) -> Option<u32> {
     (loads_among_stores(distributed) > 1).then_some(MAX_REGISTERS)
+}
+
+/// Of straight code that computes an element from several loads which no other program makes. Without a limit ptxas saves registers, for
+/// more threads than memory keeps waiting, by making a load after arithmetic that does not need it: a thread waits for memory twice. The
+/// limit is one that has room for all that is loaded. What programs read again, a bias, comes out of caches.
+fn for_loads_before_arithmetic(distributed: &Distributed) -> Option<u32> {
+    /// For five and four blocks of eight warps.
+    const LIMITS: [u32; 2] = [48, 64];
+    /// For addresses, numbers and arithmetic.
+    const BESIDES: u32 = 32;
+    /// For where vectors of rows that begin anywhere begin.
+    const OF_ODD_ROWS: u32 = 8;
+    let func = &distributed.func;
+    let (mut straight, mut odd, mut words, mut loaded) = (true, false, 0, vec![]);
+    func.body.walk(&mut |op| {
+        let operation = op.kind.operation();
+        straight &= operation.blocks().is_empty() && !matches!(op.kind, Kind::Reduce(_) | Kind::Scan(_));
+        // What is compared with a slice's length takes as many registers again.
+        straight &= operation.place().is_none_or(|place| !place.bounded);
+        if let Kind::Load(Load { place, .. }) = &op.kind
+            && let Some(layout) = distributed.layouts.get(&place.offset)
+        {
+            let each = if place.vector > 1 { func.slice(place.param).0.bytes() } else { WORD };
+            let own = (layout.register_count() as u32 * each).div_ceil(WORD);
+            words += if place.shift.is_some() { 2 * own } else { own };
+            odd |= place.shift.is_some();
+            loaded.push(place);
+        }
+    });
+    let needed = words + BESIDES + if odd { OF_ODD_ROWS } else { 0 };
+    let limit = LIMITS.into_iter().find(|&limit| needed <= limit)?;
+    (straight && of_one_program(func, &loaded) > 1).then_some(limit)
+}
+
+/// How many of these accesses are at other places for any other program: they depend on the program's place along as many axes of the grid
+/// as any of them does.
+fn of_one_program(func: &Func, places: &[&Place]) -> usize {
+    let definitions = func.definitions();
+    let axes = places.iter().map(|place| {
+        let at = place.base.into_iter().chain([place.offset]);
+        let values = at.flat_map(|value| sources(value, &definitions));
+        let axes: HashSet<u8> = values
+            .filter_map(|value| match definitions.get(&value).map(|op| &op.kind) {
+                Some(Kind::ProgramId(program)) => Some(program.axis),
+                _ => None,
+            })
+            .collect();
+        axes.len()
+    });
+    let axes: Vec<usize> = axes.collect();
+    let most = axes.iter().copied().max().unwrap_or(0);
+    axes.into_iter().filter(|&own| own == most).count()
 }
 
 /// The most loads that a thread makes in an iteration of a loop that stores too, of tiles that were not copied ahead.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use melior::ir::Module;
 use nix::sys::signal::{SigHandler, Signal, raise, signal};
 
-use super::llvm::LlvmModule;
+use super::llvm::{Addresses, LlvmModule};
 use super::nvptx::Arch;
 use crate::mlir::Session;
 
@@ -71,5 +71,5 @@ fn select() -> Result<(), String> {
     let session = Session::new();
     let module = Module::parse(session.context(), UNKNOWN).ok_or("the injected module does not parse")?;
     let processor = Arch::SM_80.processor();
-    LlvmModule::translate(&module, processor)?.assemble(processor).map(|_| ())
+    LlvmModule::translate(&module, processor, Addresses::Reduced)?.assemble(processor).map(|_| ())
 }

@@ -5,7 +5,7 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint};
 use std::ptr;
-use std::sync::Once;
+use std::sync::{Condvar, Mutex, Once};
 
 use mlir_sys::{LLVMContextRef, LLVMModuleRef, mlirTranslateModuleToLLVMIR};
 
@@ -22,6 +22,7 @@ type DataLayoutRef = *mut Opaque;
 
 unsafe extern "C" {
     fn LLVMContextCreate() -> LLVMContextRef;
+    fn LLVMModuleCreateWithNameInContext(name: *const c_char, context: LLVMContextRef) -> LLVMModuleRef;
     fn LLVMContextDispose(context: LLVMContextRef);
     fn LLVMDisposeModule(module: LLVMModuleRef);
     fn LLVMCloneModule(module: LLVMModuleRef) -> LLVMModuleRef;
@@ -31,6 +32,10 @@ unsafe extern "C" {
     fn LLVMGetFirstFunction(module: LLVMModuleRef) -> *mut Opaque;
     fn LLVMGetNextFunction(function: *mut Opaque) -> *mut Opaque;
     fn LLVMCountBasicBlocks(function: *mut Opaque) -> c_uint;
+    fn LLVMGetFirstBasicBlock(function: *mut Opaque) -> *mut Opaque;
+    fn LLVMGetNextBasicBlock(block: *mut Opaque) -> *mut Opaque;
+    fn LLVMGetFirstInstruction(block: *mut Opaque) -> *mut Opaque;
+    fn LLVMGetNextInstruction(instruction: *mut Opaque) -> *mut Opaque;
     fn LLVMVerifyModule(module: LLVMModuleRef, action: c_int, message: *mut *mut c_char) -> c_int;
 
     fn LLVMInitializeX86TargetInfo();
@@ -98,21 +103,38 @@ pub struct Processor {
     pub features: &'static str,
 }
 
+impl Processor {
+    fn is_gpu(self) -> bool {
+        self.triple.starts_with("nvptx")
+    }
+}
+
 /// An LLVM module and the context it lives in.
 pub struct LlvmModule {
-    context: LLVMContextRef,
+    context: Context,
     module: LLVMModuleRef,
+}
+
+/// Where the types and constants of a module are.
+#[derive(Clone, Copy)]
+enum Context {
+    Own(LLVMContextRef),
+    Reducing(LLVMContextRef),
+    /// That of the module that this one is a copy of.
+    Shared,
 }
 
 impl Drop for LlvmModule {
     fn drop(&mut self) {
-        // SAFETY: both were created by `translate` or `duplicate`; the module goes before its context. A duplicate
-        // shares its original's context and carries a null one.
-        unsafe {
-            LLVMDisposeModule(self.module);
-            if !self.context.is_null() {
-                LLVMContextDispose(self.context);
-            }
+        if !self.module.is_null() {
+            // SAFETY: `translate` or `assemble` made it; it goes before its context.
+            unsafe { LLVMDisposeModule(self.module) };
+        }
+        match self.context {
+            // SAFETY: it was made for this module, which is gone.
+            Context::Own(context) => unsafe { LLVMContextDispose(context) },
+            Context::Reducing(context) => REDUCING.give_back(context),
+            Context::Shared => {}
         }
     }
 }
@@ -122,6 +144,71 @@ impl Drop for LlvmModule {
 /// and no unrolling in it: emission already chose the vectors and repeated what pays, and one order of operations on
 /// every processor is worth more than what a second chooser finds.
 const PASSES: &CStr = c"always-inline,function(sroa<modify-cfg>,early-cse<memssa>,simplifycfg,instcombine<no-verify-fixpoint>,loop-mssa(loop-rotate,licm<allowspeculation>),gvn,dse,instcombine<no-verify-fixpoint>,adce,simplifycfg),globaldce";
+
+/// Whether addresses are made of each other where a module of a GPU is printed (*straight-line strength reduction*).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Addresses {
+    Reduced,
+    /// Only if the module is small. LLVM 22 takes the difference of each pair of addresses in a block, which is three quarters of the time
+    /// that large ones take in all (docs/performance.md).
+    ReducedIfFew,
+}
+
+/// The most instructions of a small module, before any pass.
+const FEW: usize = 1024;
+
+/// The contexts of modules that are reduced. A context asks once, when its first pass runs, whether passes are turned off: these did before
+/// [`UNREDUCED`] was said, so that no later one reduces.
+struct Reducing {
+    free: Mutex<Vec<ContextAddress>>,
+    returned: Condvar,
+}
+
+/// A context between two uses.
+struct ContextAddress(LLVMContextRef);
+
+// SAFETY: a context may be used by any thread, if only one does at a time.
+unsafe impl Send for ContextAddress {}
+
+static REDUCING: Reducing = Reducing { free: Mutex::new(vec![]), returned: Condvar::new() };
+
+/// As many modules of one process are reduced at once; others wait.
+const REDUCED_AT_ONCE: usize = 16;
+
+impl Reducing {
+    /// Makes the contexts.
+    fn fill(&self) {
+        let contexts = (0..REDUCED_AT_ONCE).map(|_| {
+            // SAFETY: what is created here is disposed here but for the context; a pass that needs no machine runs on an empty module.
+            unsafe {
+                let context = LLVMContextCreate();
+                let module = LLVMModuleCreateWithNameInContext(c"".as_ptr(), context);
+                let options = LLVMCreatePassBuilderOptions();
+                let error = LLVMRunPasses(module, c"globaldce".as_ptr(), ptr::null_mut(), options);
+                assert!(error.is_null(), "LLVM has that pass");
+                LLVMDisposePassBuilderOptions(options);
+                LLVMDisposeModule(module);
+                ContextAddress(context)
+            }
+        });
+        self.free.lock().expect("no thread panics with the lock").extend(contexts);
+    }
+
+    fn take(&self) -> LLVMContextRef {
+        let mut free = self.free.lock().expect("no thread panics with the lock");
+        loop {
+            match free.pop() {
+                Some(ContextAddress(context)) => return context,
+                None => free = self.returned.wait(free).expect("no thread panics with the lock"),
+            }
+        }
+    }
+
+    fn give_back(&self, context: LLVMContextRef) {
+        self.free.lock().expect("no thread panics with the lock").push(ContextAddress(context));
+        self.returned.notify_one();
+    }
+}
 
 /// Debian's LLVM has its assertions off, so in our own tests the module is verified after every pass.
 const VERIFY_EACH: bool = cfg!(test);
@@ -151,6 +238,9 @@ const OPTIONS: &[&CStr] = &[
     c"-nvptx-prec-sqrtf32=1",
 ];
 
+/// Said once there are contexts that reduce.
+const UNREDUCED: &[&CStr] = &[c"lowering", c"-opt-disable=slsr"];
+
 /// Registers the back ends, once a process. A process that forks does so before: its children need not.
 pub fn initialise() {
     static ONCE: Once = Once::new();
@@ -168,8 +258,13 @@ pub fn initialise() {
         LLVMInitializeNVPTXTarget();
         LLVMInitializeNVPTXTargetMC();
         LLVMInitializeNVPTXAsmPrinter();
-        let argv: Vec<*const c_char> = OPTIONS.iter().map(|option| option.as_ptr()).collect();
-        LLVMParseCommandLineOptions(argv.len() as c_int, argv.as_ptr(), ptr::null());
+        let say = |options: &[&CStr]| {
+            let argv: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
+            LLVMParseCommandLineOptions(argv.len() as c_int, argv.as_ptr(), ptr::null());
+        };
+        say(OPTIONS);
+        REDUCING.fill();
+        say(UNREDUCED);
     });
 }
 
@@ -189,21 +284,37 @@ fn take_message(message: *mut c_char) -> String {
 impl LlvmModule {
     /// Translates an MLIR module whose operations are all of dialects that map to LLVM IR, and cleans it up; `like` is
     /// one of the processors that it will be printed for.
-    pub fn translate(module: &melior::ir::Module, like: Processor) -> Result<LlvmModule, String> {
+    pub fn translate(
+        module: &melior::ir::Module,
+        like: Processor,
+        addresses: Addresses,
+    ) -> Result<LlvmModule, String> {
         initialise();
         let machine = TargetMachine::new(like)?;
-        // SAFETY: the operation is a live module; the returned LLVM module is owned by the caller.
-        unsafe {
-            let context = LLVMContextCreate();
-            let translated = mlirTranslateModuleToLLVMIR(module.as_operation().to_raw(), context);
-            if translated.is_null() {
-                LLVMContextDispose(context);
-                return Err("MLIR could not translate the module to LLVM IR".into());
-            }
-            let module = LlvmModule { context, module: translated };
-            machine.optimise(&module)?;
-            Ok(module)
+        let own = || {
+            // SAFETY: the module that it is made for disposes it.
+            Context::Own(unsafe { LLVMContextCreate() })
+        };
+        let first = if like.is_gpu() { Context::Reducing(REDUCING.take()) } else { own() };
+        let mut translated = LlvmModule::translate_in(first, module)?;
+        if addresses == Addresses::ReducedIfFew && translated.instructions() > FEW {
+            translated = LlvmModule::translate_in(own(), module)?;
         }
+        machine.optimise(&translated)?;
+        Ok(translated)
+    }
+
+    fn translate_in(context: Context, module: &melior::ir::Module) -> Result<LlvmModule, String> {
+        let (Context::Own(raw) | Context::Reducing(raw)) = context else {
+            unreachable!("a module that is translated has a context");
+        };
+        // SAFETY: the operation is a live module; the returned LLVM module is owned by the caller.
+        let translated = unsafe { mlirTranslateModuleToLLVMIR(module.as_operation().to_raw(), raw) };
+        let found = LlvmModule { context, module: translated };
+        if translated.is_null() {
+            return Err("MLIR could not translate the module to LLVM IR".into());
+        }
+        Ok(found)
     }
 
     /// The module as LLVM IR text.
@@ -233,12 +344,33 @@ impl LlvmModule {
         blocks
     }
 
+    fn instructions(&self) -> usize {
+        let mut count = 0;
+        // SAFETY: a live module, whose functions are walked while nothing changes it.
+        unsafe {
+            let mut function = LLVMGetFirstFunction(self.module);
+            while !function.is_null() {
+                let mut block = LLVMGetFirstBasicBlock(function);
+                while !block.is_null() {
+                    let mut instruction = LLVMGetFirstInstruction(block);
+                    while !instruction.is_null() {
+                        count += 1;
+                        instruction = LLVMGetNextInstruction(instruction);
+                    }
+                    block = LLVMGetNextBasicBlock(block);
+                }
+                function = LLVMGetNextFunction(function);
+            }
+        }
+        count
+    }
+
     /// The module as assembly (PTX for a GPU) of `processor`.
     pub fn assemble(&self, processor: Processor) -> Result<String, String> {
         let machine = TargetMachine::new(processor)?;
         // SAFETY: a live module; the clone shares its context, which `self` keeps alive past the clone. Printing changes
         // the module, so it is the clone's.
-        let copy = LlvmModule { context: ptr::null_mut(), module: unsafe { LLVMCloneModule(self.module) } };
+        let copy = LlvmModule { context: Context::Shared, module: unsafe { LLVMCloneModule(self.module) } };
         machine.adopt(&copy);
         machine.print(&copy)
     }

@@ -1,7 +1,7 @@
 //! PTX.
 
 use super::Stages;
-use super::llvm::{LlvmModule, Processor};
+use super::llvm::{Addresses, LlvmModule, Processor};
 use crate::body::Body;
 use crate::mlir::gpu::{self, stream};
 use crate::mlir::{Machine, Session};
@@ -113,7 +113,10 @@ fn together(
     stages.mlir = built.text();
     let lowered = built.lower()?;
     let Some(first) = archs.first() else { return Ok(vec![]) };
-    let llvm = LlvmModule::translate(&lowered, first.processor())?;
+    // General bodies are launched where no other one can be.
+    let general = bodies.iter().all(|(_, body)| body.facts.is_empty());
+    let addresses = if general { Addresses::ReducedIfFew } else { Addresses::Reduced };
+    let llvm = LlvmModule::translate(&lowered, first.processor(), addresses)?;
     stages.llvm = llvm.text();
     archs.iter().map(|&arch| Ok((arch, versioned(alone(llvm.assemble(arch.processor())?, arch))))).collect()
 }

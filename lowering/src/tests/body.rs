@@ -97,6 +97,36 @@ fn loops_that_load_and_store_may_take_all_registers() {
     assert_eq!(limit("tl::load(x + at)"), ("aligned", None));
 }
 
+/// Without a limit ptxas makes the second load after the arithmetic on the first.
+#[test]
+fn straight_code_has_registers_for_all_that_its_program_alone_loads() {
+    let limit = |block: u32, y: &str| {
+        let source = format!(
+            "#[fuse_kernel(num_warps = 4)]
+            fn k(x: &[bf16], y: &[bf16], out: &mut [bf16], n: i32) {{
+                let i = tl::arange(0, {block});
+                let at = tl::program_id(0) * n + tl::program_id(1) * {block} + i;
+                let x = tl::load(x + at, i < n).to::<f32>();
+                let y = {y};
+                tl::store(out + at, (x * tl::sigmoid(x) * y).to::<bf16>(), i < n);
+            }}"
+        );
+        let (func, requests) = first(&source);
+        let bodies = bodies(&func, requests).expect("bodies that fit");
+        assert_eq!(bodies.last().map(|body| (body.name, body.plan.limit)), Some(("general", None)));
+        let aligned = bodies.iter().find(|body| body.name == "aligned");
+        aligned.expect("a body in vectors").plan.limit
+    };
+    let own = "tl::load(y + at, i < n).to::<f32>()";
+    assert_eq!(limit(1024, own), Some(Limit::Registers(48)));
+    assert_eq!(limit(4096, own), Some(Limit::Registers(64)));
+    // Other programs read the same, and more would not fit.
+    assert_eq!(limit(1024, "tl::load(y + tl::program_id(1) * 1024 + i, i < n).to::<f32>()"), None);
+    assert_eq!(limit(8192, own), None);
+    // It waits anyway: for the sum, or for each of several iterations.
+    assert_eq!(limit(1024, &format!("tl::sum({own}, 0)")), None);
+}
+
 /// Sums of 8 x 8 to a thread, and what is on its way to shared memory, leave room for a second block.
 #[test]
 fn products_by_single_threads_have_registers_for_two_blocks_where_these_do() {

@@ -30,6 +30,7 @@ mod isolate;
 mod language;
 mod layout;
 mod library;
+mod llvm;
 mod longest;
 mod math;
 mod messages_check;

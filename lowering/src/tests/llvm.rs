@@ -1,0 +1,40 @@
+//! Addresses where code for a GPU is printed.
+
+use melior::ir::Module;
+
+use super::site::lowering_beside;
+use crate::mlir::Session;
+use crate::target::llvm::{Addresses, LlvmModule};
+use crate::target::nvptx::Arch;
+
+/// The multiplications in the PTX of so many stores to rows that one number is between.
+fn multiplications(rows: u32, addresses: Addresses) -> usize {
+    let _beside = lowering_beside();
+    let session = Session::new();
+    let stores = (2..2 + rows).map(|i| {
+        format!(
+            "%row{i} = llvm.mlir.constant({i} : i64) : i64
+            %start{i} = llvm.mul %stride, %row{i} : i64
+            %place{i} = llvm.getelementptr %out[%start{i}] : (!llvm.ptr, i64) -> !llvm.ptr, i32
+            llvm.store %value, %place{i} : i32, !llvm.ptr\n"
+        )
+    });
+    let text = format!(
+        "llvm.func @rows(%out: !llvm.ptr, %stride: i64, %value: i32) {{ {} llvm.return }}",
+        stores.collect::<String>()
+    );
+    let module = Module::parse(session.context(), &text).expect("valid MLIR");
+    let processor = Arch::SM_80.processor();
+    let llvm = LlvmModule::translate(&module, processor, addresses).expect("LLVM IR");
+    let ptx = llvm.assemble(processor).expect("PTX");
+    ptx.matches("mul.lo").count() + ptx.matches("mad.lo").count()
+}
+
+/// Each is that of the row before and a distance, if the difference of all pairs is no more than a small module has.
+#[test]
+fn addresses_are_made_of_each_other_but_in_large_general_bodies() {
+    assert!(multiplications(40, Addresses::Reduced) < 10);
+    assert!(multiplications(40, Addresses::ReducedIfFew) < 10);
+    assert!(multiplications(400, Addresses::Reduced) < 10);
+    assert!(multiplications(400, Addresses::ReducedIfFew) > 300);
+}
