@@ -149,9 +149,9 @@ fn of_one_program(func: &Func, places: &[&Place]) -> usize {
         let at = place.base.into_iter().chain([place.offset]);
         let values = at.flat_map(|value| sources(value, &definitions));
         let axes: HashSet<u8> = values
-            .filter_map(|value| match definitions.get(&value).map(|op| &op.kind) {
-                Some(Kind::ProgramId(program)) => Some(program.axis),
-                _ => None,
+            .filter_map(|value| {
+                let Kind::ProgramId(program) = &definitions.get(&value)?.kind else { return None };
+                Some(program.axis)
             })
             .collect();
         axes.len()
