@@ -10,7 +10,7 @@ use lowering::diagnostic::Errors;
 use lowering::mlir::{Machine, Session, gpu, host};
 use lowering::syntax;
 use lowering::target::host::Family;
-use lowering::target::llvm::{Addresses, LlvmModule};
+use lowering::target::llvm::{LlvmModule, StrengthReduction};
 use lowering::target::nvptx::Arch;
 
 const SOURCE: &str = include_str!("../src/tests/layer_norm.txt");
@@ -61,7 +61,8 @@ fn lower(session: &Session, source: &str) -> Vec<(&'static str, Duration)> {
     lap("GPU: emission");
     let lowered = built.lower().expect("MLIR's passes");
     lap("GPU: MLIR passes");
-    let llvm = LlvmModule::translate(&lowered, Arch::SM_80.processor(), Addresses::Reduced).expect("LLVM IR");
+    let llvm =
+        LlvmModule::translate(&lowered, Arch::SM_80.processor(), StrengthReduction::Always).expect("LLVM IR");
     lap("GPU: LLVM IR, cleaned up");
     for arch in [Arch::SM_80, Arch::SM_90A] {
         llvm.assemble(arch.processor()).expect("PTX");

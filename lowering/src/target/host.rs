@@ -1,7 +1,7 @@
 //! Host assembly, one text for each level of processor, fit for `core::arch::global_asm!`.
 
 use super::Stages;
-use super::llvm::{Addresses, LlvmModule, Processor};
+use super::llvm::{LlvmModule, Processor, StrengthReduction};
 use crate::mlir::host::Plan;
 use crate::mlir::{Machine, Session, Vectors};
 
@@ -91,7 +91,8 @@ pub fn emit_for(
             plan.emit(&mut module, &format!("{entry}{LEVEL}"));
             let module = module.finish()?;
             let mlir = stages.is_some().then(|| module.text());
-            let llvm = LlvmModule::translate(&module.lower()?, family.processor(level), Addresses::Reduced)?;
+            let llvm =
+                LlvmModule::translate(&module.lower()?, family.processor(level), StrengthReduction::Always)?;
             if let (Some(stages), Some(mlir)) = (&mut stages, mlir) {
                 stages.push((level, Stages { mlir, llvm: llvm.text() }));
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use melior::ir::Module;
 use nix::sys::signal::{SigHandler, Signal, raise, signal};
 
-use super::llvm::{Addresses, LlvmModule};
+use super::llvm::{LlvmModule, StrengthReduction};
 use super::nvptx::Arch;
 use crate::mlir::Session;
 
@@ -71,5 +71,5 @@ fn select() -> Result<(), String> {
     let session = Session::new();
     let module = Module::parse(session.context(), UNKNOWN).ok_or("the injected module does not parse")?;
     let processor = Arch::SM_80.processor();
-    LlvmModule::translate(&module, processor, Addresses::Reduced)?.assemble(processor).map(|_| ())
+    LlvmModule::translate(&module, processor, StrengthReduction::Always)?.assemble(processor).map(|_| ())
 }

@@ -4,8 +4,8 @@
 //! few that are needed are declared here.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint};
-use std::ptr;
 use std::sync::{Condvar, Mutex, Once};
+use std::{iter, ptr};
 
 use mlir_sys::{LLVMContextRef, LLVMModuleRef, mlirTranslateModuleToLLVMIR};
 
@@ -111,17 +111,18 @@ impl Processor {
 
 /// An LLVM module and the context it lives in.
 pub struct LlvmModule {
-    context: Context,
+    context: LLVMContextRef,
+    owner: Owner,
     module: LLVMModuleRef,
 }
 
-/// Where the types and constants of a module are.
+/// Whose a module's context is.
 #[derive(Clone, Copy)]
-enum Context {
-    Own(LLVMContextRef),
-    Reducing(LLVMContextRef),
-    /// That of the module that this one is a copy of.
-    Shared,
+enum Owner {
+    Module,
+    Pool,
+    /// The module that this one is a copy of.
+    Original,
 }
 
 impl Drop for LlvmModule {
@@ -130,11 +131,11 @@ impl Drop for LlvmModule {
             // SAFETY: `translate` or `assemble` made it; it goes before its context.
             unsafe { LLVMDisposeModule(self.module) };
         }
-        match self.context {
+        match self.owner {
             // SAFETY: it was made for this module, which is gone.
-            Context::Own(context) => unsafe { LLVMContextDispose(context) },
-            Context::Reducing(context) => REDUCING.give_back(context),
-            Context::Shared => {}
+            Owner::Module => unsafe { LLVMContextDispose(self.context) },
+            Owner::Pool => WITH_SLSR.give_back(self.context),
+            Owner::Original => {}
         }
     }
 }
@@ -145,40 +146,40 @@ impl Drop for LlvmModule {
 /// every processor is worth more than what a second chooser finds.
 const PASSES: &CStr = c"always-inline,function(sroa<modify-cfg>,early-cse<memssa>,simplifycfg,instcombine<no-verify-fixpoint>,loop-mssa(loop-rotate,licm<allowspeculation>),gvn,dse,instcombine<no-verify-fixpoint>,adce,simplifycfg),globaldce";
 
-/// Whether addresses are made of each other where a module of a GPU is printed (*straight-line strength reduction*).
+/// For which modules of a GPU LLVM's straight-line strength reduction (SLSR) runs where code is printed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Addresses {
-    Reduced,
-    /// Only if the module is small. LLVM 22 takes the difference of each pair of addresses in a block, which is three quarters of the time
-    /// that large ones take in all (docs/performance.md).
-    ReducedIfFew,
+pub enum StrengthReduction {
+    Always,
+    /// LLVM 22 takes the difference of each pair of addresses in a block, which is three quarters of the time that large modules take in
+    /// all (docs/performance.md).
+    IfSmall,
 }
 
 /// The most instructions of a small module, before any pass.
-const FEW: usize = 1024;
+const SMALL: usize = 1024;
 
-/// The contexts of modules that are reduced. A context asks once, when its first pass runs, whether passes are turned off: these did before
-/// [`UNREDUCED`] was said, so that no later one reduces.
-struct Reducing {
-    free: Mutex<Vec<ContextAddress>>,
+/// Contexts in which SLSR runs. A context asks once, when its first pass runs, whether passes are disabled: these did before
+/// [`DISABLE_SLSR`] was parsed, and no later one runs it.
+struct ContextPool {
+    free: Mutex<Vec<PooledContext>>,
     returned: Condvar,
 }
 
 /// A context between two uses.
-struct ContextAddress(LLVMContextRef);
+struct PooledContext(LLVMContextRef);
 
 // SAFETY: a context may be used by any thread, if only one does at a time.
-unsafe impl Send for ContextAddress {}
+unsafe impl Send for PooledContext {}
 
-static REDUCING: Reducing = Reducing { free: Mutex::new(vec![]), returned: Condvar::new() };
+static WITH_SLSR: ContextPool = ContextPool { free: Mutex::new(vec![]), returned: Condvar::new() };
 
-/// As many modules of one process are reduced at once; others wait.
-const REDUCED_AT_ONCE: usize = 16;
+/// As many threads use the pool at once; others wait.
+const POOLED: usize = 16;
 
-impl Reducing {
+impl ContextPool {
     /// Makes the contexts.
     fn fill(&self) {
-        let contexts = (0..REDUCED_AT_ONCE).map(|_| {
+        let contexts = (0..POOLED).map(|_| {
             // SAFETY: what is created here is disposed here but for the context; a pass that needs no machine runs on an empty module.
             unsafe {
                 let context = LLVMContextCreate();
@@ -188,7 +189,7 @@ impl Reducing {
                 assert!(error.is_null(), "LLVM has that pass");
                 LLVMDisposePassBuilderOptions(options);
                 LLVMDisposeModule(module);
-                ContextAddress(context)
+                PooledContext(context)
             }
         });
         self.free.lock().expect("no thread panics with the lock").extend(contexts);
@@ -198,14 +199,14 @@ impl Reducing {
         let mut free = self.free.lock().expect("no thread panics with the lock");
         loop {
             match free.pop() {
-                Some(ContextAddress(context)) => return context,
+                Some(PooledContext(context)) => return context,
                 None => free = self.returned.wait(free).expect("no thread panics with the lock"),
             }
         }
     }
 
     fn give_back(&self, context: LLVMContextRef) {
-        self.free.lock().expect("no thread panics with the lock").push(ContextAddress(context));
+        self.free.lock().expect("no thread panics with the lock").push(PooledContext(context));
         self.returned.notify_one();
     }
 }
@@ -238,8 +239,8 @@ const OPTIONS: &[&CStr] = &[
     c"-nvptx-prec-sqrtf32=1",
 ];
 
-/// Said once there are contexts that reduce.
-const UNREDUCED: &[&CStr] = &[c"lowering", c"-opt-disable=slsr"];
+/// Parsed once the pool is filled.
+const DISABLE_SLSR: &[&CStr] = &[c"lowering", c"-opt-disable=slsr"];
 
 /// Registers the back ends, once a process. A process that forks does so before: its children need not.
 pub fn initialise() {
@@ -258,13 +259,13 @@ pub fn initialise() {
         LLVMInitializeNVPTXTarget();
         LLVMInitializeNVPTXTargetMC();
         LLVMInitializeNVPTXAsmPrinter();
-        let say = |options: &[&CStr]| {
+        let parse = |options: &[&CStr]| {
             let argv: Vec<*const c_char> = options.iter().map(|option| option.as_ptr()).collect();
             LLVMParseCommandLineOptions(argv.len() as c_int, argv.as_ptr(), ptr::null());
         };
-        say(OPTIONS);
-        REDUCING.fill();
-        say(UNREDUCED);
+        parse(OPTIONS);
+        WITH_SLSR.fill();
+        parse(DISABLE_SLSR);
     });
 }
 
@@ -287,31 +288,27 @@ impl LlvmModule {
     pub fn translate(
         module: &melior::ir::Module,
         like: Processor,
-        addresses: Addresses,
+        strength_reduction: StrengthReduction,
     ) -> Result<LlvmModule, String> {
         initialise();
         let machine = TargetMachine::new(like)?;
-        let own = || {
-            // SAFETY: the module that it is made for disposes it.
-            Context::Own(unsafe { LLVMContextCreate() })
-        };
-        let first = if like.is_gpu() { Context::Reducing(REDUCING.take()) } else { own() };
+        let first = if like.is_gpu() { Owner::Pool } else { Owner::Module };
         let mut translated = LlvmModule::translate_in(first, module)?;
-        if addresses == Addresses::ReducedIfFew && translated.instructions() > FEW {
-            translated = LlvmModule::translate_in(own(), module)?;
+        if strength_reduction == StrengthReduction::IfSmall && translated.instructions() > SMALL {
+            translated = LlvmModule::translate_in(Owner::Module, module)?;
         }
         machine.optimise(&translated)?;
         Ok(translated)
     }
 
-    fn translate_in(context: Context, module: &melior::ir::Module) -> Result<LlvmModule, String> {
-        let (Context::Own(raw) | Context::Reducing(raw)) = context else {
-            unreachable!("a module that is translated has a context");
+    fn translate_in(owner: Owner, module: &melior::ir::Module) -> Result<LlvmModule, String> {
+        // SAFETY: the operation is a live module; the LLVM module is owned by the one that is returned, which gives up its context.
+        let found = unsafe {
+            let context = if matches!(owner, Owner::Pool) { WITH_SLSR.take() } else { LLVMContextCreate() };
+            let module = mlirTranslateModuleToLLVMIR(module.as_operation().to_raw(), context);
+            LlvmModule { context, owner, module }
         };
-        // SAFETY: the operation is a live module; the returned LLVM module is owned by the caller.
-        let translated = unsafe { mlirTranslateModuleToLLVMIR(module.as_operation().to_raw(), raw) };
-        let found = LlvmModule { context, module: translated };
-        if translated.is_null() {
+        if found.module.is_null() {
             return Err("MLIR could not translate the module to LLVM IR".into());
         }
         Ok(found)
@@ -331,38 +328,22 @@ impl LlvmModule {
         if broken { Err(format!("invalid LLVM IR: {text}")) } else { Ok(()) }
     }
 
+    fn functions(&self) -> impl Iterator<Item = *mut Opaque> {
+        // SAFETY: a live module, which nothing changes while it is walked.
+        unsafe { linked(LLVMGetFirstFunction(self.module), LLVMGetNextFunction) }
+    }
+
     fn basic_blocks(&self) -> c_uint {
-        let mut blocks = 0;
-        // SAFETY: a live module, whose functions are walked while nothing changes it.
-        unsafe {
-            let mut function = LLVMGetFirstFunction(self.module);
-            while !function.is_null() {
-                blocks += LLVMCountBasicBlocks(function);
-                function = LLVMGetNextFunction(function);
-            }
-        }
-        blocks
+        // SAFETY: functions of a live module.
+        self.functions().map(|function| unsafe { LLVMCountBasicBlocks(function) }).sum()
     }
 
     fn instructions(&self) -> usize {
-        let mut count = 0;
-        // SAFETY: a live module, whose functions are walked while nothing changes it.
-        unsafe {
-            let mut function = LLVMGetFirstFunction(self.module);
-            while !function.is_null() {
-                let mut block = LLVMGetFirstBasicBlock(function);
-                while !block.is_null() {
-                    let mut instruction = LLVMGetFirstInstruction(block);
-                    while !instruction.is_null() {
-                        count += 1;
-                        instruction = LLVMGetNextInstruction(instruction);
-                    }
-                    block = LLVMGetNextBasicBlock(block);
-                }
-                function = LLVMGetNextFunction(function);
-            }
-        }
-        count
+        // SAFETY: functions of a live module.
+        let blocks = |function| unsafe { linked(LLVMGetFirstBasicBlock(function), LLVMGetNextBasicBlock) };
+        // SAFETY: blocks of a live module.
+        let count = |block| unsafe { linked(LLVMGetFirstInstruction(block), LLVMGetNextInstruction) }.count();
+        self.functions().flat_map(blocks).map(count).sum()
     }
 
     /// The module as assembly (PTX for a GPU) of `processor`.
@@ -370,10 +351,24 @@ impl LlvmModule {
         let machine = TargetMachine::new(processor)?;
         // SAFETY: a live module; the clone shares its context, which `self` keeps alive past the clone. Printing changes
         // the module, so it is the clone's.
-        let copy = LlvmModule { context: Context::Shared, module: unsafe { LLVMCloneModule(self.module) } };
+        let module = unsafe { LLVMCloneModule(self.module) };
+        let copy = LlvmModule { context: self.context, owner: Owner::Original, module };
         machine.adopt(&copy);
         machine.print(&copy)
     }
+}
+
+/// What LLVM links one behind the other, up to a null pointer.
+///
+/// # Safety
+/// `next` takes the first one and what it gives, for as long as the iterator is used.
+unsafe fn linked(
+    first: *mut Opaque,
+    next: unsafe extern "C" fn(*mut Opaque) -> *mut Opaque,
+) -> impl Iterator<Item = *mut Opaque> {
+    let some = |found: *mut Opaque| (!found.is_null()).then_some(found);
+    // SAFETY: the caller's.
+    iter::successors(some(first), move |&last| some(unsafe { next(last) }))
 }
 
 struct TargetMachine {

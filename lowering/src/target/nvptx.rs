@@ -1,7 +1,7 @@
 //! PTX.
 
 use super::Stages;
-use super::llvm::{Addresses, LlvmModule, Processor};
+use super::llvm::{LlvmModule, Processor, StrengthReduction};
 use crate::body::Body;
 use crate::mlir::gpu::{self, stream};
 use crate::mlir::{Machine, Session};
@@ -115,8 +115,8 @@ fn together(
     let Some(first) = archs.first() else { return Ok(vec![]) };
     // General bodies are launched where no other one can be.
     let general = bodies.iter().all(|(_, body)| body.facts.is_empty());
-    let addresses = if general { Addresses::ReducedIfFew } else { Addresses::Reduced };
-    let llvm = LlvmModule::translate(&lowered, first.processor(), addresses)?;
+    let strength_reduction = if general { StrengthReduction::IfSmall } else { StrengthReduction::Always };
+    let llvm = LlvmModule::translate(&lowered, first.processor(), strength_reduction)?;
     stages.llvm = llvm.text();
     archs.iter().map(|&arch| Ok((arch, versioned(alone(llvm.assemble(arch.processor())?, arch))))).collect()
 }

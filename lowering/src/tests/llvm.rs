@@ -1,14 +1,14 @@
-//! Addresses where code for a GPU is printed.
+//! Straight-line strength reduction of addresses, where code for a GPU is printed.
 
 use melior::ir::Module;
 
 use super::site::lowering_beside;
 use crate::mlir::Session;
-use crate::target::llvm::{Addresses, LlvmModule};
+use crate::target::llvm::{LlvmModule, StrengthReduction};
 use crate::target::nvptx::Arch;
 
 /// The multiplications in the PTX of so many stores to rows that one number is between.
-fn multiplications(rows: u32, addresses: Addresses) -> usize {
+fn multiplications(rows: u32, strength_reduction: StrengthReduction) -> usize {
     let _beside = lowering_beside();
     let session = Session::new();
     let stores = (2..2 + rows).map(|i| {
@@ -25,7 +25,7 @@ fn multiplications(rows: u32, addresses: Addresses) -> usize {
     );
     let module = Module::parse(session.context(), &text).expect("valid MLIR");
     let processor = Arch::SM_80.processor();
-    let llvm = LlvmModule::translate(&module, processor, addresses).expect("LLVM IR");
+    let llvm = LlvmModule::translate(&module, processor, strength_reduction).expect("LLVM IR");
     let ptx = llvm.assemble(processor).expect("PTX");
     ptx.matches("mul.lo").count() + ptx.matches("mad.lo").count()
 }
@@ -33,8 +33,8 @@ fn multiplications(rows: u32, addresses: Addresses) -> usize {
 /// Each is that of the row before and a distance, if the difference of all pairs is no more than a small module has.
 #[test]
 fn addresses_are_made_of_each_other_but_in_large_general_bodies() {
-    assert!(multiplications(40, Addresses::Reduced) < 10);
-    assert!(multiplications(40, Addresses::ReducedIfFew) < 10);
-    assert!(multiplications(400, Addresses::Reduced) < 10);
-    assert!(multiplications(400, Addresses::ReducedIfFew) > 300);
+    assert!(multiplications(40, StrengthReduction::Always) < 10);
+    assert!(multiplications(40, StrengthReduction::IfSmall) < 10);
+    assert!(multiplications(400, StrengthReduction::Always) < 10);
+    assert!(multiplications(400, StrengthReduction::IfSmall) > 300);
 }
