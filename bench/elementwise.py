@@ -209,9 +209,9 @@ class ActAndMul(Entry):
     def launches(self, case, args):
         rows, d, dtype = case
         few = d < (1 << 18) // rows
-        wanted = 256 if few else 128 if d <= 256 else min(d, 1024)
+        wanted = 256 if few else 64 if d <= 64 else 128 if d <= 256 else 512
         return [Launch("act_and_mul", [NAMES[dtype]], lambda act, width: act == self.act and width >= wanted,
-                       lambda act, width: along_rows(cdiv(d, width), rows if width == 256 else cdiv(rows, 4096 // width)))]
+                       lambda act, width: along_rows(cdiv(d, width), rows if width == 256 else cdiv(rows, 1024 // width)))]
 
     def halves(self, args):
         x, d = args["x"].double(), args["d"]

@@ -169,6 +169,15 @@ def cdiv(a, b):
     return -(-a // b)
 
 
+#: The longest row of which a program of the library has several.
+SHORT_ROW = 768
+
+
+def short_programs(rows, cols):
+    """How many programs normalise, or sum up, so many short rows."""
+    return cdiv(rows, 8 if cols <= 512 else 4)
+
+
 def along_rows(across, rows):
     """A grid whose first axis counts tiles across; rows lie along the second and third."""
     layers = cdiv(rows, 65535)

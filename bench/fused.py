@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 from elementwise import GELU, GELU_TANH, activated
 from entry import (BF16, F16, F32, F8, NAMES, SINGLE, TINY, Entry, Launch, RowEntry, cdiv, empty, normal, over,
-                   processors, rounded, triton)
+                   processors, rounded, short_programs, triton)
 from norms import layer_norm
 
 
@@ -208,6 +208,8 @@ class Quantize(RowEntry):
         # As the library chooses.
         wide = cols > 16384 and self.kind > 0 and rows > 3 * processors() and (self.kind == 1 or cols % 16)
         kernel, programs = ("quantize_wide", min(rows, processors())) if wide else ("quantize", rows)
+        if cols <= 512:
+            kernel, programs = "quantize_short", short_programs(rows, cols)
         return [Launch(kernel, [NAMES[dtype], NAMES[self.into]],
                        lambda integers, norm, block: norm == self.kind and block >= cols, lambda *_: (programs,))]
 

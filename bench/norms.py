@@ -6,15 +6,17 @@ import torch
 import torch.nn.functional as F
 
 from elementwise import GELU, activated
-from entry import BF16, F16, F32, NAMES, SINGLE, Entry, Launch, RowEntry, empty, normal, over, processors, rounded, triton
+from entry import (
+    BF16, F16, F32, NAMES, SHORT_ROW, SINGLE, Entry, Launch, RowEntry, empty, normal, over, processors, rounded,
+    short_programs, triton)
 
 
 class Norm(RowEntry):
-    """A norm with parameters for each column. `kernel` takes rows of up to `tile` elements in one, `long` any."""
+    """A norm with parameters for each column. `kernel` takes rows of up to `tile` elements in one, `long` any, and `short` several."""
 
     group = "norms"
     parameters = ("gamma", "beta")
-    kernel = long = None
+    kernel = long = short = None
     tile = 32768
     eps = 1e-5
 
@@ -31,6 +33,11 @@ class Norm(RowEntry):
 
     def launches(self, case, args):
         rows, cols, dtype = case
+        if self.short and cols <= SHORT_ROW:
+            programs = short_programs(rows, cols)
+            return [Launch(self.short, [NAMES[dtype]], lambda width: width >= cols, lambda width: (programs,))]
+        if self.short and 6144 < cols <= 32768 and 8 * rows <= processors():
+            return [Launch(f"{self.kernel}_few", [NAMES[dtype]], lambda block: True, lambda block: (rows,))]
         if cols > self.tile:
             return [Launch(self.long, [NAMES[dtype]], lambda block: True, lambda block: (rows,))]
         return [Launch(self.kernel, [NAMES[dtype]], lambda block: block >= cols, lambda block: (rows,))]
@@ -51,13 +58,14 @@ def layer_norm(args, eps):
 
 
 class LayerNorm(Norm):
-    name, kernel, long = "layer_norm", "layer_norm", "layer_norm_long"
+    name, kernel, long, short = "layer_norm", "layer_norm", "layer_norm_long", "layer_norm_short"
 
     def launches(self, case, args):
         rows, cols, dtype = case
+        if cols <= SHORT_ROW or 6144 < cols <= 32768 and 8 * rows <= processors():
+            return super().launches(case, args)
         odd = cols % 8 and (dtype == F32 or cols <= 24576)
-        shared = cols <= 65536 and (cols > self.tile or odd or 8 * rows <= processors())
-        if cols <= 16384 or shared:
+        if cols <= (16384 if dtype == F32 else 20480) or cols <= 65536 and (cols > self.tile or odd):
             return [Launch(self.kernel, [NAMES[dtype]], lambda block: block >= cols, lambda block: (rows,))]
         if cols > self.tile or odd:
             return [Launch(self.long, [NAMES[dtype]], lambda block: True, lambda block: (rows,))]
@@ -98,7 +106,7 @@ class LayerNormGelu(Norm):
 
 
 class RmsNorm(Norm):
-    name, kernel, long = "rms_norm", "rms_norm", "rms_norm_long"
+    name, kernel, long, short = "rms_norm", "rms_norm", "rms_norm_long", "rms_norm_short"
     tile = 131072
     parameters = ("gamma",)
     eps = 1e-6

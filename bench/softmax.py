@@ -5,8 +5,8 @@ import math
 import torch
 import torch.nn.functional as F
 
-from entry import (BF16, F16, F32, NAMES, SINGLE, TINY, Entry, Launch, RowEntry, cdiv, empty, normal, processors,
-                   rounded, triton)
+from entry import (BF16, F16, F32, NAMES, SHORT_ROW, SINGLE, TINY, Entry, Launch, RowEntry, cdiv, empty, normal, processors,
+                   rounded, short_programs, triton)
 
 
 def softmax(scores, within, log, dtype):
@@ -30,7 +30,7 @@ def softmax(scores, within, log, dtype):
 class Softmax(RowEntry):
     group = "softmax"
     inputs = ("x",)
-    kernel, long, tile = "softmax", "softmax_long", 262144
+    kernel, short, long, tile = "softmax", "softmax_short", "softmax_long", 262144
 
     def __init__(self, log=False):
         self.log = log
@@ -46,10 +46,16 @@ class Softmax(RowEntry):
     def make(self, case, shift=0):
         rows, cols, dtype = case
         return {"x": normal(rows * cols, dtype, 1, shift, 3.0).view(rows, cols),
-                "out": empty(rows * cols, dtype, shift).view(rows, cols), "n_cols": cols, "scale": 1.0, "log": self.log}
+                "out": empty(rows * cols, dtype, shift).view(rows, cols), "n_rows": rows, "n_cols": cols, "scale": 1.0,
+                "log": self.log}
 
     def launches(self, case, args):
         rows, cols, dtype = case
+        if cols <= SHORT_ROW:
+            return [Launch(self.short, [NAMES[dtype]], lambda width: width >= cols,
+                           lambda width: (cdiv(rows, 8 if width % 256 else 4),))]
+        if 6144 < cols <= 32768 and 8 * rows <= processors():
+            return [Launch("softmax_few", [NAMES[dtype]], lambda block: True, lambda block: (rows,))]
         if cols > self.tile:
             return [Launch(self.long, [NAMES[dtype]], lambda block: True, lambda block: (rows,))]
         return [Launch(self.kernel, [NAMES[dtype]], lambda block: block >= cols, lambda block: (rows,))]
@@ -149,10 +155,16 @@ class CrossEntropy(Entry):
     def launches(self, case, args):
         rows, classes, _ = case
         odd, few = classes * case[2].itemsize % 16 > 0, 8 * rows <= processors()
-        if classes <= (65536 if odd or few else 8192):
+        if classes <= 1024:
+            programs = short_programs(rows, classes)
             return [Launch("cross_entropy_short", [NAMES[case[2]]], lambda width: width >= classes,
-                           lambda width: (cdiv(rows, max(1, 4096 // width)),), n_rows=rows)]
-        lanes = 1024 if classes >= 1 << 16 else 256
+                           lambda width: (programs,), n_rows=rows)]
+        if classes <= (65536 if odd or few else 8192):
+            return [Launch("cross_entropy_row", [NAMES[case[2]]], lambda width: width >= classes, lambda width: (rows,),
+                           n_rows=rows)]
+        if odd:
+            return [Launch("cross_entropy_unaligned", [NAMES[case[2]]], lambda block: True, lambda block: (rows,))]
+        lanes = 1024 if classes >= 1 << 16 and 6 * (-classes % (1 << 15)) <= classes else 256
         return [Launch("cross_entropy", [NAMES[case[2]]], lambda found: found == lanes, lambda found: (case[0],))]
 
     def exact(self, args):

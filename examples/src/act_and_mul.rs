@@ -16,41 +16,50 @@ use dsl_runtime::{DType, Result};
 
 use crate::activation::{SILU, exact};
 use crate::reference::{Expected, unit_roundoff};
-use crate::shape::{Checks, along_rows, tile_width};
+use crate::shape::{Checks, along_rows};
 
-/// The elements that one program handles: of one row, or of several. The gradient's are of one row.
+/// The elements of a row that one program of the gradient handles.
 const BLOCK: usize = 4096;
-/// The most columns of a program. Rows of any parity are within 3 % of the best width there, and a wider one wastes a part of a narrow
-/// row.
-const COLUMNS: i32 = 1024;
+/// The elements of several rows that one program handles: rows that begin anywhere go one by one, and the more a thread has of them, the
+/// later its loads.
+const TILE: usize = 1024;
+/// The most columns of a program.
+const COLUMNS: i32 = 512;
 /// The columns of a program of one row, for matrices of less than so many elements. A thread has two of them: what memory and arithmetic
 /// take one after the other is all that such a launch takes.
 const FEW_COLUMNS: usize = 256;
 const FEW_ELEMENTS: i32 = 1 << 18;
 
-/// Of rows of up to so many columns a program has half the columns, and twice as many rows as one of all of them.
+/// Of rows of up to so many columns a program has a quarter of the columns that one of longer rows has, and four times as many rows.
 const NARROW: i32 = 256;
 const NARROW_COLUMNS: i32 = 128;
+/// Of shorter rows it has so many.
+const NARROWEST: i32 = 64;
 
 /// The columns of a program, at least.
 fn columns(n_rows: i32, d: i32) -> i32 {
     if d < FEW_ELEMENTS / n_rows.max(1) {
         FEW_COLUMNS as i32
+    } else if d <= NARROWEST {
+        NARROWEST
     } else if d <= NARROW {
         NARROW_COLUMNS
     } else {
-        d.min(COLUMNS)
+        COLUMNS
     }
 }
 
 /// The rows of a program of so many columns.
 const fn rows_of(columns: usize) -> usize {
-    if columns == FEW_COLUMNS { 1 } else { BLOCK / columns }
+    if columns == FEW_COLUMNS { 1 } else { TILE / columns }
 }
 
 /// `out[r, j] = act(x[r, gate + j]) * x[r, d - gate + j]` for `j < d`, where `gate` is 0 or `d`: the half that is activated. A program
-/// handles `4096 / COLS` rows of `COLS` columns, or one of 256.
-#[fuse_kernel(T = [f32, f16, bf16], ACT = [2, 3, 4], COLS = columns(n_rows, d) in [128, 256, 512, 1024])]
+/// handles `1024 / COLS` rows of `COLS` columns, or one of 256.
+#[fuse_kernel(
+    T = [f32, f16, bf16], ACT = [2, 3, 4], COLS = columns(n_rows, d) in [64, 128, 256, 512],
+    num_warps = 4,
+)]
 pub fn act_and_mul<T: Float, const ACT: usize, const COLS: usize>(
     x: &[T],
     out: &mut [T],
@@ -59,8 +68,8 @@ pub fn act_and_mul<T: Float, const ACT: usize, const COLS: usize>(
     gate: i32,
 ) {
     let down = tl::program_id(2) * tl::num_programs(1) + tl::program_id(1);
-    let rows = down * (if COLS == 256 { 1 } else { 4096 / COLS })
-        + tl::arange(0, if COLS == 256 { 1 } else { 4096 / COLS });
+    let rows = down * (if COLS == 256 { 1 } else { 1024 / COLS })
+        + tl::arange(0, if COLS == 256 { 1 } else { 1024 / COLS });
     let cols = tl::program_id(0) * COLS + tl::arange(0, COLS);
     let mask = (rows < n_rows).col() & (cols < d).row();
     let v = tl::load(x + ((rows * 2 * d + gate).col() + cols.row()), mask).to::<f32>();
@@ -158,7 +167,7 @@ impl<'a, T: Float, const ACT: usize> ActAndMul<'a, T, ACT> {
             return Ok(());
         }
         let [d, gate] = [self.d as i32, self.gate.offset(self.d)];
-        let across = tile_width([128, 256, 512, 1024], columns(rows as i32, d) as usize);
+        let across = columns(rows as i32, d) as usize;
         let grid = along_rows(self.d.div_ceil(across), rows.div_ceil(rows_of(across)));
         act_and_mul::<T, ACT>(self.x, out, rows as i32, d, gate).grid(grid).launch(on)
     }

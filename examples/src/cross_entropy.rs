@@ -22,55 +22,101 @@ use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
 use crate::reference::{Expected, unit_roundoff};
-use crate::shape::{Checks, are_few, longest, tile_width};
+use crate::shape::{Checks, are_few, longest, short_programs};
 
 /// The lanes of a program of forward, and of one for very many classes.
 const LANES: usize = 256;
 const CLUSTER_LANES: usize = 1024;
 
-/// From so many classes on a cluster reads a row.
+/// From so many classes on a cluster reads a row, 32 elements to a lane at once.
 const CLUSTER_CLASSES: usize = 1 << 16;
+const CLUSTER_PIECE: usize = 32 * CLUSTER_LANES;
 
-/// The elements of a row that a program of backward handles.
+/// Whether a cluster's last piece of a row is full enough: it takes as long as the others.
+fn fills_clusters(classes: usize) -> bool {
+    classes >= CLUSTER_CLASSES && 6 * (classes.next_multiple_of(CLUSTER_PIECE) - classes) <= classes
+}
+
+/// The elements of a row that a program of backward handles, and of one that begins anywhere one of forward.
 const BLOCK: usize = 4096;
 
-/// A program handles rows of at most `COLS` classes, which its threads keep: one, or `4096 / COLS` short ones. A cluster of blocks shares
-/// the longest.
-#[fuse_kernel(
-    T = [f32, f16, bf16], COLS = classes in [128, 256, 512, 1024, 2048, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 65536],
-    num_ctas = if COLS > 32768 { 8 } else { 1 },
-)]
-pub fn cross_entropy_short<T: Float, const COLS: usize>(
-    x: &[T],
-    targets: &[i64],
-    loss: &mut [f32],
-    lse: &mut [f32],
-    n_rows: i32,
-    classes: i32,
-    ignored: i64,
-    smoothing: f32,
-) {
-    let rows = tl::program_id(0) * ((4095 + COLS) / COLS) + tl::arange(0, (4095 + COLS) / COLS);
-    let cols = tl::arange(0, COLS);
-    let mask = (rows < n_rows).col() & (cols < classes).row();
-    let logits = tl::load(x + ((rows * classes).col() + cols.row()), mask, T::NEG_INFINITY).to::<f32>();
-    let target = tl::load(targets + rows, rows < n_rows);
-    let known = (target >= 0) & (target < classes.to::<i64>());
-    let hit = tl::load(x + rows * classes + target, known & (rows < n_rows)).to::<f32>();
-    let peak = tl::max(logits, 1);
-    let base = tl::select(peak == f32::NEG_INFINITY, 0.0, peak);
-    let total = tl::sum(tl::exp2((logits - base.col()) * f32::consts::LOG2_E), 1);
-    let sum_of_exp = base + tl::log(total);
-    // Where nothing is smoothed an infinite mean must not count.
-    let smooth = if smoothing > 0.0 {
-        tl::sum(tl::select(mask, logits, 0.0), 1) / classes as f32 * smoothing
-    } else {
-        tl::zeros::<f32>([(4095 + COLS) / COLS])
-    };
-    let found = tl::select(known, sum_of_exp - (1.0 - smoothing) * hit - smooth, f32::NAN);
-    tl::store(loss + rows, tl::select(target == ignored, 0.0, found), rows < n_rows);
-    tl::store(lse + rows, sum_of_exp, rows < n_rows);
+#[fuse_module]
+pub(crate) mod kernels {
+    use dsl_runtime::prelude::*;
+
+    /// The losses of a program's `ROWS` rows, each of at most `COLS` classes.
+    #[fuse_fn]
+    fn of_rows<T: Float, const ROWS: usize, const COLS: usize>(
+        x: &[T],
+        targets: &[i64],
+        loss: &mut [f32],
+        lse: &mut [f32],
+        n_rows: i32,
+        classes: i32,
+        ignored: i64,
+        smoothing: f32,
+    ) {
+        let rows = tl::program_id(0) * ROWS + tl::arange(0, ROWS);
+        let cols = tl::arange(0, COLS);
+        let mask = (rows < n_rows).col() & (cols < classes).row();
+        let logits = tl::load(x + ((rows * classes).col() + cols.row()), mask, T::NEG_INFINITY).to::<f32>();
+        let target = tl::load(targets + rows, rows < n_rows);
+        let known = (target >= 0) & (target < classes.to::<i64>());
+        let hit = tl::load(x + rows * classes + target, known & (rows < n_rows)).to::<f32>();
+        let peak = tl::max(logits, 1);
+        let base = tl::select(peak == f32::NEG_INFINITY, 0.0, peak);
+        let total = tl::sum(tl::exp2((logits - base.col()) * f32::consts::LOG2_E), 1);
+        let sum_of_exp = base + tl::log(total);
+        // Where nothing is smoothed an infinite mean must not count.
+        let smooth = if smoothing > 0.0 {
+            tl::sum(tl::select(mask, logits, 0.0), 1) / classes as f32 * smoothing
+        } else {
+            tl::zeros::<f32>([ROWS])
+        };
+        let found = tl::select(known, sum_of_exp - (1.0 - smoothing) * hit - smooth, f32::NAN);
+        tl::store(loss + rows, tl::select(target == ignored, 0.0, found), rows < n_rows);
+        tl::store(lse + rows, sum_of_exp, rows < n_rows);
+    }
+
+    /// A program for eight rows of at most `COLS` classes, or four of more than 512, which its threads keep.
+    #[fuse_kernel(T = [f32, f16, bf16], COLS = classes in [128, 256, 384, 512, 768, 1024], num_warps = 4)]
+    pub fn cross_entropy_short<T: Float, const COLS: usize>(
+        x: &[T],
+        targets: &[i64],
+        loss: &mut [f32],
+        lse: &mut [f32],
+        n_rows: i32,
+        classes: i32,
+        ignored: i64,
+        smoothing: f32,
+    ) {
+        if COLS <= 512 {
+            of_rows::<T, 8, COLS>(x, targets, loss, lse, n_rows, classes, ignored, smoothing);
+        } else {
+            of_rows::<T, 4, COLS>(x, targets, loss, lse, n_rows, classes, ignored, smoothing);
+        }
+    }
+
+    /// A program for one row of at most `COLS` classes, which its threads keep. A cluster of blocks shares the longest.
+    #[fuse_kernel(
+        T = [f32, f16, bf16], COLS = classes in [2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384, 24576, 32768, 65536],
+        num_ctas = if COLS > 32768 { 8 } else { 1 },
+    )]
+    pub fn cross_entropy_row<T: Float, const COLS: usize>(
+        x: &[T],
+        targets: &[i64],
+        loss: &mut [f32],
+        lse: &mut [f32],
+        n_rows: i32,
+        classes: i32,
+        ignored: i64,
+        smoothing: f32,
+    ) {
+        of_rows::<T, 1, COLS>(x, targets, loss, lse, n_rows, classes, ignored, smoothing);
+    }
 }
+
+pub use kernels::{cross_entropy_row, cross_entropy_short};
 
 /// The most classes that a program keeps where rows begin at multiples of 16 bytes and there are many of them. Others it keeps as far as
 /// a cluster of blocks or a block can: pieces of rows that begin anywhere are read as parts of aligned vectors, each of them twice, and of few rows nothing
@@ -78,8 +124,8 @@ pub fn cross_entropy_short<T: Float, const COLS: usize>(
 const KEPT: usize = 8192;
 const KEPT_BY_CLUSTER: usize = 65536;
 const KEPT_BY_BLOCK: usize = 32768;
-/// The logits of several short rows.
-const SHORT: usize = 4096;
+/// The most classes of rows of which a program has several.
+const SHORT: usize = 1024;
 
 /// One program for each row, which it reads once, `32 * LANES` elements at a time; clusters of blocks read fewer rows at once,
 /// which memory likes better where rows are very long. Each lane keeps the largest of its elements, the
@@ -142,6 +188,45 @@ pub fn cross_entropy<T: Float, const LANES: usize>(
     let mean = tl::sum(sums, 0) / classes as f32;
     // Where nothing is smoothed an infinite mean must not count.
     let smooth = tl::select(smoothing > 0.0, smoothing * mean, 0.0);
+    let found = tl::select(known, sum_of_exp - (1.0 - smoothing) * hit - smooth, f32::NAN);
+    tl::store(loss + row, tl::select(target == ignored, 0.0, found));
+    tl::store(lse + row, sum_of_exp);
+}
+
+/// One program for each row, which it reads once, `BLOCK` elements at a time: for more classes than a cluster keeps of rows that begin
+/// anywhere. All threads know the largest element so far, and the sum of the exponentials relative to it.
+#[fuse_kernel(T = [f32, f16, bf16], BLOCK = [4096], num_warps = 8)]
+pub fn cross_entropy_unaligned<T: Float, const BLOCK: usize>(
+    x: &[T],
+    targets: &[i64],
+    loss: &mut [f32],
+    lse: &mut [f32],
+    classes: i32,
+    ignored: i64,
+    smoothing: f32,
+) {
+    let row = tl::program_id(0);
+    let target = tl::load(targets + row);
+    let known = (target >= 0) & (target < classes.to::<i64>());
+    let hit = tl::load(x + row * classes + target, known).to::<f32>();
+    let (mut peak, mut total, mut sum) = (f32::NEG_INFINITY, 0.0, 0.0);
+    for first in (0..classes).step_by(BLOCK) {
+        let cols = first + tl::arange(0, BLOCK);
+        let mask = cols < classes;
+        let logits = tl::load(x + row * classes + cols, mask, T::NEG_INFINITY).to::<f32>();
+        let higher = tl::maximum(peak, tl::max(logits, 0));
+        let base = tl::select(higher == f32::NEG_INFINITY, 0.0, higher);
+        if smoothing > 0.0 {
+            sum += tl::sum(tl::select(mask, logits, 0.0), 0);
+        }
+        let exps = tl::exp2((logits - base) * f32::consts::LOG2_E);
+        total = total * tl::exp2((peak - base) * f32::consts::LOG2_E) + tl::sum(exps, 0);
+        peak = higher;
+    }
+    let base = tl::select(peak == f32::NEG_INFINITY, 0.0, peak);
+    let sum_of_exp = base + tl::log(total);
+    // Where nothing is smoothed an infinite mean must not count.
+    let smooth = tl::select(smoothing > 0.0, smoothing * (sum / classes as f32), 0.0);
     let found = tl::select(known, sum_of_exp - (1.0 - smoothing) * hit - smooth, f32::NAN);
     tl::store(loss + row, tl::select(target == ignored, 0.0, found));
     tl::store(lse + row, sum_of_exp);
@@ -238,7 +323,9 @@ impl<'a> CrossEntropy<'a> {
     where
         cross_entropy::Choice<T, LANES>: cross_entropy::Declared,
         cross_entropy::Choice<T, CLUSTER_LANES>: cross_entropy::Declared,
+        cross_entropy_unaligned::Choice<T, BLOCK>: cross_entropy_unaligned::Declared,
         cross_entropy_short::Choice<T>: cross_entropy_short::Declared,
+        cross_entropy_row::Choice<T>: cross_entropy_row::Declared,
     {
         let (logits, loss, lse) = (logits.into(), loss.into(), lse.into());
         let rows = self.rows(logits.len(), &[("loss", loss.len()), ("lse", lse.len())])?;
@@ -249,21 +336,23 @@ impl<'a> CrossEntropy<'a> {
         let (ignored, smoothing) = (self.ignored, self.smoothing);
         let odd = !(self.classes * size_of::<T>()).is_multiple_of(16);
         let kept = if odd || are_few(on, rows) { longest(on, KEPT_BY_CLUSTER, KEPT_BY_BLOCK) } else { KEPT };
-        if self.classes <= kept {
-            let tile = tile_width([128, 256, 512, 1024, 2048, SHORT], self.classes);
-            let call = cross_entropy_short::<T>(
-                logits,
-                targets,
-                loss,
-                lse,
-                rows as i32,
-                classes,
-                ignored,
-                smoothing,
-            );
-            return call.grid(rows.div_ceil(SHORT / tile)).launch(on);
+        let n_rows = rows as i32;
+        if self.classes <= SHORT {
+            let call =
+                cross_entropy_short::<T>(logits, targets, loss, lse, n_rows, classes, ignored, smoothing);
+            return call.grid(short_programs(rows, self.classes)).launch(on);
         }
-        if on.has_clusters() && self.classes >= CLUSTER_CLASSES {
+        if self.classes <= kept {
+            let call =
+                cross_entropy_row::<T>(logits, targets, loss, lse, n_rows, classes, ignored, smoothing);
+            return call.grid(rows).launch(on);
+        }
+        if odd {
+            let call =
+                cross_entropy_unaligned::<T, BLOCK>(logits, targets, loss, lse, classes, ignored, smoothing);
+            return call.grid(rows).launch(on);
+        }
+        if on.has_clusters() && fills_clusters(self.classes) {
             let call =
                 cross_entropy::<T, CLUSTER_LANES>(logits, targets, loss, lse, classes, ignored, smoothing);
             return call.grid(rows).launch(on);

@@ -19,7 +19,7 @@ use dsl_runtime::{DType, Result};
 
 use crate::partials::LARGEST_CLUSTERS;
 use crate::reference::{Expected, unit_roundoff};
-use crate::shape::{Checks, are_few, longest};
+use crate::shape::{Checks, SHORT_ROW, longest, share_blocks, short_programs};
 
 /// The longest row that the tile of a block holds.
 pub const MAX_TILE: usize = 32768;
@@ -27,8 +27,9 @@ pub const MAX_TILE: usize = 32768;
 /// The longest row that a cluster of blocks shares; longer ones are read in pieces.
 pub const SHARED_TILE: usize = 65536;
 
-/// Longer rows are in one tile, of [`layer_norm_wide`], where they divide evenly.
+/// Longer rows of `f32`, and longer ones of 16-bit elements, are in one tile, of [`layer_norm_wide`], where they divide evenly.
 const NARROW: usize = 16384;
+const NARROW_16_BIT: usize = 20480;
 
 /// Longer rows of 16-bit elements are in that tile even where they do not divide evenly: on an H100 5380 rows of 29989 take 334 us so,
 /// and 368 shared by clusters.
@@ -92,15 +93,53 @@ pub(crate) mod kernels {
         }
     }
 
+    /// A program for eight short rows, or four of more than 512 elements, in the smallest tile declared whose rows cover them.
+    #[fuse_kernel(T = [f32, f16, bf16], COLS = n_cols in [128, 256, 384, 512, 768], num_warps = 4)]
+    pub fn layer_norm_short<T: Float, const COLS: usize>(
+        x: &[T],
+        gamma: &[T],
+        beta: &[T],
+        out: &mut [T],
+        n_rows: i32,
+        n_cols: i32,
+        eps: f32,
+    ) {
+        let first = tl::program_id(0) * (if COLS <= 512 { 8 } else { 4 });
+        let (rows, cols) = (first + tl::arange(0, if COLS <= 512 { 8 } else { 4 }), tl::arange(0, COLS));
+        let mask = (rows < n_rows).col() & (cols < n_cols).row();
+        let places = (rows * n_cols).col() + cols.row();
+        let x = tl::load(x + places, mask, 0.0).to::<f32>();
+        let mean = tl::sum(x, 1) / n_cols as f32;
+        let centred = tl::select(mask, x - mean.col(), 0.0);
+        let var = tl::sum(centred * centred, 1) / n_cols as f32;
+        let gamma = tl::load(gamma + cols, cols < n_cols).to::<f32>();
+        let beta = tl::load(beta + cols, cols < n_cols).to::<f32>();
+        let y = centred * tl::rsqrt(var + eps).col() * gamma.row() + beta.row();
+        tl::store(out + places, y.to::<T>(), mask);
+    }
+
     /// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared. Three 16-bit rows of 16384
-    /// fit on a multiprocessor; longer ones are shared by a cluster of blocks.
+    /// fit on a multiprocessor, and two of 20480; longer ones are shared by a cluster of blocks.
     #[fuse_kernel(
         T = [f32, f16, bf16],
-        BLOCK = n_cols in [256, 512, 1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384, 24576, 32768, 65536],
-        num_ctas = if BLOCK > 16384 { 8 } else { 1 },
+        BLOCK = n_cols in [1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384, 20480, 24576, 32768, 40960, 65536],
+        num_ctas = if BLOCK > 20480 || BLOCK == 20480 && size_of::<T>() == 4 { 8 } else { 1 },
         maxnreg = if size_of::<T>() == 2 && BLOCK == 16384 { 80 } else { 255 },
     )]
     pub fn layer_norm<T: Float, const BLOCK: usize>(
+        x: &[T],
+        gamma: &[T],
+        beta: &[T],
+        out: &mut [T],
+        n_cols: i32,
+        eps: f32,
+    ) {
+        normalise::<T>(x, gamma, beta, out, tl::arange(0, BLOCK), n_cols, eps);
+    }
+
+    /// As [`layer_norm()`], for so few rows that a cluster of blocks is faster for each than the block that could hold it.
+    #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [32768], num_ctas = 8)]
+    pub fn layer_norm_few<T: Float, const BLOCK: usize>(
         x: &[T],
         gamma: &[T],
         beta: &[T],
@@ -167,7 +206,7 @@ pub(crate) mod kernels {
     }
 }
 
-pub use kernels::{layer_norm, layer_norm_wide};
+pub use kernels::{layer_norm, layer_norm_few, layer_norm_short, layer_norm_wide};
 
 /// One program for each row, which it reads twice, `BLOCK` elements at a time. Each of `BLOCK` lanes keeps the mean of its
 /// elements and the sum of their squared deviations from it.
@@ -239,6 +278,8 @@ impl<'a, T: Float> LayerNorm<'a, T> {
     pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
     where
         layer_norm::Choice<T>: layer_norm::Declared,
+        layer_norm_few::Choice<T, MAX_TILE>: layer_norm_few::Declared,
+        layer_norm_short::Choice<T>: layer_norm_short::Declared,
         layer_norm_wide::Choice<T, MAX_TILE>: layer_norm_wide::Declared,
         layer_norm_long::Choice<T, PIECE>: layer_norm_long::Declared,
     {
@@ -249,13 +290,20 @@ impl<'a, T: Float> LayerNorm<'a, T> {
         if rows == 0 {
             return Ok(());
         }
-        let (n_cols, eps) = (cols as i32, self.eps);
+        let (n_rows, n_cols, eps) = (rows as i32, cols as i32, self.eps);
+        if cols <= SHORT_ROW {
+            let call = layer_norm_short::<T>(self.x, self.gamma, self.beta, out, n_rows, n_cols, eps);
+            return call.grid(short_programs(rows, cols)).launch(on);
+        }
+        if cols <= MAX_TILE && share_blocks(on, rows, cols) {
+            let call = layer_norm_few::<T, MAX_TILE>(self.x, self.gamma, self.beta, out, n_cols, eps);
+            return call.grid(rows).launch(on);
+        }
         let odd = !cols.is_multiple_of(8) && (size_of::<T>() == 4 || cols <= WIDE);
-        // Clusters of blocks share few rows, rows that are longer than the widest tile of a block, and most of those of which no vector is
-        // aligned.
-        let shared =
-            cols <= longest(on, SHARED_TILE, NARROW) && (odd || cols > MAX_TILE || are_few(on, rows));
-        if cols <= NARROW || shared {
+        // Clusters of blocks share rows that are longer than the widest tile of a block, and most of those of which no vector is aligned.
+        let shared = cols <= longest(on, SHARED_TILE, NARROW) && (odd || cols > MAX_TILE);
+        let narrow = if size_of::<T>() == 4 { NARROW } else { NARROW_16_BIT };
+        if cols <= narrow || shared {
             return layer_norm::<T>(self.x, self.gamma, self.beta, out, n_cols, eps).grid(rows).launch(on);
         }
         // Rows that do not divide evenly, but for those, are faster in pieces than in the widest tile.
@@ -265,7 +313,6 @@ impl<'a, T: Float> LayerNorm<'a, T> {
             let call = layer_norm_long::<T, PIECE>(self.x, self.gamma, self.beta, out, n_cols, eps);
             return call.grid(rows).launch(on);
         }
-        let n_rows = rows as i32;
         let call = layer_norm_wide::<T, MAX_TILE>(self.x, self.gamma, self.beta, out, n_rows, n_cols, eps);
         // Of `f32`, whose clusters take one row after the other, two have blocks on a multiprocessor.
         let at_once = if size_of::<T>() == 4 { 2 * LARGEST_CLUSTERS } else { rows };

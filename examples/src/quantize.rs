@@ -21,13 +21,16 @@ use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
 use crate::reference::{Expected, unit_roundoff};
-use crate::shape::Checks;
+use crate::shape::{Checks, short_programs};
 
 /// The longest row that the kernels were built for.
 pub const MAX_COLS: usize = 32768;
 
 /// The longest row that one block takes without the next one's elements under way; of longer ones see [`Quantize::in_pairs`].
 const NARROW: usize = 16384;
+
+/// The longest row of which a program has several.
+const SHORT: usize = 512;
 /// Rows for each processor up to which pairs of blocks are faster for any norm.
 const FEW: usize = 3;
 
@@ -82,13 +85,54 @@ mod kernels {
         largest / limit
     }
 
+    /// As [`quantize()`], a program for eight short rows in the smallest tile declared whose rows cover them.
+    #[fuse_kernel(
+        configs = [{ Q: i8, ROUND: true }, { Q: f8e4m3, ROUND: false }],
+        T = [f16, bf16], NORM = [0, 1, 2], COLS = n_cols in [256, 512], num_warps = 4,
+    )]
+    pub fn quantize_short<T: Float, Q: Element, const ROUND: bool, const NORM: usize, const COLS: usize>(
+        x: &[T],
+        gamma: &[T],
+        beta: &[T],
+        out: &mut [Q],
+        scales: &mut [f32],
+        n_rows: i32,
+        n_cols: i32,
+        eps: f32,
+    ) {
+        let (rows, cols) = (tl::program_id(0) * 8 + tl::arange(0, 8), tl::arange(0, COLS));
+        let mask = (rows < n_rows).col() & (cols < n_cols).row();
+        let places = (rows * n_cols).col() + cols.row();
+        let x = tl::load(x + places, mask, 0.0).to::<f32>();
+        let y = if NORM == 0 {
+            x
+        } else if NORM == 1 {
+            let scale = tl::rsqrt(tl::sum(x * x, 1) / n_cols as f32 + eps);
+            x * scale.col() * tl::load(gamma + cols, cols < n_cols).to::<f32>().row()
+        } else {
+            let mean = tl::sum(x, 1) / n_cols as f32;
+            let centred = tl::select(mask, x - mean.col(), 0.0);
+            let scale = tl::rsqrt(tl::sum(centred * centred, 1) / n_cols as f32 + eps);
+            let gamma = tl::load(gamma + cols, cols < n_cols).to::<f32>();
+            let beta = tl::load(beta + cols, cols < n_cols).to::<f32>();
+            centred * scale.col() * gamma.row() + beta.row()
+        };
+        let largest = tl::max(tl::abs(y), 1);
+        let limit = if ROUND { 127.0 } else { 448.0 };
+        let per_step = tl::select(largest == 0.0, 0.0, limit / largest);
+        let q = y * per_step.col();
+        let q = if ROUND { tl::round_ties_even(q) } else { q };
+        tl::store(out + places, q.to::<Q>(), mask);
+        tl::store(scales + rows, largest / limit, rows < n_rows);
+    }
+
     /// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared. `NORM` says what
     /// is quantised; `ROUND` whether `Q` holds integers. `gamma` and `beta` may be empty where the norm has none. A thread of long
     /// rows has no more registers than leave room for rows that hide each other's waiting, and the longest rows have two blocks.
     #[fuse_kernel(
         configs = [{ Q: i8, ROUND: true }, { Q: f8e4m3, ROUND: false }],
         T = [f16, bf16], NORM = [0, 1, 2],
-        BLOCK = n_cols in [256, 1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384, 32768],
+        BLOCK = n_cols in [1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384, 32768],
         num_ctas = if BLOCK == 32768 { 2 } else { 1 },
         num_warps = if NORM == 2 { if BLOCK <= 4096 { (BLOCK / 1024).min(2).max(1) } else { 4 } }
             else if BLOCK <= 8192 { (BLOCK / 1024).next_power_of_two().min(4) } else { 8 },
@@ -136,7 +180,7 @@ mod kernels {
     }
 }
 
-pub use kernels::{quantize, quantize_wide};
+pub use kernels::{quantize, quantize_short, quantize_wide};
 
 /// `out[r, c] = q[r, c] * scales[r] + residual[r, c]`; `residual` may be empty where `ADD` is false.
 #[fuse_kernel(T = [f16, bf16], Q = [i8, f8e4m3], ADD = [false, true], BLOCK = [4096])]
@@ -212,6 +256,7 @@ impl<T: Float, const NORM: usize> Quantize<'_, T, NORM> {
     ) -> Result<()>
     where
         quantize::Choice<T, i8, true, NORM>: quantize::Declared,
+        quantize_short::Choice<T, i8, true, NORM>: quantize_short::Declared,
         quantize_wide::Choice<T, i8, true, NORM, MAX_COLS>: quantize_wide::Declared,
     {
         let (out, scales) = (out.into(), scales.into());
@@ -226,6 +271,11 @@ impl<T: Float, const NORM: usize> Quantize<'_, T, NORM> {
                 x, gamma, beta, out, scales, n_rows, n_cols, eps,
             );
             return call.grid_by(|chosen| rows.min(chosen.processors())).launch(on);
+        }
+        if self.cols <= SHORT {
+            let n_rows = rows as i32;
+            let call = quantize_short::<T, i8, true, NORM>(x, gamma, beta, out, scales, n_rows, n_cols, eps);
+            return call.grid(short_programs(rows, self.cols)).launch(on);
         }
         let call = quantize::<T, i8, true, NORM>(x, gamma, beta, out, scales, n_cols, eps);
         call.grid(rows).launch(on)
@@ -243,6 +293,7 @@ impl<T: Float, const NORM: usize> Quantize<'_, T, NORM> {
     ) -> Result<()>
     where
         quantize::Choice<T, f8e4m3, false, NORM>: quantize::Declared,
+        quantize_short::Choice<T, f8e4m3, false, NORM>: quantize_short::Declared,
         quantize_wide::Choice<T, f8e4m3, false, NORM, MAX_COLS>: quantize_wide::Declared,
     {
         let (out, scales) = (out.into(), scales.into());
@@ -257,6 +308,12 @@ impl<T: Float, const NORM: usize> Quantize<'_, T, NORM> {
                 x, gamma, beta, out, scales, n_rows, n_cols, eps,
             );
             return call.grid_by(|chosen| rows.min(chosen.processors())).launch(on);
+        }
+        if self.cols <= SHORT {
+            let n_rows = rows as i32;
+            let call =
+                quantize_short::<T, f8e4m3, false, NORM>(x, gamma, beta, out, scales, n_rows, n_cols, eps);
+            return call.grid(short_programs(rows, self.cols)).launch(on);
         }
         let call = quantize::<T, f8e4m3, false, NORM>(x, gamma, beta, out, scales, n_cols, eps);
         call.grid(rows).launch(on)

@@ -18,7 +18,7 @@ use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
 use crate::reference::{Expected, unit_roundoff};
-use crate::shape::{Checks, longest};
+use crate::shape::{Checks, SHORT_ROW, longest, share_blocks, short_programs};
 
 /// The longest row that the tile of a cluster holds; longer ones are read in pieces.
 pub const MAX_TILE: usize = 131072;
@@ -29,22 +29,76 @@ pub const BLOCK_TILE: usize = 32768;
 /// The elements of a piece of a long row.
 const PIECE: usize = 8192;
 
-/// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared; a cluster of blocks
-/// shares the longest.
-#[fuse_kernel(
-    T = [f32, f16, bf16],
-    BLOCK = n_cols in [256, 512, 1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384, 24576, 32768, 65536, 131072],
-    num_ctas = if BLOCK > 24576 { 8 } else if BLOCK == 24576 { 2 } else { 1 },
-)]
-pub fn rms_norm<T: Float, const BLOCK: usize>(x: &[T], gamma: &[T], out: &mut [T], n_cols: i32, eps: f32) {
-    let row = tl::program_id(0);
-    let cols = tl::arange(0, BLOCK);
-    let mask = cols < n_cols;
-    let x = tl::load(x + row * n_cols + cols, mask, 0.0).to::<f32>();
-    let gamma = tl::load(gamma + cols, mask).to::<f32>();
-    let scale = tl::rsqrt(tl::sum(x * x, 0) / n_cols as f32 + eps);
-    tl::store(out + row * n_cols + cols, (x * scale * gamma).to::<T>(), mask);
+#[fuse_module]
+mod kernels {
+    use dsl_runtime::prelude::*;
+
+    /// Normalises a program's row.
+    #[fuse_fn]
+    fn normalise<T: Float>(x: &[T], gamma: &[T], out: &mut [T], cols: Tile<i32>, n_cols: i32, eps: f32) {
+        let row = tl::program_id(0);
+        let mask = cols < n_cols;
+        let x = tl::load(x + row * n_cols + cols, mask, 0.0).to::<f32>();
+        let gamma = tl::load(gamma + cols, mask).to::<f32>();
+        let scale = tl::rsqrt(tl::sum(x * x, 0) / n_cols as f32 + eps);
+        tl::store(out + row * n_cols + cols, (x * scale * gamma).to::<T>(), mask);
+    }
+
+    /// A program for eight short rows, or four of more than 512 elements, in the smallest tile declared whose rows cover them.
+    #[fuse_kernel(T = [f32, f16, bf16], COLS = n_cols in [128, 256, 384, 512, 768], num_warps = 4)]
+    pub fn rms_norm_short<T: Float, const COLS: usize>(
+        x: &[T],
+        gamma: &[T],
+        out: &mut [T],
+        n_rows: i32,
+        n_cols: i32,
+        eps: f32,
+    ) {
+        let first = tl::program_id(0) * (if COLS <= 512 { 8 } else { 4 });
+        let (rows, cols) = (first + tl::arange(0, if COLS <= 512 { 8 } else { 4 }), tl::arange(0, COLS));
+        let mask = (rows < n_rows).col() & (cols < n_cols).row();
+        let places = (rows * n_cols).col() + cols.row();
+        let x = tl::load(x + places, mask, 0.0).to::<f32>();
+        let gamma = tl::load(gamma + cols, cols < n_cols).to::<f32>();
+        let scale = tl::rsqrt(tl::sum(x * x, 1) / n_cols as f32 + eps);
+        tl::store(out + places, (x * scale.col() * gamma.row()).to::<T>(), mask);
+    }
+
+    /// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared; a cluster of blocks
+    /// shares the longest.
+    #[fuse_kernel(
+        T = [f32, f16, bf16],
+        BLOCK = n_cols in [
+            1024, 2048, 3072, 4096, 5120, 6144, 8192, 12288, 16384, 20480, 24576, 32768, 40960, 49152, 65536, 131072
+        ],
+        num_ctas = if BLOCK > 24576 { 8 }
+            else if BLOCK == 24576 || BLOCK == 20480 && size_of::<T>() == 4 { 2 }
+            else { 1 },
+    )]
+    pub fn rms_norm<T: Float, const BLOCK: usize>(
+        x: &[T],
+        gamma: &[T],
+        out: &mut [T],
+        n_cols: i32,
+        eps: f32,
+    ) {
+        normalise::<T>(x, gamma, out, tl::arange(0, BLOCK), n_cols, eps);
+    }
+
+    /// As [`rms_norm()`], for so few rows that a cluster of blocks is faster for each than the block that could hold it.
+    #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [32768], num_ctas = 8)]
+    pub fn rms_norm_few<T: Float, const BLOCK: usize>(
+        x: &[T],
+        gamma: &[T],
+        out: &mut [T],
+        n_cols: i32,
+        eps: f32,
+    ) {
+        normalise::<T>(x, gamma, out, tl::arange(0, BLOCK), n_cols, eps);
+    }
 }
+
+pub use kernels::{rms_norm, rms_norm_few, rms_norm_short};
 
 /// One program for each row, which it reads twice, `BLOCK` elements at a time.
 #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [8192])]
@@ -151,6 +205,8 @@ impl<'a, T: Float> RmsNorm<'a, T> {
     pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
     where
         rms_norm::Choice<T>: rms_norm::Declared,
+        rms_norm_few::Choice<T, BLOCK_TILE>: rms_norm_few::Declared,
+        rms_norm_short::Choice<T>: rms_norm_short::Declared,
         rms_norm_long::Choice<T, PIECE>: rms_norm_long::Declared,
     {
         let (out, checks, cols) = (out.into(), Checks("rms_norm"), self.gamma.len());
@@ -162,6 +218,14 @@ impl<'a, T: Float> RmsNorm<'a, T> {
         let n_cols = cols as i32;
         if cols > longest(on, MAX_TILE, BLOCK_TILE) {
             let call = rms_norm_long::<T, PIECE>(self.x, self.gamma, out, n_cols, self.eps);
+            return call.grid(rows).launch(on);
+        }
+        if cols <= SHORT_ROW {
+            let call = rms_norm_short::<T>(self.x, self.gamma, out, rows as i32, n_cols, self.eps);
+            return call.grid(short_programs(rows, cols)).launch(on);
+        }
+        if cols <= BLOCK_TILE && share_blocks(on, rows, cols) {
+            let call = rms_norm_few::<T, BLOCK_TILE>(self.x, self.gamma, out, n_cols, self.eps);
             return call.grid(rows).launch(on);
         }
         rms_norm::<T>(self.x, self.gamma, out, n_cols, self.eps).grid(rows).launch(on)

@@ -79,9 +79,25 @@ pub(crate) fn tile_width<const N: usize>(widths: [usize; N], cols: usize) -> usi
     widths.into_iter().find(|&width| width >= cols).unwrap_or(widths[N - 1])
 }
 
+/// The longest row of which a program has several.
+pub(crate) const SHORT_ROW: usize = 768;
+
+/// How many programs normalise, or sum up, so many short rows: eight rows to a program, or four of more than 512 elements.
+pub(crate) fn short_programs(rows: usize, cols: usize) -> usize {
+    rows.div_ceil(if cols <= 512 { 8 } else { 4 })
+}
+
 /// Whether rows are so few that a program for each leaves most processors idle: several blocks to a row then hide latency.
 pub(crate) fn are_few(on: impl LaunchOn, rows: usize) -> bool {
     8 * rows <= on.processors()
+}
+
+/// The longest row that is a block's even where rows are few.
+const ALONE: usize = 6144;
+
+/// Whether a cluster of blocks shares each of so few rows, where one block could hold it.
+pub(crate) fn share_blocks(on: impl LaunchOn, rows: usize, cols: usize) -> bool {
+    cols > ALONE && on.has_clusters() && are_few(on, rows)
 }
 
 /// The longest row that one program keeps on this device or stream: what a cluster of blocks does, or what one block does.

@@ -19,7 +19,7 @@ use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
 use crate::reference::{Expected, unit_roundoff};
-use crate::shape::{Checks, longest};
+use crate::shape::{Checks, SHORT_ROW, longest, share_blocks, tile_width};
 
 /// The longest row that the tile of a cluster holds; longer ones are read in pieces.
 pub const MAX_TILE: usize = 262144;
@@ -30,31 +30,85 @@ pub const BLOCK_TILE: usize = 32768;
 /// The lanes of a program for a long row.
 const LANES: usize = 512;
 
-/// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared; a cluster of blocks
-/// shares the longest. After the sum an element is made again from `x`, so that a row of a narrow type waits in its own registers,
-/// of which a thread has no more than let several clusters share their multiprocessors.
-#[fuse_kernel(
-    T = [f32, f16, bf16],
-    BLOCK = n_cols in [128, 256, 512, 1024, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 65536, 131072, 262144],
-    num_ctas = (BLOCK / 32768 * 4).max(1).min(8),
-    maxnreg = if size_of::<T>() == 4 || BLOCK < 65536 { 255 }
-        else if BLOCK == 65536 { 72 } else if BLOCK == 131072 { 80 } else { 128 },
-)]
-pub fn softmax<T: Float, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols: i32, scale: f32, log: bool) {
-    let (row, cols) = (tl::program_id(0), tl::arange(0, BLOCK));
-    let mask = cols < n_cols;
-    let x = tl::load(x + row * n_cols + cols, mask).to::<f32>();
-    let z = tl::select(mask, x * scale, f32::NEG_INFINITY);
-    let peak = tl::max(z, 0);
-    let base = tl::select(peak == f32::NEG_INFINITY, 0.0, peak);
-    let total = tl::sum(tl::exp2((z - base) * f32::consts::LOG2_E), 0);
-    let bits = tl::select(total == 0.0, 0.0, tl::log2(total));
-    // Both forms by way of one distance: computed side by side they would spill the widest rows.
-    let factor = tl::select(log, 1.0, f32::consts::LOG2_E);
-    let end = tl::select(log, bits * f32::consts::LN_2, bits);
-    let power = (z - base) * factor - end;
-    tl::store(out + row * n_cols + cols, tl::select(log, power, tl::exp2(power)).to::<T>(), mask);
+#[fuse_module]
+mod kernels {
+    use dsl_runtime::prelude::*;
+
+    /// The softmax of a program's row. After the sum an element is made again from `x`, so that a row of a narrow type waits in its own
+    /// registers.
+    #[fuse_fn]
+    fn of_row<T: Float>(x: &[T], out: &mut [T], cols: Tile<i32>, n_cols: i32, scale: f32, log: bool) {
+        let row = tl::program_id(0);
+        let mask = cols < n_cols;
+        let x = tl::load(x + row * n_cols + cols, mask).to::<f32>();
+        let z = tl::select(mask, x * scale, f32::NEG_INFINITY);
+        let peak = tl::max(z, 0);
+        let base = tl::select(peak == f32::NEG_INFINITY, 0.0, peak);
+        let total = tl::sum(tl::exp2((z - base) * f32::consts::LOG2_E), 0);
+        let bits = tl::select(total == 0.0, 0.0, tl::log2(total));
+        // Both forms by way of one distance: computed side by side they would spill the widest rows.
+        let factor = tl::select(log, 1.0, f32::consts::LOG2_E);
+        let end = tl::select(log, bits * f32::consts::LN_2, bits);
+        let power = (z - base) * factor - end;
+        tl::store(out + row * n_cols + cols, tl::select(log, power, tl::exp2(power)).to::<T>(), mask);
+    }
+
+    /// A program for several short rows, in the smallest tile declared whose rows cover them: four, or eight where the threads have whole
+    /// vectors of no fewer.
+    #[fuse_kernel(T = [f32, f16, bf16], COLS = n_cols in [128, 256, 384, 512, 768], num_warps = 4)]
+    pub fn softmax_short<T: Float, const COLS: usize>(
+        x: &[T],
+        out: &mut [T],
+        n_rows: i32,
+        n_cols: i32,
+        scale: f32,
+        log: bool,
+    ) {
+        let first = tl::program_id(0) * (if COLS % 256 == 0 { 4 } else { 8 });
+        let (rows, cols) = (first + tl::arange(0, if COLS % 256 == 0 { 4 } else { 8 }), tl::arange(0, COLS));
+        let mask = (rows < n_rows).col() & (cols < n_cols).row();
+        let places = (rows * n_cols).col() + cols.row();
+        let x = tl::load(x + places, mask).to::<f32>();
+        let z = tl::select(mask, x * scale, f32::NEG_INFINITY);
+        let peak = tl::max(z, 1);
+        let base = tl::select(peak == f32::NEG_INFINITY, 0.0, peak);
+        let total = tl::sum(tl::exp2((z - base.col()) * f32::consts::LOG2_E), 1);
+        let bits = tl::select(total == 0.0, 0.0, tl::log2(total));
+        let factor = tl::select(log, 1.0, f32::consts::LOG2_E);
+        let end = tl::select(log, bits * f32::consts::LN_2, bits);
+        let power = (z - base.col()) * factor - end.col();
+        tl::store(out + places, tl::select(log, power, tl::exp2(power)).to::<T>(), mask);
+    }
+
+    /// One program for each row of `n_cols` elements, in a block that covers the row: the smallest declared; a cluster of blocks
+    /// shares the longest, whose threads have no more registers than let several clusters share their multiprocessors.
+    #[fuse_kernel(
+        T = [f32, f16, bf16],
+        BLOCK = n_cols in [
+            1024, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 40960, 65536, 98304, 131072, 262144
+        ],
+        num_ctas = (BLOCK / 32768 * 4).max(1).min(8),
+        maxnreg = if size_of::<T>() == 4 || BLOCK < 65536 { 255 }
+            else if BLOCK <= 98304 { 72 } else if BLOCK == 131072 { 80 } else { 128 },
+    )]
+    pub fn softmax<T: Float, const BLOCK: usize>(x: &[T], out: &mut [T], n_cols: i32, scale: f32, log: bool) {
+        of_row::<T>(x, out, tl::arange(0, BLOCK), n_cols, scale, log);
+    }
+
+    /// As [`softmax()`], for so few rows that a cluster of blocks is faster for each than the block that could hold it.
+    #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [32768], num_ctas = 8)]
+    pub fn softmax_few<T: Float, const BLOCK: usize>(
+        x: &[T],
+        out: &mut [T],
+        n_cols: i32,
+        scale: f32,
+        log: bool,
+    ) {
+        of_row::<T>(x, out, tl::arange(0, BLOCK), n_cols, scale, log);
+    }
 }
+
+pub use kernels::{softmax, softmax_few, softmax_short};
 
 /// One program for each row, which it reads twice, `16 * LANES` elements at a time. Each lane keeps the largest of its elements
 /// and the sum of their exponentials relative to it.
@@ -143,6 +197,8 @@ impl<'a, T: Float> Softmax<'a, T> {
     pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
     where
         softmax::Choice<T>: softmax::Declared,
+        softmax_few::Choice<T, BLOCK_TILE>: softmax_few::Declared,
+        softmax_short::Choice<T>: softmax_short::Declared,
         softmax_long::Choice<T, LANES>: softmax_long::Declared,
     {
         let (out, checks) = (out.into(), Checks("softmax"));
@@ -154,6 +210,19 @@ impl<'a, T: Float> Softmax<'a, T> {
         let (n_cols, log) = (self.cols as i32, self.form == Form::Logarithm);
         if self.cols > longest(on, MAX_TILE, BLOCK_TILE) {
             let call = softmax_long::<T, LANES>(self.x, out, n_cols, self.scale, log);
+            return call.grid(rows).launch(on);
+        }
+        if self.cols <= SHORT_ROW {
+            let of_program = if tile_width([128, 256, 384, 512, SHORT_ROW], self.cols).is_multiple_of(256) {
+                4
+            } else {
+                8
+            };
+            let call = softmax_short::<T>(self.x, out, rows as i32, n_cols, self.scale, log);
+            return call.grid(rows.div_ceil(of_program)).launch(on);
+        }
+        if self.cols <= BLOCK_TILE && share_blocks(on, rows, self.cols) {
+            let call = softmax_few::<T, BLOCK_TILE>(self.x, out, n_cols, self.scale, log);
             return call.grid(rows).launch(on);
         }
         softmax::<T>(self.x, out, n_cols, self.scale, log).grid(rows).launch(on)

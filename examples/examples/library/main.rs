@@ -162,6 +162,7 @@ impl Options {
 fn quantized<T: Float>(options: &Options) -> Result<()>
 where
     quantize::quantize::Choice<T, i8, true, RMS>: quantize::quantize::Declared,
+    quantize::quantize_short::Choice<T, i8, true, RMS>: quantize::quantize_short::Declared,
     quantize::quantize_wide::Choice<T, i8, true, RMS, 32768>: quantize::quantize_wide::Declared,
     quantize::dequantize_add::Choice<T, i8, false, 4096>: quantize::dequantize_add::Declared,
     quantize::dequantize_add::Choice<T, i8, true, 4096>: quantize::dequantize_add::Declared,

@@ -42,6 +42,9 @@ impl<T: Float> Rows<T> {
         cross_entropy::cross_entropy::Choice<T, 256>: cross_entropy::cross_entropy::Declared,
         cross_entropy::cross_entropy::Choice<T, 1024>: cross_entropy::cross_entropy::Declared,
         cross_entropy::cross_entropy_short::Choice<T>: cross_entropy::cross_entropy_short::Declared,
+        cross_entropy::cross_entropy_row::Choice<T>: cross_entropy::cross_entropy_row::Declared,
+        cross_entropy::cross_entropy_unaligned::Choice<T, 4096>:
+            cross_entropy::cross_entropy_unaligned::Declared,
     {
         let expected: Vec<[Expected; 2]> =
             self.rows().map(|(i, row)| reference(row, self.label(i))).collect();
@@ -73,10 +76,15 @@ where
     cross_entropy::cross_entropy::Choice<T, 256>: cross_entropy::cross_entropy::Declared,
     cross_entropy::cross_entropy::Choice<T, 1024>: cross_entropy::cross_entropy::Declared,
     cross_entropy::cross_entropy_short::Choice<T>: cross_entropy::cross_entropy_short::Declared,
+    cross_entropy::cross_entropy_row::Choice<T>: cross_entropy::cross_entropy_row::Declared,
+    cross_entropy::cross_entropy_unaligned::Choice<T, 4096>: cross_entropy::cross_entropy_unaligned::Declared,
     cross_entropy_backward::Choice<T, 4096>: cross_entropy_backward::Declared,
     cross_entropy_backward_in_place::Choice<T, 4096>: cross_entropy_backward_in_place::Declared,
 {
-    for classes in [1, 7, 256, 1000, 4096, 4097, 8192, 8200, 20_001, 40_000, 50_257, 70_001] {
+    for classes in [
+        1, 7, 256, 300, 700, 1000, 1200, 4096, 4097, 8192, 8200, 20_001, 40_000, 50_257, 70_000, 70_001,
+        98_304,
+    ] {
         for smoothing in [0.0, 0.1] {
             let case = Rows::<T>::normal(3, classes, smoothing);
             let (_, lse) = case.forward();

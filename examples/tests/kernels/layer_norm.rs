@@ -3,7 +3,8 @@
 use crate::data::{Guarded, devices, normal};
 use dsl_runtime::prelude::*;
 use fused_kernels::layer_norm::{
-    LayerNorm, MAX_TILE, SHARED_TILE, layer_norm, layer_norm_long, layer_norm_wide, reference,
+    LayerNorm, MAX_TILE, SHARED_TILE, layer_norm, layer_norm_few, layer_norm_long, layer_norm_short,
+    layer_norm_wide, reference,
 };
 use fused_kernels::reference::compare;
 
@@ -13,6 +14,8 @@ const EPS: f32 = 1e-5;
 fn check_data<T: Float>(device: Device, [x, gamma, beta]: [&[T]; 3], shift: usize) -> Vec<T>
 where
     layer_norm::Choice<T>: layer_norm::Declared,
+    layer_norm_few::Choice<T, MAX_TILE>: layer_norm_few::Declared,
+    layer_norm_short::Choice<T>: layer_norm_short::Declared,
     layer_norm_wide::Choice<T, MAX_TILE>: layer_norm_wide::Declared,
     layer_norm_long::Choice<T, 8192>: layer_norm_long::Declared,
 {
@@ -32,6 +35,8 @@ where
 fn check<T: Float>()
 where
     layer_norm::Choice<T>: layer_norm::Declared,
+    layer_norm_few::Choice<T, MAX_TILE>: layer_norm_few::Declared,
+    layer_norm_short::Choice<T>: layer_norm_short::Declared,
     layer_norm_wide::Choice<T, MAX_TILE>: layer_norm_wide::Declared,
     layer_norm_long::Choice<T, 8192>: layer_norm_long::Declared,
 {
@@ -40,6 +45,13 @@ where
             1,
             2,
             7,
+            100,
+            128,
+            129,
+            300,
+            512,
+            700,
+            768,
             1000,
             1023,
             1024,
@@ -48,11 +60,14 @@ where
             4097,
             8192,
             16385,
+            20_000,
+            38_001,
             MAX_TILE,
             MAX_TILE + 1,
             SHARED_TILE + 1,
         ] {
-            for rows in [0, 1, 5] {
+            // Several programs of several short rows, and the last one not as many; enough long ones for one block each.
+            for rows in [0, 1, if cols < 1024 || cols == 20_000 { 21 } else { 5 }] {
                 let x = normal::<T>(rows * cols, 1);
                 let (gamma, beta) = (normal::<T>(cols, 2), normal::<T>(cols, 3));
                 for shift in [0, 1] {

@@ -3,14 +3,14 @@
 use dsl_runtime::prelude::*;
 use fused_kernels::quantize::{
     DequantizeAdd, LAYER, MAX_COLS, PLAIN, Quantize, RMS, dequantize_add, dequantized, quantize,
-    quantize_wide, reference,
+    quantize_short, quantize_wide, reference,
 };
 use fused_kernels::reference::{Expected, compare};
 use fused_kernels::{layer_norm, rms_norm};
 
 use crate::data::{Guarded, check, devices, normal, shifted};
 
-const WIDTHS: [usize; 8] = [1, 7, 1000, 1024, 1025, 8192, 16_385, MAX_COLS];
+const WIDTHS: [usize; 11] = [1, 7, 100, 300, 512, 1000, 1024, 1025, 8192, 16_385, MAX_COLS];
 
 /// Elements as they are, in `f64`.
 fn exactly<T: Float>(x: &[T]) -> Vec<Expected> {
@@ -43,11 +43,17 @@ fn check_rows(what: &str, (cols, integers): (usize, bool), normed: &[Expected], 
 fn check_norms<T: Float>()
 where
     quantize::Choice<T, i8, true, PLAIN>: quantize::Declared,
+    quantize_short::Choice<T, i8, true, PLAIN>: quantize_short::Declared,
     quantize::Choice<T, i8, true, RMS>: quantize::Declared,
+    quantize_short::Choice<T, i8, true, RMS>: quantize_short::Declared,
     quantize::Choice<T, i8, true, LAYER>: quantize::Declared,
+    quantize_short::Choice<T, i8, true, LAYER>: quantize_short::Declared,
     quantize::Choice<T, f8e4m3, false, PLAIN>: quantize::Declared,
+    quantize_short::Choice<T, f8e4m3, false, PLAIN>: quantize_short::Declared,
     quantize::Choice<T, f8e4m3, false, RMS>: quantize::Declared,
+    quantize_short::Choice<T, f8e4m3, false, RMS>: quantize_short::Declared,
     quantize::Choice<T, f8e4m3, false, LAYER>: quantize::Declared,
+    quantize_short::Choice<T, f8e4m3, false, LAYER>: quantize_short::Declared,
     quantize_wide::Choice<T, i8, true, PLAIN, MAX_COLS>: quantize_wide::Declared,
     quantize_wide::Choice<T, i8, true, RMS, MAX_COLS>: quantize_wide::Declared,
     quantize_wide::Choice<T, i8, true, LAYER, MAX_COLS>: quantize_wide::Declared,
@@ -57,7 +63,8 @@ where
 {
     for (device, cols) in devices().into_iter().flat_map(|device| WIDTHS.map(|cols| (device, cols))) {
         for shift in [0, 1] {
-            let rows = 3;
+            // Several programs of several short rows, and the last one not as many.
+            let rows = if cols <= 512 { 21 } else { 3 };
             let (x, gamma, beta) = (normal::<T>(rows * cols, 1), normal::<T>(cols, 2), normal::<T>(cols, 3));
             let [bx, bg, bb] = [&x, &gamma, &beta].map(|values| shifted(device, values, shift));
             let (sx, sg, sb) = (bx.slice(shift..), bg.slice(shift..), bb.slice(shift..));
@@ -107,23 +114,26 @@ fn bf16_is_as_exact_as_stated() {
 
 #[test]
 fn special_rows_are_as_documented() {
-    let cols = 1000;
-    let mut x = normal::<bf16>(5 * cols, 1);
-    x[..cols].fill(bf16::ZERO);
-    x[cols + 3] = bf16::NAN;
-    x[2 * cols + 3] = bf16::INFINITY;
-    x[3 * cols..4 * cols].fill(bf16::NEG_ZERO);
-    x[3 * cols + 9] = bf16::MAX;
-    for device in devices() {
-        let x = device.upload(&x).unwrap();
-        let (mut out, mut scales) = (device.zeros::<i8>(5 * cols).unwrap(), device.zeros::<f32>(5).unwrap());
-        Quantize::new(&x, cols).to_i8(&device, &mut out, &mut scales).unwrap();
-        let (out, scales) = (out.download().unwrap(), scales.download().unwrap());
-        assert_eq!(scales[0], 0.0, "{device}");
-        assert!(out[..cols].iter().all(|q| *q == 0), "{device}");
-        assert!(scales[1].is_nan() && scales[2] == f32::INFINITY, "{device}: {scales:?}");
-        assert_eq!((out[3 * cols], out[3 * cols + 9]), (0, 127), "{device}");
-        assert!(scales[4].is_finite() && out[4 * cols..].iter().any(|q| q.abs() == 127), "{device}");
+    // Of one row to a program, and of several.
+    for cols in [300, 1000] {
+        let mut x = normal::<bf16>(5 * cols, 1);
+        x[..cols].fill(bf16::ZERO);
+        x[cols + 3] = bf16::NAN;
+        x[2 * cols + 3] = bf16::INFINITY;
+        x[3 * cols..4 * cols].fill(bf16::NEG_ZERO);
+        x[3 * cols + 9] = bf16::MAX;
+        for device in devices() {
+            let x = device.upload(&x).unwrap();
+            let (mut out, mut scales) =
+                (device.zeros::<i8>(5 * cols).unwrap(), device.zeros::<f32>(5).unwrap());
+            Quantize::new(&x, cols).to_i8(&device, &mut out, &mut scales).unwrap();
+            let (out, scales) = (out.download().unwrap(), scales.download().unwrap());
+            assert_eq!(scales[0], 0.0, "{device}");
+            assert!(out[..cols].iter().all(|q| *q == 0), "{device}");
+            assert!(scales[1].is_nan() && scales[2] == f32::INFINITY, "{device}: {scales:?}");
+            assert_eq!((out[3 * cols], out[3 * cols + 9]), (0, 127), "{device}");
+            assert!(scales[4].is_finite() && out[4 * cols..].iter().any(|q| q.abs() == 127), "{device}");
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use dsl_runtime::prelude::*;
 use fused_kernels::reference::compare;
 use fused_kernels::rms_norm::{
     AddRmsNorm, BLOCK_TILE, MAX_TILE, RmsNorm, add_rms_norm, add_rms_norm_long, reference, rms_norm,
-    rms_norm_long, sum,
+    rms_norm_few, rms_norm_long, rms_norm_short, sum,
 };
 
 use crate::data::{Guarded, check, check_on, devices, normal, shifted};
@@ -12,14 +12,19 @@ use crate::data::{Guarded, check, check_on, devices, normal, shifted};
 const EPS: f32 = 1e-6;
 const WIDTHS: [usize; 13] =
     [1, 7, 1000, 1024, 1025, 4097, 16384, 22_111, BLOCK_TILE, BLOCK_TILE + 1, 65_536, MAX_TILE, MAX_TILE + 1];
+/// Rows of which a program has several, and those of the tiles that nothing else takes.
+const PLAIN: [usize; 9] = [100, 128, 129, 300, 512, 700, 768, 17_001, 40_000];
 
 fn check_plain<T: Float>()
 where
     rms_norm::Choice<T>: rms_norm::Declared,
+    rms_norm_few::Choice<T, BLOCK_TILE>: rms_norm_few::Declared,
+    rms_norm_short::Choice<T>: rms_norm_short::Declared,
     rms_norm_long::Choice<T, 8192>: rms_norm_long::Declared,
 {
-    for cols in WIDTHS {
-        for rows in [0, 1, 3] {
+    for cols in WIDTHS.into_iter().chain(PLAIN) {
+        // Several programs of several short rows, and the last one not as many; enough long ones for one block each.
+        for rows in [0, 1, if cols < 1024 || cols == 17_001 { 21 } else { 3 }] {
             let (x, gamma) = (normal::<T>(rows * cols, 1), normal::<T>(cols, 2));
             let expected = [reference(&x, &gamma, EPS)];
             check(&format!("{rows} rows of {cols}"), &[&x, &gamma], &expected, |on, inputs, outs| {

@@ -2,22 +2,46 @@
 
 use dsl_runtime::prelude::*;
 use fused_kernels::masked_softmax::{self, HostMask, Mask, MaskedSoftmax, masked_softmax_long};
-use fused_kernels::softmax::{self, BLOCK_TILE, Form, MAX_TILE, Softmax, reference, softmax_long};
+use fused_kernels::softmax::{
+    self, BLOCK_TILE, Form, MAX_TILE, Softmax, reference, softmax_few, softmax_long, softmax_short,
+};
 
 use crate::data::{check, check_on, devices, normal, shifted};
 
-const WIDTHS: [usize; 13] =
-    [1, 7, 1000, 1024, 1025, 4097, 16385, BLOCK_TILE, 65536, 131_072, 131_080, MAX_TILE, MAX_TILE + 1];
+const WIDTHS: [usize; 19] = [
+    1,
+    7,
+    100,
+    128,
+    129,
+    300,
+    512,
+    768,
+    1000,
+    1024,
+    1025,
+    4097,
+    16385,
+    BLOCK_TILE,
+    65536,
+    131_072,
+    131_080,
+    MAX_TILE,
+    MAX_TILE + 1,
+];
 /// The most elements of a matrix.
 const MOST: usize = 2 * MAX_TILE;
 
 fn check_plain<T: Float>(form: Form)
 where
     softmax::softmax::Choice<T>: softmax::softmax::Declared,
+    softmax_few::Choice<T, BLOCK_TILE>: softmax_few::Declared,
+    softmax_short::Choice<T>: softmax_short::Declared,
     softmax_long::Choice<T, 512>: softmax_long::Declared,
 {
     for cols in WIDTHS {
-        for (rows, scale) in [(0, 1.0), (1, 1.0), (3, 3.5), (2, -0.7)] {
+        // Several programs of which each has several short rows, and the last one not as many.
+        for (rows, scale) in [(0, 1.0), (1, 1.0), (3, 3.5), (if cols < 1024 { 21 } else { 2 }, -0.7)] {
             let rows = rows.min(MOST / cols);
             let x = normal::<T>(rows * cols, 1);
             let expected = [reference(&x, cols, scale, form)];
@@ -60,7 +84,7 @@ fn rows_of_every_kind(cols: usize) -> Vec<f32> {
 
 #[test]
 fn special_rows_are_as_documented() {
-    for cols in [1000, MAX_TILE + 1000] {
+    for cols in [300, 1000, MAX_TILE + 1000] {
         let x = rows_of_every_kind(cols);
         for form in [Form::Probability, Form::Logarithm] {
             // Special rows as documented, the rest against float64.

@@ -46,6 +46,8 @@ const MAX_BYTES_PER_THREAD: u64 = 256;
 const VECTOR: u64 = 16;
 /// From these bytes on, two warps read sooner than one.
 const TWO_WARPS: u64 = 2048;
+/// A block of a cluster has at least as many warps: what a row's blocks wait for each other takes longer than what more threads cost.
+const WARPS_OF_CLUSTER: u64 = 4;
 
 /// Warps of each of `num_ctas` blocks that share a program.
 pub(super) fn choose_warps(func: &Func, accesses: &[Access], threads: Threads) -> u32 {
@@ -68,7 +70,11 @@ pub(super) fn choose_warps(func: &Func, accesses: &[Access], threads: Threads) -
     }
     let moved = largest.max(read);
     let bytes = if moved > 0 { moved } else { share(largest_tile(func)) };
-    let least = if bytes >= TWO_WARPS { 2 } else { 1 };
+    let least = match bytes {
+        TWO_WARPS.. if num_ctas > 1 => WARPS_OF_CLUSTER,
+        TWO_WARPS.. => 2,
+        _ => 1,
+    };
     let warps = (bytes / (per_thread * 32)).clamp(least, MAX_WARPS).next_power_of_two();
     let fewer = (0..=warps.ilog2()).map(|halvings| warps >> halvings);
     fewer.take_while(|&warps| warps >= least).find(|&warps| whole_vectors(largest, warps)).unwrap_or(warps)

@@ -132,6 +132,21 @@ fn changed(changes: &[[&str; 2]]) -> String {
     })
 }
 
+/// With tiles of 128 x 128.
+fn large(source: &str) -> String {
+    let wider = [
+        ["num_warps = 4", "num_warps = 8"],
+        ["[64, 64]", "[128, 128]"],
+        ["a.load::<64, 64>", "a.load::<128, 64>"],
+        ["b.load::<64, 64>(start", "b.load::<64, 128>(start"],
+        ["b.load::<64, 64>(0", "b.load::<64, 128>(0"],
+        ["b.load::<64, 64>(col", "b.load::<128, 64>(col"],
+        ["program_id(0) * 64", "program_id(0) * 128"],
+        ["program_id(1) * 64", "program_id(1) * 128"],
+    ];
+    wider.iter().fold(source.to_string(), |text, [from, to]| text.replace(from, to))
+}
+
 fn all_bodies(source: &str) -> Vec<Body> {
     let (func, requests) = first(source);
     bodies(&func, requests).expect("bodies that fit")
@@ -446,25 +461,23 @@ fn needs(source: &str) -> String {
     format!("{}: {bytes} bytes shared, {threads} threads, maps {}\n", first.name, maps.join(" "))
 }
 
-/// Loads of loops with equally many iterations in all programs, by maps of nothing else, of kernels that load nothing once.
+/// Loads of large tiles, in loops with equally many iterations in all programs, by maps of nothing else, of kernels that load nothing once.
 #[test]
 fn loads_that_may_be_multicast() {
     let right = "b.load::<64, 64>(start, col)";
-    let cases: [&[[&str; 2]]; 6] = [
+    let cases: [&[[&str; 2]]; 5] = [
         &[],
         &[[right, "tl::trans(b.load::<64, 64>(col, start))"]],
         // Offsets that differ between the programs of a cluster in each iteration.
         &[[right, "b.load::<64, 64>(start + tl::program_id(0).to::<i64>() * 64, col)"]],
         &[["a.shape(1)", "tl::program_id(0).to::<i64>() * 64"]],
         &[[right, "b.load::<64, 64>(0, col)"]],
-        &[
-            ["num_warps = 4", "num_warps = 8, num_ctas = 2"],
-            ["[64, 64]", "[128, 64]"],
-            ["a.load::<64", "a.load::<128"],
-        ],
     ];
-    let shared = cases.map(|changes| {
-        let first = all_bodies(&changed(changes)).remove(0);
+    let two_blocks = large(PRODUCT).replace("num_warps = 8", "num_warps = 8, num_ctas = 2");
+    let sources =
+        cases.iter().map(|changes| large(&changed(changes))).chain([two_blocks, PRODUCT.to_string()]);
+    let shared = sources.map(|source| {
+        let first = all_bodies(&source).remove(0);
         let maps: Vec<bool> = first.plan.maps().iter().map(|map| map.multicast.is_some()).collect();
         format!("{}: {maps:?}\n", first.name)
     });
@@ -475,8 +488,9 @@ fn loads_that_may_be_multicast() {
         tensor: [false, false, false]
         tensor: [false, false, false]
         aligned: []
+        tensor: [false, false, false]
     "#]]
-    .assert_eq(&shared.concat());
+    .assert_eq(&shared.collect::<String>());
 }
 
 /// As many turns are under way as are asked for, or as there is room for.
@@ -582,65 +596,88 @@ fn a_warp_copies_what_a_group_multiplies() {
     let kept = ["mbarrier", "cp.async.bulk", "wgmma", "setmaxnreg", "bar.sync", "elect", "reqntid"];
     expect![[r#"
         .reqntid 256
-        mbarrier.init.shared::cta.b64 [%rd10], %r17;
-        mbarrier.init.shared::cta.b64 [%rd11], %r17;
-        mbarrier.init.shared::cta.b64 [%rd12], %r17;
-        mbarrier.init.shared::cta.b64 [%rd13], %r17;
-        mbarrier.init.shared::cta.b64 [%rd14], %r17;
-        mbarrier.init.shared::cta.b64 [%rd15], %r17;
-        mbarrier.init.shared::cta.b64 [%rd16], 1;
-        mbarrier.init.shared::cta.b64 [%rd17], 1;
-        mbarrier.init.shared::cta.b64 [%rd18], 1;
-        mbarrier.init.shared::cta.b64 [%rd19], 1;
-        mbarrier.init.shared::cta.b64 [%rd20], 1;
+        mbarrier.init.shared::cta.b64 [%rd9], 1;
+        mbarrier.init.shared::cta.b64 [%rd10], 1;
+        mbarrier.init.shared::cta.b64 [%rd11], 1;
+        mbarrier.init.shared::cta.b64 [%rd12], 1;
+        mbarrier.init.shared::cta.b64 [%rd13], 1;
+        mbarrier.init.shared::cta.b64 [%rd14], 1;
+        mbarrier.init.shared::cta.b64 [%rd15], 4;
+        mbarrier.init.shared::cta.b64 [%rd16], 4;
+        mbarrier.init.shared::cta.b64 [%rd17], 4;
+        mbarrier.init.shared::cta.b64 [%rd18], 4;
+        mbarrier.init.shared::cta.b64 [%rd19], 4;
+        mbarrier.init.shared::cta.b64 [%rd20], 4;
         mbarrier.init.shared::cta.b64 [%rd21], 1;
         mbarrier.init.shared::cta.b64 [%rd22], 1;
-        mbarrier.init.shared::cta.b64 [%rd23], 1;
+        mbarrier.init.shared::cta.b64 [%rd23], 4;
         mbarrier.init.shared::cta.b64 [%rd24], 4;
-        mbarrier.init.shared::cta.b64 [%rd25], 4;
         fence.mbarrier_init.release.cluster;
         bar.sync 	0;
         elect.sync _|chosen, -1;
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd75], %r114;
-        mbarrier.arrive.shared::cta.b64 _, [%rd77];
-        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd2], [%rd9, {%r96, %r108}], [%rd89];
-        @%p23 mbarrier.arrive.shared::cta.b64 _, [%rd88], 4;
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd88], %r111;
-        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd89], 16384;
-        @%p31 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [to], [%rd8, {%r108, row}], [%rd89], both;
-        @!%p31 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [to], [%rd8, {%r108, row}], [%rd89];
-        @!%p31 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [to], [%rd8, {%r108, row}], [%rd89];
-        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd93], [%rd8, {%r108, %r95}], [%rd89];
-        @%p32 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [to], [%rd9, {%r96, row}], [%rd89], both;
-        @!%p32 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [to], [%rd9, {%r96, row}], [%rd89];
-        @!%p32 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [to], [%rd9, {%r96, row}], [%rd89];
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd27], %r153;
-        @%p4 mbarrier.arrive.shared::cta.b64 _, [%rd29];
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd74], %r104;
+        mbarrier.arrive.shared::cta.b64 _, [%rd76];
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd87], %r101;
+        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd88], 16384;
+        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd89], [%rd7, {%r98, %r85}], [%rd88];
+        cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd90], [%rd8, {%r86, %r98}], [%rd88];
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd26], %r143;
+        @%p3 mbarrier.arrive.shared::cta.b64 _, [%rd28];
         wgmma.wait_group.sync.aligned 0;
-        @%p11 mbarrier.arrive.shared::cta.b64 _, [%rd39];
-        @paired mbarrier.arrive.shared::cluster.b64 _, [far];
-        @%p12 cp.async.bulk.wait_group.read 0;
+        @%p22 mbarrier.arrive.shared::cta.b64 _, [%rd38];
+        @%p10 cp.async.bulk.wait_group.read 0;
         bar.sync 8, 128;
         bar.sync 8, 128;
-        @%p12 cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {%r48, %r49}], [%rd44];
-        @%p12 cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {%r50, %r49}], [%rd45];
-        @%p12 cp.async.bulk.commit_group;
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd46], %r115;
-        @%p4 mbarrier.arrive.shared::cta.b64 _, [%rd48];
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd34], %r154;
+        @%p10 cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {%r46, %r47}], [%rd43];
+        @%p10 cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%rd1, {%r48, %r47}], [%rd44];
+        @%p10 cp.async.bulk.commit_group;
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd45], %r105;
+        @%p3 mbarrier.arrive.shared::cta.b64 _, [%rd47];
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd33], %r144;
         wgmma.fence.sync.aligned;
-        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r151, %r150, %r149, %r148, %r147, %r146, %r145, %r144, %r143, %r142, %r141, %r140, %r139, %r138, %r137, %r136, %r135, %r134, %r133, %r132, %r131, %r130, %r129, %r128, %r127, %r126, %r125, %r124, %r123, %r122, %r121, %r120}, left, right, again, 1, 1, 0, 1;
-        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r151, %r150, %r149, %r148, %r147, %r146, %r145, %r144, %r143, %r142, %r141, %r140, %r139, %r138, %r137, %r136, %r135, %r134, %r133, %r132, %r131, %r130, %r129, %r128, %r127, %r126, %r125, %r124, %r123, %r122, %r121, %r120}, left, right, all, 1, 1, 0, 1;
-        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r151, %r150, %r149, %r148, %r147, %r146, %r145, %r144, %r143, %r142, %r141, %r140, %r139, %r138, %r137, %r136, %r135, %r134, %r133, %r132, %r131, %r130, %r129, %r128, %r127, %r126, %r125, %r124, %r123, %r122, %r121, %r120}, left, right, all, 1, 1, 0, 1;
-        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r151, %r150, %r149, %r148, %r147, %r146, %r145, %r144, %r143, %r142, %r141, %r140, %r139, %r138, %r137, %r136, %r135, %r134, %r133, %r132, %r131, %r130, %r129, %r128, %r127, %r126, %r125, %r124, %r123, %r122, %r121, %r120}, left, right, all, 1, 1, 0, 1;
+        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r141, %r140, %r139, %r138, %r137, %r136, %r135, %r134, %r133, %r132, %r131, %r130, %r129, %r128, %r127, %r126, %r125, %r124, %r123, %r122, %r121, %r120, %r119, %r118, %r117, %r116, %r115, %r114, %r113, %r112, %r111, %r110}, left, right, again, 1, 1, 0, 1;
+        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r141, %r140, %r139, %r138, %r137, %r136, %r135, %r134, %r133, %r132, %r131, %r130, %r129, %r128, %r127, %r126, %r125, %r124, %r123, %r122, %r121, %r120, %r119, %r118, %r117, %r116, %r115, %r114, %r113, %r112, %r111, %r110}, left, right, all, 1, 1, 0, 1;
+        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r141, %r140, %r139, %r138, %r137, %r136, %r135, %r134, %r133, %r132, %r131, %r130, %r129, %r128, %r127, %r126, %r125, %r124, %r123, %r122, %r121, %r120, %r119, %r118, %r117, %r116, %r115, %r114, %r113, %r112, %r111, %r110}, left, right, all, 1, 1, 0, 1;
+        wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 {%r141, %r140, %r139, %r138, %r137, %r136, %r135, %r134, %r133, %r132, %r131, %r130, %r129, %r128, %r127, %r126, %r125, %r124, %r123, %r122, %r121, %r120, %r119, %r118, %r117, %r116, %r115, %r114, %r113, %r112, %r111, %r110}, left, right, all, 1, 1, 0, 1;
         wgmma.commit_group.sync.aligned;
         wgmma.wait_group.sync.aligned 1;
-        @%p11 mbarrier.arrive.shared::cta.b64 _, [%rd38];
-        @paired mbarrier.arrive.shared::cluster.b64 _, [far];
+        @%p22 mbarrier.arrive.shared::cta.b64 _, [%rd37];
         cp.async.bulk.wait_group.read 0;
-        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd94], %r114;
+        mbarrier.try_wait.parity.shared::cta.b64 done, [%rd94], %r104;
         mbarrier.arrive.shared::cta.b64 _, [%rd96];
     "#]].assert_eq(&lines_with(&ptx(PRODUCT, Arch::SM_90A), &kept));
+}
+
+/// Blocks of a cluster of two load halves of what both take for both, and arrive at each other's barriers.
+#[test]
+fn blocks_of_a_cluster_load_for_each_other() {
+    let kept = ["multicast", "cluster_nctarank", "cluster_ctarank", "@paired"];
+    expect![[r#"
+        mov.u32 	%r3, %cluster_nctarank;
+        mov.u32 blocks, %cluster_nctarank;
+        @paired barrier.cluster.arrive;
+        @paired barrier.cluster.wait;
+        mov.u32 which, %cluster_ctarank;
+        @%p32 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [to], [%rd9, {%r115, row}], [%rd90], both;
+        mov.u32 which, %cluster_ctarank;
+        @%p33 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [to], [%rd10, {%r102, row}], [%rd90], both;
+        mov.u32 which, %cluster_ctarank;
+        @%p33 cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [to], [%rd10, {%r103, row}], [%rd90], both;
+        mov.u32 blocks, %cluster_nctarank;
+        mov.u32 other, %cluster_ctarank;
+        @paired mapa.shared::cluster.u64 far, %rd40, other;
+        @paired mbarrier.arrive.shared::cluster.b64 _, [far];
+        mov.u32 blocks, %cluster_nctarank;
+        mov.u32 other, %cluster_ctarank;
+        @paired mapa.shared::cluster.u64 far, %rd39, other;
+        @paired mbarrier.arrive.shared::cluster.b64 _, [far];
+        mov.u32 blocks, %cluster_nctarank;
+        @paired barrier.cluster.arrive;
+        @paired barrier.cluster.wait;
+        mov.u32 blocks, %cluster_nctarank;
+        @paired barrier.cluster.arrive;
+        @paired barrier.cluster.wait;
+    "#]].assert_eq(&lines_with(&ptx(&large(PRODUCT), Arch::SM_90A), &kept));
 }
 
 /// Integers stay in their sums from turn to turn; sums of 8-bit floats begin anew and are added as `f32`.
@@ -663,55 +700,55 @@ fn bytes_are_multiplied_32_at_a_time() {
         ["out.store(sum,", "out.store(sum.to::<f32>(),"],
     ]);
     expect![[r#"
-        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd80], 10240;
+        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd79], 10240;
         wgmma.wait_group.sync.aligned 0;
-        wgmma.mma_async.sync.aligned.m64n16k32.s32.s8.s8 {%r127, %r126, %r125, %r124, %r123, %r122, %r121, %r120}, left, right, again;
-        wgmma.mma_async.sync.aligned.m64n16k32.s32.s8.s8 {%r127, %r126, %r125, %r124, %r123, %r122, %r121, %r120}, left, right, all;
-        wgmma.mma_async.sync.aligned.m64n16k32.s32.s8.s8 {%r127, %r126, %r125, %r124, %r123, %r122, %r121, %r120}, left, right, all;
-        wgmma.mma_async.sync.aligned.m64n16k32.s32.s8.s8 {%r127, %r126, %r125, %r124, %r123, %r122, %r121, %r120}, left, right, all;
+        wgmma.mma_async.sync.aligned.m64n16k32.s32.s8.s8 {%r117, %r116, %r115, %r114, %r113, %r112, %r111, %r110}, left, right, again;
+        wgmma.mma_async.sync.aligned.m64n16k32.s32.s8.s8 {%r117, %r116, %r115, %r114, %r113, %r112, %r111, %r110}, left, right, all;
+        wgmma.mma_async.sync.aligned.m64n16k32.s32.s8.s8 {%r117, %r116, %r115, %r114, %r113, %r112, %r111, %r110}, left, right, all;
+        wgmma.mma_async.sync.aligned.m64n16k32.s32.s8.s8 {%r117, %r116, %r115, %r114, %r113, %r112, %r111, %r110}, left, right, all;
         wgmma.wait_group.sync.aligned 1;
     "#]].assert_eq(&integers);
     let floats = |most: &str| of(&[["bf16", "f8e5m2"], [", sum);\n        }", most]]);
     expect![[r#"
-        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd77], 10240;
-        wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r30, %r31, %r32, %r33, %r34, %r35, %r36, %r37}, left, right, none, 1, 1;
-        wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r30, %r31, %r32, %r33, %r34, %r35, %r36, %r37}, left, right, all, 1, 1;
-        wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r30, %r31, %r32, %r33, %r34, %r35, %r36, %r37}, left, right, all, 1, 1;
-        wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r30, %r31, %r32, %r33, %r34, %r35, %r36, %r37}, left, right, all, 1, 1;
+        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd76], 10240;
+        wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r28, %r29, %r30, %r31, %r32, %r33, %r34, %r35}, left, right, none, 1, 1;
+        wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r28, %r29, %r30, %r31, %r32, %r33, %r34, %r35}, left, right, all, 1, 1;
+        wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r28, %r29, %r30, %r31, %r32, %r33, %r34, %r35}, left, right, all, 1, 1;
+        wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r28, %r29, %r30, %r31, %r32, %r33, %r34, %r35}, left, right, all, 1, 1;
         wgmma.wait_group.sync.aligned 0;
-        add.f32 	%r115, %r115, %r30;
-        add.f32 	%r116, %r116, %r31;
-        add.f32 	%r117, %r117, %r32;
-        add.f32 	%r118, %r118, %r33;
-        add.f32 	%r119, %r119, %r34;
-        add.f32 	%r120, %r120, %r35;
-        add.f32 	%r121, %r121, %r36;
-        add.f32 	%r122, %r122, %r37;
+        add.f32 	%r105, %r105, %r28;
+        add.f32 	%r106, %r106, %r29;
+        add.f32 	%r107, %r107, %r30;
+        add.f32 	%r108, %r108, %r31;
+        add.f32 	%r109, %r109, %r32;
+        add.f32 	%r110, %r110, %r33;
+        add.f32 	%r111, %r111, %r34;
+        add.f32 	%r112, %r112, %r35;
     "#]].assert_eq(&floats(", sum).max_num_imprecise_acc(128);\n        }"));
     expect![[r#"
-        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd77], 10240;
-        wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r30, %r31, %r32, %r33, %r34, %r35, %r36, %r37}, left, right, none, 1, 1;
-        wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r30, %r31, %r32, %r33, %r34, %r35, %r36, %r37}, left, right, all, 1, 1;
+        mbarrier.arrive.expect_tx.shared::cta.b64 _, [%rd76], 10240;
+        wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r28, %r29, %r30, %r31, %r32, %r33, %r34, %r35}, left, right, none, 1, 1;
+        wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r28, %r29, %r30, %r31, %r32, %r33, %r34, %r35}, left, right, all, 1, 1;
         wgmma.wait_group.sync.aligned 0;
-        add.f32 	%r60, %r137, %r30;
-        add.f32 	%r61, %r138, %r31;
-        add.f32 	%r62, %r139, %r32;
-        add.f32 	%r63, %r140, %r33;
-        add.f32 	%r64, %r141, %r34;
-        add.f32 	%r65, %r142, %r35;
-        add.f32 	%r66, %r143, %r36;
-        add.f32 	%r67, %r144, %r37;
-        wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r40, %r41, %r42, %r43, %r44, %r45, %r46, %r47}, left, right, none, 1, 1;
-        wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r40, %r41, %r42, %r43, %r44, %r45, %r46, %r47}, left, right, all, 1, 1;
+        add.f32 	%r58, %r127, %r28;
+        add.f32 	%r59, %r128, %r29;
+        add.f32 	%r60, %r129, %r30;
+        add.f32 	%r61, %r130, %r31;
+        add.f32 	%r62, %r131, %r32;
+        add.f32 	%r63, %r132, %r33;
+        add.f32 	%r64, %r133, %r34;
+        add.f32 	%r65, %r134, %r35;
+        wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r38, %r39, %r40, %r41, %r42, %r43, %r44, %r45}, left, right, none, 1, 1;
+        wgmma.mma_async.sync.aligned.m64n16k32.f32.e5m2.e5m2 {%r38, %r39, %r40, %r41, %r42, %r43, %r44, %r45}, left, right, all, 1, 1;
         wgmma.wait_group.sync.aligned 0;
-        add.f32 	%r137, %r60, %r40;
-        add.f32 	%r138, %r61, %r41;
-        add.f32 	%r139, %r62, %r42;
-        add.f32 	%r140, %r63, %r43;
-        add.f32 	%r141, %r64, %r44;
-        add.f32 	%r142, %r65, %r45;
-        add.f32 	%r143, %r66, %r46;
-        add.f32 	%r144, %r67, %r47;
+        add.f32 	%r127, %r58, %r38;
+        add.f32 	%r128, %r59, %r39;
+        add.f32 	%r129, %r60, %r40;
+        add.f32 	%r130, %r61, %r41;
+        add.f32 	%r131, %r62, %r42;
+        add.f32 	%r132, %r63, %r43;
+        add.f32 	%r133, %r64, %r44;
+        add.f32 	%r134, %r65, %r45;
     "#]].assert_eq(&floats(", sum).max_num_imprecise_acc(64);\n        }"));
 }
 
@@ -770,13 +807,9 @@ fn a_thread_that_copies_divides_where_it_must() {
     let first = text.split(".entry").nth(1).expect("an entry");
     // Its place in the grid, behind a comparison, and the quotient; and the same of its peer.
     expect![[r#"
-        div.u32 	%r95, %r135, %r14;
-        div.u32 	%r127, %r95, %r15;
-        div.u32 	%r128, %r125, %r6;
-        rem.u32 	%r129, %r135, %r14;
-        rem.u32 	%r130, %r130, %r14;
-        div.s32 	%r102, %r129, %r7;
-        div.s32 	%r108, %r130, %r7;
+        div.u32 	%r91, %r117, %r12;
+        div.u32 	%r111, %r91, %r13;
+        div.u32 	%r112, %r109, %r5;
     "#]]
     .assert_eq(&lines_with(first, &["div.", "rem."]));
 }

@@ -225,7 +225,7 @@ impl Pipeline {
             rings.contains(&body.body.args[0]) && bounds.iter().any(|&bound| differs(bound, &definitions))
         });
         if distributed.num_ctas == 1 {
-            pipeline.mark_multicast(&definitions);
+            pipeline.mark_multicast(&distributed.func, &definitions);
         }
         pipeline.told = programs::quotients(&distributed.func, &definitions);
         (!pipeline.maps.is_empty()).then_some(pipeline)

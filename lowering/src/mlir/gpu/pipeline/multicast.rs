@@ -16,7 +16,11 @@ use super::{Multicast, Pipeline, Ring, SIGNAL, Transfer, differs, varies};
 use crate::mlir::builder::{Arm, Val};
 use crate::mlir::gpu::{Builder, Gpu, IntPredicate, Registers, statement};
 use crate::mlir::types::Ty;
-use crate::tile::{Op, Value};
+use crate::tile::{Func, Op, Value};
+
+/// Results of a product whose loads may be multicast, at least. Smaller tiles are those of small products, which no launch runs in
+/// clusters, and which take 2 % longer for code of that before their first copy (docs/performance.md, "Small products").
+const LEAST_RESULTS: u64 = 128 * 128;
 
 /// The mask of both blocks of a cluster.
 const BOTH: u32 = 0b11;
@@ -47,10 +51,12 @@ impl Ring {
 }
 
 impl Pipeline {
-    /// Marks the loads that may be multicast: in loops with equally many iterations in all programs, by tensor maps of nothing else.
-    /// Where a program also loads something once, as attention does, and for TF32 the producer warp has no registers for it.
-    pub(super) fn mark_multicast(&mut self, definitions: &HashMap<Value, &Op>) {
-        if self.counted || !self.once.is_empty() || self.maps.iter().any(|map| map.tf32) {
+    /// Marks the loads that may be multicast: of large tiles, in loops with equally many iterations in all programs, by tensor maps of
+    /// nothing else. Where a program also loads something once, as attention does, and for TF32 the producer warp has no registers for it.
+    pub(super) fn mark_multicast(&mut self, func: &Func, definitions: &HashMap<Value, &Op>) {
+        let results = |copy: &Transfer| func.ty(copy.last).shape.elements();
+        let small = self.rings.iter().flat_map(|ring| &ring.copies).any(|copy| results(copy) < LEAST_RESULTS);
+        if small || self.counted || !self.once.is_empty() || self.maps.iter().any(|map| map.tf32) {
             return;
         }
         let same_for_peers = |copy: &Transfer, variable| {
