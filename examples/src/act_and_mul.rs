@@ -25,8 +25,8 @@ const BLOCK: usize = 4096;
 const TILE: usize = 1024;
 /// The most columns of a program.
 const COLUMNS: i32 = 512;
-/// The columns of a program of one row, for matrices of less than so many elements. A thread has two of them: what memory and arithmetic
-/// take one after the other is all that such a launch takes.
+/// The columns of a program of one row, for matrices of less than so many elements. It is a warp, or two of `f32`, a vector to a thread:
+/// what memory and arithmetic take one after the other is all that such a launch takes.
 const FEW_COLUMNS: usize = 256;
 const FEW_ELEMENTS: i32 = 1 << 18;
 
@@ -58,7 +58,7 @@ const fn rows_of(columns: usize) -> usize {
 /// handles `1024 / COLS` rows of `COLS` columns, or one of 256.
 #[fuse_kernel(
     T = [f32, f16, bf16], ACT = [2, 3, 4], COLS = columns(n_rows, d) in [64, 128, 256, 512],
-    num_warps = 4,
+    num_warps = if COLS == 256 { if size_of::<T>() == 4 { 2 } else { 1 } } else { 4 },
 )]
 pub fn act_and_mul<T: Float, const ACT: usize, const COLS: usize>(
     x: &[T],
