@@ -114,9 +114,121 @@ pub(crate) mod kernels {
     ) {
         of_rows::<T, 1, COLS>(x, targets, loss, lse, n_rows, classes, ignored, smoothing);
     }
+
+    /// The target of a row, whether it is a class, and its logit.
+    #[fuse_fn]
+    fn target_of<T: Float>(x: &[T], targets: &[i64], row: i32, classes: i32) -> (i64, bool, f32) {
+        let target = tl::load(targets + row);
+        let known = (target >= 0) & (target < classes.to::<i64>());
+        (target, known, tl::load(x + row * classes + target, known).to::<f32>())
+    }
+
+    /// The loss of a row with the logarithm of its sum of exponentials, the logit of its target and the mean of all.
+    #[fuse_fn]
+    fn loss_of(sum_of_exp: f32, hit: f32, mean: f32, smoothing: f32) -> f32 {
+        // Where nothing is smoothed an infinite mean must not count.
+        let smooth = tl::select(smoothing > 0.0, smoothing * mean, 0.0);
+        sum_of_exp - (1.0 - smoothing) * hit - smooth
+    }
+
+    /// One program for each row, which it reads once, `32 * LANES` elements at a time; clusters of blocks read fewer rows at once,
+    /// which memory likes better where rows are very long. Each lane keeps the largest of its elements, the
+    /// sum of their exponentials relative to it, and their sum.
+    #[fuse_kernel(
+        configs = [
+            { T: f32, LANES: 256, num_stages: 1 }, { T: f32, LANES: 1024, num_ctas: 4, num_stages: 1 },
+            { T: f16, LANES: 256 }, { T: f16, LANES: 1024, num_ctas: 4, num_stages: 3 },
+            { T: bf16, LANES: 256 }, { T: bf16, LANES: 1024, num_ctas: 4, num_stages: 3 },
+        ],
+        num_warps = 8,
+    )]
+    pub fn cross_entropy<T: Float, const LANES: usize>(
+        x: &[T],
+        targets: &[i64],
+        loss: &mut [f32],
+        lse: &mut [f32],
+        classes: i32,
+        ignored: i64,
+        smoothing: f32,
+    ) {
+        let row = tl::program_id(0);
+        // Neighbours belong to one lane, so that finding its largest element moves nothing.
+        let cols = tl::arange(0, LANES).col() * 8 + tl::arange(0, 8).row();
+        let (target, known, hit) = target_of::<T>(x, targets, row, classes);
+        let mut peaks = tl::full([LANES], f32::NEG_INFINITY);
+        let mut totals = tl::zeros::<f32>([LANES]);
+        let mut sums = tl::zeros::<f32>([LANES]);
+        for first in (0..classes).step_by(32 * LANES) {
+            let (at_a, at_b) = (first + cols, first + 8 * LANES + cols);
+            let (at_c, at_d) = (first + 16 * LANES + cols, first + 24 * LANES + cols);
+            let a = tl::load(x + row * classes + at_a, at_a < classes, T::NEG_INFINITY).to::<f32>();
+            let b = tl::load(x + row * classes + at_b, at_b < classes, T::NEG_INFINITY).to::<f32>();
+            let c = tl::load(x + row * classes + at_c, at_c < classes, T::NEG_INFINITY).to::<f32>();
+            let d = tl::load(x + row * classes + at_d, at_d < classes, T::NEG_INFINITY).to::<f32>();
+            let highest = tl::max(tl::maximum(tl::maximum(a, b), tl::maximum(c, d)), 1);
+            let higher = tl::maximum(peaks, highest);
+            let base = tl::select(higher == f32::NEG_INFINITY, 0.0, higher);
+            if smoothing > 0.0 {
+                // Each by its own mask, which is selected by once for a vector.
+                let (a, b) = (tl::select(at_a < classes, a, 0.0), tl::select(at_b < classes, b, 0.0));
+                let (c, d) = (tl::select(at_c < classes, c, 0.0), tl::select(at_d < classes, d, 0.0));
+                sums += (tl::sum(a, 1) + tl::sum(b, 1)) + (tl::sum(c, 1) + tl::sum(d, 1));
+            }
+            let base_of = base.col();
+            let a = tl::exp2((a - base_of) * f32::consts::LOG2_E);
+            let b = tl::exp2((b - base_of) * f32::consts::LOG2_E);
+            let c = tl::exp2((c - base_of) * f32::consts::LOG2_E);
+            let d = tl::exp2((d - base_of) * f32::consts::LOG2_E);
+            let kept = totals * tl::exp2((peaks - base) * f32::consts::LOG2_E);
+            totals = kept + tl::sum((a + b) + (c + d), 1);
+            peaks = higher;
+        }
+        let peak = tl::max(peaks, 0);
+        let base = tl::select(peak == f32::NEG_INFINITY, 0.0, peak);
+        let total = tl::sum(totals * tl::exp2((peaks - base) * f32::consts::LOG2_E), 0);
+        let (sum_of_exp, mean) = (base + tl::log(total), tl::sum(sums, 0) / classes as f32);
+        let found = tl::select(known, loss_of(sum_of_exp, hit, mean, smoothing), f32::NAN);
+        tl::store(loss + row, tl::select(target == ignored, 0.0, found));
+        tl::store(lse + row, sum_of_exp);
+    }
+
+    /// One program for each row, which it reads once, `BLOCK` elements at a time: for more classes than a cluster keeps of rows that begin
+    /// anywhere. All threads know the largest element so far, and the sum of the exponentials relative to it.
+    #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [4096], num_warps = 8)]
+    pub fn cross_entropy_unaligned<T: Float, const BLOCK: usize>(
+        x: &[T],
+        targets: &[i64],
+        loss: &mut [f32],
+        lse: &mut [f32],
+        classes: i32,
+        ignored: i64,
+        smoothing: f32,
+    ) {
+        let row = tl::program_id(0);
+        let (target, known, hit) = target_of::<T>(x, targets, row, classes);
+        let (mut peak, mut total, mut sum) = (f32::NEG_INFINITY, 0.0, 0.0);
+        for first in (0..classes).step_by(BLOCK) {
+            let cols = first + tl::arange(0, BLOCK);
+            let mask = cols < classes;
+            let logits = tl::load(x + row * classes + cols, mask, T::NEG_INFINITY).to::<f32>();
+            let higher = tl::maximum(peak, tl::max(logits, 0));
+            let base = tl::select(higher == f32::NEG_INFINITY, 0.0, higher);
+            if smoothing > 0.0 {
+                sum += tl::sum(tl::select(mask, logits, 0.0), 0);
+            }
+            let exps = tl::exp2((logits - base) * f32::consts::LOG2_E);
+            total = total * tl::exp2((peak - base) * f32::consts::LOG2_E) + tl::sum(exps, 0);
+            peak = higher;
+        }
+        let base = tl::select(peak == f32::NEG_INFINITY, 0.0, peak);
+        let (sum_of_exp, mean) = (base + tl::log(total), sum / classes as f32);
+        let found = tl::select(known, loss_of(sum_of_exp, hit, mean, smoothing), f32::NAN);
+        tl::store(loss + row, tl::select(target == ignored, 0.0, found));
+        tl::store(lse + row, sum_of_exp);
+    }
 }
 
-pub use kernels::{cross_entropy_row, cross_entropy_short};
+pub use kernels::{cross_entropy, cross_entropy_row, cross_entropy_short, cross_entropy_unaligned};
 
 /// The most classes that a program keeps where rows begin at multiples of 16 bytes and there are many of them. Others it keeps as far as
 /// a cluster of blocks or a block can: pieces of rows that begin anywhere are read as parts of aligned vectors, each of them twice, and of few rows nothing
@@ -126,111 +238,6 @@ const KEPT_BY_CLUSTER: usize = 65536;
 const KEPT_BY_BLOCK: usize = 32768;
 /// The most classes of rows of which a program has several.
 const SHORT: usize = 1024;
-
-/// One program for each row, which it reads once, `32 * LANES` elements at a time; clusters of blocks read fewer rows at once,
-/// which memory likes better where rows are very long. Each lane keeps the largest of its elements, the
-/// sum of their exponentials relative to it, and their sum.
-#[fuse_kernel(
-    configs = [
-        { T: f32, LANES: 256, num_stages: 1 }, { T: f32, LANES: 1024, num_ctas: 4, num_stages: 1 },
-        { T: f16, LANES: 256 }, { T: f16, LANES: 1024, num_ctas: 4, num_stages: 3 },
-        { T: bf16, LANES: 256 }, { T: bf16, LANES: 1024, num_ctas: 4, num_stages: 3 },
-    ],
-    num_warps = 8,
-)]
-pub fn cross_entropy<T: Float, const LANES: usize>(
-    x: &[T],
-    targets: &[i64],
-    loss: &mut [f32],
-    lse: &mut [f32],
-    classes: i32,
-    ignored: i64,
-    smoothing: f32,
-) {
-    let row = tl::program_id(0);
-    // Neighbours belong to one lane, so that finding its largest element moves nothing.
-    let cols = tl::arange(0, LANES).col() * 8 + tl::arange(0, 8).row();
-    let target = tl::load(targets + row);
-    let known = (target >= 0) & (target < classes.to::<i64>());
-    let hit = tl::load(x + row * classes + target, known).to::<f32>();
-    let mut peaks = tl::full([LANES], f32::NEG_INFINITY);
-    let mut totals = tl::zeros::<f32>([LANES]);
-    let mut sums = tl::zeros::<f32>([LANES]);
-    for first in (0..classes).step_by(32 * LANES) {
-        let (at_a, at_b) = (first + cols, first + 8 * LANES + cols);
-        let (at_c, at_d) = (first + 16 * LANES + cols, first + 24 * LANES + cols);
-        let a = tl::load(x + row * classes + at_a, at_a < classes, T::NEG_INFINITY).to::<f32>();
-        let b = tl::load(x + row * classes + at_b, at_b < classes, T::NEG_INFINITY).to::<f32>();
-        let c = tl::load(x + row * classes + at_c, at_c < classes, T::NEG_INFINITY).to::<f32>();
-        let d = tl::load(x + row * classes + at_d, at_d < classes, T::NEG_INFINITY).to::<f32>();
-        let highest = tl::max(tl::maximum(tl::maximum(a, b), tl::maximum(c, d)), 1);
-        let higher = tl::maximum(peaks, highest);
-        let base = tl::select(higher == f32::NEG_INFINITY, 0.0, higher);
-        if smoothing > 0.0 {
-            // Each by its own mask, which is selected by once for a vector.
-            let (a, b) = (tl::select(at_a < classes, a, 0.0), tl::select(at_b < classes, b, 0.0));
-            let (c, d) = (tl::select(at_c < classes, c, 0.0), tl::select(at_d < classes, d, 0.0));
-            sums += (tl::sum(a, 1) + tl::sum(b, 1)) + (tl::sum(c, 1) + tl::sum(d, 1));
-        }
-        let base_of = base.col();
-        let a = tl::exp2((a - base_of) * f32::consts::LOG2_E);
-        let b = tl::exp2((b - base_of) * f32::consts::LOG2_E);
-        let c = tl::exp2((c - base_of) * f32::consts::LOG2_E);
-        let d = tl::exp2((d - base_of) * f32::consts::LOG2_E);
-        let kept = totals * tl::exp2((peaks - base) * f32::consts::LOG2_E);
-        totals = kept + tl::sum((a + b) + (c + d), 1);
-        peaks = higher;
-    }
-    let peak = tl::max(peaks, 0);
-    let base = tl::select(peak == f32::NEG_INFINITY, 0.0, peak);
-    let total = tl::sum(totals * tl::exp2((peaks - base) * f32::consts::LOG2_E), 0);
-    let sum_of_exp = base + tl::log(total);
-    let mean = tl::sum(sums, 0) / classes as f32;
-    // Where nothing is smoothed an infinite mean must not count.
-    let smooth = tl::select(smoothing > 0.0, smoothing * mean, 0.0);
-    let found = tl::select(known, sum_of_exp - (1.0 - smoothing) * hit - smooth, f32::NAN);
-    tl::store(loss + row, tl::select(target == ignored, 0.0, found));
-    tl::store(lse + row, sum_of_exp);
-}
-
-/// One program for each row, which it reads once, `BLOCK` elements at a time: for more classes than a cluster keeps of rows that begin
-/// anywhere. All threads know the largest element so far, and the sum of the exponentials relative to it.
-#[fuse_kernel(T = [f32, f16, bf16], BLOCK = [4096], num_warps = 8)]
-pub fn cross_entropy_unaligned<T: Float, const BLOCK: usize>(
-    x: &[T],
-    targets: &[i64],
-    loss: &mut [f32],
-    lse: &mut [f32],
-    classes: i32,
-    ignored: i64,
-    smoothing: f32,
-) {
-    let row = tl::program_id(0);
-    let target = tl::load(targets + row);
-    let known = (target >= 0) & (target < classes.to::<i64>());
-    let hit = tl::load(x + row * classes + target, known).to::<f32>();
-    let (mut peak, mut total, mut sum) = (f32::NEG_INFINITY, 0.0, 0.0);
-    for first in (0..classes).step_by(BLOCK) {
-        let cols = first + tl::arange(0, BLOCK);
-        let mask = cols < classes;
-        let logits = tl::load(x + row * classes + cols, mask, T::NEG_INFINITY).to::<f32>();
-        let higher = tl::maximum(peak, tl::max(logits, 0));
-        let base = tl::select(higher == f32::NEG_INFINITY, 0.0, higher);
-        if smoothing > 0.0 {
-            sum += tl::sum(tl::select(mask, logits, 0.0), 0);
-        }
-        let exps = tl::exp2((logits - base) * f32::consts::LOG2_E);
-        total = total * tl::exp2((peak - base) * f32::consts::LOG2_E) + tl::sum(exps, 0);
-        peak = higher;
-    }
-    let base = tl::select(peak == f32::NEG_INFINITY, 0.0, peak);
-    let sum_of_exp = base + tl::log(total);
-    // Where nothing is smoothed an infinite mean must not count.
-    let smooth = tl::select(smoothing > 0.0, smoothing * (sum / classes as f32), 0.0);
-    let found = tl::select(known, sum_of_exp - (1.0 - smoothing) * hit - smooth, f32::NAN);
-    tl::store(loss + row, tl::select(target == ignored, 0.0, found));
-    tl::store(lse + row, sum_of_exp);
-}
 
 /// The gradient of `BLOCK` logits of one row.
 #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [4096])]

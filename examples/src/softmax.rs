@@ -213,11 +213,8 @@ impl<'a, T: Float> Softmax<'a, T> {
             return call.grid(rows).launch(on);
         }
         if self.cols <= SHORT_ROW {
-            let of_program = if tile_width([128, 256, 384, 512, SHORT_ROW], self.cols).is_multiple_of(256) {
-                4
-            } else {
-                8
-            };
+            let tile = tile_width([128, 256, 384, 512, SHORT_ROW], self.cols);
+            let of_program = if tile.is_multiple_of(256) { 4 } else { 8 };
             let call = softmax_short::<T>(self.x, out, rows as i32, n_cols, self.scale, log);
             return call.grid(rows.div_ceil(of_program)).launch(on);
         }
