@@ -46,7 +46,7 @@ const MAX_BYTES_PER_THREAD: u64 = 256;
 const VECTOR: u64 = 16;
 /// From these bytes on, two warps read sooner than one.
 const TWO_WARPS: u64 = 2048;
-/// A block of a cluster has at least as many warps: what a row's blocks wait for each other takes longer than what more threads cost.
+/// A block of a cluster has at least so many warps. The blocks wait for each other, and with more warps their loads come back sooner.
 const WARPS_OF_CLUSTER: u64 = 4;
 
 /// Warps of each of `num_ctas` blocks that share a program.

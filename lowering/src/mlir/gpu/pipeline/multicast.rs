@@ -18,8 +18,8 @@ use crate::mlir::gpu::{Builder, Gpu, IntPredicate, Registers, statement};
 use crate::mlir::types::Ty;
 use crate::tile::{Func, Op, Value};
 
-/// Results of a product whose loads may be multicast, at least. Smaller tiles are those of small products, which no launch runs in
-/// clusters, and which take 2 % longer for code of that before their first copy (docs/performance.md, "Small products").
+/// Results of a product whose loads may be multicast, at least. Smaller tiles are those of small products: clusters seldom pay for them,
+/// and the code for these takes 2 % of their time before the first load (docs/performance.md, "Small products").
 const LEAST_RESULTS: u64 = 128 * 128;
 
 /// The mask of both blocks of a cluster.
