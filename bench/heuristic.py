@@ -88,12 +88,12 @@ STRADDLED = 1.25
 
 #: The blocks of `f32`; microseconds of a step that each block on a multiprocessor adds and the least that one takes, of aligned factors and
 #: of others; microseconds of all else; blocks on a multiprocessor; whether parts of sums come in it.
-FMA_BLOCKS = [((128, 128, 16), (1.56, 0.0), (1.64, 1.14), 1.76, 2, False), ((64, 128, 16), (0.811, 0.782), (0.913, 0.975), 1.63, 3, False),
-              ((64, 64, 16), (0.449, 0.459), (0.499, 0.584), 0.93, 4, True)]
+FMA_BLOCKS = [((128, 128, 16), (1.44, 0.812), (1.49, 1.09), 1.72, 2, False), ((64, 128, 16), (0.728, 0.763), (0.747, 0.937), 3.78, 3, False),
+              ((64, 64, 16), (0.437, 0.412), (0.452, 0.523), 1.11, 4, True), ((32, 32, 16), (0.158, 0.268), (0.169, 0.370), 0.708, 8, True)]
 
 
-def by_fma(m, k, n, aligned):
-    """The block and the parts of a product of `f32`, as the library chooses."""
+def by_fma(m, k, n, aligned, finishes=False):
+    """The block and the parts of a product of `f32`, as the library chooses; with `finishes` it has an activation."""
     byte, sum_parts, summed_byte, *_ = COSTS
 
     def estimate(of, parts):
@@ -110,7 +110,8 @@ def by_fma(m, k, n, aligned):
         time = (rounds**4 + moved**4) ** 0.25
         return time if parts == 1 else time + sum_parts + 4 * m * n * (parts + 1) * summed_byte
 
-    configs = [(estimate(of, parts), of[0], parts) for of in FMA_BLOCKS for parts in PARTS
+    usable = FMA_BLOCKS[1:] if finishes else FMA_BLOCKS
+    configs = [(estimate(of, parts), of[0], parts) for of in usable for parts in PARTS
                if parts == 1 or of[-1] and k // parts >= 32 and 4 * parts * m * n <= 1 << 28]
     return min(configs, key=lambda config: config[0])[1:]
 

@@ -79,7 +79,7 @@ class Matmul(Entry):
         taken = {**self.batch(args), "act": self.act}
         if dtype == F32:
             aligned = [heuristic.is_aligned(factor) for factor in (args["a"], self.right(args))]
-            return self.in_config(case, *heuristic.by_fma(m, k, n, aligned), taken, args)
+            return self.in_config(case, *heuristic.by_fma(m, k, n, aligned, self.act), taken, args)
         block, parts, copies = self.config(case, args)
         copied = {name: heuristic.aligned_copy(taken[name]) for name, copies in zip(("a", "b"), copies) if copies}
         taken.update({name: copy for name, (_, _, copy) in copied.items()})
@@ -111,7 +111,9 @@ class Matmul(Entry):
                            **{**taken, "parts": args["parts"], "share": cdiv(cdiv(k, parts), steps)}),
                     Launch("sum_parts", types, lambda *consts: consts == summed,
                            lambda rows, cols: (cdiv(m, rows) * cdiv(n, cols),), **{**taken, "parts": args["parts"]})]
-        if dtype == F32 or rows == 128:
+        if dtype == F32:
+            return [Launch("matmul_f32", [], lambda *consts: consts[:3] == block, lambda *_: (count,), **taken)]
+        if rows == 128 and cols > 128:
             return [Launch("matmul", types, lambda *consts: consts[:4] == (self.act, *block), lambda *_: (count,), **taken)]
         return [Launch("matmul_small", types, lambda *consts: consts == block, lambda *_: (count,), **taken)]
 

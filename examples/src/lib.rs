@@ -120,6 +120,7 @@ pub static KERNELS: &[&Kernel] = &[
     &attention_decode::attention_split::KERNEL,
     &attention_decode::join_parts::KERNEL,
     &matmul_tiles::matmul::KERNEL,
+    &matmul_tiles::matmul_f32::KERNEL,
     &matmul_tiles::matmul_small::KERNEL,
     &matmul_tiles::matmul_tf32::KERNEL,
     &matmul_tiles::matmul_tf32_parts::KERNEL,

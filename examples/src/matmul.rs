@@ -30,7 +30,7 @@ use crate::activation;
 use crate::matmul_heuristic::{Block, Config, LARGE, LARGE_BY_FMA, LARGEST, Problem, SMALL, WIDE};
 use crate::matmul_operands::{OperandCopy, copy_operands, is_aligned, is_column_major, is_within_sectors};
 use crate::matmul_tf32;
-use crate::matmul_tiles::{matmul, matmul_narrow, matmul_parts, matmul_small, sum_parts};
+use crate::matmul_tiles::{matmul, matmul_f32, matmul_narrow, matmul_parts, matmul_small, sum_parts};
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
 use crate::split_matmul::{self, FLAT, LOW, NARROW, SUMMED, THIN, THIN_COLS};
@@ -280,6 +280,18 @@ fn sliced<T: Element>(rows: View<'_, T, 3>, slices: usize) -> Result<View<'_, T,
 const SLICES: usize = 4;
 const FEW_K: usize = 128;
 
+/// The activation with this number.
+pub struct Activation<const ACT: usize>;
+
+/// Activations that may follow a product: `IDENTITY`, `RELU`, `GELU` and `SILU` of [`crate::activation`].
+#[diagnostic::on_unimplemented(message = "no product has this activation")]
+pub trait FollowsProduct {}
+
+impl FollowsProduct for Activation<{ activation::IDENTITY }> {}
+impl FollowsProduct for Activation<{ activation::RELU }> {}
+impl FollowsProduct for Activation<{ activation::GELU }> {}
+impl FollowsProduct for Activation<{ activation::SILU }> {}
+
 /// The element types of products with the activation `ACT`.
 pub trait Multiply<const ACT: usize>: Float {
     /// The configuration of a product with these matrices.
@@ -363,9 +375,8 @@ macro_rules! multiply_halves {
     ($($T:ty),*) => {$(
         impl<const ACT: usize> Multiply<ACT> for $T
         where
-            matmul::Choice<$T, ACT, 128, 256, 64, false>: matmul::Declared,
-            matmul::Choice<$T, ACT, 128, 192, 64, false>: matmul::Declared,
-            matmul::Choice<$T, ACT, 128, 128, 64, true>: matmul::Declared,
+            matmul::Choice<$T, ACT, 128, 256, 64>: matmul::Declared,
+            matmul::Choice<$T, ACT, 128, 192, 64>: matmul::Declared,
         {
             fn config(on: impl LaunchOn, of: &Factors<'_, $T>, out: [usize; 3]) -> Config {
                 if let Some(tile) = of.few_rows(on, out) {
@@ -395,22 +406,19 @@ macro_rules! multiply_halves {
                 if config.split_k > 1 {
                     return launch_parts!(
                         $T, on, of, out, config,
-                        [128 x 192 x 64, 128 x 128 x 64, 64 x 128 x 64, 64 x 64 x 128], ACT as i32
+                        [128 x 192 x 64, 128 x 128 x 64, 64 x 128 x 64, 64 x 64 x 128], act
                     );
                 }
                 let (Factors { a, b, bias, residual, alpha, .. }, programs) =
                     (of, config.block.tile.count(shape));
                 let adds = residual.shape()[1] > 0;
                 match config.block {
-                    LARGEST if !adds => matmul::<$T, ACT, 128, 256, 64, false>(a, b, bias, residual, out, alpha)
-                        .grid(programs)
-                        .launch(on),
-                    WIDE if !adds => matmul::<$T, ACT, 128, 192, 64, false>(a, b, bias, residual, out, alpha)
-                        .grid(programs)
-                        .launch(on),
-                    LARGE => matmul::<$T, ACT, 128, 128, 64, true>(a, b, bias, residual, out, alpha)
-                        .grid(programs)
-                        .launch(on),
+                    LARGEST if !adds => {
+                        matmul::<$T, ACT, 128, 256, 64>(a, b, bias, out, alpha).grid(programs).launch(on)
+                    }
+                    WIDE if !adds => {
+                        matmul::<$T, ACT, 128, 192, 64>(a, b, bias, out, alpha).grid(programs).launch(on)
+                    }
                     Block { tile: NARROW, k: FEW_K } => {
                         let (a, b) = (sliced(a, SLICES)?, sliced(b.permute([0, 2, 1]), SLICES)?);
                         matmul_narrow::<$T, SLICES, { NARROW.rows }, { NARROW.cols }, FEW_K>(
@@ -421,7 +429,10 @@ macro_rules! multiply_halves {
                     }
                     block => by_block!(
                         block,
-                        [64 x 128 x 64, 64 x 64 x 128, 64 x 64 x 64, 64 x 32 x 128, 16 x 32 x 128],
+                        [
+                            128 x 128 x 64, 64 x 128 x 64, 64 x 64 x 128, 64 x 64 x 64, 64 x 32 x 128,
+                            16 x 32 x 128
+                        ],
                         |M, N, K| matmul_small::<$T, M, N, K>(a, b, bias, residual, out, alpha, act)
                             .grid(programs)
                             .launch(on)
@@ -436,9 +447,7 @@ multiply_halves!(f16, bf16);
 
 impl<const ACT: usize> Multiply<ACT> for f32
 where
-    matmul::Choice<f32, ACT, 128, 128, 16, false>: matmul::Declared,
-    matmul::Choice<f32, ACT, 64, 128, 16, true>: matmul::Declared,
-    matmul::Choice<f32, ACT, 64, 64, 16, true>: matmul::Declared,
+    Activation<ACT>: FollowsProduct,
 {
     fn config(on: impl LaunchOn, of: &Factors<'_, f32>, out: [usize; 3]) -> Config {
         if of.tf32 && on.has_clusters() {
@@ -448,7 +457,7 @@ where
         if of.tf32 {
             return problem.without_wgmma(on, [LARGE, SMALL].map(|block| Block { k: 32, ..block }));
         }
-        problem.by_fma(on)
+        Problem { adds: problem.adds || ACT != activation::IDENTITY, ..problem }.by_fma(on)
     }
 
     fn multiply(
@@ -457,20 +466,21 @@ where
         config: Config,
         out: ViewMut<'_, f32, 3>,
     ) -> Result<()> {
+        let act = ACT as i32;
         if of.tf32 {
-            return matmul_tf32::multiply(on, of, config, ACT as i32, out);
+            return matmul_tf32::multiply(on, of, config, act, out);
         }
         if config.split_k > 1 {
-            return launch_parts!(f32, on, of, out, config, [64 x 64 x 16], ACT as i32);
+            return launch_parts!(f32, on, of, out, config, [64 x 64 x 16, 32 x 32 x 16], act);
         }
         let (Factors { a, b, bias, residual, alpha, .. }, programs) =
             (of, config.block.tile.count(out.shape()));
-        if config.block == LARGE_BY_FMA && residual.shape()[1] == 0 {
-            let call = matmul::<f32, ACT, 128, 128, 16, false>(a, b, bias, residual, out, alpha);
+        if config.block == LARGE_BY_FMA && residual.shape()[1] == 0 && ACT == activation::IDENTITY {
+            let call = matmul_f32::<128, 128, 16, false>(a, b, bias, residual, out, alpha, act);
             return call.grid(programs).launch(on);
         }
-        by_block!(config.block, [64 x 128 x 16, 64 x 64 x 16], |M, N, K| {
-            matmul::<f32, ACT, M, N, K, true>(a, b, bias, residual, out, alpha).grid(programs).launch(on)
+        by_block!(config.block, [64 x 128 x 16, 64 x 64 x 16, 32 x 32 x 16], |M, N, K| {
+            matmul_f32::<M, N, K, true>(a, b, bias, residual, out, alpha, act).grid(programs).launch(on)
         })
     }
 }

@@ -50,6 +50,20 @@ pub(crate) mod kernels {
         parts.store(tl::reshape(sum, [1, 1, M, N]), part, batch, row, col);
     }
 
+    /// The activation of [`crate::activation`] with this number, or none.
+    #[fuse_fn]
+    fn activated<T: Float>(v: Tile<f32>, act: i32) -> Tile<f32> {
+        if act == 1 {
+            tl::relu(v)
+        } else if act == 2 {
+            tl::gelu::<T>(v)
+        } else if act == 4 {
+            tl::silu::<T>(v)
+        } else {
+            v
+        }
+    }
+
     /// What becomes of a tile of sums, before it is converted: scaled, a bias added, activated as one of [`crate::activation`], a matrix
     /// added. Where there is no bias or no matrix, they have no elements.
     #[fuse_fn]
@@ -69,15 +83,7 @@ pub(crate) mod kernels {
         } else {
             sum * alpha
         };
-        let y = if act == 1 {
-            tl::relu(v)
-        } else if act == 2 {
-            tl::gelu::<T>(v)
-        } else if act == 4 {
-            tl::silu::<T>(v)
-        } else {
-            v
-        };
+        let y = activated::<T>(v, act);
         if residual.shape(1) > 0 {
             y + tl::reshape(residual.load::<1, M, N>(batch, row, col), [M, N]).to::<f32>()
         } else {
@@ -105,30 +111,13 @@ pub(crate) mod kernels {
     }
 
     /// A program makes a tile of `M x N` elements in steps of `K`; the grid counts the tiles of one matrix after the other. `b` has one
-    /// matrix, or as many as `a`. Where there is no bias or no residual, they have no elements; with `ADD` there may be a residual: the
-    /// largest tiles have no registers for it.
-    #[fuse_kernel(
-        ACT = [0, 1, 2, 4],
-        configs = [
-            { T: f16, M: 128, N: 256, K: 64, ADD: false }, { T: bf16, M: 128, N: 256, K: 64, ADD: false },
-            { T: f16, M: 128, N: 192, K: 64, ADD: false }, { T: bf16, M: 128, N: 192, K: 64, ADD: false },
-            { T: f16, M: 128, N: 128, K: 64, ADD: true }, { T: bf16, M: 128, N: 128, K: 64, ADD: true },
-            { T: f32, M: 128, N: 128, K: 16, ADD: false }, { T: f32, M: 64, N: 128, K: 16, ADD: true, num_warps: 4 },
-            { T: f32, M: 64, N: 64, K: 16, ADD: true, num_warps: 4 },
-        ],
-    )]
-    pub fn matmul<
-        T: Float,
-        const ACT: usize,
-        const M: usize,
-        const N: usize,
-        const K: usize,
-        const ADD: bool,
-    >(
+    /// matrix, or as many as `a`. Where there is no bias, it has no elements. Threads have no registers for a residual, and an activation
+    /// that is chosen at launch would take a tenth of the time of a product of few terms.
+    #[fuse_kernel(T = [f16, bf16], ACT = [0, 1, 2, 4], M = [128], N = [192, 256], K = [64])]
+    pub fn matmul<T: Float, const ACT: usize, const M: usize, const N: usize, const K: usize>(
         a: &View<T, 3>,
         b: &View<T, 3>,
         bias: &View<T, 2>,
-        residual: &View<T, 3>,
         out: &mut View<T, 3>,
         alpha: f32,
     ) {
@@ -137,33 +126,16 @@ pub(crate) mod kernels {
         // A branch, because 128 x 256 elements leave no registers for multiplications with the additions.
         let sum = if alpha == 1.0 { sum } else { sum * alpha };
         // Most products have no bias; there is no branch where it takes registers that a second block needs.
-        let always = N < 256 && (M > 64 || ACT > 1);
-        let v = if always || bias.shape(1) > 0 { sum + bias.load::<1, N>(0, col).to::<f32>() } else { sum };
-        let y = if ACT == 1 {
-            tl::relu(v)
-        } else if ACT == 2 {
-            tl::gelu::<T>(v)
-        } else if ACT == 4 {
-            tl::silu::<T>(v)
-        } else {
-            v
-        };
-        let y = if ADD {
-            if residual.shape(1) > 0 {
-                y + tl::reshape(residual.load::<1, M, N>(batch, row, col), [M, N]).to::<f32>()
-            } else {
-                y
-            }
-        } else {
-            y
-        };
+        let v = if N < 256 || bias.shape(1) > 0 { sum + bias.load::<1, N>(0, col).to::<f32>() } else { sum };
+        let y = activated::<T>(v, ACT as i32);
         out.store(tl::reshape(y.to::<T>(), [1, M, N]), batch, row, col);
     }
 
-    /// As [`matmul()`], by smaller tiles, whose threads have registers for any activation and a residual.
+    /// As [`matmul()`], by smaller tiles, whose threads have registers for any activation and a residual, which may have no elements.
     #[fuse_kernel(
         T = [f16, bf16],
         configs = [
+            { M: 128, N: 128, K: 64 },
             { M: 64, N: 128, K: 64 },
             { M: 64, N: 64, K: 128 },
             { M: 64, N: 64, K: 64 },
@@ -218,7 +190,7 @@ pub(crate) mod kernels {
         { T: f16, M: 128, N: 128, K: 64 }, { T: bf16, M: 128, N: 128, K: 64 },
         { T: f16, M: 64, N: 128, K: 64 }, { T: bf16, M: 64, N: 128, K: 64 },
         { T: f16, M: 64, N: 64, K: 128 }, { T: bf16, M: 64, N: 64, K: 128 },
-        { T: f32, M: 64, N: 64, K: 16, num_warps: 4 },
+        { T: f32, M: 64, N: 64, K: 16, num_warps: 4 }, { T: f32, M: 32, N: 32, K: 16, num_warps: 2 },
     ])]
     pub fn matmul_parts<T: Float, const M: usize, const N: usize, const K: usize>(
         a: &View<T, 3>,
@@ -229,7 +201,56 @@ pub(crate) mod kernels {
         leave_part::<T, M, N, K, false>(a, b, parts, share);
     }
 
-    /// As [`matmul_small()`], of `f32` in TF32. The largest tile has no registers for an activation and a residual.
+    /// A tile of a product of `f32`, as [`matmul_small()`] makes it. The largest have no registers for an activation and a residual.
+    #[fuse_fn]
+    fn product_of_f32<
+        const M: usize,
+        const N: usize,
+        const K: usize,
+        const TF32: bool,
+        const FINISHES: bool,
+    >(
+        a: &View<f32, 3>,
+        b: &View<f32, 3>,
+        bias: &View<f32, 2>,
+        residual: &View<f32, 3>,
+        out: &mut View<f32, 3>,
+        alpha: f32,
+        act: i32,
+    ) {
+        let (batch, row, col) = place_in_bands::<M, N>(out.shape(1).to::<i32>(), out.shape(2).to::<i32>());
+        let sum = product::<f32, i64, M, N, K, TF32>(a, b, batch, row, col, 0, a.shape(2));
+        let y = if FINISHES {
+            finish::<f32, M, N>(sum, bias, residual, alpha, act, batch, row, col)
+        } else {
+            // Branches, because so many elements leave no registers for multiplications with the additions; none where a branch
+            // takes registers that a second block needs.
+            let scaled = if alpha == 1.0 { sum } else { sum * alpha };
+            if !TF32 || bias.shape(1) > 0 { scaled + bias.load::<1, N>(0, col) } else { scaled }
+        };
+        out.store(tl::reshape(y, [1, M, N]), batch, row, col);
+    }
+
+    /// As [`matmul_small()`], of `f32`: each product is rounded once.
+    #[fuse_kernel(configs = [
+        { M: 128, N: 128, K: 16, FINISHES: false },
+        { M: 64, N: 128, K: 16, FINISHES: true, num_warps: 4 },
+        { M: 64, N: 64, K: 16, FINISHES: true, num_warps: 4 },
+        { M: 32, N: 32, K: 16, FINISHES: true, num_warps: 2 },
+    ])]
+    pub fn matmul_f32<const M: usize, const N: usize, const K: usize, const FINISHES: bool>(
+        a: &View<f32, 3>,
+        b: &View<f32, 3>,
+        bias: &View<f32, 2>,
+        residual: &View<f32, 3>,
+        out: &mut View<f32, 3>,
+        alpha: f32,
+        act: i32,
+    ) {
+        product_of_f32::<M, N, K, false, FINISHES>(a, b, bias, residual, out, alpha, act);
+    }
+
+    /// The same of factors that are rounded to TF32.
     #[fuse_kernel(configs = [
         { M: 128, N: 256, K: 32, FINISHES: false },
         { M: 128, N: 128, K: 32, FINISHES: true },
@@ -246,16 +267,7 @@ pub(crate) mod kernels {
         alpha: f32,
         act: i32,
     ) {
-        let (batch, row, col) = place_in_bands::<M, N>(out.shape(1).to::<i32>(), out.shape(2).to::<i32>());
-        let sum = product::<f32, i64, M, N, K, true>(a, b, batch, row, col, 0, a.shape(2));
-        let y = if FINISHES {
-            finish::<f32, M, N>(sum, bias, residual, alpha, act, batch, row, col)
-        } else {
-            // Branches, because so many elements leave no registers for multiplications with the additions.
-            let scaled = if alpha == 1.0 { sum } else { sum * alpha };
-            if bias.shape(1) > 0 { scaled + bias.load::<1, N>(0, col) } else { scaled }
-        };
-        out.store(tl::reshape(y, [1, M, N]), batch, row, col);
+        product_of_f32::<M, N, K, true, FINISHES>(a, b, bias, residual, out, alpha, act);
     }
 
     /// As [`matmul_parts()`], of `f32` in TF32.
@@ -333,6 +345,6 @@ pub(crate) mod kernels {
 }
 
 pub use kernels::{
-    align_both, align_rows, matmul, matmul_narrow, matmul_parts, matmul_small, matmul_tf32,
+    align_both, align_rows, matmul, matmul_f32, matmul_narrow, matmul_parts, matmul_small, matmul_tf32,
     matmul_tf32_parts, sum_parts, transpose_rows,
 };

@@ -12,10 +12,12 @@
 
 mod limit;
 mod many;
+mod names;
 mod vectors;
 
 use std::collections::{BTreeMap, HashMap};
 
+use self::names::{Names, ORDERS, Scalar, UNIT_STRIDES, UnitStrides};
 use self::vectors::{Widened, accesses, extents, needed_multiples, needed_signs};
 use crate::analysis::axis::{Assumptions, Axes};
 use crate::analysis::fact::{Fact, Symbol};
@@ -270,7 +272,7 @@ fn bodies_with_facts(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<
         let (plan, facts) = aligned(func.clone(), requests)?;
         if !facts.is_empty() {
             let partly = if by_pointers {
-                partly_in_vectors(func, requests, &facts, Scalar::ALIGNED, others)?
+                partly_in_vectors(func, requests, &facts, ORDERS[0].scalar, others)?
             } else {
                 vec![]
             };
@@ -289,33 +291,27 @@ fn bodies_with_facts(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<
             }
         }
     }
+    // Those of 16-bit floats are copied by the GPU, or to aligned rows.
+    let of_f32 = others == Gpus::All && multiplies(func, |elem| elem == DType::F32);
     for (func, names) in orders.iter().filter(|_| !columns.is_empty()) {
-        if names.aligned != ORDERS[0].aligned {
+        let is_first = names.aligned == ORDERS[0].aligned;
+        if of_f32 || !is_first {
             let (plan, facts) = aligned((*func).clone(), requests)?;
-            bodies.push(Body { name: names.aligned, plan, facts, gpus: others });
+            let partly = if of_f32 {
+                partly_in_vectors(func, requests, &facts, names.scalar, others)?
+            } else {
+                vec![]
+            };
+            if !is_first {
+                bodies.push(Body { name: names.aligned, plan, facts, gpus: others });
+            }
+            bodies.extend(partly);
         }
         let (plan, facts) = unaligned((*func).clone(), requests)?;
         bodies.push(Body { name: names.odd, plan, facts, gpus });
     }
     Ok(bodies)
 }
-
-/// What bodies for an order of the factors of a product are called: `tn` has the first one by columns, `nt` the second.
-#[derive(Clone, Copy)]
-struct Names {
-    tensor: &'static str,
-    /// Of results that begin anywhere.
-    tensor_odd: &'static str,
-    aligned: &'static str,
-    odd: &'static str,
-}
-
-const ORDERS: [Names; 4] = [
-    Names { tensor: "tensor", tensor_odd: "tensor_odd", aligned: "aligned", odd: "odd" },
-    Names { tensor: "tensor_tn", tensor_odd: "tensor_tn_odd", aligned: "aligned_tn", odd: "odd_tn" },
-    Names { tensor: "tensor_nt", tensor_odd: "tensor_nt_odd", aligned: "aligned_nt", odd: "odd_nt" },
-    Names { tensor: "tensor_tt", tensor_odd: "tensor_tt_odd", aligned: "aligned_tt", odd: "odd_tt" },
-];
 
 /// Adds the bodies whose products take blocks as the GPU copies them, first those that it copies out as well.
 /// Gives the names of those that there are.
@@ -348,45 +344,6 @@ enum Results {
     /// Element by element: their rows may begin anywhere.
     Anywhere,
 }
-
-/// What bodies of products that move a part of their accesses element by element are called.
-#[derive(Clone, Copy)]
-struct Scalar {
-    /// What is around the loops.
-    epilogue: &'static str,
-    /// And one of two operands.
-    operands: [&'static str; 2],
-}
-
-impl Scalar {
-    const ALIGNED: Scalar = Scalar { epilogue: "scalar_epilogue", operands: ["scalar_b", "scalar_a"] };
-}
-
-/// What the bodies for a set of strides that are 1 are called.
-struct UnitStrides {
-    /// Of rows that begin at multiples of a vector.
-    aligned: &'static str,
-    scalar: Scalar,
-    /// Of rows that begin anywhere.
-    odd: &'static str,
-}
-
-macro_rules! unit_strides {
-    ($($name:literal),*) => {
-        [$(UnitStrides {
-            aligned: $name,
-            scalar: Scalar {
-                epilogue: concat!($name, "_scalar_epilogue"),
-                operands: [concat!($name, "_scalar_b"), concat!($name, "_scalar_a")],
-            },
-            odd: concat!($name, "_odd"),
-        }),*]
-    };
-}
-
-/// Bodies of the same kind, for different strides that are 1.
-const UNIT_STRIDES: [UnitStrides; 4] =
-    unit_strides!["unit_strides", "unit_strides_2", "unit_strides_3", "unit_strides_4"];
 
 /// What a body may rely on, unless the caller answers for all.
 fn trust(requests: Requests, otherwise: Trust) -> Trust {
@@ -460,11 +417,15 @@ fn partly_in_vectors(
     if !facts.iter().all(|fact| in_loops.contains(fact)) {
         found.push(Body { name: names.epilogue, plan, facts: in_loops.clone(), gpus });
     }
+    // Blocks of views have masks once they are accesses by element.
+    let mut by_element = func.clone();
+    contiguous(&mut by_element);
+    split(&mut by_element, trust(requests, Trust::Launch));
     let mut operands: Vec<ParamId> =
-        accesses(func, Widened::InProducts).iter().map(|place| place.param).collect();
+        accesses(&by_element, Widened::InProducts).iter().map(|place| place.param).collect();
     operands.sort();
     operands.dedup();
-    let extents = extents(func);
+    let extents = extents(&by_element);
     if let [a, b] = operands[..] {
         for (operand, name) in [a, b].into_iter().zip(names.operands) {
             let (plan, fewer) = in_vectors(func.clone(), requests, Widened::Of(operand))?;

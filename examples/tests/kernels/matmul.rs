@@ -337,6 +337,33 @@ fn every_block_takes_any_extents_and_orders() {
     }
 }
 
+/// Extents that are multiples of a vector of `f32`, but for one, and none that is.
+const ONE_IS_ODD: [Extents; 5] = [
+    Extents { m: 72, k: 64, n: 136 },
+    Extents { m: 70, k: 64, n: 136 },
+    Extents { m: 72, k: 66, n: 136 },
+    Extents { m: 72, k: 64, n: 134 },
+    Extents { m: 71, k: 65, n: 133 },
+];
+
+#[test]
+fn every_block_of_f32_reads_each_operand_as_it_lies() {
+    use Order::{Apart, Columns, ColumnsApart, Rows};
+    let orders =
+        [[Rows, Rows], [Rows, Columns], [Columns, Rows], [Columns, Columns], [Apart(3), ColumnsApart(4)]];
+    for extents in ONE_IS_ODD {
+        for orders in orders {
+            for block in [block(64, 128, 16), block(64, 64, 16), block(32, 32, 16)] {
+                let config = |split_k| Some(Config { block, split_k, copies: [false; 2] });
+                check_way::<f32, SILU>(extents, orders, config(1));
+                if block.tile.cols < 128 {
+                    check_way::<f32, IDENTITY>(extents, orders, config(3));
+                }
+            }
+        }
+    }
+}
+
 /// Rows that begin within sectors of memory, and as much to load that a GPU runs clusters with multicast loads: peers that share either
 /// operand, or none at the end of a band of tiles, and the last of an odd number. Sums of whole numbers are exact.
 #[test]

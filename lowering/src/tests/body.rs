@@ -279,20 +279,22 @@ fn a_narrow_row_waits_narrow_for_its_reductions() {
     );
 }
 
+/// For each body of a kernel, the bytes that a thread moves at once, by line and argument.
+fn accesses(source: &str) -> String {
+    let bodies = bodies(&func(source), Requests::default()).expect("bodies that fit");
+    let of = |body: &Body| {
+        let each = body.accesses().into_iter();
+        let texts: Vec<String> = each
+            .map(|access| format!("line {} of {}: {}", access.line, access.param.0, access.bytes))
+            .collect();
+        format!("{}: {}\n", body.name, texts.join(", "))
+    };
+    bodies.iter().map(of).collect::<String>()
+}
+
 /// What a trace says of an access: its line and how much of it moves at once, of views nothing where the GPU copies their blocks.
 #[test]
 fn accesses_are_known_by_line() {
-    let accesses = |source: &str| {
-        let bodies = bodies(&func(source), Requests::default()).expect("bodies that fit");
-        let of = |body: &Body| {
-            let each = body.accesses().into_iter();
-            let texts: Vec<String> = each
-                .map(|access| format!("line {} of {}: {}", access.line, access.param.0, access.bytes))
-                .collect();
-            format!("{}: {}\n", body.name, texts.join(", "))
-        };
-        bodies.iter().map(of).collect::<String>()
-    };
     let gathered = "#[fuse_kernel]
         fn k(table: &[i32], x: &[bf16], out: &mut [bf16], n: i32) {
             let at = tl::arange(0, 256);
@@ -529,4 +531,41 @@ fn a_step_that_may_be_below_1_says_nothing_of_alignment() {
         1 <= step
     "#]],
     );
+}
+
+/// What single threads multiply comes in vectors as far as it can: both operands, or one of them.
+#[test]
+fn a_product_of_f32_has_bodies_with_one_operand_in_vectors() {
+    let product = "#[fuse_kernel(num_warps = 4)]
+        fn k(a: &View<f32, 2>, b: &View<f32, 2>, out: &mut View<f32, 2>) {
+            let mut sum = tl::zeros::<f32>([64, 64]);
+            for start in (0..a.shape(1)).step_by(16) {
+                sum = tl::dot(a.load::<64, 16>(0, start), b.load::<16, 64>(start, 0), sum);
+            }
+            out.store(sum, 0, 0);
+        }";
+    expect![[r#"
+        aligned: line 5 of 0: 16, line 5 of 5: 16, line 7 of 10: 16
+        scalar_epilogue: line 5 of 0: 16, line 5 of 5: 16, line 7 of 10: 4
+        scalar_b: line 5 of 0: 16, line 5 of 5: 4, line 7 of 10: 4
+        scalar_a: line 5 of 0: 4, line 5 of 5: 16, line 7 of 10: 4
+        odd: line 5 of 0: 4, line 5 of 5: 4, line 7 of 10: 4
+        aligned_tn: line 5 of 0: 16, line 5 of 5: 16, line 7 of 10: 16
+        scalar_epilogue_tn: line 5 of 0: 16, line 5 of 5: 16, line 7 of 10: 4
+        scalar_b_tn: line 5 of 0: 16, line 5 of 5: 4, line 7 of 10: 4
+        scalar_a_tn: line 5 of 0: 4, line 5 of 5: 16, line 7 of 10: 4
+        odd_tn: line 5 of 0: 4, line 5 of 5: 4, line 7 of 10: 4
+        aligned_nt: line 5 of 0: 16, line 5 of 5: 16, line 7 of 10: 16
+        scalar_epilogue_nt: line 5 of 0: 16, line 5 of 5: 16, line 7 of 10: 4
+        scalar_b_nt: line 5 of 0: 16, line 5 of 5: 4, line 7 of 10: 4
+        scalar_a_nt: line 5 of 0: 4, line 5 of 5: 16, line 7 of 10: 4
+        odd_nt: line 5 of 0: 4, line 5 of 5: 4, line 7 of 10: 4
+        aligned_tt: line 5 of 0: 16, line 5 of 5: 16, line 7 of 10: 16
+        scalar_epilogue_tt: line 5 of 0: 16, line 5 of 5: 16, line 7 of 10: 4
+        scalar_b_tt: line 5 of 0: 16, line 5 of 5: 4, line 7 of 10: 4
+        scalar_a_tt: line 5 of 0: 4, line 5 of 5: 16, line 7 of 10: 4
+        odd_tt: line 5 of 0: 4, line 5 of 5: 4, line 7 of 10: 4
+        general: line 5 of 0: 4, line 5 of 5: 4, line 7 of 10: 4
+    "#]]
+    .assert_eq(&accesses(product));
 }
