@@ -79,7 +79,7 @@ COPIED, THIN_COLS, THIN = ((64, 32), (8, 256), (8, 1024)), 64, (16, 32)
 #: Microseconds of a byte that is moved; of the kernel that adds parts and of a byte of them; of the kernel that copies factors and of a byte that it
 #: moves; how much longer a step takes for each further block on a multiprocessor, of copies by the GPU and of loads;
 #: of a byte that blocks read at once out of the cache.
-COSTS = (0.594e-6, 2.55, 0.0979e-6, 1.89, 0.409e-6, 0.402, 0.959, 0.0800e-6)
+COSTS = (0.36e-6, 2.55, 0.0979e-6, 1.89, 0.409e-6, 0.402, 0.959, 0.0800e-6)
 
 
 #: What factors read more whose rows begin within 32-byte sectors.
