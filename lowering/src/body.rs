@@ -242,15 +242,25 @@ fn bodies_with_facts(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<
     let others = if bodies.is_empty() { gpus } else { Gpus::WithoutGroups };
     let strides = unit_strides(func, trust(requests, Trust::Launch));
     let by_pointers = bodies.is_empty() && !accesses(func, Widened::InProducts).is_empty();
+    // Views of 16-bit floats are read by TMA, or copied to aligned rows.
+    let of_f32_views =
+        others == Gpus::All && !columns.is_empty() && multiplies(func, |elem| elem == DType::F32);
+    // The aligned body, and those of products that move vectors in part.
+    let with_vectors = |func: &Func, name, scalar| -> Result<Vec<Body>, TooMuchShared> {
+        let (plan, facts) = aligned(func.clone(), requests)?;
+        let partly = if by_pointers || of_f32_views {
+            partly_in_vectors(func, requests, &facts, scalar, others)?
+        } else {
+            vec![]
+        };
+        let mut bodies = vec![Body { name, plan, facts, gpus: others }];
+        bodies.extend(partly);
+        Ok(bodies)
+    };
     for (UnitStrides { aligned: name, scalar, odd }, strides) in UNIT_STRIDES.into_iter().zip(&strides) {
         let mut near = func.clone();
         let equal = take_for_one(&mut near, strides);
-        let (plan, mut facts) = aligned(near.clone(), requests)?;
-        let partly =
-            if by_pointers { partly_in_vectors(&near, requests, &facts, scalar, others)? } else { vec![] };
-        facts.extend(equal.iter().cloned());
-        bodies.push(Body { name, plan, facts, gpus: others });
-        for mut body in partly {
+        for mut body in with_vectors(&near, name, scalar)? {
             body.facts.extend(equal.iter().cloned());
             bodies.push(body);
         }
@@ -269,15 +279,9 @@ fn bodies_with_facts(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<
     }
     if strides.is_empty() {
         bodies.extend(many::body(func, requests, others)?);
-        let (plan, facts) = aligned(func.clone(), requests)?;
-        if !facts.is_empty() {
-            let partly = if by_pointers {
-                partly_in_vectors(func, requests, &facts, ORDERS[0].scalar, others)?
-            } else {
-                vec![]
-            };
-            bodies.push(Body { name: "aligned", plan, facts, gpus: others });
-            bodies.extend(partly);
+        let found = with_vectors(func, ORDERS[0].aligned, ORDERS[0].scalar)?;
+        if !found[0].facts.is_empty() {
+            bodies.extend(found);
             if let Some((plan, facts)) = rotated(func.clone(), requests)? {
                 bodies.push(Body { name: "unaligned", plan, facts, gpus: others });
             } else if columns.is_empty()
@@ -291,21 +295,9 @@ fn bodies_with_facts(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<
             }
         }
     }
-    // Those of 16-bit floats are copied by the GPU, or to aligned rows.
-    let of_f32 = others == Gpus::All && multiplies(func, |elem| elem == DType::F32);
     for (func, names) in orders.iter().filter(|_| !columns.is_empty()) {
-        let is_first = names.aligned == ORDERS[0].aligned;
-        if of_f32 || !is_first {
-            let (plan, facts) = aligned((*func).clone(), requests)?;
-            let partly = if of_f32 {
-                partly_in_vectors(func, requests, &facts, names.scalar, others)?
-            } else {
-                vec![]
-            };
-            if !is_first {
-                bodies.push(Body { name: names.aligned, plan, facts, gpus: others });
-            }
-            bodies.extend(partly);
+        if names.aligned != ORDERS[0].aligned {
+            bodies.extend(with_vectors(func, names.aligned, names.scalar)?);
         }
         let (plan, facts) = unaligned((*func).clone(), requests)?;
         bodies.push(Body { name: names.odd, plan, facts, gpus });
