@@ -46,15 +46,19 @@ const SIXTEEN_WARPS: u32 = 128;
 /// but for a few words. Between the limits ptxas does better by itself.
 fn for_odd_rows(distributed: &Distributed) -> Option<u32> {
     type Limits = &'static [(RangeInclusive<u32>, u32)];
-    /// By the registers of a thread, for five, four, three and two blocks.
-    const OF_EIGHT_WARPS: Limits = &[(40..=53, 48), (54..=71, 64), (72..=89, 80), (112..=142, SIXTEEN_WARPS)];
+    /// By the registers of a thread, for five, four, three and two blocks. A long row spills, and two blocks of it are faster than one.
+    const OF_EIGHT_WARPS: Limits =
+        &[(40..=53, 48), (54..=71, 64), (72..=107, 80), (112..=190, SIXTEEN_WARPS)];
     /// For six and five blocks.
     const OF_FOUR_WARPS: Limits = &[(76..=80, 80), (84..=106, 96)];
+    /// For sixteen, fourteen and ten blocks.
+    const OF_TWO_WARPS: Limits = &[(44..=54, 64), (55..=82, 72), (83..=96, 96)];
     /// For addresses and numbers.
     const BESIDES: u32 = 28;
     let limits = match distributed.block_warps() {
         8 => OF_EIGHT_WARPS,
         4 => OF_FOUR_WARPS,
+        2 => OF_TWO_WARPS,
         _ => return None,
     };
     let (mut odd, mut reduced, mut stores) = (false, false, 0);
