@@ -1,0 +1,267 @@
+//! The ceilings of a device: what it can move and compute in a second, and what a launch costs.
+//!
+//! A ceiling is nominal, as the vendor states it, or measured, by a program that runs on the device; predictions take the
+//! measured one where there is one. Measured once and kept: [`Device::store`] writes them into a folder of the user, and
+//! [`load`] prefers what is there to [`builtin`].
+//!
+//! The file is `<folder>/<name>.json`, the name in lower case with `-` for what is neither letter nor digit:
+//!
+//! ```json
+//! {
+//!   "name": "NVIDIA H200",
+//!   "bandwidth": { "nominal": 4.8e12, "measured": 4.1e12, "source": "a copy of 512 MB" },
+//!   "l2_bandwidth": null,
+//!   "l2_bytes": 52428800,
+//!   "tensor": { "bf16": { "nominal": 9.89e14, "measured": 8e14, "source": ".." } },
+//!   "scalar": { "f32": { "nominal": 6.7e13, "measured": null, "source": ".." } },
+//!   "launch_overhead": { "nominal": null, "measured": 5e-6, "source": ".." },
+//!   "processors": 132,
+//!   "registers_per_thread": 255,
+//!   "on_chip_bytes": 262144
+//! }
+//! ```
+
+pub mod builtin;
+pub mod cpu;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use etcetera::BaseStrategy;
+use serde::{Deserialize, Serialize};
+
+use crate::dtype::DType;
+
+/// A limit, in the unit of the field that holds it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Ceiling {
+    /// As the vendor states it.
+    #[serde(default)]
+    pub nominal: Option<f64>,
+    /// As a program attained it.
+    #[serde(default)]
+    pub measured: Option<f64>,
+    /// Where both come from.
+    #[serde(default)]
+    pub source: String,
+}
+
+impl Ceiling {
+    /// The measured value, or else the nominal one.
+    pub fn best(&self) -> Option<f64> {
+        self.measured.or(self.nominal)
+    }
+
+    /// Which of the two [`Ceiling::best`] is.
+    pub fn standing(&self) -> &'static str {
+        match (self.measured, self.nominal) {
+            (Some(_), _) => "measured",
+            (None, Some(_)) => "nominal",
+            (None, None) => "unknown",
+        }
+    }
+
+    /// The larger of both, which nothing can be above.
+    pub fn most(&self) -> Option<f64> {
+        let both = self.measured.into_iter().chain(self.nominal);
+        both.reduce(f64::max)
+    }
+}
+
+/// A device with its ceilings.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Device {
+    /// As its driver or operating system names it.
+    pub name: String,
+    /// Of the memory, in bytes a second, read and written together.
+    pub bandwidth: Ceiling,
+    /// Of the last cache that all processors share, in bytes a second.
+    #[serde(default)]
+    pub l2_bandwidth: Option<Ceiling>,
+    /// The bytes of that cache.
+    #[serde(default)]
+    pub l2_bytes: u64,
+    /// Of tensor cores, in operations a second, by the type of the operands; `tf32` beside the names of [`DType`].
+    #[serde(default)]
+    pub tensor: BTreeMap<String, Ceiling>,
+    /// Of ordinary units, in operations a second; `f32` must be there.
+    pub scalar: BTreeMap<String, Ceiling>,
+    /// What a launch adds to the time of a kernel, in seconds.
+    pub launch_overhead: Ceiling,
+    /// Multiprocessors, or cores.
+    #[serde(default)]
+    pub processors: u32,
+    /// The registers of 32 bits that a thread can have; more values than that spill.
+    pub registers_per_thread: u32,
+    /// The bytes of a row that can stay on chip between two passes over it.
+    pub on_chip_bytes: u64,
+}
+
+/// What is wrong with the file of a device, or with reading and writing it.
+#[derive(Debug, thiserror::Error)]
+pub enum DeviceError {
+    /// The file cannot be read or written.
+    #[error("cannot {what} {}: {source}", .path.display())]
+    Io {
+        /// `read`, `write` or `create`.
+        what: &'static str,
+        /// The file or the folder.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The file is no device.
+    #[error("{}: {source}", .path.display())]
+    Format {
+        /// The file.
+        path: PathBuf,
+        /// What the reader says, with line and column.
+        source: serde_json::Error,
+    },
+    /// A ceiling that everything is divided by is missing or not positive.
+    #[error("device `{device}` has no positive {ceiling}")]
+    NoCeiling {
+        /// The device.
+        device: String,
+        /// Its ceiling.
+        ceiling: &'static str,
+    },
+    /// There is no device of that name.
+    #[error("no device `{name}`: there are {known}; `ceilings --measure-cpu` adds this processor as `cpu`")]
+    Unknown {
+        /// The name that was asked for.
+        name: String,
+        /// Built-in and stored names.
+        known: String,
+    },
+    /// The system names no folder for caches.
+    #[error("there is no folder for caches of this user; name one")]
+    NoFolder,
+}
+
+impl Device {
+    /// The bandwidth of memory, in bytes a second.
+    pub fn memory_bandwidth(&self) -> f64 {
+        self.bandwidth.best().unwrap_or(f64::INFINITY)
+    }
+
+    /// The seconds that a launch adds.
+    pub fn launch_seconds(&self) -> f64 {
+        self.launch_overhead.best().unwrap_or(0.0)
+    }
+
+    /// Operations a second of ordinary units, in `f32`.
+    pub fn scalar_peak(&self) -> f64 {
+        self.scalar.get("f32").and_then(Ceiling::best).unwrap_or(f64::INFINITY)
+    }
+
+    /// Operations a second of products of a type: on tensor cores where they have it, else on ordinary units.
+    pub fn tensor_peak(&self, operands: &str) -> f64 {
+        self.tensor.get(operands).and_then(Ceiling::best).unwrap_or_else(|| self.scalar_peak())
+    }
+
+    /// Reads a device from JSON.
+    ///
+    /// # Errors
+    /// If there is no such file, it is no device, or a ceiling that times are divided by is missing.
+    pub fn read(path: &Path) -> Result<Device, DeviceError> {
+        let io = |source| DeviceError::Io { what: "read", path: path.to_owned(), source };
+        let text = fs::read_to_string(path).map_err(io)?;
+        let format = |source| DeviceError::Format { path: path.to_owned(), source };
+        let device: Device = serde_json::from_str(&text).map_err(format)?;
+        device.checked()
+    }
+
+    /// Writes it into a folder under its name, and gives the path. What was there is replaced whole.
+    ///
+    /// # Errors
+    /// If the folder or the file cannot be written.
+    pub fn store(&self, folder: &Path) -> Result<PathBuf, DeviceError> {
+        let path = folder.join(format!("{}.json", file_name(&self.name)));
+        let failed = |what, path: &Path| {
+            let path = path.to_owned();
+            move |source| DeviceError::Io { what, path, source }
+        };
+        fs::create_dir_all(folder).map_err(failed("create", folder))?;
+        let format = |source| DeviceError::Format { path: path.clone(), source };
+        let text = serde_json::to_string_pretty(self).map_err(format)?;
+        // Another process that reads meanwhile finds the old file or the new one.
+        let beside = path.with_extension(format!("{}.part", std::process::id()));
+        fs::write(&beside, text).map_err(failed("write", &beside))?;
+        fs::rename(&beside, &path).map_err(failed("write", &path))?;
+        Ok(path)
+    }
+
+    fn checked(self) -> Result<Device, DeviceError> {
+        let positive = |value: Option<f64>| value.is_some_and(|value| value > 0.0 && value.is_finite());
+        let scalar = self.scalar.get("f32").and_then(Ceiling::best);
+        for (ceiling, value) in [("bandwidth", self.bandwidth.best()), ("f32 peak", scalar)] {
+            if !positive(value) {
+                return Err(DeviceError::NoCeiling { device: self.name, ceiling });
+            }
+        }
+        Ok(self)
+    }
+}
+
+fn file_name(device: &str) -> String {
+    let plain = device.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' });
+    plain.collect()
+}
+
+/// The folder of the user in which devices are kept: `fuse/devices` in the one for caches.
+///
+/// # Errors
+/// If the system names none.
+pub fn folder() -> Result<PathBuf, DeviceError> {
+    let user = etcetera::choose_base_strategy().map_err(|_| DeviceError::NoFolder)?;
+    Ok(user.cache_dir().join("fuse").join("devices"))
+}
+
+/// The devices of a folder, by the order of their names; a folder that is not there has none.
+///
+/// # Errors
+/// If a file there cannot be read or is no device.
+pub fn stored(folder: &Path) -> Result<Vec<Device>, DeviceError> {
+    let Ok(entries) = fs::read_dir(folder) else { return Ok(Vec::new()) };
+    let mut paths = entries.flatten().map(|entry| entry.path()).collect::<Vec<_>>();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
+    paths.sort();
+    paths.iter().map(|path| Device::read(path)).collect()
+}
+
+/// The devices of a folder, and the built-in ones that it has none of.
+///
+/// # Errors
+/// As [`stored`].
+pub fn all(folder: &Path) -> Result<Vec<Device>, DeviceError> {
+    let mut devices = stored(folder)?;
+    let known = builtin::all().into_iter();
+    let missing = known.filter(|known| !devices.iter().any(|device| device.name == known.name));
+    let missing = missing.collect::<Vec<_>>();
+    devices.extend(missing);
+    Ok(devices)
+}
+
+/// The device of a name: a stored one, or else a built-in one. The name may be a part of the device's, in any case: `h200`.
+///
+/// # Errors
+/// If there is none of that name, or a stored one cannot be read.
+pub fn load(name: &str, folder: &Path) -> Result<Device, DeviceError> {
+    let devices = all(folder)?;
+    let wanted = name.to_lowercase();
+    if let Some(exact) = devices.iter().find(|device| device.name.to_lowercase() == wanted) {
+        return Ok(exact.clone());
+    }
+    let known = devices.iter().map(|device| device.name.clone()).collect::<Vec<_>>().join(", ");
+    let found = devices.into_iter().find(|device| device.name.to_lowercase().contains(&wanted));
+    found.ok_or(DeviceError::Unknown { name: name.to_owned(), known })
+}
+
+/// The name of the ceiling of products of a type, or of `f32` on tensor cores.
+pub(crate) fn operand_name(dtype: DType, tf32: bool) -> &'static str {
+    if tf32 && dtype == DType::F32 { "tf32" } else { dtype.name() }
+}

@@ -1,0 +1,89 @@
+//! Devices whose ceilings are known without having one.
+//!
+//! **How good they are.** Beside the sweeps of row kernels in `bench/results` (norms, softmax, SiLU gates, quantization; each behind a write
+//! of all of the cache), of those that are bound by memory by prediction:
+//!
+//! | rows | H200, within 15 % | H100, within 15 % |
+//! | --- | ---: | ---: |
+//! | all | 44 of 70 | 56 of 75 |
+//! | of a multiple of 8, at most 20480 elements | 35 of 39 | 40 of 41 |
+//! | others | 9 of 31 | 16 of 34 |
+//!
+//! The overhead of a launch was chosen by these very sweeps, so they are no independent test of it. Longer rows, and rows that no vector
+//! divides, take longer than their bytes, which no ceiling says.
+
+use std::collections::BTreeMap;
+
+use super::{Ceiling, Device};
+
+const H200_DATA_SHEET: &str = "NVIDIA H200 data sheet, without sparsity";
+const H100_DATA_SHEET: &str = "NVIDIA H100 SXM data sheet, without sparsity";
+
+fn nominal(value: f64, source: &str) -> Ceiling {
+    Ceiling { nominal: Some(value), measured: None, source: source.to_owned() }
+}
+
+fn both(nominal: f64, measured: f64, source: &str) -> Ceiling {
+    Ceiling { nominal: Some(nominal), measured: Some(measured), source: source.to_owned() }
+}
+
+fn measured(value: f64, source: &str) -> Ceiling {
+    Ceiling { nominal: None, measured: Some(value), source: source.to_owned() }
+}
+
+/// The processor of H100 and H200 is the same: only their memories differ.
+fn hopper(data_sheet: &str) -> BTreeMap<String, Ceiling> {
+    let attained = format!("{data_sheet}; measured: products of 4096^3 and larger, docs/performance.md");
+    let tensor = [
+        ("f16", both(989e12, 800e12, &attained)),
+        ("bf16", both(989e12, 800e12, &attained)),
+        ("tf32", nominal(495e12, data_sheet)),
+        ("f8e4m3", both(1979e12, 1280e12, &attained)),
+        ("i8", both(1979e12, 1400e12, &attained)),
+    ];
+    tensor.into_iter().map(|(name, ceiling)| (name.to_owned(), ceiling)).collect()
+}
+
+/// NVIDIA H200.
+pub fn h200() -> Device {
+    Device {
+        name: "NVIDIA H200".to_owned(),
+        bandwidth: both(4.8e12, 4.1e12, "data sheet; measured: a copy of 512 MB, docs/performance.md"),
+        l2_bandwidth: Some(measured(
+            6.4e12,
+            "a copy of 1056 x 4096 bf16 with warm caches, less an empty kernel, docs/performance.md",
+        )),
+        l2_bytes: 50 << 20,
+        tensor: hopper(H200_DATA_SHEET),
+        scalar: [("f32".to_owned(), nominal(67e12, H200_DATA_SHEET))].into(),
+        launch_overhead: measured(5e-6, "fitted to single launches, bench/results/sweep-rows-h200.json"),
+        processors: 132,
+        registers_per_thread: 255,
+        on_chip_bytes: 256 << 10,
+    }
+}
+
+/// NVIDIA H100 with HBM3 (SXM).
+pub fn h100() -> Device {
+    Device {
+        name: "NVIDIA H100 80GB HBM3".to_owned(),
+        bandwidth: both(
+            3.35e12,
+            2.85e12,
+            "data sheet; measured: a sustained copy; 2.6e12 in bench/results/sweep-rows-h100.json",
+        ),
+        l2_bandwidth: None,
+        l2_bytes: 50 << 20,
+        tensor: hopper(H100_DATA_SHEET),
+        scalar: [("f32".to_owned(), nominal(67e12, H100_DATA_SHEET))].into(),
+        launch_overhead: measured(5e-6, "fitted to single launches, bench/results/sweep-rows-h100.json"),
+        processors: 132,
+        registers_per_thread: 255,
+        on_chip_bytes: 256 << 10,
+    }
+}
+
+/// All of them.
+pub fn all() -> Vec<Device> {
+    vec![h200(), h100()]
+}

@@ -1,0 +1,312 @@
+//! Reads a graph from a small text file.
+//!
+//! ```toml
+//! name = "layer norm and gelu"
+//! dtype = "bf16"                                  # of tensors that say nothing else
+//! outputs = []                                    # kept though operations read them
+//!
+//! [dims]
+//! tokens = 4096
+//! hidden = 4096
+//!
+//! [inputs]
+//! x = ["tokens", "hidden"]
+//!
+//! [weights]
+//! gamma = { shape = ["hidden"], dtype = "f32" }
+//!
+//! [[op]]
+//! name = "norm"
+//! kind = "layer_norm"
+//! inputs = ["x", "gamma"]
+//! outputs = ["normed"]                            # shapes follow
+//! ```
+//!
+//! Extents are numbers or expressions of `[dims]` (see [`crate::dims`]). `[tensors]` declares what operations make: a check, and the
+//! shape of what unknown kinds make. Operations stand in any order. Parameters are keys of their operation: `heads`, `kv_heads`, `causal`,
+//! `groups`, `k`, `sizes`, `dtype`, `transposed`, `materialize`, `tf32`. `[[document]]` says what a document expects of a group, for
+//! reports to show beside the result: `ops`, `decision`, `score`, `source`.
+
+mod order;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{Deserialize as De, Deserializer, MapAccess, SeqAccess, Visitor, value};
+use serde::{Deserialize, Serialize};
+use toml::Spanned;
+
+use crate::dims::{Dims, Extent};
+use crate::dtype::DType;
+use crate::error::{GraphError, ModelError, ModelErrors};
+use crate::graph::{Graph, GraphBuilder, Operation, Params, TensorType};
+
+/// A model file that was read.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// Its graph.
+    pub graph: Graph,
+    /// Its named extents.
+    pub dims: Dims,
+    /// What documents expect of it.
+    pub documents: Vec<Expectation>,
+}
+
+/// What a document expects of a group of operations.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Expectation {
+    /// The operations.
+    pub ops: Vec<String>,
+    /// `fuse` or `keep separate`, perhaps with a condition.
+    pub decision: String,
+    /// The score that the document gives.
+    #[serde(default)]
+    pub score: Option<f64>,
+    /// The document.
+    #[serde(default)]
+    pub source: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    name: Option<String>,
+    #[serde(default)]
+    dtype: Option<Spanned<String>>,
+    #[serde(default)]
+    outputs: Vec<Spanned<String>>,
+    #[serde(default)]
+    dims: BTreeMap<String, Extent>,
+    #[serde(default)]
+    inputs: BTreeMap<String, Spanned<Declared>>,
+    #[serde(default)]
+    weights: BTreeMap<String, Spanned<Declared>>,
+    #[serde(default)]
+    tensors: BTreeMap<String, Spanned<Declared>>,
+    #[serde(default)]
+    op: Vec<Entry>,
+    #[serde(default)]
+    document: Vec<Expectation>,
+}
+
+/// A shape, or a shape with a type.
+struct Declared {
+    shape: Vec<Extent>,
+    dtype: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    shape: Vec<Extent>,
+    dtype: Option<String>,
+}
+
+impl<'de> De<'de> for Declared {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Declared, D::Error> {
+        struct Reader<'de>(PhantomData<&'de ()>);
+
+        impl<'de> Visitor<'de> for Reader<'de> {
+            type Value = Declared;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a shape, such as [\"tokens\", 64], or { shape = [..], dtype = \"..\" }")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Declared, A::Error> {
+                let shape = De::deserialize(value::SeqAccessDeserializer::new(list))?;
+                Ok(Declared { shape, dtype: None })
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Declared, A::Error> {
+                let table = Table::deserialize(value::MapAccessDeserializer::new(map))?;
+                Ok(Declared { shape: table.shape, dtype: table.dtype })
+            }
+        }
+
+        deserializer.deserialize_any(Reader(PhantomData))
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    name: Spanned<String>,
+    kind: String,
+    #[serde(default)]
+    inputs: Vec<String>,
+    #[serde(default)]
+    outputs: Vec<String>,
+    heads: Option<Extent>,
+    kv_heads: Option<Extent>,
+    #[serde(default)]
+    causal: bool,
+    groups: Option<Extent>,
+    k: Option<Extent>,
+    #[serde(default)]
+    sizes: Vec<Extent>,
+    dtype: Option<String>,
+    #[serde(default)]
+    transposed: bool,
+    #[serde(default)]
+    materialize: bool,
+    #[serde(default)]
+    tf32: bool,
+}
+
+impl Entry {
+    fn operation(&self, dims: &Dims) -> Result<Operation, String> {
+        let value = |extent: &Option<Extent>| extent.as_ref().map(|extent| dims.value(extent)).transpose();
+        let params = Params {
+            heads: value(&self.heads)?,
+            kv_heads: value(&self.kv_heads)?,
+            causal: self.causal,
+            groups: value(&self.groups)?,
+            k: value(&self.k)?,
+            sizes: self.sizes.iter().map(|extent| dims.value(extent)).collect::<Result<_, _>>()?,
+            dtype: self.dtype.as_deref().map(str::parse).transpose()?,
+            transposed: self.transposed,
+            materialize: self.materialize,
+            tf32: self.tf32,
+        };
+        let operation = Operation::new(self.name.get_ref(), &self.kind);
+        Ok(operation.reads(&self.inputs).writes(&self.outputs).params(params))
+    }
+}
+
+/// Reads a model; `set` overrides named extents.
+///
+/// # Errors
+/// Every mistake of the file with its line; those of a syntax that is not TOML, alone.
+pub fn parse(text: &str, set: &[(String, u64)]) -> Result<Model, ModelErrors> {
+    let lines = Lines(text);
+    let file: File = toml::from_str(text).map_err(|error| {
+        let line = error.span().map(|span| lines.at(span.start));
+        ModelErrors::one(line, error.message())
+    })?;
+    let dims = Dims::resolve(&file.dims, set).map_err(|message| ModelErrors::one(None, message))?;
+    let mut reading =
+        Reading { lines, dims: &dims, builder: Graph::builder(""), errors: Vec::new(), natural: DType::F32 };
+    let graph = reading.read(&file);
+    let mut errors = reading.errors;
+    errors.sort_by_key(|error| error.line);
+    match graph {
+        Some(graph) if errors.is_empty() => Ok(Model { graph, dims, documents: file.document }),
+        _ => Err(ModelErrors(errors)),
+    }
+}
+
+/// From places in a text to its lines.
+struct Lines<'a>(&'a str);
+
+impl Lines<'_> {
+    fn at(&self, byte: usize) -> usize {
+        1 + self.0.bytes().take(byte).filter(|&byte| byte == b'\n').count()
+    }
+}
+
+struct Reading<'a> {
+    lines: Lines<'a>,
+    dims: &'a Dims,
+    builder: GraphBuilder,
+    errors: Vec<ModelError>,
+    /// The type of tensors that say nothing else.
+    natural: DType,
+}
+
+impl Reading<'_> {
+    fn error(&mut self, byte: usize, message: impl ToString) {
+        let (line, message) = (Some(self.lines.at(byte)), message.to_string());
+        self.errors.push(ModelError { line, message });
+    }
+
+    fn read(&mut self, file: &File) -> Option<Graph> {
+        self.builder = Graph::builder(file.name.as_deref().unwrap_or("model"));
+        if let Some(dtype) = &file.dtype {
+            match dtype.get_ref().parse() {
+                Ok(dtype) => self.natural = dtype,
+                Err(message) => self.error(dtype.span().start, message),
+            }
+        }
+        let mut spoilt = Vec::new();
+        for (name, declared) in &file.inputs {
+            let Some(ty) = self.typed(name, declared, &mut spoilt) else { continue };
+            if let Err(error) = self.builder.input(name, ty.shape, ty.dtype) {
+                self.error(declared.span().start, error);
+            }
+        }
+        for (name, declared) in &file.weights {
+            let Some(ty) = self.typed(name, declared, &mut spoilt) else { continue };
+            if let Err(error) = self.builder.weight(name, ty.shape, ty.dtype) {
+                self.error(declared.span().start, error);
+            }
+        }
+        for (name, declared) in &file.tensors {
+            if let Some(ty) = self.typed(name, declared, &mut spoilt) {
+                self.builder.declare(name, ty);
+            }
+        }
+        let given = file.inputs.keys().chain(file.weights.keys()).map(String::as_str).collect::<Vec<_>>();
+        self.add_operations(&file.op, &given, spoilt);
+        for name in &file.outputs {
+            if self.builder.has(name.get_ref()) {
+                self.builder.keep(name.get_ref());
+            } else if self.errors.is_empty() {
+                self.error(name.span().start, GraphError::NoSuchOutput(name.get_ref().clone()));
+            }
+        }
+        self.builder.clone().finish().ok()
+    }
+
+    /// The type of a declaration. Names of those that are none are noted, so that nobody complains of them twice.
+    fn typed(
+        &mut self,
+        name: &str,
+        declared: &Spanned<Declared>,
+        spoilt: &mut Vec<String>,
+    ) -> Option<TensorType> {
+        let Declared { shape, dtype } = declared.get_ref();
+        let shape = shape.iter().map(|extent| self.dims.value(extent)).collect::<Result<Vec<_>, _>>();
+        let dtype = dtype.as_deref().map_or(Ok(self.natural), str::parse);
+        match (shape, dtype) {
+            (Ok(shape), Ok(dtype)) => Some(TensorType::new(shape, dtype)),
+            (Err(message), _) | (_, Err(message)) => {
+                self.error(declared.span().start, format!("`{name}`: {message}"));
+                spoilt.push(name.to_owned());
+                None
+            }
+        }
+    }
+
+    /// Adds operations, each behind those that it reads from. What reads the result of a mistake is left out silently.
+    fn add_operations(&mut self, entries: &[Entry], given: &[&str], mut spoilt: Vec<String>) {
+        let ordered = order::sorted(entries, given);
+        if !ordered.cycle.is_empty() {
+            // The first one again at the end, so that the circle is seen to close.
+            let around = ordered.cycle.iter().chain(&ordered.cycle[..1]);
+            let names = around.map(|&place| entries[place].name.get_ref().clone());
+            let cycle = GraphError::Cycle(names.collect());
+            self.error(entries[ordered.cycle[0]].name.span().start, cycle);
+            spoilt.extend(ordered.cycle.iter().flat_map(|&place| entries[place].outputs.clone()));
+        }
+        for entry in ordered.places.into_iter().map(|place| &entries[place]) {
+            if entry.inputs.iter().any(|input| spoilt.contains(input)) {
+                spoilt.extend(entry.outputs.iter().cloned());
+                continue;
+            }
+            let name = entry.name.get_ref();
+            let operation =
+                entry.operation(self.dims).map_err(|message| format!("operation `{name}`: {message}"));
+            let added =
+                operation.and_then(|operation| self.builder.op(operation).map_err(|error| error.to_string()));
+            if let Err(message) = added {
+                self.error(entry.name.span().start, message);
+                let unmade = entry.outputs.iter().filter(|output| !self.builder.has(output));
+                spoilt.extend(unmade.cloned());
+            }
+        }
+    }
+}
