@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from entry import (BF16, F16, F32, NAMES, SINGLE, SUBNORMAL, TINY, UNIT, Entry, Launch, along_rows, cdiv, empty, normal,
                    rounded, triton)
 
-RELU, GELU, GELU_TANH, SILU = 1, 2, 3, 4
+IDENTITY, RELU, GELU, GELU_TANH, SILU = 0, 1, 2, 3, 4
 ACTIVATIONS = {
     RELU: ("relu", F.relu),
     GELU: ("gelu", F.gelu),
@@ -111,6 +111,68 @@ class ScaleRelu(Flat):
             args["x"], args["out"], args["n"], self.scale, self.bias)
 
 
+class BiasRelu(Flat):
+    """A bias and ReLU behind flags at build time."""
+
+    cases = [(100 << 20, BF16)]
+
+    def __init__(self, bias, relu):
+        self.bias, self.relu = bias, relu
+        self.inputs = ("x", "bias") if bias else ("x",)
+        self.name = "fused" + ("_bias" if bias else "") + ("_relu" if relu else "")
+        self.compute = self.in_pytorch
+
+    def make(self, case, shift=0):
+        args = super().make(case, shift)
+        return {"bias": args["x"][:0], **args}
+
+    def launches(self, case, args):
+        return [Launch("bias_relu", [NAMES[case[1]]],
+                       lambda bias, relu, block: (bool(bias), bool(relu)) == (self.bias, self.relu),
+                       lambda bias, relu, block: (cdiv(case[0], block),))]
+
+    def exact(self, args):
+        value = sum(args[name].double() for name in self.inputs)
+        within = SINGLE * value.abs() if self.bias else torch.zeros_like(value)
+        return [rounded(value.clamp(min=0) if self.relu else value, within, args["x"].dtype)]
+
+    def in_pytorch(self, x, *bias):
+        y = x + bias[0] if bias else x
+        return F.relu(y) if self.relu else y
+
+    def triton(self, args):
+        triton_bias_relu[lambda meta: (triton.cdiv(args["n"], meta["BLOCK"]),)](
+            args["x"], args["bias"], args["out"], args["n"], FUSE_BIAS=self.bias, FUSE_RELU=self.relu)
+
+
+class LinearCombination(Flat):
+    name = "linear_combination"
+    inputs = ("x", "y", "z")
+    factors = {"alpha": 1.7, "beta": -0.3, "gamma": 0.5}
+
+    def make(self, case, shift=0):
+        return {**super().make(case, shift), **self.factors, "adds_y": 1, "adds_z": 1}
+
+    def launches(self, case, args):
+        return [Launch("linear_combination", [NAMES[case[1]]], lambda block: True,
+                       lambda block: (cdiv(case[0], block),))]
+
+    def exact(self, args):
+        # The factors are f32.
+        factors = torch.tensor(list(self.factors.values()), dtype=F32).double().tolist()
+        products = [args[name].double() * factor for name, factor in zip(self.inputs, factors)]
+        return [rounded(sum(products), 3 * SINGLE * sum(part.abs() for part in products), args["x"].dtype)]
+
+    @staticmethod
+    def compute(x, y, z):
+        alpha, beta, gamma = LinearCombination.factors.values()
+        return (alpha * x.float() + beta * y.float() + gamma * z.float()).to(x.dtype)
+
+    def triton(self, args):
+        triton_linear_combination[lambda meta: (triton.cdiv(args["n"], meta["BLOCK"]),)](
+            args["x"], args["y"], args["z"], args["out"], args["n"], *self.factors.values())
+
+
 class AddActivation(Flat):
     inputs = ("x", "y")
     cases = [(100 << 20, BF16)]
@@ -178,6 +240,37 @@ class BiasActivation(Entry):
         rows, cols = args["n_rows"], args["n_cols"]
         triton_bias_activation[lambda meta: (rows, triton.cdiv(cols, meta["BLOCK"]))](
             args["x"], args["bias"], args["out"], cols, ACT=self.act)
+
+
+class ScaleReluColumns(BiasActivation):
+    """ReLU scaled, and a bias for each column."""
+
+    scale = 1.7
+
+    def __init__(self):
+        self.name, self.compute = "scale_relu_columns", self.in_pytorch
+
+    def make(self, case, shift=0):
+        return {**super().make(case, shift), "scale": self.scale}
+
+    def launches(self, case, args):
+        rows, cols, dtype = case
+        return [Launch("scale_relu_columns", [NAMES[dtype]], lambda width: width >= min(cols, 4096),
+                       lambda width: along_rows(cdiv(cols, width), cdiv(rows, 4096 // width)))]
+
+    def exact(self, args):
+        scale = torch.tensor(self.scale, dtype=F32).double().item()
+        product, bias = args["x"].double().clamp(min=0) * scale, args["bias"].double()
+        return [rounded(product + bias, 2 * SINGLE * (product.abs() + bias.abs()), args["x"].dtype)]
+
+    @staticmethod
+    def in_pytorch(x, bias):
+        return (F.relu(x).float() * ScaleReluColumns.scale + bias.float()).to(x.dtype)
+
+    def triton(self, args):
+        rows, cols = args["n_rows"], args["n_cols"]
+        triton_scale_relu_columns[lambda meta: (rows, triton.cdiv(cols, meta["BLOCK"]))](
+            args["x"], args["bias"], args["out"], cols, self.scale)
 
 
 class ActAndMul(Entry):
@@ -279,7 +372,8 @@ def swiglu_backward(dy, x):
 
 
 ENTRIES = [
-    AddMul(), ScaleRelu(), *(AddActivation(act) for act in ACTIVATIONS),
+    AddMul(), ScaleRelu(), ScaleReluColumns(), LinearCombination(), BiasRelu(True, True), BiasRelu(False, True),
+    *(AddActivation(act) for act in ACTIVATIONS),
     BiasActivation(RELU), BiasActivation(GELU), BiasActivation(GELU_TANH),
     ActAndMul(SILU), ActAndMul(GELU), ActAndMul(GELU_TANH), ActAndMul(GELU_TANH, "second"), SwigluBackward(),
 ]
@@ -300,7 +394,7 @@ if triton is not None:
             v = v * 0.5 * (1.0 + tl.math.erf(v * 0.7071067811865476))
         elif ACT == 3:
             v = v * tl.sigmoid(v * (1.5957691216057308 + 0.0713548162726 * v * v))
-        else:
+        elif ACT == 4:
             v = v * tl.sigmoid(v)
         return v
 
@@ -322,6 +416,16 @@ if triton is not None:
         x = tl.load(x_ptr + offsets, mask).to(tl.float32)
         tl.store(out_ptr + offsets, (tl.maximum(x, 0.0) * scale + bias).to(out_ptr.dtype.element_ty), mask)
 
+    @for_elements()
+    @triton.jit
+    def triton_linear_combination(x_ptr, y_ptr, z_ptr, out_ptr, n, alpha, beta, gamma, BLOCK: tl.constexpr):
+        offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        mask = offsets < n
+        total = alpha * tl.load(x_ptr + offsets, mask).to(tl.float32)
+        total += beta * tl.load(y_ptr + offsets, mask).to(tl.float32)
+        total += gamma * tl.load(z_ptr + offsets, mask).to(tl.float32)
+        tl.store(out_ptr + offsets, total.to(out_ptr.dtype.element_ty), mask)
+
     @for_elements(key=("n", "ACT"))
     @triton.jit
     def triton_add_activation(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr, ACT: tl.constexpr):
@@ -338,6 +442,29 @@ if triton is not None:
         mask = column < cols
         v = tl.load(x_ptr + start + column, mask).to(tl.float32) + tl.load(bias_ptr + column, mask).to(tl.float32)
         tl.store(out_ptr + start + column, act_of(v, ACT).to(out_ptr.dtype.element_ty), mask)
+
+    @for_elements(key=("cols",), blocks=(1024, 2048, 4096))
+    @triton.jit
+    def triton_scale_relu_columns(x_ptr, bias_ptr, out_ptr, cols, scale, BLOCK: tl.constexpr):
+        start = tl.program_id(0).to(tl.int64) * cols
+        column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+        mask = column < cols
+        x = tl.load(x_ptr + start + column, mask).to(tl.float32)
+        y = tl.maximum(x, 0.0) * scale + tl.load(bias_ptr + column, mask).to(tl.float32)
+        tl.store(out_ptr + start + column, y.to(out_ptr.dtype.element_ty), mask)
+
+    @for_elements(key=("n", "FUSE_BIAS", "FUSE_RELU"))
+    @triton.jit
+    def triton_bias_relu(x_ptr, bias_ptr, out_ptr, n, BLOCK: tl.constexpr, FUSE_BIAS: tl.constexpr,
+                         FUSE_RELU: tl.constexpr):
+        offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        mask = offsets < n
+        y = tl.load(x_ptr + offsets, mask).to(tl.float32)
+        if FUSE_BIAS:
+            y += tl.load(bias_ptr + offsets, mask).to(tl.float32)
+        if FUSE_RELU:
+            y = tl.maximum(y, 0.0)
+        tl.store(out_ptr + offsets, y.to(out_ptr.dtype.element_ty), mask)
 
     @for_elements(key=("d", "ACT"), blocks=(1024, 2048, 4096))
     @triton.jit

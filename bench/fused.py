@@ -5,7 +5,7 @@ import math
 import torch
 import torch.nn.functional as F
 
-from elementwise import GELU, GELU_TANH, activated
+from elementwise import GELU, GELU_TANH, IDENTITY, activated
 from entry import (BF16, F16, F32, F8, NAMES, SINGLE, TINY, Entry, Launch, RowEntry, cdiv, empty, normal, over,
                    processors, rounded, short_programs, triton)
 from norms import layer_norm
@@ -168,6 +168,61 @@ class DropoutBackward(Dropout):
             args["partials"], args["dbias"], args["dbias"], parts, cols, KINDS=1, COLS=32)
 
 
+class BiasDropout(Dropout):
+    """bias and dropout without an activation."""
+
+    def __init__(self, residual=False):
+        self.act, self.residual = IDENTITY, residual
+        self.name = "bias_dropout" + ("_add" if residual else "")
+        if residual:
+            self.inputs = ("x", "bias", "residual")
+            self.compute = lambda x, bias, residual: residual + F.dropout(x + bias, Dropout.p, True)
+        else:
+            self.compute = lambda x, bias: F.dropout(x + bias, Dropout.p, True)
+
+    def launches(self, case, args):
+        rows, cols, dtype = case
+        return [Launch("bias_dropout", [NAMES[dtype]], lambda width: width >= min(cols, 1024),
+                       lambda width: (cdiv(cols, width), cdiv(rows, 4)), adds=int(self.residual),
+                       residual=args["residual" if self.residual else "x"])]
+
+    def exact(self, args):
+        dropped, factor = self.dropped(args)
+        value = torch.where(dropped, 0.0, (args["x"].double() + args["bias"].double()) * factor)
+        added = args["residual"].double() if self.residual else torch.zeros_like(value)
+        return [rounded(value + added, SINGLE * (5 * value.abs() + added.abs()), args["x"].dtype)]
+
+
+class BiasDropoutBackward(DropoutBackward):
+    def __init__(self):
+        super().__init__()
+        self.name, self.inputs, self.act = "bias_dropout_backward", ("dy", "kept"), IDENTITY
+        self.compute = self.in_pytorch
+
+    @staticmethod
+    def in_pytorch(dy, kept):
+        dx = dy * kept * (1 / (1 - Dropout.p))
+        return dx, dx.sum(0)
+
+    def launches(self, case, args):
+        rows, cols, dtype = case
+        last = super().launches(case, args)[1]
+        parts = self.parts(rows, cols)
+        return [Launch("bias_dropout_backward", [NAMES[dtype]], lambda width: True,
+                       lambda width: (parts, cdiv(cols, width))), last]
+
+    def exact(self, args):
+        dtype, (dropped, factor) = args["dy"].dtype, self.dropped(args)
+        value = torch.where(dropped, 0.0, args["dy"].double() * factor)
+        over_rows = (8 + math.sqrt(value.shape[0])) * SINGLE
+        size = value.abs()
+        return [rounded(value, 3 * SINGLE * size, dtype),
+                rounded(value.sum(0), (3 * SINGLE + over_rows) * size.sum(0), dtype)]
+
+    def traffic(self, args):
+        return (2 * args["dy"].numel() + args["bias"].numel()) * args["dy"].element_size()
+
+
 # ---- quantisation
 
 
@@ -300,6 +355,7 @@ class DequantizeAdd(Entry):
 
 ENTRIES = [
     Dropout(), Dropout(GELU_TANH), Dropout(GELU, True), DropoutBackward(), DropoutBackward(GELU_TANH),
+    BiasDropout(), BiasDropout(True), BiasDropoutBackward(),
     *(Quantize(norm, into) for norm in ("plain", "rms_norm", "layer_norm") for into in (torch.int8, F8)),
     DequantizeAdd(),
 ]
@@ -338,11 +394,14 @@ if triton is not None:
             row = first + tl.arange(0, ROWS)
             mask = (row < rows)[:, None] & (column < cols)[None, :]
             offsets = row[:, None] * cols + column[None, :]
-            v = tl.load(x_ptr + offsets, mask, other=0.0).to(tl.float32) + bias
             dy = tl.load(dy_ptr + offsets, mask, other=0.0).to(tl.float32)
-            if ACT == 2:
+            if ACT == 0:
+                slope = 1.0
+            elif ACT == 2:
+                v = tl.load(x_ptr + offsets, mask, other=0.0).to(tl.float32) + bias
                 slope = 0.5 + 0.5 * tl.math.erf(v * 0.7071067811865476) + v * tl.exp(-0.5 * v * v) * 0.3989422804014327
             else:
+                v = tl.load(x_ptr + offsets, mask, other=0.0).to(tl.float32) + bias
                 s = tl.sigmoid(v * (1.5957691216057308 + 0.07135481627260025 * v * v))
                 slope = s + v * s * (1.0 - s) * (1.5957691216057308 + 0.21406444881780077 * v * v)
             dx = tl.where((tl.rand(seed, offsets) > p) & mask, dy * slope / (1 - p), 0.0)

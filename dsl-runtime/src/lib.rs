@@ -150,6 +150,7 @@ pub use graph::{Graph, Held};
 pub use grid::{Extent, IntoGrid};
 pub use launch::{
     Arg, BodyTrace, IntoSlice, IntoSliceMut, IntoView, IntoViewMut, Launch, NarrowAccess, Trace, ViewArgs,
+    trace_choice,
 };
 pub use slice::{Slice, SliceMut};
 pub use stream::{LaunchOn, Stream};

@@ -154,7 +154,7 @@ pub struct Gradients<'o, T: Float> {
 
 /// How many programs of backward share the rows: together with those of other columns, 7 for each of an H200's 132
 /// multiprocessors, which holds as many at once.
-fn parts(rows: usize, cols: usize) -> usize {
+pub(crate) fn parts(rows: usize, cols: usize) -> usize {
     rows.div_ceil(ROWS).min((7 * 132 / cols.div_ceil(COLS).max(1)).max(1))
 }
 

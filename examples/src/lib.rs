@@ -3,19 +3,27 @@
 //!
 //! | module | operation |
 //! | --- | --- |
-//! | [`add_mul`], [`scale_relu`] | `(x + y) * z`; `max(x, 0) * scale + bias` |
+//! | [`add_mul`], [`scale_relu`] | `(x + y) * z`; `max(x, 0) * scale + bias`, the bias a number or one for each column |
+//! | [`linear_combination`], [`fusion_flags`] | `alpha * x + beta * y + gamma * z`; a bias and ReLU, each behind a flag at build time |
 //! | [`matmul`], [`matmul_heuristic`], [`matmul_tiles`] | the product of two matrices or batches, in any order, with a scale, a bias, an [`activation`] and a residual; how it is computed; its kernels |
+//! | [`norm_linear`](mod@norm_linear) | LayerNorm or RMSNorm and the linear layer behind it, in one kernel where rows are few |
+//! | [`linear_rope`](mod@linear_rope) | queries, keys and values of tokens, turned by their positions, in one kernel where they are few |
+//! | [`feed_forward`] | norm, two linear layers, an activation or a gate between them, and the residual, in as few launches as pay |
+//! | [`decoder_layer`] | a layer of a decoder: norms, attention with rotary embedding, a gated feed-forward |
+//! | [`form`] | how operations that could be one kernel are computed |
 //! | [`quantized_matmul`], [`quantized_tiles`] | the same of `i8` or `f8e4m3` with scales, to floats or back to `i8`; its kernels |
 //! | [`attention`](mod@attention) | of any lengths and up to 256 elements, grouped heads, causal or in a window, with a cap, slopes, a bias, dropout |
 //! | [`attention_decode`] | of a few queries over many keys, which programs share |
 //! | [`add_activation`], [`bias_activation`] | an [`activation`] of a sum, or of a matrix and a bias for each column |
 //! | [`act_and_mul`] | gates: SiLU, GELU, GELU-tanh of one half of a row times the other; the gradient of SwiGLU |
 //! | [`layer_norm`], [`rms_norm`] | norms of rows of any length; RMSNorm with a residual that is updated in place |
+//! | [`add_layer_norm`], [`norm_activation`] | LayerNorm of a residual that is updated in place; LayerNorm or RMSNorm, an [`activation`] and a residual |
 //! | [`layer_norm_gelu`], [`center`], [`l2_norm`], [`group_norm`] | LayerNorm and GELU; mean-centring; length 1; groups of channels |
+//! | [`batch_norm`], [`batch_norm_kernels`] | BatchNorm in inference and in training, with a residual and ReLU; its kernels |
 //! | [`layer_norm_backward`], [`rms_norm_backward`] | gradients of the input and the parameters, the same run after run |
 //! | [`softmax`](mod@softmax), [`masked_softmax`] | probabilities or their logarithms, scaled, masked, of rows of any length |
 //! | [`cross_entropy`] | the loss and its gradient, with an ignored class and label smoothing |
-//! | [`dropout`] | bias, GELU, dropout and a residual, forward and backward, without a saved mask |
+//! | [`dropout`], [`bias_dropout`] | bias, GELU, dropout and a residual, forward and backward, without a saved mask; the same without an activation |
 //! | [`quantize`](mod@quantize) | rows or their norms to `i8` or `f8e4m3` with a scale each, and back onto a residual |
 //! | [`rope`] | rotary embedding of heads; norm and rotation of queries and keys in a packed matrix |
 //! | [`recurrence`] | `h = a * h + b` along time, gated |
@@ -43,27 +51,39 @@
 pub mod act_and_mul;
 pub mod activation;
 pub mod add_activation;
+pub mod add_layer_norm;
 pub mod add_mul;
 pub mod attention;
 pub mod attention_decode;
 pub mod attention_reference;
+pub mod batch_norm;
+pub mod batch_norm_kernels;
 pub mod bias_activation;
+pub mod bias_dropout;
 pub mod center;
 pub mod cross_entropy;
+pub mod decoder_layer;
 pub mod dropout;
 pub mod embedding;
+pub mod feed_forward;
+pub mod form;
+pub mod fusion_flags;
 pub mod gating;
 pub mod group_norm;
 pub mod l2_norm;
 pub mod layer_norm;
 pub mod layer_norm_backward;
 pub mod layer_norm_gelu;
+pub mod linear_combination;
+pub mod linear_rope;
 pub mod masked_softmax;
 pub mod matmul;
 pub mod matmul_heuristic;
 mod matmul_operands;
 mod matmul_tf32;
 pub mod matmul_tiles;
+pub mod norm_activation;
+pub mod norm_linear;
 pub mod partials;
 pub mod quantize;
 pub mod quantized_matmul;
@@ -88,6 +108,9 @@ pub static KERNELS: &[&Kernel] = &[
     &act_and_mul::swiglu_backward::KERNEL,
     &bias_activation::bias_activation::KERNEL,
     &scale_relu::scale_relu::KERNEL,
+    &scale_relu::scale_relu_columns::KERNEL,
+    &fusion_flags::bias_relu::KERNEL,
+    &linear_combination::linear_combination::KERNEL,
     &center::center::KERNEL,
     &center::center_long::KERNEL,
     &group_norm::group_norm::KERNEL,
@@ -100,6 +123,15 @@ pub static KERNELS: &[&Kernel] = &[
     &layer_norm::layer_norm_wide::KERNEL,
     &layer_norm::layer_norm_long::KERNEL,
     &layer_norm_gelu::layer_norm_gelu::KERNEL,
+    &add_layer_norm::add_layer_norm::KERNEL,
+    &add_layer_norm::add_layer_norm_long::KERNEL,
+    &norm_activation::norm_activation::KERNEL,
+    &norm_activation::norm_activation_long::KERNEL,
+    &batch_norm_kernels::channel_statistics::KERNEL,
+    &batch_norm_kernels::column_statistics::KERNEL,
+    &batch_norm_kernels::join_statistics::KERNEL,
+    &batch_norm_kernels::batch_norm::KERNEL,
+    &batch_norm_kernels::batch_norm_columns::KERNEL,
     &layer_norm_backward::layer_norm_backward::KERNEL,
     &layer_norm_backward::layer_norm_backward_long::KERNEL,
     &rms_norm_backward::rms_norm_backward::KERNEL,
@@ -135,6 +167,11 @@ pub static KERNELS: &[&Kernel] = &[
     &quantized_tiles::quantized_narrow::KERNEL,
     &quantized_tiles::quantized_parts::KERNEL,
     &quantized_tiles::sum_quantized_parts::KERNEL,
+    &linear_rope::interleave_rows::KERNEL,
+    &linear_rope::linear_rope::KERNEL,
+    &linear_rope::rotate_pairs::KERNEL,
+    &norm_linear::fold_norm::KERNEL,
+    &norm_linear::norm_linear::KERNEL,
     &masked_softmax::masked_softmax::KERNEL,
     &masked_softmax::masked_softmax_long::KERNEL,
     &cross_entropy::cross_entropy::KERNEL,
@@ -145,6 +182,8 @@ pub static KERNELS: &[&Kernel] = &[
     &cross_entropy::cross_entropy_backward_in_place::KERNEL,
     &dropout::bias_gelu_dropout::KERNEL,
     &dropout::bias_gelu_dropout_backward::KERNEL,
+    &bias_dropout::bias_dropout::KERNEL,
+    &bias_dropout::bias_dropout_backward::KERNEL,
     &quantize::quantize::KERNEL,
     &quantize::quantize_short::KERNEL,
     &quantize::quantize_wide::KERNEL,

@@ -158,7 +158,7 @@ pub struct Angles<'a> {
 }
 
 impl Angles<'_> {
-    fn check(&self, checks: Checks) -> Result<()> {
+    pub(crate) fn check(&self, checks: Checks) -> Result<()> {
         checks.same(("cos", self.cos.len()), ("sin", self.sin.len()))?;
         if self.half == 0 || self.half > 128 {
             return Err(checks.error(format!("{} pairs turn, from 1 to 128 can", self.half)));
@@ -291,7 +291,7 @@ pub struct HostAngles<'a> {
 
 impl HostAngles<'_> {
     /// One head of a token turned, in `f64`, from elements that are known within a bound, and rounded to `T`.
-    fn turn<T: Float>(&self, token: usize, head: &[Expected]) -> Vec<Expected> {
+    pub(crate) fn turn<T: Float>(&self, token: usize, head: &[Expected]) -> Vec<Expected> {
         let (single, half) = (unit_roundoff(DType::F32), self.half);
         let mut out = head.to_vec();
         for j in 0..half {

@@ -27,7 +27,7 @@ pub(crate) use cuda_tests::{alone, gpu};
 
 pub use arg::{Arg, ViewArgs};
 pub use param::{IntoSlice, IntoSliceMut, IntoView, IntoViewMut};
-pub use trace::{BodyTrace, NarrowAccess, Trace};
+pub use trace::{BodyTrace, NarrowAccess, Trace, trace_choice};
 
 use crate::choose::Chosen;
 use crate::error::{Error, Result};

@@ -128,3 +128,10 @@ const VECTOR: u8 = 16;
 pub(super) fn print(trace: &Trace) {
     eprintln!("fuse: {trace}");
 }
+
+/// Prints what a function that launches several kernels chose, as a line of `FUSE_TRACE=1`: `fuse: norm_linear: Fused, 16 rows`.
+pub fn trace_choice(operation: &str, choice: fmt::Arguments<'_>) {
+    if super::tracing() {
+        eprintln!("fuse: {operation}: {choice}");
+    }
+}

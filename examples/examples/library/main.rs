@@ -4,6 +4,8 @@
 #[path = "../demo/mod.rs"]
 mod demo;
 
+mod beside;
+
 use std::io::Write;
 use std::path::PathBuf;
 
@@ -64,6 +66,9 @@ struct Options {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 enum Kernel {
     ScaleRelu,
+    ScaleReluColumns,
+    FusedBiasRelu,
+    LinearCombination,
     AddRelu,
     AddGelu,
     AddGeluTanh,
@@ -78,17 +83,23 @@ enum Kernel {
     RmsNorm,
     AddRmsNorm,
     RmsNormBackward,
+    AddLayerNorm,
     LayerNormGelu,
+    LayerNormSiluAdd,
+    RmsNormSilu,
     LayerNormBackward,
     Center,
     L2Norm,
     GroupNorm,
+    BatchNormRelu,
+    BatchNormTrain,
     Softmax,
     LogSoftmax,
     MaskedSoftmax,
     CrossEntropy,
     CrossEntropyBackward,
     BiasGeluDropout,
+    BiasDropoutAdd,
     RmsNormQuantize,
     Attention,
     AttentionDecode,
@@ -299,6 +310,15 @@ macro_rules! demos {
                         ScaleRelu::new(&bx).scale(1.5).bias(0.25).launch(on, out)
                     })
                 }
+                Kernel::ScaleReluColumns
+                | Kernel::FusedBiasRelu
+                | Kernel::LinearCombination
+                | Kernel::AddLayerNorm
+                | Kernel::LayerNormSiluAdd
+                | Kernel::RmsNormSilu
+                | Kernel::BiasDropoutAdd
+                | Kernel::BatchNormRelu
+                | Kernel::BatchNormTrain => beside::$name(options, &x),
                 Kernel::AddRelu => add!(RELU),
                 Kernel::AddGelu => add!(GELU),
                 Kernel::AddGeluTanh => add!(GELU_TANH),

@@ -20,6 +20,7 @@ fn wide<T: Float>(len: usize, seed: u64) -> Vec<T> {
 fn check_scale_relu<T: Float>()
 where
     scale_relu::scale_relu::Choice<T, 2048>: scale_relu::scale_relu::Declared,
+    scale_relu::scale_relu_columns::Choice<T>: scale_relu::scale_relu_columns::Declared,
 {
     for n in LENGTHS {
         let x = normal::<T>(n, 1);
@@ -32,6 +33,14 @@ where
     check("special numbers", &[&x], &[scale_relu::reference(&x, 2.0, 1.0)], |on, inputs, outs| {
         ScaleRelu::new(inputs[0]).scale(2.0).bias(1.0).launch(on, &mut outs[0])
     });
+    for (rows, cols) in [(0, 3), (1, 1), (100, 7), (33, 128), (5, 129), (3, 1000), (2, 4096), (3, 9001)] {
+        let (mut x, bias) = (normal::<T>(rows * cols, 1), normal::<T>(cols, 2));
+        x.iter_mut().skip(3).take(1).for_each(|x| *x = T::from_f64(f64::NAN));
+        let expected = [scale_relu::column_reference(&x, 1.7, &bias)];
+        check(&format!("{rows} rows of {cols}"), &[&x, &bias], &expected, |on, inputs, outs| {
+            ScaleRelu::new(inputs[0]).scale(1.7).column_bias(inputs[1]).launch(on, &mut outs[0])
+        });
+    }
 }
 
 #[test]
@@ -231,6 +240,10 @@ fn lengths_that_do_not_fit_are_an_error_in_words() {
     assert_eq!(
         say(ScaleRelu::new(&short).launch(&device, &mut out)),
         "scale_relu: x has 7 elements and out has 8"
+    );
+    assert_eq!(
+        say(ScaleRelu::new(&long).column_bias(&[1.0f32; 3]).launch(&device, &mut out)),
+        "scale_relu: x has 8 elements, which are no whole rows of 3"
     );
     assert_eq!(
         say(AddActivation::<f32, RELU>::new(&long, &short).launch(&device, &mut out)),

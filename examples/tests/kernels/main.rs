@@ -1,16 +1,26 @@
 //! Every kernel of the library against `f64`, on every device.
 
 mod activations;
+mod add_layer_norm;
 mod add_mul;
 mod attention;
 mod attention_decode;
+mod batch_norm;
+mod bias_dropout;
 mod cross_entropy;
 mod data;
+mod decoder_layer;
 mod dropout;
+mod feed_forward;
+mod fusion_flags;
 mod layer_norm;
+mod linear_combination;
+mod linear_rope;
 mod matmul;
 mod matmul_tf32;
+mod norm_activation;
 mod norm_backward;
+mod norm_linear;
 mod norms;
 mod quantize;
 mod quantized_matmul;

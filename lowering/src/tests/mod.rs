@@ -18,6 +18,7 @@ mod effort;
 mod emit;
 mod errors;
 mod exits;
+mod flags;
 mod fold;
 mod functions;
 mod fuzz;

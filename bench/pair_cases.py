@@ -1,0 +1,149 @@
+"""The pairs that `pairs.py` measures: an entry of the library, its unfused form and what a document expects of it."""
+
+import dataclasses
+import typing
+
+import torch
+
+import elementwise
+import fused
+import fused_norms
+import linear
+import norms
+import products
+import softmax
+import unfused
+from elementwise import GELU, GELU_TANH, RELU, SILU
+from entry import BF16, F32
+
+
+@dataclasses.dataclass(frozen=True)
+class Expected:
+    """What a document expects: by how much the fused form is faster than the unfused one, or than PyTorch's."""
+
+    low: float
+    high: float
+    where: str
+    over: str = "unfused"
+
+
+@dataclasses.dataclass(frozen=True)
+class Pair:
+    """An operation fused and unfused, at one size.
+
+    `steps` gives the unfused form of a case and its arguments. `slack` gives, for each output, how much what is rounded
+    between the steps may move it, from the arguments and the exact results. `flops` counts operations as
+    `fuse-analysis` does. `why` says what a difference from the document comes from, where its formula alone tells.
+    """
+
+    name: str
+    entry: typing.Any
+    case: tuple
+    steps: typing.Callable
+    flops: typing.Callable
+    slack: typing.Callable = lambda args, exact: [0.0] * len(exact)
+    expected: Expected | None = None
+    why: str = ""
+    unit: str = "f32"
+
+    @property
+    def label(self):
+        return self.entry.label(self.case)
+
+    def loosened(self, args, exact):
+        """The exact results with the bounds of the unfused form."""
+        return [(value, bound + slack) for (value, bound), slack in zip(exact, self.slack(args, exact))]
+
+
+def each(count):
+    """So many operations for each element of the first input."""
+    return lambda args: count * args["x"].numel()
+
+
+def of_product(extra):
+    """Two for each term, and so many for each result."""
+    return lambda args: args["out"].numel() * (2 * args["a"].shape[1] + extra)
+
+
+TWO = Expected(1.5, 2.0, "2 elementwise operations")
+THREE = Expected(2.0, 3.0, "3 elementwise operations")
+ROWS = Expected(1.3, 1.8, "reduction and elementwise")
+RESIDUAL = Expected(1.8, 2.5, "residual and norm")
+KEPT_SUM = "the sum is a result too, so it is written either way"
+BOUND_BY_WEIGHTS = "the weights are read either way, and are nearly all bytes"
+MADE_BY_PARTS = "the document counts each of 4 to 5 kernels; 3 of the library's do it"
+
+
+def add_gelu(name, count, expected):
+    return Pair(name, elementwise.AddActivation(GELU_TANH), (count << 20, F32), unfused.add_then_activation(GELU_TANH),
+                each(9), unfused.slack_of_sum, expected)
+
+
+def matmul_pair(name, dtype, unit):
+    return Pair(name, products.Matmul(GELU), (4096, 4096, 4096, dtype), unfused.matmul_bias_gelu, of_product(9),
+                unfused.slack_of_product, unit=unit,
+                why="arithmetic bounds the product: less traffic saves the time of two passes over its result")
+
+
+def of_linear(args):
+    """The operations of a product of `x` and a weight."""
+    return 2 * args["x"].shape[0] * args["weight"].numel()
+
+
+ELEMENTWISE = [
+    add_gelu("add_gelu_1m", 1, Expected(1.5, 2.0, "add and GELU: 1.86 at 1M, 2 elementwise operations")),
+    add_gelu("add_gelu_10m", 10, TWO),
+    add_gelu("add_gelu_100m", 100, TWO),
+    Pair("add_relu_16m", elementwise.AddActivation(RELU), (16 << 20, F32), unfused.add_then_activation(RELU), each(2),
+         unfused.slack_of_sum, TWO),
+    Pair("add_mul_100m", elementwise.AddMul(), (100 << 20, F32), unfused.add_then_mul, each(2),
+         expected=Expected(1.5, 3.0, "(x + y) * z: 2.3 at 100M"), why="6 passes become 4"),
+    Pair("relu_scale_bias", elementwise.ScaleReluColumns(), (4096, 4096, F32), unfused.relu_scale_bias, each(3),
+         unfused.slack_of_scale, THREE),
+    Pair("linear_combination_100m", elementwise.LinearCombination(), (100 << 20, F32), unfused.products_then_sums,
+         each(5), unfused.slack_of_products, THREE, "five operations, so 12 passes become 4"),
+    Pair("silu_and_mul", elementwise.ActAndMul(SILU), (8192, 11008, BF16), unfused.silu_then_mul,
+         lambda args: 5 * args["out"].numel(), unfused.slack_of_gate, Expected(1.5, 2.0, "activation and gate")),
+    Pair("bias_gelu_dropout", fused.Dropout(), (16384, 4096, BF16), unfused.bias_gelu_dropout, each(12),
+         unfused.slack_of_dropout, Expected(2.0, 3.0, "bias, GELU and dropout")),
+    Pair("bias_dropout_add", fused.BiasDropout(True), (16384, 4096, BF16), unfused.bias_dropout_add, each(5),
+         unfused.slack_of_kept, THREE),
+]
+
+OF_ROWS = [
+    Pair("layer_norm", norms.LayerNorm(), (4096, 1024, F32), unfused.layer_norm_in_parts, each(7),
+         unfused.slack_of_parts, Expected(2.0, 4.0, "LayerNorm: 2.6 at 4096 x 1024"), MADE_BY_PARTS),
+    Pair("softmax", softmax.Softmax(), (1024, 512, F32), unfused.softmax_in_parts, each(5),
+         expected=Expected(1.0, 1.05, "softmax: 1.02, as PyTorch's is fused", "PyTorch")),
+    Pair("l2_norm", norms.L2Norm(), (128, 4096, F32), unfused.l2_norm_in_parts, each(3),
+         expected=Expected(3.0, 5.0, "L2 norm")),
+    Pair("center", norms.Center(), (4096, 4096, F32), unfused.mean_then_subtract, each(2), expected=ROWS),
+    Pair("add_rms_norm", norms.AddRmsNorm(), (16384, 4096, BF16), unfused.add_then_norm(norms.RmsNorm()), each(5),
+         expected=RESIDUAL, why=KEPT_SUM),
+    Pair("add_layer_norm", fused_norms.AddLayerNorm(), (16384, 4096, BF16), unfused.add_then_norm(norms.LayerNorm()),
+         each(8), expected=RESIDUAL, why=KEPT_SUM),
+    Pair("layer_norm_gelu", norms.LayerNormGelu(), (32768, 4096, BF16), unfused.layer_norm_then_gelu, each(15),
+         unfused.slack_of_norm, ROWS),
+    Pair("layer_norm_relu_add", fused_norms.NormActivation("layer_norm", RELU, True), (4096, 4096, F32),
+         unfused.layer_norm_relu_add, each(9), unfused.slack_of_norm,
+         Expected(4.6, 4.6, "LayerNorm, activation and add: 5 passes to 1, and launches"),
+         "the document counts no inputs: 7 passes become 3"),
+    Pair("layer_norm_quantize", fused.Quantize("layer_norm", torch.int8), (16384, 4096, BF16),
+         unfused.layer_norm_then_quantize, each(11), unfused.slack_of_quantized,
+         Expected(2.5, 3.0, "LayerNorm and quantization"), "with rows of 16-bit floats 7 bytes an element become 3"),
+]
+
+OF_PRODUCTS = [
+    matmul_pair("matmul_bias_gelu_bf16", BF16, "bf16"),
+    matmul_pair("matmul_bias_gelu_f32", F32, "f32"),
+    Pair("attention", products.Attention(False), (64, 2048, 128, BF16), unfused.matmul_softmax_matmul,
+         lambda args: 4 * args["q"].numel() * args["k"].shape[2], unfused.slack_of_scores,
+         Expected(2.0, 3.0, "attention"), "scores of length x length are never in memory", "bf16"),
+    Pair("rms_norm_linear", linear.NormLinear(norms.RmsNorm(), "fused"), (16, 4096, 6144, BF16),
+         unfused.norm_then_linear, lambda args: 4 * args["x"].numel() + of_linear(args), why=BOUND_BY_WEIGHTS,
+         unit="bf16"),
+    Pair("linear_rope", linear.LinearRope(), (16, 4096, 32, 8, 128, BF16), unfused.linear_then_rope,
+         lambda args: of_linear(args) + 3 * args["x"].shape[0] * args["turned"], why=BOUND_BY_WEIGHTS, unit="bf16"),
+]
+
+PAIRS = [*ELEMENTWISE, *OF_ROWS, *OF_PRODUCTS]

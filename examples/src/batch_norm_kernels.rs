@@ -1,0 +1,220 @@
+//! The kernels of [`crate::batch_norm`]: parts of each channel's mean and variance, what they come to, and the normalization.
+
+use dsl_runtime::prelude::*;
+
+#[fuse_module]
+mod kernels {
+    use dsl_runtime::prelude::*;
+
+    /// The lanes' means, the sums of squared deviations from them and the counts of elements, as one of each.
+    #[fuse_fn]
+    fn joined(means: Tile<f32>, squares: Tile<f32>, counts: Tile<f32>) -> (f32, f32, f32) {
+        let count = tl::sum(tl::sum(counts, 1), 0);
+        let mean = tl::sum(tl::sum(means * counts, 1), 0) / count;
+        let between = tl::select(counts > 0.0, means - mean, 0.0);
+        (mean, tl::sum(tl::sum(squares + between * between * counts, 1), 0), count)
+    }
+
+    /// Program `(c, j)` leaves a part of channel `c`'s mean, squared deviations and count: it takes `1024 / COLS` images and `COLS` of
+    /// their pixels at a time, part `j % across` of the pixels and `j / across` of the images. Each lane keeps the mean of its
+    /// elements and the sum of their squared deviations from it; those that lie outside of the last piece had an element in each
+    /// piece before it.
+    #[fuse_kernel(
+        T = [f32, f16, bf16], COLS = pixels.min(1024) in [64, 256, 1024], num_warps = 4,
+    )]
+    pub fn channel_statistics<T: Float, const COLS: usize>(
+        x: &[T],
+        partials: &mut [f32],
+        images: i32,
+        channels: i32,
+        pixels: i32,
+        across: i32,
+    ) {
+        let (channel, part) = (tl::program_id(0), tl::program_id(1));
+        let down = tl::num_programs(1) / across;
+        let first_row = part / across * (1024 / COLS);
+        let first_col = part % across * COLS;
+        let (rows, cols) = (tl::arange(0, 1024 / COLS), tl::arange(0, COLS));
+        let mut means = tl::zeros::<f32>([1024 / COLS, COLS]);
+        let mut squares = tl::zeros::<f32>([1024 / COLS, COLS]);
+        let mut seen = 0.0;
+        for piece in (part % across..tl::cdiv(pixels, COLS)).step_by(across) {
+            let col = piece * COLS;
+            for row in (first_row..images).step_by(down * (1024 / COLS)) {
+                seen += 1.0;
+                let mask = (row + rows < images).col() & (col + cols < pixels).row();
+                let planes = (row + rows) * channels + channel;
+                let x = tl::load(x + (planes * pixels).col() + (col + cols).row(), mask).to::<f32>();
+                let off = tl::select(mask, x - means, 0.0);
+                means += off * (1.0 / seen);
+                squares += off * (x - means);
+            }
+        }
+        let downs = tl::cdiv(images - first_row - rows, down * (1024 / COLS));
+        let acrosses = tl::cdiv(pixels - first_col - cols, across * COLS);
+        let counts = downs.to::<f32>().col() * acrosses.to::<f32>().row();
+        let (mean, square, count) = joined(means, squares, counts);
+        tl::store(partials + part * 3 * channels + channel, mean);
+        tl::store(partials + (part * 3 + 1) * channels + channel, square);
+        tl::store(partials + (part * 3 + 2) * channels + channel, count);
+    }
+
+    /// The same of a matrix whose columns are the channels: program `(i, j)` takes `COLS` of them, and part `j` of the rows, 16 at a
+    /// time.
+    #[fuse_kernel(T = [f32, f16, bf16], COLS = [128], num_warps = 8)]
+    pub fn column_statistics<T: Float, const COLS: usize>(
+        x: &[T],
+        partials: &mut [f32],
+        n_rows: i32,
+        n_cols: i32,
+    ) {
+        let (cols, part) = (tl::program_id(0) * COLS + tl::arange(0, COLS), tl::program_id(1));
+        let rows = tl::arange(0, 16);
+        let mut means = tl::zeros::<f32>([16, COLS]);
+        let mut squares = tl::zeros::<f32>([16, COLS]);
+        let mut seen = 0.0;
+        for row in (part * 16..n_rows).step_by(tl::num_programs(1) * 16) {
+            seen += 1.0;
+            let mask = (row + rows < n_rows).col() & (cols < n_cols).row();
+            let x = tl::load(x + ((row + rows) * n_cols).col() + cols.row(), mask).to::<f32>();
+            let off = tl::select(mask, x - means, 0.0);
+            means += off * (1.0 / seen);
+            squares += off * (x - means);
+        }
+        let counts = tl::cdiv(n_rows - part * 16 - rows, tl::num_programs(1) * 16).to::<f32>();
+        let count = tl::sum(counts, 0);
+        let mean = tl::sum(means * counts.col(), 0) / count;
+        let between = tl::select((counts > 0.0).col(), means - mean.row(), 0.0);
+        let square = tl::sum(squares + between * between * counts.col(), 0);
+        let mask = cols < n_cols;
+        tl::store(partials + part * 3 * n_cols + cols, mean, mask);
+        tl::store(partials + (part * 3 + 1) * n_cols + cols, square, mask);
+        tl::store(partials + (part * 3 + 2) * n_cols + cols, tl::broadcast_to(count, [COLS]), mask);
+    }
+
+    /// The mean of each of `COLS` channels and what its deviation scales it by, from `parts` parts of it; and the running mean and
+    /// variance moved towards its own, where there are such. A channel has `size` elements.
+    #[fuse_kernel(COLS = [32])]
+    pub fn join_statistics<const COLS: usize>(
+        partials: &[f32],
+        mean: &mut [f32],
+        rstd: &mut [f32],
+        running_mean: &mut [f32],
+        running_var: &mut [f32],
+        parts: i32,
+        channels: i32,
+        size: i32,
+        momentum: f32,
+        eps: f32,
+    ) {
+        let cols = tl::program_id(0) * COLS + tl::arange(0, COLS);
+        let rows = tl::arange(0, 64);
+        let mask = cols < channels;
+        let mut sums = tl::zeros::<f32>([64, COLS]);
+        for first in (0..parts).step_by(64) {
+            let mask = (first + rows < parts).col() & mask.row();
+            let places = ((first + rows) * 3 * channels).col() + cols.row();
+            let counts = tl::load(partials + places + 2 * channels, mask, 0.0);
+            sums += counts * tl::load(partials + places, mask, 0.0);
+        }
+        let center = tl::sum(sums, 0) / size as f32;
+        let mut squares = tl::zeros::<f32>([64, COLS]);
+        for first in (0..parts).step_by(64) {
+            let mask = (first + rows < parts).col() & mask.row();
+            let places = ((first + rows) * 3 * channels).col() + cols.row();
+            let counts = tl::load(partials + places + 2 * channels, mask, 0.0);
+            let between = tl::select(mask, tl::load(partials + places, mask, 0.0) - center.row(), 0.0);
+            squares += tl::load(partials + places + channels, mask, 0.0) + counts * between * between;
+        }
+        let square = tl::sum(squares, 0);
+        tl::store(mean + cols, center, mask);
+        tl::store(rstd + cols, tl::rsqrt(square / size as f32 + eps), mask);
+        if running_mean.len() > 0 {
+            let old = tl::load(running_mean + cols, mask, 0.0);
+            tl::store(running_mean + cols, old * (1.0 - momentum) + center * momentum, mask);
+            let old = tl::load(running_var + cols, mask, 0.0);
+            let unbiased = square / (size as f32 - 1.0);
+            tl::store(running_var + cols, old * (1.0 - momentum) + unbiased * momentum, mask);
+        }
+    }
+
+    /// A tile less its channels' means, times their scales or what their variances come to where `inverts` is not 0, and shifted.
+    #[fuse_fn]
+    fn normalized<T: Float>(
+        x: Tile<f32>,
+        (gamma, beta, mean, scale): (&[T], &[T], &[f32], &[f32]),
+        channel: Tile<i32>,
+        there: Tile<bool>,
+        inverts: i32,
+        eps: f32,
+    ) -> Tile<f32> {
+        let found = tl::load(scale + channel, there, 1.0);
+        let scale = tl::select(inverts != 0, tl::rsqrt(found + eps), found);
+        let scale = scale * tl::load(gamma + channel, there).to::<f32>();
+        let shift = tl::load(beta + channel, there).to::<f32>();
+        (x - tl::load(mean + channel, there)) * scale + shift
+    }
+
+    /// Normalizes a tile of `COLS` pixels of `4096 / COLS` images' channels. The grid's first axis counts tiles across, its second
+    /// and third those down. `scale` holds variances where `inverts` is not 0. `residual` is read and added where `adds` is not 0; what is
+    /// below `least` becomes that.
+    #[fuse_kernel(T = [f32, f16, bf16], COLS = pixels.min(4096) in [64, 256, 1024, 4096])]
+    pub fn batch_norm<T: Float, const COLS: usize>(
+        x: &[T],
+        gamma: &[T],
+        beta: &[T],
+        mean: &[f32],
+        scale: &[f32],
+        residual: &[T],
+        out: &mut [T],
+        adds: i32,
+        planes: i32,
+        pixels: i32,
+        channels: i32,
+        inverts: i32,
+        eps: f32,
+        least: f32,
+    ) {
+        let down = tl::program_id(2) * tl::num_programs(1) + tl::program_id(1);
+        let rows = down * (4096 / COLS) + tl::arange(0, 4096 / COLS);
+        let cols = tl::program_id(0) * COLS + tl::arange(0, COLS);
+        let mask = (rows < planes).col() & (cols < pixels).row();
+        let places = (rows * pixels).col() + cols.row();
+        let x = tl::load(x + places, mask).to::<f32>();
+        let rest = tl::load(residual + places, mask & (adds != 0), 0.0).to::<f32>();
+        let (channel, there) = ((rows % channels).col(), (rows < planes).col());
+        let y = normalized::<T>(x, (gamma, beta, mean, scale), channel, there, inverts, eps) + rest;
+        tl::store(out + places, tl::maximum(y, least).to::<T>(), mask);
+    }
+
+    /// The same of a matrix whose columns are the channels.
+    #[fuse_kernel(T = [f32, f16, bf16], COLS = channels.min(1024) in [128, 1024])]
+    pub fn batch_norm_columns<T: Float, const COLS: usize>(
+        x: &[T],
+        gamma: &[T],
+        beta: &[T],
+        mean: &[f32],
+        scale: &[f32],
+        residual: &[T],
+        out: &mut [T],
+        adds: i32,
+        n_rows: i32,
+        channels: i32,
+        inverts: i32,
+        eps: f32,
+        least: f32,
+    ) {
+        let down = tl::program_id(2) * tl::num_programs(1) + tl::program_id(1);
+        let rows = down * (4096 / COLS) + tl::arange(0, 4096 / COLS);
+        let cols = tl::program_id(0) * COLS + tl::arange(0, COLS);
+        let mask = (rows < n_rows).col() & (cols < channels).row();
+        let places = (rows * channels).col() + cols.row();
+        let x = tl::load(x + places, mask).to::<f32>();
+        let rest = tl::load(residual + places, mask & (adds != 0), 0.0).to::<f32>();
+        let (channel, there) = (cols.row(), (cols < channels).row());
+        let y = normalized::<T>(x, (gamma, beta, mean, scale), channel, there, inverts, eps) + rest;
+        tl::store(out + places, tl::maximum(y, least).to::<T>(), mask);
+    }
+}
+
+pub use kernels::{batch_norm, batch_norm_columns, channel_statistics, column_statistics, join_statistics};

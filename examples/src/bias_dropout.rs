@@ -1,0 +1,225 @@
+//! `out = dropout(x + bias) + residual`, with or without a residual; and its gradients: what follows the last product of a
+//! sub-layer, where there is no activation. With one, it is [`crate::dropout`].
+//!
+//! The mask is that of [`crate::dropout`]: element `(r, c)` is dropped where `tl::rand(seed, r * cols + c) < p`, and is divided by `1 - p`
+//! otherwise. At `p = 0` nothing is dropped, at `p = 1` everything.
+//!
+//! **Traffic.** Forward reads `x` (and the residual) and writes `out` once, `2` or `3` times `rows * cols * size_of::<T>()` bytes, where a
+//! sum, dropout that saves a mask and another sum move seven elements and a byte for every three; backward reads `dy` and writes `dx` once,
+//! and leaves parts of `dbias` in `scratch`, which a second kernel adds up. `bias` is found in the cache.
+//!
+//! **Rounding.** In `f32`, rounded to `T` once: before that forward is within `5 * 2^-24` of what `x + bias` adds to a result, and `2^-24`
+//! of the residual; `dx` within `3 * 2^-24`, relatively; `dbias` within those and `(8 + sqrt(rows)) * 2^-24 * sum(|dx|)`.
+//!
+//! **Source.** Megatron-LM's `bias_dropout_add`; the numbers as [`crate::dropout`] has them.
+
+use dsl_runtime::prelude::*;
+use dsl_runtime::{DType, Result};
+
+use crate::dropout::{Dropout, Gradients, parts, scratch_len};
+use crate::partials;
+use crate::partials::sum_partials;
+use crate::reference::{Expected, unit_roundoff};
+use crate::shape::{Checks, MAX_SECOND};
+
+/// The rows that a program takes.
+const ROWS: usize = 4;
+
+/// The columns of a program of backward.
+const COLS: usize = 1024;
+
+/// Program `(i, j)` handles `COLS` columns from `i * COLS` on of the 4 rows from `first_row + 4 * j` on, for which it reads
+/// the bias once. `residual` is read and added where `adds` is not 0.
+#[fuse_kernel(T = [f32, f16, bf16], COLS = n_cols.min(1024) in [128, 1024], num_warps = 4)]
+pub fn bias_dropout<T: Float, const COLS: usize>(
+    x: &[T],
+    bias: &[T],
+    residual: &[T],
+    out: &mut [T],
+    adds: i32,
+    first_row: i32,
+    n_rows: i32,
+    n_cols: i32,
+    p: f32,
+    seed: u64,
+) {
+    let cols = tl::program_id(0) * COLS + tl::arange(0, COLS);
+    let bias = tl::load(bias + cols, cols < n_cols).to::<f32>();
+    // `tl::rand(seed, number) < p`, asked of the number's bits.
+    let limit = tl::wrapping_mul(tl::ceil(p * 8388608.0).to::<u32>(), 512);
+    let scale = 1.0 / (1.0 - p);
+    for r in tl::static_range(0, 4) {
+        let row = first_row + tl::program_id(1) * 4 + r;
+        let mask = (cols < n_cols) & (row < n_rows);
+        let places = row * n_cols + cols;
+        let rest = tl::load(residual + places, mask & (adds != 0), 0.0).to::<f32>();
+        let v = tl::load(x + places, mask).to::<f32>() + bias;
+        let numbers = row.to::<i64>() * n_cols.to::<i64>() + cols.to::<i64>();
+        let keep = (tl::randint(seed, numbers) >= limit) & (p < 1.0);
+        let y = tl::select(keep, v * scale, 0.0) + rest;
+        tl::store(out + places, y.to::<T>(), mask);
+    }
+}
+
+/// The gradient of `x`, 4 rows at a time: program `(i, j)` takes fours `i`, `i + programs`, and so on of its columns, and
+/// leaves its part of the gradient of `bias`.
+#[fuse_kernel(T = [f32, f16, bf16], COLS = [1024], num_warps = 4)]
+pub fn bias_dropout_backward<T: Float, const COLS: usize>(
+    dy: &[T],
+    dx: &mut [T],
+    partials: &mut [f32],
+    n_rows: i32,
+    n_cols: i32,
+    p: f32,
+    seed: u64,
+) {
+    let cols = tl::program_id(1) * COLS + tl::arange(0, COLS);
+    let limit = tl::wrapping_mul(tl::ceil(p * 8388608.0).to::<u32>(), 512);
+    let scale = 1.0 / (1.0 - p);
+    let mut dbias = tl::zeros::<f32>([COLS]);
+    for first in (tl::program_id(0) * 4..n_rows).step_by(tl::num_programs(0) * 4) {
+        for r in tl::static_range(0, 4) {
+            let row = first + r;
+            let mask = (cols < n_cols) & (row < n_rows);
+            let places = row * n_cols + cols;
+            let dy = tl::load(dy + places, mask).to::<f32>();
+            let numbers = row.to::<i64>() * n_cols.to::<i64>() + cols.to::<i64>();
+            let keep = (tl::randint(seed, numbers) >= limit) & (p < 1.0) & mask;
+            let y = tl::select(keep, dy * scale, 0.0);
+            tl::store(dx + places, y.to::<T>(), mask);
+            dbias += y;
+        }
+    }
+    tl::store(partials + tl::program_id(0) * n_cols + cols, dbias, cols < n_cols);
+}
+
+/// Bias and dropout of each row of a matrix. `T` is `f32`, `f16` or `bf16`.
+#[derive(Clone, Copy)]
+pub struct BiasDropout<'a, T: Float> {
+    x: Slice<'a, T>,
+    bias: Slice<'a, T>,
+    residual: Option<Slice<'a, T>>,
+    dropout: Dropout,
+}
+
+impl<'a, T: Float> BiasDropout<'a, T> {
+    /// The rows of `x`, each as long as `bias`; no residual, a probability of 0.1, the seed 0.
+    pub fn new(x: impl Into<Slice<'a, T>>, bias: impl Into<Slice<'a, T>>) -> Self {
+        let dropout = Dropout { p: 0.1, seed: 0 };
+        BiasDropout { x: x.into(), bias: bias.into(), residual: None, dropout }
+    }
+
+    /// What is added at the end.
+    pub fn residual(self, residual: impl Into<Slice<'a, T>>) -> Self {
+        BiasDropout { residual: Some(residual.into()), ..self }
+    }
+
+    /// The share of elements that are dropped, and the seed of the numbers that choose them.
+    pub fn dropout(self, p: f32, seed: u64) -> Self {
+        BiasDropout { dropout: Dropout { p, seed }, ..self }
+    }
+
+    /// Computes into `out`, on a device or stream.
+    ///
+    /// # Errors
+    /// If the lengths do not fit each other or the probability is not one; those of a launch.
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
+    where
+        bias_dropout::Choice<T>: bias_dropout::Declared,
+    {
+        let (mut out, checks) = (out.into(), Checks("bias_dropout"));
+        checks.same(("x", self.x.len()), ("out", out.len()))?;
+        if let Some(residual) = self.residual {
+            checks.same(("x", self.x.len()), ("residual", residual.len()))?;
+        }
+        let (rows, cols) = self.shape()?;
+        let width = if cols <= 128 { 128 } else { 1024 };
+        let (n_rows, n_cols) = (rows as i32, cols as i32);
+        let (x, bias, Dropout { p, seed }) = (self.x, self.bias, self.dropout);
+        let (residual, adds) = (self.residual.unwrap_or(x), i32::from(self.residual.is_some()));
+        // As many rows to a launch as a grid's second axis holds.
+        for first in (0..rows).step_by(ROWS * MAX_SECOND) {
+            let grid = (cols.div_ceil(width), (rows - first).min(ROWS * MAX_SECOND).div_ceil(ROWS));
+            let (first, out) = (first as i32, out.slice_mut(..));
+            let call = bias_dropout::<T>(x, bias, residual, out, adds, first, n_rows, n_cols, p, seed);
+            call.grid(grid).launch(on)?;
+        }
+        Ok(())
+    }
+
+    /// Computes the gradients of `x` and `bias` from that of the result, `dy`, which is also the residual's.
+    ///
+    /// # Errors
+    /// If the lengths do not fit each other or the probability is not one; those of a launch.
+    pub fn backward<'o>(
+        &self,
+        on: impl LaunchOn,
+        dy: impl Into<Slice<'a, T>>,
+        gradients: Gradients<'o, T>,
+    ) -> Result<()>
+    where
+        bias_dropout_backward::Choice<T, COLS>: bias_dropout_backward::Declared,
+        sum_partials::Choice<T, 1, 32>: sum_partials::Declared,
+    {
+        let (dy, Gradients { dx, dbias, mut scratch }) = (dy.into(), gradients);
+        let checks = Checks("bias_dropout");
+        checks.same(("x", self.x.len()), ("dy", dy.len()))?;
+        checks.same(("x", self.x.len()), ("dx", dx.len()))?;
+        checks.same(("bias", self.bias.len()), ("dbias", dbias.len()))?;
+        let (rows, cols) = self.shape()?;
+        checks.same(("scratch", scratch.len()), ("what it should be", scratch_len(rows, cols)))?;
+        if cols == 0 {
+            return Ok(());
+        }
+        if rows > 0 {
+            let (n_rows, n_cols, Dropout { p, seed }) = (rows as i32, cols as i32, self.dropout);
+            let call = bias_dropout_backward::<T, COLS>(dy, dx, &mut scratch, n_rows, n_cols, p, seed);
+            call.grid((parts(rows, cols), cols.div_ceil(COLS))).launch(on)?;
+        }
+        partials::sum(on, scratch.slice(..), [dbias])
+    }
+
+    fn shape(&self) -> Result<(usize, usize)> {
+        let checks = Checks("bias_dropout");
+        if !(0.0..=1.0).contains(&self.dropout.p) {
+            return Err(checks.error(format!("{} is not a probability", self.dropout.p)));
+        }
+        let cols = self.bias.len();
+        Ok((checks.rows(("x", self.x.len()), cols)?, cols))
+    }
+}
+
+/// What forward computes, in `f64`, and the bound that the module's documentation states.
+pub fn reference<T: Float>(x: &[T], bias: &[T], residual: Option<&[T]>, dropout: Dropout) -> Vec<Expected> {
+    let single = unit_roundoff(DType::F32);
+    let exact = |(i, (x, bias)): (usize, (&T, &T))| {
+        let factor = dropout.factor(i);
+        let dropped = if factor == 0.0 { 0.0 } else { (x.to_f64() + bias.to_f64()) * factor };
+        let added = residual.map_or(0.0, |residual| residual[i].to_f64());
+        let within = single * (5.0 * dropped.abs() + added.abs());
+        Expected { value: dropped + added, within }.rounded(T::DTYPE)
+    };
+    x.iter().zip(bias.iter().cycle()).enumerate().map(exact).collect()
+}
+
+/// What backward computes for rows of `cols` elements, in `f64`, and the bounds that the module's documentation states: `dx`, `dbias`.
+pub fn backward_reference<T: Float>(dy: &[T], cols: usize, dropout: Dropout) -> [Vec<Expected>; 2] {
+    let single = unit_roundoff(DType::F32);
+    let over_rows = (8.0 + (dy.len() as f64 / cols.max(1) as f64).sqrt()) * single;
+    let mut dbias = vec![Expected { value: 0.0, within: 0.0 }; cols];
+    let mut all_dx = Vec::with_capacity(dy.len());
+    for (i, dy) in dy.iter().enumerate() {
+        let factor = dropout.factor(i);
+        let value = if factor == 0.0 { 0.0 } else { dy.to_f64() * factor };
+        let within = 3.0 * single * value.abs();
+        all_dx.push(Expected { value, within }.rounded(T::DTYPE));
+        dbias[i % cols].value += value;
+        dbias[i % cols].within += within + over_rows * value.abs();
+    }
+    [all_dx, dbias.into_iter().map(|sum| sum.rounded(T::DTYPE)).collect()]
+}
+
+/// The bytes that forward must move without a residual.
+pub const fn traffic<T>(rows: usize, cols: usize) -> usize {
+    (2 * rows + 1) * cols * size_of::<T>()
+}

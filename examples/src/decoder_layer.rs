@@ -1,0 +1,165 @@
+//! A layer of a decoder as Llama has it: `y = x + attention(norm(x)) · Wo`, `out = y + down(silu(g) * u)` with `[g, u] = norm(y) · W1`;
+//! RMSNorm, rotary embedding, causal attention of grouped heads.
+//!
+//! **Launches.** Operation by operation there are 16: norm, three products, two rotations, attention, product, addition; norm, two
+//! products, activation, multiplication, product, addition. Here: the norm, queries, keys and values by one product that turns them
+//! too while one wave of tiles makes them ([`crate::linear_rope`]), attention, the product with the residual behind it; then
+//! [`GatedFeedForward`]. That makes seven for up to 16 tokens, and eight or nine for more. [`DecoderLayer::cost`] counts launches and bytes of
+//! both. Attention and the product behind it stay apart: a tile of the result needs all heads of its rows, and every program of a row's
+//! other tiles would compute them again.
+//!
+//! **Rounding.** That of its kernels one after the other; what is between them is rounded to `T`.
+//!
+//! **Source.** Touvron and others, *LLaMA*, 2023, arXiv:2302.13971, section 2.2; Vaswani and others, 2017, arXiv:1706.03762.
+
+use dsl_runtime::Result;
+use dsl_runtime::prelude::*;
+
+use crate::act_and_mul::act_and_mul;
+use crate::activation::{IDENTITY, SILU};
+use crate::attention::{Attend, Attention};
+use crate::feed_forward::{Down, GatedFeedForward};
+use crate::form::{Cost, Form};
+use crate::linear_rope::{LinearRope, RotateProduct};
+use crate::matmul::Matmul;
+use crate::norm_linear::{FoldedLinear, Normalize};
+use crate::rope::{Angles, Heads};
+use crate::shape::Checks;
+
+const CHECKS: Checks = Checks("decoder_layer");
+
+/// The weights of a layer whose rows have `k` elements.
+#[derive(Clone, Copy)]
+pub struct Weights<'a, T: Float> {
+    /// Queries, keys and values, with the norm before them: `[k, (queries + 2 * keys) * dim]`. Pairs of queries and keys are neighbors,
+    /// see [`crate::linear_rope::interleave_pairs`].
+    pub qkv: &'a FoldedLinear<T>,
+    /// What is behind attention: `[queries * dim, k]`.
+    pub output: View<'a, T, 2>,
+    /// Gate and value, with the norm before them: `[k, 2 * f]`.
+    pub up: &'a FoldedLinear<T>,
+    /// `[f, k]`
+    pub down: View<'a, T, 2>,
+}
+
+/// A layer for sequences without a cache: `DecoderLayer::new(weights, heads, angles)`. `T` is `f16` or `bf16`.
+#[derive(Clone, Copy)]
+pub struct DecoderLayer<'a, T: Float> {
+    weights: Weights<'a, T>,
+    heads: Heads,
+    angles: Angles<'a>,
+    sequences: usize,
+    eps: f32,
+}
+
+impl<'a, T: Normalize + RotateProduct + Attend> DecoderLayer<'a, T>
+where
+    act_and_mul::Choice<T, SILU>: act_and_mul::Declared,
+{
+    /// A sequence with a token for each position of `angles`, which turn all of a head; `eps` is 1e-5.
+    pub fn new(weights: Weights<'a, T>, heads: Heads, angles: Angles<'a>) -> Self {
+        DecoderLayer { weights, heads, angles, sequences: 1, eps: 1e-5 }
+    }
+
+    /// The tokens are those of so many sequences of one length, one behind the other.
+    pub fn sequences(self, sequences: usize) -> Self {
+        DecoderLayer { sequences, ..self }
+    }
+
+    /// What is added to the mean squares.
+    pub fn eps(self, eps: f32) -> Self {
+        DecoderLayer { eps, ..self }
+    }
+
+    /// Computes `out` of `x`, `k` elements for each token, on a device or stream.
+    ///
+    /// # Errors
+    /// If shapes and lengths do not fit together; if there is no memory for what is between the operations; those of a launch.
+    pub fn launch<'o>(
+        &self,
+        on: impl LaunchOn,
+        x: impl Into<Slice<'a, T>>,
+        out: impl Into<SliceMut<'o, T>>,
+    ) -> Result<()> {
+        let (x, out) = (x.into(), out.into());
+        let Weights { qkv: layer, output, up, down } = self.weights;
+        let (tokens, [of_heads, k]) = (self.angles.positions.len(), output.shape());
+        let (queries, turned, columns) = self.columns();
+        CHECKS.extents("the output's weights", [of_heads, k], [queries, k])?;
+        CHECKS.extents("the weights of queries, keys and values", layer.weight()?.shape(), [k, columns])?;
+        CHECKS.extents("x", [x.len()], [tokens * k])?;
+        if tokens.checked_rem(self.sequences).unwrap_or(1) != 0 {
+            return Err(
+                CHECKS.error(format!("{tokens} tokens are no {} sequences of one length", self.sequences))
+            );
+        }
+        if tokens * k == 0 {
+            return Ok(());
+        }
+        let mut normalized = on.temporary::<T>(tokens * k)?;
+        T::normalize(on, x, layer, normalized.slice_mut(), self.eps)?;
+        let mut qkv = on.temporary::<T>(tokens * columns)?;
+        let product = LinearRope::new(normalized.slice(), layer.weight()?, self.angles);
+        product.bias(layer.bias()).turned(turned).launch(on, qkv.slice_mut())?;
+        let mut attended = on.temporary::<T>(tokens * queries)?;
+        self.attend(on, qkv.slice(), attended.slice_mut())?;
+        let mut middle = on.temporary::<T>(tokens * k)?;
+        let product = Matmul::<T, IDENTITY>::new(attended.slice().view([tokens, queries])?, output);
+        product.residual(x.view([tokens, k])?).launch(on, middle.slice_mut().view_mut([tokens, k])?)?;
+        let second = GatedFeedForward::<T, SILU>::new(up, Down { weight: down, bias: None });
+        second.eps(self.eps).launch(on, middle.slice(), out)
+    }
+
+    /// Columns of queries, of all that turn, and all.
+    fn columns(&self) -> (usize, usize, usize) {
+        let (Heads { queries, keys }, dim) = (self.heads, 2 * self.angles.half);
+        (queries * dim, (queries + keys) * dim, (queries + 2 * keys) * dim)
+    }
+
+    /// Attention of each sequence, whose heads are columns of the packed matrix and of the result.
+    fn attend(&self, on: impl LaunchOn, qkv: Slice<'_, T>, mut out: SliceMut<'_, T>) -> Result<()> {
+        let (Heads { queries, keys }, dim) = (self.heads, 2 * self.angles.half);
+        let (heads, length) = (queries + 2 * keys, self.angles.positions.len() / self.sequences);
+        for first in (0..self.sequences).map(|sequence| sequence * length) {
+            let rows = qkv.slice(first * heads * dim..(first + length) * heads * dim);
+            let rows = rows.view([length, heads, dim])?.permute([1, 0, 2]);
+            let of = |first: usize, count: usize| rows.slice(0, first..first + count);
+            let mut part = out.slice_mut(first * queries * dim..(first + length) * queries * dim);
+            let part = part.view_mut([length, queries, dim])?.permute([1, 0, 2]);
+            let mut lse = on.temporary::<f32>(queries * length)?;
+            Attention::new(of(0, queries), of(queries, keys), of(queries + keys, keys)).causal().launch(
+                on,
+                part,
+                lse.slice_mut(),
+            )?;
+        }
+        Ok(())
+    }
+
+    /// Launches and bytes of [`DecoderLayer::launch`], and operation by operation. Attention reads its keys once in both.
+    pub fn cost(&self, on: impl LaunchOn) -> [Cost; 2] {
+        let (tokens, [_, k], size) =
+            (self.angles.positions.len(), self.weights.output.shape(), size_of::<T>());
+        let (queries, turned, columns) = self.columns();
+        let kernel = |elements: usize| Cost::of(size, elements);
+        let linear = |k: usize, n: usize| kernel(tokens * k + k * n + tokens * n);
+        let norm = kernel(2 * tokens * k);
+        let keys = turned - queries;
+        let rotation = kernel(2 * tokens * turned);
+        let attention = Cost { launches: self.sequences, ..kernel(tokens * (columns + queries)) };
+        let second = Down { weight: self.weights.down, bias: None };
+        let [ours, separate] = GatedFeedForward::<T, SILU>::new(self.weights.up, second).cost(on, tokens);
+        let turns = match <T as RotateProduct>::form(on, tokens, [k, columns]) {
+            Form::Fused => Cost::default(),
+            Form::Separate => rotation,
+        };
+        let output = Cost::of(size, tokens * queries + queries * k + 2 * tokens * k);
+        let ours = norm + linear(k, columns) + turns + attention + output + ours;
+        let products = linear(k, queries) + linear(k, keys) + linear(k, keys);
+        let rotations = kernel(2 * tokens * queries) + kernel(2 * tokens * keys);
+        let addition = kernel(3 * tokens * k);
+        // Gate and value are two products there, which read the rows twice.
+        let separate = separate + kernel(tokens * k);
+        [ours, norm + products + rotations + attention + linear(queries, k) + addition + separate]
+    }
+}

@@ -1,0 +1,37 @@
+//! How operations that could be one kernel are computed, and what either way costs.
+
+use std::ops::Add;
+
+/// One kernel, or one for each operation. Functions that have both choose by what was measured, and say which in a line of
+/// `FUSE_TRACE=1`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// One kernel: what is between the operations stays on the chip.
+    Fused,
+    /// A kernel for each operation, with memory between them.
+    Separate,
+}
+
+/// What a chain of operations costs.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Cost {
+    /// Kernels that are launched.
+    pub launches: usize,
+    /// Bytes that are read and written, each operand of a kernel once.
+    pub bytes: usize,
+}
+
+impl Add for Cost {
+    type Output = Cost;
+
+    fn add(self, other: Cost) -> Cost {
+        Cost { launches: self.launches + other.launches, bytes: self.bytes + other.bytes }
+    }
+}
+
+impl Cost {
+    /// One kernel that moves so many elements of `size` bytes.
+    pub(crate) const fn of(size: usize, elements: usize) -> Cost {
+        Cost { launches: 1, bytes: size * elements }
+    }
+}

@@ -1,0 +1,420 @@
+//! `out = rope(x · W + bias)`: the linear layer that makes queries, keys and values of tokens, with rotary embedding of the queries and
+//! keys in the same kernel.
+//!
+//! Columns of `W` are heads of `2 * half` elements; the first `turned` columns, queries and then keys, turn as in [`crate::rope`]; values
+//! behind them stay. Pairs are neighbors (interleaved, GPT-J). A layer whose pairs are halves of a head (NeoX, Llama) has its columns
+//! exchanged once, by [`interleave_pairs`]: queries and keys are then in another order than before, the same in both, so scores are
+//! what they were.
+//!
+//! **Forms.** [`Form::Fused`] turns the accumulator before it is rounded: neighbors are in one thread, and nothing is written twice.
+//! Registers for the angles leave none for the largest tiles of a product, so this pays while one wave of smaller tiles is enough;
+//! [`LinearRope::launch`] takes it then. [`Form::Separate`] is a [`Matmul`] and a rotation in place. `FUSE_TRACE=1` says which.
+//!
+//! **Traffic.** `(rows * k + k * n + rows * n) * size_of::<T>()` bytes and the angles, which are found in the cache; the separate form
+//! reads and writes the turned columns once more.
+//!
+//! **Rounding.** The product as [`crate::matmul`] states it, each pair then within `3 * 2^-24 * (|a| + |b|)` of its rotation, rounded
+//! to `T` once. The separate form rounds the product to `T` first.
+//!
+//! **Source.** Su and others, *RoFormer*, 2021, arXiv:2104.09864, equation 34.
+
+use dsl_runtime::prelude::*;
+use dsl_runtime::{DType, Error, Result, trace_choice};
+
+use crate::activation::IDENTITY;
+use crate::form::Form;
+use crate::matmul::{Matmul, Multiply};
+use crate::reference::{Expected, unit_roundoff};
+use crate::rope::{Angles, HostAngles};
+use crate::shape::Checks;
+
+/// The columns of a program that turns pairs in place.
+const TURNED: usize = 1024;
+
+/// The elements that a program copies at once.
+const COPIED: usize = 1024;
+
+const CHECKS: Checks = Checks("linear_rope");
+
+#[fuse_module]
+mod kernels {
+    use dsl_runtime::prelude::*;
+
+    /// A program makes `M x N` elements in steps of `K`; tiles follow each other in bands of sixteen rows of them.
+    #[fuse_kernel(
+        T = [f16, bf16],
+        configs = [
+            { M: 16, N: 32, K: 256, num_warps: 4, num_stages: 4 },
+            { M: 64, N: 64, K: 128 },
+            { M: 128, N: 128, K: 64 },
+        ],
+    )]
+    pub fn linear_rope<T: Float, const M: usize, const N: usize, const K: usize>(
+        x: &View<T, 2>,
+        weight: &View<T, 2>,
+        bias: &View<T, 2>,
+        positions: &[i32],
+        cos: &[f32],
+        sin: &[f32],
+        out: &mut View<T, 2>,
+        turned: i32,
+        half: i32,
+    ) {
+        let rows = out.shape(0).to::<i32>();
+        let (down, across) = (tl::cdiv(rows, M), tl::cdiv(out.shape(1).to::<i32>(), N));
+        let (tile_row, tile_col) = tl::swizzle2d(0, tl::program_id(0), down, across, 16);
+        let (row, col) = (tile_row * M, tile_col * N);
+        let mut acc = tl::zeros::<f32>([M, N]);
+        for start in (0..x.shape(1)).step_by(K) {
+            acc = tl::dot(x.load::<M, K>(row, start), weight.load::<K, N>(start, col), acc);
+        }
+        let sum = if bias.shape(1) > 0 { acc + bias.load::<1, N>(0, col).to::<f32>() } else { acc };
+        let y = if col < turned {
+            let tokens = row + tl::arange(0, M);
+            let pairs = col / 2 + tl::arange(0, N / 2);
+            let position = tl::load(positions + tokens, tokens < rows, 0);
+            let places = (position * half).col() + (pairs % half).row();
+            let turns = (tokens < rows).col() & (2 * pairs < turned).row();
+            let cos = tl::select(turns, tl::load(cos + places, turns, 0.0), 1.0);
+            let sin = tl::load(sin + places, turns, 0.0);
+            let (a, b) = tl::split(tl::reshape(sum, [M, N / 2, 2]));
+            tl::interleave(a * cos - b * sin, b * cos + a * sin)
+        } else {
+            sum
+        };
+        out.store(y.to::<T>(), row, col);
+    }
+
+    /// Turns the first `turned` of `row` columns of each token in place; program `(i, j)` takes the `j`th `BLOCK` of token `i`.
+    #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [1024], num_warps = 4)]
+    pub fn rotate_pairs<T: Float, const BLOCK: usize>(
+        x: &mut [T],
+        positions: &[i32],
+        cos: &[f32],
+        sin: &[f32],
+        row: i32,
+        turned: i32,
+        half: i32,
+    ) {
+        let token = tl::program_id(0);
+        let cols = tl::program_id(1) * BLOCK + tl::arange(0, BLOCK);
+        let pairs = tl::program_id(1) * (BLOCK / 2) + tl::arange(0, BLOCK / 2);
+        let mask = cols < turned;
+        let v = tl::load(x + token * row + cols, mask).to::<f32>();
+        let places = tl::load(positions + token) * half + pairs % half;
+        let cos = tl::load(cos + places, 2 * pairs < turned);
+        let sin = tl::load(sin + places, 2 * pairs < turned);
+        let (a, b) = tl::split(tl::reshape(v, [BLOCK / 2, 2]));
+        let y = tl::interleave(a * cos - b * sin, b * cos + a * sin);
+        tl::store(x + token * row + cols, y.to::<T>(), mask);
+    }
+
+    /// Copies rows of `k` elements; of the first `turned`, heads of `2 * half` rows, row `half + j` of a head comes behind row `j`.
+    #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [1024], num_warps = 4)]
+    pub fn interleave_rows<T: Float, const BLOCK: usize>(
+        x: &[T],
+        out: &mut [T],
+        k: i32,
+        turned: i32,
+        half: i32,
+    ) {
+        let row = tl::program_id(0);
+        let of_head = row % (2 * half);
+        let from = if row < turned { row - of_head + of_head % 2 * half + of_head / 2 } else { row };
+        for first in (0..k).step_by(BLOCK) {
+            let places = first + tl::arange(0, BLOCK);
+            tl::store(out + row * k + places, tl::load(x + from * k + places, places < k), places < k);
+        }
+    }
+}
+
+pub use kernels::{interleave_rows, linear_rope, rotate_pairs};
+
+/// Exchanges the rows of the weights of a linear layer, `[n, k]` row by row as layers keep them, so that pairs which were halves of a
+/// head are neighbors: those of the first `turned` rows, heads of `2 * half`. A bias is a matrix with one column.
+///
+/// # Errors
+/// If the lengths do not fit each other; those of a launch.
+pub fn interleave_pairs<'o, T: Float>(
+    on: impl LaunchOn,
+    weight: Slice<'_, T>,
+    [k, turned, half]: [usize; 3],
+    out: impl Into<SliceMut<'o, T>>,
+) -> Result<()>
+where
+    interleave_rows::Choice<T, COPIED>: interleave_rows::Declared,
+{
+    let out = out.into();
+    CHECKS.same(("weight", weight.len()), ("out", out.len()))?;
+    let n = CHECKS.rows(("weight", weight.len()), k)?;
+    check_heads(turned, half, n)?;
+    if weight.is_empty() {
+        return Ok(());
+    }
+    let [k, turned, half] = [k, turned, half].map(|count| count as i32);
+    interleave_rows::<T, COPIED>(weight, out, k, turned, half).grid(n).launch(on)
+}
+
+/// Whether heads turn as a whole, and all of them are there.
+fn check_heads(turned: usize, half: usize, n: usize) -> Result<()> {
+    if half == 0 || !turned.is_multiple_of(2 * half) || turned > n {
+        let reason = format!("{turned} of {n} columns turn, in heads of {}", 2 * half);
+        return Err(CHECKS.error(reason));
+    }
+    Ok(())
+}
+
+/// A linear layer with rotary embedding behind it: `LinearRope::<bf16>::new(&x, weight, angles).turned(queries_and_keys)`. `T` is `f32`,
+/// `f16` or `bf16`.
+#[derive(Clone, Copy)]
+pub struct LinearRope<'a, T: Float> {
+    x: Slice<'a, T>,
+    weight: View<'a, T, 2>,
+    bias: Option<Slice<'a, T>>,
+    angles: Angles<'a>,
+    turned: Option<usize>,
+}
+
+impl<'a, T: RotateProduct> LinearRope<'a, T> {
+    /// A row of `x` for each position, as long as the columns of `weight`, `[k, n]` with any strides. All columns turn.
+    pub fn new(x: impl Into<Slice<'a, T>>, weight: View<'a, T, 2>, angles: Angles<'a>) -> Self {
+        LinearRope { x: x.into(), weight, bias: None, angles, turned: None }
+    }
+
+    /// Adds a number to each column, before it turns.
+    pub fn bias(self, bias: impl Into<Slice<'a, T>>) -> Self {
+        LinearRope { bias: Some(bias.into()), ..self }
+    }
+
+    /// The number of columns that turn, the first ones: those of queries and keys, in whole heads.
+    pub fn turned(self, columns: usize) -> Self {
+        LinearRope { turned: Some(columns), ..self }
+    }
+
+    /// Computes into `out`, `n` elements for each row, on a device or stream, in the form that is faster there.
+    ///
+    /// # Errors
+    /// If the lengths do not fit each other; those of a launch.
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()> {
+        let ([k, n], rows) = (self.weight.shape(), self.angles.positions.len());
+        let form = T::form(on, rows, [k, n]);
+        trace_choice("linear_rope", format_args!("{form:?}: {rows} rows of {k}, {n} columns"));
+        self.launch_as(on, out, form)
+    }
+
+    /// The same in a form of the caller's.
+    ///
+    /// # Errors
+    /// Those of [`LinearRope::launch`]; [`Form::Fused`] of `f32`, which has none.
+    pub fn launch_as<'o>(
+        &self,
+        on: impl LaunchOn,
+        out: impl Into<SliceMut<'o, T>>,
+        form: Form,
+    ) -> Result<()> {
+        let mut out = out.into();
+        let ([k, n], Angles { positions, half, .. }) = (self.weight.shape(), self.angles);
+        let (rows, turned) = (positions.len(), self.turned.unwrap_or(n));
+        self.angles.check(CHECKS)?;
+        check_heads(turned, half, n)?;
+        CHECKS.extents("x", [self.x.len()], [rows * k])?;
+        CHECKS.extents("out", [out.len()], [rows * n])?;
+        if let Some(bias) = &self.bias {
+            CHECKS.extents("bias", [bias.len()], [n])?;
+        }
+        if rows * n == 0 {
+            return Ok(());
+        }
+        let x = self.x.view([rows, k])?;
+        if form == Form::Fused {
+            let bias = self.bias.unwrap_or(self.x.slice(..0));
+            let bias = bias.view([1, bias.len()])?;
+            return T::fused(on, Fused { x, weight: self.weight, bias, angles: self.angles, turned }, out);
+        }
+        let product = Matmul::<T, IDENTITY>::new(x, self.weight);
+        let product = self.bias.map_or(product, |bias| product.bias(bias));
+        product.launch(on, out.view_mut([rows, n])?)?;
+        if turned == 0 { Ok(()) } else { T::rotate(on, self.angles, [n, turned], out) }
+    }
+}
+
+/// Turns the first columns of packed rows in place, pairs of neighbors: the second half of [`Form::Separate`]. `of` has the columns of a
+/// row, and those that turn.
+///
+/// # Errors
+/// If the lengths do not fit each other; those of a launch.
+pub fn rotate_in_place<'o, T: RotateProduct>(
+    on: impl LaunchOn,
+    angles: Angles<'_>,
+    of: [usize; 2],
+    x: impl Into<SliceMut<'o, T>>,
+) -> Result<()> {
+    let (x, [row, turned]) = (x.into(), of);
+    angles.check(CHECKS)?;
+    check_heads(turned, angles.half, row)?;
+    CHECKS.extents("x", [x.len()], [angles.positions.len() * row])?;
+    if x.len() * turned == 0 { Ok(()) } else { T::rotate(on, angles, of, x) }
+}
+
+/// What the fused form computes, once it is known to fit together.
+#[doc(hidden)]
+#[derive(Clone, Copy)]
+pub struct Fused<'a, T: Float> {
+    x: View<'a, T, 2>,
+    weight: View<'a, T, 2>,
+    bias: View<'a, T, 2>,
+    angles: Angles<'a>,
+    turned: usize,
+}
+
+/// The element types of [`LinearRope`].
+pub trait RotateProduct: Multiply<IDENTITY> {
+    /// The form that is faster for so many rows of a layer `[k, n]`.
+    #[doc(hidden)]
+    fn form(on: impl LaunchOn, rows: usize, layer: [usize; 2]) -> Form;
+
+    /// Launches [`linear_rope`].
+    #[doc(hidden)]
+    fn fused(on: impl LaunchOn, of: Fused<'_, Self>, out: SliceMut<'_, Self>) -> Result<()>;
+
+    /// Launches [`rotate_pairs`] on rows of so many columns, of which so many turn.
+    #[doc(hidden)]
+    fn rotate(on: impl LaunchOn, angles: Angles<'_>, of: [usize; 2], out: SliceMut<'_, Self>) -> Result<()>;
+}
+
+/// What all types have in common.
+macro_rules! rotate {
+    ($T:ty) => {
+        fn rotate(
+            on: impl LaunchOn,
+            angles: Angles<'_>,
+            [row, turned]: [usize; 2],
+            out: SliceMut<'_, $T>,
+        ) -> Result<()> {
+            let Angles { positions, cos, sin, half } = angles;
+            let grid = (positions.len(), turned.div_ceil(TURNED));
+            let [row, turned, half] = [row, turned, half].map(|count| count as i32);
+            rotate_pairs::<$T, TURNED>(out, positions, cos, sin, row, turned, half).grid(grid).launch(on)
+        }
+    };
+}
+
+/// A tile of [`linear_rope`]: its rows and columns.
+type Tile = (usize, usize);
+
+const FEW: Tile = (16, 32);
+const SMALL: Tile = (64, 64);
+const LARGE: Tile = (128, 128);
+
+fn programs([rows, n]: [usize; 2], (down, across): Tile) -> usize {
+    rows.div_ceil(down) * n.div_ceil(across)
+}
+
+/// The tile whose programs all run at once, if there is one that leaves few processors idle: with more waves a product has larger tiles,
+/// and the rotation is a small part of it.
+fn tile(on: impl LaunchOn, out: [usize; 2]) -> Option<Tile> {
+    let processors = on.processors();
+    if out[0] <= FEW.0 {
+        return Some(FEW);
+    }
+    let fits = |tile: Tile, least: usize| (least..=processors).contains(&programs(out, tile));
+    let tiles = [(SMALL, 0), (LARGE, processors / 2)];
+    tiles.into_iter().find(|&(tile, least)| on.has_clusters() && fits(tile, least)).map(|(tile, _)| tile)
+}
+
+macro_rules! rotate_halves {
+    ($($T:ty),*) => {$(
+        impl RotateProduct for $T {
+            fn form(on: impl LaunchOn, rows: usize, [k, n]: [usize; 2]) -> Form {
+                let in_vectors = k.is_multiple_of(16 / size_of::<$T>()) && n.is_multiple_of(16 / size_of::<$T>());
+                let fuses = on.shared_bytes().is_some() && in_vectors && tile(on, [rows, n]).is_some();
+                if fuses { Form::Fused } else { Form::Separate }
+            }
+
+            fn fused(on: impl LaunchOn, of: Fused<'_, $T>, mut out: SliceMut<'_, $T>) -> Result<()> {
+                let Fused { x, weight, bias, angles: Angles { positions, cos, sin, half }, turned } = of;
+                let shape = [positions.len(), weight.shape()[1]];
+                let (turned, half) = (turned as i32, half as i32);
+                let out = out.view_mut(shape)?;
+                match tile(on, shape).unwrap_or(LARGE) {
+                    FEW => {
+                        linear_rope::<$T, { FEW.0 }, { FEW.1 }, 256>(
+                            x, weight, bias, positions, cos, sin, out, turned, half,
+                        )
+                        .grid(programs(shape, FEW))
+                        .launch(on)
+                    }
+                    SMALL => {
+                        linear_rope::<$T, { SMALL.0 }, { SMALL.1 }, 128>(
+                            x, weight, bias, positions, cos, sin, out, turned, half,
+                        )
+                        .grid(programs(shape, SMALL))
+                        .launch(on)
+                    }
+                    _ => {
+                        linear_rope::<$T, { LARGE.0 }, { LARGE.1 }, 64>(
+                            x, weight, bias, positions, cos, sin, out, turned, half,
+                        )
+                        .grid(programs(shape, LARGE))
+                        .launch(on)
+                    }
+                }
+            }
+
+            rotate!($T);
+        }
+    )*};
+}
+
+rotate_halves!(f16, bf16);
+
+impl RotateProduct for f32 {
+    fn form(_: impl LaunchOn, _: usize, _: [usize; 2]) -> Form {
+        Form::Separate
+    }
+
+    fn fused(_: impl LaunchOn, _: Fused<'_, f32>, _: SliceMut<'_, f32>) -> Result<()> {
+        let reason = "there is no fused form of f32, only of f16 and bf16".to_string();
+        Err(Error::Shape { operation: CHECKS.0, reason })
+    }
+
+    rotate!(f32);
+}
+
+/// What either form computes of `x`, `[rows, k]`, and `weight`, `[k, n]`, in `f64`, and the bound that the module's documentation states
+/// of the separate one.
+pub fn reference<T: Float>(
+    x: &[T],
+    weight: &[T],
+    bias: &[T],
+    angles: HostAngles<'_>,
+    turned: usize,
+) -> Vec<Expected> {
+    let (rows, n, dim) = (angles.positions.len(), bias.len(), 2 * angles.half);
+    let k = weight.len() / n.max(1);
+    let unit = 2.0 * unit_roundoff(DType::F32);
+    let mut expected = Vec::with_capacity(rows * n);
+    for token in 0..rows {
+        let row = &x[token * k..][..k];
+        let sums = (0..n).map(|col| {
+            let terms = row.iter().enumerate().map(|(i, x)| x.to_f64() * weight[i * n + col].to_f64());
+            let (sum, size) = terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()));
+            let value = sum + bias[col].to_f64();
+            Expected { value, within: (k + 3) as f64 * unit * size + unit * value.abs() }.rounded(T::DTYPE)
+        });
+        let sums: Vec<Expected> = sums.collect();
+        for (first, head) in sums.chunks(dim).enumerate().map(|(i, head)| (i * dim, head)) {
+            if first < turned {
+                expected.extend(angles.turn::<T>(token, head));
+            } else {
+                expected.extend_from_slice(head);
+            }
+        }
+    }
+    expected
+}
+
+/// The bytes that the fused form must move for `rows` rows of `k` elements and `n` columns, angles aside.
+pub const fn traffic<T>(rows: usize, k: usize, n: usize) -> usize {
+    (rows * k + k * n + rows * n) * size_of::<T>()
+}

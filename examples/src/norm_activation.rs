@@ -1,0 +1,233 @@
+//! `out = act(norm(x)) + residual` for each row of a matrix: the norm is LayerNorm or RMSNorm, the activation any of
+//! [`crate::activation`], the residual added where it is given.
+//!
+//! **Traffic.** Reads `x`, and the residual, and writes `out` once: `2 * rows * cols * size_of::<T>()` bytes, with a residual `3`, where
+//! a norm, an activation and an addition on their own move seven rows for every three. The parameters are read from memory
+//! once and then found in the cache. A row of up to [`MAX_TILE`] elements stays in registers; a longer one is read a second time,
+//! from the cache.
+//!
+//! **Rounding.** In `f32`, rounded to `T` once: before that a result is within 1.13 times the bound of [`crate::layer_norm`] or
+//! [`crate::rms_norm`], the activation's own bound (see [`crate::activation`]), and one rounding of the sum.
+//!
+//! **Source.** Norms and activations as those modules have them; a norm, an activation and a shortcut follow each other in the
+//! blocks of residual networks: He, Zhang, Ren, Sun, 2016, arXiv:1603.05027, figure 4.
+
+use dsl_runtime::Result;
+use dsl_runtime::prelude::*;
+
+use crate::activation;
+use crate::reference::Expected;
+use crate::shape::Checks;
+use crate::{layer_norm, rms_norm};
+
+/// The longest row that a tile holds; longer ones are read in pieces.
+pub const MAX_TILE: usize = 32768;
+
+/// The elements of a piece of a long row.
+pub const PIECE: usize = 8192;
+
+#[fuse_module]
+mod kernels {
+    use dsl_runtime::prelude::*;
+
+    /// Shifts, activates and stores, with one of the activations, which all programs of a launch have. Each branch does all of it:
+    /// nothing of a tile outlives a branch.
+    #[fuse_fn]
+    fn finish<T: Float>(
+        out: &mut [T],
+        mask: Tile<bool>,
+        (x_hat, gamma, beta, rest): (Tile<f32>, Tile<f32>, Tile<f32>, Tile<f32>),
+        act: i32,
+    ) {
+        if act == 1 {
+            tl::store(out, (tl::relu(x_hat * gamma + beta) + rest).to::<T>(), mask);
+        } else if act == 2 {
+            tl::store(out, (tl::gelu::<T>(x_hat * gamma + beta) + rest).to::<T>(), mask);
+        } else if act == 3 {
+            tl::store(out, (tl::gelu_tanh::<T>(x_hat * gamma + beta) + rest).to::<T>(), mask);
+        } else if act == 4 {
+            tl::store(out, (tl::silu::<T>(x_hat * gamma + beta) + rest).to::<T>(), mask);
+        } else {
+            tl::store(out, (x_hat * gamma + beta + rest).to::<T>(), mask);
+        }
+    }
+
+    /// One program for each row of `n_cols` elements, in the smallest block declared that covers it; a cluster of blocks, of 4096 elements
+    /// each, shares longer ones. It is RMSNorm where `centers` is 0. `beta` and `residual` may be empty, and are then not added.
+    #[fuse_kernel(
+        T = [f32, f16, bf16], BLOCK = n_cols in [256, 1024, 2048, 4096, 8192, 16384, 32768],
+        num_warps = if BLOCK == 256 { 2 } else { (BLOCK / 512).min(8) },
+        num_ctas = (BLOCK / 4096).max(1),
+    )]
+    pub fn norm_activation<T: Float, const BLOCK: usize>(
+        x: &[T],
+        gamma: &[T],
+        beta: &[T],
+        residual: &[T],
+        out: &mut [T],
+        n_cols: i32,
+        eps: f32,
+        centers: i32,
+        adds: i32,
+        act: i32,
+    ) {
+        let (row, cols) = (tl::program_id(0), tl::arange(0, BLOCK));
+        let mask = cols < n_cols;
+        let x = tl::load(x + row * n_cols + cols, mask, 0.0).to::<f32>();
+        let mut mean = 0.0;
+        if centers != 0 {
+            mean = tl::sum(x, 0) / n_cols as f32;
+        }
+        let centered = tl::select(mask, x - mean, 0.0);
+        let scale = tl::rsqrt(tl::sum(centered * centered, 0) / n_cols as f32 + eps);
+        let gamma = tl::load(gamma + cols, mask).to::<f32>();
+        let beta = tl::load(beta + cols, mask & (centers != 0), 0.0).to::<f32>();
+        let rest = tl::load(residual + row * n_cols + cols, mask & (adds != 0), 0.0);
+        finish::<T>(out + row * n_cols + cols, mask, (centered * scale, gamma, beta, rest.to::<f32>()), act);
+    }
+
+    /// The same of rows that no tile holds: one program reads a row twice, `BLOCK` elements at a time. Each of `BLOCK` lanes keeps the
+    /// mean of its elements, which stays 0 for RMSNorm, and the sum of their squared deviations from it.
+    #[fuse_kernel(T = [f32, f16, bf16], BLOCK = [8192])]
+    pub fn norm_activation_long<T: Float, const BLOCK: usize>(
+        x: &[T],
+        gamma: &[T],
+        beta: &[T],
+        residual: &[T],
+        out: &mut [T],
+        n_cols: i32,
+        eps: f32,
+        centers: i32,
+        adds: i32,
+        act: i32,
+    ) {
+        let row = tl::program_id(0);
+        let cols = tl::arange(0, BLOCK);
+        let mut means = tl::zeros::<f32>([BLOCK]);
+        let mut squares = tl::zeros::<f32>([BLOCK]);
+        let mut seen = 0.0;
+        for first in (0..n_cols).step_by(BLOCK) {
+            seen += 1.0;
+            let mask = first + cols < n_cols;
+            let x = tl::load(x + row * n_cols + first + cols, mask).to::<f32>();
+            let off = tl::select(mask, x - means, 0.0);
+            means += tl::select(centers != 0, off * (1.0 / seen), 0.0);
+            squares += off * (x - means);
+        }
+        let counts = tl::cdiv(n_cols - cols, BLOCK).to::<f32>();
+        let mean = tl::sum(means * counts, 0) / n_cols as f32;
+        let between = tl::select(counts > 0.0, means - mean, 0.0);
+        let var = (tl::sum(squares, 0) + tl::sum(between * between * counts, 0)) / n_cols as f32;
+        let scale = tl::rsqrt(var + eps);
+        for first in (0..n_cols).step_by(BLOCK) {
+            let mask = first + cols < n_cols;
+            let x = tl::load(x + row * n_cols + first + cols, mask).to::<f32>();
+            let rest = tl::load(residual + row * n_cols + first + cols, mask & (adds != 0), 0.0);
+            let gamma = tl::load(gamma + first + cols, mask).to::<f32>();
+            let beta = tl::load(beta + first + cols, mask & (centers != 0), 0.0).to::<f32>();
+            let out = out + row * n_cols + first + cols;
+            finish::<T>(out, mask, ((x - mean) * scale, gamma, beta, rest.to::<f32>()), act);
+        }
+    }
+}
+
+pub use kernels::{norm_activation, norm_activation_long};
+
+/// The activation of the norm of each row: `NormActivation::<bf16, SILU>::rms_norm(&x, &gamma)`. `T` is `f32`, `f16` or `bf16`; `ACT` is
+/// one of [`crate::activation`].
+#[derive(Clone, Copy)]
+pub struct NormActivation<'a, T: Float, const ACT: usize> {
+    x: Slice<'a, T>,
+    gamma: Slice<'a, T>,
+    /// Where it is none, the norm is RMSNorm.
+    beta: Option<Slice<'a, T>>,
+    residual: Option<Slice<'a, T>>,
+    eps: f32,
+}
+
+impl<'a, T: Float, const ACT: usize> NormActivation<'a, T, ACT> {
+    /// LayerNorm of the rows of `x`, each as long as `gamma` and `beta`; `eps` is 1e-5.
+    pub fn layer_norm(
+        x: impl Into<Slice<'a, T>>,
+        gamma: impl Into<Slice<'a, T>>,
+        beta: impl Into<Slice<'a, T>>,
+    ) -> Self {
+        let (x, gamma, beta) = (x.into(), gamma.into(), Some(beta.into()));
+        NormActivation { x, gamma, beta, residual: None, eps: 1e-5 }
+    }
+
+    /// RMSNorm of the rows of `x`, each as long as `gamma`; `eps` is 1e-6.
+    pub fn rms_norm(x: impl Into<Slice<'a, T>>, gamma: impl Into<Slice<'a, T>>) -> Self {
+        NormActivation { x: x.into(), gamma: gamma.into(), beta: None, residual: None, eps: 1e-6 }
+    }
+
+    /// What is added at the end, as long as `x`.
+    pub fn residual(self, residual: impl Into<Slice<'a, T>>) -> Self {
+        NormActivation { residual: Some(residual.into()), ..self }
+    }
+
+    /// What is added to the variance, or the mean of the squares.
+    pub fn eps(self, eps: f32) -> Self {
+        NormActivation { eps, ..self }
+    }
+
+    /// Computes into `out`, on a device or stream.
+    ///
+    /// # Errors
+    /// If the lengths do not fit each other; those of a launch.
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()>
+    where
+        norm_activation::Choice<T>: norm_activation::Declared,
+        norm_activation_long::Choice<T, PIECE>: norm_activation_long::Declared,
+    {
+        const { assert!(ACT <= activation::SILU, "there is no such activation") };
+        let (out, checks, cols) = (out.into(), Checks("norm_activation"), self.gamma.len());
+        checks.same(("x", self.x.len()), ("out", out.len()))?;
+        if let Some(beta) = self.beta {
+            checks.same(("gamma", cols), ("beta", beta.len()))?;
+        }
+        if let Some(residual) = self.residual {
+            checks.same(("x", self.x.len()), ("residual", residual.len()))?;
+        }
+        let rows = checks.rows(("x", self.x.len()), cols)?;
+        if rows == 0 {
+            return Ok(());
+        }
+        let (x, gamma) = (self.x, self.gamma);
+        // What is not there is not read: a slice as long stands for it, so that the launch is as any other.
+        let (beta, rest) = (self.beta.unwrap_or(gamma), self.residual.unwrap_or(x));
+        let [centers, adds] = [self.beta.is_some(), self.residual.is_some()].map(i32::from);
+        let (n_cols, eps, act) = (cols as i32, self.eps, ACT as i32);
+        if cols > MAX_TILE {
+            let call =
+                norm_activation_long::<T, PIECE>(x, gamma, beta, rest, out, n_cols, eps, centers, adds, act);
+            return call.grid(rows).launch(on);
+        }
+        let call = norm_activation::<T>(x, gamma, beta, rest, out, n_cols, eps, centers, adds, act);
+        call.grid(rows).launch(on)
+    }
+}
+
+/// What the kernel computes, in `f64`, and the bound that the module's documentation states; RMSNorm where there is no `beta`.
+pub fn reference<T: Float, const ACT: usize>(
+    x: &[T],
+    (gamma, beta): (&[T], Option<&[T]>),
+    residual: Option<&[T]>,
+    eps: f32,
+) -> Vec<Expected> {
+    let wide = |values: &[T]| values.iter().map(|value| value.to_f64()).collect::<Vec<f64>>();
+    let normed = match beta {
+        Some(beta) => layer_norm::unrounded(x, gamma, beta, eps),
+        None => rms_norm::reference(&wide(x), &wide(gamma), eps),
+    };
+    let added = |(i, normed): (usize, Expected)| {
+        let rest = residual.map_or(0.0, |residual| residual[i].to_f64());
+        activation::added::<ACT>(normed, rest, T::DTYPE)
+    };
+    normed.into_iter().enumerate().map(added).collect()
+}
+
+/// The bytes that `rows` rows of `cols` elements must move without a residual.
+pub const fn traffic<T>(rows: usize, cols: usize) -> usize {
+    2 * (rows + 1) * cols * size_of::<T>()
+}

@@ -1,0 +1,506 @@
+//! `out = act(norm(x) · W + bias)`: LayerNorm or RMSNorm of the rows of a matrix, and the linear layer behind it.
+//!
+//! **Folding.** The norm's parameters belong to the weights: with `W' = diag(gamma) · W`, its column sums `u` and
+//! `c = beta · W + bias`, a row of the result is `act((x · W' - mean(x) * u) * rstd(x) + c)`. RMSNorm has no mean and no `beta`.
+//! [`FoldedLinear`] computes `W'`, `u` and `c` once, when weights are loaded.
+//!
+//! **Forms.** [`Form::Fused`] is one kernel: it sums up a row while it multiplies it, and scales the accumulator. Every program of a row
+//! sums it up again, so this pays for few rows, where the time is that of reading the weights: the separate norm would be a launch and
+//! a wait. [`Form::Separate`] is a norm and a [`Matmul`], which has the larger tiles. [`NormLinear::launch`] takes the fused form of
+//! up to [`FEW_ROWS`] rows on a GPU; `FUSE_TRACE=1` says which. docs/performance.md has the measurement.
+//!
+//! **Traffic.** The fused form reads `x` and `W'` and writes `out` once: `(rows * k + k * n + rows * n) * size_of::<T>()` bytes. The
+//! separate form writes the normalized rows and reads them again, `2 * rows * k * size_of::<T>()` bytes more.
+//!
+//! **Rounding.** `W'`, and in the separate form the normalized rows and `c`, are rounded to `T`; the rest is `f32`. Before the last
+//! rounding a result is within `(2 u + (k + 3) * 2^-23) * sum |norm(x) * W'| + u * |c|` of the exact one, `u` the unit roundoff of `T`.
+//! The fused LayerNorm multiplies rows that were not centered: of a row with a mean `d` away from its first element that sum is
+//! of `(|x| + |mean|) * rstd` instead, and the variance errs by `(8 + sqrt(k)) * 2^-22 * (1 + d^2 / variance)`, relatively.
+//!
+//! **Source.** LayerNorm: Ba, Kiros, Hinton, 2016, arXiv:1607.06450. RMSNorm: Zhang, Sennrich, 2019, arXiv:1910.07467. Folding follows
+//! from both being linear in `gamma` and `beta`.
+
+use dsl_runtime::prelude::*;
+use dsl_runtime::{DType, Error, Result, trace_choice};
+
+use crate::activation;
+use crate::form::Form;
+use crate::layer_norm::LayerNorm;
+use crate::matmul::{Matmul, Multiply};
+use crate::reference::{Expected, unit_roundoff};
+use crate::rms_norm::RmsNorm;
+use crate::shape::Checks;
+
+/// The most rows that [`NormLinear::launch`] normalizes and multiplies in one kernel: those of one tile.
+pub const FEW_ROWS: usize = 16;
+
+/// The tile of a fused product whose tiles all run at once.
+const NARROW: (usize, usize) = (32, 256);
+
+/// The tile of any other: `N` columns in steps of `K`.
+const WIDE: (usize, usize) = (64, 128);
+
+/// The columns of a program that folds weights.
+const FOLDED_COLS: usize = 32;
+
+const CHECKS: Checks = Checks("norm_linear");
+
+#[fuse_module]
+mod kernels {
+    use dsl_runtime::prelude::*;
+
+    /// Scales `N` columns of `weight` by `gamma`, one number for each row, and leaves their sums and `beta · weight + bias`. There may be
+    /// no `beta` and no `bias`.
+    #[fuse_kernel(T = [f32, f16, bf16], K = [128], N = [32], num_warps = 4)]
+    pub fn fold_norm<T: Float, const K: usize, const N: usize>(
+        weight: &View<T, 2>,
+        gamma: &[T],
+        beta: &[T],
+        bias: &[T],
+        folded: &mut View<T, 2>,
+        sums: &mut [f32],
+        constants: &mut [f32],
+    ) {
+        let (terms, n) = (weight.shape(0).to::<i32>(), weight.shape(1).to::<i32>());
+        let col = tl::program_id(0) * N;
+        let cols = col + tl::arange(0, N);
+        let mut sum = tl::zeros::<f32>([N]);
+        let mut constant =
+            if bias.len() > 0 { tl::load(bias + cols, cols < n).to::<f32>() } else { tl::zeros::<f32>([N]) };
+        for start in (0..terms).step_by(K) {
+            let rows = start + tl::arange(0, K);
+            let w = weight.load::<K, N>(start, col).to::<f32>();
+            let scaled = (w * tl::load(gamma + rows, rows < terms).to::<f32>().col()).to::<T>();
+            folded.store(scaled, start, col);
+            sum += tl::sum(scaled.to::<f32>(), 0);
+            if beta.len() > 0 {
+                constant += tl::sum(w * tl::load(beta + rows, rows < terms).to::<f32>().col(), 0);
+            }
+        }
+        tl::store(sums + cols, sum, cols < n);
+        tl::store(constants + cols, constant, cols < n);
+    }
+
+    /// The activation of [`crate::activation`] with this number, or none.
+    #[fuse_fn]
+    fn activated<T: Float>(v: Tile<f32>, act: i32) -> Tile<f32> {
+        if act == 1 {
+            tl::relu(v)
+        } else if act == 2 {
+            tl::gelu::<T>(v)
+        } else if act == 4 {
+            tl::silu::<T>(v)
+        } else {
+            v
+        }
+    }
+
+    /// A program makes `M x N` elements in steps of `K`; tiles follow each other along rows. Sums of squares are kept for each place of
+    /// a step, and added up once behind the loop.
+    #[fuse_kernel(
+        T = [f16, bf16],
+        configs = [
+            { CENTERS: false, M: 16, N: 32, K: 256 },
+            { CENTERS: false, M: 16, N: 64, K: 128 },
+            { CENTERS: true, M: 16, N: 32, K: 128 },
+            { CENTERS: true, M: 16, N: 64, K: 128 },
+        ],
+        num_warps = 4, num_stages = 4,
+    )]
+    pub fn norm_linear<T: Float, const CENTERS: bool, const M: usize, const N: usize, const K: usize>(
+        x: &View<T, 2>,
+        weight: &View<T, 2>,
+        weight_sums: &View<f32, 2>,
+        bias: &View<f32, 2>,
+        out: &mut View<T, 2>,
+        act: i32,
+        eps: f32,
+    ) {
+        let across = tl::cdiv(out.shape(1).to::<i32>(), N);
+        let (row, col) = (tl::program_id(0) / across * M, tl::program_id(0) % across * N);
+        let terms = x.shape(1);
+        let count = terms.to::<f32>();
+        let mut acc = tl::zeros::<f32>([M, N]);
+        let mut squares = tl::zeros::<f32>([M, K]);
+        let normalized = if CENTERS {
+            // Deviations from the first element: their squares do not cancel as those of elements far from 0 would.
+            let origin = x.load::<M, 1>(row, 0).to::<f32>();
+            let mut deviations = tl::zeros::<f32>([M, K]);
+            for start in (0..terms).step_by(K) {
+                let left = x.load::<M, K>(row, start);
+                let inside = start.to::<i32>() + tl::arange(0, K) < terms.to::<i32>();
+                let deviation = tl::select(inside.row(), left.to::<f32>() - origin, 0.0);
+                deviations += deviation;
+                squares += deviation * deviation;
+                acc = tl::dot(left, weight.load::<K, N>(start, col), acc);
+            }
+            let shift = tl::sum(deviations, 1) / count;
+            let variance = tl::maximum(tl::sum(squares, 1) / count - shift * shift, 0.0);
+            let mean = shift.col() + origin;
+            (acc - mean * weight_sums.load::<1, N>(0, col)) * tl::rsqrt(variance + eps).col()
+        } else {
+            for start in (0..terms).step_by(K) {
+                let left = x.load::<M, K>(row, start);
+                let wide = left.to::<f32>();
+                squares += wide * wide;
+                acc = tl::dot(left, weight.load::<K, N>(start, col), acc);
+            }
+            acc * tl::rsqrt(tl::sum(squares, 1) / count + eps).col()
+        };
+        let y = activated::<T>(normalized + bias.load::<1, N>(0, col), act);
+        out.store(y.to::<T>(), row, col);
+    }
+}
+
+pub use kernels::{fold_norm, norm_linear};
+
+/// A norm's parameters, each as long as a row.
+#[derive(Clone, Copy)]
+pub enum Norm<'a, T: Float> {
+    /// `(x - mean) / sqrt(variance + eps) * gamma + beta`
+    Layer {
+        /// The scale of each column.
+        gamma: Slice<'a, T>,
+        /// What is added to each column.
+        beta: Slice<'a, T>,
+    },
+    /// `x / sqrt(mean(x^2) + eps) * gamma`
+    Rms {
+        /// The scale of each column.
+        gamma: Slice<'a, T>,
+    },
+}
+
+/// The weights of a linear layer with the parameters of the norm before it in them.
+#[derive(Debug)]
+pub struct FoldedLinear<T: Float> {
+    /// `W'`, column by column: `n` rows of `k`.
+    weight: Buffer<T>,
+    sums: Buffer<f32>,
+    constants: Buffer<f32>,
+    /// `c` as the separate product takes it, and the parameters of a norm without any.
+    bias: Buffer<T>,
+    ones: Buffer<T>,
+    zeros: Buffer<T>,
+    extents: [usize; 2],
+    centers: bool,
+}
+
+impl<T: Normalize> FoldedLinear<T> {
+    /// Folds a norm into the weights `[k, n]`, with any strides, and the bias behind them, `n` numbers if there is one.
+    ///
+    /// # Errors
+    /// If the parameters are not `k` and `n` numbers; those of an allocation and a launch.
+    pub fn new(
+        device: &Device,
+        norm: Norm<'_, T>,
+        weight: View<'_, T, 2>,
+        bias: Option<Slice<'_, T>>,
+    ) -> Result<Self> {
+        let [k, n] = weight.shape();
+        let nothing = device.zeros::<T>(0)?;
+        let (gamma, beta) = match norm {
+            Norm::Layer { gamma, beta } => (gamma, Some(beta)),
+            Norm::Rms { gamma } => (gamma, None),
+        };
+        CHECKS.extents("gamma", [gamma.len()], [k])?;
+        if let Some(beta) = &beta {
+            CHECKS.extents("beta", [beta.len()], [k])?;
+        }
+        if let Some(bias) = &bias {
+            CHECKS.extents("bias", [bias.len()], [n])?;
+        }
+        let (mut folded, mut sums, mut constants) =
+            (device.zeros::<T>(n * k)?, device.zeros::<f32>(n)?, device.zeros::<f32>(n)?);
+        if n > 0 {
+            let (beta, bias) = (beta.unwrap_or(nothing.slice(..)), bias.unwrap_or(nothing.slice(..)));
+            let out = folded.view_mut([n, k])?.permute([1, 0]);
+            T::fold(device, [gamma, beta, bias], weight, out, [&mut sums, &mut constants])?;
+        }
+        let rounded: Vec<T> = constants.download()?.iter().map(|&c| T::from_f64(f64::from(c))).collect();
+        Ok(FoldedLinear {
+            weight: folded,
+            sums,
+            constants,
+            bias: device.upload(&rounded)?,
+            ones: device.upload(&vec![T::from_f64(1.0); k])?,
+            zeros: device.zeros(k)?,
+            extents: [k, n],
+            centers: beta.is_some(),
+        })
+    }
+
+    /// `n`, the elements of a row of the result.
+    pub fn columns(&self) -> usize {
+        self.extents[1]
+    }
+
+    /// `beta · W + bias`, as a product takes it.
+    pub fn bias(&self) -> Slice<'_, T> {
+        self.bias.slice(..)
+    }
+
+    /// The weights `[k, n]`, scaled by `gamma`.
+    pub fn weight(&self) -> Result<View<'_, T, 2>> {
+        let [k, n] = self.extents;
+        Ok(self.weight.view([n, k])?.permute([1, 0]))
+    }
+}
+
+/// The norm of the rows of `x`, and the linear layer behind it: `NormLinear::<bf16, GELU>::new(&x, &folded)`. `T` is `f32`, `f16` or
+/// `bf16`; `ACT` is `IDENTITY`, `RELU`, `GELU` or `SILU` of [`crate::activation`].
+#[derive(Clone, Copy)]
+pub struct NormLinear<'a, T: Float, const ACT: usize> {
+    x: Slice<'a, T>,
+    layer: &'a FoldedLinear<T>,
+    eps: f32,
+}
+
+impl<'a, T: Normalize, const ACT: usize> NormLinear<'a, T, ACT> {
+    /// Rows of `x` as long as those that the layer was folded for; `eps` is 1e-5.
+    pub fn new(x: impl Into<Slice<'a, T>>, layer: &'a FoldedLinear<T>) -> Self {
+        NormLinear { x: x.into(), layer, eps: 1e-5 }
+    }
+
+    /// What is added to the variance or the mean square, so that a row of zeros does not divide by zero.
+    pub fn eps(self, eps: f32) -> Self {
+        NormLinear { eps, ..self }
+    }
+
+    /// Computes into `out`, `[rows, n]`, on a device or stream, in the form that is faster there.
+    ///
+    /// # Errors
+    /// If the lengths do not fit each other; if there is no memory for the normalized rows; those of a launch.
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: ViewMut<'o, T, 2>) -> Result<()>
+    where
+        T: Multiply<ACT>,
+    {
+        let [rows, _] = out.shape();
+        let [k, _] = self.layer.extents;
+        let form = T::form(on, rows, k);
+        trace_choice(
+            "norm_linear",
+            format_args!("{form:?}: {rows} rows of {k}, {FEW_ROWS} are fused at most"),
+        );
+        self.launch_as(on, out, form)
+    }
+
+    /// The same in a form of the caller's.
+    ///
+    /// # Errors
+    /// Those of [`NormLinear::launch`]; [`Form::Fused`] of `f32`, which has none.
+    pub fn launch_as<'o>(&self, on: impl LaunchOn, out: ViewMut<'o, T, 2>, form: Form) -> Result<()>
+    where
+        T: Multiply<ACT>,
+    {
+        let ([k, n], [rows, cols]) = (self.layer.extents, out.shape());
+        CHECKS.extents("out", [rows, cols], [rows, n])?;
+        CHECKS.extents("x", [self.x.len()], [rows * k])?;
+        if rows * n == 0 {
+            return Ok(());
+        }
+        let x = self.x.view([rows, k])?;
+        match form {
+            Form::Fused => T::fused(on, x, self.layer, out, (ACT as i32, self.eps)),
+            Form::Separate => {
+                let mut normalized = on.temporary::<T>(rows * k)?;
+                T::normalize(on, self.x, self.layer, normalized.slice_mut(), self.eps)?;
+                let normalized = normalized.slice().view([rows, k])?;
+                let product = Matmul::<T, ACT>::new(normalized, self.layer.weight()?);
+                product.bias(self.layer.bias()).launch(on, out)
+            }
+        }
+    }
+}
+
+/// The element types of [`NormLinear`].
+pub trait Normalize: Float {
+    /// The form that is faster for so many rows of `k` elements.
+    #[doc(hidden)]
+    fn form(on: impl LaunchOn, rows: usize, k: usize) -> Form;
+
+    /// Launches [`fold_norm`], with `gamma`, `beta` and the bias, into the weights, their sums and the constants.
+    #[doc(hidden)]
+    fn fold(
+        device: &Device,
+        parameters: [Slice<'_, Self>; 3],
+        weight: View<'_, Self, 2>,
+        out: ViewMut<'_, Self, 2>,
+        columns: [&mut Buffer<f32>; 2],
+    ) -> Result<()>;
+
+    /// Launches the norm without parameters.
+    #[doc(hidden)]
+    fn normalize(
+        on: impl LaunchOn,
+        x: Slice<'_, Self>,
+        layer: &FoldedLinear<Self>,
+        out: SliceMut<'_, Self>,
+        eps: f32,
+    ) -> Result<()>;
+
+    /// Launches [`norm_linear`] with an activation's number and `eps`.
+    #[doc(hidden)]
+    fn fused(
+        on: impl LaunchOn,
+        x: View<'_, Self, 2>,
+        layer: &FoldedLinear<Self>,
+        out: ViewMut<'_, Self, 2>,
+        scalars: (i32, f32),
+    ) -> Result<()>;
+}
+
+/// What all types have in common.
+macro_rules! of_all_types {
+    ($T:ty) => {
+        fn fold(
+            device: &Device,
+            [gamma, beta, bias]: [Slice<'_, $T>; 3],
+            weight: View<'_, $T, 2>,
+            out: ViewMut<'_, $T, 2>,
+            [sums, constants]: [&mut Buffer<f32>; 2],
+        ) -> Result<()> {
+            let programs = out.shape()[1].div_ceil(FOLDED_COLS);
+            fold_norm::<$T, 128, FOLDED_COLS>(weight, gamma, beta, bias, out, sums, constants)
+                .grid(programs)
+                .launch(device)
+        }
+
+        fn normalize(
+            on: impl LaunchOn,
+            x: Slice<'_, $T>,
+            layer: &FoldedLinear<$T>,
+            out: SliceMut<'_, $T>,
+            eps: f32,
+        ) -> Result<()> {
+            if layer.centers {
+                LayerNorm::new(x, &layer.ones, &layer.zeros).eps(eps).launch(on, out)
+            } else {
+                RmsNorm::new(x, &layer.ones).eps(eps).launch(on, out)
+            }
+        }
+    };
+}
+
+macro_rules! normalize_halves {
+    ($($T:ty),*) => {$(
+        impl Normalize for $T {
+            fn form(on: impl LaunchOn, rows: usize, k: usize) -> Form {
+                let in_vectors = k.is_multiple_of(16 / size_of::<$T>());
+                let fuses = on.shared_bytes().is_some() && rows <= FEW_ROWS && in_vectors;
+                if fuses { Form::Fused } else { Form::Separate }
+            }
+
+            of_all_types!($T);
+
+            fn fused(
+                on: impl LaunchOn,
+                x: View<'_, $T, 2>,
+                layer: &FoldedLinear<$T>,
+                out: ViewMut<'_, $T, 2>,
+                (act, eps): (i32, f32),
+            ) -> Result<()> {
+                let [rows, n] = out.shape();
+                let (weight, sums, bias) =
+                    (layer.weight()?, layer.sums.view([1, n])?, layer.constants.view([1, n])?);
+                let programs = |cols: usize| rows.div_ceil(FEW_ROWS) * n.div_ceil(cols);
+                // Two programs of narrow tiles run at once on a multiprocessor.
+                if layer.centers && 2 * programs(WIDE.0) < on.processors() {
+                    norm_linear::<$T, true, FEW_ROWS, { NARROW.0 }, { WIDE.1 }>(x, weight, sums, bias, out, act, eps)
+                        .grid(programs(NARROW.0))
+                        .launch(on)
+                } else if layer.centers {
+                    norm_linear::<$T, true, FEW_ROWS, { WIDE.0 }, { WIDE.1 }>(x, weight, sums, bias, out, act, eps)
+                        .grid(programs(WIDE.0))
+                        .launch(on)
+                } else if programs(NARROW.0) <= 2 * on.processors() {
+                    norm_linear::<$T, false, FEW_ROWS, { NARROW.0 }, { NARROW.1 }>(
+                        x, weight, sums, bias, out, act, eps,
+                    )
+                    .grid(programs(NARROW.0))
+                    .launch(on)
+                } else {
+                    norm_linear::<$T, false, FEW_ROWS, { WIDE.0 }, { WIDE.1 }>(x, weight, sums, bias, out, act, eps)
+                        .grid(programs(WIDE.0))
+                        .launch(on)
+                }
+            }
+        }
+    )*};
+}
+
+normalize_halves!(f16, bf16);
+
+impl Normalize for f32 {
+    fn form(_: impl LaunchOn, _: usize, _: usize) -> Form {
+        Form::Separate
+    }
+
+    of_all_types!(f32);
+
+    fn fused(
+        _: impl LaunchOn,
+        _: View<'_, f32, 2>,
+        _: &FoldedLinear<f32>,
+        _: ViewMut<'_, f32, 2>,
+        _: (i32, f32),
+    ) -> Result<()> {
+        let reason = "there is no fused form of f32, only of f16 and bf16".to_string();
+        Err(Error::Shape { operation: CHECKS.0, reason })
+    }
+}
+
+/// The parameters of a norm and a linear layer on the host: `beta` where the norm is LayerNorm, `weight` row by row.
+#[derive(Clone, Copy, Debug)]
+pub struct HostLayer<'a, T> {
+    /// The scale of each column of `x`.
+    pub gamma: &'a [T],
+    /// What LayerNorm adds; RMSNorm has none.
+    pub beta: Option<&'a [T]>,
+    /// `[k, n]`
+    pub weight: &'a [T],
+    /// `n` numbers.
+    pub bias: &'a [T],
+    /// What is added to the variance.
+    pub eps: f32,
+}
+
+/// What either form computes, in `f64`, and the bound that the module's documentation states.
+pub fn reference<T: Float, const ACT: usize>(x: &[T], layer: HostLayer<'_, T>) -> Vec<Expected> {
+    let HostLayer { gamma, beta, weight, bias, eps } = layer;
+    let (k, n, unit) = (gamma.len(), bias.len(), unit_roundoff(T::DTYPE));
+    let wide = |of: &[T]| of.iter().map(|x| x.to_f64()).collect::<Vec<f64>>();
+    let (gamma, weight, bias) = (wide(gamma), wide(weight), wide(bias));
+    let single = unit_roundoff(DType::F32);
+    let mut expected = Vec::new();
+    for row in x.chunks(k) {
+        let row = wide(row);
+        let mean = if beta.is_some() { row.iter().sum::<f64>() / k as f64 } else { 0.0 };
+        let variance = row.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / k as f64;
+        let denominator = variance + f64::from(eps);
+        let rstd = 1.0 / denominator.sqrt();
+        let away = if beta.is_some() { (row[0] - mean).powi(2) } else { 0.0 };
+        // Half of the relative error of the variance is that of the scale.
+        let scale_error = (8.0 + (k as f64).sqrt()) * 2.0 * single * (variance + 2.0 * away) / denominator;
+        for col in 0..n {
+            let (mut sum, mut magnitude, mut constant) = (0.0, 0.0, bias[col]);
+            for i in 0..k {
+                let scaled = gamma[i] * weight[i * n + col];
+                sum += (row[i] - mean) * scaled;
+                magnitude += (row[i].abs() + mean.abs()) * scaled.abs();
+                constant += beta.map_or(0.0, |beta| beta[i].to_f64() * weight[i * n + col]);
+            }
+            let value = sum * rstd + constant;
+            let relative = 2.0 * unit + (k + 3) as f64 * 2.0 * single;
+            let within =
+                relative * magnitude * rstd + scale_error * (sum * rstd).abs() + unit * constant.abs();
+            expected.push(activation::rounded::<ACT>(Expected { value, within }, T::DTYPE));
+        }
+    }
+    expected
+}
+
+/// The bytes that the fused form must move for `rows` rows of `k` elements and `n` columns.
+pub const fn traffic<T>(rows: usize, k: usize, n: usize) -> usize {
+    (rows * k + k * n + rows * n) * size_of::<T>()
+}
