@@ -2,6 +2,10 @@
 
 use std::ops::Add;
 
+use dsl_runtime::Error;
+
+use crate::shape::Checks;
+
 /// One kernel, or one for each operation. Functions that have both choose by what was measured, and say which in a line of
 /// `FUSE_TRACE=1`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -10,6 +14,11 @@ pub enum Form {
     Fused,
     /// A kernel for each operation, with memory between them.
     Separate,
+}
+
+/// The error of asking for the fused form of an operation on `f32`.
+pub(crate) fn no_fused_f32(checks: Checks) -> Error {
+    checks.error("there is no fused form of f32, only of f16 and bf16".to_string())
 }
 
 /// What a chain of operations costs.

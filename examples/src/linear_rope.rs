@@ -19,14 +19,15 @@
 //! **Source.** Su and others, *RoFormer*, 2021, arXiv:2104.09864, equation 34.
 
 use dsl_runtime::prelude::*;
-use dsl_runtime::{DType, Error, Result, trace_choice};
+use dsl_runtime::{DType, Result, trace_choice};
 
 use crate::activation::IDENTITY;
-use crate::form::Form;
-use crate::matmul::{Matmul, Multiply};
+use crate::form::{Form, no_fused_f32};
+use crate::matmul::{Matmul, Multiply, Tile};
 use crate::reference::{Expected, unit_roundoff};
 use crate::rope::{Angles, HostAngles};
 use crate::shape::Checks;
+use crate::split_matmul::{FLAT, LOW};
 
 /// The columns of a program that turns pairs in place.
 const TURNED: usize = 1024;
@@ -234,7 +235,7 @@ impl<'a, T: RotateProduct> LinearRope<'a, T> {
         let product = Matmul::<T, IDENTITY>::new(x, self.weight);
         let product = self.bias.map_or(product, |bias| product.bias(bias));
         product.launch(on, out.view_mut([rows, n])?)?;
-        if turned == 0 { Ok(()) } else { T::rotate(on, self.angles, [n, turned], out) }
+        rotate_in_place(on, self.angles, [n, turned], out)
     }
 }
 
@@ -299,26 +300,18 @@ macro_rules! rotate {
     };
 }
 
-/// A tile of [`linear_rope`]: its rows and columns.
-type Tile = (usize, usize);
-
-const FEW: Tile = (16, 32);
-const SMALL: Tile = (64, 64);
-const LARGE: Tile = (128, 128);
-
-fn programs([rows, n]: [usize; 2], (down, across): Tile) -> usize {
-    rows.div_ceil(down) * n.div_ceil(across)
-}
+/// The largest tile that has registers for the angles.
+const LARGE: Tile = Tile { rows: 128, cols: 128 };
 
 /// The tile whose programs all run at once, if there is one that leaves few processors idle: with more waves a product has larger tiles,
 /// and the rotation is a small part of it.
 fn tile(on: impl LaunchOn, out: [usize; 2]) -> Option<Tile> {
     let processors = on.processors();
-    if out[0] <= FEW.0 {
-        return Some(FEW);
+    if out[0] <= FLAT.rows {
+        return Some(FLAT);
     }
-    let fits = |tile: Tile, least: usize| (least..=processors).contains(&programs(out, tile));
-    let tiles = [(SMALL, 0), (LARGE, processors / 2)];
+    let fits = |tile: Tile, least: usize| (least..=processors).contains(&tile.count([1, out[0], out[1]]));
+    let tiles = [(LOW, 0), (LARGE, processors / 2)];
     tiles.into_iter().find(|&(tile, least)| on.has_clusters() && fits(tile, least)).map(|(tile, _)| tile)
 }
 
@@ -336,26 +329,28 @@ macro_rules! rotate_halves {
                 let shape = [positions.len(), weight.shape()[1]];
                 let (turned, half) = (turned as i32, half as i32);
                 let out = out.view_mut(shape)?;
-                match tile(on, shape).unwrap_or(LARGE) {
-                    FEW => {
-                        linear_rope::<$T, { FEW.0 }, { FEW.1 }, 256>(
+                let tile = tile(on, shape).unwrap_or(LARGE);
+                let programs = tile.count([1, shape[0], shape[1]]);
+                match tile {
+                    FLAT => {
+                        linear_rope::<$T, { FLAT.rows }, { FLAT.cols }, 256>(
                             x, weight, bias, positions, cos, sin, out, turned, half,
                         )
-                        .grid(programs(shape, FEW))
+                        .grid(programs)
                         .launch(on)
                     }
-                    SMALL => {
-                        linear_rope::<$T, { SMALL.0 }, { SMALL.1 }, 128>(
+                    LOW => {
+                        linear_rope::<$T, { LOW.rows }, { LOW.cols }, 128>(
                             x, weight, bias, positions, cos, sin, out, turned, half,
                         )
-                        .grid(programs(shape, SMALL))
+                        .grid(programs)
                         .launch(on)
                     }
                     _ => {
-                        linear_rope::<$T, { LARGE.0 }, { LARGE.1 }, 64>(
+                        linear_rope::<$T, { LARGE.rows }, { LARGE.cols }, 64>(
                             x, weight, bias, positions, cos, sin, out, turned, half,
                         )
-                        .grid(programs(shape, LARGE))
+                        .grid(programs)
                         .launch(on)
                     }
                 }
@@ -374,8 +369,7 @@ impl RotateProduct for f32 {
     }
 
     fn fused(_: impl LaunchOn, _: Fused<'_, f32>, _: SliceMut<'_, f32>) -> Result<()> {
-        let reason = "there is no fused form of f32, only of f16 and bf16".to_string();
-        Err(Error::Shape { operation: CHECKS.0, reason })
+        Err(no_fused_f32(CHECKS))
     }
 
     rotate!(f32);

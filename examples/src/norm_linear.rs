@@ -21,12 +21,12 @@
 //! from both being linear in `gamma` and `beta`.
 
 use dsl_runtime::prelude::*;
-use dsl_runtime::{DType, Error, Result, trace_choice};
+use dsl_runtime::{DType, Result, trace_choice};
 
 use crate::activation;
-use crate::form::Form;
+use crate::form::{Form, no_fused_f32};
 use crate::layer_norm::LayerNorm;
-use crate::matmul::{Matmul, Multiply};
+use crate::matmul::{Matmul, Multiply, Tile};
 use crate::reference::{Expected, unit_roundoff};
 use crate::rms_norm::RmsNorm;
 use crate::shape::Checks;
@@ -403,7 +403,7 @@ macro_rules! normalize_halves {
                 let [rows, n] = out.shape();
                 let (weight, sums, bias) =
                     (layer.weight()?, layer.sums.view([1, n])?, layer.constants.view([1, n])?);
-                let programs = |cols: usize| rows.div_ceil(FEW_ROWS) * n.div_ceil(cols);
+                let programs = |cols: usize| Tile { rows: FEW_ROWS, cols }.count([1, rows, n]);
                 // Two programs of narrow tiles run at once on a multiprocessor.
                 if layer.centers && 2 * programs(WIDE.0) < on.processors() {
                     norm_linear::<$T, true, FEW_ROWS, { NARROW.0 }, { WIDE.1 }>(x, weight, sums, bias, out, act, eps)
@@ -445,8 +445,7 @@ impl Normalize for f32 {
         _: ViewMut<'_, f32, 2>,
         _: (i32, f32),
     ) -> Result<()> {
-        let reason = "there is no fused form of f32, only of f16 and bf16".to_string();
-        Err(Error::Shape { operation: CHECKS.0, reason })
+        Err(no_fused_f32(CHECKS))
     }
 }
 
