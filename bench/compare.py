@@ -10,7 +10,8 @@
 
 Needs an NVIDIA GPU, PyTorch, Triton and cuda-python (cuda.bindings). Each result is first compared with float64, in
 outputs that held NaN. Then the contenders take turns, round after round, so that a drift of clocks meets all of them
-alike; the L2 cache is overwritten before each run, and each run is timed by itself with device events. Times are medians.
+alike; the L2 cache is overwritten before each run, and each run is timed by itself with device events, once its launches
+are made: the device waits for them. Times are medians.
 torch.compile runs as `max-autotune-no-cudagraphs`: a graph would copy its inputs in each run; it is left out of a case for
 which it takes longer than --compile-limit. With --limit no case is begun after so many seconds, and what was measured by
 then is reported; with --resume the cases that --out already has are not measured again. With --graphs the shapes have few
@@ -33,6 +34,8 @@ from entry import NAMES, Entry, nothing, triton
 from kernels import ENTRIES, GROUPS
 
 OURS, FLOOR, EMPTY = "ours", "copy", "empty"
+#: What a run waits for on the device, so that all its launches are made by then: cycles.
+AHEAD = 1_000_000
 #: Launches in a graph.
 IN_GRAPH = 100
 
@@ -200,6 +203,7 @@ def time_all(runs, rounds, warmup, flush=True):
         for name in names[turn % len(names):] + names[: turn % len(names)]:
             start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             flushed.zero_()
+            torch.cuda._sleep(AHEAD)
             start.record()
             runs[name]()
             end.record()

@@ -174,13 +174,17 @@ def by_bytes(forms, found, largest_step):
 
 
 def roofline(machine, rows):
-    """The points as `fuse-analysis roofline` reads them."""
-    points = []
+    """The points as `fuse-analysis roofline` and `fuse-analysis check` read them."""
+    points, models = [], {pair.name: pair.model for pair in PAIRS}
     for row in rows:
         for form in (FUSED, UNFUSED):
             of = row["forms"][form]
             point = {"name": f"{row['pair']} {row['shape']}", "form": form, "bytes": of["bytes"], "flops": row["flops"],
                      "seconds": of["us"] * 1e-6, "unit": row["unit"]}
+            model = models[row["pair"]]
+            ops = model and (model.fused if form == FUSED else model.unfused)
+            if ops:
+                point.update(ops=ops, model=model.name, set=model.set)
             if form == UNFUSED and row["unfused_peer"]:
                 point["peer"] = row["unfused_peer"]
             points.append(point)

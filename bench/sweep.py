@@ -25,8 +25,10 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+import batch_norm
 import elementwise
 import fused
+import fused_norms
 import heuristic
 import norms
 import products
@@ -192,6 +194,18 @@ def draw_rows(draw):
     return entry, (rows, cols // 2 if isinstance(entry, elementwise.ActAndMul) else cols, BF16), "copy"
 
 
+FUSED = [*fused_norms.ENTRIES, fused.Dropout(), fused.BiasDropout(True), elementwise.ScaleReluColumns()]
+
+
+def draw_fused(draw):
+    if draw.random() < 0.3:
+        entry = draw.choice(batch_norm.ENTRIES)
+        channels, pixels = extent(draw, 1, 4096), draw.choice((1, extent(draw, 2, 70000)))
+        return entry, (max(2, min(extent(draw, 1, 65536), MOST_BYTES // (4 * channels * pixels))), channels, pixels, BF16), "copy"
+    cols = extent(draw, 100, 70000)
+    return draw.choice(FUSED), (min(extent(draw, 1, 200_000), MOST_BYTES // (6 * cols)), cols, BF16), "copy"
+
+
 # ---- attention
 
 
@@ -207,7 +221,8 @@ def draw_attention(draw):
     return entry, (heads, extent(draw, 64, max(most, 64)), d, BF16), "cuDNN"
 
 
-GROUPS = {"matmul": draw_product, "f32": draw_ieee, "tf32": draw_tf32, "quantized": draw_quantized, "rows": draw_rows, "attention": draw_attention}
+GROUPS = {"matmul": draw_product, "f32": draw_ieee, "tf32": draw_tf32, "quantized": draw_quantized, "rows": draw_rows, "fused": draw_fused,
+          "attention": draw_attention}
 
 
 def cases(options):

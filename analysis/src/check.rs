@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::cost::{Bound, Context, Estimate};
 use crate::device::Device;
 use crate::graph::{Graph, OpId};
-use crate::measurements::{Form, Measurements, Point};
+use crate::measurements::{Cache, Form, Measurements, Point};
 use crate::report::Column::{Numbers, Words};
 use crate::report::{Page, Section};
 use crate::units::{bytes, seconds};
@@ -39,15 +39,25 @@ pub struct Checked {
 /// # Errors
 /// In words, if a point names an operation that the graph does not have.
 pub fn compare(graph: &Graph, device: &Device, measured: &Measurements) -> Result<Vec<Checked>, String> {
-    let cx = Context { graph, device, cache: measured.cache };
-    measured.points.iter().map(|point| check(&cx, point)).collect()
+    measured.points.iter().map(|point| compare_point(graph, device, (measured.cache, point))).collect()
 }
 
-fn check(cx: &Context<'_>, point: &Point) -> Result<Checked, String> {
-    let ops = operations(cx.graph, &point.name)?;
+/// Compares one measured time with the prediction.
+///
+/// # Errors
+/// As [`compare`].
+pub fn compare_point(
+    graph: &Graph,
+    device: &Device,
+    (cache, point): (Cache, &Point),
+) -> Result<Checked, String> {
+    let cx = Context { graph, device, cache };
+    let groups = launches(graph, point.ops.as_ref().unwrap_or(&point.name))?;
     let predicted = match point.form {
-        Form::Fused => cx.fused(&ops),
-        Form::Unfused => cx.separate(&ops),
+        Form::Unfused if groups.len() == 1 => {
+            cx.sequence(&groups.concat().into_iter().map(|op| vec![op]).collect::<Vec<_>>())
+        }
+        Form::Fused | Form::Unfused => cx.sequence(&groups),
     };
     let bound = predicted.time.bound();
     // What takes no time has no ratio: only operations on nothing.
@@ -64,18 +74,20 @@ fn check(cx: &Context<'_>, point: &Point) -> Result<Checked, String> {
     })
 }
 
-fn operations(graph: &Graph, name: &str) -> Result<Vec<OpId>, String> {
+/// The operations of each launch.
+fn launches(graph: &Graph, name: &str) -> Result<Vec<Vec<OpId>>, String> {
     let find = |part: &str| {
         let known = || graph.op_ids().map(|id| graph.op(id).name.as_str()).collect::<Vec<_>>().join(", ");
         graph.find_op(part).ok_or_else(|| {
             format!("`{name}` was measured, and the model has no operation `{part}`: it has {}", known())
         })
     };
-    name.split('+').map(|part| find(part.trim())).collect()
+    let group = |launch: &str| launch.split('+').map(|part| find(part.trim())).collect();
+    name.split(';').map(group).collect()
 }
 
-/// The table of a check.
-pub fn page(graph: &Graph, measured: &Measurements, checked: &[Checked]) -> Page {
+/// The table of a check of what a model or a file is called.
+pub fn page(of: &str, measured: &Measurements, checked: &[Checked]) -> Page {
     let mut intro = vec![measured.device.clone()];
     if !measured.source.is_empty() {
         intro.push(measured.source.clone());
@@ -120,5 +132,5 @@ pub fn page(graph: &Graph, measured: &Measurements, checked: &[Checked]) -> Page
         rows: checked.iter().map(row).collect(),
         empty: "nothing was measured",
     };
-    Page { title: format!("check of {}", graph.name()), intro, picture: None, sections: vec![section] }
+    Page { title: format!("check of {of}"), intro, picture: None, sections: vec![section] }
 }

@@ -7,7 +7,8 @@
 //! the cache and are not counted.
 //!
 //! **Time** of a launch is the larger of `bytes / bandwidth` and `operations / peak`, and the overhead of a launch on top. Operations
-//! of tensor cores and of ordinary units run side by side. What an operation before it has just written is read at the bandwidth of the
+//! of tensor cores and of ordinary units run side by side. A launch behind another one is made while that one runs: its overhead is
+//! that of a following launch, where the device's is known. A product adds the time in which its first tiles arrive and its last ones leave. What an operation before it has just written is read at the bandwidth of the
 //! last cache, where that is known and half of the cache holds it; with warm caches so are all activations. Weights come from memory.
 
 use std::collections::BTreeMap;
@@ -30,7 +31,7 @@ pub struct Cost {
     pub written: u64,
     /// Of the bytes that are read, those of parameters.
     pub weights: u64,
-    /// Of the bytes that are read, those that other operations of the graph made.
+    /// Of the bytes that are read, those that other operations of the graph have just made.
     pub made: u64,
     /// Operations of products, by the name of the ceiling that they run under.
     pub tensor_flops: BTreeMap<&'static str, f64>,
@@ -107,6 +108,8 @@ pub struct Time {
     pub compute: f64,
     /// What the launches take.
     pub launch: f64,
+    /// Of this, what the first launch takes beyond a following one.
+    pub start: f64,
     /// The larger of the first two for each launch, and the third.
     pub total: f64,
 }
@@ -124,12 +127,15 @@ impl Time {
     }
 }
 
+/// One behind the other: only one of them starts.
 impl AddAssign for Time {
     fn add_assign(&mut self, other: Time) {
+        let once = self.start.min(other.start);
         self.memory += other.memory;
         self.compute += other.compute;
-        self.launch += other.launch;
-        self.total += other.total;
+        self.launch += other.launch - once;
+        self.start = self.start.max(other.start);
+        self.total += other.total - once;
     }
 }
 
@@ -168,6 +174,18 @@ impl Context<'_> {
         Estimate { cost, time }
     }
 
+    /// Each group of operations in a launch of its own, and nothing before the first: what other operations make is in memory.
+    pub fn sequence(&self, groups: &[Vec<OpId>]) -> Estimate {
+        let mut sum = Estimate::default();
+        for (place, group) in groups.iter().enumerate() {
+            let is_near = |op: OpId| groups[..place].iter().any(|before| before.contains(&op));
+            let cost = cost_near(self.graph, group, is_near);
+            let time = self.time(&cost);
+            sum += Estimate { cost, time };
+        }
+        sum
+    }
+
     /// Each operation in a launch of its own.
     pub fn separate(&self, ops: &[OpId]) -> Estimate {
         let mut sum = Estimate::default();
@@ -191,8 +209,11 @@ impl Context<'_> {
             *if has_cores { &mut tensor } else { &mut scalar } += seconds;
         }
         let compute = f64::max(tensor, scalar);
-        let launch = f64::from(cost.launches) * self.device.launch_seconds();
-        Time { memory, compute, launch, total: memory.max(compute) + launch }
+        let (first, following) = (self.device.launch_seconds(), self.device.following_launch_seconds());
+        let start = if cost.launches == 0 { 0.0 } else { first - following };
+        let product = if cost.tensor_flops.is_empty() { 0.0 } else { self.device.product_seconds() };
+        let launch = f64::from(cost.launches) * (following + product) + start;
+        Time { memory, compute, launch, start, total: memory.max(compute) + launch }
     }
 
     fn l2_bandwidth(&self) -> Option<f64> {
@@ -217,6 +238,11 @@ impl Context<'_> {
 
 /// What operations move and compute as one kernel, which is one launch but for what goes over its input more than once.
 pub fn cost(graph: &Graph, ops: &[OpId]) -> Cost {
+    cost_near(graph, ops, |_| true)
+}
+
+/// The same where some operations have just run.
+fn cost_near(graph: &Graph, ops: &[OpId], is_near: impl Fn(OpId) -> bool) -> Cost {
     let mut cost = Cost::default();
     let mut reads = Reads::default();
     let (mut made_elements, mut passes, mut read_again) = (0, 1, 0);
@@ -248,8 +274,8 @@ pub fn cost(graph: &Graph, ops: &[OpId]) -> Cost {
         cost.read += bytes;
         match graph.tensor(root).origin {
             Origin::Weight => cost.weights += bytes,
-            Origin::Made(_) => cost.made += bytes,
-            Origin::Input => {}
+            Origin::Made(op) if is_near(op) => cost.made += bytes,
+            Origin::Made(_) | Origin::Input => {}
         }
     }
     // What has nothing to make is not launched.

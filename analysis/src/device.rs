@@ -15,6 +15,8 @@
 //!   "tensor": { "bf16": { "nominal": 9.89e14, "measured": 8e14, "source": ".." } },
 //!   "scalar": { "f32": { "nominal": 6.7e13, "measured": null, "source": ".." } },
 //!   "launch_overhead": { "nominal": null, "measured": 5e-6, "source": ".." },
+//!   "product_overhead": { "nominal": null, "measured": 4e-6, "source": ".." },
+//!   "following_launch": { "nominal": null, "measured": 2e-6, "source": ".." },
 //!   "processors": 132,
 //!   "registers_per_thread": 255,
 //!   "on_chip_bytes": 262144
@@ -91,6 +93,12 @@ pub struct Device {
     pub scalar: BTreeMap<String, Ceiling>,
     /// What a launch adds to the time of a kernel, in seconds.
     pub launch_overhead: Ceiling,
+    /// What a launch adds that follows another one, in seconds; as much as the first one where it is not known.
+    #[serde(default)]
+    pub following_launch: Option<Ceiling>,
+    /// What a product adds to a launch, in seconds: the time in which its operands' first tiles arrive and its last ones are stored.
+    #[serde(default)]
+    pub product_overhead: Option<Ceiling>,
     /// Multiprocessors, or cores.
     #[serde(default)]
     pub processors: u32,
@@ -151,6 +159,17 @@ impl Device {
     /// The seconds that a launch adds.
     pub fn launch_seconds(&self) -> f64 {
         self.launch_overhead.best().unwrap_or(0.0)
+    }
+
+    /// The seconds that a launch adds which follows another one, at most those of a first one.
+    pub fn following_launch_seconds(&self) -> f64 {
+        let first = self.launch_seconds();
+        self.following_launch.as_ref().and_then(Ceiling::best).map_or(first, |seconds| seconds.min(first))
+    }
+
+    /// The seconds that a product adds to a launch; none where it is not known.
+    pub fn product_seconds(&self) -> f64 {
+        self.product_overhead.as_ref().and_then(Ceiling::best).unwrap_or(0.0)
     }
 
     /// Operations a second of ordinary units, in `f32`.

@@ -98,6 +98,17 @@ static ROWS: &[Row] = &[
         &[One(MATMUL), Maybe(&["bias"]), One(&["rope"]), Maybe(&["rope"])],
     ),
     row(
+        "linear_norm::LinearNorm",
+        "bias, residual, activation",
+        &[One(MATMUL), Maybe(&["bias"]), Maybe(&["add"]), One(NORM), Maybe(ACTIVATION)],
+    ),
+    row(
+        "attention_projection::AttentionProjection",
+        "bias, residual",
+        &[One(&["attention"]), One(MATMUL), Maybe(&["bias"]), Maybe(&["add"])],
+    ),
+    row("rotary_attention::RotaryAttention", "", &[One(&["rope"]), Maybe(&["rope"]), One(&["attention"])]),
+    row(
         "attention::Attention",
         "scale, bias, dropout",
         &[

@@ -63,9 +63,12 @@ enum Command {
     },
     /// Puts measured times beside the predicted ones.
     Check {
-        /// The model, a TOML file.
+        /// The model, a TOML file; else each point says its own, and points that do not are left out.
         #[arg(long)]
-        model: PathBuf,
+        model: Option<PathBuf>,
+        /// The folder of the models that points name.
+        #[arg(long, value_name = "FOLDER", default_value = "analysis/models")]
+        models: PathBuf,
         /// The measurements, a JSON file.
         #[arg(long)]
         measured: PathBuf,
@@ -73,7 +76,7 @@ enum Command {
         #[arg(long)]
         device: Option<String>,
         /// Sets a named extent of the model.
-        #[arg(long, value_name = "NAME=NUMBER", value_parser = setting)]
+        #[arg(long, value_name = "NAME=NUMBER", value_parser = setting, requires = "model")]
         set: Vec<(String, u64)>,
         /// Fails where the library is beyond the tolerance of a prediction.
         #[arg(long)]
@@ -151,18 +154,40 @@ fn run(args: &Args) -> Result<ExitCode> {
             let sections = vec![roofline::ceilings(&devices)];
             print(&Page { title: "devices".to_owned(), sections, ..Page::default() })?;
         }
-        Command::Check { model, measured, device, set, strict } => {
-            let model = read_model(model, set)?;
-            let measured = Measurements::read(measured).map_err(anyhow::Error::msg)?;
+        Command::Check { model, models, measured: path, device, set, strict } => {
+            let measured = Measurements::read(path).map_err(anyhow::Error::msg)?;
             let device = find_device(device.as_deref().unwrap_or(&measured.device), folder)?;
-            let checked = check::compare(&model.graph, &device, &measured).map_err(anyhow::Error::msg)?;
-            print(&check::page(&model.graph, &measured, &checked))?;
+            let (name, checked) = match model {
+                Some(model) => {
+                    let model = read_model(model, set)?;
+                    let checked = check::compare(&model.graph, &device, &measured);
+                    (model.graph.name().to_owned(), checked.map_err(anyhow::Error::msg)?)
+                }
+                None => (path.display().to_string(), check_each(models, &measured, &device)?),
+            };
+            print(&check::page(&name, &measured, &checked))?;
             if *strict && checked.iter().any(|line| line.is_beyond && line.peer.is_none()) {
                 return Ok(ExitCode::FAILURE);
             }
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Checks the points that name a model of a folder.
+fn check_each(models: &Path, measured: &Measurements, device: &Device) -> Result<Vec<check::Checked>> {
+    let mut checked = Vec::new();
+    for point in &measured.points {
+        let Some(name) = &point.model else { continue };
+        let set = point.set.iter().map(|(name, extent)| (name.clone(), *extent)).collect::<Vec<_>>();
+        let model = read_model(&models.join(name).with_extension("toml"), &set)?;
+        let line = check::compare_point(&model.graph, device, (measured.cache, point));
+        checked.push(line.map_err(anyhow::Error::msg)?);
+    }
+    if checked.is_empty() {
+        bail!("no point of the measurements names a model: name one with --model");
+    }
+    Ok(checked)
 }
 
 fn draw(measured: &Measurements, device: &Device, out: &Path) -> Result<()> {

@@ -216,6 +216,13 @@ pub fn ceilings(devices: &[Device]) -> Section {
             add(format!("{name} on ordinary units"), ceiling, &|value| scaled(value, "FLOP/s"));
         }
         add("a launch".to_owned(), &device.launch_overhead, &seconds);
+        let of_launches =
+            [("a launch behind another", &device.following_launch), ("a product", &device.product_overhead)];
+        for (name, ceiling) in of_launches {
+            if let Some(ceiling) = ceiling {
+                add(name.to_owned(), ceiling, &seconds);
+            }
+        }
     }
     Section {
         title: "ceilings".to_owned(),

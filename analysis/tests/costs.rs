@@ -51,10 +51,10 @@ op = [
             relu: reads 0, writes 0, 0 FLOP, 0.00 us by memory
             matmul: reads 0, writes 0, 0 FLOP, 0.00 us by memory
             softmax: reads 0, writes 0, 0 FLOP, 0.00 us by memory
-            sums: reads 0, writes 16, 0 FLOP, 5.00 us by launch
-            inner: reads 0, writes 64, 0 FLOP, 5.00 us by launch
+            sums: reads 0, writes 16, 0 FLOP, 3.90 us by launch
+            inner: reads 0, writes 64, 0 FLOP, 9.70 us by launch
             attention: reads 0, writes 0, 0 FLOP, 0.00 us by memory
-            number: reads 4, writes 4, 1 FLOP, 5.00 us by launch
+            number: reads 4, writes 4, 1 FLOP, 3.90 us by launch
         "#]],
     );
 }
@@ -73,9 +73,9 @@ op = [
 "#,
         expect![[r#"
             view: reads 0, writes 0, 0 FLOP, 0.00 us by memory
-            copy: reads 3072, writes 3072, 0 FLOP, 5.00 us by launch
-            reads_a_third: reads 1024, writes 1024, 256 FLOP, 5.00 us by launch
-            reads_x_twice: reads 3072, writes 3072, 768 FLOP, 5.00 us by launch
+            copy: reads 3072, writes 3072, 0 FLOP, 3.90 us by launch
+            reads_a_third: reads 1024, writes 1024, 256 FLOP, 3.90 us by launch
+            reads_x_twice: reads 3072, writes 3072, 768 FLOP, 3.90 us by launch
         "#]],
     );
 }
@@ -93,9 +93,9 @@ op = [
 ]
 "#,
         expect![[r#"
-            full: reads 10485760, writes 8388608, 17.2 GFLOP, 26.5 us by compute
-            causal: reads 10485760, writes 8388608, 8.60 GFLOP, 15.7 us by compute
-            decode: reads 2105344, writes 8192, 16.8 MFLOP, 5.52 us by launch
+            full: reads 10485760, writes 8388608, 17.2 GFLOP, 31.2 us by compute
+            causal: reads 10485760, writes 8388608, 8.60 GFLOP, 20.4 us by compute
+            decode: reads 2105344, writes 8192, 16.8 MFLOP, 10.2 us by launch
         "#]],
     );
 }
@@ -108,7 +108,7 @@ inputs = { table = [100000, 64], ids = { shape = [3, 2], dtype = "i64" } }
 op = [{ name = "rows", kind = "embedding", inputs = ["table", "ids"], outputs = ["x"] }]
 "#,
         expect![[r#"
-            rows: reads 1584, writes 1536, 0 FLOP, 5.00 us by launch
+            rows: reads 1584, writes 1536, 0 FLOP, 3.90 us by launch
         "#]],
     );
 }
@@ -129,18 +129,18 @@ fn what_was_just_written_is_in_the_cache() {
     check(
         IN_THE_CACHE,
         expect![[r#"
-            first: reads 8650752, writes 8650752, 4.33 MFLOP, 9.22 us by launch
-            second: reads 8650752, writes 8650752, 4.33 MFLOP, 8.46 us by launch
-            linear: reads 17039360, writes 2162688, 8.86 GFLOP, 16.1 us by compute
+            first: reads 8650752, writes 8650752, 4.33 MFLOP, 8.04 us by memory
+            second: reads 8650752, writes 8650752, 4.33 MFLOP, 7.15 us by launch
+            linear: reads 17039360, writes 2162688, 8.86 GFLOP, 20.8 us by compute
         "#]],
     );
     check_in(
         Cache::Warm,
         IN_THE_CACHE,
         expect![[r#"
-            first: reads 8650752, writes 8650752, 4.33 MFLOP, 7.70 us by launch
-            second: reads 8650752, writes 8650752, 4.33 MFLOP, 7.70 us by launch
-            linear: reads 17039360, writes 2162688, 8.86 GFLOP, 16.1 us by compute
+            first: reads 8650752, writes 8650752, 4.33 MFLOP, 6.27 us by launch
+            second: reads 8650752, writes 8650752, 4.33 MFLOP, 6.27 us by launch
+            linear: reads 17039360, writes 2162688, 8.86 GFLOP, 20.8 us by compute
         "#]],
     );
 }
@@ -156,8 +156,8 @@ op = [
 ]
 "#,
         expect![[r#"
-            f32: reads 134217728, writes 67108864, 137 GFLOP, 2.06 ms by compute
-            tf32: reads 134217728, writes 67108864, 137 GFLOP, 283 us by compute
+            f32: reads 134217728, writes 67108864, 137 GFLOP, 2.70 ms by compute
+            tf32: reads 134217728, writes 67108864, 137 GFLOP, 342 us by compute
         "#]],
     );
 }

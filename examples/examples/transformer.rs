@@ -1,12 +1,15 @@
 //! The layers of a decoder, fused and operation by operation: launches, bytes, time.
 //! `cargo run --release --example transformer -- --model 8b --tokens 16`
 //!
-//! Weights are random, `bf16`. Both forms of each operation are compared with each other, as far as rounding lets them differ; the
-//! library's tests compare each with float64.
+//! Weights are random, `bf16`. Both forms are compared with each other, as far as rounding lets them differ; the library's tests compare
+//! each with float64. `--measurements FILE` writes the times of the layer and of each operation as `fuse-analysis check` reads them, by the
+//! names of `analysis/models/llama_3_8b_layer.toml`.
 
+use std::fs;
 use std::io::Write;
+use std::path::PathBuf;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use clap::{Parser, ValueEnum};
 use dsl_runtime::bench::{BenchOptions, do_bench};
 use dsl_runtime::prelude::*;
@@ -15,15 +18,17 @@ use fused_kernels::activation::{IDENTITY, SILU};
 use fused_kernels::attention::Attention;
 use fused_kernels::decoder_layer::{DecoderLayer, Weights};
 use fused_kernels::feed_forward::{Down, GatedFeedForward};
-use fused_kernels::form::{Cost, Form};
+use fused_kernels::form::Cost;
 use fused_kernels::linear_combination::LinearCombination;
 use fused_kernels::linear_rope::rotate_in_place;
 use fused_kernels::matmul::Matmul;
-use fused_kernels::norm_linear::{FoldedLinear, Norm, NormLinear};
+use fused_kernels::norm_linear::{FoldedLinear, Norm};
+use fused_kernels::rms_norm::RmsNorm;
 use fused_kernels::rope::{Angles, Heads};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rand_distr::{Distribution, StandardNormal};
+use serde_json::{Value, json};
 
 /// Measures the layers of a decoder, fused and operation by operation
 #[derive(Parser)]
@@ -40,6 +45,9 @@ struct Options {
     /// Computes and compares, and measures nothing
     #[arg(long)]
     once: bool,
+    /// Writes the times to a file as JSON
+    #[arg(long, value_name = "FILE", conflicts_with = "once")]
+    measurements: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -51,6 +59,9 @@ enum Model {
     B8,
 }
 
+/// What is added to mean squares.
+const EPS: f32 = 1e-5;
+
 /// Extents of a layer: elements of a row, of the middle, heads, elements of a head.
 #[derive(Clone, Copy)]
 struct Sizes {
@@ -61,6 +72,15 @@ struct Sizes {
 }
 
 impl Model {
+    /// The name among the analyzer's models.
+    fn analyzed(self) -> Option<&'static str> {
+        match self {
+            Model::Tiny => None,
+            Model::B1 => Some("llama_3_2_1b_layer"),
+            Model::B8 => Some("llama_3_8b_layer"),
+        }
+    }
+
     fn sizes(self) -> Sizes {
         let heads = Heads { queries: 32, keys: 8 };
         match self {
@@ -80,6 +100,7 @@ fn random(device: &Device, len: usize, terms: usize, seed: u64) -> Result<Buffer
 
 struct Layer {
     sizes: Sizes,
+    gamma: Buffer<bf16>,
     qkv: FoldedLinear<bf16>,
     up: FoldedLinear<bf16>,
     output: Buffer<bf16>,
@@ -105,6 +126,7 @@ impl Layer {
             sizes,
             qkv: folded((heads.queries + 2 * heads.keys) * dim, 1)?,
             up: folded(2 * f, 2)?,
+            gamma,
             output: random(device, heads.queries * dim * k, heads.queries * dim, 3)?,
             down: random(device, f * k, f, 4)?,
             positions: device.upload(&(0..tokens as i32).collect::<Vec<_>>())?,
@@ -132,72 +154,111 @@ impl Layer {
     }
 }
 
-/// What is between operations that run one by one.
-struct Between {
+/// The operations of a layer, each a launch.
+#[derive(Clone, Copy)]
+enum Op {
+    Norm1,
+    Qkv,
+    Rope,
+    Attend,
+    OProj,
+    Add1,
+    Norm2,
+    GateUp,
+    Swiglu,
+    DownProj,
+    Add2,
+}
+
+use Op::{Add1, Add2, Attend, DownProj, GateUp, Norm1, Norm2, OProj, Qkv, Rope, Swiglu};
+
+/// In their order, by their names in the analyzer's models.
+const OPS: [(Op, &str); 11] = [
+    (Norm1, "norm1"),
+    (Qkv, "qkv"),
+    (Rope, "rope_q + rope_k"),
+    (Attend, "attention"),
+    (OProj, "o_proj"),
+    (Add1, "add1"),
+    (Norm2, "norm2"),
+    (GateUp, "gate_up"),
+    (Swiglu, "swiglu"),
+    (DownProj, "down"),
+    (Add2, "add2"),
+];
+
+/// The place of the first operation of the feed-forward layer.
+const FEED_FORWARD: usize = 6;
+
+/// What is between operations that run one by one, and the result.
+struct OneByOne<'a> {
+    layer: &'a Layer,
+    x: &'a Buffer<bf16>,
+    normalized: Buffer<bf16>,
     qkv: Buffer<bf16>,
     attended: Buffer<bf16>,
+    lse: Buffer<f32>,
     projected: Buffer<bf16>,
     middle: Buffer<bf16>,
     halves: Buffer<bf16>,
     gated: Buffer<bf16>,
+    out: Buffer<bf16>,
 }
 
-impl Between {
-    fn new(device: &Device, Sizes { k, f, heads, dim }: Sizes, tokens: usize) -> Result<Between> {
+impl<'a> OneByOne<'a> {
+    fn new(device: &Device, layer: &'a Layer, x: &'a Buffer<bf16>) -> Result<OneByOne<'a>> {
+        let Sizes { k, f, heads, dim } = layer.sizes;
+        let tokens = layer.positions.len();
         let zeros = |len: usize| device.zeros::<bf16>(tokens * len);
-        Ok(Between {
+        Ok(OneByOne {
+            layer,
+            x,
+            normalized: zeros(k)?,
             qkv: zeros((heads.queries + 2 * heads.keys) * dim)?,
             attended: zeros(heads.queries * dim)?,
+            lse: device.zeros(heads.queries * tokens)?,
             projected: zeros(k)?,
             middle: zeros(k)?,
             halves: zeros(2 * f)?,
             gated: zeros(f)?,
+            out: zeros(k)?,
         })
     }
-}
 
-/// Norm, product, gate, product, addition.
-fn feed_forward(
-    device: &Device,
-    layer: &Layer,
-    x: &Buffer<bf16>,
-    between: &mut [&mut Buffer<bf16>; 3],
-    out: &mut Buffer<bf16>,
-) -> dsl_runtime::Result<()> {
-    let Sizes { k, f, .. } = layer.sizes;
-    let (tokens, [halves, gated, projected]) = (layer.positions.len(), between);
-    let first = NormLinear::<bf16, IDENTITY>::new(x, &layer.up);
-    first.launch_as(device, halves.view_mut([tokens, 2 * f])?, Form::Separate)?;
-    ActAndMul::<bf16, SILU>::new(&**halves, f).launch(device, &mut **gated)?;
-    let product = Matmul::<bf16, IDENTITY>::new(gated.view([tokens, f])?, layer.down()?);
-    product.launch(device, projected.view_mut([tokens, k])?)?;
-    LinearCombination::new(1.0, &**projected).y(1.0, x).launch(device, out)
-}
+    fn launch(&mut self, device: &Device, op: Op) -> dsl_runtime::Result<()> {
+        let OneByOne { layer, x, normalized, qkv, attended, lse, projected, middle, halves, gated, out } =
+            self;
+        let Sizes { f, heads: Heads { queries, keys }, dim, .. } = layer.sizes;
+        let (tokens, heads) = (layer.positions.len(), queries + 2 * keys);
+        let product = |a: &Buffer<bf16>, b: View<'_, bf16, 2>, out: &mut Buffer<bf16>| {
+            let [k, n] = b.shape();
+            let product = Matmul::<bf16, IDENTITY>::new(a.view([tokens, k])?, b);
+            product.launch(device, out.view_mut([tokens, n])?)
+        };
+        match op {
+            Norm1 => RmsNorm::new(*x, &layer.gamma).eps(EPS).launch(device, normalized),
+            Qkv => product(normalized, layer.qkv.weight()?, qkv),
+            Rope => rotate_in_place(device, layer.angles(), [heads * dim, (queries + keys) * dim], qkv),
+            Attend => {
+                let rows = qkv.view([tokens, heads, dim])?.permute([1, 0, 2]);
+                let view = attended.view_mut([tokens, queries, dim])?.permute([1, 0, 2]);
+                let [q, key, value] = [(0, queries), (queries, keys), (queries + keys, keys)]
+                    .map(|(first, count)| rows.slice(0, first..first + count));
+                Attention::new(q, key, value).causal().launch(device, view, lse)
+            }
+            OProj => product(attended, layer.output()?, projected),
+            Add1 => LinearCombination::new(1.0, &*projected).y(1.0, *x).launch(device, middle),
+            Norm2 => RmsNorm::new(&*middle, &layer.gamma).eps(EPS).launch(device, normalized),
+            GateUp => product(normalized, layer.up.weight()?, halves),
+            Swiglu => ActAndMul::<bf16, SILU>::new(&*halves, f).launch(device, gated),
+            DownProj => product(gated, layer.down()?, projected),
+            Add2 => LinearCombination::new(1.0, &*projected).y(1.0, &*middle).launch(device, out),
+        }
+    }
 
-/// The layer, one operation after the other.
-fn step_by_step(
-    device: &Device,
-    layer: &Layer,
-    x: &Buffer<bf16>,
-    between: &mut Between,
-    out: &mut Buffer<bf16>,
-) -> dsl_runtime::Result<()> {
-    let Sizes { k, heads: Heads { queries, keys }, dim, .. } = layer.sizes;
-    let (tokens, heads) = (layer.positions.len(), queries + 2 * keys);
-    let Between { qkv, attended, projected, middle, halves, gated } = between;
-    let first = NormLinear::<bf16, IDENTITY>::new(x, &layer.qkv);
-    first.launch_as(device, qkv.view_mut([tokens, heads * dim])?, Form::Separate)?;
-    rotate_in_place(device, layer.angles(), [heads * dim, (queries + keys) * dim], &mut *qkv)?;
-    let rows = qkv.view([tokens, heads, dim])?.permute([1, 0, 2]);
-    let view = attended.view_mut([tokens, queries, dim])?.permute([1, 0, 2]);
-    let mut lse = device.temporary::<f32>(queries * tokens)?;
-    let [q, key, value] = [(0, queries), (queries, keys), (queries + keys, keys)]
-        .map(|(first, count)| rows.slice(0, first..first + count));
-    Attention::new(q, key, value).causal().launch(device, view, lse.slice_mut())?;
-    let product = Matmul::<bf16, IDENTITY>::new(attended.view([tokens, queries * dim])?, layer.output()?);
-    product.launch(device, projected.view_mut([tokens, k])?)?;
-    LinearCombination::new(1.0, &*projected).y(1.0, x).launch(device, &mut *middle)?;
-    feed_forward(device, layer, middle, &mut [halves, gated, projected], out)
+    fn launch_all(&mut self, device: &Device, ops: &[(Op, &str)]) -> dsl_runtime::Result<()> {
+        ops.iter().try_for_each(|&(op, _)| self.launch(device, op))
+    }
 }
 
 /// The largest difference of two results, as a share of their root mean square.
@@ -207,58 +268,115 @@ fn difference(one: &[bf16], other: &[bf16]) -> f64 {
     pairs.map(|(a, b)| (a.to_f64() - b.to_f64()).abs()).fold(0.0, f64::max) / size.sqrt()
 }
 
-/// A line of the report.
-fn line(name: &str, [ours, separate]: [Cost; 2], times: Option<[f64; 2]>, differs: f64) -> Result<()> {
+/// What is measured, and what was.
+struct Measured<'a> {
+    device: &'a Device,
+    /// The analyzer's model.
+    model: Option<&'static str>,
+    tokens: usize,
+    once: bool,
+    points: Vec<Value>,
+}
+
+impl Measured<'_> {
+    /// The median time in milliseconds, kept under a name; nothing where nothing is to be measured.
+    fn time(
+        &mut self,
+        name: &str,
+        form: &str,
+        mut launch: impl FnMut() -> dsl_runtime::Result<()>,
+    ) -> Result<Option<f64>> {
+        launch()?;
+        if self.once {
+            return Ok(None);
+        }
+        let options = BenchOptions { rep_ms: 300.0, ..BenchOptions::default() };
+        let time = do_bench(self.device, options, &mut launch)?.median_ms();
+        let mut point = json!({ "name": name, "form": form, "seconds": time * 1e-3 });
+        if let Some(model) = self.model {
+            point["model"] = json!(model);
+            point["set"] = json!({ "tokens": self.tokens });
+        }
+        self.points.push(point);
+        Ok(Some(time))
+    }
+}
+
+/// A line of the report: launches of both forms, bytes of the fused one, times.
+fn line(name: &str, ours: Cost, one_by_one: usize, times: [Option<f64>; 2], differs: f64) -> Result<()> {
     let mut print = std::io::stdout().lock();
-    let megabytes = |cost: Cost| cost.bytes as f64 / 1e6;
+    let megabytes = ours.bytes as f64 / 1e6;
     write!(
         print,
-        "{name:14} {:2} launches {:9.2} MB, one by one {:2} and {:9.2} MB",
-        ours.launches,
-        megabytes(ours),
-        separate.launches,
-        megabytes(separate)
+        "{name:14} {} launches, {megabytes:.2} MB; one by one {one_by_one} launches",
+        ours.launches
     )?;
-    if let Some([fused, unfused]) = times {
-        write!(print, ": {fused:9.4} ms, {unfused:9.4} ms, {:.2} times as fast", unfused / fused)?;
+    if let [Some(fused), Some(unfused)] = times {
+        write!(print, ": {fused:.4} ms, {unfused:.4} ms, {:.2} times as fast", unfused / fused)?;
     }
     writeln!(print, "; they differ by {:.1} % of the root mean square at most", 100.0 * differs)?;
     Ok(())
 }
 
+/// Names with ` ; ` between launches.
+fn joined<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+    names.into_iter().collect::<Vec<_>>().join(" ; ")
+}
+
 fn main() -> Result<()> {
-    let Options { model, tokens, cpu, once } = Options::parse();
+    let Options { model, tokens, cpu, once, measurements } = Options::parse();
     let device = if cpu { Device::cpu() } else { Device::best()? };
     let sizes = model.sizes();
     let layer = Layer::new(&device, sizes, tokens)?;
     let x = random(&device, tokens * sizes.k, 1, 5)?;
-    let mut between = Between::new(&device, sizes, tokens)?;
-    let [mut ours, mut separate] = [device.zeros::<bf16>(x.len())?, device.zeros::<bf16>(x.len())?];
+    let mut apart = OneByOne::new(&device, &layer, &x)?;
+    let mut ours = device.zeros::<bf16>(x.len())?;
     writeln!(std::io::stdout(), "{tokens} tokens of {} on {device}: {}", sizes.k, device.name())?;
-    let measure = |launch: &mut dyn FnMut() -> dsl_runtime::Result<()>| -> Result<f64> {
-        Ok(do_bench(&device, BenchOptions { rep_ms: 300.0, ..BenchOptions::default() }, launch)?.median_ms())
-    };
+    let mut measured =
+        Measured { device: &device, model: model.analyzed(), tokens, once, points: Vec::new() };
 
-    let second = Down { weight: layer.down()?, bias: None };
-    let gated = GatedFeedForward::<bf16, SILU>::new(&layer.up, second);
-    let mut fused = || gated.launch(&device, &x, &mut ours);
-    fused()?;
-    let Between { projected, halves, gated: products, .. } = &mut between;
-    let mut one_by_one =
-        || feed_forward(&device, &layer, &x, &mut [halves, products, projected], &mut separate);
-    one_by_one()?;
-    let times = if once { None } else { Some([measure(&mut fused)?, measure(&mut one_by_one)?]) };
-    let differs = difference(&ours.download()?, &separate.download()?);
-    ensure!(differs < 0.1, "the two forms differ by {differs}");
-    line("feed-forward", gated.cost(&device, tokens), times, differs)?;
+    let decoder = DecoderLayer::new(layer.weights()?, sizes.heads, layer.angles()).eps(EPS);
+    let [cost, _] = decoder.cost(&device);
+    let gated =
+        GatedFeedForward::<bf16, SILU>::new(&layer.up, Down { weight: layer.down()?, bias: None }).eps(EPS);
+    let [gated_cost, _] = gated.cost(&device, tokens);
+    // A norm is in the product of few rows; a rotation is apart beyond one wave of tiles, and a residual behind large products.
+    let first = if gated_cost.launches == 3 { "norm2 + gate_up" } else { "norm2 ; gate_up" };
+    let last = if gated_cost.launches == 5 { "down ; add2" } else { "down + add2" };
+    let second = joined([first, "swiglu", last]);
+    let before = cost.launches - gated_cost.launches;
+    let rotated = if before == 4 { "qkv + rope_q + rope_k" } else { "qkv ; rope_q + rope_k" };
+    let projected = if before == 6 { "o_proj ; add1" } else { "o_proj + add1" };
+    let whole = joined(["norm1", rotated, "attention", projected, &second]);
 
-    let decoder = DecoderLayer::new(layer.weights()?, sizes.heads, layer.angles());
-    let mut fused = || decoder.launch(&device, &x, &mut ours);
-    fused()?;
-    let mut one_by_one = || step_by_step(&device, &layer, &x, &mut between, &mut separate);
-    one_by_one()?;
-    let times = if once { None } else { Some([measure(&mut fused)?, measure(&mut one_by_one)?]) };
-    let differs = difference(&ours.download()?, &separate.download()?);
+    let fused = measured.time(&whole, "fused", || decoder.launch(&device, &x, &mut ours))?;
+    let unfused =
+        measured.time(&joined(OPS.map(|(_, name)| name)), "unfused", || apart.launch_all(&device, &OPS))?;
+    let differs = difference(&ours.download()?, &apart.out.download()?);
     ensure!(differs < 0.1, "the two forms differ by {differs}");
-    line("decoder layer", decoder.cost(&device), times, differs)
+    line("decoder layer", cost, OPS.len(), [fused, unfused], differs)?;
+
+    // Of what attention left, in both forms.
+    let middle = device.upload(&apart.middle.download()?)?;
+    let (_, ops) = OPS.split_at(FEED_FORWARD);
+    let fused = measured.time(&second, "fused", || gated.launch(&device, &middle, &mut ours))?;
+    let name = joined(ops.iter().map(|&(_, name)| name));
+    let unfused = measured.time(&name, "unfused", || apart.launch_all(&device, ops))?;
+    let differs = difference(&ours.download()?, &apart.out.download()?);
+    ensure!(differs < 0.1, "the two forms differ by {differs}");
+    line("feed-forward", gated_cost, ops.len(), [fused, unfused], differs)?;
+
+    if let Some(path) = measurements {
+        for (op, name) in OPS {
+            measured.time(name, if matches!(op, Rope) { "fused" } else { "unfused" }, || {
+                apart.launch(&device, op)
+            })?;
+        }
+        let source = format!("transformer --tokens {tokens}, medians behind a write of 256 MB");
+        let written =
+            json!({ "device": device.name(), "cache": "cold", "source": source, "points": measured.points });
+        fs::write(&path, serde_json::to_string_pretty(&written)?)
+            .with_context(|| path.display().to_string())?;
+    }
+    Ok(())
 }

@@ -44,7 +44,7 @@ impl<T: Float> Rules<'_, T> {
 
 /// What roundings make of a row beside those of its products and of the result, in units of `2^-23`: as many as there
 /// are keys, and so many more.
-const ROUNDINGS: usize = 16;
+pub(crate) const ROUNDINGS: usize = 16;
 
 /// The rows of the result, and the logarithms of their sums, of `[q, k, v]` with rows side by side.
 pub fn reference<T: Float>(inputs: [&[T]; 3], extents: Extents, rules: Rules<'_, T>) -> [Vec<Expected>; 2] {
@@ -89,11 +89,11 @@ pub(crate) fn rounded_often<T: Float>(
 }
 
 /// A key that is seen.
-struct Scored<'v> {
-    score: Expected,
+pub(crate) struct Scored<'v> {
+    pub score: Expected,
     /// What dropout makes of its probability.
-    factor: f64,
-    values: &'v [f64],
+    pub factor: f64,
+    pub values: &'v [f64],
 }
 
 fn score<T: Float>([query, key]: [&[f64]; 2], added: [f64; 2], rules: &Rules<'_, T>) -> Expected {
@@ -113,7 +113,12 @@ fn score<T: Float>([query, key]: [&[f64]; 2], added: [f64; 2], rules: &Rules<'_,
 }
 
 /// One row of the result, and the logarithm of its sum.
-fn of_query(seen: &[Scored], elements: usize, roundings: usize, dtype: DType) -> (Vec<Expected>, Expected) {
+pub(crate) fn of_query(
+    seen: &[Scored],
+    elements: usize,
+    roundings: usize,
+    dtype: DType,
+) -> (Vec<Expected>, Expected) {
     let largest = seen.iter().map(|key| key.score.value).fold(f64::NEG_INFINITY, f64::max);
     if largest == f64::NEG_INFINITY {
         let nothing = Expected { value: 0.0, within: 0.0 };

@@ -4,7 +4,7 @@
 //! **Launches.** Operation by operation there are 16: norm, three products, two rotations, attention, product, addition; norm, two
 //! products, activation, multiplication, product, addition. Here: the norm, queries, keys and values by one product that turns them
 //! too while one wave of tiles makes them ([`crate::linear_rope`]), attention, the product with the residual behind it; then
-//! [`GatedFeedForward`]. That makes seven for up to 16 tokens, and eight or nine for more. [`DecoderLayer::cost`] counts launches and bytes of
+//! [`GatedFeedForward`]. That makes seven for up to 16 tokens, and eight to eleven for more. [`DecoderLayer::cost`] counts launches and bytes of
 //! both. Attention and the product behind it stay apart: a tile of the result needs all heads of its rows, and every program of a row's
 //! other tiles would compute them again.
 //!
@@ -18,7 +18,7 @@ use dsl_runtime::prelude::*;
 use crate::act_and_mul::act_and_mul;
 use crate::activation::{IDENTITY, SILU};
 use crate::attention::{Attend, Attention};
-use crate::feed_forward::{Down, GatedFeedForward};
+use crate::feed_forward::{Down, GatedFeedForward, added_cost};
 use crate::form::{Cost, Form};
 use crate::linear_rope::{LinearRope, RotateProduct};
 use crate::matmul::Matmul;
@@ -105,7 +105,7 @@ where
         self.attend(on, qkv.slice(), attended.slice_mut())?;
         let mut middle = on.temporary::<T>(tokens * k)?;
         let product = Matmul::<T, IDENTITY>::new(attended.slice().view([tokens, queries])?, output);
-        product.residual(x.view([tokens, k])?).launch(on, middle.slice_mut().view_mut([tokens, k])?)?;
+        product.launch_adding(on, x, middle.slice_mut())?;
         let second = GatedFeedForward::<T, SILU>::new(up, Down { weight: down, bias: None });
         second.eps(self.eps).launch(on, middle.slice(), out)
     }
@@ -153,7 +153,7 @@ where
             Form::Fused => Cost::default(),
             Form::Separate => rotation,
         };
-        let output = Cost::of(size, tokens * queries + queries * k + 2 * tokens * k);
+        let output = added_cost(on, tokens, self.weights.output);
         let ours = norm + linear(k, columns) + turns + attention + output + ours;
         let products = linear(k, queries) + linear(k, keys) + linear(k, keys);
         let rotations = kernel(2 * tokens * queries) + kernel(2 * tokens * keys);

@@ -4,7 +4,8 @@
 //!
 //! **Launches.** Operation by operation there are five (norm, product with its bias, activation, product with its bias, addition), six with
 //! a gate. Here the norm is in the first product where rows are few ([`crate::norm_linear`]), and a launch of its own otherwise; an
-//! activation is behind that product; the residual is behind the second one. That makes two or three, and one more with a
+//! activation is behind that product; the residual is behind the second one, but for products that are so large that the time of tiles
+//! with registers for it is more than that of a launch that adds it. That makes two or three, and one more with a
 //! gate: the columns of gate and value are made by different programs. Norm, both products and the residual in one kernel would hold a
 //! row's middle, `f` elements, on a multiprocessor, and read both matrices by as many programs as there are tiles of rows: of few rows too few
 //! to read them quickly. [`FeedForward::cost`] counts launches and bytes of both.
@@ -21,7 +22,7 @@ use dsl_runtime::{DType, Result};
 use crate::act_and_mul::{ActAndMul, act_and_mul};
 use crate::activation::{self, IDENTITY};
 use crate::form::{Cost, Form};
-use crate::matmul::{Matmul, Multiply};
+use crate::matmul::{Matmul, Multiply, adds_apart};
 use crate::norm_linear::{FoldedLinear, HostLayer, NormLinear, Normalize};
 use crate::reference::{Expected, unit_roundoff};
 use crate::shape::Checks;
@@ -37,21 +38,19 @@ pub struct Down<'a, T: Float> {
 
 impl<'a, T: Float> Down<'a, T> {
     /// `out = middle · W2 + b2 + x`
-    fn launch<'o>(
+    fn launch(
         &self,
         on: impl LaunchOn,
         middle: View<'_, T, 2>,
         x: Slice<'_, T>,
-        out: SliceMut<'o, T>,
+        out: SliceMut<'_, T>,
     ) -> Result<()>
     where
         T: Multiply<IDENTITY>,
     {
-        let shape = [middle.shape()[0], self.weight.shape()[1]];
-        let (mut out, residual) = (out, x.view(shape)?);
-        let product = Matmul::<T, IDENTITY>::new(middle, self.weight).residual(residual);
+        let product = Matmul::<T, IDENTITY>::new(middle, self.weight);
         let product = self.bias.map_or(product, |bias| product.bias(bias));
-        product.launch(on, out.view_mut(shape)?)
+        product.launch_adding(on, x, out)
     }
 
     /// The rows of `x` and `out`, if all fits together, where the first layer makes `f` elements of a row for the second one.
@@ -104,9 +103,9 @@ impl<'a, T: Normalize + Multiply<ACT> + Multiply<IDENTITY>, const ACT: usize> Fe
 
     /// Launches and bytes for so many rows: of [`FeedForward::launch`], and operation by operation.
     pub fn cost(&self, on: impl LaunchOn, rows: usize) -> [Cost; 2] {
-        let ([f, k], size) = (self.down.weight.shape(), size_of::<T>());
+        let [f, k] = self.down.weight.shape();
         let first = norm_linear_cost::<T>(on, rows, [k, f]);
-        let down = Cost::of(size, rows * f + f * k + 2 * rows * k);
+        let down = added_cost(on, rows, self.down.weight);
         [
             first + down,
             norm_cost::<T>(rows, k)
@@ -166,7 +165,7 @@ where
         let ([f, k], size) = (self.down.weight.shape(), size_of::<T>());
         let first = norm_linear_cost::<T>(on, rows, [k, 2 * f]);
         let gate = Cost::of(size, 3 * rows * f);
-        let down = Cost::of(size, rows * f + f * k + 2 * rows * k);
+        let down = added_cost(on, rows, self.down.weight);
         let separate = norm_cost::<T>(rows, k)
             + linear_cost::<T>(rows, k, 2 * f)
             + activation_cost::<T>(rows, f)
@@ -178,7 +177,7 @@ where
 
 fn norm_linear_cost<T: Normalize>(on: impl LaunchOn, rows: usize, [k, n]: [usize; 2]) -> Cost {
     let linear = linear_cost::<T>(rows, k, n);
-    match T::form(on, rows, k) {
+    match T::form(on, rows, [k, n]) {
         Form::Fused => linear,
         Form::Separate => norm_cost::<T>(rows, k) + linear,
     }
@@ -194,6 +193,16 @@ fn linear_cost<T>(rows: usize, k: usize, n: usize) -> Cost {
 
 fn activation_cost<T>(rows: usize, f: usize) -> Cost {
     Cost::of(size_of::<T>(), 2 * rows * f)
+}
+
+/// A product and a residual, as [`Matmul::launch_adding`] computes them.
+pub(crate) fn added_cost<T: Float>(on: impl LaunchOn, rows: usize, weight: View<'_, T, 2>) -> Cost {
+    let [f, k] = weight.shape();
+    if adds_apart(on, rows, weight) {
+        down_cost::<T>(rows, f, k)
+    } else {
+        Cost::of(size_of::<T>(), rows * f + f * k + 2 * rows * k)
+    }
 }
 
 /// The second product and the addition behind it.
@@ -247,9 +256,13 @@ fn down<T: Float>(x: &[T], middle: &[Expected], weight: &[T], bias: &[T]) -> Vec
             size += ((middle.value.abs() + middle.within) * weight).abs();
             within += middle.within * weight.abs();
         }
-        let value = sum + bias[col].to_f64() + x.to_f64();
-        let arithmetic = (f + 3) as f64 * unit * size + unit * (value.abs() + x.to_f64().abs());
-        Expected { value, within: within + arithmetic }.rounded(T::DTYPE)
+        // The product is rounded before the residual where that has a launch of its own.
+        let product = sum + bias[col].to_f64();
+        let within = within + (f + 3) as f64 * unit * size + unit * product.abs();
+        let product = Expected { value: product, within }.rounded(T::DTYPE);
+        let value = product.value + x.to_f64();
+        let arithmetic = unit * (value.abs() + x.to_f64().abs());
+        Expected { value, within: product.within + arithmetic }.rounded(T::DTYPE)
     };
     rows.flat_map(|(row, x)| x.iter().enumerate().map(move |(col, x)| element((col, (row, x))))).collect()
 }

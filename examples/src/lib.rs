@@ -7,12 +7,14 @@
 //! | [`linear_combination`], [`fusion_flags`] | `alpha * x + beta * y + gamma * z`; a bias and ReLU, each behind a flag at build time |
 //! | [`matmul`], [`matmul_heuristic`], [`matmul_tiles`] | the product of two matrices or batches, in any order, with a scale, a bias, an [`activation`] and a residual; how it is computed; its kernels |
 //! | [`norm_linear`](mod@norm_linear) | LayerNorm or RMSNorm and the linear layer behind it, in one kernel where rows are few |
+//! | [`linear_norm`](mod@linear_norm) | a linear layer and the norm behind it, with an [`activation`], in one kernel where rows of the result are short |
 //! | [`linear_rope`](mod@linear_rope) | queries, keys and values of tokens, turned by their positions, in one kernel where they are few |
 //! | [`feed_forward`] | norm, two linear layers, an activation or a gate between them, and the residual, in as few launches as pay |
 //! | [`decoder_layer`] | a layer of a decoder: norms, attention with rotary embedding, a gated feed-forward |
 //! | [`form`] | how operations that could be one kernel are computed |
 //! | [`quantized_matmul`], [`quantized_tiles`] | the same of `i8` or `f8e4m3` with scales, to floats or back to `i8`; its kernels |
 //! | [`attention`](mod@attention) | of any lengths and up to 256 elements, grouped heads, causal or in a window, with a cap, slopes, a bias, dropout |
+//! | [`attention_projection`](mod@attention_projection) | attention and the linear layer behind it, in one kernel where rows of the result are short |
 //! | [`attention_decode`] | of a few queries over many keys, which programs share |
 //! | [`add_activation`], [`bias_activation`] | an [`activation`] of a sum, or of a matrix and a bias for each column |
 //! | [`act_and_mul`] | gates: SiLU, GELU, GELU-tanh of one half of a row times the other; the gradient of SwiGLU |
@@ -26,8 +28,11 @@
 //! | [`dropout`], [`bias_dropout`] | bias, GELU, dropout and a residual, forward and backward, without a saved mask; the same without an activation |
 //! | [`quantize`](mod@quantize) | rows or their norms to `i8` or `f8e4m3` with a scale each, and back onto a residual |
 //! | [`rope`] | rotary embedding of heads; norm and rotation of queries and keys in a packed matrix |
+//! | [`packed_qkv`](mod@packed_qkv) | norm and rotation of a part of each head in a packed matrix, with a row stride, and the write of keys and values to a cache |
+//! | [`rotary_attention`](mod@rotary_attention) | attention of queries and keys that are not rotated in memory |
 //! | [`recurrence`] | `h = a * h + b` along time, gated |
 //! | [`gating`], [`embedding`] | the experts of a token; rows of a table |
+//! | [`moe`], [`moe_kernels`], [`moe_reference`] | a mixture of experts in `i8`: tokens grouped by expert, gated and weighted, in five launches; its kernels; its reference |
 //!
 //! Every operation is a struct that names its inputs, has what it can do without as methods, and ends in
 //! `launch(on, &mut out)`, where `on` is a device or a stream:
@@ -55,6 +60,7 @@ pub mod add_layer_norm;
 pub mod add_mul;
 pub mod attention;
 pub mod attention_decode;
+pub mod attention_projection;
 pub mod attention_reference;
 pub mod batch_norm;
 pub mod batch_norm_kernels;
@@ -75,6 +81,7 @@ pub mod layer_norm;
 pub mod layer_norm_backward;
 pub mod layer_norm_gelu;
 pub mod linear_combination;
+pub mod linear_norm;
 pub mod linear_rope;
 pub mod masked_softmax;
 pub mod matmul;
@@ -82,8 +89,12 @@ pub mod matmul_heuristic;
 mod matmul_operands;
 mod matmul_tf32;
 pub mod matmul_tiles;
+pub mod moe;
+pub mod moe_kernels;
+pub mod moe_reference;
 pub mod norm_activation;
 pub mod norm_linear;
+pub mod packed_qkv;
 pub mod partials;
 pub mod quantize;
 pub mod quantized_matmul;
@@ -93,6 +104,7 @@ pub mod reference;
 pub mod rms_norm;
 pub mod rms_norm_backward;
 pub mod rope;
+pub mod rotary_attention;
 pub mod scale_relu;
 mod shape;
 pub mod softmax;
@@ -167,6 +179,8 @@ pub static KERNELS: &[&Kernel] = &[
     &quantized_tiles::quantized_narrow::KERNEL,
     &quantized_tiles::quantized_parts::KERNEL,
     &quantized_tiles::sum_quantized_parts::KERNEL,
+    &linear_norm::linear_norm::KERNEL,
+    &attention_projection::attention_projection::KERNEL,
     &linear_rope::interleave_rows::KERNEL,
     &linear_rope::linear_rope::KERNEL,
     &linear_rope::rotate_pairs::KERNEL,
@@ -190,7 +204,15 @@ pub static KERNELS: &[&Kernel] = &[
     &quantize::dequantize_add::KERNEL,
     &rope::rope::KERNEL,
     &rope::qk_norm_rope::KERNEL,
+    &packed_qkv::packed_qkv::KERNEL,
+    &rotary_attention::rotary_attention::KERNEL,
+    &rotary_attention::rotate_heads::KERNEL,
     &recurrence::recurrence::KERNEL,
     &gating::topk_gating::KERNEL,
+    &moe_kernels::group_by_expert::KERNEL,
+    &moe_kernels::quantize_f32::KERNEL,
+    &moe_kernels::experts_gate_up::KERNEL,
+    &moe_kernels::experts_down::KERNEL,
+    &moe_kernels::combine_choices::KERNEL,
     &embedding::embedding::KERNEL,
 ];

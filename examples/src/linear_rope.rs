@@ -8,7 +8,7 @@
 //!
 //! **Forms.** [`Form::Fused`] turns the accumulator before it is rounded: neighbors are in one thread, and nothing is written twice.
 //! Registers for the angles leave none for the largest tiles of a product, so this pays while one wave of smaller tiles is enough;
-//! [`LinearRope::launch`] takes it then. [`Form::Separate`] is a [`Matmul`] and a rotation in place. `FUSE_TRACE=1` says which.
+//! [`LinearRope::launch`] takes it then, of weights as layers keep them, column by column. [`Form::Separate`] is a [`Matmul`] and a rotation in place. `FUSE_TRACE=1` says which.
 //!
 //! **Traffic.** `(rows * k + k * n + rows * n) * size_of::<T>()` bytes and the angles, which are found in the cache; the separate form
 //! reads and writes the turned columns once more.
@@ -198,7 +198,9 @@ impl<'a, T: RotateProduct> LinearRope<'a, T> {
     /// If the lengths do not fit each other; those of a launch.
     pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()> {
         let ([k, n], rows) = (self.weight.shape(), self.angles.positions.len());
-        let form = T::form(on, rows, [k, n]);
+        // The fused form was measured for weights as layers keep them: the elements of a column side by side.
+        let is_k_major = self.weight.strides()[0] == 1;
+        let form = if is_k_major { T::form(on, rows, [k, n]) } else { Form::Separate };
         trace_choice("linear_rope", format_args!("{form:?}: {rows} rows of {k}, {n} columns"));
         self.launch_as(on, out, form)
     }

@@ -24,9 +24,11 @@
 //! **Source.** Tiles and their order: Tillet, Kung, Cox, *Triton*, 2019, doi:10.1145/3315508.3329973.
 
 use dsl_runtime::prelude::*;
-use dsl_runtime::{DType, Error, Result};
+use dsl_runtime::{DType, Error, Result, trace_choice};
 
 use crate::activation;
+use crate::form::Form;
+use crate::linear_combination::LinearCombination;
 use crate::matmul_heuristic::{Block, Config, LARGE, LARGE_BY_FMA, LARGEST, Problem, SMALL, WIDE};
 use crate::matmul_operands::{OperandCopy, copy_operands, is_aligned, is_column_major, is_within_sectors};
 use crate::matmul_tf32;
@@ -190,6 +192,34 @@ impl<'a, T: Float, const ACT: usize> Matmul<'a, T, ACT> {
         }
     }
 
+    /// Computes into a matrix, and adds another one that is as large: in a launch of its own where [`adds_apart`] says so, of a product that
+    /// is then rounded before.
+    pub(crate) fn launch_adding(
+        &self,
+        on: impl LaunchOn,
+        residual: Slice<'_, T>,
+        mut out: SliceMut<'_, T>,
+    ) -> Result<()>
+    where
+        T: Multiply<ACT>,
+    {
+        let ([_, rows, _], [_, _, columns], b) = (self.a.shape(), self.b.shape(), self.b.matrix(0));
+        let shape = [rows, columns];
+        let form = if adds_apart(on, rows, b) { Form::Separate } else { Form::Fused };
+        trace_choice("matmul", format_args!("{form:?}: a residual behind {rows} rows of {columns}"));
+        match form {
+            Form::Fused => {
+                let residual = residual.view(shape)?.matrices();
+                Matmul { residual: Some(residual), ..*self }.launch(on, out.view_mut(shape)?)
+            }
+            Form::Separate => {
+                let mut product = on.temporary::<T>(rows * columns)?;
+                self.launch(on, product.slice_mut().view_mut(shape)?)?;
+                T::add(on, product.slice(), residual, out)
+            }
+        }
+    }
+
     /// What is multiplied, if it fits together; nothing if the result has no elements.
     fn factors(&self, out: [usize; 3]) -> Result<Option<Factors<'a, T>>> {
         let ([batches, m, k], [others, inner, n]) = (self.a.shape(), self.b.shape());
@@ -230,6 +260,24 @@ impl<'a, T: Float, const ACT: usize> Matmul<'a, T, ACT> {
 }
 
 const CHECKS: Checks = Checks("matmul");
+
+/// Whether a residual behind the product of so many contiguous rows with `weight` is added sooner by a launch of its own: tiles that have
+/// registers for it are smaller.
+pub(crate) fn adds_apart<T: Float>(on: impl LaunchOn, rows: usize, weight: View<'_, T, 2>) -> bool {
+    let ([k, n], bytes, b) = (weight.shape(), size_of::<T>(), weight.matrices());
+    let problem = Problem {
+        out: [1, rows, n],
+        k,
+        right_batches: 1,
+        bytes,
+        aligned: [(k * bytes).is_multiple_of(16), is_aligned(&b)],
+        within_sectors: [!(k * bytes).is_multiple_of(32), is_within_sectors(&b)],
+        b_is_k_major: is_column_major(&b),
+        adds: true,
+        odd_out: !(n * bytes).is_multiple_of(16),
+    };
+    bytes == 2 && rows * n > 0 && on.has_clusters() && problem.adds_apart(on.processors())
+}
 
 /// What a product is made of, once it is known to fit together.
 #[derive(Clone, Copy)]
@@ -297,6 +345,10 @@ pub trait Multiply<const ACT: usize>: Float {
     /// The configuration of a product with these matrices.
     #[doc(hidden)]
     fn config(on: impl LaunchOn, of: &Factors<'_, Self>, out: [usize; 3]) -> Config;
+
+    /// Launches a sum.
+    #[doc(hidden)]
+    fn add(on: impl LaunchOn, x: Slice<'_, Self>, y: Slice<'_, Self>, out: SliceMut<'_, Self>) -> Result<()>;
 
     /// Launches what computes the product.
     #[doc(hidden)]
@@ -390,6 +442,10 @@ macro_rules! multiply_halves {
                 }
             }
 
+            fn add(on: impl LaunchOn, x: Slice<'_, $T>, y: Slice<'_, $T>, out: SliceMut<'_, $T>) -> Result<()> {
+                LinearCombination::new(1.0, x).y(1.0, y).launch(on, out)
+            }
+
             fn multiply(
                 on: impl LaunchOn,
                 of: Factors<'_, $T>,
@@ -458,6 +514,10 @@ where
             return problem.without_wgmma(on, [LARGE, SMALL].map(|block| Block { k: 32, ..block }));
         }
         Problem { adds: problem.adds || ACT != activation::IDENTITY, ..problem }.by_fma(on)
+    }
+
+    fn add(on: impl LaunchOn, x: Slice<'_, f32>, y: Slice<'_, f32>, out: SliceMut<'_, f32>) -> Result<()> {
+        LinearCombination::new(1.0, x).y(1.0, y).launch(on, out)
     }
 
     fn multiply(

@@ -198,7 +198,7 @@ const FMA_BLOCKS: [FmaCost; 4] = [
 const BYTE: f64 = 0.360e-6;
 /// Of a byte that all blocks read out of L2 at once.
 const READ: f64 = 0.0800e-6;
-/// Of the kernel that adds partial sums, and of a byte of them.
+/// Of a kernel that adds partial sums, or a matrix, and of a byte of partial sums.
 const SUM: f64 = 2.55;
 const SUMMED_BYTE: f64 = 0.0979e-6;
 /// Of the kernel that copies operands, and of a byte that is read or written.
@@ -294,6 +294,18 @@ impl Problem {
 
     /// The configuration with the least estimate on a GPU with `wgmma` and so many SMs.
     pub fn fastest(&self, processors: usize) -> Config {
+        self.least(processors).1
+    }
+
+    /// Whether a matrix is added sooner by a kernel of its own, behind a product by tiles that have no registers for it.
+    pub fn adds_apart(&self, processors: usize) -> bool {
+        let [behind, product] = [true, false].map(|adds| Problem { adds, ..*self }.least(processors).0);
+        let bytes = 3 * self.bytes * self.out.iter().product::<usize>();
+        product + SUM + bytes as f64 * BYTE < behind
+    }
+
+    /// The least estimate, in microseconds, and its configuration.
+    fn least(&self, processors: usize) -> (f64, Config) {
         let copies: &[bool] = if self.aligned == [true; 2] { &[false] } else { &[false, true] };
         let mut best: Option<(f64, Config)> = None;
         for of in &BLOCKS {
@@ -312,7 +324,7 @@ impl Problem {
                 }
             }
         }
-        best.expect("there are blocks for every product").1
+        best.expect("there are blocks for every product")
     }
 
     /// Microseconds of a configuration of `f32` on so many SMs.

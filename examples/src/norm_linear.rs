@@ -276,11 +276,11 @@ impl<'a, T: Normalize, const ACT: usize> NormLinear<'a, T, ACT> {
         T: Multiply<ACT>,
     {
         let [rows, _] = out.shape();
-        let [k, _] = self.layer.extents;
-        let form = T::form(on, rows, k);
+        let [k, n] = self.layer.extents;
+        let form = T::form(on, rows, [k, n]);
         trace_choice(
             "norm_linear",
-            format_args!("{form:?}: {rows} rows of {k}, {FEW_ROWS} are fused at most"),
+            format_args!("{form:?}: {rows} rows of {k}, {n} columns; {FEW_ROWS} rows are fused at most"),
         );
         self.launch_as(on, out, form)
     }
@@ -315,9 +315,9 @@ impl<'a, T: Normalize, const ACT: usize> NormLinear<'a, T, ACT> {
 
 /// The element types of [`NormLinear`].
 pub trait Normalize: Float {
-    /// The form that is faster for so many rows of `k` elements.
+    /// The form that is faster for so many rows of a layer `[k, n]`.
     #[doc(hidden)]
-    fn form(on: impl LaunchOn, rows: usize, k: usize) -> Form;
+    fn form(on: impl LaunchOn, rows: usize, layer: [usize; 2]) -> Form;
 
     /// Launches [`fold_norm`], with `gamma`, `beta` and the bias, into the weights, their sums and the constants.
     #[doc(hidden)]
@@ -385,8 +385,8 @@ macro_rules! of_all_types {
 macro_rules! normalize_halves {
     ($($T:ty),*) => {$(
         impl Normalize for $T {
-            fn form(on: impl LaunchOn, rows: usize, k: usize) -> Form {
-                let in_vectors = k.is_multiple_of(16 / size_of::<$T>());
+            fn form(on: impl LaunchOn, rows: usize, layer: [usize; 2]) -> Form {
+                let in_vectors = layer.iter().all(|extent| extent.is_multiple_of(16 / size_of::<$T>()));
                 let fuses = on.shared_bytes().is_some() && rows <= FEW_ROWS && in_vectors;
                 if fuses { Form::Fused } else { Form::Separate }
             }
@@ -432,7 +432,7 @@ macro_rules! normalize_halves {
 normalize_halves!(f16, bf16);
 
 impl Normalize for f32 {
-    fn form(_: impl LaunchOn, _: usize, _: usize) -> Form {
+    fn form(_: impl LaunchOn, _: usize, _: [usize; 2]) -> Form {
         Form::Separate
     }
 

@@ -38,6 +38,8 @@ pub fn measure() -> Device {
         tensor: BTreeMap::new(),
         scalar: [("f32".to_owned(), measured(peak, "independent multiply-adds of f32"))].into(),
         launch_overhead: measured(launch, "an empty parallel loop"),
+        following_launch: None,
+        product_overhead: None,
         processors: cores as u32,
         // Vector registers of 512 bits hold 16 numbers each; what spills goes to the first cache, at little cost.
         registers_per_thread: 32 * 16,

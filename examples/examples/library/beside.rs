@@ -27,7 +27,7 @@ impl Options {
     }
 
     /// Measures what does the same in several launches.
-    fn unfused(
+    pub fn unfused(
         &self,
         launches: &str,
         mut launch: impl FnMut(&Device) -> dsl_runtime::Result<()>,

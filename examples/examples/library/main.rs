@@ -5,6 +5,9 @@
 mod demo;
 
 mod beside;
+mod moe;
+mod projection;
+mod rotary;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -103,9 +106,15 @@ enum Kernel {
     RmsNormQuantize,
     Attention,
     AttentionDecode,
+    LinearNorm,
+    AttentionProjection,
     Rope,
+    PackedQkvNormRope,
+    PackedQkvCache,
+    RotaryAttention,
     Recurrence,
     TopkGating,
+    Moe,
     Embedding,
 }
 
@@ -132,6 +141,27 @@ fn main() -> Result<()> {
         }
         (Some(Kernel::QuantizedMatmul), Type::F16) => multiplied::<f16>(&options),
         (Some(Kernel::QuantizedMatmul), Type::Bf16) => multiplied::<bf16>(&options),
+        (Some(Kernel::LinearNorm), Type::F32) => projection::normalized::<f32>(&options),
+        (Some(Kernel::LinearNorm), Type::F16) => projection::normalized::<f16>(&options),
+        (Some(Kernel::LinearNorm), Type::Bf16) => projection::normalized::<bf16>(&options),
+        (Some(Kernel::AttentionProjection), Type::F32) => bail!("attention is of 16-bit types"),
+        (Some(Kernel::AttentionProjection), Type::F16) => projection::projected::<f16>(&options),
+        (Some(Kernel::AttentionProjection), Type::Bf16) => projection::projected::<bf16>(&options),
+        (Some(Kernel::Moe), Type::F32) => moe::routed::<f32>(&options),
+        (Some(Kernel::Moe), Type::F16) => moe::routed::<f16>(&options),
+        (Some(Kernel::Moe), Type::Bf16) => moe::routed::<bf16>(&options),
+        (Some(Kernel::PackedQkvNormRope | Kernel::PackedQkvCache), Type::F32) => {
+            rotary::packed::<f32>(&options)
+        }
+        (Some(Kernel::PackedQkvNormRope | Kernel::PackedQkvCache), Type::F16) => {
+            rotary::packed::<f16>(&options)
+        }
+        (Some(Kernel::PackedQkvNormRope | Kernel::PackedQkvCache), Type::Bf16) => {
+            rotary::packed::<bf16>(&options)
+        }
+        (Some(Kernel::RotaryAttention), Type::F32) => bail!("attention is of 16-bit types"),
+        (Some(Kernel::RotaryAttention), Type::F16) => rotary::attended::<f16>(&options),
+        (Some(Kernel::RotaryAttention), Type::Bf16) => rotary::attended::<bf16>(&options),
         (_, Type::F32) => in_f32(&options),
         (_, Type::F16) => in_f16(&options),
         (_, Type::Bf16) => in_bf16(&options),
@@ -516,6 +546,13 @@ macro_rules! demos {
                         TopkGating::<$T, 2>::new(&bx, cols).launch(on, out, &mut experts)
                     })
                 }
+                Kernel::PackedQkvNormRope | Kernel::PackedQkvCache | Kernel::RotaryAttention => {
+                    bail!("rotary embedding has rows of its own")
+                }
+                Kernel::LinearNorm | Kernel::AttentionProjection => {
+                    bail!("projections have rows of their own")
+                }
+                Kernel::Moe => bail!("a mixture of experts has rows of its own"),
                 Kernel::Embedding => {
                     let ids: Vec<i64> = (0..rows).map(|i| (i * 7919 % rows.max(1)) as i64).collect();
                     let exact = |x: &$T| Expected { value: x.to_f64(), within: 0.0 };

@@ -72,9 +72,9 @@ fn extremes_stay_in_their_row() {
             let out = check_on(device, [&x, &residual, &gamma, &beta], 0);
             let rows: Vec<&[f16]> = out.chunks(cols).collect();
             assert!(rows[..2].iter().all(|row| row.iter().all(|y| y.is_nan())), "{device}");
-            // A row of zeros, or of one number, has no deviation.
-            assert!(rows[2..4].iter().all(|row| row.iter().all(|y| *y == beta[0])), "{device}");
-            assert!(rows[4].iter().all(|y| y.is_finite()), "{device}");
+            // A row of zeros has no deviation; one of another number has what the rounding of its mean leaves, which is compared above.
+            assert!(rows[2].iter().all(|y| *y == beta[0]), "{device}");
+            assert!(rows[3..].concat().iter().all(|y| y.is_finite()), "{device}");
         }
     }
 }

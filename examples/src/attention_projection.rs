@@ -1,0 +1,454 @@
+//! `out = attention(q, k, v) · Wo + bias + residual`: the heads of each token side by side, and the linear layer behind them.
+//!
+//! **Shapes.** `q` is a view of `[sequences, heads, queries, D]`, `k` and `v` of `[sequences, key_heads, keys, D]`, with any strides, as
+//! a packed matrix of tokens has them too; heads are grouped as in [`crate::attention`]. `Wo` is `[heads * D, n]`, `bias` has `n` numbers,
+//! `residual` and `out` are `[sequences * queries, n]`. `D` is 1 to 256. Causal sequences end together; a query that sees no key has
+//! `bias + residual` as its row.
+//!
+//! **Forms.** In [`Form::Fused`] a program takes a block of queries of a sequence and a tile of columns, head after head: it runs the online
+//! softmax over blocks of keys, and multiplies the head's normalized rows by the head's rows of `Wo` into an accumulator of the result.
+//! Heads are added in order by one program: no atomics, the same result to the bit, run after run. By traffic and work it should pay where
+//! - a row of the result is one tile of columns (128, or 256 where `D` is up to 64), or two: each tile's program computes attention again,
+//!   `4 * D * keys` operations instead of `4 * D` bytes of 16-bit floats that are written and read. A GPU does 200 to 300 operations in
+//!   the time of a byte, so two tiles are for up to [`MAX_KEYS`] keys;
+//! - there are few keys for one tile too ([`MAX_KEYS_ONE_TILE`]): with more, attention is most of the work, and the separate form does it
+//!   in larger blocks, with registers that hold an accumulator of the projection here;
+//! - programs occupy half of the processors: there is none for each head.
+//!
+//! [`AttentionProjection::launch`] takes it then, on GPUs whose warps multiply in groups, where rows of `Wo` and of heads are contiguous
+//! and begin at multiples of 16 bytes. [`Form::Separate`] is an [`Attention`] for each sequence into temporary memory and a
+//! [`Matmul`] with bias and residual. `FUSE_TRACE=1` says which.
+//!
+//! **Traffic.** `q`, `k`, `v`, `Wo`, the residual and `out` once; the separate form writes and reads `heads * D` elements for each token
+//! besides.
+//!
+//! **Rounding.** That of [`crate::attention`], with its result rounded to `T` in both forms, then of [`crate::matmul`]; rounded to `T` once
+//! more.
+//!
+//! **Source.** Vaswani and others, 2017, arXiv:1706.03762, section 3.2.2; the online softmax in blocks is Dao and others', 2022,
+//! arXiv:2205.14135.
+
+use dsl_runtime::prelude::*;
+use dsl_runtime::{DType, Result, trace_choice};
+
+use crate::activation::IDENTITY;
+use crate::attention::{Attend, Attention, Extents, for_powers};
+use crate::attention_reference::{self, Rules};
+use crate::form::{Cost, Form};
+use crate::matmul::{Matmul, Multiply, Tile};
+use crate::matmul_operands::are_lines_aligned;
+use crate::reference::{Expected, unit_roundoff};
+use crate::shape::Checks;
+
+const CHECKS: Checks = Checks("attention_projection");
+
+/// A program makes `M` rows of a sequence and `N` columns of the result, from `K` keys at a time of one head after the other. The grid's
+/// first axis counts tiles of queries of one sequence after the other, its second one tiles of columns. `group` heads that follow each
+/// other read one key head. Query `i` sees the keys up to `i + keys - queries + right`; `scale`, above 0, is for powers of two. What is
+/// not there has no elements: `bias` and `residual`.
+#[fuse_kernel(
+    T = [f16, bf16],
+    configs = [
+        { D: 64, M: 64, N: 128, K: 64 },
+        { D: 64, M: 128, N: 128, K: 128 },
+        { D: 64, M: 64, N: 256, K: 64 },
+        { D: 128, M: 64, N: 128, K: 64 },
+        { D: 128, M: 128, N: 128, K: 64 },
+    ],
+)]
+pub fn attention_projection<T: Float, const D: usize, const M: usize, const N: usize, const K: usize>(
+    q: &View<T, 4>,
+    k: &View<T, 4>,
+    v: &View<T, 4>,
+    weight: &View<T, 3>,
+    bias: &View<T, 2>,
+    residual: &View<T, 3>,
+    out: &mut View<T, 3>,
+    group: i32,
+    right: i32,
+    scale: f32,
+) {
+    let (heads, queries, keys) = (q.shape(1).to::<i32>(), q.shape(2).to::<i32>(), k.shape(2).to::<i32>());
+    let down = tl::cdiv(queries, M);
+    // The programs of a sequence that see most keys begin first.
+    let (sequence, tile) = (tl::program_id(0) / down, down - 1 - tl::program_id(0) % down);
+    let (row, col) = (tile * M, tl::program_id(1) * N);
+    // The last key that the first of these queries sees, and the first that none of them sees.
+    let sight = row + (keys - queries) + right;
+    let end = tl::minimum(keys, sight + M);
+    let mut acc = tl::zeros::<f32>([M, N]);
+    let mut sum = tl::zeros::<f32>([M, D]);
+    let mut largest = tl::full([M], f32::NEG_INFINITY);
+    let mut total = tl::zeros::<f32>([M]);
+    // One loop over the blocks of keys of all heads: loads run ahead from one head into the next. A head has a last block even where its
+    // queries see no key.
+    let blocks = tl::maximum(tl::cdiv(end, K), 1);
+    for step in 0..heads * blocks {
+        let (head, block) = (step / blocks, step % blocks);
+        let start = block * K;
+        let q = tl::reshape(q.load::<1, 1, M, D>(sequence, head, row, 0), [M, D]);
+        let k = tl::reshape(k.load::<1, 1, K, D>(sequence, head / group, start, 0), [K, D]);
+        let scores = tl::dot(q, tl::trans(k));
+        let last = start + (K as i32 - 1);
+        let scores = if last >= keys || last > sight {
+            let at = start + tl::arange(0, K);
+            let seen = (at < keys).row() & (at.row() <= sight + tl::arange(0, M).col());
+            tl::select(seen, scores, f32::NEG_INFINITY)
+        } else {
+            scores
+        };
+        // The first block of a head forgets the head before it: what is scaled by `before` is then scaled by 0.
+        let known = tl::select(block == 0, f32::NEG_INFINITY, largest);
+        let next = tl::maximum(known, tl::max(scores, 1) * scale);
+        // A row that has seen no key yet has no maximum to be counted from.
+        let origin = tl::select(next == f32::NEG_INFINITY, 0.0, next);
+        let weights = tl::exp2(tl::fma(scores, scale, -origin.col()));
+        let before = tl::exp2(known - origin);
+        total = total * before + tl::sum(weights, 1);
+        largest = next;
+        let v = tl::reshape(v.load::<1, 1, K, D>(sequence, head / group, start, 0), [K, D]);
+        sum = tl::dot(weights.to::<T>(), v, sum * before.col());
+        acc = if block == blocks - 1 {
+            let some = tl::select(largest == f32::NEG_INFINITY, 1.0, total);
+            let attended = (sum * (1.0 / some).col()).to::<T>();
+            let weight = tl::reshape(weight.load::<1, D, N>(head, 0, col), [D, N]);
+            tl::dot(attended, weight, acc)
+        } else {
+            acc
+        };
+    }
+    let y = acc + bias.load::<1, N>(0, col).to::<f32>();
+    let y = if residual.shape(1) > 0 {
+        y + tl::reshape(residual.load::<1, M, N>(sequence, row, col), [M, N]).to::<f32>()
+    } else {
+        y
+    };
+    out.store(tl::reshape(y.to::<T>(), [1, M, N]), sequence, row, col);
+}
+
+/// Attention and the linear layer behind it: `AttentionProjection::new([q, k, v], weight).causal().residual(x)`. `T` is `f16` or `bf16`.
+#[derive(Clone, Copy)]
+pub struct AttentionProjection<'a, T: Float> {
+    q: View<'a, T, 4>,
+    k: View<'a, T, 4>,
+    v: View<'a, T, 4>,
+    weight: View<'a, T, 2>,
+    bias: Option<Slice<'a, T>>,
+    residual: Option<View<'a, T, 2>>,
+    scale: f32,
+    causal: bool,
+}
+
+impl<'a, T: Project> AttentionProjection<'a, T> {
+    /// Queries, keys and values, and the weights `[heads * D, n]` with any strides; scores are scaled by `1 / sqrt(D)`, and every query
+    /// sees every key.
+    pub fn new([q, k, v]: [View<'a, T, 4>; 3], weight: View<'a, T, 2>) -> Self {
+        let scale = 1.0 / (q.shape()[3].max(1) as f32).sqrt();
+        AttentionProjection { q, k, v, weight, bias: None, residual: None, scale, causal: false }
+    }
+
+    /// Another factor for the scores, from 0 to `1.7e38`.
+    pub fn scale(self, scale: f32) -> Self {
+        AttentionProjection { scale, ..self }
+    }
+
+    /// A query sees the keys up to its place; sequences end together.
+    pub fn causal(self) -> Self {
+        AttentionProjection { causal: true, ..self }
+    }
+
+    /// Adds a number to each column.
+    pub fn bias(self, bias: impl Into<Slice<'a, T>>) -> Self {
+        AttentionProjection { bias: Some(bias.into()), ..self }
+    }
+
+    /// Adds a matrix like the result.
+    pub fn residual(self, residual: View<'a, T, 2>) -> Self {
+        AttentionProjection { residual: Some(residual), ..self }
+    }
+
+    /// Computes into `out`, a row of `n` elements for each query of each sequence, on a device or stream, in the form that is faster
+    /// there.
+    ///
+    /// # Errors
+    /// If shapes and lengths do not fit together; those of [`Attention::launch`]; if there is no memory for what is between attention and
+    /// the product; those of a launch.
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: ViewMut<'o, T, 2>) -> Result<()> {
+        let ([sequences, heads, queries, _], n) = (self.q.shape(), self.weight.shape()[1]);
+        let form = self.form(on);
+        trace_choice(
+            "attention_projection",
+            format_args!("{form:?}: {sequences} sequences of {queries} queries, {heads} heads, {n} columns"),
+        );
+        self.launch_as(on, out, form)
+    }
+
+    /// The same in a form of the caller's.
+    ///
+    /// # Errors
+    /// Those of [`AttentionProjection::launch`]; [`Form::Fused`] of rows of heads longer than 128.
+    pub fn launch_as<'o>(&self, on: impl LaunchOn, out: ViewMut<'o, T, 2>, form: Form) -> Result<()> {
+        self.check(out.shape())?;
+        let ([sequences, heads, queries, elements], n) = (self.q.shape(), self.weight.shape()[1]);
+        let rows = sequences * queries;
+        if rows * n == 0 {
+            return Ok(());
+        }
+        if form == Form::Fused {
+            let nothing = self.weight.slice(0, ..0).slice(1, ..0);
+            let operands = Operands {
+                q: self.q,
+                k: self.k,
+                v: self.v,
+                weight: self.weight.reshape([heads, elements, n])?,
+                bias: self.bias.map_or(Ok(nothing), |bias| bias.view([1, n]))?,
+                residual: self
+                    .residual
+                    .map_or(Ok(nothing.batch()), |residual| residual.reshape([sequences, queries, n]))?,
+                scale: for_powers(self.scale),
+                causal: self.causal,
+            };
+            return T::fused(on, operands, out.reshape([sequences, queries, n])?);
+        }
+        let mut attended = on.temporary::<T>(rows * heads * elements)?;
+        let mut lse = on.temporary::<f32>(heads * queries)?;
+        for sequence in 0..sequences {
+            let part = queries * heads * elements;
+            let mut own = attended.slice_mut();
+            let mut own = own.slice_mut(sequence * part..(sequence + 1) * part);
+            let own = own.view_mut([queries, heads, elements])?.permute([1, 0, 2]);
+            self.sequence(sequence)?.launch(on, own, lse.slice_mut())?;
+        }
+        let product =
+            Matmul::<T, IDENTITY>::new(attended.slice().view([rows, heads * elements])?, self.weight);
+        let product = self.bias.map_or(product, |bias| product.bias(bias));
+        self.residual.map_or(product, |residual| product.residual(residual)).launch(on, out)
+    }
+
+    /// Attention of one sequence.
+    fn sequence(&self, sequence: usize) -> Result<Attention<'a, T>> {
+        let of = |all: View<'a, T, 4>| {
+            let [_, heads, length, elements] = all.shape();
+            all.slice(0, sequence..sequence + 1).reshape([heads, length, elements])
+        };
+        let attention = Attention::new(of(self.q)?, of(self.k)?, of(self.v)?).scale(self.scale);
+        Ok(if self.causal { attention.causal() } else { attention })
+    }
+
+    fn check(&self, out: [usize; 2]) -> Result<()> {
+        let ([sequences, heads, queries, elements], [terms, n]) = (self.q.shape(), self.weight.shape());
+        let [_, key_heads, keys, _] = self.k.shape();
+        let of_keys = [sequences, key_heads, keys, elements];
+        CHECKS.extents("k", self.k.shape(), of_keys)?;
+        CHECKS.extents("v", self.v.shape(), of_keys)?;
+        CHECKS.extents("weight", [terms, n], [heads * elements, n])?;
+        CHECKS.extents("out", out, [sequences * queries, n])?;
+        if let Some(bias) = &self.bias {
+            CHECKS.extents("bias", [bias.len()], [n])?;
+        }
+        if let Some(residual) = &self.residual {
+            CHECKS.extents("residual", residual.shape(), [sequences * queries, n])?;
+        }
+        if sequences > 0 {
+            self.sequence(0)?.check([heads, queries, elements], heads * queries)?;
+        }
+        Ok(())
+    }
+
+    fn form(&self, on: impl LaunchOn) -> Form {
+        let ([sequences, heads, queries, elements], [terms, n]) = (self.q.shape(), self.weight.shape());
+        let in_vectors = |stride: &usize| (stride * size_of::<T>()).is_multiple_of(16);
+        let is_read_fast =
+            |of: &View<'a, T, 4>| of.strides()[3] == 1 && of.strides()[..3].iter().all(in_vectors);
+        let fast = [&self.q, &self.k, &self.v].into_iter().all(is_read_fast)
+            && are_lines_aligned::<T>(terms, self.weight.strides())
+            && in_vectors(&n);
+        let of = Problem { sequences, heads, queries, keys: self.k.shape()[2], elements, n };
+        if fast && of.pays(on) { Form::Fused } else { Form::Separate }
+    }
+
+    /// Launches and bytes of [`AttentionProjection::launch`], and operation by operation.
+    pub fn cost(&self, on: impl LaunchOn) -> [Cost; 2] {
+        let ([sequences, heads, queries, elements], n) = (self.q.shape(), self.weight.shape()[1]);
+        let [_, key_heads, keys, _] = self.k.shape();
+        let (rows, size) = (sequences * queries, size_of::<T>());
+        let attended = rows * heads * elements;
+        let read = attended + 2 * sequences * key_heads * keys * elements;
+        let added = if self.residual.is_some() { rows * n } else { 0 };
+        let weight = heads * elements * n;
+        let attention = Cost { launches: sequences, ..Cost::of(size, read + attended) };
+        let product = |added: usize| Cost::of(size, attended + weight + rows * n + added);
+        let ours = match self.form(on) {
+            Form::Fused => Cost::of(size, read + weight + rows * n + added),
+            Form::Separate => attention + product(added),
+        };
+        let addition = if added > 0 { Cost::of(size, 3 * added) } else { Cost::default() };
+        [ours, attention + product(0) + addition]
+    }
+}
+
+/// What the choice of a form depends on.
+#[derive(Clone, Copy)]
+struct Problem {
+    sequences: usize,
+    heads: usize,
+    queries: usize,
+    keys: usize,
+    elements: usize,
+    n: usize,
+}
+
+/// The most keys for which two tiles of columns compute attention twice.
+pub const MAX_KEYS: usize = 256;
+
+/// The most keys for which the fused form takes one tile of columns.
+pub const MAX_KEYS_ONE_TILE: usize = 512;
+
+/// The longest row of a head in the fused form.
+const MAX_ELEMENTS: usize = 128;
+
+/// Tiles of the result: of few queries, of more, and of long rows, which there is for `D` up to 64.
+const SMALL: Tile = Tile { rows: 64, cols: 128 };
+const LARGE: Tile = Tile { rows: 128, cols: 128 };
+const WIDE: Tile = Tile { rows: 64, cols: 256 };
+
+impl Problem {
+    fn programs(&self, tile: Tile) -> usize {
+        tile.count([self.sequences, self.queries, self.n])
+    }
+
+    fn tile(&self, on: impl LaunchOn) -> Tile {
+        if self.elements <= 64 && self.n > SMALL.cols {
+            WIDE
+        } else if self.programs(LARGE) >= on.processors() {
+            LARGE
+        } else {
+            SMALL
+        }
+    }
+
+    fn pays(&self, on: impl LaunchOn) -> bool {
+        let tile = self.tile(on);
+        let keys = match self.n.div_ceil(tile.cols) {
+            0 | 1 => MAX_KEYS_ONE_TILE,
+            2 => MAX_KEYS,
+            _ => return false,
+        };
+        let occupies = 2 * self.programs(tile) >= on.processors();
+        let is_possible = self.heads > 0 && self.elements <= MAX_ELEMENTS;
+        on.has_clusters() && is_possible && self.keys <= keys && occupies
+    }
+}
+
+/// What the fused form reads, once it is known to fit together.
+#[doc(hidden)]
+#[derive(Clone, Copy)]
+pub struct Operands<'a, T: Float> {
+    q: View<'a, T, 4>,
+    k: View<'a, T, 4>,
+    v: View<'a, T, 4>,
+    weight: View<'a, T, 3>,
+    bias: View<'a, T, 2>,
+    residual: View<'a, T, 3>,
+    scale: f32,
+    causal: bool,
+}
+
+/// The element types of [`AttentionProjection`].
+pub trait Project: Attend + Multiply<IDENTITY> {
+    /// Launches [`attention_projection`].
+    #[doc(hidden)]
+    fn fused(on: impl LaunchOn, of: Operands<'_, Self>, out: ViewMut<'_, Self, 3>) -> Result<()>;
+}
+
+macro_rules! project {
+    ($($T:ty),*) => {$(
+        impl Project for $T {
+            fn fused(on: impl LaunchOn, of: Operands<'_, $T>, out: ViewMut<'_, $T, 3>) -> Result<()> {
+                let Operands { q, k, v, weight, bias, residual, scale, causal } = of;
+                let ([sequences, heads, queries, elements], [_, key_heads, keys, _]) = (q.shape(), k.shape());
+                let problem = Problem { sequences, heads, queries, keys, elements, n: out.shape()[2] };
+                let group = (heads / key_heads.max(1)).max(1) as i32;
+                let right = if causal { 0 } else { (queries + keys) as i32 };
+                macro_rules! launch {
+                    ($D:literal, $tile:expr, $K:literal) => {{
+                        let grid = (sequences * queries.div_ceil($tile.rows), problem.n.div_ceil($tile.cols));
+                        attention_projection::<$T, $D, { $tile.rows }, { $tile.cols }, $K>(
+                            q, k, v, weight, bias, residual, out, group, right, scale,
+                        )
+                        .grid(grid)
+                        .launch(on)
+                    }};
+                }
+                if elements > MAX_ELEMENTS {
+                    return Err(CHECKS.error(format!(
+                        "rows of heads have {elements} elements, the most of the fused form is {MAX_ELEMENTS}"
+                    )));
+                }
+                if heads.saturating_mul(keys.max(1)) > i32::MAX as usize {
+                    let reason = format!("{heads} heads of {keys} keys are more than {} rows", i32::MAX);
+                    return Err(CHECKS.error(reason));
+                }
+                match (problem.tile(on), elements) {
+                    (SMALL, ..=64) => launch!(64, SMALL, 64),
+                    (LARGE, ..=64) => launch!(64, LARGE, 128),
+                    (_, ..=64) => launch!(64, WIDE, 64),
+                    (LARGE, _) => launch!(128, LARGE, 64),
+                    _ => launch!(128, SMALL, 64),
+                }
+            }
+        }
+    )*};
+}
+
+project!(f16, bf16);
+
+/// The linear layer on the host.
+#[derive(Clone, Copy, Debug)]
+pub struct HostProjection<'a, T> {
+    /// `[heads * D, n]`, row by row.
+    pub weight: &'a [T],
+    /// `n` numbers.
+    pub bias: &'a [T],
+    /// `[sequences * queries, n]`
+    pub residual: Option<&'a [T]>,
+}
+
+/// What either form computes of `[q, k, v]`, with rows side by side and `extents` those of each sequence, in `f64`, and the bound that
+/// follows from its operations'.
+pub fn reference<T: Float>(
+    inputs: [&[T]; 3],
+    extents: Extents,
+    rules: Rules<'_, T>,
+    layer: HostProjection<'_, T>,
+) -> Vec<Expected> {
+    let Extents { heads, key_heads, queries, keys, elements } = extents;
+    let (n, unit) = (layer.bias.len(), 2.0 * unit_roundoff(DType::F32));
+    let lengths = [heads * queries, key_heads * keys, key_heads * keys].map(|rows| rows * elements);
+    let sequences = inputs[0].len().checked_div(lengths[0]).unwrap_or(0);
+    let mut expected = Vec::with_capacity(sequences * queries * n);
+    for sequence in 0..sequences {
+        let mut parts = inputs.into_iter().zip(lengths);
+        let own = [(); 3].map(|()| {
+            let (of, length) = parts.next().unwrap_or_default();
+            &of[sequence * length..(sequence + 1) * length]
+        });
+        let [attended, _] = attention_reference::reference(own, extents, rules);
+        for (query, col) in (0..queries).flat_map(|query| (0..n).map(move |col| (query, col))) {
+            let (mut sum, mut size, mut within) = (0.0, 0.0, 0.0);
+            for (term, weight) in layer.weight.iter().skip(col).step_by(n).enumerate() {
+                let (head, element) = (term / elements, term % elements);
+                let of = attended[(head * queries + query) * elements + element];
+                let weight = weight.to_f64();
+                sum += of.value * weight;
+                size += ((of.value.abs() + of.within) * weight).abs();
+                within += of.within * weight.abs();
+            }
+            let added = layer.residual.map_or(0.0, |x| x[(sequence * queries + query) * n + col].to_f64());
+            let value = sum + layer.bias[col].to_f64() + added;
+            let arithmetic = (heads * elements + 3) as f64 * unit * size + unit * (value.abs() + added.abs());
+            expected.push(Expected { value, within: within + arithmetic }.rounded(T::DTYPE));
+        }
+    }
+    expected
+}

@@ -1,0 +1,479 @@
+//! `out = act(norm(x · W + bias + residual))`: a linear layer and the norm of its rows, LayerNorm or RMSNorm, with an activation of
+//! [`crate::activation`] behind it; `gelu(layer_norm(linear(x)))` is one of them.
+//!
+//! **Shapes.** `x` is `[rows, k]`, `weight` `[k, n]` with any strides, `bias`, `gamma` and `beta` `n` numbers, `residual` and `out`
+//! `[rows, n]`.
+//!
+//! **Forms.** In [`Form::Fused`] a program holds whole rows of the result in its accumulator, up to [`MAX_COLS`] columns: it takes the mean
+//! of the sums, then the mean of their squared deviations, and writes the norm. Columns behind a row count in neither. Every program reads
+//! all of `W`, and there are as many programs as tiles of rows: 64 rows of up to 256 columns, 16 where rows are few, 32 of more columns. That
+//! should pay where tiles of 64 rows occupy half of the processors, or where `W` is small enough for one program to read it in the time
+//! of a launch, an estimate of traffic and latency; [`LinearNorm::launch`] takes it then. [`Form::Separate`] is a [`Matmul`] with the bias
+//! and the residual behind it, and a kernel for norm and activation. `FUSE_TRACE=1` says which.
+//!
+//! **Traffic.** `(rows * k + k * n + rows * n) * size_of::<T>()` bytes, and a residual once; the separate form writes and reads the result
+//! once more.
+//!
+//! **Rounding.** A sum is within `E = (k + 3) * 2^-23` of its terms' magnitudes, `2^-23` of itself, and in the separate form a rounding to
+//! `T`. With `r` the root mean square of a row's `E`, `m` their mean (0 for RMSNorm) and `s` the root of variance and `eps`, the
+//! normalized row is within `(E + m + r * |y|) / max(s - r, sqrt(eps))` of `y`. The norm adds the bound of [`crate::layer_norm`] or
+//! [`crate::rms_norm`], the activation its own (see [`crate::activation`]); the result is rounded to `T` once.
+//!
+//! **Source.** Ba, Kiros, Hinton, *Layer Normalization*, 2016, arXiv:1607.06450, equation 3: the norm of a layer's summed inputs; an
+//! epilogue over whole rows of an accumulator as in CUTLASS's `gemm_layernorm` example.
+
+use dsl_runtime::prelude::*;
+use dsl_runtime::{DType, Result, trace_choice};
+
+use crate::activation::{self, GELU, IDENTITY};
+use crate::form::{Cost, Form, no_fused_f32};
+use crate::layer_norm::LayerNorm;
+use crate::layer_norm_gelu::{self, LayerNormGelu};
+use crate::matmul::{Matmul, Multiply, Tile};
+use crate::matmul_operands::is_aligned;
+use crate::norm_activation::NormActivation;
+use crate::norm_linear::Norm;
+use crate::reference::{Expected, unit_roundoff};
+use crate::rms_norm::RmsNorm;
+use crate::shape::Checks;
+
+const CHECKS: Checks = Checks("linear_norm");
+
+#[fuse_module]
+mod kernels {
+    use dsl_runtime::prelude::*;
+
+    #[fuse_fn]
+    fn shifted<T: Float, const N: usize>(
+        normal: Tile<f32>,
+        gamma: &View<T, 2>,
+        beta: &View<T, 2>,
+    ) -> Tile<f32> {
+        normal * gamma.load::<1, N>(0, 0).to::<f32>() + beta.load::<1, N>(0, 0).to::<f32>()
+    }
+
+    /// Scales and shifts, activates and stores, with one of the activations, which all programs of a launch have. Each branch does all of
+    /// it, so that threads do not hold parameters of all their columns beside the accumulator.
+    #[fuse_fn]
+    fn finish<T: Float, const N: usize>(
+        out: &mut View<T, 2>,
+        row: i32,
+        normal: Tile<f32>,
+        gamma: &View<T, 2>,
+        beta: &View<T, 2>,
+        act: i32,
+    ) {
+        if act == 1 {
+            out.store(tl::relu(shifted::<T, N>(normal, gamma, beta)).to::<T>(), row, 0);
+        } else if act == 2 {
+            out.store(tl::gelu::<T>(shifted::<T, N>(normal, gamma, beta)).to::<T>(), row, 0);
+        } else if act == 3 {
+            out.store(tl::gelu_tanh::<T>(shifted::<T, N>(normal, gamma, beta)).to::<T>(), row, 0);
+        } else if act == 4 {
+            out.store(tl::silu::<T>(shifted::<T, N>(normal, gamma, beta)).to::<T>(), row, 0);
+        } else {
+            out.store(shifted::<T, N>(normal, gamma, beta).to::<T>(), row, 0);
+        }
+    }
+
+    /// A program makes `M` rows of up to `N` columns in steps of `K`. It is RMSNorm where `centers` is 0. What is not there has no
+    /// elements: `bias`, `residual` and `beta`.
+    #[fuse_kernel(
+        T = [f16, bf16],
+        configs = [
+            { M: 16, N: 128, K: 64, num_warps: 4, num_stages: 4 },
+            { M: 64, N: 128, K: 64 },
+            { M: 16, N: 256, K: 64, num_warps: 4, num_stages: 4 },
+            { M: 64, N: 256, K: 64, num_warps: 8 },
+            { M: 32, N: 512, K: 64, num_warps: 8 },
+        ],
+    )]
+    pub fn linear_norm<T: Float, const M: usize, const N: usize, const K: usize>(
+        x: &View<T, 2>,
+        weight: &View<T, 2>,
+        bias: &View<T, 2>,
+        residual: &View<T, 2>,
+        gamma: &View<T, 2>,
+        beta: &View<T, 2>,
+        out: &mut View<T, 2>,
+        centers: i32,
+        act: i32,
+        eps: f32,
+    ) {
+        let (row, n) = (tl::program_id(0) * M, out.shape(1).to::<i32>());
+        let mut acc = tl::zeros::<f32>([M, N]);
+        for start in (0..x.shape(1)).step_by(K) {
+            acc = tl::dot(x.load::<M, K>(row, start), weight.load::<K, N>(start, 0), acc);
+        }
+        let v = acc + bias.load::<1, N>(0, 0).to::<f32>();
+        let v = if residual.shape(1) > 0 { v + residual.load::<M, N>(row, 0).to::<f32>() } else { v };
+        let count = n.to::<f32>();
+        // Columns behind a row are 0 here, and have to be 0 again once the mean is subtracted.
+        let mean = tl::select(centers != 0, tl::sum(v, 1) / count, 0.0);
+        let centered = tl::select((tl::arange(0, N) < n).row(), v - mean.col(), 0.0);
+        let scale = tl::rsqrt(tl::sum(centered * centered, 1) / count + eps);
+        finish::<T, N>(out, row, centered * scale.col(), gamma, beta, act);
+    }
+}
+
+pub use kernels::linear_norm;
+
+/// The longest row of a result that the fused form makes.
+pub const MAX_COLS: usize = 512;
+
+/// A linear layer with a norm behind it: `LinearNorm::<bf16, GELU>::new(&x, weight, norm).bias(&bias)`. `T` is `f32`, `f16` or `bf16`;
+/// `ACT` is one of [`crate::activation`].
+#[derive(Clone, Copy)]
+pub struct LinearNorm<'a, T: Float, const ACT: usize> {
+    x: Slice<'a, T>,
+    weight: View<'a, T, 2>,
+    norm: Norm<'a, T>,
+    bias: Option<Slice<'a, T>>,
+    residual: Option<Slice<'a, T>>,
+    eps: f32,
+}
+
+impl<'a, T: NormalizeProduct, const ACT: usize> LinearNorm<'a, T, ACT> {
+    /// Rows of `x` as long as the columns of `weight`, `[k, n]` with any strides, and a norm of `n` columns; `eps` is 1e-5, for RMSNorm 1e-6.
+    pub fn new(x: impl Into<Slice<'a, T>>, weight: View<'a, T, 2>, norm: Norm<'a, T>) -> Self {
+        let eps = if matches!(norm, Norm::Rms { .. }) { 1e-6 } else { 1e-5 };
+        LinearNorm { x: x.into(), weight, norm, bias: None, residual: None, eps }
+    }
+
+    /// Adds a number to each column, before the norm.
+    pub fn bias(self, bias: impl Into<Slice<'a, T>>) -> Self {
+        LinearNorm { bias: Some(bias.into()), ..self }
+    }
+
+    /// Adds a matrix like the result, before the norm.
+    pub fn residual(self, residual: impl Into<Slice<'a, T>>) -> Self {
+        LinearNorm { residual: Some(residual.into()), ..self }
+    }
+
+    /// What is added to the variance or the mean square, so that a constant row does not divide by zero.
+    pub fn eps(self, eps: f32) -> Self {
+        LinearNorm { eps, ..self }
+    }
+
+    /// Computes into `out`, `n` elements for each row of `x`, on a device or stream, in the form that is faster there.
+    ///
+    /// # Errors
+    /// If the lengths do not fit each other; if there is no memory for the sums; those of a launch.
+    pub fn launch<'o>(&self, on: impl LaunchOn, out: impl Into<SliceMut<'o, T>>) -> Result<()> {
+        let (out, [k, n]) = (out.into(), self.weight.shape());
+        let rows = self.rows(out.len())?;
+        let form = self.form(on, rows);
+        trace_choice("linear_norm", format_args!("{form:?}: {rows} rows of {k}, {n} columns"));
+        self.launch_as(on, out, form)
+    }
+
+    /// The same in a form of the caller's.
+    ///
+    /// # Errors
+    /// Those of [`LinearNorm::launch`]; [`Form::Fused`] of rows longer than [`MAX_COLS`], and of `f32`, which has none.
+    pub fn launch_as<'o>(
+        &self,
+        on: impl LaunchOn,
+        out: impl Into<SliceMut<'o, T>>,
+        form: Form,
+    ) -> Result<()> {
+        const { assert!(ACT <= activation::SILU, "there is no such activation") };
+        let (mut out, [k, n]) = (out.into(), self.weight.shape());
+        let rows = self.rows(out.len())?;
+        CHECKS.extents("x", [self.x.len()], [rows * k])?;
+        CHECKS.extents("out", [out.len()], [rows * n])?;
+        let (gamma, beta) = match self.norm {
+            Norm::Layer { gamma, beta } => (gamma, Some(beta)),
+            Norm::Rms { gamma } => (gamma, None),
+        };
+        CHECKS.extents("gamma", [gamma.len()], [n])?;
+        for (name, columns) in [("beta", beta), ("bias", self.bias)] {
+            if let Some(columns) = columns {
+                CHECKS.extents(name, [columns.len()], [n])?;
+            }
+        }
+        if let Some(residual) = &self.residual {
+            CHECKS.same(("residual", residual.len()), ("out", out.len()))?;
+        }
+        if rows * n == 0 {
+            return Ok(());
+        }
+        let x = self.x.view([rows, k])?;
+        if form == Form::Fused {
+            let line = |of: Slice<'a, T>| of.view([1, of.len()]);
+            let nothing = gamma.slice(..0);
+            let residual = self.residual.map_or(nothing.view([0, 0]), |residual| residual.view([rows, n]))?;
+            let operands = Operands {
+                x,
+                weight: self.weight,
+                bias: line(self.bias.unwrap_or(nothing))?,
+                residual,
+                gamma: line(gamma)?,
+                beta: line(beta.unwrap_or(nothing))?,
+            };
+            let scalars = Scalars { centers: beta.is_some().into(), act: ACT as i32, eps: self.eps };
+            return T::fused(on, operands, scalars, out.view_mut([rows, n])?);
+        }
+        let mut sums = on.temporary::<T>(rows * n)?;
+        let product = Matmul::<T, IDENTITY>::new(x, self.weight);
+        let product = self.bias.map_or(product, |bias| product.bias(bias));
+        let residual = self.residual.map(|residual| residual.view([rows, n])).transpose()?;
+        let product = residual.map_or(product, |residual| product.residual(residual));
+        product.launch(on, sums.slice_mut().view_mut([rows, n])?)?;
+        T::normalize::<ACT>(on, sums.slice(), (self.norm, self.eps), out)
+    }
+
+    /// The rows of a result with so many elements.
+    fn rows(&self, out: usize) -> Result<usize> {
+        let [k, n] = self.weight.shape();
+        if n > 0 { CHECKS.rows(("out", out), n) } else { CHECKS.rows(("x", self.x.len()), k) }
+    }
+
+    fn form(&self, on: impl LaunchOn, rows: usize) -> Form {
+        if is_aligned(&self.weight.batch()) { T::form(on, rows, self.weight.shape()) } else { Form::Separate }
+    }
+
+    /// Launches and bytes for so many rows: of [`LinearNorm::launch`], and operation by operation.
+    pub fn cost(&self, on: impl LaunchOn, rows: usize) -> [Cost; 2] {
+        let ([k, n], size) = (self.weight.shape(), size_of::<T>());
+        let added = if self.residual.is_some() { rows * n } else { 0 };
+        let product = |added: usize| Cost::of(size, rows * k + k * n + rows * n + added);
+        let pass = Cost::of(size, 2 * rows * n);
+        let ours = match self.form(on, rows) {
+            Form::Fused => product(added),
+            Form::Separate => product(added) + pass,
+        };
+        let addition = if added > 0 { Cost::of(size, 3 * added) } else { Cost::default() };
+        let activation = if ACT == IDENTITY { Cost::default() } else { pass };
+        [ours, product(0) + addition + pass + activation]
+    }
+}
+
+/// What the fused form reads, once it is known to fit together.
+#[doc(hidden)]
+#[derive(Clone, Copy)]
+pub struct Operands<'a, T: Float> {
+    x: View<'a, T, 2>,
+    weight: View<'a, T, 2>,
+    bias: View<'a, T, 2>,
+    residual: View<'a, T, 2>,
+    gamma: View<'a, T, 2>,
+    beta: View<'a, T, 2>,
+}
+
+/// Whether the mean is subtracted, the activation, and what is added to the variance.
+#[doc(hidden)]
+#[derive(Clone, Copy)]
+pub struct Scalars {
+    centers: i32,
+    act: i32,
+    eps: f32,
+}
+
+/// The element types of [`LinearNorm`].
+pub trait NormalizeProduct: Multiply<IDENTITY> {
+    /// The form that is faster for so many rows of a layer `[k, n]` whose weights are aligned.
+    #[doc(hidden)]
+    fn form(on: impl LaunchOn, rows: usize, layer: [usize; 2]) -> Form;
+
+    /// Launches [`linear_norm`].
+    #[doc(hidden)]
+    fn fused(
+        on: impl LaunchOn,
+        of: Operands<'_, Self>,
+        scalars: Scalars,
+        out: ViewMut<'_, Self, 2>,
+    ) -> Result<()>;
+
+    /// Launches norm and activation of rows that were multiplied.
+    #[doc(hidden)]
+    fn normalize<const ACT: usize>(
+        on: impl LaunchOn,
+        x: Slice<'_, Self>,
+        norm: (Norm<'_, Self>, f32),
+        out: SliceMut<'_, Self>,
+    ) -> Result<()>;
+}
+
+/// What all types have in common.
+macro_rules! normalize {
+    ($T:ty) => {
+        fn normalize<const ACT: usize>(
+            on: impl LaunchOn,
+            x: Slice<'_, $T>,
+            (norm, eps): (Norm<'_, $T>, f32),
+            out: SliceMut<'_, $T>,
+        ) -> Result<()> {
+            match norm {
+                Norm::Layer { gamma, beta } if ACT == IDENTITY => {
+                    LayerNorm::new(x, gamma, beta).eps(eps).launch(on, out)
+                }
+                Norm::Layer { gamma, beta } if ACT == GELU && gamma.len() <= layer_norm_gelu::MAX_COLS => {
+                    LayerNormGelu::new(x, gamma, beta).eps(eps).launch(on, out)
+                }
+                Norm::Layer { gamma, beta } => {
+                    NormActivation::<$T, ACT>::layer_norm(x, gamma, beta).eps(eps).launch(on, out)
+                }
+                Norm::Rms { gamma } if ACT == IDENTITY => RmsNorm::new(x, gamma).eps(eps).launch(on, out),
+                Norm::Rms { gamma } => NormActivation::<$T, ACT>::rms_norm(x, gamma).eps(eps).launch(on, out),
+            }
+        }
+    };
+}
+
+/// Bytes of weights that one program reads in about the time of a launch: 2.6 us at 100 GB/s.
+const SMALL_WEIGHT: usize = 256 << 10;
+
+/// The tiles for rows of up to so many columns: for few rows, and for rows that occupy the processors.
+const NARROW: [Tile; 2] = [Tile { rows: 16, cols: 128 }, Tile { rows: 64, cols: 128 }];
+const MIDDLE: [Tile; 2] = [Tile { rows: 16, cols: 256 }, Tile { rows: 64, cols: 256 }];
+const WIDE: Tile = Tile { rows: 32, cols: 512 };
+
+/// The tile for so many rows: the large one where programs of it occupy half of the processors.
+fn tile(on: impl LaunchOn, [rows, n]: [usize; 2]) -> Option<Tile> {
+    let [small, large] = match n {
+        0..=128 => NARROW,
+        129..=256 => MIDDLE,
+        257..=MAX_COLS => [WIDE; 2],
+        _ => return None,
+    };
+    Some(if occupies(on, large, rows) { large } else { small })
+}
+
+fn occupies(on: impl LaunchOn, tile: Tile, rows: usize) -> bool {
+    2 * rows.div_ceil(tile.rows) >= on.processors()
+}
+
+macro_rules! normalize_halves {
+    ($($T:ty),*) => {$(
+        impl NormalizeProduct for $T {
+            fn form(on: impl LaunchOn, rows: usize, [k, n]: [usize; 2]) -> Form {
+                let in_vectors = k.is_multiple_of(16 / size_of::<$T>()) && n.is_multiple_of(16 / size_of::<$T>());
+                let is_small = k * n * size_of::<$T>() <= SMALL_WEIGHT;
+                // A tile of 32 rows reads the weights twice as often as one of 64, which a thread has no registers for.
+                let pays = |tile: Tile| is_small || tile != WIDE && occupies(on, tile, rows);
+                let pays = tile(on, [rows, n]).is_some_and(pays);
+                if on.shared_bytes().is_some() && in_vectors && pays { Form::Fused } else { Form::Separate }
+            }
+
+            fn fused(
+                on: impl LaunchOn,
+                of: Operands<'_, $T>,
+                Scalars { centers, act, eps }: Scalars,
+                out: ViewMut<'_, $T, 2>,
+            ) -> Result<()> {
+                let Operands { x, weight, bias, residual, gamma, beta } = of;
+                let [rows, n] = out.shape();
+                macro_rules! launch {
+                    ($M:expr, $N:expr) => {
+                        linear_norm::<$T, { $M }, { $N }, 64>(
+                            x, weight, bias, residual, gamma, beta, out, centers, act, eps,
+                        )
+                        .grid(rows.div_ceil($M))
+                        .launch(on)
+                    };
+                }
+                match tile(on, [rows, n]) {
+                    Some(Tile { rows: 16, cols: 128 }) => launch!(16, 128),
+                    Some(Tile { rows: 64, cols: 128 }) => launch!(64, 128),
+                    Some(Tile { rows: 16, cols: 256 }) => launch!(16, 256),
+                    Some(Tile { rows: 64, cols: 256 }) => launch!(64, 256),
+                    Some(WIDE) => launch!(32, 512),
+                    _ => Err(CHECKS.error(format!("rows have {n} columns, the most of the fused form is {MAX_COLS}"))),
+                }
+            }
+
+            normalize!($T);
+        }
+    )*};
+}
+
+normalize_halves!(f16, bf16);
+
+impl NormalizeProduct for f32 {
+    fn form(_: impl LaunchOn, _: usize, _: [usize; 2]) -> Form {
+        Form::Separate
+    }
+
+    fn fused(_: impl LaunchOn, _: Operands<'_, f32>, _: Scalars, _: ViewMut<'_, f32, 2>) -> Result<()> {
+        Err(no_fused_f32(CHECKS))
+    }
+
+    normalize!(f32);
+}
+
+/// A linear layer and the norm behind it on the host: `beta` where the norm is LayerNorm, `weight` row by row.
+#[derive(Clone, Copy, Debug)]
+pub struct HostLinear<'a, T> {
+    /// `[k, n]`
+    pub weight: &'a [T],
+    /// `n` numbers.
+    pub bias: Option<&'a [T]>,
+    /// `[rows, n]`
+    pub residual: Option<&'a [T]>,
+    /// The scale of each column of the result.
+    pub gamma: &'a [T],
+    /// What LayerNorm adds; RMSNorm has none.
+    pub beta: Option<&'a [T]>,
+    /// What is added to the variance.
+    pub eps: f32,
+}
+
+/// What a form computes of `x`, rows of `k` elements, in `f64`, and the bound that the module's documentation states.
+pub fn reference<T: Float, const ACT: usize>(
+    (x, k): (&[T], usize),
+    layer: HostLinear<'_, T>,
+    form: Form,
+) -> Vec<Expected> {
+    let (n, unit) = (layer.gamma.len(), unit_roundoff(DType::F32));
+    // Without terms only a residual says how many rows there are.
+    let without_terms = || layer.residual.map_or(1, |residual| residual.len() / n.max(1));
+    let rows = x.len().checked_div(k).unwrap_or_else(without_terms);
+    let mut expected = Vec::with_capacity(rows * n);
+    for row in 0..rows {
+        let sum = |col: usize| {
+            let terms = (0..k).map(|i| x[row * k + i].to_f64() * layer.weight[i * n + col].to_f64());
+            let (sum, size) = terms.fold((0.0, 0.0), |(sum, size), term| (sum + term, size + term.abs()));
+            let biased = sum + layer.bias.map_or(0.0, |bias| bias[col].to_f64());
+            let value = biased + layer.residual.map_or(0.0, |residual| residual[row * n + col].to_f64());
+            let within = (k + 3) as f64 * 2.0 * unit * size + unit * (biased.abs() + value.abs());
+            let sum = Expected { value, within };
+            if form == Form::Fused { sum } else { sum.rounded(T::DTYPE) }
+        };
+        let sums: Vec<Expected> = (0..n).map(sum).collect();
+        let normal = normalized(&sums, &layer);
+        expected.extend(normal.into_iter().map(|y| activation::rounded::<ACT>(y, T::DTYPE)));
+    }
+    expected
+}
+
+/// The norm of a row that is known within bounds.
+fn normalized<T: Float>(row: &[Expected], layer: &HostLinear<'_, T>) -> Vec<Expected> {
+    let centers = layer.beta.is_some();
+    let mean_of = |of: &dyn Fn(&Expected) -> f64| row.iter().map(of).sum::<f64>() / row.len() as f64;
+    let if_centers = |mean: f64| if centers { mean } else { 0.0 };
+    let mean = if_centers(mean_of(&|v| v.value));
+    let (magnitude, of_mean) = (if_centers(mean_of(&|v| v.value.abs())), if_centers(mean_of(&|v| v.within)));
+    let eps = f64::from(layer.eps);
+    let root = (mean_of(&|v| (v.value - mean).powi(2)) + eps).sqrt();
+    // The root of a row with errors differs from the exact one by at most their root mean square.
+    let off = mean_of(&|v| v.within.powi(2)).sqrt();
+    let least = (root - off).max(eps.sqrt());
+    let arithmetic = (8.0 + (row.len() as f64).sqrt()) * unit_roundoff(DType::F32);
+    let element = |(col, v): (usize, &Expected)| {
+        let (gamma, beta) = (layer.gamma[col].to_f64(), layer.beta.map_or(0.0, |beta| beta[col].to_f64()));
+        let normal = (v.value - mean) / root;
+        let carried = (v.within + of_mean + off * normal.abs()) / least;
+        let own = normal.abs() + carried + (magnitude + of_mean) / least;
+        Expected {
+            value: normal * gamma + beta,
+            within: carried * gamma.abs() + arithmetic * (own * gamma.abs() + beta.abs()),
+        }
+    };
+    row.iter().enumerate().map(element).collect()
+}
+
+/// The bytes that the fused form must move for `rows` rows of `k` elements and `n` columns, without a residual.
+pub const fn traffic<T>(rows: usize, k: usize, n: usize) -> usize {
+    (rows * k + k * n + rows * n) * size_of::<T>()
+}

@@ -1,0 +1,217 @@
+//! The kernels of [`crate::moe`]: choices grouped by their expert, the two grouped products, and the weighted sum over the
+//! choices of a token. A choice is a token and one of its experts.
+
+use dsl_runtime::prelude::*;
+
+/// Columns of the intermediate rows that share a scale: those of a program of [`experts_gate_up()`], and an iteration of
+/// [`experts_down()`].
+pub const BLOCK: usize = 128;
+/// The most experts that the kernels were built for.
+pub const MAX_EXPERTS: usize = 256;
+
+/// Rows of a tile where experts have few tokens.
+pub(crate) const FEW: usize = 16;
+/// Rows of a tile where they have many.
+pub(crate) const MANY: usize = 64;
+
+#[fuse_module]
+mod kernels {
+    use dsl_runtime::prelude::*;
+
+    /// Where the largest element is smaller, all elements become 0: the number of steps in a unit stays within the range of
+    /// `f32`.
+    const SMALL: f32 = 1e-30;
+    /// A step, where the largest element is 1.
+    const STEP_OF_ONE: f32 = 0.007_874_016;
+
+    /// The number of steps in a unit, for elements of which this is the largest.
+    #[fuse_fn]
+    fn steps_per_unit(largest: Tile<f32>) -> Tile<f32> {
+        tl::select(largest < SMALL, 0.0, 127.0 / largest)
+    }
+
+    /// Elements `start..start + K` of rows of `x`; those of absent rows are 0.
+    #[fuse_fn]
+    fn gather_rows<const K: usize>(
+        x: &[i8],
+        row: Tile<i32>,
+        present: Tile<bool>,
+        start: i32,
+        n_cols: i32,
+    ) -> Tile<i8> {
+        let col = start + tl::arange(0, K);
+        tl::load(x + (row * n_cols).col() + col.row(), present.col() & (col < n_cols).row(), 0)
+    }
+
+    /// Program `e` writes the choices of expert `e` to `sorted`, in order, behind those of the experts before it. Each expert's
+    /// are padded to whole tiles of `M` with `n_choices`. `tile_experts` says which expert a tile belongs to, `n_tiles` how
+    /// many tiles there are. Every program counts all choices, so that none waits for another; a choice of an expert that does
+    /// not exist is left out.
+    #[fuse_kernel(M = [16, 64], EXPERTS = [256], STEP = [1024], num_warps = 4)]
+    pub fn group_by_expert<const M: usize, const EXPERTS: usize, const STEP: usize>(
+        experts: &[i32],
+        sorted: &mut [i32],
+        tile_experts: &mut [i32],
+        n_tiles: &mut [i32],
+        n_choices: i32,
+        n_experts: i32,
+    ) {
+        let expert = tl::program_id(0);
+        let ids = tl::arange(0, EXPERTS);
+        let mut counts = tl::zeros::<i32>([EXPERTS]);
+        for start in (0..n_choices).step_by(STEP) {
+            let choice = start + tl::arange(0, STEP);
+            let id = tl::load(experts + choice, choice < n_choices, -1);
+            counts += tl::histogram(id, EXPERTS, (id >= 0) & (id < n_experts));
+        }
+        let tiles = tl::cdiv(counts, M);
+        let first = tl::sum(tl::select(ids < expert, tiles, 0), 0);
+        let end = first + tl::sum(tl::select(ids == expert, tiles, 0), 0);
+        let mut place = first * M;
+        for start in (0..n_choices).step_by(STEP) {
+            let choice = start + tl::arange(0, STEP);
+            let mine = tl::load(experts + choice, choice < n_choices, -1) == expert;
+            let one = mine.to::<i32>();
+            tl::store(sorted + place + tl::cumsum(one, 0) - 1, choice, mine);
+            place += tl::sum(one, 0);
+        }
+        let rest = place + tl::arange(0, M);
+        tl::store(sorted + rest, n_choices, rest < end * M);
+        for tile in first..end {
+            tl::store(tile_experts + tile, expert);
+        }
+        if expert == n_experts - 1 {
+            tl::store(n_tiles, end);
+        }
+    }
+
+    /// Rows of `f32` to `i8` with a scale each, as [`crate::quantize`] makes them of 16-bit types; a program takes one.
+    #[fuse_kernel(STEP = [1024], num_warps = 4)]
+    pub fn quantize_f32<const STEP: usize>(x: &[f32], out: &mut [i8], scales: &mut [f32], n_cols: i32) {
+        let row = tl::program_id(0);
+        let mut largest = 0.0;
+        for start in (0..n_cols).step_by(STEP) {
+            let col = start + tl::arange(0, STEP);
+            let y = tl::load(x + row * n_cols + col, col < n_cols, 0.0);
+            largest = tl::maximum(largest, tl::max(tl::abs(y), 0));
+        }
+        for start in (0..n_cols).step_by(STEP) {
+            let col = start + tl::arange(0, STEP);
+            let y = tl::load(x + row * n_cols + col, col < n_cols, 0.0) * steps_per_unit(largest);
+            tl::store(out + row * n_cols + col, tl::round_ties_even(y).to::<i8>(), col < n_cols);
+        }
+        tl::store(scales + row, largest * STEP_OF_ONE);
+    }
+
+    /// `silu(x · gate) * (x · up)` of `M` choices and `N` intermediate columns, to `i8` with a scale for each choice and
+    /// program. The weights are `[experts, 2, f, k]`, gates first.
+    #[fuse_kernel(M = [16, 64], N = [128], K = [128], num_warps = 8, maxnreg = if M == 16 { 128 } else { 255 })]
+    pub fn experts_gate_up<const M: usize, const N: usize, const K: usize>(
+        x: &[i8],
+        x_scales: &[f32],
+        weights: &View<i8, 4>,
+        weight_scales: &View<f32, 3>,
+        sorted: &[i32],
+        tile_experts: &[i32],
+        n_tiles: &[i32],
+        intermediate: &mut [i8],
+        intermediate_scales: &mut [f32],
+        n_choices: i32,
+        top_k: i32,
+    ) {
+        let (f, k) = (weights.shape(2).to::<i32>(), weights.shape(3).to::<i32>());
+        let blocks = tl::cdiv(f, N);
+        let (tile, block) = (tl::program_id(0) / blocks, tl::program_id(0) % blocks);
+        if tile >= tl::load(n_tiles) {
+            return;
+        }
+        let expert = tl::load(tile_experts + tile);
+        let choice = tl::load(sorted + tile * M + tl::arange(0, M));
+        let (present, token) = (choice < n_choices, choice / top_k);
+        let col = block * N;
+        let (mut gate, mut up) = (tl::zeros::<i32>([M, N]), tl::zeros::<i32>([M, N]));
+        for start in (0..k).step_by(K) {
+            let rows = gather_rows::<K>(x, token, present, start, k);
+            let of_gate = tl::reshape(weights.load::<1, 1, N, K>(expert, 0, col, start), [N, K]);
+            let of_up = tl::reshape(weights.load::<1, 1, N, K>(expert, 1, col, start), [N, K]);
+            gate = tl::dot(rows, tl::trans(of_gate), gate);
+            up = tl::dot(rows, tl::trans(of_up), up);
+        }
+        let scale = tl::load(x_scales + token, present, 0.0).col();
+        let of_gate = tl::reshape(weight_scales.load::<1, 1, N>(expert, 0, col), [1, N]);
+        let of_up = tl::reshape(weight_scales.load::<1, 1, N>(expert, 1, col), [1, N]);
+        let h = tl::silu::<f32>(gate.to::<f32>() * scale * of_gate) * (up.to::<f32>() * scale * of_up);
+        let largest = tl::max(tl::abs(h), 1);
+        let q = tl::round_ties_even(h * steps_per_unit(largest).col()).to::<i8>();
+        let cols = col + tl::arange(0, N);
+        tl::store(intermediate + (choice * f).col() + cols.row(), q, present.col() & (cols < f).row());
+        tl::store(intermediate_scales + choice * blocks + block, largest * STEP_OF_ONE, present);
+    }
+
+    /// The intermediate rows times the second weights, `[experts, k, f]`, and times the routing weight: `M` choices and `N`
+    /// columns. An iteration takes the `K` intermediate columns that share a scale; iterations are added in `f32`, in order.
+    #[fuse_kernel(M = [16, 64], N = [128], K = [128], num_warps = 8, maxnreg = if M == 16 { 128 } else { 255 })]
+    pub fn experts_down<const M: usize, const N: usize, const K: usize>(
+        intermediate: &[i8],
+        intermediate_scales: &[f32],
+        weights: &View<i8, 3>,
+        weight_scales: &View<f32, 2>,
+        routing: &[f32],
+        sorted: &[i32],
+        tile_experts: &[i32],
+        n_tiles: &[i32],
+        parts: &mut [f32],
+        n_choices: i32,
+    ) {
+        let (n, f) = (weights.shape(1).to::<i32>(), weights.shape(2).to::<i32>());
+        let across = tl::cdiv(n, N);
+        let (tile, col) = (tl::program_id(0) / across, tl::program_id(0) % across * N);
+        if tile >= tl::load(n_tiles) {
+            return;
+        }
+        let expert = tl::load(tile_experts + tile);
+        let choice = tl::load(sorted + tile * M + tl::arange(0, M));
+        let (present, blocks) = (choice < n_choices, tl::cdiv(f, K));
+        let mut acc = tl::zeros::<f32>([M, N]);
+        for block in 0..blocks {
+            let rows = gather_rows::<K>(intermediate, choice, present, block * K, f);
+            let right = tl::reshape(weights.load::<1, N, K>(expert, col, block * K), [N, K]);
+            let scale = tl::load(intermediate_scales + choice * blocks + block, present, 0.0);
+            acc += tl::dot(rows, tl::trans(right)).to::<f32>() * scale.col();
+        }
+        let weight = tl::load(routing + choice, present, 0.0);
+        let y = acc * weight_scales.load::<1, N>(expert, col) * weight.col();
+        let cols = col + tl::arange(0, N);
+        tl::store(parts + (choice * n).col() + cols.row(), y, present.col() & (cols < n).row());
+    }
+
+    /// The sum over the choices of a token, in order, of those whose expert exists. `ROUND` says whether it is divided by the
+    /// scale of the token and rounded; `out_scales` may be empty where it is not.
+    #[fuse_kernel(
+        N = [1024], num_warps = 4,
+        configs = [
+            { O: f32, ROUND: false }, { O: f16, ROUND: false }, { O: bf16, ROUND: false }, { O: i8, ROUND: true },
+        ],
+    )]
+    pub fn combine_choices<O: Element, const ROUND: bool, const N: usize>(
+        parts: &[f32],
+        experts: &[i32],
+        out_scales: &[f32],
+        out: &mut [O],
+        n_experts: i32,
+        top_k: i32,
+        n_cols: i32,
+    ) {
+        let (token, cols) = (tl::program_id(0), tl::program_id(1) * N + tl::arange(0, N));
+        let mut sum = tl::zeros::<f32>([N]);
+        for choice in token * top_k..(token + 1) * top_k {
+            let id = tl::load(experts + choice);
+            let known = (id >= 0) & (id < n_experts);
+            sum += tl::load(parts + choice * n_cols + cols, (cols < n_cols) & known, 0.0);
+        }
+        let y = if ROUND { tl::round_ties_even(sum / tl::load(out_scales + token)) } else { sum };
+        tl::store(out + token * n_cols + cols, y.to::<O>(), cols < n_cols);
+    }
+}
+
+pub use kernels::{combine_choices, experts_down, experts_gate_up, group_by_expert, quantize_f32};
