@@ -238,7 +238,8 @@ fn predictions_of_chains_and_layers() {
         1b_layer_1024: of the library's, 1 of 1 bound by memory are within 15 % of the prediction
         1b_layer_4096: of the library's, 5 of 6 bound by memory are within 15 % of the prediction
         8b_layer_16: of the library's, 7 of 7 bound by memory are within 15 % of the prediction
-    "#]].assert_eq(&lines);
+    "#]]
+    .assert_eq(&lines);
 }
 
 #[test]

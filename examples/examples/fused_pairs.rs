@@ -120,6 +120,14 @@ impl Bench {
     }
 }
 
+/// The device as the analyzer knows it: a GPU by its name, any CPU as the one that it measured.
+fn analyzed_device(device: &Device) -> String {
+    match device.to_string().as_str() {
+        "cpu" => "cpu".to_owned(),
+        _ => device.name(),
+    }
+}
+
 fn main() -> Result<()> {
     let Options { rows, cols, cpu, once, measurements } = Options::parse();
     let device = if cpu { Device::cpu() } else { Device::best()? };
@@ -250,7 +258,7 @@ fn main() -> Result<()> {
     if let Some(path) = measurements {
         let source = format!("fused_pairs --rows {rows} --cols {cols}, medians behind a write of 256 MB");
         let written =
-            json!({ "device": device.name(), "cache": "cold", "source": source, "points": bench.points });
+            json!({ "device": analyzed_device(&device), "cache": "cold", "source": source, "points": bench.points });
         fs::write(&path, serde_json::to_string_pretty(&written)?)
             .with_context(|| path.display().to_string())?;
     }

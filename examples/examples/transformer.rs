@@ -323,6 +323,14 @@ fn joined<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     names.into_iter().collect::<Vec<_>>().join(" ; ")
 }
 
+/// The device as the analyzer knows it: a GPU by its name, any CPU as the one that it measured.
+fn analyzed_device(device: &Device) -> String {
+    match device.to_string().as_str() {
+        "cpu" => "cpu".to_owned(),
+        _ => device.name(),
+    }
+}
+
 fn main() -> Result<()> {
     let Options { model, tokens, cpu, once, measurements } = Options::parse();
     let device = if cpu { Device::cpu() } else { Device::best()? };
@@ -374,7 +382,7 @@ fn main() -> Result<()> {
         }
         let source = format!("transformer --tokens {tokens}, medians behind a write of 256 MB");
         let written =
-            json!({ "device": device.name(), "cache": "cold", "source": source, "points": measured.points });
+            json!({ "device": analyzed_device(&device), "cache": "cold", "source": source, "points": measured.points });
         fs::write(&path, serde_json::to_string_pretty(&written)?)
             .with_context(|| path.display().to_string())?;
     }
