@@ -257,8 +257,7 @@ fn main() -> Result<()> {
 
     if let Some(path) = measurements {
         let source = format!("fused_pairs --rows {rows} --cols {cols}, medians behind a write of 256 MB");
-        let written =
-            json!({ "device": analyzed_device(&device), "cache": "cold", "source": source, "points": bench.points });
+        let written = json!({ "device": analyzed_device(&device), "cache": "cold", "source": source, "points": bench.points });
         fs::write(&path, serde_json::to_string_pretty(&written)?)
             .with_context(|| path.display().to_string())?;
     }

@@ -381,8 +381,7 @@ fn main() -> Result<()> {
             })?;
         }
         let source = format!("transformer --tokens {tokens}, medians behind a write of 256 MB");
-        let written =
-            json!({ "device": analyzed_device(&device), "cache": "cold", "source": source, "points": measured.points });
+        let written = json!({ "device": analyzed_device(&device), "cache": "cold", "source": source, "points": measured.points });
         fs::write(&path, serde_json::to_string_pretty(&written)?)
             .with_context(|| path.display().to_string())?;
     }
