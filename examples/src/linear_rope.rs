@@ -8,7 +8,8 @@
 //!
 //! **Forms.** [`Form::Fused`] turns the accumulator before it is rounded: neighbors are in one thread, and nothing is written twice.
 //! Registers for the angles leave none for the largest tiles of a product, so this pays while one wave of smaller tiles is enough;
-//! [`LinearRope::launch`] takes it then, of weights as layers keep them, column by column. [`Form::Separate`] is a [`Matmul`] and a rotation in place. `FUSE_TRACE=1` says which.
+//! [`LinearRope::launch`] takes it then, of weights as layers keep them, column by column. [`Form::Separate`] is a [`Matmul`] and a
+//! rotation in place. `FUSE_TRACE=1` says which.
 //!
 //! **Traffic.** `(rows * k + k * n + rows * n) * size_of::<T>()` bytes and the angles, which are found in the cache; the separate form
 //! reads and writes the turned columns once more.
