@@ -52,13 +52,11 @@ pub fn compare_point(
     (cache, point): (Cache, &Point),
 ) -> Result<Checked, String> {
     let cx = Context { graph, device, cache };
-    let groups = launches(graph, point.ops.as_ref().unwrap_or(&point.name))?;
-    let predicted = match point.form {
-        Form::Unfused if groups.len() == 1 => {
-            cx.sequence(&groups.concat().into_iter().map(|op| vec![op]).collect::<Vec<_>>())
-        }
-        Form::Fused | Form::Unfused => cx.sequence(&groups),
-    };
+    let mut groups = launches(graph, point.ops.as_ref().unwrap_or(&point.name))?;
+    if point.form == Form::Unfused && groups.len() == 1 {
+        groups = groups.concat().into_iter().map(|op| vec![op]).collect();
+    }
+    let predicted = cx.sequence(&groups);
     let bound = predicted.time.bound();
     // What takes no time has no ratio: only operations on nothing.
     let ratio = point.seconds / predicted.time.total;

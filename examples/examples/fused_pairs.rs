@@ -4,11 +4,13 @@
 //! The file is what `fuse-analysis roofline` draws and `fuse-analysis check` compares with its predictions. Both forms are compared with
 //! each other here; the library's tests compare each kernel with float64. Caches are overwritten before each run.
 
-use std::fs;
+#[path = "points/mod.rs"]
+mod points;
+
 use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Parser;
 use dsl_runtime::bench::{BenchOptions, do_bench};
 use dsl_runtime::prelude::*;
@@ -117,14 +119,6 @@ impl Bench {
             _ => writeln!(print, "{} and {}: the same results", chain.fused, chain.apart)?,
         }
         Ok(())
-    }
-}
-
-/// The device as the analyzer knows it: a GPU by its name, any CPU as the one that it measured.
-fn analyzed_device(device: &Device) -> String {
-    match device.to_string().as_str() {
-        "cpu" => "cpu".to_owned(),
-        _ => device.name(),
     }
 }
 
@@ -256,10 +250,7 @@ fn main() -> Result<()> {
     )?;
 
     if let Some(path) = measurements {
-        let source = format!("fused_pairs --rows {rows} --cols {cols}, medians behind a write of 256 MB");
-        let written = json!({ "device": analyzed_device(&device), "cache": "cold", "source": source, "points": bench.points });
-        fs::write(&path, serde_json::to_string_pretty(&written)?)
-            .with_context(|| path.display().to_string())?;
+        points::write(&path, &device, &format!("fused_pairs --rows {rows} --cols {cols}"), &bench.points)?;
     }
     Ok(())
 }

@@ -5,11 +5,13 @@
 //! each with float64. `--measurements FILE` writes the times of the layer and of each operation as `fuse-analysis check` reads them, by the
 //! names of `analysis/models/llama_3_8b_layer.toml`.
 
-use std::fs;
+#[path = "points/mod.rs"]
+mod points;
+
 use std::io::Write;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::{Parser, ValueEnum};
 use dsl_runtime::bench::{BenchOptions, do_bench};
 use dsl_runtime::prelude::*;
@@ -323,14 +325,6 @@ fn joined<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     names.into_iter().collect::<Vec<_>>().join(" ; ")
 }
 
-/// The device as the analyzer knows it: a GPU by its name, any CPU as the one that it measured.
-fn analyzed_device(device: &Device) -> String {
-    match device.to_string().as_str() {
-        "cpu" => "cpu".to_owned(),
-        _ => device.name(),
-    }
-}
-
 fn main() -> Result<()> {
     let Options { model, tokens, cpu, once, measurements } = Options::parse();
     let device = if cpu { Device::cpu() } else { Device::best()? };
@@ -380,10 +374,7 @@ fn main() -> Result<()> {
                 apart.launch(&device, op)
             })?;
         }
-        let source = format!("transformer --tokens {tokens}, medians behind a write of 256 MB");
-        let written = json!({ "device": analyzed_device(&device), "cache": "cold", "source": source, "points": measured.points });
-        fs::write(&path, serde_json::to_string_pretty(&written)?)
-            .with_context(|| path.display().to_string())?;
+        points::write(&path, &device, &format!("transformer --tokens {tokens}"), &measured.points)?;
     }
     Ok(())
 }

@@ -16,17 +16,11 @@
 use dsl_runtime::prelude::*;
 use dsl_runtime::{DType, Result};
 
-use crate::dropout::{Dropout, Gradients, parts, scratch_len};
+use crate::dropout::{COLS, Dropout, Gradients, launches, parts, rows_of};
 use crate::partials;
 use crate::partials::sum_partials;
 use crate::reference::{Expected, unit_roundoff};
-use crate::shape::{Checks, MAX_SECOND};
-
-/// The rows that a program takes.
-const ROWS: usize = 4;
-
-/// The columns of a program of backward.
-const COLS: usize = 1024;
+use crate::shape::Checks;
 
 /// Program `(i, j)` handles `COLS` columns from `i * COLS` on of the 4 rows from `first_row + 4 * j` on, for which it reads
 /// the bias once. `residual` is read and added where `adds` is not 0.
@@ -132,15 +126,13 @@ impl<'a, T: Float> BiasDropout<'a, T> {
         if let Some(residual) = self.residual {
             checks.same(("x", self.x.len()), ("residual", residual.len()))?;
         }
-        let (rows, cols) = self.shape()?;
-        let width = if cols <= 128 { 128 } else { 1024 };
+        let cols = self.bias.len();
+        let rows = rows_of(checks, [self.x.len(), cols], self.dropout.p)?;
         let (n_rows, n_cols) = (rows as i32, cols as i32);
         let (x, bias, Dropout { p, seed }) = (self.x, self.bias, self.dropout);
         let (residual, adds) = (self.residual.unwrap_or(x), i32::from(self.residual.is_some()));
-        // As many rows to a launch as a grid's second axis holds.
-        for first in (0..rows).step_by(ROWS * MAX_SECOND) {
-            let grid = (cols.div_ceil(width), (rows - first).min(ROWS * MAX_SECOND).div_ceil(ROWS));
-            let (first, out) = (first as i32, out.slice_mut(..));
+        for (first, grid) in launches(rows, cols) {
+            let out = out.slice_mut(..);
             let call = bias_dropout::<T>(x, bias, residual, out, adds, first, n_rows, n_cols, p, seed);
             call.grid(grid).launch(on)?;
         }
@@ -161,13 +153,9 @@ impl<'a, T: Float> BiasDropout<'a, T> {
         bias_dropout_backward::Choice<T, COLS>: bias_dropout_backward::Declared,
         sum_partials::Choice<T, 1, 32>: sum_partials::Declared,
     {
-        let (dy, Gradients { dx, dbias, mut scratch }) = (dy.into(), gradients);
-        let checks = Checks("bias_dropout");
-        checks.same(("x", self.x.len()), ("dy", dy.len()))?;
-        checks.same(("x", self.x.len()), ("dx", dx.len()))?;
-        checks.same(("bias", self.bias.len()), ("dbias", dbias.len()))?;
-        let (rows, cols) = self.shape()?;
-        checks.same(("scratch", scratch.len()), ("what it should be", scratch_len(rows, cols)))?;
+        let (dy, cols) = (dy.into(), self.bias.len());
+        let rows = gradients.rows(Checks("bias_dropout"), [self.x.len(), cols, dy.len()], self.dropout.p)?;
+        let Gradients { dx, dbias, mut scratch } = gradients;
         if cols == 0 {
             return Ok(());
         }
@@ -177,15 +165,6 @@ impl<'a, T: Float> BiasDropout<'a, T> {
             call.grid((parts(rows, cols), cols.div_ceil(COLS))).launch(on)?;
         }
         partials::sum(on, scratch.slice(..), [dbias])
-    }
-
-    fn shape(&self) -> Result<(usize, usize)> {
-        let checks = Checks("bias_dropout");
-        if !(0.0..=1.0).contains(&self.dropout.p) {
-            return Err(checks.error(format!("{} is not a probability", self.dropout.p)));
-        }
-        let cols = self.bias.len();
-        Ok((checks.rows(("x", self.x.len()), cols)?, cols))
     }
 }
 

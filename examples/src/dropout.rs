@@ -29,8 +29,8 @@ use crate::shape::{Checks, MAX_SECOND};
 /// The rows that a program takes.
 const ROWS: usize = 4;
 
-/// The columns of a program of backward.
-const COLS: usize = 1024;
+/// The columns of a program of backward, and of forward where there are more than 128.
+pub(crate) const COLS: usize = 1024;
 
 /// Program `(i, j)` handles `COLS` columns from `i * COLS` on of the 4 rows from `first_row + 4 * j` on, for which it reads
 /// the bias once. `residual` may be empty where it is not added.
@@ -152,6 +152,34 @@ pub struct Gradients<'o, T: Float> {
     pub scratch: SliceMut<'o, f32>,
 }
 
+impl<T: Float> Gradients<'_, T> {
+    /// The rows of `x`, of `cols` elements, if all lengths fit together and `p` is a probability.
+    pub(crate) fn rows(&self, checks: Checks, [x, cols, dy]: [usize; 3], p: f32) -> Result<usize> {
+        checks.same(("x", x), ("dy", dy))?;
+        checks.same(("x", x), ("dx", self.dx.len()))?;
+        checks.same(("bias", cols), ("dbias", self.dbias.len()))?;
+        let rows = rows_of(checks, [x, cols], p)?;
+        checks.same(("scratch", self.scratch.len()), ("what it should be", scratch_len(rows, cols)))?;
+        Ok(rows)
+    }
+}
+
+/// The rows of `x`, of `cols` elements, if they are whole and `p` is a probability.
+pub(crate) fn rows_of(checks: Checks, [x, cols]: [usize; 2], p: f32) -> Result<usize> {
+    if !(0.0..=1.0).contains(&p) {
+        return Err(checks.error(format!("{p} is not a probability")));
+    }
+    checks.rows(("x", x), cols)
+}
+
+/// The launches over a matrix: the first row of each and its grid, of as many rows as a grid's second axis holds.
+pub(crate) fn launches(rows: usize, cols: usize) -> impl Iterator<Item = (i32, (usize, usize))> {
+    let width = if cols <= 128 { 128 } else { COLS };
+    let most = ROWS * MAX_SECOND;
+    let grid = move |first: usize| (cols.div_ceil(width), (rows - first).min(most).div_ceil(ROWS));
+    (0..rows).step_by(most).map(move |first| (first as i32, grid(first)))
+}
+
 /// How many programs of backward share the rows: together with those of other columns, 7 for each of an H200's 132
 /// multiprocessors, which holds as many at once.
 pub(crate) fn parts(rows: usize, cols: usize) -> usize {
@@ -193,20 +221,18 @@ impl<'a, T: Float, const ACT: usize> BiasGeluDropout<'a, T, ACT> {
         if let Some(residual) = self.residual {
             checks.same(("x", self.x.len()), ("residual", residual.len()))?;
         }
-        let (rows, cols) = self.shape()?;
+        let cols = self.bias.len();
+        let rows = rows_of(checks, [self.x.len(), cols], self.p)?;
         if rows == 0 {
             return Ok(());
         }
-        let width = if cols <= 128 { 128 } else { 1024 };
         let (n_rows, n_cols) = (rows as i32, cols as i32);
         let (x, bias, p, seed) = (self.x, self.bias, self.p, self.seed);
         let residual = self.residual.unwrap_or(bias.slice(..0));
         let adds = self.residual.is_some();
         let mut out = out;
-        // As many rows to a launch as a grid's second axis holds.
-        for first in (0..rows).step_by(ROWS * MAX_SECOND) {
-            let grid = (cols.div_ceil(width), (rows - first).min(ROWS * MAX_SECOND).div_ceil(ROWS));
-            let (first, out) = (first as i32, out.slice_mut(..));
+        for (first, grid) in launches(rows, cols) {
+            let out = out.slice_mut(..);
             if adds {
                 bias_gelu_dropout::<T, ACT, true>(x, bias, residual, out, first, n_rows, n_cols, p, seed)
                     .grid(grid)
@@ -234,13 +260,9 @@ impl<'a, T: Float, const ACT: usize> BiasGeluDropout<'a, T, ACT> {
         bias_gelu_dropout_backward::Choice<T, ACT, COLS>: bias_gelu_dropout_backward::Declared,
         sum_partials::Choice<T, 1, 32>: sum_partials::Declared,
     {
-        let (dy, Gradients { dx, dbias, mut scratch }) = (dy.into(), gradients);
-        let checks = Checks("bias_gelu_dropout");
-        checks.same(("x", self.x.len()), ("dy", dy.len()))?;
-        checks.same(("x", self.x.len()), ("dx", dx.len()))?;
-        checks.same(("bias", self.bias.len()), ("dbias", dbias.len()))?;
-        let (rows, cols) = self.shape()?;
-        checks.same(("scratch", scratch.len()), ("what it should be", scratch_len(rows, cols)))?;
+        let (dy, cols) = (dy.into(), self.bias.len());
+        let rows = gradients.rows(Checks("bias_gelu_dropout"), [self.x.len(), cols, dy.len()], self.p)?;
+        let Gradients { dx, dbias, mut scratch } = gradients;
         if cols == 0 {
             return Ok(());
         }
@@ -260,15 +282,6 @@ impl<'a, T: Float, const ACT: usize> BiasGeluDropout<'a, T, ACT> {
             call.grid((parts(rows, cols), cols.div_ceil(COLS))).launch(on)?;
         }
         partials::sum(on, scratch.slice(..), [dbias])
-    }
-
-    fn shape(&self) -> Result<(usize, usize)> {
-        let checks = Checks("bias_gelu_dropout");
-        if !(0.0..=1.0).contains(&self.p) {
-            return Err(checks.error(format!("{} is not a probability", self.p)));
-        }
-        let cols = self.bias.len();
-        Ok((checks.rows(("x", self.x.len()), cols)?, cols))
     }
 }
 

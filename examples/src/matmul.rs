@@ -30,7 +30,9 @@ use crate::activation;
 use crate::form::Form;
 use crate::linear_combination::LinearCombination;
 use crate::matmul_heuristic::{Block, Config, LARGE, LARGE_BY_FMA, LARGEST, Problem, SMALL, WIDE};
-use crate::matmul_operands::{OperandCopy, copy_operands, is_aligned, is_column_major, is_within_sectors};
+use crate::matmul_operands::{
+    OperandCopy, SECTOR, copy_operands, is_aligned, is_column_major, is_within_sectors,
+};
 use crate::matmul_tf32;
 use crate::matmul_tiles::{matmul, matmul_f32, matmul_narrow, matmul_parts, matmul_small, sum_parts};
 use crate::reference::{Expected, unit_roundoff};
@@ -208,10 +210,7 @@ impl<'a, T: Float, const ACT: usize> Matmul<'a, T, ACT> {
         let form = if adds_apart(on, rows, b) { Form::Separate } else { Form::Fused };
         trace_choice("matmul", format_args!("{form:?}: a residual behind {rows} rows of {columns}"));
         match form {
-            Form::Fused => {
-                let residual = residual.view(shape)?.matrices();
-                Matmul { residual: Some(residual), ..*self }.launch(on, out.view_mut(shape)?)
-            }
+            Form::Fused => self.residual(residual.view(shape)?).launch(on, out.view_mut(shape)?),
             Form::Separate => {
                 let mut product = on.temporary::<T>(rows * columns)?;
                 self.launch(on, product.slice_mut().view_mut(shape)?)?;
@@ -264,19 +263,32 @@ const CHECKS: Checks = Checks("matmul");
 /// Whether a residual behind the product of so many contiguous rows with `weight` is added sooner by a launch of its own: tiles that have
 /// registers for it are smaller.
 pub(crate) fn adds_apart<T: Float>(on: impl LaunchOn, rows: usize, weight: View<'_, T, 2>) -> bool {
-    let ([k, n], bytes, b) = (weight.shape(), size_of::<T>(), weight.matrices());
-    let problem = Problem {
-        out: [1, rows, n],
-        k,
-        right_batches: 1,
-        bytes,
-        aligned: [(k * bytes).is_multiple_of(16), is_aligned(&b)],
-        within_sectors: [!(k * bytes).is_multiple_of(32), is_within_sectors(&b)],
-        b_is_k_major: is_column_major(&b),
-        adds: true,
-        odd_out: !(n * bytes).is_multiple_of(16),
-    };
+    let ([k, n], bytes) = (weight.shape(), size_of::<T>());
+    let lines = [(k * bytes).is_multiple_of(16), !(k * bytes).is_multiple_of(SECTOR)];
+    let problem = problem([1, rows, n], lines, &weight.matrices(), true);
     bytes == 2 && rows * n > 0 && on.has_clusters() && problem.adds_apart(on.processors())
+}
+
+/// What the choice of a configuration depends on: of operand A whether its lines are aligned and whether they begin within sectors, operand
+/// B, and whether there is a matrix to add.
+fn problem<T: Float>(
+    out: [usize; 3],
+    [is_a_aligned, is_a_within]: [bool; 2],
+    b: &View<'_, T, 3>,
+    adds: bool,
+) -> Problem {
+    let ([right_batches, k, _], bytes) = (b.shape(), size_of::<T>());
+    Problem {
+        out,
+        k,
+        right_batches,
+        bytes,
+        aligned: [is_a_aligned, is_aligned(b)],
+        within_sectors: [is_a_within, is_within_sectors(b)],
+        b_is_k_major: is_column_major(b),
+        adds,
+        odd_out: !(out[2] * bytes).is_multiple_of(16),
+    }
 }
 
 /// What a product is made of, once it is known to fit together.
@@ -293,18 +305,7 @@ pub struct Factors<'a, T: Float> {
 impl<T: Float> Factors<'_, T> {
     /// What the choice of a configuration depends on.
     pub(crate) fn problem(&self, out: [usize; 3]) -> Problem {
-        let ([_, _, k], [right_batches, _, _]) = (self.a.shape(), self.b.shape());
-        Problem {
-            out,
-            k,
-            right_batches,
-            bytes: size_of::<T>(),
-            aligned: [is_aligned(&self.a), is_aligned(&self.b)],
-            within_sectors: [is_within_sectors(&self.a), is_within_sectors(&self.b)],
-            b_is_k_major: is_column_major(&self.b),
-            adds: self.residual.shape()[1] > 0,
-            odd_out: !(out[2] * size_of::<T>()).is_multiple_of(16),
-        }
+        problem(out, [is_aligned(&self.a), is_within_sectors(&self.a)], &self.b, self.residual.shape()[1] > 0)
     }
 
     /// The tile of few rows, if what is summed over is contiguous in both factors, and if it is sooner done than parts of sums.

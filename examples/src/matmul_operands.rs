@@ -244,7 +244,7 @@ impl<'v, T: Element> Copies<'v, T> {
 }
 
 /// Bytes that memory is read in.
-const SECTOR: usize = 32;
+pub(crate) const SECTOR: usize = 32;
 /// Bytes of a line of L2.
 const CACHE_LINE: usize = 128;
 /// What a program of [`transpose_rows`] copies.
