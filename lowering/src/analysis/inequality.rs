@@ -168,10 +168,9 @@ impl<'a> Bound<'a> {
     fn apply(&mut self, value: &Polynomial, inequality: &Inequality) -> Option<Polynomial> {
         let bounded = inequality.small.sub(&inequality.big);
         for atom in inequality.small.all_varying().into_iter().chain(inequality.big.all_varying()) {
-            let unit = bounded.split(atom).0.as_constant().filter(|unit| matches!(unit, 1 | -1));
-            let Some(unit) = unit else { continue };
             // small - big = unit * atom + .. <= 0, so value <= value - times * (small - big) for times of at least 0.
-            let times = value.split(atom).0.scale(unit);
+            let unit = bounded.split(atom).0.as_constant();
+            let Some(times) = unit.and_then(|unit| value.split(atom).0.divided(unit)) else { continue };
             // A number that is taken off everywhere could be no less than 0 only by being 0.
             if times.terms().all(|(_, c)| c < 0) || times.varying().is_some() {
                 continue;

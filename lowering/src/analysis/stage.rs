@@ -79,6 +79,7 @@ pub fn stage(func: &mut Func, num_warps: u32, copies_out: bool) -> Vec<Fact> {
     }
     for (place, store) in stores {
         relied_on(func, &store.window, &mut facts);
+        facts.extend(ends_in_pieces(func, &store.window));
         func.body.ops[place].kind = store.into();
     }
     replace(&mut func.body, &mut found);
@@ -115,6 +116,13 @@ fn relied_on(func: &mut Func, window: &Window, facts: &mut Vec<Fact>) {
             }
         }
     }
+}
+
+/// What copies out by an encoding ask for besides: they write whole pieces, and what is behind the end of a row may be another's.
+fn ends_in_pieces(func: &Func, window: &Window) -> Option<Fact> {
+    let view = func.view(window.memory).expect("a window is one of a view");
+    let scalar = func.scalar_parameter(*view.shape.last().expect("a view has an axis"))?;
+    Some(Fact::Divisible { value: Symbol::Scalar(scalar), by: PIECE / func.slice(window.memory).0.bytes() })
 }
 
 /// Whether a scalar comes from arguments, program ids and the variable of a loop by arithmetic of scalars alone: any

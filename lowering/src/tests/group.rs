@@ -445,6 +445,7 @@ fn views_are_what_copies_ask_for() {
         out is 16-byte aligned
         8 divides a.stride(0)
         8 divides b.stride(0)
+        4 divides out.shape(1)
         4 divides out.stride(0)
         a.stride(1) is 1
         b.stride(1) is 1

@@ -279,6 +279,31 @@ fn a_mask_says_where_a_window_begins() {
     );
 }
 
+/// The last rows of a program may be behind the last row: that a number is below another one bounds every program's.
+#[test]
+fn rows_of_a_program_are_bounded_by_numbers() {
+    decisions(
+        "#[fuse_kernel]
+        fn k(x: &[f32], out: &mut [f32], first: i32, n: i32, d: i32) {
+            let columns = tl::arange(0, 32);
+            for r in tl::static_range(0, 2) {
+                let row = first + tl::program_id(0) * 2 + r;
+                let twice = tl::load(x + row * 2 * d + columns, (columns < d) & (row < n));
+                tl::store(out + row * d + columns, twice, (row < n) & (columns < d));
+                tl::store(out + tl::program_id(0) * d + columns, twice, (row < n) & (columns < d));
+            }
+        }",
+        expect![[r#"
+            x: 0 <= first, 0 <= d, 2 * n * d - d <= x.len()
+            out: 0 <= first, 0 <= d, n * d <= out.len()
+            out: 0 <= d, d * num_programs(0) <= out.len()
+            x: 0 <= first, 0 <= d, 2 * n * d - d <= x.len()
+            out: 0 <= first, 0 <= d, n * d <= out.len()
+            out: 0 <= d, d * num_programs(0) <= out.len()
+        "#]],
+    );
+}
+
 /// Of two ends of a row the nearer one counts, whichever is written first.
 #[test]
 fn neighbours_of_a_stencil_are_inside() {
