@@ -28,8 +28,11 @@ from entry import BF16, normal
 #: Elements of a row, of the middle, heads of queries, of keys, elements of a head.
 MODELS = {"1b": (2048, 8192, 32, 8, 64), "8b": (4096, 14336, 32, 8, 128)}
 TOKENS = (1, 16, 64, 256, 1024, 4096, 8192)
-#: Cycles in which PyTorch makes the launches of a layer.
-AHEAD = 4_000_000
+#: Cycles in which PyTorch makes the launches of a layer, up to so many tokens. Of more, kernels take longer than their launches: nothing
+#: waits, as nothing does in the example, since a GPU that waits between runs has a higher clock in them.
+AHEAD, WAITS = 4_000_000, 1024
+#: The least time of a measurement in microseconds, that of the example's.
+LEAST = 3e5
 EPS = 1e-5
 DECODER, FEED_FORWARD = "decoder layer", "feed-forward"
 
@@ -113,7 +116,7 @@ def main():
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("--measurements", type=pathlib.Path, help="a folder for what the analyzer compares its predictions with")
     options = parser.parse_args()
-    machine, rows, compare.AHEAD = start(options), [], AHEAD
+    machine, rows = start(options), []
     print(", ".join(f"{key} {value}" for key, value in machine.items()), flush=True)
     for model in options.model or MODELS:
         for tokens in options.tokens or TOKENS:
@@ -121,8 +124,10 @@ def main():
             for part, of in ((DECODER, layer.decoder), (FEED_FORWARD, layer.feed_forward)):
                 runs = {"PyTorch": lambda: of(layer.x), "torch.compile": compiled(of, layer.x, options.mode)}
                 runs = {name: run for name, run in runs.items() if run}
-                peers = {name: quantile(times, 0.5) for name, times in time_all(runs, options.rounds, 5).items()}
+                compare.AHEAD = AHEAD if tokens <= WAITS else 0
                 (fused, launches), (apart, apart_launches) = times[part, "fused"], times[part, "one by one"]
+                rounds = max(options.rounds, int(LEAST / fused / len(runs)))
+                peers = {name: quantile(times, 0.5) for name, times in time_all(runs, rounds, 5).items()}
                 rows.append({"model": model, "tokens": tokens, "part": part, "launches": launches, "us": fused,
                              "one_by_one_launches": apart_launches, "one_by_one_us": apart, **peers})
                 shown = ", ".join(f"{name} {us:.1f}" for name, us in peers.items())

@@ -210,7 +210,8 @@ class RotaryAttention(Entry):
         wide = 64 if d <= 64 else 128
         nothing = {"bias": args["q"][:0, :0, :0], "slopes": args["lse"].flatten()[:0]}
         attention = Launch("attention", types, lambda *consts: consts == (0, wide, 128, 128),
-                           lambda *_: (1, cdiv(queries, 128), heads), q=args["rotated_q"], k=args["rotated_k"], **nothing)
+                           lambda *_: (1, cdiv(queries, 128), heads), q=args["rotated_q"][None], k=args["rotated_k"][None],
+                           v=args["v"][None], out=args["out"][None], **nothing)
         return [*rotations, attention]
 
     def exact(self, args):

@@ -348,13 +348,11 @@ class Attention(Entry):
 
     def launches(self, case, args):
         heads, length, d, dtype = case
-        # PyTorch takes the heads of a batch.
-        rows_of = {name: args[name][0] for name in ("q", "k", "v", "out")}
         # Where there is no bias, and there are no slopes, they are views without elements.
-        rows_of |= {"bias": rows_of["q"][:0, :0, :0], "slopes": args["lse"].flatten()[:0]}
+        nothing = {"bias": args["q"][0, :0, :0, :0], "slopes": args["lse"].flatten()[:0]}
         return [Launch("attention", [NAMES[dtype]],
                        lambda form, *tile: form == int(self.causal) and tile == self.tile(heads, length, d),
-                       lambda form, wide, rows, columns: self.grid(length, heads, args["k"], rows), **rows_of)]
+                       lambda form, wide, rows, columns: self.grid(length, heads, args["k"], rows), **nothing)]
 
     def grid(self, length, heads, k, rows):
         """The grid that the library chooses."""

@@ -15,7 +15,7 @@ from linear import product, with_all
 TOKENS = (1, 64, 1024, 8192)
 LAYERS = ((128, 128), (256, 256), (1024, 256), (512, 512), (2048, 2048), (4096, 4096))
 #: The longest row of the fused form.
-MAX_COLS = 512
+MAX_COLS = 256
 #: Sequences and their length; heads, heads of keys, elements of a head and columns: of small layers, and of those of such models.
 SEQUENCES = ((1, 1), (1, 128), (8, 128), (64, 128), (16, 512))
 SMALL = tuple((hidden // 64, hidden // 64, 64, hidden) for hidden in (128, 256, 512))
@@ -28,7 +28,7 @@ class LinearNorm(Entry):
 
     group = "projection"
     inputs = ("x", "weight", "gamma", "beta")
-    small = [(m, k, n, dtype) for m, k, n in ((1, 128, 128), (70, 136, 120), (5, 200, 72), (17, 40, 256), (33, 64, 512), (4300, 16, 160))
+    small = [(m, k, n, dtype) for m, k, n in ((1, 128, 128), (70, 136, 120), (5, 200, 72), (17, 40, 256), (4300, 16, 160))
              for dtype in (BF16, F16)]
     eps = 1e-5
 
@@ -57,8 +57,6 @@ class LinearNorm(Entry):
     @staticmethod
     def tile(m, n):
         """Rows and columns of a program, as the library chooses them."""
-        if n > 256:
-            return 32, 512
         return 64 if 2 * cdiv(m, 64) >= processors() else 16, 128 if n <= 128 else 256
 
     def launches(self, case, args):
@@ -106,7 +104,7 @@ class AttentionProjection(Entry):
     def __init__(self, form):
         self.form = form
         self.name = f"attention_projection_{form}"
-        cases = [(*of, *layer, BF16) for layer in SMALL for of in SEQUENCES]
+        cases = [(*of, *layer, BF16) for layer in SMALL for of in SEQUENCES if form == "separate" or layer[3] <= 128]
         if form == "separate":
             cases += [(1, length, *layer, BF16) for layer in LARGE for length in LENGTHS]
         self.cases = cases
@@ -130,7 +128,7 @@ class AttentionProjection(Entry):
         rows, terms = sequences * length, heads * d
         return {**dict(zip("qkv", of_heads)), "weight": normal(terms * n, dtype, 4, shift, terms**-0.5).view(terms, n),
                 "attended": empty(rows * terms, dtype, shift).view(sequences, length, heads, d),
-                "lse": empty(heads * length, F32, shift).view(heads, length, 1), "out": empty(rows * n, dtype, shift).view(rows, n),
+                "lse": empty(sequences * heads * length, F32, shift).view(-1, length, 1), "out": empty(rows * n, dtype, shift).view(rows, n),
                 "scale": d**-0.5 * math.log2(math.e), "group": heads // key_heads}
 
     @staticmethod
@@ -138,20 +136,16 @@ class AttentionProjection(Entry):
         """The widest head, rows and columns of a program, as the library chooses them."""
         sequences, length, _, _, d, n, _ = case
         wide = 64 if d <= 64 else 128
-        if wide == 64 and n > 128:
-            return 64, 64, 256
         many = sequences * cdiv(length, 128) * cdiv(n, 128) >= processors()
         return wide, 128 if many else 64, 128
 
     def launches(self, case, args):
         sequences, length, heads, _, d, n, dtype = case
         if self.form == "separate":
-            attention = [self.attention(case, args, sequence) for sequence in range(sequences)]
             rows, terms = sequences * length, heads * d
             taken = {"a": args["attended"].view(rows, terms), "b": args["weight"], "out": args["out"]}
             projection = with_all(products.Matmul(products.IDENTITY).launches((rows, terms, n, dtype), taken), taken)
-            args["kept"] = attention + projection  # A launch keeps addresses alone.
-            return args["kept"]
+            return [self.attention(case, args), *projection]
         tile, nothing = self.tile(case), args["weight"][:0, :0]
         return [Launch("attention_projection", [NAMES[dtype]], lambda *consts: consts[:3] == tile,
                        lambda _, rows, cols, __: (sequences * cdiv(length, rows), cdiv(n, cols)),
@@ -159,16 +153,16 @@ class AttentionProjection(Entry):
                        out=args["out"].view(sequences, length, n), right=0)]
 
     @staticmethod
-    def attention(case, args, sequence):
-        """Attention of one sequence, whose heads are columns of the result."""
-        _, length, heads, key_heads, d, _, dtype = case
+    def attention(case, args):
+        """Attention, whose heads are columns of the result."""
+        sequences, length, heads, key_heads, d, _, dtype = case
+        group, heads = heads // key_heads, sequences * heads
         tile = products.Attention(True).tile(heads, length, d)
-        most = max((16 << 20) // (2 * length * d * dtype.itemsize) * (heads // key_heads), processors() // 4)
+        most = max((16 << 20) // (2 * length * d * dtype.itemsize) * group, processors() // 4)
         together = max(side for side in range(1, min(most, heads) + 1) if heads % side == 0)
-        rows_of = {name: args[name][sequence] for name in "qkv"}
         return Launch("attention", [NAMES[dtype]], lambda form, *of: form == 1 and of == tile,
-                      lambda _, __, rows, ___: (together, cdiv(length, rows), heads // together), **rows_of,
-                      bias=rows_of["q"][:0, :0, :0], slopes=args["lse"].flatten()[:0], out=args["attended"][sequence].permute(1, 0, 2),
+                      lambda _, __, rows, ___: (together, cdiv(length, rows), heads // together),
+                      bias=args["q"][0, :0, :0, :0], slopes=args["lse"].flatten()[:0], out=args["attended"].permute(0, 2, 1, 3),
                       left=0, right=0, softcap=0.0, p=0.0, seed=0)
 
     def exact(self, args):

@@ -1,11 +1,11 @@
 //! `out = softmax(scale * q · kᵀ) · v` for each head, and the logarithm of each row's sum of exponentials: scaled
 //! dot-product attention, in blocks that never write scores to memory.
 //!
-//! **Shapes.** `q` and `out` are views of `[heads, queries, D]`, `k` and `v` of `[key_heads, keys, D]`, with any
-//! strides; `lse` is `[heads, queries]`, and `heads` counts those of all batches, at most 65535. `D` is 1 to 256, and
-//! as fast as the next of 64, 128, 192 and 256, with dropout of 128 and 256. Where there are fewer key heads than
-//! heads, `group = heads / key_heads` query heads that follow each other read the same one: grouped heads, and
-//! multi-query heads where each batch has one. Fast on a GPU are rows whose elements are side by side and whose
+//! **Shapes.** `q` and `out` are views of `[heads, queries, D]`, `k` and `v` of `[key_heads, keys, D]`, or each with an axis
+//! before these that counts sequences, with any strides; `lse` is `[sequences, heads, queries]`, and the heads of all
+//! sequences are at most 65535. `D` is 1 to 256, and as fast as the next of 64, 128, 192 and 256, with dropout of 128 and
+//! 256. Where there are fewer key heads than heads, `group = heads / key_heads` query heads that follow each other read the
+//! same one: grouped heads, and multi-query heads where each sequence has one. Fast on a GPU are rows whose elements are side by side and whose
 //! distances are multiples of 16 bytes, those of a bias too. Any number of keys, and up to 65535 times 128 queries.
 //!
 //! **Sight.** The place of query `i` is key `i + keys - queries`: sequences end together. A window of `left` and
@@ -15,7 +15,7 @@
 //! **Scores.** Of the product of a query and a key times `scale`, `x`, are made
 //! `softcap * tanh(x / softcap) + slope * (key - place) + bias`: a cap, ALiBi's slope of each query head, and a number
 //! for each query and key. Each of them is optional. A bias of negative infinity hides a key. Dropout leaves out the
-//! probability of query `i` and key `j` of head `h` where `tl::rand(seed, (h * queries + i) * keys + j) < p`, and
+//! probability of query `i` and key `j` of head `h`, of those of all sequences, where `tl::rand(seed, (h * queries + i) * keys + j) < p`, and
 //! divides others by `1 - p`: nothing is saved, the mask can be computed again.
 //!
 //! **Work.** `4 * heads * queries * keys * D` operations, about half of them if it is causal, and for a score a
@@ -42,7 +42,7 @@ use self::Where::{Everywhere, Large, Little};
 use crate::dropout::Dropout;
 use crate::shape::Checks;
 
-/// A program handles `M` queries of a head, `N` keys at a time. The grid's first axis counts heads that run together, one
+/// A program handles `M` queries of a head, `N` keys at a time. The grid's first axis counts heads, of all sequences, that run together, one
 /// where `FORM` is 0, its second axis tiles of their queries, and its third one such sets of heads; `group` heads that
 /// follow each other read one key head. `FORM` is 0 where every query sees every key, 1 if it is causal, 2 with a window,
 /// 3 with a window and what changes scores, 4 with dropout besides. `scale`, above 0, and `softcap` are for powers of two;
@@ -65,12 +65,12 @@ use crate::shape::Checks;
     ],
 )]
 pub fn attention<T: Float, const FORM: usize, const D: usize, const M: usize, const N: usize>(
-    q: &View<T, 3>,
-    k: &View<T, 3>,
-    v: &View<T, 3>,
+    q: &View<T, 4>,
+    k: &View<T, 4>,
+    v: &View<T, 4>,
     bias: &View<T, 3>,
     slopes: &View<f32, 1>,
-    out: &mut View<T, 3>,
+    out: &mut View<T, 4>,
     lse: &mut View<f32, 3>,
     group: i32,
     scale: f32,
@@ -80,14 +80,15 @@ pub fn attention<T: Float, const FORM: usize, const D: usize, const M: usize, co
     p: f32,
     seed: u64,
 ) {
-    let (queries, keys) = (q.shape(1).to::<i32>(), k.shape(1).to::<i32>());
+    let (heads, queries, keys) = (q.shape(1).to::<i32>(), q.shape(2).to::<i32>(), k.shape(2).to::<i32>());
     // Of heads that run together the programs that see most keys begin first.
-    let (head, tile) = if FORM == 0 {
+    let (number, tile) = if FORM == 0 {
         (tl::program_id(2), tl::program_id(1))
     } else {
-        let head = tl::program_id(2) * tl::num_programs(0) + tl::program_id(0);
-        (head, tl::num_programs(1) - 1 - tl::program_id(1))
+        let number = tl::program_id(2) * tl::num_programs(0) + tl::program_id(0);
+        (number, tl::num_programs(1) - 1 - tl::program_id(1))
     };
+    let (sequence, head) = (number / heads, number % heads);
     let row = tile * M;
     // The last key that the first of these queries sees, and the first that none of them sees.
     let sight = if FORM == 0 {
@@ -101,14 +102,14 @@ pub fn attention<T: Float, const FORM: usize, const D: usize, const M: usize, co
     // The first key that the first of these queries sees.
     let low = if FORM < 2 { 0 } else { sight - right - left };
     let begin = if FORM < 2 { 0 } else { tl::maximum(low, 0) / 16 * 16 };
-    let slope = if FORM >= 3 { tl::max(slopes.load::<1>(head), 0) * 1.442695 } else { 0.0 };
+    let slope = if FORM >= 3 { tl::max(slopes.load::<1>(number), 0) * 1.442695 } else { 0.0 };
     let is_biased = if FORM >= 3 { bias.shape(2) > 0 } else { false };
-    let q = tl::reshape(q.load::<1, M, D>(head, row, 0), [M, D]);
+    let q = tl::reshape(q.load::<1, 1, M, D>(sequence, head, row, 0), [M, D]);
     let mut sum = tl::zeros::<f32>([M, D]);
     let mut largest = tl::full([M], f32::NEG_INFINITY);
     let mut total = tl::zeros::<f32>([M]);
     for start in (begin..end).step_by(N) {
-        let k = tl::reshape(k.load::<1, N, D>(head / group, start, 0), [N, D]);
+        let k = tl::reshape(k.load::<1, 1, N, D>(sequence, head / group, start, 0), [N, D]);
         let scores = tl::dot(q, tl::trans(k));
         let last = start + (N as i32 - 1);
         // Where scores are changed, one is what the exponential of 2 is taken of.
@@ -126,7 +127,7 @@ pub fn attention<T: Float, const FORM: usize, const D: usize, const M: usize, co
                 scores
             };
             if is_biased {
-                let bias = tl::reshape(bias.load::<1, M, N>(head, row, start), [M, N]).to::<f32>();
+                let bias = tl::reshape(bias.load::<1, M, N>(number, row, start), [M, N]).to::<f32>();
                 tl::fma(bias, 1.442695, scores)
             } else {
                 scores
@@ -176,7 +177,7 @@ pub fn attention<T: Float, const FORM: usize, const D: usize, const M: usize, co
         total = total * before + tl::sum(weights, 1);
         largest = next;
         let weights = if FORM == 4 {
-            let first = (head.to::<i64>() * queries.to::<i64>() + row.to::<i64>()) * keys.to::<i64>()
+            let first = (number.to::<i64>() * queries.to::<i64>() + row.to::<i64>()) * keys.to::<i64>()
                 + start.to::<i64>();
             let numbers = first
                 + (tl::arange(0, M).to::<i64>() * keys.to::<i64>()).col()
@@ -187,23 +188,23 @@ pub fn attention<T: Float, const FORM: usize, const D: usize, const M: usize, co
         } else {
             weights
         };
-        let v = tl::reshape(v.load::<1, N, D>(head / group, start, 0), [N, D]);
+        let v = tl::reshape(v.load::<1, 1, N, D>(sequence, head / group, start, 0), [N, D]);
         sum = tl::dot(weights.to::<T>(), v, sum * before.col());
     }
     let is_blind = largest == f32::NEG_INFINITY;
     let some = tl::select(is_blind, 1.0, total);
     let kept = if FORM == 4 { tl::select(p < 1.0, 1.0 / (1.0 - p), 0.0) } else { 1.0 };
-    out.store(tl::reshape((sum * (kept / some).col()).to::<T>(), [1, M, D]), head, row, 0);
+    out.store(tl::reshape((sum * (kept / some).col()).to::<T>(), [1, 1, M, D]), sequence, head, row, 0);
     let logarithm = tl::select(is_blind, f32::NEG_INFINITY, largest + tl::log2(some));
-    lse.store(tl::reshape(logarithm * 0.6931472, [1, M, 1]), head, row, 0);
+    lse.store(tl::reshape(logarithm * 0.6931472, [1, M, 1]), number, row, 0);
 }
 
 /// The extents of attention.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Extents {
-    /// Heads of `q`, of all batches together.
+    /// Heads of `q`, of all sequences together.
     pub heads: usize,
-    /// Heads of `k` and `v`.
+    /// Heads of `k` and `v`, of all sequences together.
     pub key_heads: usize,
     /// Rows of `q`.
     pub queries: usize,
@@ -213,12 +214,48 @@ pub struct Extents {
     pub elements: usize,
 }
 
+/// The heads of a sequence, `[heads, rows, D]`, or those of several sequences along a first axis.
+pub trait Heads<'a, T: Element> {
+    /// The same with an axis that counts sequences.
+    fn sequences(self) -> View<'a, T, 4>;
+}
+
+impl<'a, T: Element> Heads<'a, T> for View<'a, T, 3> {
+    fn sequences(self) -> View<'a, T, 4> {
+        self.batch()
+    }
+}
+
+impl<'a, T: Element> Heads<'a, T> for View<'a, T, 4> {
+    fn sequences(self) -> View<'a, T, 4> {
+        self
+    }
+}
+
+/// The heads of a sequence to write, or those of several sequences along a first axis.
+pub trait HeadsMut<'a, T: Element> {
+    /// The same with an axis that counts sequences.
+    fn sequences(self) -> ViewMut<'a, T, 4>;
+}
+
+impl<'a, T: Element> HeadsMut<'a, T> for ViewMut<'a, T, 3> {
+    fn sequences(self) -> ViewMut<'a, T, 4> {
+        self.batch()
+    }
+}
+
+impl<'a, T: Element> HeadsMut<'a, T> for ViewMut<'a, T, 4> {
+    fn sequences(self) -> ViewMut<'a, T, 4> {
+        self
+    }
+}
+
 /// Attention of the heads of views: `Attention::new(q, k, v).causal()`. `T` is `f16` or `bf16`.
 #[derive(Clone, Copy)]
 pub struct Attention<'a, T: Float> {
-    pub(crate) q: View<'a, T, 3>,
-    pub(crate) k: View<'a, T, 3>,
-    pub(crate) v: View<'a, T, 3>,
+    pub(crate) q: View<'a, T, 4>,
+    pub(crate) k: View<'a, T, 4>,
+    pub(crate) v: View<'a, T, 4>,
     pub(crate) scale: f32,
     /// To the left and to the right.
     pub(crate) window: [Option<usize>; 2],
@@ -238,13 +275,9 @@ const HIGHEST: f32 = 1e30;
 
 impl<'a, T: Float> Attention<'a, T> {
     /// Queries, keys and values; scores are scaled by `1 / sqrt(D)`, and every query sees every key.
-    pub fn new(
-        q: impl Into<View<'a, T, 3>>,
-        k: impl Into<View<'a, T, 3>>,
-        v: impl Into<View<'a, T, 3>>,
-    ) -> Self {
-        let (q, k, v) = (q.into(), k.into(), v.into());
-        let scale = 1.0 / (q.shape()[2].max(1) as f32).sqrt();
+    pub fn new(q: impl Heads<'a, T>, k: impl Heads<'a, T>, v: impl Heads<'a, T>) -> Self {
+        let (q, k, v) = (q.sequences(), k.sequences(), v.sequences());
+        let scale = 1.0 / (q.shape()[3].max(1) as f32).sqrt();
         Attention {
             q,
             k,
@@ -279,12 +312,12 @@ impl<'a, T: Float> Attention<'a, T> {
         Attention { softcap: Some(softcap), ..self }
     }
 
-    /// Adds `slope * (key - place)` to scores, with a slope for each head of `q`.
+    /// Adds `slope * (key - place)` to scores, with a slope for each head of `q`, of all sequences.
     pub fn alibi(self, slopes: impl Into<Slice<'a, f32>>) -> Self {
         Attention { slopes: Some(slopes.into()), ..self }
     }
 
-    /// Adds a number to each score: a view of `[heads, queries, keys]`, of which the first two may be 1.
+    /// Adds a number to each score: a view of `[heads, queries, keys]` with the heads of all sequences, of which the first two may be 1.
     pub fn bias(self, bias: impl Into<View<'a, T, 3>>) -> Self {
         Attention { bias: Some(bias.into()), ..self }
     }
@@ -303,18 +336,18 @@ impl<'a, T: Float> Attention<'a, T> {
     pub fn launch<'o>(
         &self,
         on: impl LaunchOn,
-        out: impl Into<ViewMut<'o, T, 3>>,
+        out: impl HeadsMut<'o, T>,
         lse: impl Into<SliceMut<'o, f32>>,
     ) -> Result<()>
     where
         T: Attend,
     {
-        let (out, mut lse) = (out.into(), lse.into());
+        let (out, mut lse) = (out.sequences(), lse.into());
         let Extents { heads, key_heads, queries, keys, .. } = self.check(out.shape(), lse.len())?;
         if heads * queries == 0 {
             return Ok(());
         }
-        let nothing = self.q.slice(0, ..0).slice(1, ..0).slice(2, ..0);
+        let nothing = self.q.slice(0, ..0).reshape([0; 3])?;
         let bias = self.bias.map_or(Ok(nothing), |bias| bias.broadcast([heads, queries, keys]))?;
         let form = match self.window {
             _ if self.drops() => 4,
@@ -348,7 +381,7 @@ impl<'a, T: Float> Attention<'a, T> {
 
     /// The window for the kernel: beyond all places there is nothing to be seen.
     pub(crate) fn sides(&self) -> [i32; 2] {
-        let farthest = self.q.shape()[1] + self.k.shape()[1];
+        let farthest = self.q.shape()[2] + self.k.shape()[2];
         self.window.map(|side| side.map_or(farthest, |keys| keys.min(farthest)) as i32)
     }
 
@@ -361,11 +394,24 @@ impl<'a, T: Float> Attention<'a, T> {
         self.dropout.is_some_and(|dropout| dropout.p != 0.0)
     }
 
-    pub(crate) fn check(&self, out: [usize; 3], lse: usize) -> Result<Extents> {
+    pub(crate) fn check(&self, out: [usize; 4], lse: usize) -> Result<Extents> {
         let checks = Checks("attention");
-        let ([heads, queries, elements], [key_heads, keys, _]) = (self.q.shape(), self.k.shape());
-        let extents = Extents { heads, key_heads, queries, keys, elements };
-        fit(checks, extents, [self.k.shape(), self.v.shape(), out])?;
+        let ([sequences, heads, queries, elements], [_, key_heads, keys, _]) =
+            (self.q.shape(), self.k.shape());
+        for (name, shape) in [("k", self.k.shape()), ("v", self.v.shape()), ("out", out)] {
+            if shape[0] != sequences {
+                let reason = format!("{name} has {} sequences and q has {sequences}", shape[0]);
+                return Err(checks.error(reason));
+            }
+        }
+        let of_one = Extents { heads, key_heads, queries, keys, elements };
+        fit(
+            checks,
+            of_one,
+            [self.k.shape(), self.v.shape(), out].map(|[_, heads, rows, row]| [heads, rows, row]),
+        )?;
+        let (heads, key_heads) = (sequences * heads, sequences * key_heads);
+        let extents = Extents { heads, key_heads, ..of_one };
         checks.same(("lse", lse), ("heads * queries", heads * queries))?;
         if !(0.0..=MOST).contains(&self.scale) {
             return Err(checks.error(format!("scale is {}, expected 0 to {MOST:e}", self.scale)));
@@ -426,9 +472,9 @@ pub(crate) fn for_powers(scale: f32) -> f32 {
 /// What the kernel takes, once it is known to fit together.
 #[derive(Clone, Copy)]
 pub struct Inputs<'a, T: Float> {
-    q: View<'a, T, 3>,
-    k: View<'a, T, 3>,
-    v: View<'a, T, 3>,
+    q: View<'a, T, 4>,
+    k: View<'a, T, 4>,
+    v: View<'a, T, 4>,
     bias: View<'a, T, 3>,
     slopes: View<'a, f32, 1>,
     form: usize,
@@ -445,7 +491,8 @@ impl<T: Float> Inputs<'_, T> {
     /// values stay in the cache, or several programs of each run at once and read them together. One where programs
     /// take equally long: those of a head then follow each other.
     fn together(&self, processors: usize) -> usize {
-        let ([heads, ..], [_, keys, elements]) = (self.q.shape(), self.k.shape());
+        let ([sequences, heads, ..], [.., keys, elements]) = (self.q.shape(), self.k.shape());
+        let heads = sequences * heads;
         let [left, right] = self.window.map(|side| side as usize);
         if self.form == 0 || left < keys || right >= keys {
             return 1;
@@ -460,8 +507,8 @@ impl<T: Float> Inputs<'_, T> {
     /// small ones have an SM each; a few more would share that of the longest; two for each balance better, and of many large
     /// ones are faster.
     fn in_large_tiles(&self, processors: usize) -> bool {
-        let [heads, queries, _] = self.q.shape();
-        let tiles = |rows: usize| heads * queries.div_ceil(rows);
+        let [sequences, heads, queries, _] = self.q.shape();
+        let tiles = |rows: usize| sequences * heads * queries.div_ceil(rows);
         if self.form == 0 {
             let rounds = |rows: usize| tiles(rows).div_ceil(processors) as f64;
             return rounds(LARGE) <= SMALL_TIME * rounds(SMALL);
@@ -483,7 +530,7 @@ pub trait Attend: Float {
     fn attend(
         on: impl LaunchOn,
         of: Inputs<'_, Self>,
-        out: ViewMut<'_, Self, 3>,
+        out: ViewMut<'_, Self, 4>,
         lse: ViewMut<'_, f32, 3>,
     ) -> Result<()>;
 }
@@ -520,11 +567,12 @@ macro_rules! attend {
             fn attend(
                 on: impl LaunchOn,
                 of: Inputs<'_, $T>,
-                out: ViewMut<'_, $T, 3>,
+                out: ViewMut<'_, $T, 4>,
                 lse: ViewMut<'_, f32, 3>,
             ) -> Result<()> {
                 let Inputs { q, k, v, bias, slopes, form, group, scale, softcap, window, p, seed } = of;
-                let ([left, right], [heads, queries, elements]) = (window, q.shape());
+                let ([left, right], [sequences, heads, queries, elements]) = (window, q.shape());
+                let heads = sequences * heads;
                 let together = of.together(on.processors());
                 let serves = |most: usize, place: Where| {
                     elements <= most

@@ -20,6 +20,7 @@
 use dsl_runtime::Result;
 use dsl_runtime::prelude::*;
 
+use crate::attention::HeadsMut;
 use crate::attention::{Attention, Extents, for_powers};
 use crate::attention_reference::{Rules, rounded_often};
 use crate::reference::Expected;
@@ -193,6 +194,18 @@ fn quickest(steps: usize, programs: usize, at_once: usize) -> usize {
     (1..=steps.min(MAX_SPLITS)).min_by_key(|&splits| turns(splits)).unwrap_or(1)
 }
 
+/// The heads of all sequences along one axis.
+///
+/// # Errors
+/// If sequences do not follow each other as their heads do.
+fn of_all_sequences<'v, T: Element>((name, of): (&str, View<'v, T, 4>)) -> Result<View<'v, T, 3>> {
+    let [sequences, heads, rows, elements] = of.shape();
+    of.reshape([sequences * heads, rows, elements]).map_err(|_| {
+        let reason = format!("the sequences of {name} are not as far apart as its heads times their number");
+        Checks("attention").error(reason)
+    })
+}
+
 /// A part's rows are this far apart in working memory.
 fn pitch(elements: usize) -> usize {
     elements.next_multiple_of(4)
@@ -248,26 +261,27 @@ impl<'a, T: Float> Attention<'a, T> {
 
     /// The length of the working memory that [`Attention::launch_split`] takes on this device or stream.
     pub fn workspace_len(&self, on: impl LaunchOn) -> usize {
-        let [heads, queries, elements] = self.q.shape();
-        self.shares(on).parts * heads * queries * (pitch(elements) + 2)
+        let [sequences, heads, queries, elements] = self.q.shape();
+        self.shares(on).parts * sequences * heads * queries * (pitch(elements) + 2)
     }
 
     /// What [`Attention::launch`] computes, for a few queries and many keys: programs share the keys of a head, with
     /// working memory of [`Attention::workspace_len`] numbers.
     ///
     /// # Errors
-    /// Those of [`Attention::launch`]; if the working memory has another length; if there is a bias or dropout.
+    /// Those of [`Attention::launch`]; if the working memory has another length; if there is a bias or dropout; if the sequences of a view
+    /// do not follow each other as their heads do.
     pub fn launch_split<'o>(
         &self,
         on: impl LaunchOn,
-        out: impl Into<ViewMut<'o, T, 3>>,
+        out: impl HeadsMut<'o, T>,
         lse: impl Into<SliceMut<'o, f32>>,
         workspace: impl Into<SliceMut<'o, f32>>,
     ) -> Result<()>
     where
         T: AttendSplit,
     {
-        let (mut out, mut lse, mut workspace) = (out.into(), lse.into(), workspace.into());
+        let (out, mut lse, mut workspace) = (out.sequences(), lse.into(), workspace.into());
         let checks = Checks("attention");
         let Extents { heads, key_heads, queries, keys, elements } = self.check(out.shape(), lse.len())?;
         if self.bias.is_some() || self.drops() {
@@ -277,6 +291,9 @@ impl<'a, T: Float> Attention<'a, T> {
         if heads * queries == 0 {
             return Ok(());
         }
+        let [q, k, v] = [("q", self.q), ("k", self.k), ("v", self.v)].map(of_all_sequences);
+        let (q, k, v) = (q?, k?, v?);
+        let mut out = out.reshape([heads, queries, elements])?;
         let (group, Shares { from, parts, order, tile }) = (heads / key_heads, self.shares(on));
         let pitch = pitch(elements);
         let (mut rows, mut sums) = workspace.split_at_mut(parts * heads * queries * pitch);
@@ -294,9 +311,9 @@ impl<'a, T: Float> Attention<'a, T> {
             None => View::new(&[][..], [0, 0])?,
         };
         let of = Inputs {
-            q: order.view(self.q, key_heads)?,
-            k: self.k,
-            v: self.v,
+            q: order.view(q, key_heads)?,
+            k,
+            v,
             slopes,
             from: from as i32,
             center: keys as i32 - queries as i32,
@@ -331,9 +348,10 @@ impl<'a, T: Float> Attention<'a, T> {
     }
 
     fn shares(&self, on: impl LaunchOn) -> Shares {
-        let ([heads, queries, _], [key_heads, keys, _]) = (self.q.shape(), self.k.shape());
+        let ([sequences, heads, queries, _], [_, key_heads, keys, _]) = (self.q.shape(), self.k.shape());
+        let (heads, key_heads) = (sequences * heads, sequences * key_heads);
         let group = heads.checked_div(key_heads).unwrap_or(0);
-        let order = Order::of(self.q, key_heads);
+        let order = of_all_sequences(("q", self.q)).map_or(Order::ByQueries, |q| Order::of(q, key_heads));
         let (tiles, rows) = if order == Order::Packed { (1, group * queries) } else { (queries, group) };
         let tile = self.tile(rows, on);
         let programs = key_heads * tiles * rows.div_ceil(tile.rows);

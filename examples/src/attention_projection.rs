@@ -7,17 +7,16 @@
 //!
 //! **Forms.** In [`Form::Fused`] a program takes a block of queries of a sequence and a tile of columns, head after head: it runs the online
 //! softmax over blocks of keys, and multiplies the head's normalized rows by the head's rows of `Wo` into an accumulator of the result.
-//! Heads are added in order by one program: no atomics, the same result to the bit, run after run. By traffic and work it should pay where
-//! - a row of the result is one tile of columns (128, or 256 where `D` is up to 64), or two: each tile's program computes attention again,
-//!   `4 * D * keys` operations instead of `4 * D` bytes of 16-bit floats that are written and read. A GPU does 200 to 300 operations in
-//!   the time of a byte, so two tiles are for up to [`MAX_KEYS`] keys;
-//! - there are few keys for one tile too ([`MAX_KEYS_ONE_TILE`]): with more, attention is most of the work, and the separate form does it
-//!   in larger blocks, with registers that hold an accumulator of the projection here;
+//! Heads are added in order by one program: no atomics, the same result to the bit, run after run. As measured (docs/performance.md) it
+//! pays where
+//! - a row of the result is one tile of columns: each further tile's program computes attention again;
+//! - there are up to [`MAX_KEYS`] keys: with more, attention is most of the work, and the separate form does it in larger blocks, with
+//!   registers that hold an accumulator of the projection here;
 //! - programs occupy half of the processors: there is none for each head.
 //!
 //! [`AttentionProjection::launch`] takes it then, on GPUs whose warps multiply in groups, where rows of `Wo` and of heads are contiguous
-//! and begin at multiples of 16 bytes. [`Form::Separate`] is an [`Attention`] for each sequence into temporary memory and a
-//! [`Matmul`] with bias and residual. `FUSE_TRACE=1` says which.
+//! and begin at multiples of 16 bytes. [`Form::Separate`] is an [`Attention`] into temporary memory and a [`Matmul`] with bias
+//! and residual. `FUSE_TRACE=1` says which.
 //!
 //! **Traffic.** `q`, `k`, `v`, `Wo`, the residual and `out` once; the separate form writes and reads `heads * D` elements for each token
 //! besides.
@@ -51,7 +50,6 @@ const CHECKS: Checks = Checks("attention_projection");
     configs = [
         { D: 64, M: 64, N: 128, K: 64 },
         { D: 64, M: 128, N: 128, K: 128 },
-        { D: 64, M: 64, N: 256, K: 64 },
         { D: 128, M: 64, N: 128, K: 64 },
         { D: 128, M: 128, N: 128, K: 64 },
     ],
@@ -211,28 +209,19 @@ impl<'a, T: Project> AttentionProjection<'a, T> {
             return T::fused(on, operands, out.reshape([sequences, queries, n])?);
         }
         let mut attended = on.temporary::<T>(rows * heads * elements)?;
-        let mut lse = on.temporary::<f32>(heads * queries)?;
-        for sequence in 0..sequences {
-            let part = queries * heads * elements;
-            let mut own = attended.slice_mut();
-            let mut own = own.slice_mut(sequence * part..(sequence + 1) * part);
-            let own = own.view_mut([queries, heads, elements])?.permute([1, 0, 2]);
-            self.sequence(sequence)?.launch(on, own, lse.slice_mut())?;
-        }
+        let mut lse = on.temporary::<f32>(sequences * heads * queries)?;
+        let mut memory = attended.slice_mut();
+        let of_heads = memory.view_mut([sequences, queries, heads, elements])?.permute([0, 2, 1, 3]);
+        self.attention().launch(on, of_heads, lse.slice_mut())?;
         let product =
             Matmul::<T, IDENTITY>::new(attended.slice().view([rows, heads * elements])?, self.weight);
         let product = self.bias.map_or(product, |bias| product.bias(bias));
         self.residual.map_or(product, |residual| product.residual(residual)).launch(on, out)
     }
 
-    /// Attention of one sequence.
-    fn sequence(&self, sequence: usize) -> Result<Attention<'a, T>> {
-        let of = |all: View<'a, T, 4>| {
-            let [_, heads, length, elements] = all.shape();
-            all.slice(0, sequence..sequence + 1).reshape([heads, length, elements])
-        };
-        let attention = Attention::new(of(self.q)?, of(self.k)?, of(self.v)?).scale(self.scale);
-        Ok(if self.causal { attention.causal() } else { attention })
+    fn attention(&self) -> Attention<'a, T> {
+        let attention = Attention::new(self.q, self.k, self.v).scale(self.scale);
+        if self.causal { attention.causal() } else { attention }
     }
 
     fn check(&self, out: [usize; 2]) -> Result<()> {
@@ -249,9 +238,7 @@ impl<'a, T: Project> AttentionProjection<'a, T> {
         if let Some(residual) = &self.residual {
             CHECKS.extents("residual", residual.shape(), [sequences * queries, n])?;
         }
-        if sequences > 0 {
-            self.sequence(0)?.check([heads, queries, elements], heads * queries)?;
-        }
+        self.attention().check(self.q.shape(), sequences * heads * queries)?;
         Ok(())
     }
 
@@ -276,7 +263,7 @@ impl<'a, T: Project> AttentionProjection<'a, T> {
         let read = attended + 2 * sequences * key_heads * keys * elements;
         let added = if self.residual.is_some() { rows * n } else { 0 };
         let weight = heads * elements * n;
-        let attention = Cost { launches: sequences, ..Cost::of(size, read + attended) };
+        let attention = Cost::of(size, read + attended);
         let product = |added: usize| Cost::of(size, attended + weight + rows * n + added);
         let ours = match self.form(on) {
             Form::Fused => Cost::of(size, read + weight + rows * n + added),
@@ -298,19 +285,15 @@ struct Problem {
     n: usize,
 }
 
-/// The most keys for which two tiles of columns compute attention twice.
+/// The most keys for which the fused form is taken.
 pub const MAX_KEYS: usize = 256;
-
-/// The most keys for which the fused form takes one tile of columns.
-pub const MAX_KEYS_ONE_TILE: usize = 512;
 
 /// The longest row of a head in the fused form.
 const MAX_ELEMENTS: usize = 128;
 
-/// Tiles of the result: of few queries, of more, and of long rows, which there is for `D` up to 64.
+/// Tiles of the result: of few queries, and of more.
 const SMALL: Tile = Tile { rows: 64, cols: 128 };
 const LARGE: Tile = Tile { rows: 128, cols: 128 };
-const WIDE: Tile = Tile { rows: 64, cols: 256 };
 
 impl Problem {
     fn programs(&self, tile: Tile) -> usize {
@@ -318,25 +301,14 @@ impl Problem {
     }
 
     fn tile(&self, on: impl LaunchOn) -> Tile {
-        if self.elements <= 64 && self.n > SMALL.cols {
-            WIDE
-        } else if self.programs(LARGE) >= on.processors() {
-            LARGE
-        } else {
-            SMALL
-        }
+        if self.programs(LARGE) >= on.processors() { LARGE } else { SMALL }
     }
 
     fn pays(&self, on: impl LaunchOn) -> bool {
         let tile = self.tile(on);
-        let keys = match self.n.div_ceil(tile.cols) {
-            0 | 1 => MAX_KEYS_ONE_TILE,
-            2 => MAX_KEYS,
-            _ => return false,
-        };
         let occupies = 2 * self.programs(tile) >= on.processors();
         let is_possible = self.heads > 0 && self.elements <= MAX_ELEMENTS;
-        on.has_clusters() && is_possible && self.keys <= keys && occupies
+        on.has_clusters() && is_possible && self.n <= tile.cols && self.keys <= MAX_KEYS && occupies
     }
 }
 
@@ -390,9 +362,8 @@ macro_rules! project {
                     return Err(CHECKS.error(reason));
                 }
                 match (problem.tile(on), elements) {
-                    (SMALL, ..=64) => launch!(64, SMALL, 64),
                     (LARGE, ..=64) => launch!(64, LARGE, 128),
-                    (_, ..=64) => launch!(64, WIDE, 64),
+                    (_, ..=64) => launch!(64, SMALL, 64),
                     (LARGE, _) => launch!(128, LARGE, 64),
                     _ => launch!(128, SMALL, 64),
                 }

@@ -120,20 +120,12 @@ where
     fn attend(&self, on: impl LaunchOn, qkv: Slice<'_, T>, mut out: SliceMut<'_, T>) -> Result<()> {
         let (Heads { queries, keys }, dim) = (self.heads, 2 * self.angles.half);
         let (heads, length) = (queries + 2 * keys, self.angles.positions.len() / self.sequences);
-        for first in (0..self.sequences).map(|sequence| sequence * length) {
-            let rows = qkv.slice(first * heads * dim..(first + length) * heads * dim);
-            let rows = rows.view([length, heads, dim])?.permute([1, 0, 2]);
-            let of = |first: usize, count: usize| rows.slice(0, first..first + count);
-            let mut part = out.slice_mut(first * queries * dim..(first + length) * queries * dim);
-            let part = part.view_mut([length, queries, dim])?.permute([1, 0, 2]);
-            let mut lse = on.temporary::<f32>(queries * length)?;
-            Attention::new(of(0, queries), of(queries, keys), of(queries + keys, keys)).causal().launch(
-                on,
-                part,
-                lse.slice_mut(),
-            )?;
-        }
-        Ok(())
+        let packed = qkv.view([self.sequences, length, heads, dim])?.permute([0, 2, 1, 3]);
+        let of = |first: usize, count: usize| packed.slice(1, first..first + count);
+        let out = out.view_mut([self.sequences, length, queries, dim])?.permute([0, 2, 1, 3]);
+        let mut lse = on.temporary::<f32>(self.sequences * queries * length)?;
+        let attention = Attention::new(of(0, queries), of(queries, keys), of(queries + keys, keys));
+        attention.causal().launch(on, out, lse.slice_mut())
     }
 
     /// Launches and bytes of [`DecoderLayer::launch`], and operation by operation. Attention reads its keys once in both.
@@ -146,7 +138,7 @@ where
         let norm = kernel(2 * tokens * k);
         let keys = turned - queries;
         let rotation = kernel(2 * tokens * turned);
-        let attention = Cost { launches: self.sequences, ..kernel(tokens * (columns + queries)) };
+        let attention = kernel(tokens * (columns + queries));
         let second = Down { weight: self.weights.down, bias: None };
         let [ours, separate] = GatedFeedForward::<T, SILU>::new(self.weights.up, second).cost(on, tokens);
         let turns = match <T as RotateProduct>::form(on, tokens, [k, columns]) {

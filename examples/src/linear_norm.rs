@@ -6,8 +6,9 @@
 //!
 //! **Forms.** In [`Form::Fused`] a program holds whole rows of the result in its accumulator, up to [`MAX_COLS`] columns: it takes the mean
 //! of the sums, then the mean of their squared deviations, and writes the norm. Columns behind a row count in neither. Every program reads
-//! all of `W`, and there are as many programs as tiles of rows: 64 rows of up to 256 columns, 16 where rows are few, 32 of more columns. That
-//! should pay where tiles of 64 rows occupy half of the processors, or where `W` is small enough for one program to read it in the time
+//! all of `W`, and there are as many programs as tiles of rows: 64 rows, 16 where rows are few. As measured
+//! (docs/performance.md) that
+//! pays where tiles of 64 rows occupy half of the processors, or where `W` is small enough for one program to read it in the time
 //! of a launch, an estimate of traffic and latency; [`LinearNorm::launch`] takes it then. [`Form::Separate`] is a [`Matmul`] with the bias
 //! and the residual behind it, and a kernel for norm and activation. `FUSE_TRACE=1` says which.
 //!
@@ -85,8 +86,7 @@ mod kernels {
             { M: 64, N: 128, K: 64 },
             { M: 16, N: 256, K: 64, num_warps: 4, num_stages: 4 },
             { M: 64, N: 256, K: 64, num_warps: 8 },
-            { M: 32, N: 512, K: 64, num_warps: 8 },
-        ],
+            ],
     )]
     pub fn linear_norm<T: Float, const M: usize, const N: usize, const K: usize>(
         x: &View<T, 2>,
@@ -119,7 +119,7 @@ mod kernels {
 pub use kernels::linear_norm;
 
 /// The longest row of a result that the fused form makes.
-pub const MAX_COLS: usize = 512;
+pub const MAX_COLS: usize = 256;
 
 /// A linear layer with a norm behind it: `LinearNorm::<bf16, GELU>::new(&x, weight, norm).bias(&bias)`. `T` is `f32`, `f16` or `bf16`;
 /// `ACT` is one of [`crate::activation`].
@@ -327,14 +327,12 @@ const SMALL_WEIGHT: usize = 256 << 10;
 /// The tiles for rows of up to so many columns: for few rows, and for rows that occupy the processors.
 const NARROW: [Tile; 2] = [Tile { rows: 16, cols: 128 }, Tile { rows: 64, cols: 128 }];
 const MIDDLE: [Tile; 2] = [Tile { rows: 16, cols: 256 }, Tile { rows: 64, cols: 256 }];
-const WIDE: Tile = Tile { rows: 32, cols: 512 };
 
 /// The tile for so many rows: the large one where programs of it occupy half of the processors.
 fn tile(on: impl LaunchOn, [rows, n]: [usize; 2]) -> Option<Tile> {
     let [small, large] = match n {
         0..=128 => NARROW,
-        129..=256 => MIDDLE,
-        257..=MAX_COLS => [WIDE; 2],
+        129..=MAX_COLS => MIDDLE,
         _ => return None,
     };
     Some(if occupies(on, large, rows) { large } else { small })
@@ -350,8 +348,7 @@ macro_rules! normalize_halves {
             fn form(on: impl LaunchOn, rows: usize, [k, n]: [usize; 2]) -> Form {
                 let in_vectors = k.is_multiple_of(16 / size_of::<$T>()) && n.is_multiple_of(16 / size_of::<$T>());
                 let is_small = k * n * size_of::<$T>() <= SMALL_WEIGHT;
-                // A tile of 32 rows reads the weights twice as often as one of 64, which a thread has no registers for.
-                let pays = |tile: Tile| is_small || tile != WIDE && occupies(on, tile, rows);
+                let pays = |tile: Tile| is_small || occupies(on, tile, rows);
                 let pays = tile(on, [rows, n]).is_some_and(pays);
                 if on.shared_bytes().is_some() && in_vectors && pays { Form::Fused } else { Form::Separate }
             }
@@ -378,7 +375,6 @@ macro_rules! normalize_halves {
                     Some(Tile { rows: 64, cols: 128 }) => launch!(64, 128),
                     Some(Tile { rows: 16, cols: 256 }) => launch!(16, 256),
                     Some(Tile { rows: 64, cols: 256 }) => launch!(64, 256),
-                    Some(WIDE) => launch!(32, 512),
                     _ => Err(CHECKS.error(format!("rows have {n} columns, the most of the fused form is {MAX_COLS}"))),
                 }
             }

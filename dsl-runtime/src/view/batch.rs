@@ -1,4 +1,4 @@
-//! Batches: matrices along a first axis.
+//! Batches: matrices, or stacks of them, along a first axis.
 
 use super::{LIMIT, Layout, View, ViewMut};
 use crate::dtype::Element;
@@ -12,6 +12,12 @@ impl<'a, T: Element> View<'a, T, 2> {
 }
 
 impl<'a, T: Element> View<'a, T, 3> {
+    /// The matrices as a batch of one such stack.
+    pub fn batch(&self) -> View<'a, T, 4> {
+        let Layout { shape, strides } = self.layout().batch();
+        View { memory: self.memory, shape, strides }
+    }
+
     /// A matrix of a batch.
     ///
     /// # Panics
@@ -31,12 +37,35 @@ impl<'a, T: Element> ViewMut<'a, T, 2> {
     }
 }
 
+impl<'a, T: Element> ViewMut<'a, T, 3> {
+    /// The matrices as a batch of one such stack.
+    pub fn batch(self) -> ViewMut<'a, T, 4> {
+        let Layout { shape, strides } = self.layout().batch();
+        ViewMut { memory: self.memory, shape, strides }
+    }
+}
+
+impl<const R: usize> Layout<R> {
+    /// A stride that leads beyond all elements.
+    fn beyond(&self) -> usize {
+        let ends = self.shape.iter().zip(self.strides).map(|(&extent, stride)| extent.saturating_mul(stride));
+        ends.max().unwrap_or(0).min(LIMIT - 1)
+    }
+}
+
 impl Layout<2> {
-    /// With an axis of extent 1 before the others, whose stride leads beyond them.
+    /// With an axis of extent 1 before the others.
     fn batch(self) -> Layout<3> {
         let Layout { shape: [rows, cols], strides: [row, col] } = self;
-        let stride = rows.saturating_mul(row).max(cols.saturating_mul(col)).min(LIMIT - 1);
-        Layout { shape: [1, rows, cols], strides: [stride, row, col] }
+        Layout { shape: [1, rows, cols], strides: [self.beyond(), row, col] }
+    }
+}
+
+impl Layout<3> {
+    /// With an axis of extent 1 before the others.
+    fn batch(self) -> Layout<4> {
+        let Layout { shape: [count, rows, cols], strides: [matrix, row, col] } = self;
+        Layout { shape: [1, count, rows, cols], strides: [self.beyond(), matrix, row, col] }
     }
 }
 
@@ -50,6 +79,8 @@ mod tests {
         let strided = View::strided(&memory, [2, 3], [1, 4]).expect("a view that fits").batch();
         assert_eq!((strided.shape(), strided.strides()), ([1, 2, 3], [12, 1, 4]));
         let batch = View::new(&memory, [2, 3, 2]).expect("a view that fits");
+        let stack = batch.batch();
+        assert_eq!((stack.shape(), stack.strides()), ([1, 2, 3, 2], [12, 6, 2, 1]));
         let second = batch.matrix(1);
         assert_eq!((second.shape(), second.strides(), second.memory.len()), ([3, 2], [2, 1], 6));
         let written = ViewMut::new(&mut memory, [3, 4]).expect("a view that fits").batch();

@@ -124,6 +124,63 @@ fn check_all<T: Attend>(elements: usize, rules: Rules<'_, T>) {
     }
 }
 
+/// Queries, keys and values of three sequences as a linear layer makes them, each with its heads side by side, and results of which every
+/// second row is another's.
+#[test]
+fn sequences_are_an_axis() {
+    let ([sequences, heads, key_heads, length, elements], scale) = ([3, 4, 2, 70, 64], 0.2);
+    let columns = (heads + 2 * key_heads) * elements;
+    let packed = normal::<bf16>(sequences * length * columns, 1);
+    // The same head after head.
+    let apart = |first: usize, count: usize| -> Vec<bf16> {
+        let of = |at: usize| {
+            let [sequence, head] = [at / count, first + at % count];
+            (0..length).flat_map(move |row| {
+                let start = (sequence * length + row) * columns + head * elements;
+                start..start + elements
+            })
+        };
+        (0..sequences * count).flat_map(of).map(|i| packed[i]).collect()
+    };
+    let (q, k, v) = (apart(0, heads), apart(heads, key_heads), apart(heads + key_heads, key_heads));
+    let all = extents([sequences * heads, sequences * key_heads, length, length], elements);
+    let [rows, sums] = reference([&q, &k, &v], all, Rules::scaled(scale).causal());
+    for device in devices() {
+        let memory = device.upload(&packed).unwrap();
+        let of_heads = memory.view([sequences, length, columns / elements, elements]).unwrap();
+        let of_heads = of_heads.permute([0, 2, 1, 3]);
+        let of = |first: usize, count: usize| of_heads.slice(1, first..first + count);
+        let attention = Attention::new(of(0, heads), of(heads, key_heads), of(heads + key_heads, key_heads));
+        let attention = attention.scale(scale).causal();
+        let mut out = Guarded::<bf16>::new(device, 2 * rows.len(), 0);
+        let mut lse = Guarded::<f32>::new(device, sums.len(), 0);
+        let mut slice = out.output();
+        let written = slice.view_mut([sequences, length, 2 * heads, elements]).unwrap();
+        let mut written = written.permute([0, 2, 1, 3]);
+        attention.launch(&device, written.slice_mut(1, ..heads), lse.output()).unwrap();
+        let content = out.content();
+        let (mut found, mut others) = (vec![], vec![]);
+        for at in 0..sequences * heads {
+            for row in 0..length {
+                let start = ((at / heads * length + row) * 2 * heads + at % heads) * elements;
+                found.extend_from_slice(&content[start..start + elements]);
+                others.extend_from_slice(&content[start + heads * elements..][..elements]);
+            }
+        }
+        compare(&found, &rows).unwrap_or_else(|found| panic!("on {device}: {found}"));
+        compare(&lse.content(), &sums).unwrap_or_else(|found| panic!("on {device}, lse: {found}"));
+        assert!(others.iter().all(|other| other.is_nan()), "on {device}: other rows were written");
+        // One sequence less of the keys is named.
+        let few = of_heads.slice(0, ..2).slice(1, ..key_heads);
+        let attention = Attention::new(of(0, heads), few, few);
+        let mut lse = device.zeros::<f32>(sums.len()).unwrap();
+        let mut out = device.zeros::<bf16>(rows.len()).unwrap();
+        let written = out.view_mut([sequences, heads, length, elements]).unwrap();
+        let error = attention.launch(&device, written, &mut lse).unwrap_err().to_string();
+        assert_eq!(error, "attention: k has 2 sequences and q has 3");
+    }
+}
+
 #[test]
 fn attention_is_as_exact_as_stated() {
     check_all::<f16>(64, Rules::scaled(0.2));

@@ -174,4 +174,16 @@ fn wrong_arguments_are_errors() {
     assert_eq!(found, "attention: shared keys have neither bias nor dropout, expected `launch`");
     let found = message(plain.scale(-1.0), 66);
     assert_eq!(found, "attention: scale is -1, expected 0 to 1.7e38");
+    // Two sequences of two heads, whose rows are side by side.
+    let x = memory.view([2, 2, 2, 8]).unwrap();
+    let rows = x.permute([0, 2, 1, 3]);
+    let mut message = |attention: Attention<f16>| {
+        let mut workspace = device.zeros::<f32>(attention.workspace_len(&device)).unwrap();
+        let mut lse = device.zeros::<f32>(8).unwrap();
+        let out = out.view_mut([2, 2, 2, 8]).unwrap();
+        attention.launch_split(&device, out, &mut lse, &mut workspace).map_err(|error| error.to_string())
+    };
+    assert_eq!(message(Attention::new(x, x, x).splits(1)), Ok(()));
+    let found = message(Attention::new(x, rows, rows).splits(1)).unwrap_err();
+    assert_eq!(found, "attention: the sequences of k are not as far apart as its heads times their number");
 }
