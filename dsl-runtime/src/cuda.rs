@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cudarc::driver::sys::{self, CUdevice_attribute, CUresult};
+use cudarc::driver::sys::{self, CUdevice_attribute, CUmemPool_attribute, CUresult};
 use cudarc::driver::{
     CudaContext, CudaEvent, CudaSlice, CudaStream, CudaView, CudaViewMut, DevicePtr, DevicePtrMut,
     DeviceSlice, DriverError, result,
@@ -69,7 +69,25 @@ pub(crate) fn open(ordinal: usize) -> Result<&'static CudaDevice> {
         return Ok(device);
     }
     let context = CudaContext::new(ordinal).map_err(Error::cuda("cuDevicePrimaryCtxRetain"))?;
+    keep_freed_memory(&context)?;
     register(&mut devices, context, Order::ours())
+}
+
+/// Has the memory pool of a context keep what is freed for the next allocation: by default a wait for the device gives it all back, and
+/// the next launch with temporary memory has it mapped again.
+fn keep_freed_memory(context: &CudaContext) -> Result<()> {
+    if !context.has_async_alloc() {
+        return Ok(());
+    }
+    let mut threshold = u64::MAX;
+    // SAFETY: the device is this context's, its pool is there as long as the device, and this attribute is a `u64`.
+    unsafe {
+        let pool = result::device::get_default_mem_pool(context.cu_device())
+            .map_err(Error::cuda("cuDeviceGetDefaultMemPool"))?;
+        let attribute = CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+        result::mem_pool::set_attribute(pool, attribute, (&raw mut threshold).cast())
+            .map_err(Error::cuda("cuMemPoolSetAttribute(release threshold)"))
+    }
 }
 
 /// The device of a context that someone else made.

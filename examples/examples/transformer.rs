@@ -270,6 +270,16 @@ fn difference(one: &[bf16], other: &[bf16]) -> f64 {
     pairs.map(|(a, b)| (a.to_f64() - b.to_f64()).abs()).fold(0.0, f64::max) / size.sqrt()
 }
 
+/// Turns of the forms that are compared.
+const TURNS: usize = 3;
+
+/// Launches that are timed together.
+struct Form<'a> {
+    name: &'a str,
+    form: &'static str,
+    launch: &'a mut dyn FnMut() -> dsl_runtime::Result<()>,
+}
+
 /// What is measured, and what was.
 struct Measured<'a> {
     device: &'a Device,
@@ -281,26 +291,32 @@ struct Measured<'a> {
 }
 
 impl Measured<'_> {
-    /// The median time in milliseconds, kept under a name; nothing where nothing is to be measured.
-    fn time(
-        &mut self,
-        name: &str,
-        form: &str,
-        mut launch: impl FnMut() -> dsl_runtime::Result<()>,
-    ) -> Result<Option<f64>> {
-        launch()?;
+    /// The median times in milliseconds of forms, kept under their names; nothing where nothing is to be measured. They take turns, so that
+    /// a drift of the clock meets all of them alike.
+    fn time<const N: usize>(&mut self, mut forms: [Form<'_>; N]) -> Result<[Option<f64>; N]> {
+        for Form { launch, .. } in &mut forms {
+            launch()?;
+        }
         if self.once {
-            return Ok(None);
+            return Ok([None; N]);
         }
-        let options = BenchOptions { rep_ms: 300.0, ..BenchOptions::default() };
-        let time = do_bench(self.device, options, &mut launch)?.median_ms();
-        let mut point = json!({ "name": name, "form": form, "seconds": time * 1e-3 });
-        if let Some(model) = self.model {
-            point["model"] = json!(model);
-            point["set"] = json!({ "tokens": self.tokens });
+        let options = BenchOptions { rep_ms: 300.0 / TURNS as f64, ..BenchOptions::default() };
+        let mut times = [[0.0; TURNS]; N];
+        for turn in 0..TURNS {
+            for (Form { launch, .. }, times) in forms.iter_mut().zip(&mut times) {
+                times[turn] = do_bench(self.device, options, launch)?.median_ms();
+            }
         }
-        self.points.push(point);
-        Ok(Some(time))
+        for (Form { name, form, .. }, times) in forms.iter().zip(&mut times) {
+            times.sort_by(f64::total_cmp);
+            let mut point = json!({ "name": name, "form": form, "seconds": times[TURNS / 2] * 1e-3 });
+            if let Some(model) = self.model {
+                point["model"] = json!(model);
+                point["set"] = json!({ "tokens": self.tokens });
+            }
+            self.points.push(point);
+        }
+        Ok(times.map(|times| Some(times[TURNS / 2])))
     }
 }
 
@@ -351,28 +367,34 @@ fn main() -> Result<()> {
     let projected = if before == 6 { "o_proj ; add1" } else { "o_proj + add1" };
     let whole = joined(["norm1", rotated, "attention", projected, &second]);
 
-    let fused = measured.time(&whole, "fused", || decoder.launch(&device, &x, &mut ours))?;
-    let unfused =
-        measured.time(&joined(OPS.map(|(_, name)| name)), "unfused", || apart.launch_all(&device, &OPS))?;
+    let times = measured.time([
+        Form { name: &whole, form: "fused", launch: &mut || decoder.launch(&device, &x, &mut ours) },
+        Form {
+            name: &joined(OPS.map(|(_, name)| name)),
+            form: "unfused",
+            launch: &mut || apart.launch_all(&device, &OPS),
+        },
+    ])?;
     let differs = difference(&ours.download()?, &apart.out.download()?);
     ensure!(differs < 0.1, "the two forms differ by {differs}");
-    line("decoder layer", cost, OPS.len(), [fused, unfused], differs)?;
+    line("decoder layer", cost, OPS.len(), times, differs)?;
 
     // Of what attention left, in both forms.
     let middle = device.upload(&apart.middle.download()?)?;
     let (_, ops) = OPS.split_at(FEED_FORWARD);
-    let fused = measured.time(&second, "fused", || gated.launch(&device, &middle, &mut ours))?;
     let name = joined(ops.iter().map(|&(_, name)| name));
-    let unfused = measured.time(&name, "unfused", || apart.launch_all(&device, ops))?;
+    let times = measured.time([
+        Form { name: &second, form: "fused", launch: &mut || gated.launch(&device, &middle, &mut ours) },
+        Form { name: &name, form: "unfused", launch: &mut || apart.launch_all(&device, ops) },
+    ])?;
     let differs = difference(&ours.download()?, &apart.out.download()?);
     ensure!(differs < 0.1, "the two forms differ by {differs}");
-    line("feed-forward", gated_cost, ops.len(), [fused, unfused], differs)?;
+    line("feed-forward", gated_cost, ops.len(), times, differs)?;
 
     if let Some(path) = measurements {
         for (op, name) in OPS {
-            measured.time(name, if matches!(op, Rope) { "fused" } else { "unfused" }, || {
-                apart.launch(&device, op)
-            })?;
+            let form = if matches!(op, Rope) { "fused" } else { "unfused" };
+            measured.time([Form { name, form, launch: &mut || apart.launch(&device, op) }])?;
         }
         points::write(&path, &device, &format!("transformer --tokens {tokens}"), &measured.points)?;
     }

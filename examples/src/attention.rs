@@ -177,11 +177,9 @@ pub fn attention<T: Float, const FORM: usize, const D: usize, const M: usize, co
         total = total * before + tl::sum(weights, 1);
         largest = next;
         let weights = if FORM == 4 {
-            let first = (number.to::<i64>() * queries.to::<i64>() + row.to::<i64>()) * keys.to::<i64>()
-                + start.to::<i64>();
-            let numbers = first
-                + (tl::arange(0, M).to::<i64>() * keys.to::<i64>()).col()
-                + tl::arange(0, N).to::<i64>().row();
+            let first = number.to::<i64>() * queries.to::<i64>() + row.to::<i64>();
+            let rows = (first + tl::arange(0, M).to::<i64>()) * keys.to::<i64>();
+            let numbers = rows.col() + (start + tl::arange(0, N)).to::<i64>().row();
             // `tl::rand(seed, number) < p`, asked of the number's bits.
             let limit = tl::wrapping_mul(tl::ceil(p * 8388608.0).to::<u32>(), 512);
             tl::select(tl::randint(seed, numbers) < limit, 0.0, weights)

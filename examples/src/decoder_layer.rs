@@ -100,7 +100,8 @@ where
         T::normalize(on, x, layer, normalized.slice_mut(), self.eps)?;
         let mut qkv = on.temporary::<T>(tokens * columns)?;
         let product = LinearRope::new(normalized.slice(), layer.weight()?, self.angles);
-        product.bias(layer.bias()).turned(turned).launch(on, qkv.slice_mut())?;
+        let product = layer.bias().map_or(product, |bias| product.bias(bias));
+        product.turned(turned).launch(on, qkv.slice_mut())?;
         let mut attended = on.temporary::<T>(tokens * queries)?;
         self.attend(on, qkv.slice(), attended.slice_mut())?;
         let mut middle = on.temporary::<T>(tokens * k)?;

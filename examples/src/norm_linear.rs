@@ -178,8 +178,8 @@ pub struct FoldedLinear<T: Float> {
     weight: Buffer<T>,
     sums: Buffer<f32>,
     constants: Buffer<f32>,
-    /// `c` as the separate product takes it, and the parameters of a norm without any.
-    bias: Buffer<T>,
+    /// `c` as the separate product takes it, which a product without it need not read, and the parameters of a norm without any.
+    bias: Option<Buffer<T>>,
     ones: Buffer<T>,
     zeros: Buffer<T>,
     extents: [usize; 2],
@@ -210,6 +210,7 @@ impl<T: Normalize> FoldedLinear<T> {
         if let Some(bias) = &bias {
             CHECKS.extents("bias", [bias.len()], [n])?;
         }
+        let (centers, adds) = (beta.is_some(), beta.is_some() || bias.is_some());
         let (mut folded, mut sums, mut constants) =
             (device.zeros::<T>(n * k)?, device.zeros::<f32>(n)?, device.zeros::<f32>(n)?);
         if n > 0 {
@@ -217,16 +218,20 @@ impl<T: Normalize> FoldedLinear<T> {
             let out = folded.view_mut([n, k])?.permute([1, 0]);
             T::fold(device, [gamma, beta, bias], weight, out, [&mut sums, &mut constants])?;
         }
-        let rounded: Vec<T> = constants.download()?.iter().map(|&c| T::from_f64(f64::from(c))).collect();
+        let rounded = || -> Result<Buffer<T>> {
+            let constants = constants.download()?;
+            device.upload(&constants.iter().map(|&c| T::from_f64(f64::from(c))).collect::<Vec<T>>())
+        };
+        let bias = adds.then(rounded).transpose()?;
         Ok(FoldedLinear {
             weight: folded,
             sums,
             constants,
-            bias: device.upload(&rounded)?,
+            bias,
             ones: device.upload(&vec![T::from_f64(1.0); k])?,
             zeros: device.zeros(k)?,
             extents: [k, n],
-            centers: beta.is_some(),
+            centers,
         })
     }
 
@@ -235,9 +240,9 @@ impl<T: Normalize> FoldedLinear<T> {
         self.extents[1]
     }
 
-    /// `beta · W + bias`, as a product takes it.
-    pub fn bias(&self) -> Slice<'_, T> {
-        self.bias.slice(..)
+    /// `beta · W + bias`, as a product takes it, where there is either.
+    pub fn bias(&self) -> Option<Slice<'_, T>> {
+        self.bias.as_ref().map(|bias| bias.slice(..))
     }
 
     /// The weights `[k, n]`, scaled by `gamma`.
@@ -307,7 +312,7 @@ impl<'a, T: Normalize, const ACT: usize> NormLinear<'a, T, ACT> {
                 T::normalize(on, self.x, self.layer, normalized.slice_mut(), self.eps)?;
                 let normalized = normalized.slice().view([rows, k])?;
                 let product = Matmul::<T, ACT>::new(normalized, self.layer.weight()?);
-                product.bias(self.layer.bias()).launch(on, out)
+                self.layer.bias().map_or(product, |bias| product.bias(bias)).launch(on, out)
             }
         }
     }

@@ -86,7 +86,9 @@ impl<'a> Arg<'a> {
     /// Whether a launch there can reach it.
     fn is_within(&self, on: On<'_>) -> bool {
         // Whoever has no elements to pass need not have memory on the device for them.
-        if self.len == 0 && matches!(self.value, Value::Shared(SharedBytes::Host(_))) {
+        let is_on_host =
+            matches!(self.value, Value::Shared(SharedBytes::Host(_)) | Value::Unique(UniqueBytes::Host(_)));
+        if self.len == 0 && is_on_host {
             return true;
         }
         let context = match &self.value {

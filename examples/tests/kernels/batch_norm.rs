@@ -237,6 +237,30 @@ fn extremes_stay_in_their_channel() {
     }
 }
 
+/// Without running statistics, with a residual and ReLU behind the norm.
+#[test]
+fn running_statistics_may_be_left_out() {
+    let shape = [6, 5, 9];
+    let of = Images::<f32>::normal(shape);
+    let expected = train_reference(of.host(true), EPS);
+    for device in devices() {
+        let [x, gamma, beta, residual] =
+            [&of.x, &of.gamma, &of.beta, &of.residual].map(|values| device.upload(values).unwrap());
+        let [mut mean, mut rstd] = [0, 1].map(|_| device.zeros::<f32>(shape[1]).unwrap());
+        let mut scratch = device.zeros::<f32>(scratch_len(shape)).unwrap();
+        let mut out = device.zeros::<f32>(of.x.len()).unwrap();
+        let left = Statistics {
+            mean: (&mut mean).into(),
+            rstd: (&mut rstd).into(),
+            running: None,
+            scratch: (&mut scratch).into(),
+        };
+        let norm = BatchNorm::new(&x, &gamma, &beta).pixels(of.pixels).eps(EPS).residual(&residual).relu();
+        norm.train(&device, left, &mut out).unwrap();
+        compare(&out.download().unwrap(), &expected).unwrap_or_else(|found| panic!("{device}: {found}"));
+    }
+}
+
 /// Without images nothing moves; one value a channel is its mean; what is left out is left out.
 #[test]
 fn least_lengths_train() {

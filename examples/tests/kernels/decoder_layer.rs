@@ -70,7 +70,8 @@ impl Layer {
         RmsNorm::new(x, &ones).eps(1e-5).launch(device, &mut normalized).unwrap();
         let product = LinearRope::new(&normalized, self.qkv.weight().unwrap(), self.angles(positions));
         let turned = (HEADS.queries + HEADS.keys) * 2 * HALF;
-        product.bias(self.qkv.bias()).turned(turned).launch(device, &mut qkv).unwrap();
+        assert!(self.qkv.bias().is_none(), "neither the norm nor the layer adds anything");
+        product.turned(turned).launch(device, &mut qkv).unwrap();
         let (mut attended, mut lse) = (zeros(tokens * queries), device.zeros::<f32>(4 * tokens).unwrap());
         let heads = qkv.view([tokens, 8, 2 * HALF]).unwrap().permute([1, 0, 2]);
         let out = attended.view_mut([tokens, 4, 2 * HALF]).unwrap().permute([1, 0, 2]);
