@@ -6,11 +6,10 @@
 //!
 //! **Forms.** In [`Form::Fused`] a program holds whole rows of the result in its accumulator, up to [`MAX_COLS`] columns: it takes the mean
 //! of the sums, then the mean of their squared deviations, and writes the norm. Columns behind a row count in neither. Every program reads
-//! all of `W`, and there are as many programs as tiles of rows: 64 rows, 16 where rows are few. As measured
-//! (docs/performance.md) that
-//! pays where tiles of 64 rows occupy half of the processors, or where `W` is small enough for one program to read it in the time
-//! of a launch, an estimate of traffic and latency; [`LinearNorm::launch`] takes it then. [`Form::Separate`] is a [`Matmul`] with the bias
-//! and the residual behind it, and a kernel for norm and activation. `FUSE_TRACE=1` says which.
+//! all of `W`, and there are as many programs as tiles of rows: 64 rows, 16 where rows are few. As measured (docs/performance.md) that
+//! pays where tiles of 64 rows occupy half of the processors, or where `W` is small enough for one program to read it in the time of a
+//! launch; [`LinearNorm::launch`] takes it then. [`Form::Separate`] is a [`Matmul`] with the bias and the residual behind it, and a kernel
+//! for norm and activation. `FUSE_TRACE=1` says which.
 //!
 //! **Traffic.** `(rows * k + k * n + rows * n) * size_of::<T>()` bytes, and a residual once; the separate form writes and reads the result
 //! once more.
