@@ -40,6 +40,7 @@ use dsl_runtime::prelude::*;
 
 use self::Where::{Everywhere, Large, Little};
 use crate::dropout::Dropout;
+pub use crate::sequences::{Sequences, SequencesMut};
 use crate::shape::Checks;
 
 /// A program handles `M` queries of a head, `N` keys at a time. The grid's first axis counts heads, of all sequences, that run together, one
@@ -212,42 +213,6 @@ pub struct Extents {
     pub elements: usize,
 }
 
-/// The heads of a sequence, `[heads, rows, D]`, or those of several sequences along a first axis.
-pub trait Heads<'a, T: Element> {
-    /// The same with an axis that counts sequences.
-    fn sequences(self) -> View<'a, T, 4>;
-}
-
-impl<'a, T: Element> Heads<'a, T> for View<'a, T, 3> {
-    fn sequences(self) -> View<'a, T, 4> {
-        self.batch()
-    }
-}
-
-impl<'a, T: Element> Heads<'a, T> for View<'a, T, 4> {
-    fn sequences(self) -> View<'a, T, 4> {
-        self
-    }
-}
-
-/// The heads of a sequence to write, or those of several sequences along a first axis.
-pub trait HeadsMut<'a, T: Element> {
-    /// The same with an axis that counts sequences.
-    fn sequences(self) -> ViewMut<'a, T, 4>;
-}
-
-impl<'a, T: Element> HeadsMut<'a, T> for ViewMut<'a, T, 3> {
-    fn sequences(self) -> ViewMut<'a, T, 4> {
-        self.batch()
-    }
-}
-
-impl<'a, T: Element> HeadsMut<'a, T> for ViewMut<'a, T, 4> {
-    fn sequences(self) -> ViewMut<'a, T, 4> {
-        self
-    }
-}
-
 /// Attention of the heads of views: `Attention::new(q, k, v).causal()`. `T` is `f16` or `bf16`.
 #[derive(Clone, Copy)]
 pub struct Attention<'a, T: Float> {
@@ -273,7 +238,7 @@ const HIGHEST: f32 = 1e30;
 
 impl<'a, T: Float> Attention<'a, T> {
     /// Queries, keys and values; scores are scaled by `1 / sqrt(D)`, and every query sees every key.
-    pub fn new(q: impl Heads<'a, T>, k: impl Heads<'a, T>, v: impl Heads<'a, T>) -> Self {
+    pub fn new(q: impl Sequences<'a, T>, k: impl Sequences<'a, T>, v: impl Sequences<'a, T>) -> Self {
         let (q, k, v) = (q.sequences(), k.sequences(), v.sequences());
         let scale = 1.0 / (q.shape()[3].max(1) as f32).sqrt();
         Attention {
@@ -334,7 +299,7 @@ impl<'a, T: Float> Attention<'a, T> {
     pub fn launch<'o>(
         &self,
         on: impl LaunchOn,
-        out: impl HeadsMut<'o, T>,
+        out: impl SequencesMut<'o, T>,
         lse: impl Into<SliceMut<'o, f32>>,
     ) -> Result<()>
     where

@@ -20,10 +20,10 @@
 use dsl_runtime::Result;
 use dsl_runtime::prelude::*;
 
-use crate::attention::HeadsMut;
 use crate::attention::{Attention, Extents, for_powers};
 use crate::attention_reference::{Rules, rounded_often};
 use crate::reference::Expected;
+use crate::sequences::SequencesMut;
 use crate::shape::Checks;
 
 /// The most parts of the keys.
@@ -274,7 +274,7 @@ impl<'a, T: Float> Attention<'a, T> {
     pub fn launch_split<'o>(
         &self,
         on: impl LaunchOn,
-        out: impl HeadsMut<'o, T>,
+        out: impl SequencesMut<'o, T>,
         lse: impl Into<SliceMut<'o, f32>>,
         workspace: impl Into<SliceMut<'o, f32>>,
     ) -> Result<()>

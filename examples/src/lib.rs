@@ -106,6 +106,7 @@ pub mod rms_norm_backward;
 pub mod rope;
 pub mod rotary_attention;
 pub mod scale_relu;
+mod sequences;
 mod shape;
 pub mod softmax;
 pub mod split_matmul;

@@ -19,6 +19,7 @@ mod linear_combination;
 mod linear_norm;
 mod linear_rope;
 mod matmul;
+mod matmul_columns;
 mod matmul_tf32;
 mod moe;
 mod norm_activation;

@@ -6,10 +6,9 @@ use fused_kernels::activation::{GELU, IDENTITY, RELU, SILU};
 use fused_kernels::matmul::{Epilogue, Extents, Matmul, Multiply, Tile, reference};
 use fused_kernels::matmul_heuristic::{Block, Config, Problem};
 use fused_kernels::matmul_tiles::matmul_parts;
-use fused_kernels::reference::compare;
 use fused_kernels::split_matmul::parts;
 
-use crate::data::{Guarded, check, devices, normal};
+use crate::data::{check, devices, normal};
 
 /// Tiles that are full, cut on each side by one and by more, and hardly touched; steps that are few, many and none.
 const EXTENTS: [Extents; 13] = [
@@ -103,43 +102,6 @@ fn check_each<T: Multiply<ACT>, const ACT: usize>() {
     for extents in EXTENTS {
         check_product::<T, ACT>(extents, [Order::Rows, Order::Rows]);
     }
-}
-
-/// Columns of a wider matrix, which end anywhere: those behind them are another's.
-fn check_columns<T: Multiply<IDENTITY>>() {
-    let wide = 304;
-    for (Extents { m, k, n }, first) in [
-        (Extents { m: 200, k: 64, n: 130 }, 0),
-        (Extents { m: 64, k: 128, n: 257 }, 16),
-        (Extents { m: 16, k: 128, n: 31 }, 8),
-        (Extents { m: 3, k: 4096, n: 100 }, 8),
-    ] {
-        let (a, b) = (normal::<T>(m * k, 1), normal::<T>(k * n, 2));
-        let expected = reference::<T, IDENTITY>([&a, &b], Extents { m, k, n }, Epilogue::default());
-        for device in devices() {
-            let (left, right) = (device.upload(&a).unwrap(), device.upload(&b).unwrap());
-            let mut out = Guarded::<T>::new(device, m * wide, 0);
-            let mut memory = out.output();
-            let mut columns = memory.view_mut([m, wide]).unwrap();
-            let product = Matmul::<T, IDENTITY>::new(left.view([m, k]).unwrap(), right.view([k, n]).unwrap());
-            product.launch(&device, columns.slice_mut(1, first..first + n)).unwrap();
-            let (mut found, mut others) = (vec![], vec![]);
-            for row in out.content().chunks(wide) {
-                found.extend_from_slice(&row[first..first + n]);
-                others.extend(row[..first].iter().chain(&row[first + n..]).copied());
-            }
-            let what = format!("{m} x {k} x {n} of {} on {device}", T::DTYPE);
-            compare(&found, &expected).unwrap_or_else(|found| panic!("{what}: {found}"));
-            assert!(others.iter().all(|other| other.to_f64().is_nan()), "{what}: other columns were written");
-        }
-    }
-}
-
-#[test]
-fn only_columns_of_the_result_are_written() {
-    check_columns::<f32>();
-    check_columns::<f16>();
-    check_columns::<bf16>();
 }
 
 /// Strides that are multiples of 16 bytes and such as are not, neighbours along either axis.
