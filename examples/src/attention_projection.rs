@@ -238,8 +238,7 @@ impl<'a, T: Project> AttentionProjection<'a, T> {
         if let Some(residual) = &self.residual {
             CHECKS.extents("residual", residual.shape(), [sequences * queries, n])?;
         }
-        self.attention().check(self.q.shape(), sequences * heads * queries)?;
-        Ok(())
+        self.attention().check(self.q.shape(), sequences * heads * queries).map(|_| ())
     }
 
     fn form(&self, on: impl LaunchOn) -> Form {
