@@ -30,7 +30,7 @@ pub fn fuse_fn(_: TokenStream, item: TokenStream) -> TokenStream {
 #[doc(hidden)]
 #[proc_macro]
 pub fn tl_reference(_: TokenStream) -> TokenStream {
-    lowering::reference::reference().into()
+    lowering::devtools::tl_reference::reference().into()
 }
 
 /// The compiler's table of operations as kernels and the lists that test them; for this project's own tests.

@@ -23,6 +23,7 @@ pub(crate) fn is_method(item: &TokenStream) -> bool {
     let Some(path) = span.local_file().filter(|_| column > 1) else { return false };
     FILES.with_borrow_mut(|files| {
         let text = files.entry(path).or_insert_with_key(|path| std::fs::read_to_string(path).ok());
-        text.as_ref().is_some_and(|text| lowering::syntax::stands_among_methods(text, line, column - 1))
+        text.as_ref()
+            .is_some_and(|text| lowering::frontend::syntax::stands_among_methods(text, line, column - 1))
     })
 }

@@ -2,13 +2,13 @@
 //! writes `OUT_STEM.sm_80.ptx`, `OUT_STEM.sm_90a.ptx` and `OUT_STEM.txt`, which lists each body's entry, threads,
 //! programs per block and shared bytes. For measuring choices that the attribute does not offer.
 
-use lowering::body::{Body, Requests, bodies};
-use lowering::check;
-use lowering::diagnostic::Errors;
+use lowering::backend::Stages;
+use lowering::backend::nvptx::{self, Arch};
+use lowering::driver::specialize::{Body, Requests, bodies};
+use lowering::frontend::syntax;
+use lowering::frontend::typeck;
 use lowering::mlir::Session;
-use lowering::syntax;
-use lowering::target::Stages;
-use lowering::target::nvptx::{self, Arch};
+use lowering::support::diagnostic::Errors;
 
 fn main() {
     let args: Vec<String> = std::env::args().collect();
@@ -23,8 +23,8 @@ fn main() {
     let mut errors = Errors::new();
     let tokens = quote::quote! { #function };
     let kernel = syntax::parse(attribute.tokens.clone(), tokens, &mut errors).expect("a kernel");
-    let variants = check::variants(&kernel, &mut errors);
-    let checked = check::check(&kernel, &variants[0]).unwrap_or_else(|errors| panic!("{errors:?}"));
+    let variants = typeck::variants(&kernel, &mut errors);
+    let checked = typeck::check(&kernel, &variants[0]).unwrap_or_else(|errors| panic!("{errors:?}"));
     let asked = Requests::of(&kernel, &variants[0]);
     let requests = Requests { num_warps: number(0).or(asked.num_warps), programs: number(1), ..asked };
     let bodies = bodies(&checked.func, requests).expect("bodies that fit");

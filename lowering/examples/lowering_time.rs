@@ -3,15 +3,17 @@
 
 use std::time::{Duration, Instant};
 
-use lowering::analysis::split::{Trust, split};
-use lowering::body::{Requests, bodies};
-use lowering::check::{self, Variant};
-use lowering::diagnostic::Errors;
-use lowering::mlir::{Machine, Session, gpu, host};
-use lowering::syntax;
-use lowering::target::host::Family;
-use lowering::target::llvm::{LlvmModule, StrengthReduction};
-use lowering::target::nvptx::Arch;
+use lowering::backend::host_asm::Family;
+use lowering::backend::llvm::{LlvmModule, StrengthReduction};
+use lowering::backend::nvptx::Arch;
+use lowering::cpu::emit as cpu_emit;
+use lowering::driver::specialize::{Requests, bodies};
+use lowering::frontend::syntax;
+use lowering::frontend::typeck::{self, Variant};
+use lowering::gpu::emit as gpu_emit;
+use lowering::mlir::{Machine, Session};
+use lowering::support::diagnostic::Errors;
+use lowering::transform::legalize_index::{Trust, split};
 
 const SOURCE: &str = include_str!("../src/tests/layer_norm.txt");
 const RUNS: usize = 15;
@@ -47,13 +49,13 @@ fn lower(session: &Session, source: &str) -> Vec<(&'static str, Duration)> {
     let tokens = |text: &str| text.parse().expect("tokens");
     let attribute = format!("{attribute}{}", if attribute.ends_with(']') { "" } else { "]" });
     let kernel = syntax::parse(tokens(&attribute), tokens(item), &mut errors).expect("a kernel");
-    let variants: Vec<Variant> = check::variants(&kernel, &mut errors);
-    let checked = check::check(&kernel, &variants[0]).expect("a valid kernel");
+    let variants: Vec<Variant> = typeck::variants(&kernel, &mut errors);
+    let checked = typeck::check(&kernel, &variants[0]).expect("a valid kernel");
     lap("parse and check");
     let bodies = bodies(&checked.func, Requests::default()).expect("bodies");
     lap("analysis and layout");
     let mut module = session.module(Machine::Nvptx);
-    gpu::declare(&mut module, bodies.iter().map(|body| &body.plan));
+    gpu_emit::declare(&mut module, bodies.iter().map(|body| &body.plan));
     for body in &bodies {
         body.plan.emit(&mut module, body.name);
     }
@@ -70,8 +72,8 @@ fn lower(session: &Session, source: &str) -> Vec<(&'static str, Duration)> {
     }
     let mut func = checked.func;
     split(&mut func, Trust::Nothing);
-    let plan = host::Plan::new(func);
-    lowering::target::host::emit(session, &plan, "entry", Family::X86_64).expect("assembly");
+    let plan = cpu_emit::Plan::new(func);
+    lowering::backend::host_asm::emit(session, &plan, "entry", Family::X86_64).expect("assembly");
     lap("host: three levels");
     times
 }

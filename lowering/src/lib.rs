@@ -4,29 +4,24 @@
 //! input and output are `proc_macro2` tokens.
 
 pub mod analysis;
-pub mod body;
-pub mod check;
-mod compile;
-pub mod diagnostic;
-pub mod dtype;
+pub mod backend;
+pub mod cpu;
+pub mod devtools;
+pub mod driver;
 mod expand;
-pub mod layout;
-mod mistake;
+pub mod frontend;
+pub mod gpu;
+pub mod ir;
 pub mod mlir;
-mod op_table;
 pub mod ops;
-pub mod options;
-mod programs;
-pub mod reference;
-pub mod syntax;
-pub mod target;
-pub mod tile;
+pub mod support;
+pub mod transform;
 
-pub use compile::{
+pub use devtools::fuzzgen::random_programs;
+pub use devtools::op_table::op_table;
+pub use driver::compile::{
     compile, compile_method, compile_module, compile_module_with, compile_with, misplaced_function,
 };
-pub use op_table::op_table;
-pub use programs::random_programs;
 
 #[cfg(test)]
 mod tests;

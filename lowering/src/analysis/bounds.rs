@@ -9,13 +9,13 @@ use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::rc::Rc;
 
-use super::fact::{Fact, Sum, Symbol};
 use super::inequality::{Bound, Inequality, tightest};
 use super::polynomial::{Atom, Placement, Polynomial, Polynomials};
+use crate::frontend::syntax::BinaryOp;
+use crate::ir::guard::{Fact, Sum, Symbol};
+use crate::ir::{Block, Func, Op, Value};
 use crate::ops::scalar::Algebra;
 use crate::ops::{For, Kind, Place};
-use crate::syntax::BinaryOp;
-use crate::tile::{Block, Func, Op, Value};
 
 /// The most inequalities of one mask that are used: leaving one out loses knowledge, and nothing else.
 const MAX_INEQUALITIES: usize = 32;

@@ -1,10 +1,10 @@
 //! Bounds of polynomials by inequalities: what varies is eliminated, ramps and variables by what bounds them, program ids by the
 //! grid, until the bound is over what is known at launch. What that takes of arguments is collected as facts.
 
-use super::fact::{Fact, Symbol, irredundant};
 use super::polynomial::{Atom, LoopEnds, Polynomial, Polynomials};
-use crate::dtype::DType;
-use crate::tile::{Func, ParamKind, Value};
+use crate::ir::guard::{Fact, Symbol, irredundant};
+use crate::ir::{Func, ParamKind, Value};
+use crate::support::dtype::DType;
 
 /// `small <= big` wherever the access happens.
 #[derive(Clone, PartialEq, Debug)]

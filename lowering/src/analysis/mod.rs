@@ -20,27 +20,14 @@
 //! - [`sign`]: what is divided is not negative, given conditions of the same kind.
 //! - [`view`]: what bodies take for granted of views.
 
-pub mod axis;
+pub mod assumption;
+pub mod axis_info;
 pub mod bounds;
-pub mod contract;
-pub mod fact;
-pub mod full;
-mod group_store;
-pub mod induction;
 pub mod inequality;
-pub mod longest;
-pub mod order;
-pub mod overflow;
-mod parts;
+pub mod non_negative;
 pub mod polynomial;
-pub mod promise;
+pub mod program_length;
 pub mod reread;
-pub mod rotate;
-pub mod scale;
-pub mod sign;
-pub mod single_turn;
-pub mod split;
-pub mod stage;
-pub mod stride;
-pub mod unrotated;
-pub mod view;
+pub mod row_groups;
+pub mod unit_stride;
+pub mod view_strides;

@@ -6,11 +6,11 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::fact::{Sum, Symbol};
-use crate::dtype::DType;
+use crate::ir::guard::{Sum, Symbol};
+use crate::ir::{Block, Func, ParamKind, Shape, Value};
 use crate::ops::scalar::Algebra;
 use crate::ops::{Kind, Place};
-use crate::tile::{Block, Func, ParamKind, Shape, Value};
+use crate::support::dtype::DType;
 
 /// What a polynomial is made of.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -4,8 +4,8 @@
 use std::collections::HashSet;
 
 use super::polynomial::{Atom, Placement, Polynomial, Polynomials};
+use crate::ir::{Block, Func, ParamId, Value};
 use crate::ops::{For, Kind, Load};
-use crate::tile::{Block, Func, ParamId, Value};
 
 /// Asks for no copies ahead in loops that read again what an earlier loop has read, where the user asks for nothing. Loops of products are
 /// left alone: threads share what they copy.

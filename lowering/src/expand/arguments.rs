@@ -4,7 +4,7 @@ use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 
 use super::launcher::element;
-use crate::syntax::{Kernel, ParamType, ViewType};
+use crate::frontend::syntax::{Kernel, ParamType, ViewType};
 
 /// What a kernel takes, in its launcher.
 #[derive(Default)]

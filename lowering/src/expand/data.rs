@@ -4,19 +4,19 @@ use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{format_ident, quote};
 
 use super::Expansion;
-use crate::analysis::fact::{Fact, Sum, Symbol};
-use crate::analysis::stage::LINE;
-use crate::body::Body;
-use crate::check::{ConstValue, Variant};
-use crate::compile::{HOST_ENTRY, Module, entry_name};
-use crate::diagnostic::Loc;
-use crate::dtype::DType;
-use crate::mlir::gpu::{Multicast, TensorMap};
+use crate::backend::compress::Packed;
+use crate::backend::host_asm::Family;
+use crate::backend::nvptx::Arch;
+use crate::driver::compile::{HOST_ENTRY, Module, entry_name};
+use crate::driver::specialize::Body;
+use crate::frontend::syntax::{Kernel, ParamType, TypeName};
+use crate::frontend::typeck::{ConstValue, Variant};
+use crate::gpu::emit::{Multicast, TensorMap};
+use crate::gpu::opt::select_wgmma::LINE;
+use crate::ir::guard::{Fact, Sum, Symbol};
 use crate::ops::Site;
-use crate::syntax::{Kernel, ParamType, TypeName};
-use crate::target::host::Family;
-use crate::target::nvptx::Arch;
-use crate::target::packed::Packed;
+use crate::support::diagnostic::Loc;
+use crate::support::dtype::DType;
 
 /// A `Variant` without code.
 pub(super) fn empty_variant(kernel: &Kernel, variant: &Variant) -> TokenStream {

@@ -4,10 +4,12 @@ use proc_macro2::{Ident, Literal, Span, TokenStream};
 use quote::{format_ident, quote, quote_spanned};
 
 use super::arguments::{Arguments, Taken, slice_type, view_type};
-use crate::check::{ConstValue, Variant};
-use crate::diagnostic::{Loc, list};
-use crate::dtype::{Class, DType};
-use crate::syntax::{ConstType, Generic, Kernel, Param, ParamType, Tune, TypeName, expects_of_body};
+use crate::frontend::syntax::{
+    ConstType, Generic, Kernel, Param, ParamType, Tune, TypeName, expects_of_body,
+};
+use crate::frontend::typeck::{ConstValue, Variant};
+use crate::support::diagnostic::{Loc, list};
+use crate::support::dtype::{Class, DType};
 
 /// A generic whose value the launcher works out from the arguments.
 fn chooser<'k>(kernel: &'k Kernel, generic: &Generic) -> Option<&'k TokenStream> {
@@ -420,7 +422,8 @@ fn declared(kernel: &Kernel, variants: &[Variant]) -> TokenStream {
 fn declared_text(kernel: &Kernel, variants: &[Variant]) -> String {
     if kernel.options.configs.is_empty() {
         let lists = kernel.options.lists.iter().map(|declared| {
-            let values = declared.values.iter().map(|value| crate::syntax::describe_value(&value.kind));
+            let values =
+                declared.values.iter().map(|value| crate::frontend::syntax::describe_value(&value.kind));
             format!("{} = {}", declared.name, list(values))
         });
         return lists.collect::<Vec<_>>().join("; ");

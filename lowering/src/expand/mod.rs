@@ -6,16 +6,16 @@
 
 mod arguments;
 mod data;
+mod ide_stub;
 mod launcher;
-mod shadow;
 
 use proc_macro2::{Ident, TokenStream};
 use quote::quote;
 
-use crate::check::Variant;
-use crate::compile::LoweredVariant;
-use crate::options::{Options, VARIABLES};
-use crate::syntax::{Function, Items, Kernel};
+use crate::driver::compile::LoweredVariant;
+use crate::frontend::syntax::{Function, Items, Kernel};
+use crate::frontend::typeck::Variant;
+use crate::support::options::{Options, VARIABLES};
 
 /// A kernel and all that was made of it.
 pub struct Expansion<'a> {
@@ -33,8 +33,8 @@ pub fn expand(expansion: &Expansion) -> TokenStream {
     let hosts: Vec<TokenStream> =
         (0..expansion.variants.len()).map(|index| data::host_code(expansion, index)).collect();
     let module = launcher::module(expansion.kernel, expansion.variants, &variants, &quote! { #(#hosts)* });
-    let imports = shadow::imports(expansion.kernel);
-    let outline = shadow::outline(&expansion.kernel.source);
+    let imports = ide_stub::imports(expansion.kernel);
+    let outline = ide_stub::outline(&expansion.kernel.source);
     // Mentioning a variable makes cargo expand again when it changes.
     let tracked = VARIABLES
         .iter()
@@ -52,7 +52,7 @@ pub fn expand(expansion: &Expansion) -> TokenStream {
 pub fn broken(kernel: &Kernel) -> TokenStream {
     let function = launcher::broken(kernel);
     let module = launcher::module(kernel, &[], &[], &TokenStream::new());
-    let imports = shadow::imports(kernel);
+    let imports = ide_stub::imports(kernel);
     quote! {
         #function
         #module
@@ -70,7 +70,7 @@ pub fn method(kernel: &Kernel) -> TokenStream {
 pub fn unread(kernel: &Kernel, error: &str) -> TokenStream {
     let function = launcher::unread(kernel, error);
     let module = launcher::module(kernel, &[], &[], &TokenStream::new());
-    let imports = shadow::imports(kernel);
+    let imports = ide_stub::imports(kernel);
     quote! {
         #function
         #module
@@ -92,21 +92,21 @@ pub fn under(conditions: &[syn::Attribute], items: TokenStream) -> TokenStream {
 /// What stays of a function that kernels call: nothing to run, only what an editor and rustc's imports need.
 pub fn module_function(function: &Function, editor: bool) -> TokenStream {
     if editor {
-        return shadow::module_function(function);
+        return ide_stub::module_function(function);
     }
-    let (imports, outline) = (shadow::function_imports(function), shadow::outline(&function.source));
+    let (imports, outline) = (ide_stub::function_imports(function), ide_stub::outline(&function.source));
     quote! { #imports #outline }
 }
 
 /// A mention of each of these names, which attributes had that are gone now, and of what only kernels use.
 pub fn mentions(names: &[Ident], items: &Items) -> TokenStream {
-    shadow::mentions(names, &items.constants)
+    ide_stub::mentions(names, &items.constants)
 }
 
 /// The signature with no code behind it, and the body to resolve names in. Without variants, which a kernel with
 /// mistakes may not have, any call of it is taken.
 pub fn for_editors(kernel: &Kernel, variants: Option<&[Variant]>) -> TokenStream {
-    let shadow = shadow::function(kernel);
+    let shadow = ide_stub::function(kernel);
     let Some(variants) = variants else {
         let launcher = broken(kernel);
         return quote! { #launcher #shadow };

@@ -123,7 +123,7 @@ pub struct Builder<'c> {
     /// Float arithmetic built while this is set may be reassociated: the accumulation of a reduction or product.
     pub accumulating: bool,
     /// The words that 16-bit values are the lower halves of.
-    pub(super) words: HashMap<usize, Val>,
+    pub(crate) words: HashMap<usize, Val>,
     /// Numbers that are another one rounded to an integer, on a GPU: converting them to integers is then one
     /// instruction that rounds by itself.
     rounded: HashMap<usize, (Val, Rounding)>,
@@ -291,8 +291,8 @@ impl<'c> Builder<'c> {
         }
         let elem = self.mlir_type(Ty::scalar(ty.elem));
         let rounded = match ty.elem {
-            Elem::F16 => crate::dtype::to_f16(value).to_f64(),
-            Elem::BF16 => crate::dtype::to_bf16(value).to_f64(),
+            Elem::F16 => crate::support::dtype::to_f16(value).to_f64(),
+            Elem::BF16 => crate::support::dtype::to_bf16(value).to_f64(),
             Elem::F32 => f64::from(value as f32),
             _ => value,
         };

@@ -8,7 +8,7 @@ use super::builder::{Builder, FloatPredicate, IntPredicate, Rounding, Val};
 use super::f8;
 use super::machine::{Machine, Vectors};
 use super::types::{Elem, Ty};
-use crate::dtype::DType;
+use crate::support::dtype::DType;
 
 /// What holds an element of `dtype` in a register.
 pub fn elem(dtype: DType, machine: Machine) -> Elem {

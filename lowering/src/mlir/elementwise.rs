@@ -4,10 +4,10 @@
 use super::builder::{Builder, Val};
 use super::cast::{cast, narrow_half, widen_half};
 use super::machine::Machine;
-use crate::dtype::DType;
+use crate::ir::{Block, Func, Value};
 use crate::ops::scalar::{Algebra, Half, Rule, Scalar, ScalarOp};
 use crate::ops::{Bitcast, Cast, Kind};
-use crate::tile::{Block, Func, Value};
+use crate::support::dtype::DType;
 
 /// Applies a row to operands of element type `dtype`.
 pub fn scalar(b: &mut Builder, op: &ScalarOp, args: &[Val], dtype: DType) -> Val {

@@ -9,7 +9,7 @@ use super::builder::{Asm, Builder, IntPredicate, Val};
 use super::cast;
 use super::machine::Machine;
 use super::types::{Elem, Ty};
-use crate::dtype::{DType, F8_NAN, Narrow};
+use crate::support::dtype::{DType, F8_NAN, Narrow};
 
 /// The first capability with conversions of 8-bit floats.
 const CAPABILITY: u32 = 89;

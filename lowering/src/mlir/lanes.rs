@@ -6,7 +6,7 @@
 use super::builder::{Builder, FloatPredicate, IntPredicate, Val};
 use super::machine::Machine;
 use super::types::Elem;
-use crate::dtype::DType;
+use crate::support::dtype::DType;
 
 pub fn add(b: &mut Builder, args: &[Val], dtype: DType) -> Val {
     if dtype.is_float() { b.fadd(args[0], args[1]) } else { b.add(args[0], args[1]) }

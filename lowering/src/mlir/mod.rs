@@ -1,21 +1,19 @@
 //! The only folder that names melior: a typed [`Builder`], and the two emitters that turn laid-out tiles into machine
 //! operations for a GPU thread and for a host thread.
 
-mod builder;
+pub mod builder;
 pub mod cast;
 pub mod elementwise;
-mod f8;
-pub mod gpu;
-pub mod host;
+pub mod f8;
 pub mod lanes;
 mod machine;
 pub mod math;
-mod philox;
+pub mod philox;
 pub mod report;
 pub mod rounding;
-mod session;
-mod shared;
-mod types;
+pub mod session;
+pub mod shared;
+pub mod types;
 
 pub use builder::{Access, Arm, Asm, Builder, FloatPredicate, IntPredicate, LoopPart, Val};
 pub use machine::{Machine, Vectors};
@@ -24,8 +22,9 @@ pub use session::{
 };
 pub use types::{Elem, Space, Ty};
 
-use crate::dtype::{self, DType};
 use crate::ops::Number;
+use crate::support::dtype;
+use crate::support::dtype::DType;
 
 /// A constant of the language as a machine value of type `ty`, which holds elements of type `elem`.
 pub fn constant(b: &mut Builder, value: Number, elem: DType, ty: Ty) -> Val {

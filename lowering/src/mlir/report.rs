@@ -10,8 +10,8 @@
 
 use super::builder::{Access, Builder, Val};
 use super::types::{Elem, Ty};
+use crate::ir::{Func, Op};
 use crate::ops::Effect;
-use crate::tile::{Func, Op};
 
 /// The name of a GPU module's record.
 pub const GLOBAL: &str = "fuse_report";

@@ -4,7 +4,7 @@
 use super::builder::{Builder, FloatPredicate, IntPredicate, Rounding, Val};
 use super::machine::{Machine, Vectors};
 use super::types::Elem;
-use crate::dtype::DType;
+use crate::support::dtype::DType;
 
 /// A processor of which nothing is known but its family.
 pub const BASELINE: Machine = Machine::Host(Vectors::Baseline);

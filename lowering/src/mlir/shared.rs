@@ -3,8 +3,8 @@
 use super::builder::{Builder, IntPredicate, Val};
 use super::elementwise::inline;
 use super::types::{Elem, Ty};
+use crate::ir::Func;
 use crate::ops::{Combination, For};
-use crate::tile::Func;
 
 /// How often a loop runs, in 64 bits, and its step in the variable's own type: `ceil((high - low) / step)`, or
 /// `floor((high - low) / step) + 1` of a closed range, without overflow. `runs` says that it runs at least once.

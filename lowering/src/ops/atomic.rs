@@ -2,12 +2,12 @@
 
 use super::memory::{element, mask, written};
 use super::{Effect, Function, Generic, Gives, Operation, Parameter, expect_types, optional, required};
-use crate::check::{Call, Check, Item, Operand};
-use crate::diagnostic::list;
-use crate::dtype::DType;
-use crate::layout::assign::Spread;
+use crate::frontend::typeck::{Call, Check, Item, Operand};
+use crate::gpu::layout::assign::Spread;
+use crate::ir::{Func, Type, Value};
 use crate::ops::Place;
-use crate::tile::{Func, Type, Value};
+use crate::support::diagnostic::list;
+use crate::support::dtype::DType;
 
 /// What becomes of an element.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

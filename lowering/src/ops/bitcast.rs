@@ -1,11 +1,11 @@
 //! The same bits as another element type.
 
 use super::{Function, Generic, Gives, Operation, expect_types, required};
-use crate::check::{Call, Check, Operand};
-use crate::diagnostic::{Loc, list};
-use crate::dtype::DType;
-use crate::layout::assign::Spread;
-use crate::tile::{Func, Value};
+use crate::frontend::typeck::{Call, Check, Operand};
+use crate::gpu::layout::assign::Spread;
+use crate::ir::{Func, Value};
+use crate::support::diagnostic::{Loc, list};
+use crate::support::dtype::DType;
 
 /// Reads each element's bits as the result's type, which is as wide.
 #[derive(Clone, Copy, Debug)]

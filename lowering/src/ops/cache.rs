@@ -1,7 +1,7 @@
 //! What an access says about caches: hints that change how fast it is, never what it reads or writes.
 
 use super::{Effect, Function, Generic, Gives, required};
-use crate::check::{Call, Check, Operand};
+use crate::frontend::typeck::{Call, Check, Operand};
 
 /// Which caches an access of a GPU goes through.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

@@ -2,13 +2,14 @@
 
 use super::atomic::choice;
 use super::{Bitcast, Function, Generic, Gives, Number, Operation, expect_types, optional, required};
-use crate::analysis::axis::{self, Analysis, Info};
+use crate::analysis::axis_info;
+use crate::analysis::axis_info::{Analysis, Info};
 use crate::analysis::polynomial::{self, Polynomial, Polynomials};
-use crate::check::{Call, Check, Operand};
-use crate::diagnostic::Loc;
-use crate::dtype::DType;
-use crate::layout::assign::Spread;
-use crate::tile::{Func, Value};
+use crate::frontend::typeck::{Call, Check, Operand};
+use crate::gpu::layout::assign::Spread;
+use crate::ir::{Func, Value};
+use crate::support::diagnostic::Loc;
+use crate::support::dtype::DType;
 
 /// Converts each element to the result's type, as Rust's `as` does where Rust has the pair.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +36,7 @@ impl Operation for Cast {
 
     fn axes(&self, analysis: &mut Analysis, results: &[Value]) -> Vec<Info> {
         let from = analysis.func.ty(self.value).dtype;
-        vec![axis::cast(&analysis.info(self.value), from, analysis.func.ty(results[0]))]
+        vec![axis_info::cast(&analysis.info(self.value), from, analysis.func.ty(results[0]))]
     }
 
     fn polynomial(&self, all: &Polynomials, func: &Func, result: Value) -> Option<Polynomial> {

@@ -5,12 +5,12 @@
 //! caller vouches for it, and accesses become as wide as it allows.
 
 use super::{Function, Generic, Gives, Operation, expect_types, required};
-use crate::analysis::axis::{Analysis, Info};
+use crate::analysis::axis_info::{Analysis, Info};
 use crate::analysis::polynomial::{Polynomial, Polynomials};
-use crate::check::{Call, Check, Operand};
-use crate::dtype::DType;
-use crate::layout::assign::Spread;
-use crate::tile::{Func, Value};
+use crate::frontend::typeck::{Call, Check, Operand};
+use crate::gpu::layout::assign::Spread;
+use crate::ir::{Func, Value};
+use crate::support::dtype::DType;
 
 /// The value, of which something is known; only in `unchecked` kernels.
 #[derive(Clone, Copy, Debug)]

@@ -2,11 +2,11 @@
 
 use super::scalar::{Algebra, ScalarOp};
 use super::{Kind, Number, expect_types};
-use crate::analysis::axis::{Analysis, Info};
-use crate::check::Check;
-use crate::diagnostic::Loc;
-use crate::dtype::DType;
-use crate::tile::{Block, Func, Op, Shape, Type, Value};
+use crate::analysis::axis_info::{Analysis, Info};
+use crate::frontend::typeck::Check;
+use crate::ir::{Block, Func, Op, Shape, Type, Value};
+use crate::support::diagnostic::Loc;
+use crate::support::dtype::DType;
 
 /// Tiles of one shape whose elements are combined together.
 #[derive(Clone, Debug)]

@@ -1,11 +1,11 @@
 //! Loops and branches. Everything they decide on is a scalar, so a whole program takes the same way.
 
 use super::{Effect, Function, Generic, Gives, Operation, expect_types, optional, required};
-use crate::analysis::axis::{Analysis, Info};
-use crate::check::{Call, Check, Item, Operand, Range};
-use crate::dtype::DType;
-use crate::layout::assign::Spread;
-use crate::tile::{Block, Func, Type, Value};
+use crate::analysis::axis_info::{Analysis, Info};
+use crate::frontend::typeck::{Call, Check, Item, Operand, Range};
+use crate::gpu::layout::assign::Spread;
+use crate::ir::{Block, Func, Type, Value};
+use crate::support::dtype::DType;
 
 /// `for i in low, low + step .. high` with carried values, or `..=high`. A step below 1 counts as 1; the loop variable
 /// never passes `high`, also at the end of its type's range.

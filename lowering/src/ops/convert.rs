@@ -1,8 +1,8 @@
 //! What only `layout` makes: moving a tile's elements to other threads, and holding on to a tile.
 
 use super::{Operation, expect_types};
-use crate::layout::assign::Spread;
-use crate::tile::{Func, Value};
+use crate::gpu::layout::assign::Spread;
+use crate::ir::{Func, Value};
 
 macro_rules! same_tile {
     ($(#[doc = $doc:literal])+ $name:ident, $text:literal, $spread:expr) => {

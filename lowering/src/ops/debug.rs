@@ -4,11 +4,11 @@
 //! A release build checks it and drops it.
 
 use super::{Effect, Function, Generic, Gives, Operation, expect_types, optional, required, scalar};
-use crate::check::{Call, Check, Item, Operand};
-use crate::dtype::DType;
-use crate::layout::assign::Spread;
-use crate::syntax::UnaryOp;
-use crate::tile::{Func, Shape, Type, Value};
+use crate::frontend::syntax::UnaryOp;
+use crate::frontend::typeck::{Call, Check, Item, Operand};
+use crate::gpu::layout::assign::Spread;
+use crate::ir::{Func, Shape, Type, Value};
+use crate::support::dtype::DType;
 
 /// What the launcher says of an operation besides what the kernel knows when it runs.
 #[derive(Clone, PartialEq, Eq, Debug)]

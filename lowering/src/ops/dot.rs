@@ -2,11 +2,11 @@
 
 use super::atomic::choice;
 use super::{Function, Generic, Gives, Kind, Operation, expect_types, optional, required};
-use crate::check::{Call, Check, Operand};
-use crate::diagnostic::list;
-use crate::dtype::DType;
-use crate::layout::assign::Spread;
-use crate::tile::{Func, Shape, Type, Value};
+use crate::frontend::typeck::{Call, Check, Operand};
+use crate::gpu::layout::assign::Spread;
+use crate::ir::{Func, Shape, Type, Value};
+use crate::support::diagnostic::list;
+use crate::support::dtype::DType;
 
 /// `a · b + acc` over the last two axes: `[.., M, K] x [.., K, N] -> [.., M, N]`. Products are added in the type of the
 /// result; their order along K is unspecified but fixed for a variant.

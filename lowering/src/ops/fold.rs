@@ -2,9 +2,9 @@
 
 use super::reduce::{Fold, keep_dims, reduced_axes};
 use super::{Arange, Combination, Function, Generic, Gives, optional, rearrange, required};
-use crate::check::{Call, Check, Item, Operand};
-use crate::dtype::{Class, DType};
-use crate::tile::{Shape, Type, Value};
+use crate::frontend::typeck::{Call, Check, Item, Operand};
+use crate::ir::{Shape, Type, Value};
+use crate::support::dtype::{Class, DType};
 
 const INDEX_PARAMS: &[super::Parameter] = &[required("x"), optional("axis"), optional("keep_dims")];
 const PAIR_PARAMS: &[super::Parameter] = &[required("x"), required("axis"), optional("keep_dims")];

@@ -1,9 +1,9 @@
 //! The matrix product of blocks that a GPU copies by itself.
 
 use super::{Operation, Window, expect_types};
-use crate::dtype::DType;
-use crate::layout::assign::Spread;
-use crate::tile::{Func, Shape, Type, Value};
+use crate::gpu::layout::assign::Spread;
+use crate::ir::{Func, Shape, Type, Value};
+use crate::support::dtype::DType;
 
 /// `a · b + acc`, as [`super::Dot`] has it, by groups of four warps; factors of `f32` in TF32. The right factor is a block of a view, and the left one may
 /// be: such a block is in shared memory when it is multiplied, and in no thread's registers. No check makes this

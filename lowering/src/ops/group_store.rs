@@ -1,8 +1,8 @@
 //! The store of a block that a GPU copies out by itself.
 
 use super::{Effect, Operation, Window, expect_types};
-use crate::layout::assign::Spread;
-use crate::tile::{Func, Shape, Type, Value};
+use crate::gpu::layout::assign::Spread;
+use crate::ir::{Func, Shape, Type, Value};
 
 /// Writes a matrix to a block of a view, whose other axes are 1, as [`super::StoreView`] does: groups of four warps
 /// leave it in shared memory, and the GPU copies it from there. No check makes this operation; `analysis::group_store`

@@ -2,10 +2,10 @@
 
 use super::bitcast::as_stored;
 use super::{Function, Generic, Gives, Number, Operation, expect_types, optional, required};
-use crate::check::{Call, Check, Operand};
-use crate::dtype::DType;
-use crate::layout::assign::Spread;
-use crate::tile::{Func, Shape, Type, Value};
+use crate::frontend::typeck::{Call, Check, Operand};
+use crate::gpu::layout::assign::Spread;
+use crate::ir::{Func, Shape, Type, Value};
+use crate::support::dtype::DType;
 
 /// Counts of the numbers from 0 on; others are not counted.
 #[derive(Clone, Copy, Debug)]

@@ -1,11 +1,11 @@
 //! PTX of the user's own on single elements, with what a CPU does instead.
 
 use super::{Function, Generic, Gives, Operation, expect_types, required};
-use crate::check::{Call, Check, Item, Operand};
-use crate::diagnostic::list;
-use crate::dtype::DType;
-use crate::layout::assign::Spread;
-use crate::tile::{Block, Func, Type, Value};
+use crate::frontend::typeck::{Call, Check, Item, Operand};
+use crate::gpu::layout::assign::Spread;
+use crate::ir::{Block, Func, Type, Value};
+use crate::support::diagnostic::list;
+use crate::support::dtype::DType;
 
 /// Statements that compute an element of the result from one of each operand, all of one shape.
 #[derive(Clone, Debug)]

@@ -1,8 +1,8 @@
 //! Functions of `tl::` that are written in the language itself, checked at each call like a `#[fuse_fn]`.
 
 use super::{Function, Generic, Gives, optional, required};
-use crate::check::{Call, Check, Item, Operand};
-use crate::dtype::DType;
+use crate::frontend::typeck::{Call, Check, Item, Operand};
+use crate::support::dtype::DType;
 
 const ONE: &[super::Parameter] = &[required("x")];
 const ALONG: &[super::Parameter] = &[required("x"), optional("axis")];

@@ -2,10 +2,10 @@
 
 use super::cache::{Cache, Level};
 use super::{Effect, Function, Generic, Gives, Operation, expect_types, optional, required};
-use crate::check::{Call, Check, Operand, Pointer};
-use crate::dtype::DType;
-use crate::layout::assign::Spread;
-use crate::tile::{Func, ParamId, ParamKind, Type, Value};
+use crate::frontend::typeck::{Call, Check, Operand, Pointer};
+use crate::gpu::layout::assign::Spread;
+use crate::ir::{Func, ParamId, ParamKind, Type, Value};
+use crate::support::dtype::DType;
 
 /// Where a memory operation goes: `base + offset` elements from the start of the slice, for elements whose mask holds.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -35,11 +35,11 @@ mod view;
 
 use std::fmt::Debug;
 
-use crate::analysis::axis;
+use crate::analysis::axis_info;
 use crate::analysis::polynomial::{Polynomial, Polynomials};
-use crate::check::{Call, Check, Operand};
-use crate::layout::assign::Spread;
-use crate::tile::{Block, Func, Value};
+use crate::frontend::typeck::{Call, Check, Operand};
+use crate::gpu::layout::assign::Spread;
+use crate::ir::{Block, Func, Value};
 
 pub use atomic::{Atomic, Change, Order, Scope};
 pub use bitcast::Bitcast;
@@ -116,8 +116,8 @@ pub trait Operation: Debug {
     fn verify(&self, func: &Func, results: &[Value]) -> Result<(), String>;
 
     /// Contiguity, divisibility, constancy and range of its results. An operation with blocks runs the analysis on them.
-    fn axes(&self, analysis: &mut axis::Analysis, results: &[Value]) -> Vec<axis::Info> {
-        results.iter().map(|&result| axis::Info::unknown(analysis.func.ty(result))).collect()
+    fn axes(&self, analysis: &mut axis_info::Analysis, results: &[Value]) -> Vec<axis_info::Info> {
+        results.iter().map(|&result| axis_info::Info::unknown(analysis.func.ty(result))).collect()
     }
 
     /// How its tile operands and results lie relative to each other.
@@ -219,14 +219,14 @@ macro_rules! operations {
             }
 
             /// How it becomes code of a host thread.
-            pub fn host(&self) -> &dyn crate::mlir::host::Emit {
+            pub fn host(&self) -> &dyn crate::cpu::emit::Emit {
                 match self {
                     $(Kind::$name(op) => op,)*
                 }
             }
 
             /// How it becomes code of a GPU thread.
-            pub fn gpu(&self) -> &dyn crate::mlir::gpu::Emit {
+            pub fn gpu(&self) -> &dyn crate::gpu::emit::Emit {
                 match self {
                     $(Kind::$name(op) => op,)*
                 }
@@ -293,7 +293,7 @@ pub struct Function {
     pub params: &'static [Parameter],
     /// Markdown: what it computes, shapes, element types, NaN and rounding behaviour.
     pub doc: &'static str,
-    /// Statements that use it, in a kernel with the names of [`crate::reference::SETTING`].
+    /// Statements that use it, in a kernel with the names of [`crate::devtools::tl_reference::SETTING`].
     pub example: &'static str,
     pub gives: Gives,
     pub check: fn(&mut Check, &Call) -> Operand,

@@ -5,11 +5,11 @@
 //! `offset % 4` of the block whose counter is `offset / 4`, so that four neighbours cost one block.
 
 use super::{Function, Generic, Gives, Number, Operation, expect_types, required};
-use crate::analysis::axis::{Analysis, Info};
-use crate::check::{Call, Check, Item, Operand};
-use crate::dtype::DType;
-use crate::layout::assign::Spread;
-use crate::tile::{Func, Type, Value};
+use crate::analysis::axis_info::{Analysis, Info};
+use crate::frontend::typeck::{Call, Check, Item, Operand};
+use crate::gpu::layout::assign::Spread;
+use crate::ir::{Func, Type, Value};
+use crate::support::dtype::DType;
 
 /// What becomes of a word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

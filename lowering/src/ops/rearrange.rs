@@ -2,12 +2,12 @@
 //! looked up.
 
 use super::{Arange, Broadcast, Function, Generic, Gives, Operation, Reshape, expect_types, required};
-use crate::check::{Call, Check, Item, Operand};
-use crate::diagnostic::Loc;
-use crate::dtype::DType;
-use crate::layout::assign::Spread;
-use crate::layout::view::View;
-use crate::tile::{Func, Shape, Type, Value};
+use crate::frontend::typeck::{Call, Check, Item, Operand};
+use crate::gpu::layout::assign::Spread;
+use crate::gpu::layout::reindex::View;
+use crate::ir::{Func, Shape, Type, Value};
+use crate::support::diagnostic::Loc;
+use crate::support::dtype::DType;
 
 /// Two tiles side by side along a new axis of extent 2.
 #[derive(Clone, Copy, Debug)]
@@ -281,7 +281,7 @@ fn alike(check: &mut Check, call: &Call) -> Option<(Value, Value)> {
 /// Two operands of one element type, broadcast to one shape.
 fn pair(check: &mut Check, call: &Call) -> Option<(Value, Value)> {
     let operands: Vec<&Operand> = call.args[..2].iter().collect();
-    let dtype = check.common_type(&call.what, crate::check::Spot::Operand, &operands)?;
+    let dtype = check.common_type(&call.what, crate::frontend::typeck::Spot::Operand, &operands)?;
     let left = check.value_as(operands[0], dtype, "an operand")?;
     let right = check.value_as(operands[1], dtype, "an operand")?;
     let mut values = [left, right];
@@ -449,8 +449,7 @@ pub(super) fn sliced(
         return check.operand(value, loc);
     }
     let parts = ty.shape.without(axis).with(axis, length).with(axis, extent / length);
-    if extent.is_multiple_of(length) && start.is_multiple_of(length) && parts.rank() <= crate::tile::MAX_RANK
-    {
+    if extent.is_multiple_of(length) && start.is_multiple_of(length) && parts.rank() <= crate::ir::MAX_RANK {
         let value = check.push(Reshape { value }, vec![Type::tile(ty.dtype, parts)], loc)[0];
         return indexed(check, value, axis, start / length, loc);
     }

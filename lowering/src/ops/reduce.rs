@@ -1,11 +1,11 @@
 //! Reductions: axes of one or several tiles folded away by a function of two elements.
 
 use super::{Combination, ExpandDims, Function, Generic, Gives, Operation, optional, required};
-use crate::analysis::axis::{Analysis, Info};
-use crate::check::{Call, Check, Item, Operand};
-use crate::dtype::{Class, DType};
-use crate::layout::assign::Spread;
-use crate::tile::{Block, Func, Shape, Type, Value};
+use crate::analysis::axis_info::{Analysis, Info};
+use crate::frontend::typeck::{Call, Check, Item, Operand};
+use crate::gpu::layout::assign::Spread;
+use crate::ir::{Block, Func, Shape, Type, Value};
+use crate::support::dtype::{Class, DType};
 
 /// Folds `axes` of all inputs together. The combination is commutative; the order of folding is unspecified but fixed for
 /// a variant.

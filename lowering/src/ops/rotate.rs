@@ -1,11 +1,11 @@
-//! What only [`crate::analysis::rotate`] makes: the numbers of a ramp in another order.
+//! What only [`crate::transform::rotate_rows`] makes: the numbers of a ramp in another order.
 
 use super::{Operation, expect_types};
-use crate::analysis::axis::{Analysis, Axis, Info};
+use crate::analysis::axis_info::{Analysis, Axis, Info};
 use crate::analysis::polynomial::{Polynomial, Polynomials};
-use crate::dtype::DType;
-use crate::layout::assign::Spread;
-use crate::tile::{Func, Type, Value};
+use crate::gpu::layout::assign::Spread;
+use crate::ir::{Func, Type, Value};
+use crate::support::dtype::DType;
 
 /// The numbers `0, 1, ..` below a tile's extent `n`, in an order for which a row that begins `by` elements behind a multiple of `limit`
 /// has aligned vectors.

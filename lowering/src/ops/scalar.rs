@@ -5,13 +5,14 @@
 //! a row.
 
 use super::{Effect, Number, Operation};
-use crate::analysis::axis::{self, Analysis, Info};
+use crate::analysis::axis_info;
+use crate::analysis::axis_info::{Analysis, Info};
 use crate::analysis::polynomial::{self, Polynomial, Polynomials};
-use crate::dtype::{Class, DType};
-use crate::layout::assign::Spread;
+use crate::frontend::syntax::{BinaryOp, UnaryOp};
+use crate::gpu::layout::assign::Spread;
+use crate::ir::{Func, Value};
 use crate::mlir::{Builder, Val, lanes, math, rounding};
-use crate::syntax::{BinaryOp, UnaryOp};
-use crate::tile::{Func, Value};
+use crate::support::dtype::{Class, DType};
 
 /// How operand types determine the result's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -534,7 +535,7 @@ impl Operation for Scalar {
 
     fn axes(&self, analysis: &mut Analysis, results: &[Value]) -> Vec<Info> {
         let args: Vec<Info> = self.args.iter().map(|&arg| analysis.info(arg)).collect();
-        vec![axis::scalar(self.op.algebra, &args, analysis.func.ty(results[0]))]
+        vec![axis_info::scalar(self.op.algebra, &args, analysis.func.ty(results[0]))]
     }
 
     fn polynomial(&self, all: &Polynomials, _: &Func, _: Value) -> Option<Polynomial> {

@@ -2,11 +2,11 @@
 
 use super::fold::{as_given, tiles};
 use super::{Combination, Function, Generic, Gives, Operation, optional, required};
-use crate::analysis::axis::{Analysis, Info};
-use crate::check::{Call, Check, Operand};
-use crate::dtype::{Class, DType};
-use crate::layout::assign::Spread;
-use crate::tile::{Block, Func, Type, Value};
+use crate::analysis::axis_info::{Analysis, Info};
+use crate::frontend::typeck::{Call, Check, Operand};
+use crate::gpu::layout::assign::Spread;
+use crate::ir::{Block, Func, Type, Value};
+use crate::support::dtype::{Class, DType};
 
 /// Combines all inputs along `axis`: an element of a result is the combination of the inputs' elements from the first
 /// (the last, if `reverse`) up to its own, the one nearer to the start on the left. It need not commute.

@@ -1,12 +1,13 @@
 //! Operations that move elements to other places of a tile without changing them.
 
 use super::{Function, Generic, Gives, Index, Operation, expect_types, required};
-use crate::analysis::axis::{self, Analysis, Info};
+use crate::analysis::axis_info;
+use crate::analysis::axis_info::{Analysis, Info};
 use crate::analysis::polynomial::{Polynomial, Polynomials};
-use crate::check::{Call, Check, Operand};
-use crate::layout::assign::Spread;
-use crate::layout::view::View;
-use crate::tile::{Func, Shape, Type, Value};
+use crate::frontend::typeck::{Call, Check, Operand};
+use crate::gpu::layout::assign::Spread;
+use crate::gpu::layout::reindex::View;
+use crate::ir::{Func, Shape, Type, Value};
 
 /// Repeats a tile along the axes where it has extent 1.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +58,7 @@ impl Operation for Broadcast {
 
     fn axes(&self, analysis: &mut Analysis, results: &[Value]) -> Vec<Info> {
         let (from, to) = (&analysis.func.ty(self.value).shape, &analysis.func.ty(results[0]).shape);
-        vec![axis::broadcast(&analysis.info(self.value), from, to)]
+        vec![axis_info::broadcast(&analysis.info(self.value), from, to)]
     }
 
     fn polynomial(&self, all: &Polynomials, func: &Func, _: Value) -> Option<Polynomial> {
@@ -100,7 +101,7 @@ impl Operation for ExpandDims {
     }
 
     fn axes(&self, analysis: &mut Analysis, _: &[Value]) -> Vec<Info> {
-        vec![axis::expand_dims(&analysis.info(self.value), self.axis)]
+        vec![axis_info::expand_dims(&analysis.info(self.value), self.axis)]
     }
 
     fn polynomial(&self, all: &Polynomials, func: &Func, _: Value) -> Option<Polynomial> {
@@ -148,7 +149,7 @@ impl Operation for Reshape {
 
     fn axes(&self, analysis: &mut Analysis, results: &[Value]) -> Vec<Info> {
         let (from, to) = (&analysis.func.ty(self.value).shape, &analysis.func.ty(results[0]).shape);
-        vec![axis::reshape(&analysis.info(self.value), from, to)]
+        vec![axis_info::reshape(&analysis.info(self.value), from, to)]
     }
 
     fn polynomial(&self, all: &Polynomials, func: &Func, _: Value) -> Option<Polynomial> {
@@ -194,7 +195,7 @@ impl Operation for Permute {
     }
 
     fn axes(&self, analysis: &mut Analysis, _: &[Value]) -> Vec<Info> {
-        vec![axis::permute(&analysis.info(self.value), &self.order)]
+        vec![axis_info::permute(&analysis.info(self.value), &self.order)]
     }
 
     fn polynomial(&self, all: &Polynomials, func: &Func, _: Value) -> Option<Polynomial> {
@@ -424,7 +425,7 @@ fn permute(check: &mut Check, call: &Call) -> Operand {
             call.args[1].loc,
             format!(
                 "the order of a tile of {rank} axes names each of {} once",
-                crate::diagnostic::list(0..rank)
+                crate::support::diagnostic::list(0..rank)
             ),
         );
     }

@@ -4,10 +4,10 @@
 use super::bitcast::as_stored;
 use super::rearrange::{place, sliced};
 use super::{Exchange, Function, Generic, Gives, Number, optional, required};
-use crate::check::{Call, Check, Item, Operand};
-use crate::diagnostic::Loc;
-use crate::dtype::Class;
-use crate::tile::Value;
+use crate::frontend::typeck::{Call, Check, Item, Operand};
+use crate::ir::Value;
+use crate::support::diagnostic::Loc;
+use crate::support::dtype::Class;
 
 const PARAMS: &[super::Parameter] = &[required("x"), optional("axis"), optional("descending")];
 

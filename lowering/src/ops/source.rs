@@ -1,13 +1,14 @@
 //! Values that come from nowhere: constants, the program's place in the grid, ramps.
 
 use super::{Effect, Function, Generic, Gives, Kind, Operation, expect_types, required};
-use crate::analysis::axis::{self, Analysis, Info};
-use crate::analysis::fact::Symbol;
+use crate::analysis::axis_info;
+use crate::analysis::axis_info::{Analysis, Info};
 use crate::analysis::polynomial::{Atom, Polynomial, Polynomials};
-use crate::check::{Call, Check, Operand};
-use crate::dtype::DType;
-use crate::layout::assign::Spread;
-use crate::tile::{Func, ParamId, ParamKind, Shape, Type, Value};
+use crate::frontend::typeck::{Call, Check, Operand};
+use crate::gpu::layout::assign::Spread;
+use crate::ir::guard::Symbol;
+use crate::ir::{Func, ParamId, ParamKind, Shape, Type, Value};
+use crate::support::dtype::DType;
 
 /// A number of a known element type.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -209,7 +210,7 @@ impl Operation for Arange {
     }
 
     fn axes(&self, analysis: &mut Analysis, results: &[Value]) -> Vec<Info> {
-        vec![axis::arange(self.start, analysis.func.ty(results[0]).shape[0])]
+        vec![axis_info::arange(self.start, analysis.func.ty(results[0]).shape[0])]
     }
 
     fn polynomial(&self, _: &Polynomials, func: &Func, result: Value) -> Option<Polynomial> {
@@ -250,7 +251,7 @@ impl Operation for Splat {
     }
 
     fn axes(&self, analysis: &mut Analysis, results: &[Value]) -> Vec<Info> {
-        vec![axis::splat(&analysis.info(self.value), &analysis.func.ty(results[0]).shape)]
+        vec![axis_info::splat(&analysis.info(self.value), &analysis.func.ty(results[0]).shape)]
     }
 
     fn polynomial(&self, all: &Polynomials, _: &Func, _: Value) -> Option<Polynomial> {

@@ -8,11 +8,11 @@ use super::{
     Atomic, Change, Effect, Function, Generic, Gives, Kind, Load, Operation, Order, Place, Scope, Store,
     each_axis, expect_types, required,
 };
-use crate::check::{Call, Check, Item, Operand, axes};
-use crate::diagnostic::list;
-use crate::dtype::DType;
-use crate::layout::assign::Spread;
-use crate::tile::{Func, ParamId, Shape, Type, Value, View};
+use crate::frontend::typeck::{Call, Check, Item, Operand, axes};
+use crate::gpu::layout::assign::Spread;
+use crate::ir::{Func, ParamId, Shape, Type, Value, View};
+use crate::support::diagnostic::list;
+use crate::support::dtype::DType;
 
 /// A block of a view, which may lie across its edges or outside; elements outside of the view take no part.
 #[derive(Clone, PartialEq, Eq, Debug)]

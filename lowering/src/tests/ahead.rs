@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use expect_test::{Expect, expect};
 
 use super::{first, lines_with, ptx, ptx_of};
-use crate::body::bodies;
-use crate::target::nvptx::Arch;
+use crate::backend::nvptx::Arch;
+use crate::driver::specialize::bodies;
 
 /// What a kernel does with memory, and where its threads meet.
 fn check_memory(source: &str, expected: Expect) {

@@ -12,16 +12,17 @@ use std::process::Command;
 use quote::ToTokens;
 
 use super::site::{Site, lowering_alone};
-use crate::check;
-use crate::compile::{LoweredVariant, entry_name, lower_variants};
-use crate::diagnostic::Errors;
+use crate::backend::compress::Packed;
+use crate::backend::nvptx::Arch;
+use crate::backend::ptxas::Resources;
+use crate::driver::compile::{LoweredVariant, entry_name, lower_variants};
+use crate::frontend::syntax;
+use crate::frontend::syntax::Kernel;
+use crate::frontend::typeck;
+use crate::gpu::emit::pdl;
 use crate::mlir::Limit;
-use crate::mlir::gpu::stream;
-use crate::options::Options;
-use crate::syntax::{self, Kernel};
-use crate::target::nvptx::Arch;
-use crate::target::packed::Packed;
-use crate::target::ptxas::Resources;
+use crate::support::diagnostic::Errors;
+use crate::support::options::Options;
 
 /// The assembler that the numbers of `registers.txt` come from; another one allocates registers in another way.
 const MEASURED_WITH: &str = "V13.0.88";
@@ -92,7 +93,7 @@ type Table = BTreeMap<String, Needs>;
 /// The assembler, or `None` where the tests were told to do without.
 fn assembler() -> Option<PathBuf> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/ptxas/ptxas");
-    let found = crate::target::ptxas::find().or_else(|| own.is_file().then_some(own));
+    let found = crate::backend::ptxas::find().or_else(|| own.is_file().then_some(own));
     let without = std::env::var("FUSE_PTXAS").is_ok_and(|value| value == "none");
     if without {
         say("NOT TESTED: no PTX is assembled, because FUSE_PTXAS=none");
@@ -160,7 +161,7 @@ fn assemble(source: &str, options: &Options, parked: u32) -> (Table, Vec<String>
     let (mut table, mut spills) = (Table::new(), vec![]);
     for kernel in kernels(source) {
         let mut errors = Errors::new();
-        let variants = check::variants(&kernel, &mut errors);
+        let variants = typeck::variants(&kernel, &mut errors);
         let lowered = lower_variants(&kernel, &variants, options, &mut errors);
         let lowered = lowered.unwrap_or_else(|| panic!("{}: {errors:?}", kernel.name));
         for (variant, lowered) in variants.iter().zip(&lowered) {
@@ -199,7 +200,7 @@ fn record(entries: Vec<String>, lowered: &LoweredVariant, table: &mut Table, par
         let (entry, body) = (&entries[module.body], &lowered.bodies[module.body]);
         assert_eq!(found, version(module.capability, &ptx), "{entry} for {arch}");
         assert_eq!(cubin.remarks, Vec::<String>::new(), "{entry} for {arch}");
-        let follows = body.plan.follows() && module.capability >= stream::CAPABILITY;
+        let follows = body.plan.follows() && module.capability >= pdl::CAPABILITY;
         assert_eq!(waits_first(&ptx), follows.then_some(true), "{entry} for {arch}");
         let others = entries.iter().filter(|other| *other != entry);
         assert!(

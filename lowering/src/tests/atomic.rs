@@ -5,11 +5,12 @@ use expect_test::{Expect, expect};
 use super::run::{Arg, run};
 use super::site::lowering_beside;
 use super::{first, func};
-use crate::body::{Requests, bodies};
+use crate::backend::Stages;
+use crate::backend::nvptx;
+use crate::backend::nvptx::Arch;
+use crate::driver::specialize::{Requests, bodies};
+use crate::ir;
 use crate::mlir::Session;
-use crate::target::Stages;
-use crate::target::nvptx::{self, Arch};
-use crate::tile;
 
 /// The atomic instructions of the general body, and the steps that tell the old values to other threads.
 fn check_ptx(source: &str, arch: Arch, expected: Expect) {
@@ -166,7 +167,7 @@ fn an_atomic_operation_prints_its_order() {
           %9 = atomic_min acq_rel sys out[%1] with %8 : i32[64]
         }
     "#]]
-    .assert_eq(&tile::print(&func, &|_| None));
+    .assert_eq(&ir::print(&func, &|_| None));
 }
 
 // ---- on the processor

@@ -3,10 +3,10 @@
 
 use proptest::prelude::*;
 
-use crate::analysis::axis::{Assumptions, Axes};
-use crate::dtype::DType;
+use crate::analysis::axis_info::{Assumptions, Axes};
+use crate::ir::{Func, ParamKind, Value};
 use crate::ops::{Kind, Number};
-use crate::tile::{Func, ParamKind, Value};
+use crate::support::dtype::DType;
 
 /// An index expression over a program id, an argument and a ramp, as source.
 fn expression() -> impl Strategy<Value = String> {

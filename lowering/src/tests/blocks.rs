@@ -3,10 +3,10 @@
 
 use super::func;
 use super::run::{Arg, Loaded, load_bodies_of, load_plan};
-use crate::analysis::fact::{Fact, Sum, Symbol};
-use crate::analysis::split::Trust;
-use crate::compile::host_plan;
-use crate::tile::{Func, ParamKind};
+use crate::driver::compile::host_plan;
+use crate::ir::guard::{Fact, Sum, Symbol};
+use crate::ir::{Func, ParamKind};
+use crate::transform::legalize_index::Trust;
 
 /// A generator of numbers.
 struct Random(u64);

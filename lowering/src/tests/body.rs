@@ -3,17 +3,17 @@
 use expect_test::{Expect, expect};
 
 use super::{first, func};
-use crate::analysis::fact::Named;
-use crate::body::{Body, Requests, bodies};
+use crate::driver::specialize::{Body, Requests, bodies};
+use crate::ir;
+use crate::ir::guard::Named;
 use crate::mlir::Limit;
-use crate::tile;
 
 /// The tile IR of a body with its layouts, its block, and its facts.
 pub fn print(body: &Body, params: &[String]) -> String {
     let plan = &body.plan;
     let distributed = &plan.distributed;
-    tile::verify(&distributed.func).expect("valid tile IR");
-    let layouts = |op: &tile::Op| {
+    ir::verify(&distributed.func).expect("valid tile IR");
+    let layouts = |op: &ir::Op| {
         op.results.first().and_then(|result| distributed.layouts.get(result)).map(ToString::to_string)
     };
     let facts: String = body.facts.iter().map(|fact| format!("{}\n", Named(fact, params))).collect();
@@ -23,7 +23,7 @@ pub fn print(body: &Body, params: &[String]) -> String {
         distributed.num_warps,
         plan.programs,
         plan.shared_bytes(),
-        tile::print(&distributed.func, &layouts)
+        ir::print(&distributed.func, &layouts)
     )
 }
 
@@ -48,7 +48,7 @@ fn narrow_rows_in_loops_wait_narrow_for_numbers() {
             }";
         let func = func(&source.replace("SUM", sum));
         let bodies = bodies(&func, Requests::default()).expect("bodies that fit");
-        tile::print(&bodies[0].plan.distributed.func, &|_| None).matches("= hold").count()
+        ir::print(&bodies[0].plan.distributed.func, &|_| None).matches("= hold").count()
     };
     assert_eq!(holds("tl::sum(x)"), 1);
     assert_eq!(holds("tl::sum(x, 1).col()"), 0);

@@ -3,9 +3,9 @@
 use expect_test::{Expect, expect};
 
 use super::{first, func};
-use crate::analysis::fact::{Fact, Named};
-use crate::analysis::induction::replace_induction_variables;
-use crate::body::{Body, Requests, bodies};
+use crate::driver::specialize::{Body, Requests, bodies};
+use crate::ir::guard::{Fact, Named};
+use crate::transform::strength_reduce::replace_induction_variables;
 
 /// The accesses of the aligned body, each with how it is compared with the slice's length and how wide it is; and its facts.
 fn check(source: &str, expected: Expect) {

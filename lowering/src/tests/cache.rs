@@ -8,10 +8,10 @@ use std::time::{Duration, SystemTime};
 use expect_test::{Expect, expect};
 
 use super::site::{Site, lowering_alone, make_executable};
-use crate::options::{Options, Stage};
-use crate::target::cache::{Cache, Key};
-use crate::target::isolate;
-use crate::target::nvptx::Arch;
+use crate::backend::cache::{Cache, Key};
+use crate::backend::nvptx::Arch;
+use crate::backend::sandbox;
+use crate::support::options::{Options, Stage};
 
 const KERNEL: &str = "#[fuse_kernel(N = [32])]
 fn fill<const N: usize>(out: &mut [f32]) {
@@ -148,7 +148,7 @@ fn two_processes_at_once() {
     let site = Site::new();
     let options = options(&site);
     let build = || Ok(site.expand(KERNEL, &options));
-    let children: Vec<_> = (0..4).map(|_| isolate::start(build).expect("a process")).collect();
+    let children: Vec<_> = (0..4).map(|_| sandbox::start(build).expect("a process")).collect();
     let built: Vec<String> =
         children.into_iter().map(|child| child.finish(options.limit).expect("an expansion")).collect();
     assert!(built.windows(2).all(|pair| pair[0] == pair[1]));

@@ -3,10 +3,10 @@
 use expect_test::{Expect, expect};
 
 use super::func;
-use crate::tile;
+use crate::ir;
 
 fn check_tile(source: &str, expected: Expect) {
-    expected.assert_eq(&tile::print(&func(source), &|_| None));
+    expected.assert_eq(&ir::print(&func(source), &|_| None));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use expect_test::{Expect, expect};
 
 use super::{lines_with, ptx};
-use crate::target::nvptx::Arch;
+use crate::backend::nvptx::Arch;
 
 /// How the first body for an architecture talks to other threads.
 fn check_talk(source: &str, arch: Arch, expected: Expect) {

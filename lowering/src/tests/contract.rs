@@ -5,11 +5,12 @@ use expect_test::{Expect, expect};
 use super::func;
 use super::math::ulps;
 use super::run::{Arg, load_plan};
-use crate::analysis::contract::contract;
-use crate::analysis::full::split_off_full;
-use crate::analysis::split::{Trust, split};
-use crate::mlir::host::Plan;
-use crate::tile::{self, Func};
+use crate::cpu::emit::Plan;
+use crate::ir;
+use crate::ir::Func;
+use crate::transform::contract_floats::contract;
+use crate::transform::legalize_index::{Trust, split};
+use crate::transform::split_full_tiles::split_off_full;
 
 fn check_contracted(body: &str, expected: Expect) {
     let func = func(&format!(
@@ -26,8 +27,8 @@ fn check_contracted(body: &str, expected: Expect) {
 
 fn check_text(mut func: Func, expected: Expect) {
     contract(&mut func);
-    tile::verify(&func).expect("valid tile IR");
-    let text = tile::print(&func, &|_| None);
+    ir::verify(&func).expect("valid tile IR");
+    let text = ir::print(&func, &|_| None);
     let first = text.find("load x").expect("x is loaded");
     let lines: Vec<&str> = text[first..].lines().skip(1).map(str::trim).collect();
     expected.assert_eq(&lines.join("\n"));
@@ -163,13 +164,13 @@ fn masked(condition: &str) -> Func {
         }}"
     ));
     split_off_full(&mut func);
-    tile::verify(&func).expect("valid tile IR");
+    ir::verify(&func).expect("valid tile IR");
     func
 }
 
 #[test]
 fn a_selection_by_places_is_under_a_branch_on_the_farthest() {
-    let text = tile::print(&masked("(row + i).col() >= (start + j).row()"), &|_| None);
+    let text = ir::print(&masked("(row + i).col() >= (start + j).row()"), &|_| None);
     let begin = text.find("dot").expect("a product");
     let end = text[begin..].find("reduce").expect("a sum") + begin;
     let lines: Vec<&str> = text[begin..end].lines().skip(1).map(str::trim).collect();
@@ -206,7 +207,7 @@ fn a_selection_by_places_is_under_a_branch_on_the_farthest() {
 
 #[test]
 fn selections_that_no_iteration_is_free_of_stay() {
-    let branches = |condition: &str| tile::print(&masked(condition), &|_| None).contains("if %");
+    let branches = |condition: &str| ir::print(&masked(condition), &|_| None).contains("if %");
     assert!(branches("(start + j < n).row() & ((row + i).col() >= (start + j).row())"));
     // The same in all iterations, either of two, not a comparison, and one of what is not moved by the loop alone.
     assert!(!branches("(row + i).col() >= j.row()"));
@@ -315,7 +316,7 @@ fn quotients_by_rows_are_as_exact_as_quotients() {
         }",
     );
     contract(&mut func);
-    let text = tile::print(&func, &|_| None);
+    let text = ir::print(&func, &|_| None);
     assert!(
         text.lines().filter(|line| line.contains("= div ")).all(|line| line.ends_with("f32[4, 1]")),
         "{text}"

@@ -5,10 +5,10 @@ use expect_test::{Expect, expect};
 use proptest::prelude::*;
 
 use super::layout::{blocked, shape};
-use crate::dtype::DType;
-use crate::layout::{Coord, Layout, Plan, plan};
-use crate::mlir::gpu::convert::{Staging, vector};
-use crate::tile::Shape;
+use crate::gpu::emit::convert::{Staging, vector};
+use crate::gpu::layout::{Conversion, Coord, Layout, conversion};
+use crate::ir::Shape;
+use crate::support::dtype::DType;
 
 /// Layouts of a shape as the compiler comes by them: dealt out, reordered, left by a reduction, under another shape.
 fn derived(shape: Shape) -> BoxedStrategy<Layout> {
@@ -62,11 +62,11 @@ fn places(layout: &Layout) -> impl Iterator<Item = (usize, u32, u32)> {
 
 /// The coordinates after the conversion, as the instructions it becomes move them.
 fn converted(from: &Layout, to: &Layout, dtype: DType) -> Vec<Coord> {
-    match plan(from, to) {
-        Plan::Registers(sources) => {
+    match conversion(from, to) {
+        Conversion::Registers(sources) => {
             places(to).map(|(register, lane, warp)| from.coord(sources[register], lane, warp)).collect()
         }
-        Plan::Shuffle(shuffle) => places(to)
+        Conversion::Shuffle(shuffle) => places(to)
             .map(|(register, lane, warp)| {
                 let (mut source, mut source_lane) = shuffle.constant[register];
                 for (bit, &(flip, lanes)) in shuffle.lane_bits.iter().enumerate() {
@@ -80,7 +80,7 @@ fn converted(from: &Layout, to: &Layout, dtype: DType) -> Vec<Coord> {
                 from.coord(source, source_lane, warp)
             })
             .collect(),
-        Plan::Shared => {
+        Conversion::Shared => {
             let staging = Staging::between(from, to, dtype);
             let mut memory = vec![None; staging.elements as usize];
             for (at, coord) in accesses(from, dtype, &staging) {
@@ -129,16 +129,16 @@ fn dealt(shape: &[u32], order: &[usize], vector: u32) -> Layout {
 
 /// The way from one layout to another, and how much moves.
 fn check_plan(from: &Layout, to: &Layout, expected: Expect) {
-    let way = match plan(from, to) {
-        Plan::Registers(sources) if sources.iter().enumerate().all(|(i, &source)| i == source) => {
+    let way = match conversion(from, to) {
+        Conversion::Registers(sources) if sources.iter().enumerate().all(|(i, &source)| i == source) => {
             "nothing".into()
         }
-        Plan::Registers(sources) => format!("registers {sources:?}"),
-        Plan::Shuffle(shuffle) => {
+        Conversion::Registers(sources) => format!("registers {sources:?}"),
+        Conversion::Shuffle(shuffle) => {
             let count: usize = (0..shuffle.constant.len()).map(|r| shuffle.sources(r).len()).sum();
             format!("{count} shuffles for {} registers", shuffle.constant.len())
         }
-        Plan::Shared => {
+        Conversion::Shared => {
             format!("shared, {} bytes of f32", Staging::padded(from.shape(), DType::F32).elements * 4)
         }
     };

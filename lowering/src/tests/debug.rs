@@ -5,13 +5,14 @@ use expect_test::{Expect, expect};
 use super::body::print;
 use super::site::lowering_beside;
 use super::{first, func};
-use crate::body::{Requests, bodies};
-use crate::diagnostic::source_text;
+use crate::backend::Stages;
+use crate::backend::nvptx;
+use crate::backend::nvptx::Arch;
+use crate::backend::ptxas;
+use crate::driver::specialize::{Requests, bodies};
+use crate::ir;
 use crate::mlir::Session;
-use crate::target::Stages;
-use crate::target::nvptx::{self, Arch};
-use crate::target::ptxas;
-use crate::tile;
+use crate::support::diagnostic::source_text;
 
 const ALL: &str = "#[fuse_kernel(num_warps = 1)]
     fn k(x: &[f32], h: &[bf16], out: &mut [f32], n: i32, flag: bool) {
@@ -61,20 +62,20 @@ fn operations_quote_what_was_written() {
           store out[%2] mask %4 = %5
         }
     "#]]
-    .assert_eq(&tile::print(&func(ALL), &|_| None));
+    .assert_eq(&ir::print(&func(ALL), &|_| None));
 }
 
 #[test]
 fn a_release_build_has_nothing_of_them() {
     let mut released = func(ALL);
-    tile::release(&mut released);
-    tile::verify(&released).expect("valid tile IR");
+    ir::release(&mut released);
+    ir::verify(&released).expect("valid tile IR");
     let without: String = ALL
         .lines()
         .filter(|line| !["tl::device_", "tl::assume"].iter().any(|call| line.contains(call)))
         .map(|line| format!("{line}\n"))
         .collect();
-    let [released, without] = [released, func(&without)].map(|func| tile::print(&func, &|_| None));
+    let [released, without] = [released, func(&without)].map(|func| ir::print(&func, &|_| None));
     assert!(without.contains("store"));
     // What is left of the loop is that nothing is in it.
     assert_eq!(released, without);
@@ -172,7 +173,7 @@ fn a_failure_is_looked_for_once_a_thread() {
 /// The lines with accesses of the aligned body, and its facts.
 fn check_facts(source: &str, expected: Expect) {
     let (mut func, requests) = first(source);
-    tile::release(&mut func);
+    ir::release(&mut func);
     let params: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
     let bodies = bodies(&func, requests).expect("bodies that fit");
     let text = print(&bodies[0], &params);

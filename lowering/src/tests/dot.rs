@@ -10,18 +10,21 @@ use super::body::print;
 use super::layout::check_covers;
 use super::run::{Arg, load};
 use super::{first, func, ptx, ptx_of};
-use crate::analysis::split::{Trust, split};
-use crate::body::bodies;
-use crate::dtype::DType;
-use crate::layout::dot::{Deal, Instruction, Method, Side, block_layout, factor_layout, method, sum_layout};
-use crate::layout::{Coord, Layout, Plan as Conversion, plan};
+use crate::backend::host_asm;
+use crate::backend::host_asm::Family;
+use crate::backend::nvptx::Arch;
+use crate::cpu::emit::Plan;
+use crate::driver::specialize::bodies;
+use crate::gpu::emit::smem_operand::{Order, Tile};
+use crate::gpu::layout::dot::{
+    Deal, Instruction, Method, Side, block_layout, factor_layout, method, sum_layout,
+};
+use crate::gpu::layout::{Conversion, Coord, Layout, conversion};
+use crate::ir::{Shape, Type};
 use crate::mlir::Session;
-use crate::mlir::gpu::copied::{Order, Tile};
-use crate::mlir::host::Plan;
 use crate::ops::{InputPrecision, Kind};
-use crate::target::host::{self, Family};
-use crate::target::nvptx::Arch;
-use crate::tile::{Shape, Type};
+use crate::support::dtype::DType;
+use crate::transform::legalize_index::{Trust, split};
 
 // ---- layouts
 
@@ -186,7 +189,7 @@ fn a_product_is_a_factor_of_the_next_where_it_lies() {
         let first = sum_layout(own, &Shape::new([rows, middle]), warps, Deal::Rows);
         let second = sum_layout(own, &Shape::new([rows, columns]), warps, Deal::Rows);
         let factor = factor_layout(own, Side::Left, &Shape::new([rows, middle]), &second);
-        assert!(matches!(plan(&first, &factor), Conversion::Registers(_)), "{first}\n{factor}");
+        assert!(matches!(conversion(&first, &factor), Conversion::Registers(_)), "{first}\n{factor}");
     }
 }
 
@@ -735,7 +738,8 @@ fn factors_of_the_next_turn_are_fetched_on_the_host() {
         });
         let mut func = func(&source);
         split(&mut func, Trust::Nothing);
-        let texts = host::emit(&Session::new(), &Plan::new(func), "entry", Family::X86_64).expect("assembly");
+        let texts =
+            host_asm::emit(&Session::new(), &Plan::new(func), "entry", Family::X86_64).expect("assembly");
         let counts: Vec<String> = texts
             .iter()
             .map(|(level, text)| format!("{level:?} {}", text.matches("prefetch").count()))

@@ -4,8 +4,8 @@
 use expect_test::{Expect, expect};
 
 use super::site::{Site, lowering_alone};
-use crate::options::{Effort, Options};
-use crate::target::inject::Injection;
+use crate::backend::inject::Injection;
+use crate::support::options::{Effort, Options};
 
 const WRONG: &str = "#[fuse_kernel(N = [32])]
 fn fill<const N: usize>(out: &mut [f32]) {

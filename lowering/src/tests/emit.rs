@@ -4,12 +4,14 @@ use expect_test::{Expect, expect};
 
 use super::site::lowering_beside;
 use super::{first, lines_with, ptx};
-use crate::analysis::split::{Trust, split};
-use crate::body::{Requests, bodies};
-use crate::mlir::{Machine, Session, Vectors, host};
-use crate::target::Stages;
-use crate::target::host::{Family, Level};
-use crate::target::nvptx::{self, Arch};
+use crate::backend::Stages;
+use crate::backend::host_asm::{Family, Level};
+use crate::backend::nvptx;
+use crate::backend::nvptx::Arch;
+use crate::cpu::emit as cpu_emit;
+use crate::driver::specialize::{Requests, bodies};
+use crate::mlir::{Machine, Session, Vectors};
+use crate::transform::legalize_index::{Trust, split};
 
 /// The aligned body of a kernel on its way to the GPU: MLIR and PTX.
 fn check_gpu(source: &str, expected: [Expect; 2]) {
@@ -30,12 +32,12 @@ fn check_host(source: &str, expected: [Expect; 2]) {
     let _beside = lowering_beside();
     let (mut func, requests) = first(source);
     split(&mut func, if requests.unchecked { Trust::Caller } else { Trust::Nothing });
-    let plan = host::Plan::new(func);
+    let plan = cpu_emit::Plan::new(func);
     let session = Session::new();
     let mut module = session.module(Machine::Host(Vectors::Fused));
     plan.emit(&mut module, "entry");
     let built = module.finish().expect("valid MLIR");
-    let texts = crate::target::host::emit(&session, &plan, "entry", Family::X86_64).expect("assembly");
+    let texts = crate::backend::host_asm::emit(&session, &plan, "entry", Family::X86_64).expect("assembly");
     let (_, v3) = texts.into_iter().find(|(level, _)| *level == Level::V3).expect("level v3");
     let [mlir, text] = expected;
     let built = built.text();
@@ -692,7 +694,7 @@ fn an_entry_computes_the_programs_of_one_row_of_the_grid() {
     );
     split(&mut func, Trust::Caller);
     let session = Session::new();
-    let texts = crate::target::host::emit(&session, &host::Plan::new(func), "entry", Family::X86_64);
+    let texts = crate::backend::host_asm::emit(&session, &cpu_emit::Plan::new(func), "entry", Family::X86_64);
     let (level, text) = texts.expect("assembly").remove(0);
     assert_eq!(level, Level::Baseline);
     expect![[r#"

@@ -1,7 +1,7 @@
 //! Flags of a kernel that are constants: what one switches off leaves nothing behind.
 
 use super::ptx_of;
-use crate::target::nvptx::Arch;
+use crate::backend::nvptx::Arch;
 
 /// A sum with a bias and ReLU, each behind a flag: the parts of `fused_kernels::fusion_flags`.
 fn flagged(fuse_bias: bool, fuse_relu: bool) -> String {

@@ -3,7 +3,7 @@
 use expect_test::{Expect, expect};
 
 use super::ptx;
-use crate::target::nvptx::Arch;
+use crate::backend::nvptx::Arch;
 
 /// How often each of these words stands in the first body of a kernel.
 fn check_counts(source: &str, words: &[&str], expected: Expect) {

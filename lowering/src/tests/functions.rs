@@ -4,11 +4,11 @@ use expect_test::{Expect, expect};
 
 use super::run::{Arg, run};
 use super::{func, mistakes, render};
-use crate::tile;
+use crate::ir;
 
 /// The tile IR of a kernel's body.
 fn check_body(statements: &str, expected: Expect) {
-    let text = tile::print(&func(&kernel(statements)), &|_| None);
+    let text = ir::print(&func(&kernel(statements)), &|_| None);
     let body: Vec<&str> = text.lines().skip(1).collect();
     expected.assert_eq(&(body.join("\n") + "\n"));
 }

@@ -4,14 +4,15 @@ use expect_test::{Expect, expect};
 
 use super::layout::check_covers;
 use super::{first, lines_with, ptx, ptx_of};
-use crate::analysis::fact::Named;
-use crate::analysis::order::other_orders;
-use crate::analysis::stage::Groups;
-use crate::body::{Body, bodies};
-use crate::layout::Coord;
-use crate::layout::dot::{group_factor_layout, group_fragments, group_layout};
-use crate::target::nvptx::Arch;
-use crate::tile::{self, Shape};
+use crate::backend::nvptx::Arch;
+use crate::driver::specialize::{Body, bodies};
+use crate::gpu::layout::Coord;
+use crate::gpu::layout::dot::{group_factor_layout, group_fragments, group_layout};
+use crate::gpu::opt::select_wgmma::Groups;
+use crate::ir;
+use crate::ir::Shape;
+use crate::ir::guard::Named;
+use crate::transform::transpose_operands::other_orders;
 
 // ---- layouts
 
@@ -156,7 +157,7 @@ fn all_bodies(source: &str) -> Vec<Body> {
 fn check_products(cases: &[&[[&str; 2]]], expected: Expect) {
     let products = |changes: &&[[&str; 2]]| {
         let first = all_bodies(&changed(changes)).remove(0);
-        let lines = lines_with(&tile::print(&first.plan.distributed.func, &|_| None), &["dot "]);
+        let lines = lines_with(&ir::print(&first.plan.distributed.func, &|_| None), &["dot "]);
         format!("{}: {lines}", first.name)
     };
     expected.assert_eq(&cases.iter().map(products).collect::<String>());
@@ -274,7 +275,7 @@ fn tf32_is_multiplied_by_groups() {
         [", sum);", ", sum).input_precision(\"tf32\");"],
     ]);
     let products = all_bodies(&source).into_iter().map(|body| {
-        let lines = lines_with(&tile::print(&body.plan.distributed.func, &|_| None), &["dot "]);
+        let lines = lines_with(&ir::print(&body.plan.distributed.func, &|_| None), &["dot "]);
         let maps = body.plan.maps().iter().map(|map| format!("    {:?} tf32: {}\n", map.block, map.tf32));
         format!("{}: {lines}{}", body.name, maps.collect::<String>())
     });
@@ -382,7 +383,7 @@ fn factors_by_columns_are_copied_as_they_lie() {
         let strides = body.facts.iter().map(|fact| Named(fact, &params).to_string());
         let strides: Vec<String> = strides.filter(|fact| fact.contains("stride")).collect();
         let maps: Vec<String> = body.plan.maps().iter().map(|map| map.transposed.to_string()).collect();
-        let products = lines_with(&tile::print(&body.plan.distributed.func, &|_| None), &["dot "]);
+        let products = lines_with(&ir::print(&body.plan.distributed.func, &|_| None), &["dot "]);
         format!("{}: {}; transposed {}\n{products}", body.name, strides.join(", "), maps.join(", "))
     };
     expect![[r#"

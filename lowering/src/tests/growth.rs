@@ -7,14 +7,16 @@ use nix::sys::resource::{UsageWho, getrusage};
 
 use super::func;
 use super::site::lowering_beside;
-use crate::analysis::split::{Trust, split};
-use crate::body::{Requests, bodies};
+use crate::backend::Stages;
+use crate::backend::host_asm;
+use crate::backend::host_asm::Family;
+use crate::backend::nvptx;
+use crate::backend::nvptx::Arch;
+use crate::cpu::emit::Plan;
+use crate::driver::specialize::{Requests, bodies};
+use crate::ir::Func;
 use crate::mlir::Session;
-use crate::mlir::host::Plan;
-use crate::target::Stages;
-use crate::target::host::{self, Family};
-use crate::target::nvptx::{self, Arch};
-use crate::tile::Func;
+use crate::transform::legalize_index::{Trust, split};
 
 /// Twice the statements may take four times as long, and a little for what is measured badly.
 const MOST: f64 = 6.0;
@@ -47,7 +49,7 @@ fn lower(source: &str) -> [(&'static str, Duration); 4] {
     let mut whole = checked;
     split(&mut whole, Trust::Nothing);
     let plan = Plan::new(whole);
-    host::emit(&session, &plan, "kernel", Family::X86_64).expect("assembly");
+    host_asm::emit(&session, &plan, "kernel", Family::X86_64).expect("assembly");
     let after_host = now();
     [
         ("check", after_check - start),

@@ -4,10 +4,10 @@ use expect_test::{Expect, expect};
 
 use super::blocks::holds;
 use super::func;
-use crate::analysis::fact::{Fact, Named};
-use crate::analysis::induction::replace_induction_variables;
-use crate::analysis::sign::Signs;
-use crate::tile;
+use crate::analysis::non_negative::Signs;
+use crate::ir;
+use crate::ir::guard::{Fact, Named};
+use crate::transform::strength_reduce::replace_induction_variables;
 
 /// The loop of a kernel after the pass.
 fn check(body: &str, expected: Expect) {
@@ -21,9 +21,9 @@ fn check(body: &str, expected: Expect) {
         }}"
     ));
     replace_induction_variables(&mut func);
-    tile::eliminate(&mut func);
-    tile::verify(&func).expect("a function that is right");
-    let text = tile::print(&func, &|_| None);
+    ir::eliminate(&mut func);
+    ir::verify(&func).expect("a function that is right");
+    let text = ir::print(&func, &|_| None);
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let start = lines.iter().position(|line| line.contains("for ")).expect("a loop");
     let end = lines.iter().rposition(|line| line.starts_with("yield")).expect("its end");

@@ -4,7 +4,7 @@ use expect_test::{Expect, expect};
 
 use super::run::{Arg, run};
 use super::{lines_with, mistakes, ptx, render};
-use crate::target::nvptx::Arch;
+use crate::backend::nvptx::Arch;
 
 /// The lines of the aligned body's PTX that hold any of these words.
 fn check_ptx(source: &str, words: &[&str], expected: Expect) {

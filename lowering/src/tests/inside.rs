@@ -5,8 +5,8 @@ use proptest::prelude::*;
 
 use super::{blocks, func};
 use crate::analysis::bounds::{Decision, Decisions};
-use crate::analysis::fact::{Fact, Named};
 use crate::analysis::polynomial::Polynomials;
+use crate::ir::guard::{Fact, Named};
 use crate::ops::Kind;
 
 /// What an offset and a mask are made of.

@@ -6,9 +6,9 @@ use std::time::Duration;
 use expect_test::{Expect, expect};
 
 use super::site::{Site, lowering_alone, make_executable};
-use crate::options::Options;
-use crate::target::inject::Injection;
-use crate::target::isolate;
+use crate::backend::inject::Injection;
+use crate::backend::sandbox;
+use crate::support::options::Options;
 
 const KERNEL: &str = "#[fuse_kernel(N = [32, 64])]
 pub fn fill<const N: usize>(out: &mut [f32]) {
@@ -106,7 +106,7 @@ fn an_assembler_that_is_not_there() {
 fn many_stages_that_together_take_longer_than_one_may() {
     let _alone = lowering_alone();
     let limit = Duration::from_millis(1500);
-    let child = isolate::start(|| {
+    let child = sandbox::start(|| {
         for stage in 0..5 {
             // Past the test runner, which would keep it.
             let _ = writeln!(std::io::stderr(), "stage {stage}");

@@ -3,8 +3,8 @@
 use expect_test::{Expect, expect};
 
 use super::{func, mistakes, render};
-use crate::dtype::DType;
-use crate::tile;
+use crate::ir;
+use crate::support::dtype::DType;
 
 /// The tile IR of statements in a kernel that has one of each kind of parameter.
 fn check_body(statements: &str, expected: Expect) {
@@ -17,7 +17,7 @@ fn check_body(statements: &str, expected: Expect) {
 {statements}
         }}"
     );
-    let text = tile::print(&func(&source), &|_| None);
+    let text = ir::print(&func(&source), &|_| None);
     // The signature is the same everywhere.
     let body: Vec<&str> = text.lines().skip(1).collect();
     expected.assert_eq(&(body.join("\n") + "\n"));
@@ -774,7 +774,7 @@ fn every_element_type_at_every_rank() {
             let found = mistakes(&source);
             if found.is_empty() {
                 let func = func(&source);
-                let text = tile::print(&func, &|_| None);
+                let text = ir::print(&func, &|_| None);
                 let store = text.lines().rev().find(|line| line.contains("store")).unwrap_or_default();
                 report += &format!("{dtype} at rank {rank}: {} lines,{store}\n", text.lines().count());
             } else {

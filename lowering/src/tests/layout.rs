@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 
-use crate::layout::{Coord, Layout, Plan, plan};
-use crate::tile::Shape;
+use crate::gpu::layout::{Conversion, Coord, Layout, conversion};
+use crate::ir::Shape;
 
 /// Extents of a power of two times an odd number.
 fn extent() -> impl Strategy<Value = u32> {
@@ -105,6 +105,6 @@ proptest! {
     #[test]
     fn a_layout_needs_no_conversion_to_itself(layout in layout()) {
         let identity: Vec<usize> = (0..layout.register_count()).collect();
-        prop_assert_eq!(plan(&layout, &layout), Plan::Registers(identity));
+        prop_assert_eq!(conversion(&layout, &layout), Conversion::Registers(identity));
     }
 }

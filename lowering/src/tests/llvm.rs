@@ -3,9 +3,9 @@
 use melior::ir::Module;
 
 use super::site::lowering_beside;
+use crate::backend::llvm::{LlvmModule, StrengthReduction};
+use crate::backend::nvptx::Arch;
 use crate::mlir::Session;
-use crate::target::llvm::{LlvmModule, StrengthReduction};
-use crate::target::nvptx::Arch;
 
 /// The multiplications in the PTX of so many stores to rows that one number is between.
 fn multiplications(rows: u32, strength_reduction: StrengthReduction) -> usize {

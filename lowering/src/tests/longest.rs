@@ -1,7 +1,7 @@
 //! Programs whose loops make the most turns.
 
 use super::func;
-use crate::analysis::longest::{Longest, longest};
+use crate::analysis::program_length::{Longest, longest};
 
 fn found(bounds: &str) -> Option<Longest> {
     found_with("", bounds, "16")

@@ -7,14 +7,16 @@ use super::func;
 use super::oracle::{self, Scaled};
 use super::run::{Arg, Loaded, load};
 use super::site::lowering_beside;
-use crate::analysis::split::{Trust, split};
-use crate::body::{Requests, bodies};
+use crate::backend::Stages;
+use crate::backend::host_asm;
+use crate::backend::host_asm::Family;
+use crate::backend::nvptx;
+use crate::backend::nvptx::Arch;
+use crate::cpu::emit::Plan;
+use crate::driver::specialize::{Requests, bodies};
 use crate::mlir::Session;
-use crate::mlir::host::Plan;
 use crate::ops::scalar;
-use crate::target::Stages;
-use crate::target::host::{self, Family};
-use crate::target::nvptx::{self, Arch};
+use crate::transform::legalize_index::{Trust, split};
 
 const CHUNK: usize = 1 << 16;
 
@@ -286,7 +288,7 @@ fn on_an_arm_host() {
         for dtype in ["f32", "f64"] {
             let mut func = func(&source(name, dtype));
             split(&mut func, Trust::Nothing);
-            let text = host::emit(&session, &Plan::new(func), "kernel", Family::AArch64);
+            let text = host_asm::emit(&session, &Plan::new(func), "kernel", Family::AArch64);
             assert!(text.is_ok(), "{name} of {dtype}: {text:?}");
         }
     }

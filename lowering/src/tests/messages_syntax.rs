@@ -4,10 +4,10 @@ use expect_test::{Expect, expect};
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 
 use super::{mistakes, module, render};
-use crate::check;
 use crate::compile_method;
-use crate::diagnostic::Errors;
-use crate::syntax;
+use crate::frontend::syntax;
+use crate::frontend::typeck;
+use crate::support::diagnostic::Errors;
 
 fn check_errors(source: &str, expected: Expect) {
     expected.assert_eq(&render(&mistakes(source), source));
@@ -32,7 +32,7 @@ fn check_uncalled(source: &str, expected: Expect) {
     let tokens: TokenStream = source.parse().expect("tokens");
     let module = syntax::parse_module(TokenStream::new(), tokens, &mut errors).expect("a module");
     for function in module.uncalled() {
-        errors.extend(check::check_function(function, module.items.clone()));
+        errors.extend(typeck::check_function(function, module.items.clone()));
     }
     expected.assert_eq(&render(&errors, source));
 }

@@ -61,15 +61,18 @@ mod view;
 use proc_macro2::{TokenStream, TokenTree};
 
 use self::site::lowering_beside;
-use crate::body::{Body, Requests, bodies};
-use crate::check::{self as checker, Variant};
-use crate::diagnostic::Errors;
-use crate::mistake::Found;
+use crate::backend::Stages;
+use crate::backend::nvptx;
+use crate::backend::nvptx::Arch;
+use crate::driver::specialize::{Body, Requests, bodies};
+use crate::driver::variant_errors::Found;
+use crate::frontend::syntax;
+use crate::frontend::typeck as checker;
+use crate::frontend::typeck::Variant;
+use crate::ir;
+use crate::ir::Func;
 use crate::mlir::Session;
-use crate::syntax;
-use crate::target::Stages;
-use crate::target::nvptx::{self, Arch};
-use crate::tile::{self, Func};
+use crate::support::diagnostic::Errors;
 
 /// Splits `#[fuse_kernel(..)] fn ..` into the attribute's and the function's tokens.
 fn tokens(source: &str) -> (TokenStream, TokenStream) {
@@ -127,7 +130,7 @@ fn module(source: &str) -> (Vec<Func>, Errors) {
         for (i, variant) in variants.iter().enumerate() {
             match checker::check(&kernel, variant) {
                 Ok(checked) if i == 0 => {
-                    tile::verify(&checked.func).expect("valid tile IR");
+                    ir::verify(&checked.func).expect("valid tile IR");
                     funcs.push(checked.func);
                 }
                 Ok(_) => {}
@@ -153,7 +156,7 @@ fn first(source: &str) -> (Func, Requests) {
     assert!(errors.is_empty(), "{errors:?}");
     let checked =
         checker::check(&kernel, &variants[0]).unwrap_or_else(|errors| panic!("{}", render(&errors, source)));
-    tile::verify(&checked.func).expect("valid tile IR");
+    ir::verify(&checked.func).expect("valid tile IR");
     (checked.func, Requests::of(&kernel, &variants[0]))
 }
 

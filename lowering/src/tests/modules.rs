@@ -3,14 +3,14 @@
 use expect_test::{Expect, expect};
 
 use super::{module, render};
-use crate::options::Options;
-use crate::tile;
+use crate::ir;
+use crate::support::options::Options;
 
 /// The tile IR of a module's kernels.
 fn check_module(source: &str, expected: Expect) {
     let (funcs, errors) = module(source);
     assert!(errors.is_empty(), "{}", render(&errors, source));
-    let texts: Vec<String> = funcs.iter().map(|func| tile::print(func, &|_| None)).collect();
+    let texts: Vec<String> = funcs.iter().map(|func| ir::print(func, &|_| None)).collect();
     expected.assert_eq(&texts.concat());
 }
 
@@ -179,7 +179,7 @@ fn what_stays_of_a_module() {
         });
         heads.collect::<String>()
     };
-    use crate::options::Effort;
+    use crate::support::options::Effort;
     expect![[r#"
         use super :: * ;
         # [allow (unused_imports)] const _ : () = { use Tile as _ ; } ;

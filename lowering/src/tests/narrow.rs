@@ -8,11 +8,12 @@ use half::{bf16, f16};
 use super::run::{Arg, run};
 use super::site::lowering_beside;
 use super::{first, ptx};
-use crate::body::{Requests, bodies};
-use crate::dtype::{DType, Narrow, to_f16};
+use crate::backend::Stages;
+use crate::backend::nvptx;
+use crate::backend::nvptx::Arch;
+use crate::driver::specialize::{Requests, bodies};
 use crate::mlir::Session;
-use crate::target::Stages;
-use crate::target::nvptx::{self, Arch};
+use crate::support::dtype::{DType, Narrow, to_f16};
 
 /// What the aligned body of a kernel does between its loads and its stores.
 fn check_arithmetic(source: &str, arch: Arch, expected: Expect) {

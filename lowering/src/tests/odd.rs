@@ -1,8 +1,8 @@
 //! Tiles whose extents are not powers of two through analysis and layout, shape operations included.
 
 use super::func;
-use crate::body::{Requests, bodies};
-use crate::tile;
+use crate::driver::specialize::{Requests, bodies};
+use crate::ir;
 
 const SOURCE: &str = "
 #[fuse_kernel(T = [ELEM])]
@@ -27,7 +27,7 @@ fn every_shape_has_a_layout() {
                 let requests =
                     Requests { num_warps: Some(num_warps), num_ctas: Some(num_ctas), ..Requests::default() };
                 for body in bodies(&func, requests).expect("little shared memory") {
-                    tile::verify(&body.plan.distributed.func).expect("valid tile IR");
+                    ir::verify(&body.plan.distributed.func).expect("valid tile IR");
                 }
             }
         }
@@ -52,6 +52,6 @@ fn k<T: Element>(x: &[T], out: &mut [T]) {{
     for body in
         bodies(&func, Requests { num_warps: Some(4), ..Requests::default() }).expect("little shared memory")
     {
-        tile::verify(&body.plan.distributed.func).expect("valid tile IR");
+        ir::verify(&body.plan.distributed.func).expect("valid tile IR");
     }
 }

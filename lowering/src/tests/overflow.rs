@@ -3,9 +3,9 @@
 use expect_test::{Expect, expect};
 
 use super::func;
-use crate::analysis::overflow::report_overflow;
+use crate::ir;
 use crate::ops::Site;
-use crate::tile;
+use crate::transform::check_overflow::report_overflow;
 
 /// The overflows that are reported, in the order of their use: what is attempted, and on which line.
 fn check_reports(statements: &str, expected: Expect) {
@@ -14,7 +14,7 @@ fn check_reports(statements: &str, expected: Expect) {
     );
     let mut func = func(&source);
     report_overflow(&mut func);
-    tile::verify(&func).expect("valid tile IR");
+    ir::verify(&func).expect("valid tile IR");
     let mut reports = String::new();
     func.body.walk(&mut |op| {
         if let Some(site) = op.kind.operation().site()

@@ -1,9 +1,9 @@
 //! Random programs through every stage that does no I/O, at every number of warps.
 
 use super::func;
-use crate::body::{Requests, bodies};
-use crate::programs::generate;
-use crate::tile;
+use crate::devtools::fuzzgen::generate;
+use crate::driver::specialize::{Requests, bodies};
+use crate::ir;
 
 #[test]
 fn random_programs_have_layouts() {
@@ -16,7 +16,7 @@ fn random_programs_have_layouts() {
             let requests =
                 Requests { num_warps: Some(num_warps), num_ctas: Some(num_ctas), ..Requests::default() };
             for body in bodies(&func, requests).expect("little shared memory") {
-                tile::verify(&body.plan.distributed.func).expect("valid tile IR");
+                ir::verify(&body.plan.distributed.func).expect("valid tile IR");
             }
         }
     }

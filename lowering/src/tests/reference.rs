@@ -4,7 +4,7 @@ use expect_test::{Expect, expect};
 use quote::ToTokens;
 
 use super::{mistakes, render};
-use crate::reference::{SETTING, examples, reference};
+use crate::devtools::tl_reference::{SETTING, examples, reference};
 
 #[test]
 fn every_example_is_a_kernel() {

@@ -3,11 +3,13 @@
 use expect_test::expect;
 
 use super::first;
-use crate::analysis::split::{Trust, split};
-use crate::body::bodies;
-use crate::mlir::{Machine, Session, Vectors, host, report};
-use crate::target::Stages;
-use crate::target::nvptx::{self, Arch};
+use crate::backend::Stages;
+use crate::backend::nvptx;
+use crate::backend::nvptx::Arch;
+use crate::cpu::emit as cpu_emit;
+use crate::driver::specialize::bodies;
+use crate::mlir::{Machine, Session, Vectors, report};
+use crate::transform::legalize_index::{Trust, split};
 
 /// The MLIR of a kernel's general body.
 fn gpu(source: &str, reports: bool) -> String {
@@ -26,7 +28,7 @@ fn processor(source: &str, reports: bool) -> String {
     let (mut func, _) = first(source);
     func.reports = reports;
     split(&mut func, Trust::Nothing);
-    let plan = host::Plan::new(func);
+    let plan = cpu_emit::Plan::new(func);
     assert_eq!(plan.reports(), reports);
     let session = Session::new();
     let mut module = session.module(Machine::Host(Vectors::Fused));

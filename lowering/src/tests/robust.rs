@@ -2,17 +2,17 @@
 
 use proc_macro2::TokenStream;
 
-use crate::check;
-use crate::diagnostic::Errors;
-use crate::syntax;
+use crate::frontend::syntax;
+use crate::frontend::typeck;
+use crate::support::diagnostic::Errors;
 
 /// Parses and checks tokens; what matters is that it comes back.
 pub(super) fn survive(attribute: TokenStream, item: TokenStream) -> usize {
     let mut errors = Errors::new();
     let Some(kernel) = syntax::parse(attribute, item, &mut errors) else { return errors.len() };
-    for variant in check::variants(&kernel, &mut errors).iter().take(2) {
-        match check::check(&kernel, variant) {
-            Ok(checked) => crate::tile::verify(&checked.func).expect("what checks is valid"),
+    for variant in typeck::variants(&kernel, &mut errors).iter().take(2) {
+        match typeck::check(&kernel, variant) {
+            Ok(checked) => crate::ir::verify(&checked.func).expect("what checks is valid"),
             Err(found) => errors.extend(found),
         }
     }

@@ -4,9 +4,9 @@ use expect_test::expect;
 
 use super::run::{Arg, load_bodies};
 use super::{func, ptx_of};
-use crate::body::{Requests, bodies};
-use crate::target::nvptx::Arch;
-use crate::tile;
+use crate::backend::nvptx::Arch;
+use crate::driver::specialize::{Requests, bodies};
+use crate::ir;
 
 /// A row in one tile: read, added up, moved by a column's number, written.
 const ROW: &str = "#[fuse_kernel]
@@ -126,7 +126,7 @@ fn loops_are_rotated_for_their_own_accesses() {
     let body = bodies(&func(&source), Requests::default()).expect("bodies that fit");
     let body =
         body.iter().find(|body| body.name == "unaligned").expect("a body for rows that begin anywhere");
-    let text = tile::print(&body.plan.distributed.func, &|_| None);
+    let text = ir::print(&body.plan.distributed.func, &|_| None);
     let accesses: Vec<&str> = text.lines().map(str::trim).filter(|line| line.contains("vector")).collect();
     expect![[r#"
         %41 = load x[%40 + %11] mask %35 inside vector 4 rotated : u16[256]
@@ -162,7 +162,7 @@ fn rows_move_in_vectors() {
     let body = bodies(&func, Requests::default()).expect("bodies that fit");
     let body =
         body.iter().find(|body| body.name == "unaligned").expect("a body for rows that begin anywhere");
-    let text = tile::print(&body.plan.distributed.func, &|_| None);
+    let text = ir::print(&body.plan.distributed.func, &|_| None);
     let accesses: Vec<&str> = text.lines().map(str::trim).filter(|line| line.contains("vector")).collect();
     expect![[r#"
         %29 = load x[%28 + %19] mask %25 inside vector 8 rotated : u16[256]
@@ -198,7 +198,7 @@ fn rows_of_a_tile_are_read_in_vectors() {
     }";
     let body = bodies(&func(source), Requests::default()).expect("bodies that fit");
     let body = body.iter().find(|body| body.name == "odd").expect("a body for rows that begin anywhere");
-    let text = tile::print(&body.plan.distributed.func, &|_| None);
+    let text = ir::print(&body.plan.distributed.func, &|_| None);
     let loads: Vec<&str> = text.lines().map(str::trim).filter(|line| line.contains("load x")).collect();
     expect!["%30 = load x[%25 + %29] mask %17 inside vector 8 unrotated : u16[8, 128]"]
         .assert_eq(&loads.join("\n"));
@@ -220,7 +220,7 @@ fn rows_of_a_tile_are_read_in_vectors() {
     let body = bodies(&func(&in_turns), Requests::default()).expect("bodies that fit");
     assert!(body.iter().any(|body| body.name == "odd"));
     assert!(
-        body.iter().all(|body| !tile::print(&body.plan.distributed.func, &|_| None).contains(" unrotated"))
+        body.iter().all(|body| !ir::print(&body.plan.distributed.func, &|_| None).contains(" unrotated"))
     );
     // What is stored in the same layout keeps neighbours with neighbouring threads.
     let stored = source.replace(
@@ -229,6 +229,6 @@ fn rows_of_a_tile_are_read_in_vectors() {
     );
     let body = bodies(&func(&stored), Requests::default()).expect("bodies that fit");
     assert!(
-        body.iter().all(|body| !tile::print(&body.plan.distributed.func, &|_| None).contains(" unrotated"))
+        body.iter().all(|body| !ir::print(&body.plan.distributed.func, &|_| None).contains(" unrotated"))
     );
 }

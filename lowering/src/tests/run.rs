@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::func;
 use super::site::lowering_beside;
-use crate::analysis::fact::Fact;
-use crate::analysis::split::{Trust, split};
-use crate::body::{Requests, bodies};
+use crate::backend::host_asm;
+use crate::backend::host_asm::{Family, Level};
+use crate::cpu::emit::Plan;
+use crate::driver::specialize::{Requests, bodies};
+use crate::ir::Func;
+use crate::ir::guard::Fact;
 use crate::mlir::Session;
-use crate::mlir::host::Plan;
-use crate::target::host::{self, Family, Level};
-use crate::tile::Func;
+use crate::transform::legalize_index::{Trust, split};
 
 /// A launch argument: eight bytes for each slot.
 pub enum Arg<'a> {
@@ -101,7 +102,7 @@ pub fn levels() -> Vec<Level> {
 pub fn load_levels(plan: &Plan, levels: &[Level]) -> Vec<Loaded> {
     let _beside = lowering_beside();
     let session = Session::new();
-    let texts = host::emit_for(&session, plan, "kernel", (Family::X86_64, levels), None);
+    let texts = host_asm::emit_for(&session, plan, "kernel", (Family::X86_64, levels), None);
     let texts = texts.expect("host assembly");
     texts
         .into_iter()

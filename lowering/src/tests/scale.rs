@@ -4,13 +4,14 @@ use expect_test::{Expect, expect};
 
 use super::func;
 use super::run::{Arg, load_plan};
-use crate::analysis::contract::contract;
-use crate::analysis::fact::Named;
-use crate::analysis::full::split_off_full;
-use crate::analysis::scale::scale_late;
-use crate::analysis::split::{Trust, split};
-use crate::mlir::host::Plan;
-use crate::tile::{self, Func};
+use crate::cpu::emit::Plan;
+use crate::ir;
+use crate::ir::Func;
+use crate::ir::guard::Named;
+use crate::transform::contract_floats::contract;
+use crate::transform::defer_scale::scale_late;
+use crate::transform::legalize_index::{Trust, split};
+use crate::transform::split_full_tiles::split_off_full;
 
 /// A loop of scores `s`, of which `body` makes weights.
 fn written(body: &str) -> Func {
@@ -37,8 +38,8 @@ fn written(body: &str) -> Func {
 fn scaled(body: &str) -> String {
     let mut func = written(body);
     let facts = scale_late(&mut func);
-    tile::verify(&func).expect("valid tile IR");
-    let text = tile::print(&func, &|_| None);
+    ir::verify(&func).expect("valid tile IR");
+    let text = ir::print(&func, &|_| None);
     let begin = text.find("dot").expect("a product");
     let end = text.rfind("store out").expect("a store behind the loop");
     let names: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();

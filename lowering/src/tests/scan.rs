@@ -4,7 +4,7 @@ use expect_test::{Expect, expect};
 
 use super::ptx;
 use super::run::{Arg, load};
-use crate::target::nvptx::Arch;
+use crate::backend::nvptx::Arch;
 
 /// Runs `x -> scan(x)` over a tile of `shape`, the result written in the same order.
 fn scanned(shape: [usize; 2], call: &str, x: &[f32]) -> Vec<f32> {

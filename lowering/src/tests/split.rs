@@ -3,17 +3,17 @@
 use expect_test::{Expect, expect};
 
 use super::func;
-use crate::analysis::fact::{Fact, Named, Sum, Symbol, strongest};
-use crate::analysis::split::{Trust, split};
-use crate::tile;
+use crate::ir;
+use crate::ir::guard::{Fact, Named, Sum, Symbol, strongest};
+use crate::transform::legalize_index::{Trust, split};
 
 fn check_split(source: &str, trust: Trust, expected: Expect) {
     let mut func = func(source);
     let facts = split(&mut func, trust);
-    tile::verify(&func).expect("valid tile IR");
+    ir::verify(&func).expect("valid tile IR");
     let names: Vec<String> = func.params.iter().map(|param| param.name.clone()).collect();
     let facts: String = facts.iter().map(|fact| format!("{}\n", Named(fact, &names))).collect();
-    expected.assert_eq(&format!("{}{facts}", tile::print(&func, &|_| None)));
+    expected.assert_eq(&format!("{}{facts}", ir::print(&func, &|_| None)));
 }
 
 const COPY: &str = "#[fuse_kernel(BLOCK = [1024])]

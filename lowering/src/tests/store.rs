@@ -3,14 +3,15 @@
 use expect_test::{Expect, expect};
 
 use super::{first, lines_with, ptx};
-use crate::body::bodies;
-use crate::dtype::DType;
-use crate::layout::Layout;
-use crate::layout::dot::{Deal, Method, group_layout, method, sum_layout};
-use crate::mlir::gpu::convert::Staging;
+use crate::backend::nvptx::Arch;
+use crate::driver::specialize::bodies;
+use crate::gpu::emit::convert::Staging;
+use crate::gpu::layout::Layout;
+use crate::gpu::layout::dot::{Deal, Method, group_layout, method, sum_layout};
+use crate::ir;
+use crate::ir::Shape;
 use crate::ops::InputPrecision;
-use crate::target::nvptx::Arch;
-use crate::tile::{self, Shape};
+use crate::support::dtype::DType;
 
 const STORE: &str = "tl::store(out + rows.col() * n + cols.row(), sum.to::<bf16>());";
 
@@ -36,8 +37,8 @@ fn stored(source: &str) -> String {
         .map(|body| {
             let func = &body.plan.distributed.func;
             let layout =
-                |op: &tile::Op| Some(body.plan.distributed.layouts.get(op.results.first()?)?.to_string());
-            let lines = lines_with(&tile::print(func, &layout), &["convert_layout", "store ", "atomic"]);
+                |op: &ir::Op| Some(body.plan.distributed.layouts.get(op.results.first()?)?.to_string());
+            let lines = lines_with(&ir::print(func, &layout), &["convert_layout", "store ", "atomic"]);
             format!("{}: {} bytes shared\n{lines}", body.label(), body.plan.shared_bytes())
         })
         .collect()

@@ -4,7 +4,7 @@
 use expect_test::{Expect, expect};
 
 use super::{lines_with, ptx};
-use crate::target::nvptx::Arch;
+use crate::backend::nvptx::Arch;
 
 /// The statements of the first body by which it touches memory, waits, or is waited for.
 fn check_order(source: &str, arch: Arch, expected: Expect) {

@@ -3,9 +3,9 @@
 use expect_test::{Expect, expect};
 
 use super::{first, lines_with, ptx};
-use crate::body::{Body, bodies};
-use crate::target::nvptx::Arch;
-use crate::tile;
+use crate::backend::nvptx::Arch;
+use crate::driver::specialize::{Body, bodies};
+use crate::ir;
 
 /// Rows of sums of rows of `c`, weighted by products, and the sum of each row's weights.
 const WEIGHED: &str = "#[fuse_kernel(num_warps = 8)]
@@ -48,7 +48,7 @@ const TOTAL: &str = "total = total * 0.5 + tl::sum(weights, 1);";
 
 /// The reductions of the first body.
 fn check_sums(changes: &[[&str; 2]], expected: Expect) {
-    let text = tile::print(&tensor(changes).plan.distributed.func, &|_| None);
+    let text = ir::print(&tensor(changes).plan.distributed.func, &|_| None);
     expected.assert_eq(&lines_with(&text, &["reduce", "for ", "carry", "group_store"]));
 }
 
@@ -94,7 +94,7 @@ fn other_sums_are_carried_whole() {
         [TOTAL, "total = total * total + tl::sum(weights, 1);"],
     ];
     for case in cases {
-        let text = tile::print(&tensor(&[case]).plan.distributed.func, &|_| None);
+        let text = ir::print(&tensor(&[case]).plan.distributed.func, &|_| None);
         assert!(!text.contains("axes [1, 3]"), "{case:?}: {text}");
     }
 }

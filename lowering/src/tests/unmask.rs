@@ -4,8 +4,8 @@ use expect_test::{Expect, expect};
 
 use super::func;
 use super::run::{Arg, load_bodies};
-use crate::body::{Requests, bodies};
-use crate::tile;
+use crate::driver::specialize::{Requests, bodies};
+use crate::ir;
 
 /// A kernel that loads under `i < n`, after layout.
 fn check_unmasked(body: &str, expected: Expect) {
@@ -20,8 +20,8 @@ fn check_unmasked(body: &str, expected: Expect) {
     );
     let bodies = bodies(&func(&source), Requests::default()).expect("bodies that fit");
     let func = &bodies[0].plan.distributed.func;
-    tile::verify(func).expect("valid tile IR");
-    expected.assert_eq(&tile::print(func, &|_| None));
+    ir::verify(func).expect("valid tile IR");
+    expected.assert_eq(&ir::print(func, &|_| None));
 }
 
 #[test]

@@ -4,21 +4,22 @@ use expect_test::{Expect, expect};
 
 use super::site::lowering_beside;
 use super::{body, func, lines_with, mistakes, ptx, render};
-use crate::analysis::fact::Named;
-use crate::analysis::split::{Trust, split};
-use crate::analysis::view::contiguous;
-use crate::body::{Requests, bodies};
-use crate::compile::host_plan;
+use crate::analysis::view_strides::contiguous;
+use crate::backend::nvptx::Arch;
+use crate::driver::compile::host_plan;
+use crate::driver::specialize::{Requests, bodies};
+use crate::ir;
+use crate::ir::Func;
+use crate::ir::guard::Named;
 use crate::mlir::{Machine, Session, Vectors};
-use crate::target::nvptx::Arch;
-use crate::tile::{self, Func};
+use crate::transform::legalize_index::{Trust, split};
 
 fn names(func: &Func) -> Vec<String> {
     func.params.iter().map(|param| param.name.clone()).collect()
 }
 
 fn check_tile(source: &str, expected: Expect) {
-    expected.assert_eq(&tile::print(&func(source), &|_| None));
+    expected.assert_eq(&ir::print(&func(source), &|_| None));
 }
 
 /// After `split`, with what it relies on; for trust in the launcher with the last axis's neighbours side by side.
@@ -26,10 +27,10 @@ fn check_split(source: &str, trust: Trust, expected: Expect) {
     let mut func = func(source);
     let mut facts = if trust == Trust::Launch { contiguous(&mut func) } else { vec![] };
     facts.extend(split(&mut func, trust));
-    tile::verify(&func).expect("valid tile IR");
+    ir::verify(&func).expect("valid tile IR");
     let names = names(&func);
     let facts: String = facts.iter().map(|fact| format!("{}\n", Named(fact, &names))).collect();
-    expected.assert_eq(&format!("{}{facts}", tile::print(&func, &|_| None)));
+    expected.assert_eq(&format!("{}{facts}", ir::print(&func, &|_| None)));
 }
 
 fn check_aligned(source: &str, expected: Expect) {

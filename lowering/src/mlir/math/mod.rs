@@ -23,7 +23,7 @@ mod trig;
 use super::builder::{Builder, Val};
 use super::machine::Machine;
 use super::types::Ty;
-use crate::dtype::DType;
+use crate::support::dtype::DType;
 
 pub use tanh::{NEAR_TANH, near_tanh_f32};
 

@@ -4,7 +4,7 @@
 //! in 64 bits; everywhere else a value is a number of its type and wraps. So an integer is two numbers, of which
 //! [`Element::leaf`] forgets one.
 
-use crate::dtype::DType;
+use crate::support::dtype::DType;
 
 /// An element of a tile.
 #[derive(Clone, Copy, Debug)]

@@ -3,7 +3,7 @@
 use super::element::{BY_CONSTANT, Element, cast, compare, lanewise, wrap};
 use super::program::{Block, Combine, Node, Op, Pair, Program, Range, RangeForm, Statement, Type};
 use super::tile::{Tile, count, indices};
-use crate::dtype::DType;
+use crate::support::dtype::DType;
 
 /// The arguments of a launch.
 #[derive(Clone, Debug)]

@@ -6,22 +6,25 @@ use super::element::Element;
 use super::evaluate::{Contents, Launch, evaluate};
 use super::generate::launch;
 use super::program::Program;
-use crate::analysis::split::Trust;
-use crate::body::{Body, Requests, bodies};
-use crate::check::{self, Variant};
-use crate::compile::host_plan;
-use crate::diagnostic::Errors;
-use crate::dtype::DType;
+use crate::backend::Stages;
+use crate::backend::host_asm::Level;
+use crate::backend::nvptx;
+use crate::backend::nvptx::Arch;
+use crate::cpu::emit::Plan;
+use crate::driver::compile::host_plan;
+use crate::driver::specialize::{Body, Requests, bodies};
+use crate::frontend::syntax;
+use crate::frontend::typeck;
+use crate::frontend::typeck::Variant;
+use crate::ir;
+use crate::ir::Func;
 use crate::mlir::Session;
-use crate::mlir::host::Plan;
-use crate::syntax;
-use crate::target::Stages;
-use crate::target::host::Level;
-use crate::target::nvptx::{self, Arch};
+use crate::support::diagnostic::Errors;
+use crate::support::dtype::DType;
 use crate::tests::blocks::holds;
 use crate::tests::run::{Arg, Loaded, levels, load_levels, load_plan};
 use crate::tests::{render, tokens};
-use crate::tile::{self, Func};
+use crate::transform::legalize_index::Trust;
 
 /// Launches of each kernel, with arguments of their own.
 const LAUNCHES: u64 = 3;
@@ -60,7 +63,7 @@ pub fn examine(program: &Program, seed: u64) -> Result<Report, String> {
         }
     };
     for body in &bodies {
-        tile::verify(&body.plan.distributed.func)
+        ir::verify(&body.plan.distributed.func)
             .map_err(|what| format!("the {} body is not valid: {what}", body.name))?;
         gpu_code(body)?;
     }
@@ -112,15 +115,15 @@ fn front(source: &str) -> Result<(Func, Requests), String> {
     let mut errors = Errors::new();
     let refused = |errors: &Errors| format!("refused:\n{}", render(errors, source));
     let Some(kernel) = syntax::parse(attribute, item, &mut errors) else { return Err(refused(&errors)) };
-    let variants: Vec<Variant> = check::variants(&kernel, &mut errors);
+    let variants: Vec<Variant> = typeck::variants(&kernel, &mut errors);
     if !errors.is_empty() {
         return Err(refused(&errors));
     }
-    let checked = check::check(&kernel, &variants[0]).map_err(|errors| refused(&errors))?;
+    let checked = typeck::check(&kernel, &variants[0]).map_err(|errors| refused(&errors))?;
     let mut func = checked.func;
-    tile::verify(&func).map_err(|what| format!("the tile IR is not valid: {what}"))?;
+    ir::verify(&func).map_err(|what| format!("the tile IR is not valid: {what}"))?;
     func.reports = false;
-    tile::release(&mut func);
+    ir::release(&mut func);
     Ok((func, Requests::of(&kernel, &variants[0])))
 }
 

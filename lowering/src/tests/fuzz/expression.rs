@@ -4,7 +4,7 @@ use super::element::{Element, wrap, wrap_most};
 use super::generate::{Generator, MOST, SPAN, Variable};
 use super::program::{Combine, Memory, Node, Op, Type};
 use super::tile::count;
-use crate::dtype::DType;
+use crate::support::dtype::DType;
 
 const COMPARISONS: [&str; 6] = ["==", "!=", "<", "<=", ">", ">="];
 

@@ -7,8 +7,8 @@ use proc_macro2::{Delimiter, Group, Ident, Literal, Punct, Spacing, Span, TokenS
 
 use super::flat::{Flat, flatten, unflatten};
 use super::generate;
-use crate::options::Options;
-use crate::programs::Random;
+use crate::devtools::fuzzgen::Random;
+use crate::support::options::Options;
 use crate::tests::robust::survive;
 use crate::tests::site::Site;
 use crate::{compile_module_with, compile_with};

@@ -6,8 +6,8 @@ use super::program::{
     Block, Function, Memory, Node, Op, Pair, PairStyle, Pattern, Program, Range, RangeForm, Statement, Type,
 };
 use super::tile::count;
-use crate::dtype::DType;
-use crate::programs::Random;
+use crate::devtools::fuzzgen::Random;
+use crate::support::dtype::DType;
 
 /// How far the places that one program writes lie from those of the next.
 pub const SPAN: i128 = 2048;

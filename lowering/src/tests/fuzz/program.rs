@@ -1,7 +1,7 @@
 //! A kernel as a tree that can be printed, evaluated and made smaller.
 
 use super::element::Element;
-use crate::dtype::DType;
+use crate::support::dtype::DType;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Type {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::element::Element;
 use super::program::{Block, Node, Op, Program, Statement, Type};
 use super::watch::{Counts, FROM, Finding, SECONDS, WITHOUT, Work, worker};
-use crate::dtype::DType;
+use crate::support::dtype::DType;
 
 /// How long it may take.
 const PATIENCE: Duration = Duration::from_secs(300);

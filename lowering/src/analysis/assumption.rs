@@ -1,0 +1,157 @@
+//! What the user promises of a launch's arguments with `tl::assume`, as far as bodies can use it.
+//!
+//! Takes conditions; gives what they say of single integer arguments and of the grid's extents. A promise is a fact of the body that relies
+//! on it, so that the launcher checks it whatever the kernel's own arithmetic makes of the condition.
+
+use std::collections::{HashMap, HashSet};
+
+use super::polynomial::{Atom, Polynomial, Polynomials};
+use crate::frontend::syntax::BinaryOp;
+use crate::ir::guard::{Fact, Sum, Symbol};
+use crate::ir::{Func, Op, Value};
+use crate::ops::scalar::Algebra;
+use crate::ops::{Constant, Kind, Number, Site};
+
+/// What is promised of an integer argument, by its position, or of the grid.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Promise {
+    /// It is a multiple of a power of two.
+    Multiple(u32, u32),
+    AtLeast(u32, i64),
+    AtMost(u32, i64),
+    /// The most programs along an axis of the grid.
+    Programs(u8, i64),
+}
+
+impl Promise {
+    /// What the launcher checks.
+    pub fn fact(&self) -> Fact {
+        let constant = |value: i64| Sum { terms: if value == 0 { vec![] } else { vec![(value, vec![])] } };
+        let symbol = |symbol: Symbol| Sum { terms: vec![(1, vec![symbol])] };
+        let at_most = |low, high| Fact::AtMost { low, high };
+        match *self {
+            Promise::Multiple(scalar, by) => Fact::Divisible { value: Symbol::Scalar(scalar), by },
+            Promise::AtLeast(scalar, low) => at_most(constant(low), symbol(Symbol::Scalar(scalar))),
+            Promise::AtMost(scalar, high) => at_most(symbol(Symbol::Scalar(scalar)), constant(high)),
+            Promise::Programs(axis, most) => at_most(symbol(Symbol::Grid(axis)), constant(most)),
+        }
+    }
+}
+
+/// What the assumptions of a function promise.
+pub fn promises(func: &Func) -> Vec<Promise> {
+    let polynomials = Polynomials::analyse(func);
+    let reader = Reader { definitions: func.definitions(), polynomials };
+    let mut found = vec![];
+    func.body.walk(&mut |op| {
+        if let Kind::Assert(op) = &op.kind
+            && matches!(func.sites.get(op.site as usize), Some(Site::Assume { .. }))
+        {
+            reader.condition(op.holds, &mut found);
+        }
+    });
+    let mut unique: Vec<Promise> = vec![];
+    for promise in found {
+        if !unique.contains(&promise) {
+            unique.push(promise);
+        }
+    }
+    unique
+}
+
+struct Reader<'f> {
+    definitions: HashMap<Value, &'f Op>,
+    polynomials: Polynomials,
+}
+
+impl<'f> Reader<'f> {
+    fn defined(&self, value: Value) -> Option<&'f Kind> {
+        self.definitions.get(&value).map(|op| &op.kind)
+    }
+
+    /// What a conjunction of comparisons says.
+    fn condition(&self, value: Value, found: &mut Vec<Promise>) {
+        let (mut seen, mut todo) = (HashSet::new(), vec![value]);
+        while let Some(value) = todo.pop() {
+            if !seen.insert(value) {
+                continue;
+            }
+            let Some(Kind::Scalar(scalar)) = self.defined(value) else { continue };
+            match scalar.op.algebra {
+                Algebra::And => todo.extend(scalar.args.iter().rev()),
+                Algebra::Compare(op) => self.comparison(op, scalar.args[0], scalar.args[1], found),
+                _ => {}
+            }
+        }
+    }
+
+    fn comparison(&self, op: BinaryOp, lhs: Value, rhs: Value, found: &mut Vec<Promise>) {
+        let (small, big) = (self.polynomial(lhs), self.polynomial(rhs));
+        let below = |small: &Polynomial, big: &Polynomial, gap: i128| {
+            single(&big.sub(small).sub(&Polynomial::constant(gap)))
+        };
+        match op {
+            BinaryOp::Lt => found.extend(below(&small, &big, 1)),
+            BinaryOp::Le => found.extend(below(&small, &big, 0)),
+            BinaryOp::Gt => found.extend(below(&big, &small, 1)),
+            BinaryOp::Ge => found.extend(below(&big, &small, 0)),
+            BinaryOp::Eq => {
+                found.extend(self.divisible(lhs, &big).or_else(|| self.divisible(rhs, &small)));
+                found.extend(below(&small, &big, 0));
+                found.extend(below(&big, &small, 0));
+            }
+            _ => {}
+        }
+    }
+
+    /// An integer of any width: a comparison computes nothing that could wrap.
+    fn polynomial(&self, value: Value) -> Polynomial {
+        match self.defined(value) {
+            Some(Kind::Constant(Constant { value: Number::Int(number) })) => Polynomial::constant(*number),
+            Some(_) | None => self.polynomials.get(value),
+        }
+    }
+
+    /// `n % 16 == 0`
+    fn divisible(&self, remainder: Value, other: &Polynomial) -> Option<Promise> {
+        let Some(Kind::Scalar(scalar)) = self.defined(remainder) else { return None };
+        if scalar.op.algebra != Algebra::Rem || other.as_constant() != Some(0) {
+            return None;
+        }
+        let divisor = self.polynomial(scalar.args[1]).as_constant().filter(|&divisor| divisor != 0)?;
+        let by = 1u32 << divisor.trailing_zeros().min(30);
+        let dividend = self.polynomial(scalar.args[0]);
+        let mut terms = dividend.terms();
+        match (terms.next()?, terms.next()) {
+            (([Atom::Known(Symbol::Scalar(scalar))], 1), None) if by > 1 => {
+                Some(Promise::Multiple(*scalar, by))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// What `0 <= value` says of the one thing in it that is known at launch.
+fn single(value: &Polynomial) -> Option<Promise> {
+    let mut known = None;
+    let mut constant = 0;
+    for (atoms, coefficient) in value.terms() {
+        match *atoms {
+            [] => constant = coefficient,
+            [Atom::Known(symbol)] if known.is_none() => known = Some((symbol, coefficient)),
+            _ => return None,
+        }
+    }
+    let (symbol, coefficient) = known?;
+    // coefficient * symbol >= -constant
+    let limit =
+        if coefficient > 0 { -constant.div_euclid(coefficient) } else { constant.div_euclid(-coefficient) };
+    let limit = i64::try_from(limit).ok()?;
+    match symbol {
+        Symbol::Scalar(scalar) if coefficient > 0 => Some(Promise::AtLeast(scalar, limit)),
+        Symbol::Scalar(scalar) => Some(Promise::AtMost(scalar, limit)),
+        Symbol::Grid(axis) if coefficient < 0 => Some(Promise::Programs(axis, limit)),
+        // What bodies need of these is found without being promised.
+        Symbol::Grid(_) | Symbol::Length(_) | Symbol::CeilDiv { .. } => None,
+    }
+}

@@ -1,0 +1,595 @@
+//! Contiguity, divisibility, constancy and range of integer values.
+//!
+//! For a tile and an axis, with `c`, `k` and `d` powers of two:
+//! - contiguity `c`: in every aligned run of `c` elements along the axis, each is one more than the one before;
+//! - divisibility `d`: the first element of every such run is a multiple of `d`;
+//! - constancy `k`: in every aligned run of `k` elements along the axis, all are equal.
+//!
+//! A claim holds for every position along the other axes. All claims are lower bounds: 1 says nothing.
+
+use std::collections::HashMap;
+
+use super::assumption::Promise;
+use super::non_negative::Signs;
+use crate::frontend::syntax::BinaryOp;
+use crate::ir::guard::{Fact, Symbol};
+use crate::ir::{Block, Func, Op, ParamKind, Shape, Type, Value, View};
+use crate::ops::scalar::Algebra;
+use crate::support::dtype::DType;
+
+/// "A multiple of everything": the divisibility of zero.
+const ALL: u64 = 1 << 62;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Axis {
+    pub contiguity: u64,
+    pub divisibility: u64,
+    pub constancy: u64,
+}
+
+const UNKNOWN: Axis = Axis { contiguity: 1, divisibility: 1, constancy: 1 };
+
+/// What is known about one value.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Info {
+    pub axes: Vec<Axis>,
+    /// Every element is a multiple of this power of two.
+    pub divisor: u64,
+    /// Every element lies between these.
+    pub range: (i128, i128),
+}
+
+impl Info {
+    /// Nothing but what the type says.
+    pub fn unknown(ty: &Type) -> Info {
+        let range = if ty.dtype.is_float() { (i128::MIN, i128::MAX) } else { ty.dtype.range() };
+        Info { axes: vec![UNKNOWN; ty.shape.rank()], divisor: 1, range }
+    }
+
+    pub fn constant(value: i128) -> Info {
+        Info { axes: vec![], divisor: power_in(value), range: (value, value) }
+    }
+
+    /// A divisor of the elements at positions that are multiples of `step` along `axis`.
+    pub fn divisor_at(&self, axis: usize, step: u64) -> u64 {
+        let Axis { contiguity, divisibility, .. } = self.axes[axis];
+        // Between the starts of runs an element is its run's start plus a multiple of the step.
+        let own = if step >= contiguity { divisibility } else { divisibility.min(step) };
+        own.max(self.divisor)
+    }
+
+    /// What holds whichever of the two is meant.
+    pub fn meet(&self, other: &Info) -> Info {
+        let axes = (0..self.axes.len())
+            .map(|d| {
+                let contiguity = self.axes[d].contiguity.min(other.axes[d].contiguity);
+                Axis {
+                    contiguity,
+                    divisibility: self.divisor_at(d, contiguity).min(other.divisor_at(d, contiguity)),
+                    constancy: self.axes[d].constancy.min(other.axes[d].constancy),
+                }
+            })
+            .collect();
+        Info {
+            axes,
+            divisor: self.divisor.min(other.divisor),
+            range: (self.range.0.min(other.range.0), self.range.1.max(other.range.1)),
+        }
+    }
+}
+
+/// The largest power of two that divides `value`.
+fn power_in(value: i128) -> u64 {
+    if value == 0 { ALL } else { 1 << value.trailing_zeros().min(62) }
+}
+
+/// What the analysis may take for granted because the launcher checks it.
+#[derive(Clone, Default, Debug)]
+pub struct Assumptions {
+    /// Scalar parameters that are multiples of a power of two.
+    pub multiples: HashMap<Value, u64>,
+    /// What scalar parameters lie between.
+    pub ranges: HashMap<Value, (i128, i128)>,
+    /// What values that are computed, and do not wrap, are at least.
+    pub least: HashMap<Value, i128>,
+    /// The most programs along each axis of the grid, where it is less than the type allows.
+    pub grid: [Option<i128>; 3],
+}
+
+impl Assumptions {
+    /// What a function's promises come to; those that contradict each other say nothing.
+    pub fn promised(func: &Func) -> Assumptions {
+        let mut all = Assumptions::default();
+        for promise in &func.promises {
+            match *promise {
+                Promise::Multiple(scalar, by) => {
+                    if let Some((value, _)) = integer(func, scalar) {
+                        let known = all.multiples.entry(value).or_insert(1);
+                        *known = u64::from(by).max(*known);
+                    }
+                }
+                Promise::AtLeast(scalar, low) => all.narrow(func, scalar, (low.into(), i128::MAX)),
+                Promise::AtMost(scalar, high) => all.narrow(func, scalar, (i128::MIN, high.into())),
+                Promise::Programs(axis, most) => {
+                    let known = &mut all.grid[usize::from(axis)];
+                    *known = Some(known.map_or(most.into(), |known| known.min(most.into())));
+                }
+            }
+        }
+        all.ranges.retain(|_, (low, high)| low <= high);
+        all.grid = all.grid.map(|most| most.filter(|&most| most > 0));
+        all
+    }
+
+    /// With what facts say of arguments and of the grid. The extents and strides of views are never negative, so that a sum with a
+    /// limit is one for each of them.
+    pub fn learned(mut self, func: &Func, facts: &[Fact]) -> Assumptions {
+        for fact in facts {
+            let Fact::AtMost { low, high } = fact else { continue };
+            match (low.as_constant(), low.single(), high.as_constant(), high.single()) {
+                (Some(least), _, _, Some((0, 1, Symbol::Scalar(scalar)))) => {
+                    self.narrow(func, scalar, (least.into(), i128::MAX));
+                }
+                (_, Some((start, factor, symbol)), Some(limit), _) if factor > 0 => {
+                    let most = (i128::from(limit) - i128::from(start)).div_euclid(factor.into());
+                    match symbol {
+                        Symbol::Scalar(scalar) => self.narrow(func, scalar, (i128::MIN, most)),
+                        Symbol::Grid(axis) => {
+                            let known = &mut self.grid[usize::from(axis)];
+                            *known =
+                                Some(known.map_or(most, |known| known.min(most))).filter(|&most| most > 0);
+                        }
+                        Symbol::Length(_) | Symbol::CeilDiv { .. } => {}
+                    }
+                }
+                _ => {}
+            }
+            let (Some(limit), Some((start, parts))) = (high.as_constant(), low.linear()) else { continue };
+            let of_view = |&(position, factor): &(u32, i64)| {
+                factor > 0 && integer(func, position).is_some_and(|(value, _)| func.is_view_number(value))
+            };
+            if parts.iter().all(of_view) {
+                for (position, factor) in parts {
+                    let most = (i128::from(limit) - i128::from(start)) / i128::from(factor);
+                    self.narrow(func, position, (0, most));
+                }
+            }
+        }
+        self.ranges.retain(|_, (low, high)| low <= high);
+        self
+    }
+
+    /// With what the facts of operands' signs say.
+    pub fn with_signs(self, signs: &Signs) -> Assumptions {
+        Assumptions { least: signs.least.clone(), ..self }
+    }
+
+    fn narrow(&mut self, func: &Func, scalar: u32, (low, high): (i128, i128)) {
+        if let Some((value, dtype)) = integer(func, scalar) {
+            let known = self.ranges.entry(value).or_insert(dtype.range());
+            *known = (known.0.max(low), known.1.min(high));
+        }
+    }
+}
+
+/// The integer parameter at a position.
+fn integer(func: &Func, position: u32) -> Option<(Value, DType)> {
+    match func.params[position as usize].kind {
+        ParamKind::Scalar { value, dtype } => Some((value, dtype)),
+        ParamKind::Slice { .. } => None,
+    }
+}
+
+/// The facts of every value of a function.
+#[derive(Debug)]
+pub struct Axes {
+    infos: Vec<Option<Info>>,
+}
+
+impl Axes {
+    pub fn analyse(func: &Func, assumptions: &Assumptions) -> Axes {
+        let infos = vec![None; func.value_count()];
+        let budget = PASSES * func.value_count().max(64);
+        let Assumptions { least, grid, .. } = assumptions;
+        let mut analysis = Analysis { func, infos, least, grid: *grid, budget };
+        for param in &func.params {
+            if let ParamKind::Scalar { value, .. } = param.kind {
+                let mut info = Info::unknown(func.ty(value));
+                info.divisor = assumptions.multiples.get(&value).copied().unwrap_or(1);
+                info.range = assumptions.ranges.get(&value).copied().unwrap_or(info.range);
+                if func.is_view_number(value) {
+                    info.range = (info.range.0.max(0), info.range.1.min(View::LIMIT - 1));
+                }
+                analysis.infos[value.index()] = Some(info);
+            }
+        }
+        analysis.block(&func.body);
+        Axes { infos: analysis.infos }
+    }
+
+    pub fn get(&self, func: &Func, value: Value) -> Info {
+        self.infos[value.index()].clone().unwrap_or_else(|| Info::unknown(func.ty(value)))
+    }
+}
+
+/// How often operations are looked at, on the average: loops in loops are repeated within every repetition of those around.
+const PASSES: usize = 64;
+
+/// What an operation's rule may ask.
+pub struct Analysis<'f> {
+    pub func: &'f Func,
+    infos: Vec<Option<Info>>,
+    least: &'f HashMap<Value, i128>,
+    grid: [Option<i128>; 3],
+    /// How many more operations are looked at before nothing is known of what loops carry.
+    budget: usize,
+}
+
+impl Analysis<'_> {
+    pub fn info(&self, value: Value) -> Info {
+        self.infos[value.index()].clone().unwrap_or_else(|| Info::unknown(self.func.ty(value)))
+    }
+
+    /// The most programs along an axis of the grid, where that is known.
+    pub fn most_programs(&self, axis: u8) -> Option<i128> {
+        self.grid[usize::from(axis)]
+    }
+
+    pub fn set(&mut self, value: Value, info: Info) {
+        self.infos[value.index()] = Some(info);
+    }
+
+    pub fn block(&mut self, block: &Block) {
+        for op in &block.ops {
+            self.op(op);
+        }
+    }
+
+    fn op(&mut self, op: &Op) {
+        self.budget = self.budget.saturating_sub(1);
+        let infos = op.kind.operation().axes(self, &op.results);
+        for (&result, mut info) in op.results.iter().zip(infos) {
+            let ty = self.func.ty(result);
+            // That is shown with what it fits in: it does not wrap.
+            if let Some(&least) = self.least.get(&result) {
+                info.range = (info.range.0.max(least), info.range.1.min(ty.dtype.range().1));
+            }
+            self.infos[result.index()] = Some(clip(info, ty));
+        }
+    }
+
+    /// Runs a loop's body until the facts about its carried values stop changing.
+    pub fn carry(&mut self, inits: &[Value], args: &[Value], body: &Block) -> Vec<Info> {
+        let mut carried: Vec<Info> = inits.iter().map(|&init| self.info(init)).collect();
+        loop {
+            let exhausted = self.budget == 0;
+            if exhausted {
+                carried = args.iter().map(|&arg| Info::unknown(self.func.ty(arg))).collect();
+            }
+            for (&arg, info) in args.iter().zip(&carried) {
+                self.set(arg, info.clone());
+            }
+            self.block(body);
+            if exhausted {
+                return carried;
+            }
+            let next: Vec<Info> = carried
+                .iter()
+                .zip(&body.yields)
+                .zip(args)
+                .map(|((before, &end), &arg)| {
+                    let met = before.meet(&self.info(end));
+                    // A range that grew may go on growing: give it up at once. Powers of two only shrink, so this ends.
+                    let full = Info::unknown(self.func.ty(arg)).range;
+                    Info { range: if met.range == before.range { met.range } else { full }, ..met }
+                })
+                .collect();
+            if next == carried {
+                return carried;
+            }
+            carried = next;
+        }
+    }
+}
+
+/// Keeps a claim within what its type can hold: a result that leaves the type's range wraps.
+fn clip(info: Info, ty: &Type) -> Info {
+    if ty.dtype.is_float() {
+        return Info::unknown(ty);
+    }
+    let (low, high) = ty.dtype.range();
+    if info.range.0 >= low && info.range.1 <= high {
+        return info;
+    }
+    // Wrapping subtracts a multiple of 2^bits: it keeps smaller powers of two, and runs that do not cross the edge,
+    // which aligned runs of a start divisible by their length do not.
+    let bits = ty.dtype.bytes() * 8;
+    let modulus = if bits >= 62 { ALL } else { 1u64 << bits };
+    let axes = info
+        .axes
+        .iter()
+        .map(|axis| {
+            let contiguity = axis.contiguity.min(axis.divisibility).min(modulus);
+            // Shorter runs start at multiples of their length from where a longer one does.
+            let divisibility = if contiguity < axis.contiguity {
+                axis.divisibility.min(contiguity)
+            } else {
+                axis.divisibility
+            };
+            Axis { contiguity, divisibility: divisibility.min(modulus), constancy: axis.constancy }
+        })
+        .collect();
+    Info { axes, divisor: info.divisor.min(modulus), range: (low, high) }
+}
+
+/// The power of two in an extent: runs do not cross what is repeated an odd number of times.
+fn run(extent: u32) -> u64 {
+    1 << extent.trailing_zeros()
+}
+
+pub fn splat(scalar: &Info, shape: &Shape) -> Info {
+    let axes = shape
+        .iter()
+        .map(|&extent| Axis { contiguity: 1, divisibility: scalar.divisor, constancy: run(extent) })
+        .collect();
+    Info { axes, divisor: scalar.divisor, range: scalar.range }
+}
+
+pub fn arange(start: i32, extent: u32) -> Info {
+    let runs = run(extent);
+    let between = if u64::from(extent) == runs { ALL } else { runs };
+    let axis =
+        Axis { contiguity: runs, divisibility: power_in(i128::from(start)).min(between), constancy: 1 };
+    let divisor = if extent == 1 { power_in(i128::from(start)) } else { 1 };
+    Info { axes: vec![axis], divisor, range: (i128::from(start), i128::from(start) + i128::from(extent) - 1) }
+}
+
+pub fn expand_dims(info: &Info, axis: usize) -> Info {
+    let mut info = info.clone();
+    let divisor = (0..info.axes.len()).map(|d| info.divisor_at(d, 1)).max().unwrap_or(info.divisor);
+    info.axes.insert(axis, Axis { contiguity: 1, divisibility: divisor, constancy: 1 });
+    info
+}
+
+pub fn broadcast(info: &Info, from: &Shape, to: &Shape) -> Info {
+    let mut info = info.clone();
+    for d in 0..from.rank() {
+        if from[d] != to[d] {
+            info.axes[d] = Axis { contiguity: 1, divisibility: info.divisor_at(d, 1), constancy: run(to[d]) };
+        }
+    }
+    info
+}
+
+/// Row-major order keeps runs along the last axis that fit both shapes.
+pub fn reshape(info: &Info, from: &Shape, to: &Shape) -> Info {
+    let mut axes = vec![Axis { divisibility: info.divisor, ..UNKNOWN }; to.rank()];
+    if let (Some(&old), Some(&new)) = (from.last(), to.last()) {
+        let last = from.rank() - 1;
+        let fits = run(old).min(run(new));
+        let Axis { contiguity, constancy, .. } = info.axes[last];
+        let contiguity = contiguity.min(fits);
+        let divisibility = info.divisor_at(last, contiguity);
+        axes[to.rank() - 1] = Axis { contiguity, divisibility, constancy: constancy.min(fits) };
+    }
+    Info { axes, divisor: info.divisor, range: info.range }
+}
+
+pub fn permute(info: &Info, order: &[usize]) -> Info {
+    Info { axes: order.iter().map(|&d| info.axes[d]).collect(), ..info.clone() }
+}
+
+pub fn cast(info: &Info, from: DType, to: &Type) -> Info {
+    if from.is_float() || to.dtype == DType::Bool {
+        return Info::unknown(to);
+    }
+    // `clip` turns what does not fit into a wrapped value.
+    info.clone()
+}
+
+/// Joins two operands axis by axis.
+fn zip(a: &Info, b: &Info, join: impl Fn(usize) -> Axis) -> Vec<Axis> {
+    debug_assert_eq!(a.axes.len(), b.axes.len());
+    (0..a.axes.len()).map(join).collect()
+}
+
+/// The facts of a lanewise operation.
+pub fn scalar(algebra: Algebra, args: &[Info], ty: &Type) -> Info {
+    match (algebra, args) {
+        (Algebra::Add, [a, b]) => add(a, b),
+        (Algebra::Sub, [a, b]) => sub(a, b),
+        (Algebra::Neg, [a]) => sub(&Info { axes: constant_axes(a.axes.len()), ..Info::constant(0) }, a),
+        (Algebra::Mul, [a, b]) => mul(a, b),
+        (Algebra::Div, [a, b]) => div(a, b, ty),
+        (Algebra::Rem, [a, b]) => rem(a, b, ty),
+        (Algebra::Shl, [a, b]) => match b.range {
+            (k, same) if k == same && (0..62).contains(&k) => mul(a, &scaled(b, 1 << k)),
+            _ => equal_runs(args, ty),
+        },
+        (Algebra::Shr, [a, b]) => match b.range {
+            (k, same) if k == same && (0..62).contains(&k) && a.range.0 >= 0 => {
+                div(a, &scaled(b, 1 << k), ty)
+            }
+            _ => equal_runs(args, ty),
+        },
+        (Algebra::Minimum, [a, b]) => {
+            Info { range: (a.range.0.min(b.range.0), a.range.1.min(b.range.1)), ..either(a, b) }
+        }
+        (Algebra::Maximum, [a, b]) => {
+            Info { range: (a.range.0.max(b.range.0), a.range.1.max(b.range.1)), ..either(a, b) }
+        }
+        (Algebra::Select, [condition, a, b]) if !ty.dtype.is_float() => select(condition, a, b),
+        (Algebra::Compare(op), [a, b]) => compare(op, a, b, ty),
+        (Algebra::And, [a, b]) if a.range.0 >= 0 && b.range.0 >= 0 => {
+            Info { range: (0, a.range.1.min(b.range.1)), ..equal_runs(args, ty) }
+        }
+        _ => equal_runs(args, ty),
+    }
+}
+
+fn constant_axes(rank: usize) -> Vec<Axis> {
+    vec![Axis { contiguity: 1, divisibility: ALL, constancy: ALL }; rank]
+}
+
+/// `info`, a known exponent, as the power itself.
+fn scaled(info: &Info, value: i128) -> Info {
+    let divisor = power_in(value);
+    let axes = info.axes.iter().map(|axis| Axis { contiguity: 1, divisibility: divisor, ..*axis }).collect();
+    Info { axes, divisor, range: (value, value) }
+}
+
+/// Equal operands give equal results: all that is known of an operation without a rule.
+fn equal_runs(args: &[Info], ty: &Type) -> Info {
+    let mut info = Info::unknown(ty);
+    for (d, axis) in info.axes.iter_mut().enumerate() {
+        axis.constancy = args.iter().map(|arg| arg.axes[d].constancy).min().unwrap_or(1);
+    }
+    info
+}
+
+/// One of the two, element by element.
+fn either(a: &Info, b: &Info) -> Info {
+    let axes = zip(a, b, |d| Axis {
+        contiguity: 1,
+        divisibility: a.divisor_at(d, 1).min(b.divisor_at(d, 1)),
+        constancy: a.axes[d].constancy.min(b.axes[d].constancy),
+    });
+    Info {
+        axes,
+        divisor: a.divisor.min(b.divisor),
+        range: (a.range.0.min(b.range.0), a.range.1.max(b.range.1)),
+    }
+}
+
+fn add(a: &Info, b: &Info) -> Info {
+    let axes = zip(a, b, |d| {
+        let (x, y) = (a.axes[d], b.axes[d]);
+        let contiguity = x.contiguity.min(y.constancy).max(x.constancy.min(y.contiguity));
+        Axis {
+            contiguity,
+            divisibility: a.divisor_at(d, contiguity).min(b.divisor_at(d, contiguity)),
+            constancy: x.constancy.min(y.constancy),
+        }
+    });
+    let range = (a.range.0.saturating_add(b.range.0), a.range.1.saturating_add(b.range.1));
+    Info { axes, divisor: a.divisor.min(b.divisor), range }
+}
+
+fn sub(a: &Info, b: &Info) -> Info {
+    let axes = zip(a, b, |d| {
+        let (x, y) = (a.axes[d], b.axes[d]);
+        let contiguity = x.contiguity.min(y.constancy);
+        Axis {
+            contiguity,
+            divisibility: a.divisor_at(d, contiguity).min(b.divisor_at(d, contiguity)),
+            constancy: x.constancy.min(y.constancy),
+        }
+    });
+    let range = (a.range.0.saturating_sub(b.range.1), a.range.1.saturating_sub(b.range.0));
+    Info { axes, divisor: a.divisor.min(b.divisor), range }
+}
+
+fn mul(a: &Info, b: &Info) -> Info {
+    let one = |info: &Info| info.range == (1, 1);
+    let product = |x: u64, y: u64| x.saturating_mul(y).min(ALL);
+    let axes = zip(a, b, |d| {
+        if one(a) {
+            return b.axes[d];
+        }
+        if one(b) {
+            return a.axes[d];
+        }
+        Axis {
+            contiguity: 1,
+            divisibility: product(a.divisor_at(d, 1), b.divisor_at(d, 1)),
+            constancy: a.axes[d].constancy.min(b.axes[d].constancy),
+        }
+    });
+    let corners = [
+        a.range.0.saturating_mul(b.range.0),
+        a.range.0.saturating_mul(b.range.1),
+        a.range.1.saturating_mul(b.range.0),
+        a.range.1.saturating_mul(b.range.1),
+    ];
+    let range =
+        (corners.into_iter().min().unwrap_or(i128::MIN), corners.into_iter().max().unwrap_or(i128::MAX));
+    Info { axes, divisor: product(a.divisor, b.divisor), range }
+}
+
+/// How long runs are that start at a common multiple of their length in `a` (contiguous) and in `b` (constant): within
+/// such a run the quotient by `b` is one number, and so is the answer to `a < b`.
+fn aligned_run(a: &Info, b: &Info, d: usize) -> u64 {
+    let (x, y) = (a.axes[d], b.axes[d]);
+    x.contiguity.min(a.divisor_at(d, x.contiguity)).min(b.divisor_at(d, 1)).min(y.constancy)
+}
+
+fn div(a: &Info, b: &Info, ty: &Type) -> Info {
+    let positive = a.range.0 >= 0 && b.range.0 > 0;
+    let mut info = equal_runs(&[a.clone(), b.clone()], ty);
+    if !positive {
+        return info;
+    }
+    info.range = (a.range.0 / b.range.1, a.range.1 / b.range.0);
+    for d in 0..info.axes.len() {
+        info.axes[d].constancy = info.axes[d].constancy.max(aligned_run(a, b, d));
+    }
+    // An exact power of two leaves what it does not take.
+    if b.range.0 == b.range.1 && power_in(b.range.0) == b.range.0 as u64 {
+        let power = b.range.0 as u64;
+        info.divisor = (a.divisor / power).max(1);
+        if power == 1 {
+            return Info { range: info.range, ..a.clone() };
+        }
+        for d in 0..info.axes.len() {
+            info.axes[d].divisibility = info.divisor;
+        }
+    }
+    info
+}
+
+fn rem(a: &Info, b: &Info, ty: &Type) -> Info {
+    let mut info = equal_runs(&[a.clone(), b.clone()], ty);
+    if a.range.0 < 0 || b.range.0 <= 0 {
+        return info;
+    }
+    info.range = (0, a.range.1.min(b.range.1 - 1));
+    info.divisor = a.divisor.min(b.divisor);
+    for d in 0..info.axes.len() {
+        let contiguity = aligned_run(a, b, d);
+        let divisibility = a.divisor_at(d, contiguity).min(b.divisor_at(d, 1));
+        info.axes[d] = Axis { contiguity, divisibility, constancy: info.axes[d].constancy };
+    }
+    info
+}
+
+fn select(condition: &Info, a: &Info, b: &Info) -> Info {
+    let axes = zip(a, b, |d| {
+        let (x, y, c) = (a.axes[d], b.axes[d], condition.axes[d].constancy);
+        let contiguity = x.contiguity.min(y.contiguity).min(c);
+        Axis {
+            contiguity,
+            divisibility: a.divisor_at(d, contiguity).min(b.divisor_at(d, contiguity)),
+            constancy: x.constancy.min(y.constancy).min(c),
+        }
+    });
+    Info {
+        axes,
+        divisor: a.divisor.min(b.divisor),
+        range: (a.range.0.min(b.range.0), a.range.1.max(b.range.1)),
+    }
+}
+
+/// `ramp < bound` gives one answer over a run when both are multiples of the run's length; so do `>=`, and `>` and `<=`
+/// with the sides exchanged.
+fn compare(op: BinaryOp, a: &Info, b: &Info, ty: &Type) -> Info {
+    let mut info = equal_runs(&[a.clone(), b.clone()], ty);
+    for d in 0..info.axes.len() {
+        let runs = match op {
+            BinaryOp::Lt | BinaryOp::Ge => aligned_run(a, b, d),
+            BinaryOp::Gt | BinaryOp::Le => aligned_run(b, a, d),
+            _ => 1,
+        };
+        info.axes[d].constancy = info.axes[d].constancy.max(runs);
+    }
+    info
+}

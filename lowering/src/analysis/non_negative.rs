@@ -1,0 +1,51 @@
+//! Operands of quotients and remainders that are not negative by what the launcher checks, where their ranges alone do not
+//! say so: rows and columns of blocks that are taken in groups.
+
+use std::collections::HashMap;
+
+use super::inequality::Bound;
+use super::polynomial::Polynomials;
+use crate::ir::guard;
+use crate::ir::guard::Fact;
+use crate::ir::{Func, Value};
+use crate::ops::Kind;
+use crate::ops::scalar::Algebra;
+use crate::support::dtype::DType;
+
+/// What values are at least, and the facts that this rests on.
+#[derive(Default, Debug)]
+pub struct Signs {
+    pub least: HashMap<Value, i128>,
+    pub facts: Vec<Fact>,
+}
+
+impl Signs {
+    /// Dividends of at least 0 and divisors of at least 1.
+    pub fn analyse(func: &Func) -> Signs {
+        let polynomials = Polynomials::analyse(func);
+        let mut signs = Signs::default();
+        func.body.walk(&mut |op| {
+            let Kind::Scalar(scalar) = &op.kind else { return };
+            let divides = matches!(scalar.op.algebra, Algebra::Div | Algebra::Rem);
+            if !divides || !matches!(scalar.dtype(func), DType::I32 | DType::I64) {
+                return;
+            }
+            for (&operand, least) in scalar.args.iter().zip([0, 1]) {
+                if !polynomials.is_plain(operand) {
+                    continue;
+                }
+                let (value, mut bound) = (polynomials.get(operand), Bound::unmasked(func, &polynomials));
+                let shown = match least {
+                    0 => bound.is_natural(operand, &value),
+                    _ => bound.is_positive(operand, &value),
+                };
+                if shown.is_some() {
+                    signs.least.insert(operand, least);
+                    signs.facts.extend(bound.facts);
+                }
+            }
+        });
+        signs.facts = guard::strongest(signs.facts);
+        signs
+    }
+}

@@ -1,0 +1,159 @@
+//! Which programs take longest: those whose loops of products make the most turns, where that depends on their place in the grid.
+//!
+//! Causal attention is the common case: the program of a tile of queries reads the keys up to it. Programs are handed to
+//! multiprocessors in an order that is ours to choose, and the makespan is shortest where the longest begin first (Graham, *Bounds on
+//! multiprocessing timing anomalies*, 1969).
+
+use std::collections::HashMap;
+
+use crate::ir::{Func, Op, Value};
+use crate::ops::scalar::{Algebra, Scalar};
+use crate::ops::{Cast, Constant, For, Kind, Number, ProgramId};
+
+/// The axis of the grid along which programs differ in length.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Longest {
+    pub axis: u8,
+    /// Whether the last ones take longest; else the first do.
+    pub last: bool,
+}
+
+impl Longest {
+    /// Whether the hardware's order, the first axis fastest and from 0, would leave the longest programs of some place for the end.
+    pub fn changes_order(self) -> bool {
+        self.axis == 0 || self.last
+    }
+}
+
+/// Axes of a grid.
+const AXES: usize = 3;
+
+/// How a number depends on a program's place along an axis.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Slope {
+    Flat,
+    Rises,
+    Falls,
+    Unknown,
+}
+
+use Slope::{Falls, Flat, Rises, Unknown};
+
+impl Slope {
+    fn and(self, other: Slope) -> Slope {
+        match (self, other) {
+            (Flat, slope) | (slope, Flat) => slope,
+            (one, other) if one == other => one,
+            _ => Unknown,
+        }
+    }
+
+    fn negative(self) -> Slope {
+        match self {
+            Rises => Falls,
+            Falls => Rises,
+            other => other,
+        }
+    }
+
+    /// Of how many numbers there are between two of these slopes. What is between ends that both rise counts as flat: a window.
+    fn between(low: Slope, high: Slope) -> Slope {
+        match (low, high) {
+            (Rises, Rises) | (Falls, Falls) => Flat,
+            _ => high.and(low.negative()),
+        }
+    }
+}
+
+/// The axis along which loops of products take longer, if it is one alone. A loop without a bound may wait for another program, which is
+/// right only where programs begin in the hardware's order.
+pub fn longest(func: &Func) -> Option<Longest> {
+    let mut may_wait = false;
+    func.body.walk(&mut |op| may_wait |= matches!(op.kind, Kind::While(_)));
+    if may_wait {
+        return None;
+    }
+    let definitions = func.definitions();
+    let mut slopes = Slopes { definitions: &definitions, known: HashMap::new() };
+    let mut turns = [Flat; AXES];
+    for op in &func.body.ops {
+        let Kind::For(body) = &op.kind else { continue };
+        // Programs that share a loop's iterations, each beginning at its own, make as many but for one: their step is the grid's.
+        let own_step = matches!(definitions.get(&body.step), Some(Op { kind: Kind::Constant(_), .. }));
+        if own_step && multiplies(body) {
+            let (low, high) = (slopes.of(body.low), slopes.of(body.high));
+            for axis in 0..AXES {
+                turns[axis] = turns[axis].and(Slope::between(low[axis], high[axis]));
+            }
+        }
+    }
+    let axis = turns.iter().position(|&slope| slope != Flat)?;
+    let is_alone = turns[axis] != Unknown && turns[axis + 1..].iter().all(|&slope| slope == Flat);
+    is_alone.then_some(Longest { axis: axis as u8, last: turns[axis] == Rises })
+}
+
+fn multiplies(body: &For) -> bool {
+    let mut found = false;
+    body.body.walk(&mut |op| found |= matches!(op.kind, Kind::Dot(_) | Kind::GroupDot(_)));
+    found
+}
+
+struct Slopes<'f> {
+    definitions: &'f HashMap<Value, &'f Op>,
+    known: HashMap<Value, [Slope; AXES]>,
+}
+
+impl Slopes<'_> {
+    fn of(&mut self, value: Value) -> [Slope; AXES] {
+        if let Some(&known) = self.known.get(&value) {
+            return known;
+        }
+        let slopes = self.derived(value);
+        self.known.insert(value, slopes);
+        slopes
+    }
+
+    fn derived(&mut self, value: Value) -> [Slope; AXES] {
+        // A parameter, or what a block is handed.
+        let Some(op) = self.definitions.get(&value) else { return [Flat; AXES] };
+        if let Kind::ProgramId(ProgramId { axis }) = &op.kind {
+            return std::array::from_fn(|own| if own == usize::from(*axis) { Rises } else { Flat });
+        }
+        if let Kind::Cast(Cast { value }) = &op.kind {
+            return self.of(*value);
+        }
+        if let Kind::Scalar(Scalar { op, args, .. }) = &op.kind {
+            let slopes: Vec<[Slope; AXES]> = args.iter().map(|&arg| self.of(arg)).collect();
+            let signs = args.iter().map(|&arg| self.sign(arg)).collect::<Vec<_>>();
+            return std::array::from_fn(|axis| {
+                let slopes: Vec<Slope> = slopes.iter().map(|slopes| slopes[axis]).collect();
+                combined(op.algebra, &slopes, &signs)
+            });
+        }
+        let same = matches!(op.kind, Kind::Constant(_) | Kind::NumPrograms(_) | Kind::Length(_));
+        [if same { Flat } else { Unknown }; AXES]
+    }
+
+    /// Whether a number known at build is above 0.
+    fn sign(&self, value: Value) -> Option<bool> {
+        let Kind::Constant(Constant { value: Number::Int(number) }) = self.definitions.get(&value)?.kind
+        else {
+            return None;
+        };
+        (number != 0).then_some(number > 0)
+    }
+}
+
+fn combined(algebra: Algebra, slopes: &[Slope], signs: &[Option<bool>]) -> Slope {
+    let times = |slope: Slope, is_positive: bool| if is_positive { slope } else { slope.negative() };
+    match (algebra, slopes, signs) {
+        (_, slopes, _) if slopes.iter().all(|&slope| slope == Flat) => Flat,
+        (Algebra::Add | Algebra::Minimum | Algebra::Maximum, &[one, other], _) => one.and(other),
+        (Algebra::Sub, &[one, other], _) => one.and(other.negative()),
+        (Algebra::Mul, &[slope, Flat], &[_, Some(sign)])
+        | (Algebra::Mul, &[Flat, slope], &[Some(sign), _]) => times(slope, sign),
+        (Algebra::Div | Algebra::CeilDiv, &[slope, Flat], &[_, Some(sign)]) => times(slope, sign),
+        (Algebra::Shl, &[slope, Flat], _) => slope,
+        _ => Unknown,
+    }
+}

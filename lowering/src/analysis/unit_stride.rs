@@ -1,0 +1,168 @@
+//! Arguments that bodies take for 1: the strides of views, and those that pointers are made with.
+
+use std::collections::HashSet;
+
+use super::axis_info::{Assumptions, Axes};
+use super::non_negative::Signs;
+use crate::ir::guard::Fact;
+use crate::ir::{Func, Op, ParamId, ParamKind, Type, Value, substitute};
+use crate::ops::scalar::Algebra;
+use crate::ops::{Constant, Effect, Kind, Number};
+use crate::transform::legalize_index::{Trust, split};
+
+/// Puts 1 in the place of scalar arguments; gives the facts that say so.
+pub fn take_for_one(func: &mut Func, strides: &[Value]) -> Vec<Fact> {
+    for &stride in strides {
+        let ty = Type::scalar(func.ty(stride).dtype);
+        let one = func.value(ty);
+        let kind = Constant { value: Number::Int(1) }.into();
+        func.body.ops.insert(0, Op { kind, results: vec![one], loc: func.loc });
+        substitute(func, stride, one);
+    }
+    let position = |&stride: &Value| func.scalar_parameter(stride);
+    strides.iter().filter_map(position).map(|scalar| Fact::Equal { scalar, value: 1 }).collect()
+}
+
+/// A multiple of every vector.
+const EVEN: u64 = 16;
+
+/// The most sets of strides that get a body of their own.
+const MAX_SETS: usize = 4;
+
+/// Sets of arguments that would, if they were 1, make neighbours of elements that are none otherwise: Triton asks each launch
+/// which of its integers are 1. Along the last axis first, as rows are stored.
+pub fn unit_strides(func: &Func, trust: Trust) -> Vec<Vec<Value>> {
+    let extents = compared(func);
+    let is_stride = |value: &Value| !extents.contains(value) && !func.is_view_number(*value);
+    let candidates: Vec<Value> = integers(func).filter(is_stride).collect();
+    if candidates.is_empty() {
+        return vec![];
+    }
+    // Sums that might wrap have no neighbours: those are gone once offsets are split.
+    let mut exact = func.clone();
+    let facts = split(&mut exact, trust);
+    sets(&strided(&exact, &facts, &candidates))
+}
+
+/// The arguments that are integers.
+pub fn integers(func: &Func) -> impl Iterator<Item = Value> {
+    func.params.iter().filter_map(|param| match param.kind {
+        ParamKind::Scalar { value, dtype } if dtype.is_integer() => Some(value),
+        ParamKind::Scalar { .. } | ParamKind::Slice { .. } => None,
+    })
+}
+
+/// A stride, and the axis on which it would make neighbours.
+type OnAxis = (usize, Value);
+
+/// The strides of a slice, one of which may be 1, that of the last axis first.
+struct Strided {
+    strides: Vec<Value>,
+    writes: bool,
+}
+
+/// The slices with accesses that have no neighbours, each by the strides that would give them some.
+fn strided(func: &Func, facts: &[Fact], candidates: &[Value]) -> Vec<Strided> {
+    // As if all else were as even as it gets: only that neighbours may be moved together depends on it.
+    let mut even = Assumptions::promised(func).learned(func, facts).with_signs(&Signs::analyse(func));
+    even.multiples.extend(integers(func).map(|value| (value, EVEN)));
+    let known = Axes::analyse(func, &even);
+    let with_one = |&stride: &Value| {
+        let mut assumed = even.clone();
+        assumed.multiples.remove(&stride);
+        assumed.ranges.insert(stride, (1, 1));
+        (stride, Axes::analyse(func, &assumed))
+    };
+    let assumed: Vec<(Value, Axes)> = candidates.iter().map(with_one).collect();
+    let mut slices: Vec<(ParamId, Vec<OnAxis>, bool)> = vec![];
+    func.body.walk(&mut |op| {
+        let operation = op.kind.operation();
+        let Some(place) = operation.place() else { return };
+        let neighbours =
+            |axes: &Axes| axes.get(func, place.offset).axes.iter().map(|axis| axis.contiguity).collect();
+        let own: Vec<u64> = neighbours(&known);
+        if own.iter().any(|&contiguity| contiguity > 1) {
+            return;
+        }
+        let writes = matches!(operation.effect(), Effect::Write);
+        if !slices.iter().any(|(slice, ..)| *slice == place.param) {
+            slices.push((place.param, vec![], false));
+        }
+        for (_, strides, written) in slices.iter_mut().filter(|(slice, ..)| *slice == place.param) {
+            *written |= writes;
+            for (stride, axes) in &assumed {
+                let contiguities: Vec<u64> = neighbours(axes);
+                let axis = contiguities.iter().rposition(|&contiguity| contiguity > 1);
+                strides.extend(axis.map(|axis| (axis, *stride)).filter(|one| !strides.contains(one)));
+            }
+        }
+    });
+    let mut found: Vec<Strided> = vec![];
+    for (_, mut strides, writes) in slices {
+        strides.sort_by_key(|&(axis, _)| std::cmp::Reverse(axis));
+        let mut seen = HashSet::new();
+        let strides: Vec<Value> =
+            strides.into_iter().map(|(_, stride)| stride).filter(|&stride| seen.insert(stride)).collect();
+        match found.iter_mut().find(|other| other.strides == strides) {
+            Some(other) => other.writes |= writes,
+            None if !strides.is_empty() => found.push(Strided { strides, writes }),
+            None => {}
+        }
+    }
+    found
+}
+
+/// One stride of each slice, in every combination while these are few; what is written has its rows stored side by side
+/// where they are many.
+fn sets(slices: &[Strided]) -> Vec<Vec<Value>> {
+    let count = |choices: &[&[Value]]| choices.iter().map(|strides| strides.len()).product::<usize>();
+    let mut choices: Vec<&[Value]> = slices.iter().map(|slice| slice.strides.as_slice()).collect();
+    if count(&choices) > MAX_SETS {
+        for (choice, slice) in choices.iter_mut().zip(slices) {
+            *choice = if slice.writes { &choice[..1] } else { choice };
+        }
+    }
+    let mut sets: Vec<Vec<Value>> = if choices.is_empty() { vec![] } else { vec![vec![]] };
+    for strides in choices {
+        let with = |stride: &Value, set: &Vec<Value>| set.iter().copied().chain([*stride]).collect();
+        sets = strides.iter().flat_map(|stride| sets.iter().map(move |set| with(stride, set))).collect();
+    }
+    for set in &mut sets {
+        set.sort();
+        set.dedup();
+    }
+    let mut seen = HashSet::new();
+    // Slices may share strides: of each one is 1.
+    let one_each = |set: &Vec<Value>| {
+        slices.iter().all(|slice| slice.strides.iter().filter(|stride| set.contains(stride)).count() == 1)
+    };
+    sets.retain(|set| one_each(set) && seen.insert(set.clone()));
+    sets.truncate(MAX_SETS);
+    sets
+}
+
+/// What something is compared with, divided by or counted up to, and what that is made of: extents, which are rarely 1.
+fn compared(func: &Func) -> HashSet<Value> {
+    let definitions = func.definitions();
+    let mut todo: Vec<Value> = vec![];
+    func.body.walk(&mut |op| {
+        if let Kind::For(op) = &op.kind {
+            todo.extend([op.low, op.high, op.step]);
+        }
+        if let Kind::Scalar(scalar) = &op.kind
+            && matches!(scalar.op.algebra, Algebra::Compare(_) | Algebra::Div | Algebra::Rem)
+        {
+            todo.extend(&scalar.args);
+        }
+    });
+    let mut found = HashSet::new();
+    while let Some(value) = todo.pop() {
+        if found.insert(value)
+            && let Some(Op { kind: Kind::Scalar(_) | Kind::Splat(_) | Kind::Cast(_), .. }) =
+                definitions.get(&value)
+        {
+            todo.extend(definitions[&value].kind.operation().operands());
+        }
+    }
+    found
+}

@@ -1,0 +1,27 @@
+//! What bodies take for granted of views.
+
+use super::unit_stride::take_for_one;
+use crate::ir::guard::Fact;
+use crate::ir::{Func, ParamId, Value};
+
+/// Lets neighbours along the last axis of every view be neighbours in memory, as far as blocks have neighbours there; gives
+/// the facts that say so.
+pub fn contiguous(func: &mut Func) -> Vec<Fact> {
+    let strides = inner_strides(func);
+    take_for_one(func, &strides)
+}
+
+/// The stride of the last axis of each view that is accessed in blocks of several elements along it.
+pub fn inner_strides(func: &Func) -> Vec<Value> {
+    let mut wide: Vec<ParamId> = vec![];
+    func.body.walk(&mut |op| {
+        if let Some(window) = op.kind.operation().window()
+            && window.extents.last().is_some_and(|&extent| extent > 1)
+            && !wide.contains(&window.memory)
+        {
+            wide.push(window.memory);
+        }
+    });
+    let views = func.views.iter().filter(|view| wide.contains(&view.memory));
+    views.filter_map(|view| view.strides.last().copied()).collect()
+}

@@ -1,0 +1,169 @@
+//! Host assembly, one text for each level of processor, fit for `core::arch::global_asm!`.
+
+use super::Stages;
+use super::llvm::{LlvmModule, Processor, StrengthReduction};
+use crate::cpu::emit::Plan;
+use crate::mlir::{Machine, Session, Vectors};
+
+/// What host code asks of the processor.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Level {
+    Baseline,
+    V3,
+    V4,
+}
+
+/// The processor that kernels are built for besides GPUs.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Family {
+    X86_64,
+    AArch64,
+}
+
+impl Family {
+    pub fn levels(self) -> &'static [Level] {
+        match self {
+            Family::X86_64 => &[Level::Baseline, Level::V3, Level::V4],
+            Family::AArch64 => &[Level::Baseline],
+        }
+    }
+
+    fn machine(self, level: Level, plan: &Plan) -> Machine {
+        Machine::Host(match (self, level) {
+            (Family::X86_64, Level::Baseline) => Vectors::Baseline,
+            // Levels with the same code share a module.
+            (Family::X86_64, Level::V4) if plan.differs_by_registers() => Vectors::Wide,
+            (Family::X86_64, Level::V3 | Level::V4) | (Family::AArch64, _) => Vectors::Fused,
+        })
+    }
+
+    fn processor(self, level: Level) -> Processor {
+        let (triple, cpu) = match (self, level) {
+            (Family::X86_64, Level::Baseline) => ("x86_64-unknown-linux-gnu", "x86-64"),
+            (Family::X86_64, Level::V3) => ("x86_64-unknown-linux-gnu", "x86-64-v3"),
+            (Family::X86_64, Level::V4) => ("x86_64-unknown-linux-gnu", "x86-64-v4"),
+            (Family::AArch64, _) => ("aarch64-unknown-linux-gnu", "generic"),
+        };
+        Processor { triple, cpu, features: "" }
+    }
+}
+
+impl Level {
+    pub fn name(self) -> &'static str {
+        match self {
+            Level::Baseline => "baseline",
+            Level::V3 => "v3",
+            Level::V4 => "v4",
+        }
+    }
+}
+
+/// Stands for the level in names while several levels share one module.
+const LEVEL: &str = "_AT_LEVEL";
+
+/// The stages of a module, and the lowest level that it is for.
+pub type StagesOf = (Level, Stages);
+
+/// Assembly for every level of `family`; the entry of each is `entry` followed by `_` and the level's name.
+pub fn emit(
+    session: &Session,
+    plan: &Plan,
+    entry: &str,
+    family: Family,
+) -> Result<Vec<(Level, String)>, String> {
+    emit_for(session, plan, entry, (family, family.levels()), None)
+}
+
+/// The same for some of a family's levels; `stages` takes the stages on the way of each module.
+pub fn emit_for(
+    session: &Session,
+    plan: &Plan,
+    entry: &str,
+    (family, levels): (Family, &[Level]),
+    mut stages: Option<&mut Vec<StagesOf>>,
+) -> Result<Vec<(Level, String)>, String> {
+    let mut texts = vec![];
+    let mut built: Option<(Machine, LlvmModule)> = None;
+    for &level in levels {
+        let machine = family.machine(level, plan);
+        if built.as_ref().is_none_or(|(known, _)| *known != machine) {
+            let mut module = session.module(machine);
+            plan.emit(&mut module, &format!("{entry}{LEVEL}"));
+            let module = module.finish()?;
+            let mlir = stages.is_some().then(|| module.text());
+            let llvm =
+                LlvmModule::translate(&module.lower()?, family.processor(level), StrengthReduction::Always)?;
+            if let (Some(stages), Some(mlir)) = (&mut stages, mlir) {
+                stages.push((level, Stages { mlir, llvm: llvm.text() }));
+            }
+            built = Some((machine, llvm));
+        }
+        let (_, llvm) = built.as_ref().expect("built above");
+        let text = llvm.assemble(family.processor(level))?;
+        let name = format!("{entry}_{}", level.name());
+        texts.push((level, embeddable(&text, &name, &format!("{entry}{LEVEL}"))?));
+    }
+    Ok(texts)
+}
+
+/// LLVM's text with the entry renamed, local labels told apart from other kernels', and everything in a section of its
+/// own that the linker can drop.
+fn embeddable(text: &str, name: &str, placeholder: &str) -> Result<String, String> {
+    let section = format!("\t.section\t.text.{name},\"ax\",@progbits\n");
+    let mut out = format!("\t.hidden\t{name}\n");
+    for line in text.lines() {
+        let directive = line.trim_start();
+        if directive == ".text" {
+            out += &section;
+            continue;
+        }
+        let dropped = [".file", ".ident", ".addrsig", ".section\t\".note.GNU-stack\""];
+        if dropped.iter().any(|start| directive.starts_with(start)) {
+            continue;
+        }
+        // Comments carry nothing but length.
+        let line = line.split_once('#').map_or(line, |(code, _)| code).trim_end();
+        if line.is_empty() {
+            continue;
+        }
+        let line = line.replace(placeholder, name);
+        out += &rename_labels(&line, name);
+        out.push('\n');
+    }
+    out += "\t.text\n";
+    match foreign_symbol(&out, name) {
+        Some(symbol) => Err(format!("host code calls `{symbol}`, which a kernel does not have")),
+        None => Ok(out),
+    }
+}
+
+/// `.LBB0_1` becomes `.L<name>_BB0_1`.
+fn rename_labels(line: &str, name: &str) -> String {
+    let mut out = String::with_capacity(line.len());
+    let mut rest = line;
+    while let Some(position) = rest.find(".L") {
+        let label = rest[position + 2..].starts_with(|c: char| c.is_ascii_alphabetic());
+        let starts = !rest[..position].ends_with(|c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.');
+        out += &rest[..position + 2];
+        if label && starts {
+            out += name;
+            out.push('_');
+        }
+        rest = &rest[position + 2..];
+    }
+    out + rest
+}
+
+/// A function called that is neither this kernel's own nor one of those that every program has.
+fn foreign_symbol(text: &str, name: &str) -> Option<String> {
+    const KNOWN: [&str; 4] = ["memcpy", "memset", "memmove", "bcmp"];
+    text.lines()
+        .filter_map(|line| line.trim_start().split_once(['\t', ' ']))
+        .filter(|(op, _)| matches!(*op, "callq" | "call" | "jmp" | "bl"))
+        .map(|(_, target)| target.trim().trim_end_matches("@PLT"))
+        .find(|target| {
+            let symbol = target.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+            symbol && !target.starts_with(name) && !KNOWN.contains(target)
+        })
+        .map(str::to_string)
+}

@@ -1,0 +1,123 @@
+//! PTX.
+
+use super::Stages;
+use super::llvm::{LlvmModule, Processor, StrengthReduction};
+use crate::driver::specialize::Body;
+
+use crate::gpu::emit::pdl;
+use crate::mlir::{Machine, Session};
+
+/// An architecture that PTX is written for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Arch {
+    pub capability: u32,
+    /// Only this capability, with the instructions it alone has.
+    pub exact: bool,
+}
+
+impl Arch {
+    pub const SM_80: Arch = Arch { capability: 80, exact: false };
+    pub const SM_90A: Arch = Arch { capability: 90, exact: true };
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Arch::SM_80 => "sm_80",
+            _ => "sm_90a",
+        }
+    }
+
+    /// Whether kernels wait for the one before them by themselves.
+    pub fn follows(self) -> bool {
+        self.capability >= pdl::CAPABILITY
+    }
+
+    /// LLVM picks the lowest PTX version that has the target.
+    pub fn processor(self) -> Processor {
+        Processor { triple: "nvptx64-nvidia-cuda", cpu: self.name(), features: "" }
+    }
+}
+
+/// Parts of inline PTX that are younger than their target, with the PTX version that brought them. LLVM does not look
+/// into inline PTX; for instructions of its own it raises the version itself.
+const YOUNGER: &[(&str, Version)] = &[
+    ("createpolicy.", Version(7, 4)),
+    (".L2::cache_hint", Version(7, 4)),
+    (".L1::", Version(7, 4)),
+    ("st.async.", Version(8, 1)),
+    (".e4m3x2", Version(7, 8)),
+    (".e5m2x2", Version(7, 8)),
+    ("add.noftz.bf16", Version(7, 8)),
+    (".global.add.v", Version(8, 1)),
+    (".global.add.noftz.v", Version(8, 1)),
+    (".global.add.noftz.bf16x2", Version(7, 8)),
+];
+
+/// `.version 7.4`
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Version(u32, u32);
+
+/// The module with the lowest version that has all its instructions, so that older drivers load it.
+fn versioned(ptx: String) -> String {
+    let needed = YOUNGER.iter().filter(|(part, _)| ptx.contains(part)).map(|&(_, version)| version).max();
+    let declared = ptx.lines().find_map(|line| {
+        let (major, minor) = line.strip_prefix(".version ")?.split_once('.')?;
+        Some(Version(major.parse().ok()?, minor.parse().ok()?))
+    });
+    match (declared, needed) {
+        (Some(declared), Some(needed)) if declared < needed => {
+            let [old, new] =
+                [declared, needed].map(|Version(major, minor)| format!(".version {major}.{minor}\n"));
+            ptx.replacen(&old, &new, 1)
+        }
+        _ => ptx,
+    }
+}
+
+/// The module without what a kernel and its neighbours in a stream tell each other, where the architecture has no
+/// instructions for it: a kernel is then launched when the one before it has ended.
+fn alone(ptx: String, arch: Arch) -> String {
+    if arch.follows() {
+        return ptx;
+    }
+    let others = |line: &&str| !line.trim_start().starts_with(pdl::ALONE);
+    ptx.split_inclusive('\n').filter(others).collect()
+}
+
+/// One PTX module for each architecture, with an entry for each body.
+pub fn emit(
+    session: &Session,
+    bodies: &[(String, &Body)],
+    archs: &[Arch],
+    stages: &mut Stages,
+) -> Result<Vec<(Arch, String)>, String> {
+    let own_code = bodies.iter().any(|(_, body)| body.plan.differs_by_capability());
+    let groups = archs.chunks(if own_code { 1 } else { archs.len().max(1) });
+    let texts: Result<Vec<_>, String> =
+        groups.map(|archs| together(session, bodies, archs, stages)).collect();
+    Ok(texts?.into_iter().flatten().collect())
+}
+
+/// PTX of architectures for which the same operations are emitted.
+fn together(
+    session: &Session,
+    bodies: &[(String, &Body)],
+    archs: &[Arch],
+    stages: &mut Stages,
+) -> Result<Vec<(Arch, String)>, String> {
+    let mut module = session.module(Machine::Nvptx);
+    module.capability = archs.iter().map(|arch| arch.capability).min().unwrap_or_default();
+    crate::gpu::emit::declare(&mut module, bodies.iter().map(|(_, body)| &body.plan));
+    for (entry, body) in bodies {
+        body.plan.emit(&mut module, entry);
+    }
+    let built = module.finish()?;
+    stages.mlir = built.text();
+    let lowered = built.lower()?;
+    let Some(first) = archs.first() else { return Ok(vec![]) };
+    // General bodies are launched where no other one can be.
+    let general = bodies.iter().all(|(_, body)| body.facts.is_empty());
+    let strength_reduction = if general { StrengthReduction::IfSmall } else { StrengthReduction::Always };
+    let llvm = LlvmModule::translate(&lowered, first.processor(), strength_reduction)?;
+    stages.llvm = llvm.text();
+    archs.iter().map(|&arch| Ok((arch, versioned(alone(llvm.assemble(arch.processor())?, arch))))).collect()
+}

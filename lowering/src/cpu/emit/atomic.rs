@@ -1,0 +1,118 @@
+//! Atomic operations, one element after the other.
+
+use crate::cpu::emit::nest::Point;
+use crate::cpu::emit::{Builder, Emit, Host, Val};
+use crate::ir::Op;
+use crate::mlir::builder::AtomicKind;
+use crate::mlir::{cast, lanes};
+use crate::ops::{Atomic, Change};
+use crate::support::dtype::DType;
+
+impl Emit for Atomic {
+    fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
+        let result = op.results[0];
+        let shape = host.func.ty(result).shape.clone();
+        if shape.rank() == 0 {
+            let before = self.element(host, b, op, &Point::scalar());
+            host.define(result, before);
+            return;
+        }
+        host.each_element(b, &shape, &mut |host, b, point| {
+            let before = self.element(host, b, op, point);
+            host.write_buffer(b, result, point, before);
+        });
+    }
+
+    fn is_statement(&self) -> bool {
+        true
+    }
+}
+
+impl Atomic {
+    /// Changes one element; what it was, or 0.
+    fn element(&self, host: &mut Host, b: &mut Builder, op: &Op, point: &Point) -> Val {
+        let dtype = host.dtype(self.value);
+        let value = host.at(b, self.value, point);
+        let compare = self.compare.map(|compare| host.at(b, compare, point));
+        let (index, mask) = host.single(b, &self.place, point);
+        let slice = host.slice(self.place.param);
+        let change = |b: &mut Builder| {
+            let pointer = b.offset(slice.pointer, index, dtype.bytes());
+            vec![self.change(b, pointer, (compare, value), dtype)]
+        };
+        match host.taken(b, op, mask, index) {
+            Some(taken) => b.if_else(taken, &[value.ty], change, |b| vec![b.zero(value.ty)])[0],
+            None => change(b)[0],
+        }
+    }
+
+    fn change(
+        &self,
+        b: &mut Builder,
+        pointer: Val,
+        (compare, value): (Option<Val>, Val),
+        dtype: DType,
+    ) -> Val {
+        let int = value.ty.with(value.ty.elem.as_int());
+        let signed = dtype.is_signed();
+        let kind = match self.change {
+            Change::Add if dtype.is_half() => return add_half(b, pointer, value, dtype),
+            Change::Max | Change::Min if dtype.is_float() => {
+                return self.extreme(b, pointer, value);
+            }
+            Change::CompareExchange => {
+                let compare = compare.expect("the verifier checks it");
+                let [compare, value_bits] = [compare, value].map(|x| b.bitcast(x, int));
+                let before = b.compare_exchange(pointer, compare, value_bits);
+                return b.bitcast(before, value.ty);
+            }
+            Change::Add if dtype.is_float() => AtomicKind::FloatAdd,
+            Change::Add => AtomicKind::Add,
+            Change::Max if signed => AtomicKind::Max,
+            Change::Max => AtomicKind::UnsignedMax,
+            Change::Min if signed => AtomicKind::Min,
+            Change::Min => AtomicKind::UnsignedMin,
+            Change::And => AtomicKind::And,
+            Change::Or => AtomicKind::Or,
+            Change::Xor => AtomicKind::Xor,
+            Change::Exchange => AtomicKind::Exchange,
+        };
+        if self.change == Change::Exchange {
+            let bits = b.bitcast(value, int);
+            let before = b.atomic(kind, pointer, bits);
+            return b.bitcast(before, value.ty);
+        }
+        b.atomic(kind, pointer, value)
+    }
+
+    /// The larger or smaller of two floats by their bits: see [`lanes::extreme_bits`].
+    fn extreme(&self, b: &mut Builder, pointer: Val, value: Val) -> Val {
+        let largest = self.change == Change::Max;
+        let (bits, negative) = lanes::extreme_bits(b, value, largest);
+        let [signed, unsigned] = if largest {
+            [AtomicKind::Max, AtomicKind::UnsignedMin]
+        } else {
+            [AtomicKind::Min, AtomicKind::UnsignedMax]
+        };
+        let before = b.if_else(
+            negative,
+            &[bits.ty],
+            |b| vec![b.atomic(unsigned, pointer, bits)],
+            |b| vec![b.atomic(signed, pointer, bits)],
+        )[0];
+        b.bitcast(before, value.ty)
+    }
+}
+
+/// Adds in `f32`, rounds, and tries to exchange until nobody else was there in between.
+fn add_half(b: &mut Builder, pointer: Val, value: Val, dtype: DType) -> Val {
+    let zero = b.int(value.ty, 0);
+    let first = b.compare_exchange(pointer, zero, zero);
+    let wide = cast::widen_half(b, value, dtype);
+    b.retry(first, |b, before| {
+        let sum = cast::widen_half(b, before, dtype);
+        let sum = b.fadd_strict(sum, wide);
+        let sum = cast::narrow_half(b, sum, dtype);
+        b.compare_exchange(pointer, before, sum)
+    })
+}

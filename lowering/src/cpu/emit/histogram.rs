@@ -1,0 +1,44 @@
+//! Counting, one element after the other.
+
+use crate::cpu::emit::nest::{load_elements, spread, store_elements};
+use crate::cpu::emit::{Builder, Elem, Emit, Host, Ty, Val};
+use crate::ir::Op;
+use crate::mlir::IntPredicate;
+use crate::ops::Histogram;
+use crate::support::dtype::DType;
+
+impl Emit for Histogram {
+    fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
+        let counts = op.results[0];
+        let bins = host.func.ty(counts).shape.clone();
+        host.each(b, &bins, &mut |host, b, point| {
+            let zero = b.int(Ty::I32, 0);
+            let zeros = spread(b, zero, point);
+            host.write_buffer(b, counts, point, zeros);
+        });
+        let shape = host.func.ty(self.value).shape.clone();
+        host.each_element(b, &shape, &mut |host, b, point| {
+            let number = host.at(b, self.value, point);
+            self.count_in_buffer(host, b, op, number);
+        });
+    }
+
+    fn is_statement(&self) -> bool {
+        true
+    }
+}
+
+impl Histogram {
+    fn count_in_buffer(&self, host: &mut Host, b: &mut Builder, op: &Op, number: Val) {
+        let bins = b.int(Ty::I32, i64::from(host.func.ty(op.results[0]).shape[0]));
+        let inside = b.icmp(IntPredicate::Ult, number, bins);
+        let number = b.zext(number, Elem::I64);
+        let place = host.buffer_pointer(b, op.results[0], &[number]);
+        b.if_then(inside, |b| {
+            let one = b.int(Ty::I32, 1);
+            let count = load_elements(b, place, DType::I32, 0);
+            let count = b.add(count, one);
+            store_elements(b, count, place, DType::I32);
+        });
+    }
+}

@@ -1,0 +1,164 @@
+//! Operations whose elements follow from the operands' elements at the same point.
+
+use crate::cpu::emit::nest::{Point, spread};
+use crate::cpu::emit::{Builder, Emit, Host, Ty, Val};
+use crate::ir::Op;
+use crate::mlir::builder::IntPredicate;
+use crate::mlir::{cast, constant, elementwise};
+use crate::ops::{
+    Arange, Bitcast, Cast, Claim, Constant, Convert, Dealt, Hold, InlinePtx, Length, NumPrograms, ProgramId,
+    Rotate, Scalar, Splat,
+};
+
+impl Emit for Constant {
+    fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
+        let ty = host.elem_type(b, op.results[0]);
+        let value = constant(b, self.value, host.dtype(op.results[0]), ty);
+        host.define(op.results[0], value);
+    }
+}
+
+impl Emit for ProgramId {
+    fn run(&self, host: &mut Host, _: &mut Builder, op: &Op) {
+        let id = host.program[usize::from(self.axis)];
+        host.define(op.results[0], id);
+    }
+}
+
+impl Emit for NumPrograms {
+    fn run(&self, host: &mut Host, _: &mut Builder, op: &Op) {
+        let extent = host.grid[usize::from(self.axis)];
+        host.define(op.results[0], extent);
+    }
+}
+
+impl Emit for Length {
+    fn run(&self, host: &mut Host, _: &mut Builder, op: &Op) {
+        let length = host.slice(self.param).length;
+        host.define(op.results[0], length);
+    }
+}
+
+impl Emit for Arange {
+    fn at(&self, _: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
+        let coord = b.trunc(point.coords[0], crate::cpu::emit::Elem::I32);
+        let start = b.int(Ty::I32, i64::from(self.start));
+        let first = b.add(coord, start);
+        if point.lanes == 1 {
+            return first;
+        }
+        let first = spread(b, first, point);
+        let iota = b.iota(first.ty);
+        b.add(first, iota)
+    }
+}
+
+impl Emit for Splat {
+    fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
+        let scalar = host.scalar(self.value);
+        spread(b, scalar, point)
+    }
+
+    fn cost(&self) -> u32 {
+        0
+    }
+}
+
+impl Emit for Scalar {
+    fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
+        let args: Vec<Val> = self.args.iter().map(|&arg| host.at(b, arg, point)).collect();
+        elementwise::applied(b, self, &args, self.dtype(host.func))
+    }
+
+    fn cost(&self) -> u32 {
+        if self.op.cheap { 1 } else { 16 }
+    }
+}
+
+impl Emit for Cast {
+    fn at(&self, host: &mut Host, b: &mut Builder, op: &Op, point: &Point) -> Val {
+        let value = host.at(b, self.value, point);
+        cast::cast(b, value, host.dtype(self.value), host.dtype(op.results[0]))
+    }
+}
+
+impl Emit for Bitcast {
+    fn at(&self, host: &mut Host, b: &mut Builder, op: &Op, point: &Point) -> Val {
+        let value = host.at(b, self.value, point);
+        cast::bitcast(b, value, host.dtype(op.results[0]))
+    }
+
+    fn cost(&self) -> u32 {
+        0
+    }
+}
+
+impl Emit for Convert {
+    fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
+        host.at(b, self.value, point)
+    }
+}
+
+impl Emit for Rotate {
+    fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
+        let (first, extent) = (host.at(b, self.ramp, point), host.func.ty(self.ramp).shape[0]);
+        let number = |b: &mut Builder, value: u32| b.int(first.ty, i64::from(value));
+        let scalar = |host: &mut Host, b: &mut Builder, value| {
+            let value = host.scalar(value);
+            spread(b, value, point)
+        };
+        let cut = match self.dealt {
+            Dealt::Cut(cut) => cut,
+            Dealt::Wrapped { by } => {
+                let (by, zero, extent) = (scalar(host, b, by), number(b, 0), number(b, extent));
+                let rotated = b.sub(first, by);
+                let (last, negative) = (b.add(rotated, extent), b.icmp(IntPredicate::Slt, rotated, zero));
+                return b.select(negative, last, rotated);
+            }
+        };
+        let (head, whole) = (scalar(host, b, cut.head), scalar(host, b, cut.whole));
+        let (ends, tail) = (number(b, extent - 2 * self.limit), number(b, extent - self.limit));
+        // Whole vectors, and what they leave.
+        let (skipped, moved) = (number(b, self.limit), b.add(first, head));
+        let (behind, before) = (b.add(moved, skipped), b.icmp(IntPredicate::Slt, first, whole));
+        let found = b.select(before, moved, behind);
+        // The row's head, and what is left at the end.
+        let own = b.sub(first, ends);
+        let (last, is_own) = (b.add(own, tail), b.icmp(IntPredicate::Slt, own, head));
+        let own = b.select(is_own, own, last);
+        let is_end = b.icmp(IntPredicate::Sge, first, ends);
+        let found = b.select(is_end, own, found);
+        // The vector behind the whole ones.
+        let (within, is_tail) = (b.sub(first, tail), b.icmp(IntPredicate::Sge, first, tail));
+        let behind = b.add(head, whole);
+        let behind = b.add(behind, within);
+        b.select(is_tail, behind, found)
+    }
+}
+
+impl Emit for Hold {
+    fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
+        host.at(b, self.value, point)
+    }
+}
+
+impl Emit for Claim {
+    fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
+        host.at(b, self.value, point)
+    }
+
+    fn cost(&self) -> u32 {
+        0
+    }
+}
+
+impl Emit for InlinePtx {
+    fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
+        let args: Vec<Val> = self.args.iter().map(|&arg| host.at(b, arg, point)).collect();
+        elementwise::inline(b, host.func, &self.cpu, &args)[0]
+    }
+
+    fn cost(&self) -> u32 {
+        16
+    }
+}

@@ -1,0 +1,366 @@
+//! Loads and stores.
+//!
+//! A vector of neighbours that are all let through is one vector access; one that is cut by its mask or by the end of
+//! the slice, or whose elements are not neighbours, goes element by element.
+
+use std::collections::HashMap;
+
+use crate::analysis::axis_info::Info;
+use crate::cpu::emit::nest::{Point, load_elements, store_elements};
+use crate::cpu::emit::{Builder, Elem, Emit, Host, Ty, Val, report};
+use crate::frontend::syntax::BinaryOp;
+use crate::ir::{Op, Value};
+use crate::mlir::IntPredicate;
+use crate::ops::scalar::Algebra;
+use crate::ops::{AddView, GroupDot, GroupStore, Kind, Load, LoadView, Place, Store, StoreView};
+
+/// The elements of an access at a point.
+struct Where {
+    /// The index of the first element, an `i64`.
+    first: Val,
+    /// Every lane's index, unless they are neighbours of the first.
+    each: Option<Val>,
+    /// For a single element, whether it takes part; `None` for always.
+    mask: Option<Val>,
+}
+
+/// Which lane of a mask tells about all others.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Edge {
+    /// All lanes are alike.
+    Any,
+    /// The mask holds from some lane on: all do if the first does.
+    First,
+    /// The mask holds up to some lane: all do if the last does.
+    Last,
+}
+
+/// What is known of masks along axes.
+type Edges = HashMap<(Value, usize), Option<Edge>>;
+
+impl Edge {
+    fn and(self, other: Edge) -> Option<Edge> {
+        match (self, other) {
+            (Edge::Any, edge) | (edge, Edge::Any) => Some(edge),
+            (a, b) => (a == b).then_some(a),
+        }
+    }
+}
+
+impl Host<'_> {
+    pub(super) fn wide_offset(&mut self, b: &mut Builder, offset: Value, point: &Point) -> Val {
+        let signed = self.dtype(offset).is_signed();
+        let value = self.at(b, offset, point);
+        if signed { b.sext(value, Elem::I64) } else { b.zext(value, Elem::I64) }
+    }
+
+    fn find(&mut self, b: &mut Builder, place: &Place, point: &Point) -> Where {
+        let first_point = Point { lanes: 1, ..point.clone() };
+        let base = place.base.map(|base| self.scalar(base));
+        let moved = |b: &mut Builder, index: Val| match base {
+            Some(base) => {
+                let base = if index.ty.is_vector() { b.splat(base, index.ty.lanes) } else { base };
+                b.add(base, index)
+            }
+            None => index,
+        };
+        let mask = place.mask.filter(|_| point.lanes == 1).map(|mask| self.at(b, mask, point));
+        let neighbours = point.lanes == 1 || {
+            let info = self.plan.axes.get(self.func, place.offset);
+            info.axes.get(point.axis).is_some_and(|axis| axis.contiguity >= u64::from(point.lanes))
+        };
+        if neighbours {
+            let first = self.wide_offset(b, place.offset, &first_point);
+            return Where { first: moved(b, first), each: None, mask };
+        }
+        let each = self.wide_offset(b, place.offset, point);
+        let each = moved(b, each);
+        Where { first: b.extract(each, 0), each: Some(each), mask }
+    }
+
+    /// The index of the element at a point, and whether its mask lets it through.
+    pub(super) fn single(&mut self, b: &mut Builder, place: &Place, point: &Point) -> (Val, Option<Val>) {
+        let found = self.find(b, place, point);
+        (found.first, found.mask)
+    }
+
+    /// Whether all of `lanes` elements from `first` on lie in the slice.
+    fn inside(&self, b: &mut Builder, place: &Place, first: Val, lanes: u16) -> Option<Val> {
+        if !place.bounded {
+            return None;
+        }
+        let length = self.slice(place.param).length;
+        if lanes <= 1 {
+            return Some(b.icmp(IntPredicate::Ult, first, length));
+        }
+        // first >= 0 and first + lanes <= length, without overflow: length is at least 0.
+        let zero = b.int(Ty::I64, 0);
+        let lanes = b.int(Ty::I64, i64::from(lanes));
+        let room = b.sub(length, lanes);
+        let low = b.icmp(IntPredicate::Sge, first, zero);
+        let high = b.icmp(IntPredicate::Sle, first, room);
+        Some(b.and(low, high))
+    }
+}
+
+impl Host<'_> {
+    /// Whether one element takes part: its mask lets it through and it lies in the slice, or `None` for a plain yes. One
+    /// that is let through and lies outside is reported.
+    pub(super) fn taken(&self, b: &mut Builder, op: &Op, mask: Option<Val>, index: Val) -> Option<Val> {
+        let place = op.kind.operation().place()?;
+        let inside = self.inside(b, place, index, 1);
+        if let (Some(record), Some(inside), true) = (self.record, inside, self.func.reports) {
+            let beyond = b.not(inside);
+            let outside = b.both(mask, Some(beyond)).unwrap_or(beyond);
+            b.if_then(outside, |b| {
+                let length = self.slice(place.param).length;
+                let element = report::Element { index, length, program: self.program };
+                report::write(b, record, (self.func, op), &element);
+            });
+        }
+        b.both(mask, inside)
+    }
+}
+
+impl Host<'_> {
+    /// Which lane along `axis` tells about `lanes` lanes of a mask; `None` when all have to be looked at.
+    fn edge(&self, mask: Value, axis: usize, lanes: u16) -> Option<Edge> {
+        self.edge_among(mask, (axis, lanes), &mut HashMap::new())
+    }
+
+    /// The same, with what was found of the masks that were asked about before, each along an axis.
+    fn edge_among(&self, mask: Value, (axis, lanes): (usize, u16), known: &mut Edges) -> Option<Edge> {
+        if let Some(&edge) = known.get(&(mask, axis)) {
+            return edge;
+        }
+        let edge = self.edge_of_definition(mask, (axis, lanes), known);
+        known.insert((mask, axis), edge);
+        edge
+    }
+
+    fn edge_of_definition(
+        &self,
+        mask: Value,
+        (axis, lanes): (usize, u16),
+        known: &mut Edges,
+    ) -> Option<Edge> {
+        let kind = &self.definitions.get(&mask)?.kind;
+        if let Kind::Scalar(scalar) = kind {
+            return match scalar.op.algebra {
+                Algebra::And => {
+                    let [a, b] = [0, 1].map(|i| self.edge_among(scalar.args[i], (axis, lanes), known));
+                    a?.and(b?)
+                }
+                Algebra::Compare(op) => self.comparison_edge(op, &scalar.args, axis, lanes),
+                _ => None,
+            };
+        }
+        let operation = kind.operation();
+        let moves = operation.moves(self.func)?;
+        let &[inner] = operation.operands().as_slice() else { return None };
+        let shape = &self.func.ty(inner).shape;
+        match moves.iter().position(|to| *to == Some(axis)) {
+            Some(from) if shape[from] > 1 => self.edge_among(inner, (from, lanes), known),
+            // Lanes along an axis that several were made into may be any of the operand's.
+            _ => moves
+                .iter()
+                .zip(&shape[..])
+                .all(|(to, &extent)| to.is_some() || extent == 1)
+                .then_some(Edge::Any),
+        }
+    }
+
+    /// A ramp compared with what does not vary.
+    fn comparison_edge(&self, op: BinaryOp, args: &[Value], axis: usize, lanes: u16) -> Option<Edge> {
+        let [lhs, rhs] = [0, 1].map(|i| self.plan.axes.get(self.func, args[i]));
+        let rises = |info: &Info| info.axes.get(axis).is_some_and(|axis| axis.contiguity >= u64::from(lanes));
+        let rests = |info: &Info| info.axes.get(axis).is_some_and(|axis| axis.constancy >= u64::from(lanes));
+        match op {
+            _ if rests(&lhs) && rests(&rhs) => Some(Edge::Any),
+            BinaryOp::Lt | BinaryOp::Le if rises(&lhs) && rests(&rhs) => Some(Edge::Last),
+            BinaryOp::Lt | BinaryOp::Le if rests(&lhs) && rises(&rhs) => Some(Edge::First),
+            BinaryOp::Gt | BinaryOp::Ge if rises(&lhs) && rests(&rhs) => Some(Edge::First),
+            BinaryOp::Gt | BinaryOp::Ge if rests(&lhs) && rises(&rhs) => Some(Edge::Last),
+            _ => None,
+        }
+    }
+
+    /// Whether every lane of a mask is set.
+    fn whole(&mut self, b: &mut Builder, mask: Value, point: &Point) -> Val {
+        let Some(edge) = self.edge(mask, point.axis, point.lanes) else {
+            let lanes = self.at(b, mask, point);
+            return b.op("llvm.intr.vector.reduce.and", &[lanes], Ty::I1);
+        };
+        let mut single = Point { lanes: 1, ..point.clone() };
+        if edge == Edge::Last {
+            let last = b.int(Ty::I64, i64::from(point.lanes) - 1);
+            single.coords[point.axis] = b.add(point.coords[point.axis], last);
+        }
+        self.at(b, mask, &single)
+    }
+
+    /// The lanes that may take part and whether each does: up to the first lane that does not where the mask ends there,
+    /// which leaves nothing to ask of the others.
+    fn partial(&mut self, b: &mut Builder, mask: Option<Value>, point: &Point) -> (Val, Option<Val>) {
+        let all = b.int(Ty::I32, i64::from(point.lanes));
+        let Some(mask) = mask else { return (all, None) };
+        let lanes = self.at(b, mask, point);
+        if self.edge(mask, point.axis, point.lanes) != Some(Edge::Last) {
+            return (all, Some(lanes));
+        }
+        let ones = b.zext(lanes, Elem::I32);
+        (b.op("llvm.intr.vector.reduce.add", &[ones], Ty::I32), None)
+    }
+}
+
+impl Emit for Load {
+    fn at(&self, host: &mut Host, b: &mut Builder, op: &Op, point: &Point) -> Val {
+        let dtype = host.dtype(op.results[0]);
+        let ty = Ty { lanes: point.width(), ..host.elem_type(b, op.results[0]) };
+        let other = match self.other {
+            Some(other) => host.at(b, other, point),
+            None => b.zero(ty),
+        };
+        let found = host.find(b, &self.place, point);
+        let slice = host.slice(self.place.param);
+        let bytes = dtype.bytes();
+        if point.lanes == 1 {
+            let taken = host.taken(b, op, found.mask, found.first);
+            let load = |b: &mut Builder| {
+                let pointer = b.offset(slice.pointer, found.first, bytes);
+                vec![load_elements(b, pointer, dtype, 0)]
+            };
+            return match taken {
+                Some(taken) => b.if_else(taken, &[ty], load, |_| vec![other])[0],
+                None => load(b)[0],
+            };
+        }
+        if found.each.is_some() {
+            return self.by_element(host, b, op, point, &found, other);
+        }
+        let at_once = |b: &mut Builder| {
+            let pointer = b.offset(slice.pointer, found.first, bytes);
+            vec![load_elements(b, pointer, dtype, point.lanes)]
+        };
+        let whole = self.place.mask.map(|mask| host.whole(b, mask, point));
+        let inside = host.inside(b, &self.place, found.first, point.lanes);
+        let Some(whole) = b.both(whole, inside) else { return at_once(b)[0] };
+        let apart =
+            |b: &mut Builder| vec![host.scope(|host| self.by_element(host, b, op, point, &found, other))];
+        b.if_else(whole, &[ty], at_once, apart)[0]
+    }
+
+    fn cost(&self) -> u32 {
+        2
+    }
+}
+
+impl Load {
+    /// Lane by lane, those that are not taken from `other`.
+    fn by_element(
+        &self,
+        host: &mut Host,
+        b: &mut Builder,
+        op: &Op,
+        point: &Point,
+        found: &Where,
+        other: Val,
+    ) -> Val {
+        let dtype = host.dtype(op.results[0]);
+        let slice = host.slice(self.place.param);
+        let (end, mask) = host.partial(b, self.place.mask, point);
+        let (start, one) = (b.int(Ty::I32, 0), b.int(Ty::I32, 1));
+        b.for_range([start, end, one], &[other], |b, lane, carried| {
+            let index = found.index(b, lane);
+            let mask = mask.map(|mask| b.extract_at(mask, lane));
+            let taken = host.taken(b, op, mask, index);
+            let load = |b: &mut Builder| {
+                let pointer = b.offset(slice.pointer, index, dtype.bytes());
+                let element = load_elements(b, pointer, dtype, 0);
+                vec![b.insert_at(carried[0], element, lane)]
+            };
+            match taken {
+                Some(taken) => b.if_else(taken, &[other.ty], load, |_| vec![carried[0]]),
+                None => load(b),
+            }
+        })[0]
+    }
+}
+
+impl Where {
+    fn index(&self, b: &mut Builder, lane: Val) -> Val {
+        match self.each {
+            Some(each) => b.extract_at(each, lane),
+            None => {
+                let lane = b.zext(lane, Elem::I64);
+                b.add(self.first, lane)
+            }
+        }
+    }
+}
+
+impl Emit for Store {
+    fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
+        let shape = host.func.ty(self.place.offset).shape.clone();
+        if shape.rank() == 0 {
+            return self.store(host, b, op, &Point::scalar());
+        }
+        host.each(b, &shape, &mut |host, b, point| self.store(host, b, op, point));
+    }
+
+    fn is_statement(&self) -> bool {
+        true
+    }
+}
+
+impl Store {
+    fn store(&self, host: &mut Host, b: &mut Builder, op: &Op, point: &Point) {
+        let dtype = host.dtype(self.value);
+        let bytes = dtype.bytes();
+        let elements = host.at(b, self.value, point);
+        let found = host.find(b, &self.place, point);
+        let slice = host.slice(self.place.param);
+        let put = |b: &mut Builder, element: Val, index: Val| {
+            let pointer = b.offset(slice.pointer, index, bytes);
+            store_elements(b, element, pointer, dtype);
+        };
+        if point.lanes == 1 {
+            let taken = host.taken(b, op, found.mask, found.first);
+            return b.guarded(taken, |b| put(b, elements, found.first));
+        }
+        let by_element = |host: &mut Host, b: &mut Builder| {
+            let (end, mask) = host.partial(b, self.place.mask, point);
+            let (start, one) = (b.int(Ty::I32, 0), b.int(Ty::I32, 1));
+            b.for_range([start, end, one], &[], |b, lane, _| {
+                let index = found.index(b, lane);
+                let mask = mask.map(|mask| b.extract_at(mask, lane));
+                let element = b.extract_at(elements, lane);
+                let taken = host.taken(b, op, mask, index);
+                b.guarded(taken, |b| put(b, element, index));
+                vec![]
+            });
+        };
+        if found.each.is_some() {
+            return by_element(host, b);
+        }
+        let whole = self.place.mask.map(|mask| host.whole(b, mask, point));
+        let inside = host.inside(b, &self.place, found.first, point.lanes);
+        let Some(whole) = b.both(whole, inside) else { return put(b, elements, found.first) };
+        let at_once = |b: &mut Builder| {
+            put(b, elements, found.first);
+            vec![]
+        };
+        let apart = |b: &mut Builder| {
+            host.scope(|host| by_element(host, b));
+            vec![]
+        };
+        b.if_else(whole, &[], at_once, apart);
+    }
+}
+
+/// `split` has made loads, stores and atomic operations of them; products of blocks are made for GPUs alone.
+macro_rules! expanded {
+    ($($op:ident),*) => {$(impl Emit for $op {})*};
+}
+
+expanded!(LoadView, StoreView, AddView, GroupDot, GroupStore);

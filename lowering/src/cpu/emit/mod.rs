@@ -1,0 +1,380 @@
+//! Tiles as the code of one host thread.
+//!
+//! A program is a sequence of loop nests over whole tiles. A tile is not computed where it is defined but where it is
+//! used: a store, a reduction or a materialised value runs a nest over its elements, a vector of them at a time, and
+//! asks each operand for the same elements, down to loads and ramps ([`Host::at`]). That fuses everything between. A
+//! value is materialised, in scratch memory, when several nests would otherwise repeat work on it, when it reads memory
+//! that the kernel writes, or when a loop carries it ([`schedule`]). A kernel with views has two versions, of which one is for
+//! views whose neighbours along the last axis lie side by side: only there is a row a vector.
+
+mod atomic;
+mod control;
+mod debug;
+mod dot;
+mod histogram;
+pub mod in_place;
+mod lanes;
+mod memory;
+mod nest;
+mod prefetch;
+mod random;
+mod rearrange;
+mod reduce;
+mod scan;
+mod view;
+
+use std::collections::HashMap;
+
+use crate::analysis::axis_info::{Assumptions, Axes};
+use crate::ir::guard::Fact;
+use crate::ir::{Block, Func, Op, Param, ParamId, ParamKind, Value};
+use crate::mlir::builder::{Builder, IntPredicate, Val};
+use crate::mlir::cast;
+use crate::mlir::session::{Argument, ArgumentKind, Entry, ModuleBuilder};
+use crate::mlir::types::{Elem, Space, Ty};
+use crate::mlir::{Access, report, rounding};
+
+use crate::cpu::emit::nest::Point;
+pub use crate::cpu::plan::Schedule;
+
+/// How an operation becomes code of a host thread. An operation answers to one of the two at least.
+pub trait Emit {
+    /// Runs a statement: an operation with an effect, with scalar results, or one that fills buffers itself. A scalar
+    /// result is its one element, unless the operation says otherwise.
+    fn run(&self, host: &mut Host, b: &mut Builder, op: &Op) {
+        let value = self.at(host, b, op, &Point::scalar());
+        host.define(op.results[0], value);
+    }
+
+    /// Elements of the result at a point.
+    fn at(&self, host: &mut Host, b: &mut Builder, op: &Op, point: &Point) -> Val {
+        let _ = (host, b, point);
+        panic!("{} has no elements of its own", op.kind.operation().name());
+    }
+
+    /// What repeating the operation for one element costs; a plain arithmetic instruction is 1.
+    fn cost(&self) -> u32 {
+        1
+    }
+
+    /// Whether its tile results are filled by [`Emit::run`] where it stands.
+    fn is_statement(&self) -> bool {
+        false
+    }
+
+    /// Whether it is other code where there are more registers.
+    fn differs_by_registers(&self) -> bool {
+        false
+    }
+
+    /// Bytes of memory that it uses while it runs, beside its results'.
+    fn workspace(&self, func: &Func, op: &Op) -> u64 {
+        let _ = (func, op);
+        0
+    }
+
+    /// Operands whose buffers it reads in an order of its own.
+    fn looks_up(&self, func: &Func, op: &Op) -> Vec<Value> {
+        let _ = (func, op);
+        vec![]
+    }
+}
+
+/// A kernel, ready to be emitted for the host.
+#[derive(Debug)]
+pub struct Plan {
+    general: Version,
+    /// Each for arguments in which these scalars are the numbers given. They are chosen where the kernel begins: what depends
+    /// on the strides of views would otherwise be asked for each element.
+    special: Vec<(Version, Vec<(ParamId, i64)>)>,
+}
+
+/// The kernel as it is compiled for some of its arguments.
+#[derive(Debug)]
+struct Version {
+    func: Func,
+    schedule: Schedule,
+    axes: Axes,
+}
+
+impl Version {
+    fn new(func: Func) -> Version {
+        let schedule = Schedule::new(&func);
+        let axes = Axes::analyse(&func, &Assumptions::default());
+        Version { func, schedule, axes }
+    }
+}
+
+impl Plan {
+    pub fn new(func: Func) -> Plan {
+        Plan { general: Version::new(func), special: vec![] }
+    }
+
+    /// With another version of the kernel for arguments of which `facts` hold, numbers that scalars are equal to.
+    pub fn or_where(mut self, facts: &[Fact], func: Func) -> Plan {
+        let numbers = facts.iter().filter_map(|fact| match *fact {
+            Fact::Equal { scalar, value } => Some((ParamId(scalar), value)),
+            Fact::Aligned { .. } | Fact::Divisible { .. } | Fact::Magnitude { .. } | Fact::AtMost { .. } => {
+                None
+            }
+        });
+        let numbers: Vec<(ParamId, i64)> = numbers.collect();
+        debug_assert_eq!(numbers.len(), facts.len());
+        self.special.push((Version::new(func), numbers));
+        self
+    }
+
+    fn versions(&self) -> impl Iterator<Item = &Version> {
+        std::iter::once(&self.general).chain(self.special.iter().map(|(version, _)| version))
+    }
+
+    /// Scratch memory of one program, in bytes.
+    pub fn scratch_bytes(&self) -> u64 {
+        self.versions().map(|version| version.schedule.bytes()).max().unwrap_or(0)
+    }
+
+    /// Whether processors with more registers get other code.
+    pub fn differs_by_registers(&self) -> bool {
+        let mut differs = false;
+        self.general.func.body.walk(&mut |op| differs |= op.kind.host().differs_by_registers());
+        differs
+    }
+
+    /// Whether the code has a record.
+    pub fn reports(&self) -> bool {
+        self.versions().any(|version| report::reports(&version.func))
+    }
+
+    /// Adds the kernel to a module under the name `entry`; the signature is `dsl_runtime::kernel::HostEntry`.
+    pub fn emit<'a>(&'a self, module: &mut ModuleBuilder<'a>, entry: &str) {
+        let reports = self.reports();
+        let mut programs = vec![];
+        for (number, version) in self.versions().enumerate() {
+            let program = if number == 0 {
+                format!("{entry}_program")
+            } else {
+                format!("{entry}_special_program_{number}")
+            };
+            module.function(&program, &self.program_arguments(), &Entry::Internal, move |b, args| {
+                Host::new(version, reports, b, args).block(b, &version.func.body);
+            });
+            programs.push(program);
+        }
+        let pointer = Ty::scalar(Elem::Ptr(Space::Generic));
+        let types = [pointer, Ty::I32, Ty::I32, Ty::I32, Ty::I32, pointer, pointer];
+        let arguments = types.map(|ty| Argument { ty, kind: ArgumentKind::Plain });
+        module.function(entry, &arguments, &Entry::Host, move |b, args| self.entry(b, &programs, args));
+    }
+
+    /// A slice is its address and length, a scalar its value; then program ids, grid extents and scratch; then, if the
+    /// kernel reports, the record's address.
+    fn program_arguments(&self) -> Vec<Argument> {
+        let plain = |ty| Argument { ty, kind: ArgumentKind::Plain };
+        let memory = |kind| Argument { ty: Ty::scalar(Elem::Ptr(Space::Generic)), kind };
+        let mut list = vec![];
+        for param in &self.general.func.params {
+            match param.kind {
+                ParamKind::Slice { mutable, .. } => {
+                    list.push(memory(if mutable { ArgumentKind::Exclusive } else { ArgumentKind::ReadOnly }));
+                    list.push(plain(Ty::I64));
+                }
+                ParamKind::Scalar { dtype, .. } => list.push(plain(argument_type(dtype))),
+            }
+        }
+        list.extend([plain(Ty::I32); 6]);
+        list.push(memory(ArgumentKind::Exclusive));
+        if self.reports() {
+            list.push(memory(ArgumentKind::Plain));
+        }
+        list
+    }
+
+    /// Unpacks the arguments once and runs the programs of the range, by the version that is for them.
+    fn entry(&self, b: &mut Builder, programs: &[String], args: &[Val]) {
+        let &[list, first, last, y, z, grid, scratch] = args else { unreachable!("the signature has seven") };
+        let slot = |b: &mut Builder, slot: usize, ty: Ty| {
+            let place = b.offset_bytes(list, slot as i32 * 8);
+            b.load(place, ty, Access::aligned(8))
+        };
+        let mut operands = vec![];
+        let slots = self.slots(self.general.func.params.len());
+        for (position, argument) in self.program_arguments().iter().enumerate().take(slots) {
+            operands.push(slot(b, position, argument.ty));
+        }
+        let record = self.reports().then(|| slot(b, slots, scratch.ty));
+        let extents: Vec<Val> = (0..3)
+            .map(|axis| {
+                let place = b.offset_bytes(grid, axis * 4);
+                b.load(place, Ty::I32, Access::aligned(4))
+            })
+            .collect();
+        let (first, last) = (b.zext(first, Elem::I64), b.zext(last, Elem::I64));
+        let mut holds = vec![];
+        for (_, numbers) in &self.special {
+            let equal = numbers.iter().map(|&(param, number)| {
+                let argument = operands[self.slots(param.index())];
+                let number = b.int(argument.ty, number);
+                b.icmp(IntPredicate::Eq, argument, number)
+            });
+            let equal: Vec<Val> = equal.collect();
+            holds.extend(equal.into_iter().reduce(|all, one| b.and(all, one)));
+        }
+        let one = b.int(Ty::I64, 1);
+        let run = |b: &mut Builder, program: &str| {
+            b.for_range([first, last, one], &[], |b, x, _| {
+                let x = b.trunc(x, Elem::I32);
+                let ids = [x, y, z];
+                let rest = [scratch].into_iter().chain(record);
+                let all: Vec<Val> =
+                    operands.iter().chain(&ids).chain(&extents).copied().chain(rest).collect();
+                b.call_function(program, &all);
+                vec![]
+            });
+            vec![]
+        };
+        let (general, special) = programs.split_first().expect("there is a general version");
+        choose(b, &holds, special, general, &run);
+    }
+
+    /// Eight-byte slots that the first parameters take.
+    fn slots(&self, params: usize) -> usize {
+        let slots = |param: &Param| if matches!(param.kind, ParamKind::Slice { .. }) { 2 } else { 1 };
+        self.general.func.params[..params].iter().map(slots).sum()
+    }
+}
+
+/// Runs the first program whose condition holds, or the general one.
+fn choose(
+    b: &mut Builder,
+    holds: &[Val],
+    special: &[String],
+    general: &str,
+    run: &dyn Fn(&mut Builder, &str) -> Vec<Val>,
+) {
+    match (holds, special) {
+        ([first, holds @ ..], [program, special @ ..]) => {
+            let others = |b: &mut Builder| {
+                choose(b, holds, special, general, run);
+                vec![]
+            };
+            b.if_else(*first, &[], |b| run(b, program), others);
+        }
+        _ => {
+            run(b, general);
+        }
+    }
+}
+
+/// How a scalar argument is passed: 16-bit floats as their bits, a `bool` as a byte.
+fn argument_type(dtype: crate::support::dtype::DType) -> Ty {
+    if dtype == crate::support::dtype::DType::Bool { Ty::I8 } else { cast::scalar(dtype, rounding::BASELINE) }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Slice {
+    pointer: Val,
+    length: Val,
+}
+
+/// The state of emitting one program.
+pub struct Host<'a> {
+    plan: &'a Version,
+    func: &'a Func,
+    scalars: HashMap<Value, Val>,
+    slices: Vec<Option<Slice>>,
+    program: [Val; 3],
+    grid: [Val; 3],
+    scratch: Val,
+    /// Where a failure is reported, if it is.
+    record: Option<Val>,
+    /// Elements computed already, one table for each open region.
+    known: Vec<HashMap<nest::Key, Val>>,
+    /// The definition of every value.
+    definitions: HashMap<Value, &'a Op>,
+    /// The variable of each loop around, and what it is in the next turn.
+    turns: Vec<(Value, Val)>,
+}
+
+impl<'a> Host<'a> {
+    fn new(plan: &'a Version, reports: bool, b: &mut Builder, args: &[Val]) -> Host<'a> {
+        let func = &plan.func;
+        let mut rest = args.iter().copied();
+        let mut next = || rest.next().expect("as many arguments as `program_arguments` listed");
+        let mut scalars = HashMap::new();
+        let mut slices = vec![];
+        for param in &func.params {
+            match param.kind {
+                ParamKind::Slice { .. } => slices.push(Some(Slice { pointer: next(), length: next() })),
+                ParamKind::Scalar { value, dtype } => {
+                    let mut argument = next();
+                    if dtype == crate::support::dtype::DType::Bool {
+                        let zero = b.int(Ty::I8, 0);
+                        argument = b.icmp(IntPredicate::Ne, argument, zero);
+                    }
+                    scalars.insert(value, argument);
+                    slices.push(None);
+                }
+            }
+        }
+        let program = [next(), next(), next()];
+        let grid = [next(), next(), next()];
+        let scratch = next();
+        let record = reports.then(next);
+        let definitions = func.definitions();
+        let known = vec![HashMap::new()];
+        Host {
+            plan,
+            func,
+            scalars,
+            slices,
+            program,
+            grid,
+            scratch,
+            record,
+            known,
+            definitions,
+            turns: vec![],
+        }
+    }
+
+    /// Runs the statements of a block; everything else waits until it is asked for.
+    fn block(&mut self, b: &mut Builder, block: &Block) {
+        for op in &block.ops {
+            let tiles = op.results.iter().any(|&result| !self.func.ty(result).is_scalar());
+            if !tiles || op.kind.host().is_statement() {
+                op.kind.host().run(self, b, op);
+            } else if self.plan.schedule.buffer(op.results[0]).is_some() {
+                self.materialise(b, op.results[0]);
+            }
+        }
+    }
+
+    /// Runs `body` in a region whose values are not to be had outside it.
+    fn scope<R>(&mut self, body: impl FnOnce(&mut Self) -> R) -> R {
+        self.known.push(HashMap::new());
+        let result = body(self);
+        self.known.pop();
+        result
+    }
+
+    fn scalar(&self, value: Value) -> Val {
+        *self.scalars.get(&value).unwrap_or_else(|| panic!("{value:?} was not emitted"))
+    }
+
+    fn define(&mut self, value: Value, val: Val) {
+        self.scalars.insert(value, val);
+    }
+
+    fn slice(&self, param: ParamId) -> Slice {
+        self.slices[param.index()].expect("memory operations name slices")
+    }
+
+    fn dtype(&self, value: Value) -> crate::support::dtype::DType {
+        self.func.ty(value).dtype
+    }
+
+    /// The machine type of one element of `value`.
+    fn elem_type(&self, b: &Builder, value: Value) -> Ty {
+        cast::scalar(self.dtype(value), b.machine)
+    }
+}

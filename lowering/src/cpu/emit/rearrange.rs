@@ -1,0 +1,101 @@
+//! Elements from other places of a tile.
+
+use crate::cpu::emit::nest::{Point, lane_points, load_elements};
+use crate::cpu::emit::{Builder, Elem, Emit, Host, Ty, Val};
+use crate::ir::{Func, Op, Value};
+use crate::mlir::IntPredicate;
+use crate::ops::{Exchange, Gather, Index, Join};
+
+impl Emit for Join {
+    fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
+        let other = point.without(self.axis);
+        let [left, right] = [self.left, self.right].map(|operand| host.at(b, operand, &other));
+        if point.lanes > 1 && point.axis == self.axis {
+            return b.pack(&[left, right]);
+        }
+        let zero = b.int(Ty::I64, 0);
+        let is_left = b.icmp(IntPredicate::Eq, point.coords[self.axis], zero);
+        b.select(is_left, left, right)
+    }
+}
+
+impl Emit for Index {
+    fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
+        let mut coords = point.coords.clone();
+        coords.insert(self.axis, b.int(Ty::I64, i64::from(self.index)));
+        // A single element runs along no axis; a scalar's point has none to speak of.
+        let axis = if point.lanes == 1 { 0 } else { point.axis + usize::from(point.axis >= self.axis) };
+        host.at(b, self.value, &Point { coords, axis, lanes: point.lanes })
+    }
+
+    fn cost(&self) -> u32 {
+        0
+    }
+}
+
+impl Emit for Exchange {
+    fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
+        let along = point.axis == self.axis && point.lanes > 1;
+        let within = if along { self.mask & (u32::from(point.lanes) - 1) } else { 0 };
+        let mask = b.int(Ty::I64, i64::from(self.mask & !within));
+        let mut coords = point.coords.clone();
+        coords[self.axis] = b.xor(coords[self.axis], mask);
+        let value = host.at(b, self.value, &Point { coords, ..*point });
+        if within == 0 {
+            return value;
+        }
+        let lanes: Vec<i32> = (0..i32::from(point.lanes)).map(|lane| lane ^ within as i32).collect();
+        b.shuffle(value, value, &lanes)
+    }
+
+    fn cost(&self) -> u32 {
+        2
+    }
+
+    /// Asked at two places, an operand that is itself exchanged would double its code at every step of a sort.
+    fn looks_up(&self, _: &Func, _: &Op) -> Vec<Value> {
+        vec![self.value]
+    }
+}
+
+impl Emit for Gather {
+    fn at(&self, host: &mut Host, b: &mut Builder, _: &Op, point: &Point) -> Val {
+        let signed = host.dtype(self.index).is_signed();
+        let index = host.at(b, self.index, point);
+        let index = if signed { b.sext(index, Elem::I64) } else { b.zext(index, Elem::I64) };
+        if point.lanes == 1 {
+            return self.look_up(host, b, index, point);
+        }
+        let elements: Vec<Val> = lane_points(b, point)
+            .iter()
+            .enumerate()
+            .map(|(lane, point)| {
+                let index = b.extract(index, lane as u16);
+                self.look_up(host, b, index, point)
+            })
+            .collect();
+        b.pack(&elements)
+    }
+
+    fn cost(&self) -> u32 {
+        4
+    }
+
+    fn looks_up(&self, _: &Func, _: &Op) -> Vec<Value> {
+        vec![self.value]
+    }
+}
+
+impl Gather {
+    fn look_up(&self, host: &mut Host, b: &mut Builder, index: Val, point: &Point) -> Val {
+        let ty = host.func.ty(self.value).clone();
+        let (zero, extent) = (b.int(Ty::I64, 0), b.int(Ty::I64, i64::from(ty.shape[self.axis])));
+        let inside = b.icmp(IntPredicate::Ult, index, extent);
+        let mut coords = point.coords.clone();
+        coords[self.axis] = b.select(inside, index, zero);
+        let pointer = host.buffer_pointer(b, self.value, &coords);
+        let value = load_elements(b, pointer, ty.dtype, 0);
+        let nothing = if value.ty.elem.is_float() { b.float(value.ty, 0.0) } else { b.int(value.ty, 0) };
+        b.select(inside, value, nothing)
+    }
+}

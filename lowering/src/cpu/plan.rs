@@ -1,0 +1,183 @@
+//! Which values are materialised, and where in scratch memory.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::cpu::emit::in_place::in_place;
+use crate::ir::{Block, Func, Op, Value};
+use crate::ops::{Effect, Kind};
+
+/// Repeating this much work for each element is cheaper than writing it down and reading it back.
+const REPEAT: u32 = 8;
+
+/// Buffers start at multiples of this.
+const ALIGNMENT: u64 = 64;
+
+/// A tile in scratch memory, row-major.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Buffer {
+    pub offset: u64,
+}
+
+/// The materialised values of a function.
+#[derive(Debug)]
+pub struct Schedule {
+    buffers: HashMap<Value, Buffer>,
+    /// Where the memory that one operation after the other uses starts, behind all buffers.
+    workspace: u64,
+    bytes: u64,
+}
+
+impl Schedule {
+    pub fn new(func: &Func) -> Schedule {
+        let mut planner = Planner {
+            func,
+            costs: HashMap::new(),
+            users: HashMap::new(),
+            materialised: HashSet::new(),
+            depth: HashMap::new(),
+        };
+        planner.costs(&func.body, 0);
+        planner.demands(&func.body, 0);
+        let mut schedule = Schedule { buffers: HashMap::new(), workspace: 0, bytes: 0 };
+        let mut values: Vec<Value> = planner.materialised.into_iter().collect();
+        values.sort();
+        let shared = in_place(func);
+        for &value in values.iter().filter(|value| !shared.contains_key(value)) {
+            schedule.allocate(func, value);
+        }
+        for (result, arg) in shared {
+            schedule.buffers.insert(result, schedule.buffers[&arg]);
+        }
+        schedule.workspace = schedule.bytes;
+        let mut most = 0;
+        func.body.walk(&mut |op| most = most.max(op.kind.host().workspace(func, op)));
+        schedule.bytes += most.next_multiple_of(ALIGNMENT);
+        schedule
+    }
+
+    fn allocate(&mut self, func: &Func, value: Value) {
+        let ty = func.ty(value);
+        self.buffers.insert(value, Buffer { offset: self.bytes });
+        self.bytes += (ty.shape.elements() * u64::from(ty.dtype.bytes())).next_multiple_of(ALIGNMENT);
+    }
+
+    pub(crate) fn buffer(&self, value: Value) -> Option<Buffer> {
+        self.buffers.get(&value).copied()
+    }
+
+    pub fn workspace(&self) -> u64 {
+        self.workspace
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}
+
+struct Planner<'f> {
+    func: &'f Func,
+    /// The work of computing one element from what is in memory.
+    costs: HashMap<Value, u32>,
+    /// The nests that ask for a value, by the first value or the position of the operation that runs them.
+    users: HashMap<Value, HashSet<usize>>,
+    materialised: HashSet<Value>,
+    /// How many loops stand around a value's definition.
+    depth: HashMap<Value, u32>,
+}
+
+impl Planner<'_> {
+    fn costs(&mut self, block: &Block, depth: u32) {
+        for &arg in &block.args {
+            self.depth.insert(arg, depth);
+        }
+        for op in &block.ops {
+            let operation = op.kind.operation();
+            for nested in operation.blocks() {
+                self.costs(nested, depth + 1);
+            }
+            let cost_of = |operand: &Value| self.costs.get(operand).copied().unwrap_or(0);
+            let operands = operation.operands().iter().map(cost_of).fold(0, u32::saturating_add);
+            let cost = operands.saturating_add(op.kind.host().cost());
+            for &result in &op.results {
+                let tile = !self.func.ty(result).is_scalar();
+                self.costs.insert(result, if tile && !op.kind.host().is_statement() { cost } else { 0 });
+                self.depth.insert(result, depth);
+            }
+        }
+    }
+
+    /// From the last operation backwards: every use is known before the definition decides.
+    fn demands(&mut self, block: &Block, depth: u32) {
+        for &value in &block.yields {
+            // What a block yields is written where it is carried.
+            self.ask(value, usize::MAX - value.index(), depth);
+        }
+        for op in block.ops.iter().rev() {
+            let operation = op.kind.operation();
+            for nested in operation.blocks() {
+                self.demands(nested, depth + 1);
+                for &arg in &nested.args {
+                    self.must_hold(arg);
+                }
+            }
+            let is_nest =
+                op.kind.host().is_statement() || op.results.iter().all(|&r| self.func.ty(r).is_scalar());
+            if is_nest {
+                for &result in &op.results {
+                    self.must_hold(result);
+                }
+                let nest = op.results.first().map_or_else(|| address(op), |result| result.index());
+                for operand in operation.operands() {
+                    self.ask(operand, nest, depth);
+                }
+                continue;
+            }
+            let result = op.results[0];
+            let asked = self.users.get(&result).cloned().unwrap_or_default();
+            if asked.is_empty() {
+                continue;
+            }
+            let expensive = self.costs.get(&result).copied().unwrap_or(0) > REPEAT;
+            let reads_changing = operation.effect() == Effect::Read;
+            if (asked.len() > 1 && expensive) || reads_changing {
+                self.materialised.insert(result);
+            }
+            let nests: Vec<usize> = if self.materialised.contains(&result) {
+                vec![result.index()]
+            } else {
+                asked.into_iter().collect()
+            };
+            for operand in operation.operands() {
+                for &nest in &nests {
+                    self.ask(operand, nest, depth);
+                }
+            }
+            for operand in op.kind.host().looks_up(self.func, op) {
+                self.must_hold(operand);
+            }
+        }
+    }
+
+    fn must_hold(&mut self, value: Value) {
+        if !self.func.ty(value).is_scalar() {
+            self.materialised.insert(value);
+        }
+    }
+
+    fn ask(&mut self, value: Value, nest: usize, depth: u32) {
+        if self.func.ty(value).is_scalar() {
+            return;
+        }
+        let users = self.users.entry(value).or_default();
+        users.insert(nest);
+        // A loop asks again and again.
+        if self.depth.get(&value).copied().unwrap_or(0) < depth {
+            users.insert(usize::MAX / 2 + value.index());
+        }
+    }
+}
+
+/// Tells operations without results apart.
+fn address(op: &Op) -> usize {
+    std::ptr::from_ref::<Kind>(&op.kind).addr()
+}

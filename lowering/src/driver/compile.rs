@@ -1,0 +1,581 @@
+//! From tokens to what the user's crate gets: the stages in order, for every declared variant.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use proc_macro2::TokenStream;
+use serde::{Deserialize, Serialize};
+
+use crate::analysis::unit_stride::{take_for_one, unit_strides};
+use crate::analysis::view_strides::contiguous;
+use crate::backend::Stages;
+use crate::backend::cache::{Cache, Key};
+use crate::backend::compress::Packed;
+use crate::backend::host_asm;
+use crate::backend::host_asm::{Level, StagesOf};
+use crate::backend::llvm;
+use crate::backend::nvptx;
+use crate::backend::nvptx::Arch;
+use crate::backend::ptxas;
+use crate::backend::ptxas::Cubin;
+use crate::backend::sandbox;
+use crate::backend::sandbox::Failure;
+use crate::driver::specialize::{Body, Requests, bodies};
+use crate::driver::variant_errors::{
+    Found, internal_error, report_spills, too_few_registers, too_many_elements,
+};
+use crate::expand::{self, Expansion};
+use crate::frontend::syntax;
+use crate::frontend::syntax::{Items, Kernel};
+use crate::frontend::typeck;
+use crate::frontend::typeck::Variant;
+use crate::gpu::emit::{MAX_SHARED_BYTES, TooLarge, TooMuchShared};
+use crate::ir;
+use crate::ir::Func;
+use crate::mlir::{Session, report};
+use crate::ops::Site;
+use crate::support::diagnostic::{Diagnostic, Errors, Loc};
+use crate::support::options::{Effort, Options, Stage};
+use crate::transform::check_overflow::report_overflow;
+use crate::transform::contract_floats::contract;
+use crate::transform::legalize_index::{Trust, split};
+use crate::transform::split_full_tiles::split_off_full;
+use crate::transform::strength_reduce::replace_induction_variables;
+use crate::transform::transpose_operands::other_orders;
+
+/// Stands for a variant's host entry in cached assembly; the expansion puts a symbol of its own in its place.
+pub const HOST_ENTRY: &str = "FUSE_HOST_ENTRY";
+
+/// Expands `#[fuse_kernel(attribute)] item` as the environment says.
+pub fn compile(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    match Options::from_environment() {
+        Ok(options) => compile_with(attribute, item, &options),
+        Err(message) => {
+            let mut errors = Errors::new();
+            errors.push(Loc::from(proc_macro2::Span::call_site()), message);
+            errors.into_tokens()
+        }
+    }
+}
+
+/// The stack that a kernel is compiled on, in bytes: the walks over what values are made of recurse, as deep as a kernel has
+/// operations. The system gives memory for what is used of it.
+const STACK: usize = 1 << 30;
+
+/// Expands `#[fuse_kernel(attribute)] item`.
+pub fn compile_with(attribute: TokenStream, item: TokenStream, options: &Options) -> TokenStream {
+    stacker::grow(STACK, || kernel(attribute, item, options))
+}
+
+fn kernel(attribute: TokenStream, item: TokenStream, options: &Options) -> TokenStream {
+    if syntax::has_receiver(&item) && options.effort != Effort::Signature {
+        return compile_method(item);
+    }
+    let mut errors = Errors::new();
+    let tokens = kernel_tokens(attribute, item, Rc::default(), options, &mut errors);
+    reported(errors, tokens, options)
+}
+
+/// Expands `#[fuse_kernel(attribute)] item` in an `impl` or `trait`: says that it is misplaced, and nothing on top.
+pub fn compile_method(item: TokenStream) -> TokenStream {
+    let mut errors = Errors::new();
+    let method = syntax::parse_method(item, &mut errors).map(|kernel| expand::method(&kernel));
+    let errors = errors.into_tokens();
+    quote::quote! { #errors #method }
+}
+
+/// Expands `#[fuse_module(attribute)] item` as the environment says.
+pub fn compile_module(attribute: TokenStream, item: TokenStream) -> TokenStream {
+    match Options::from_environment() {
+        Ok(options) => compile_module_with(attribute, item, &options),
+        Err(message) => {
+            let mut errors = Errors::new();
+            errors.push(Loc::from(proc_macro2::Span::call_site()), message);
+            errors.into_tokens()
+        }
+    }
+}
+
+/// Expands `#[fuse_module(attribute)] item`: each kernel as it would be outside, everything else as it was.
+pub fn compile_module_with(attribute: TokenStream, item: TokenStream, options: &Options) -> TokenStream {
+    stacker::grow(STACK, || module(attribute, item, options))
+}
+
+fn module(attribute: TokenStream, item: TokenStream, options: &Options) -> TokenStream {
+    if options.effort != Effort::Signature && syntax::unread(&item).is_some() {
+        // rustc has read the module before, and said what is wrong with it.
+        return TokenStream::new();
+    }
+    let mut errors = Errors::new();
+    let Some(module) = syntax::parse_module(attribute, item.clone(), &mut errors) else {
+        return reported(errors, item, options);
+    };
+    check_uncalled(&module, &mut errors);
+    let mut content = TokenStream::new();
+    let mut marks = vec![];
+    for part in module.parts {
+        match part {
+            syntax::Part::Kernel { attribute, item, conditions, mark } => {
+                let mut own = Errors::new();
+                let tokens = kernel_tokens(attribute, item, module.items.clone(), options, &mut own);
+                // A function's mistake is that of every kernel that calls it, and said once.
+                errors.extend(own);
+                content.extend(expand::under(&conditions, tokens));
+                marks.extend(mark);
+            }
+            syntax::Part::Function { function, mark } => {
+                content.extend(expand::module_function(&function, options.effort == Effort::Signature));
+                marks.extend(mark);
+            }
+            syntax::Part::Other(tokens) => content.extend(tokens),
+        }
+    }
+    let mentions = expand::mentions(&marks, &module.items);
+    let head = module.head;
+    let module = quote::quote! { #head { #content #mentions } };
+    reported(errors, module, options)
+}
+
+/// Checks each function once by itself that no kernel's text leads to: no call of it is checked.
+fn check_uncalled(module: &syntax::Module, errors: &mut Errors) {
+    for function in module.uncalled() {
+        errors.extend(typeck::check_function(function, module.items.clone()));
+    }
+}
+
+/// `#[fuse_fn]` outside of a `#[fuse_module]`, where no kernel can see it.
+pub fn misplaced_function(item: TokenStream) -> TokenStream {
+    let mut errors = Errors::new();
+    let name = syn::parse2::<syn::ItemFn>(item.clone()).map(|item| Loc::of(&item.sig.ident));
+    errors.push_help(
+        name.unwrap_or_else(|_| Loc::of(item)),
+        "no kernel can see this `fuse_fn`: a macro sees no further than what it stands on",
+        "put it and the kernels that call it into one module marked `#[fuse_module]`",
+    );
+    errors.into_tokens()
+}
+
+/// An expansion and the mistakes found on the way. An editor is shown none: rustc says them.
+fn reported(errors: Errors, tokens: TokenStream, options: &Options) -> TokenStream {
+    if options.effort == Effort::Signature {
+        return tokens;
+    }
+    let errors = errors.into_tokens();
+    quote::quote! { #errors #tokens }
+}
+
+/// A kernel's expansion; its mistakes go to `errors`, which is empty.
+fn kernel_tokens(
+    attribute: TokenStream,
+    item: TokenStream,
+    items: Rc<Items>,
+    options: &Options,
+    errors: &mut Errors,
+) -> TokenStream {
+    let written = item.clone();
+    if options.effort != Effort::Signature
+        && let Some(error) = syntax::unread(&item)
+    {
+        // rustc has read the function before, and said what is wrong with it. Calls mean something if the signature does.
+        let kernel = syntax::parse(attribute, syntax::without_body(item), &mut Errors::new());
+        return kernel.map(|kernel| expand::unread(&kernel, &error.to_string())).unwrap_or_default();
+    }
+    let Some(mut kernel) = syntax::parse(attribute, item, errors) else {
+        // An editor still resolves what it can of something that is not a kernel yet.
+        return if options.effort == Effort::Signature { written } else { TokenStream::new() };
+    };
+    kernel.items = items;
+    let variants = typeck::variants(&kernel, errors);
+    if options.effort == Effort::Signature {
+        let variants = errors.is_empty().then_some(variants.as_slice());
+        return expand::for_editors(&kernel, variants);
+    }
+    match lower_variants(&kernel, &variants, options, errors) {
+        Some(lowered) if errors.is_empty() => {
+            let expansion = Expansion { kernel: &kernel, variants: &variants, lowered: &lowered, options };
+            expand::expand(&expansion)
+        }
+        // The signature stays, so that a call is not reported as unknown on top of the mistake.
+        _ => expand::broken(&kernel),
+    }
+}
+
+/// Everything known about one variant after lowering.
+#[derive(Debug)]
+pub struct LoweredVariant {
+    pub bodies: Vec<Body>,
+    pub scratch_bytes: u64,
+    /// Whether the host code has a record.
+    pub host_reports: bool,
+    /// What its operations of a debug build say.
+    pub sites: Vec<Site>,
+    /// Tells what was compiled from what an edit makes of it: the tile IR and how it is lowered.
+    pub source: u64,
+    pub code: Code,
+}
+
+/// The code of one variant: what the cache keeps.
+#[derive(Clone, Default, Debug, Serialize, Deserialize)]
+pub struct Code {
+    pub modules: Vec<Module>,
+    /// Assembly for each level, by the level's name.
+    pub hosts: Vec<(String, String)>,
+}
+
+/// GPU code of one body for one architecture: the driver compiles no more of a kernel than is launched.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Module {
+    pub capability: u32,
+    pub exact: bool,
+    /// Its position among the variant's bodies.
+    pub body: usize,
+    pub ptx: Packed,
+    pub cubin: Option<Cubin>,
+}
+
+/// A variant before its code exists.
+struct Prepared {
+    func: Func,
+    bodies: Vec<Body>,
+    host: Option<crate::cpu::emit::Plan>,
+    key: Key,
+    source: u64,
+}
+
+/// Checks and lowers every variant; what is wrong goes to `errors`.
+pub fn lower_variants(
+    kernel: &Kernel,
+    variants: &[Variant],
+    options: &Options,
+    errors: &mut Errors,
+) -> Option<Vec<LoweredVariant>> {
+    let mut prepared = vec![];
+    let mut found = Found::default();
+    for variant in variants {
+        match prepare(kernel, variant, options) {
+            Ok(one) => prepared.push(one),
+            Err(list) => found.add(variant, list),
+        }
+    }
+    found.report(variants.len(), errors);
+    if !errors.is_empty() {
+        return None;
+    }
+    let codes = if options.effort == Effort::Check {
+        prepared.iter().map(|_| Code::default()).collect()
+    } else {
+        match codes(kernel, variants, &prepared, options) {
+            Ok(codes) => codes,
+            Err(diagnostic) => {
+                errors.add(*diagnostic);
+                return None;
+            }
+        }
+    };
+    let lowered = prepared.into_iter().zip(codes).map(|(prepared, code)| LoweredVariant {
+        scratch_bytes: prepared.host.as_ref().map_or(0, crate::cpu::emit::Plan::scratch_bytes),
+        host_reports: prepared.host.as_ref().is_some_and(crate::cpu::emit::Plan::reports),
+        source: prepared.source,
+        sites: prepared.func.sites,
+        bodies: prepared.bodies,
+        code,
+    });
+    let lowered: Vec<LoweredVariant> = lowered.collect();
+    if kernel.options.deny_spills {
+        report_spills(kernel, variants, &lowered, errors);
+    }
+    Some(lowered)
+}
+
+/// Checks one variant and plans its bodies: everything that can be the user's mistake.
+fn prepare(kernel: &Kernel, variant: &Variant, options: &Options) -> Result<Prepared, Errors> {
+    let checked = typeck::check(kernel, variant)?;
+    for line in &checked.prints {
+        print_line(&format!("{} ({variant}): {line}", kernel.name));
+    }
+    let mut func = checked.func;
+    func.reports = options.report && !kernel.options.unreported && !kernel.options.unchecked;
+    let internal = |stage: &str, what: String| {
+        let mut errors = Errors::new();
+        errors.add(internal_error(kernel, variant, stage, &what));
+        errors
+    };
+    if !options.report {
+        ir::release(&mut func);
+    } else if !kernel.options.unreported {
+        report_overflow(&mut func);
+    }
+    ir::verify(&func).map_err(|what| internal("check", what))?;
+    replace_induction_variables(&mut func);
+    ir::verify(&func).map_err(|what| internal("induction", what))?;
+    split_off_full(&mut func);
+    contract(&mut func);
+    ir::verify(&func).map_err(|what| internal("contract", what))?;
+    let requests = Requests::of(kernel, variant);
+    let bodies = bodies(&func, requests).map_err(|TooMuchShared(too_large)| {
+        let mut errors = Errors::new();
+        for TooLarge { loc, bytes } in too_large {
+            let text = format!(
+                "this needs {bytes} bytes of shared memory, more than the {MAX_SHARED_BYTES} a block has"
+            );
+            errors.push_help(loc, text, "make the tile smaller, or use fewer warps");
+        }
+        errors
+    })?;
+    too_many_elements(&bodies)?;
+    for body in &bodies {
+        ir::verify(&body.plan.distributed.func).map_err(|what| internal("layout", what))?;
+    }
+    let trust = if kernel.options.unchecked { Trust::Caller } else { Trust::Nothing };
+    let host = options.family.map(|_| host_plan(&func, trust));
+    let sites = report::sites(&func);
+    // Variants may have the same body: what the entries are called counts too.
+    let assembler = options.ptxas.as_deref().map(ptxas::identity);
+    let targets = format!("{:?} {:?} {assembler:?} {requests:?}", options.archs, options.family);
+    let text = ir::print(&func, &|_| None);
+    let key = Key::of(&[&text, &variant.to_string(), &sites, &targets]);
+    let source = Key::of(&[&text, &format!("{requests:?}")]).short();
+    dump_tiles(&func, &bodies, variant, options);
+    Ok(Prepared { func, bodies, host, key, source })
+}
+
+/// A kernel for the host, and once more for neighbours side by side where there are views, or pointers with strides: of views that
+/// are multiplied, along either axis.
+pub fn host_plan(func: &Func, trust: Trust) -> crate::cpu::emit::Plan {
+    let mut general = func.clone();
+    split(&mut general, trust);
+    let mut plan = crate::cpu::emit::Plan::new(general);
+    let first = unit_strides(func, Trust::Nothing).into_iter().next().unwrap_or_default();
+    for mut near in std::iter::once(func.clone()).chain(other_orders(func)) {
+        let mut strides = contiguous(&mut near);
+        strides.extend(take_for_one(&mut near, &first));
+        if !strides.is_empty() {
+            split(&mut near, trust);
+            plan = plan.or_where(&strides, near);
+        }
+    }
+    plan
+}
+
+/// The code of every variant, from the cache or from children that lower what is missing, as many at once as there are
+/// processors.
+fn codes(
+    kernel: &Kernel,
+    variants: &[Variant],
+    prepared: &[Prepared],
+    options: &Options,
+) -> Result<Vec<Code>, Box<Diagnostic>> {
+    let cache = Cache::at(options.cache_dir.clone());
+    let fresh = !options.dump.is_empty() || options.inject.is_some();
+    let mut codes: Vec<Option<Code>> =
+        prepared.iter().map(|one| if fresh { None } else { cache.get(one.key) }).collect();
+    let missing: Vec<usize> = (0..prepared.len()).filter(|&i| codes[i].is_none()).collect();
+    if missing.is_empty() {
+        return Ok(codes.into_iter().flatten().collect());
+    }
+    let session = Session::new();
+    llvm::initialise();
+    let workers = std::thread::available_parallelism().map_or(1, usize::from).min(missing.len());
+    let share = |worker: usize| missing.iter().copied().skip(worker).step_by(workers).collect::<Vec<usize>>();
+    let fail = |index: usize, failure: &Failure| {
+        let stage =
+            failure.output.lines().rev().find_map(|line| line.strip_prefix(STAGE)).unwrap_or("lowering");
+        let announced = |line: &&str| line.starts_with(STAGE) || line.starts_with(VARIANT);
+        let output: String =
+            failure.output.lines().filter(|line| !announced(line)).map(|line| format!("{line}\n")).collect();
+        let path = save_input(&prepared[index], &variants[index], options);
+        let what = format!("{}\n{output}the tile IR is in {path}", failure.what);
+        let spared = too_few_registers(kernel, &variants[index], &failure.what);
+        Box::new(spared.unwrap_or_else(|| internal_error(kernel, &variants[index], stage, &what)))
+    };
+    let mut children = vec![];
+    for worker in 0..workers {
+        let mine = share(worker);
+        let first = mine[0];
+        let job = || {
+            mine.iter()
+                .map(|&index| lower(&session, kernel, &variants[index], &prepared[index], options))
+                .collect()
+        };
+        let child = sandbox::start::<Vec<Code>>(job).map_err(|failure| fail(first, &failure))?;
+        children.push((share(worker), child));
+    }
+    for (mine, child) in children {
+        let lowered: Vec<Code> = child.finish(options.limit).map_err(|failure| {
+            // The failing variant is the last one whose stage was announced.
+            let announced = failure.output.lines().rev().find_map(|line| line.strip_prefix(VARIANT));
+            let index =
+                mine.iter().copied().find(|&index| Some(variants[index].to_string().as_str()) == announced);
+            fail(index.unwrap_or(mine[0]), &failure)
+        })?;
+        for (index, code) in mine.into_iter().zip(lowered) {
+            cache.put(prepared[index].key, &code);
+            codes[index] = Some(code);
+        }
+    }
+    Ok(codes.into_iter().flatten().collect())
+}
+
+/// Lines with which a child says where it is, should it not live to tell.
+const STAGE: &str = "fuse stage: ";
+const VARIANT: &str = "fuse variant: ";
+
+/// Lowers one variant; runs in a child.
+fn lower(
+    session: &Session,
+    kernel: &Kernel,
+    variant: &Variant,
+    prepared: &Prepared,
+    options: &Options,
+) -> Result<Code, String> {
+    print_line(&format!("{VARIANT}{variant}"));
+    let mut code = Code::default();
+    if !options.archs.is_empty() {
+        print_line(&format!("{STAGE}PTX"));
+        if let Some(injection) = options.inject {
+            injection.strike()?;
+        }
+        for (position, body) in prepared.bodies.iter().enumerate() {
+            let entry = entry_name(kernel, variant, body);
+            let mut stages = Stages::default();
+            let archs: Vec<Arch> =
+                options.archs.iter().copied().filter(|arch| body.gpus.include(arch.capability)).collect();
+            if archs.is_empty() {
+                continue;
+            }
+            let texts = nvptx::emit(session, &[(entry, body)], &archs, &mut stages)?;
+            let stem = dump_path(&kernel.name.to_string(), variant, &body.label(), options);
+            dump_gpu(&stages, &texts, &stem, options);
+            for (arch, ptx) in texts {
+                print_line(&format!("{STAGE}ptxas"));
+                let work = options.cache_dir.clone().unwrap_or_else(std::env::temp_dir);
+                let cubin =
+                    options.ptxas.as_ref().map(|path| assemble(path, arch, &ptx, &work)).transpose()?;
+                let (Arch { capability, exact }, ptx) = (arch, Packed::new(ptx.as_bytes()));
+                code.modules.push(Module { capability, exact, body: position, ptx, cubin });
+            }
+            print_line(&format!("{STAGE}PTX"));
+        }
+        // By architecture, and in the order of the bodies.
+        code.modules.sort_by_key(|module| (module.capability, module.exact));
+    }
+    if let (Some(family), Some(plan)) = (options.family, &prepared.host) {
+        print_line(&format!("{STAGE}host assembly"));
+        let mut stages = vec![];
+        let wanted = options.dump.iter().any(|stage| matches!(stage, Stage::Mlir | Stage::Llvm));
+        let levels = (family, family.levels());
+        let texts = host_asm::emit_for(session, plan, HOST_ENTRY, levels, wanted.then_some(&mut stages))?;
+        let stem = dump_path(&kernel.name.to_string(), variant, "host", options);
+        dump_host(&stages, &texts, &stem, options);
+        code.hosts = texts.into_iter().map(|(level, text)| (level.name().to_string(), text)).collect();
+    }
+    Ok(code)
+}
+
+fn assemble(ptxas: &Path, arch: Arch, ptx: &str, work: &Path) -> Result<Cubin, String> {
+    std::fs::create_dir_all(work).map_err(|error| format!("{}: {error}", work.display()))?;
+    ptxas::assemble(ptxas, arch, ptx, work)
+}
+
+/// `layer_norm_bf16_1024_aligned`
+pub fn entry_name(kernel: &Kernel, variant: &Variant, body: &Body) -> String {
+    let types = variant.types.iter().map(|(_, dtype)| dtype.to_string());
+    let consts = variant.consts.iter().map(|(_, value)| value.to_string().replace('-', "minus_"));
+    let parts: Vec<String> = std::iter::once(kernel.name.to_string())
+        .chain(types)
+        .chain(consts)
+        .chain(variant.named.iter().map(|(name, value)| format!("{name}_{value}")))
+        .chain([body.name.to_string()])
+        .collect();
+    parts.join("_")
+}
+
+// ---- dumps
+
+fn dump_path(name: &str, variant: &Variant, what: &str, options: &Options) -> PathBuf {
+    let label: String = variant
+        .to_string()
+        .replace('-', "minus_")
+        .chars()
+        .filter(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | ','))
+        .map(|c| if c == ',' { '.' } else { c })
+        .collect();
+    let parts = [name, &label, what].into_iter().filter(|part| !part.is_empty());
+    options.dump_dir.join(parts.collect::<Vec<_>>().join("."))
+}
+
+fn write_dump(path: &Path, text: &str) {
+    let written =
+        path.parent().map(std::fs::create_dir_all).transpose().and_then(|_| std::fs::write(path, text));
+    if let Err(error) = written {
+        print_line(&format!("FUSE_DUMP: {}: {error}", path.display()));
+    }
+}
+
+fn dump_tiles(func: &Func, bodies: &[Body], variant: &Variant, options: &Options) {
+    if options.dump.contains(&Stage::Tile) {
+        write_dump(&dump_path(&func.name, variant, "tile", options), &ir::print(func, &|_| None));
+    }
+    if options.dump.contains(&Stage::Layout) {
+        for body in bodies {
+            let distributed = &body.plan.distributed;
+            let layouts = |op: &ir::Op| {
+                op.results.first().and_then(|result| distributed.layouts.get(result)).map(ToString::to_string)
+            };
+            let text = ir::print(&distributed.func, &layouts);
+            let path = dump_path(&func.name, variant, &format!("{}.layout", body.label()), options);
+            write_dump(&path, &text);
+        }
+    }
+}
+
+/// A file of a module, whose names start with `stem`.
+fn with_extension(stem: &Path, extension: &str) -> PathBuf {
+    let mut path = stem.as_os_str().to_owned();
+    path.push(extension);
+    PathBuf::from(path)
+}
+
+/// The stages that were asked for of the files that start with `stem`.
+fn dump_stages(stages: &Stages, stem: &Path, options: &Options) {
+    if options.dump.contains(&Stage::Mlir) {
+        write_dump(&with_extension(stem, ".mlir"), &stages.mlir);
+    }
+    if options.dump.contains(&Stage::Llvm) {
+        write_dump(&with_extension(stem, ".ll"), &stages.llvm);
+    }
+}
+
+fn dump_gpu(stages: &Stages, texts: &[(Arch, String)], stem: &Path, options: &Options) {
+    dump_stages(stages, stem, options);
+    if options.dump.contains(&Stage::Ptx) {
+        for (arch, text) in texts {
+            write_dump(&with_extension(stem, &format!(".{}.ptx", arch.name())), text);
+        }
+    }
+}
+
+fn dump_host(stages: &[StagesOf], texts: &[(Level, String)], stem: &Path, options: &Options) {
+    for (level, stages) in stages {
+        dump_stages(stages, &with_extension(stem, &format!(".{}", level.name())), options);
+    }
+    if options.dump.contains(&Stage::Asm) {
+        for (level, text) in texts {
+            write_dump(&with_extension(stem, &format!(".{}.s", level.name())), text);
+        }
+    }
+}
+
+/// Keeps the input of a failed lowering; gives its path.
+fn save_input(prepared: &Prepared, variant: &Variant, options: &Options) -> String {
+    let path = dump_path(&prepared.func.name, variant, "failed.tile", options);
+    write_dump(&path, &ir::print(&prepared.func, &|_| None));
+    path.display().to_string()
+}
+
+/// What `static_print` and a failed dump say goes to the build's output, and a child's announcements to its parent.
+fn print_line(line: &str) {
+    // Nothing can be done about a build that has no standard error.
+    let _ = writeln!(std::io::stderr(), "{line}");
+}

@@ -1,0 +1,5 @@
+//! The compiler's stages in order: every variant of a kernel, every specialization of a variant, on every target.
+
+pub mod compile;
+pub mod specialize;
+pub mod variant_errors;

@@ -1,0 +1,554 @@
+//! The bodies of a variant: the same kernel compiled for what its arguments may turn out to be.
+//!
+//! The *aligned* body relies on facts that the launcher checks: addresses and the integers in them divide evenly, and no
+//! access leaves its slice; neighbours along a view's last axis are neighbours in memory. Where pointers are made with strides,
+//! bodies of *unit strides* come before it: the same, with some of these strides taken for 1; and where several loops read a row in
+//! pieces, one of a *single turn*, for rows that a piece has room for. The *unaligned* body, and one of a single turn, relies on the same
+//! but for what divides rows, and rotates them. Bodies of products with a *scalar epilogue* rely on what their loops need for
+//! their vectors, and move what is around them element by element; those of a *scalar* operand this operand too. The *tensor* body relies on the
+//! same, and on what the GPU asks of views of which it copies blocks by itself; it takes the place of the aligned one on
+//! those that multiply such blocks. The *general* body relies on nothing and compares every offset with its slice's
+//! length; an *odd* one beside it relies on facts that make comparisons unnecessary, of tiles of several axes.
+
+mod many_programs;
+mod names;
+mod register_limit;
+mod vector_width;
+
+use std::collections::{BTreeMap, HashMap};
+
+use self::names::{Names, ORDERS, Scalar, UNIT_STRIDES, UnitStrides};
+use self::vector_width::{Widened, accesses, extents, needed_multiples, needed_signs};
+use crate::analysis::assumption::Promise;
+use crate::analysis::axis_info::{Assumptions, Axes};
+use crate::analysis::reread::read_again_through_cache;
+use crate::analysis::unit_stride::{take_for_one, unit_strides};
+use crate::analysis::view_strides::contiguous;
+use crate::frontend::syntax::Kernel;
+use crate::frontend::typeck::{Settings, Variant};
+use crate::gpu::emit::{Plan, TooMuchShared};
+use crate::gpu::layout::access::{Alignment, MAX_BYTES};
+use crate::gpu::layout::assign::{Distributed, distribute};
+use crate::gpu::layout::dot;
+use crate::gpu::layout::{Layout, Threads};
+use crate::gpu::opt::batch_reductions::gather;
+use crate::gpu::opt::delay_fp8_upcast::keep_bytes;
+use crate::gpu::opt::elide_selects::unmask;
+use crate::gpu::opt::hoist_loads::advance;
+use crate::gpu::opt::hoist_operand_conversion::hoist;
+use crate::gpu::opt::remat_narrow::hold;
+use crate::gpu::opt::remat_ranges::sink;
+use crate::gpu::opt::select_wgmma::stage;
+use crate::gpu::opt::thread_local_reductions::defer;
+use crate::ir::guard::{Fact, Symbol};
+use crate::ir::{Func, ParamId, ParamKind};
+use crate::mlir::{Limit, report};
+use crate::ops::{Kind, Start};
+use crate::support::diagnostic::Loc;
+use crate::support::dtype::DType;
+use crate::transform::defer_scale::scale_late;
+use crate::transform::legalize_index::{Trust, split};
+use crate::transform::read_unrotated::read_unrotated;
+use crate::transform::rotate_rows::rotate;
+use crate::transform::single_iteration::single_turn;
+use crate::transform::transpose_operands::other_orders;
+
+/// A way of compiling a kernel for the GPU.
+#[derive(Debug)]
+pub struct Body {
+    pub name: &'static str,
+    pub plan: Plan,
+    /// What must hold for this body to be right.
+    pub facts: Vec<Fact>,
+    pub gpus: Gpus,
+}
+
+/// How a body accesses a slice or a view on a line.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Access {
+    pub line: u32,
+    pub param: ParamId,
+    /// What one instruction of a thread moves; 0 where the GPU copies blocks.
+    pub bytes: u32,
+}
+
+/// The GPUs that a body is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Gpus {
+    All,
+    /// Blocks of a cluster reach each other's shared memory.
+    WithClusters,
+    WithoutClusters,
+    /// Four warps multiply together what is in shared memory (`wgmma`).
+    WithGroups,
+    WithoutGroups,
+}
+
+impl Gpus {
+    /// The first capability with clusters.
+    const CLUSTERS: u32 = 90;
+    /// The one capability whose warps multiply together.
+    const GROUPS: u32 = 90;
+
+    pub fn include(self, capability: u32) -> bool {
+        match self {
+            Gpus::All => true,
+            Gpus::WithClusters => capability >= Gpus::CLUSTERS,
+            Gpus::WithoutClusters => capability < Gpus::CLUSTERS,
+            Gpus::WithGroups => capability == Gpus::GROUPS,
+            Gpus::WithoutGroups => capability != Gpus::GROUPS,
+        }
+    }
+}
+
+impl Body {
+    /// What tells it from the variant's other bodies.
+    pub fn label(&self) -> String {
+        match self.gpus {
+            Gpus::All | Gpus::WithClusters | Gpus::WithGroups | Gpus::WithoutGroups => self.name.to_string(),
+            Gpus::WithoutClusters => format!("{}.one_block", self.name),
+        }
+    }
+
+    /// The elements that a thread computes or moves, loops counted once; and where most of them are, with how many.
+    pub fn elements(&self) -> (usize, Option<(Loc, usize)>) {
+        let Distributed { func, layouts, .. } = &self.plan.distributed;
+        let (mut total, mut most) = (0usize, None);
+        func.body.walk(&mut |op| {
+            let own = op.kind.operation().place().map(|place| place.offset);
+            let tile = op.results.iter().copied().chain(own).find_map(|value| layouts.get(&value));
+            let count = tile.map_or(0, Layout::register_count);
+            total = total.saturating_add(count);
+            if most.is_none_or(|(_, known)| count > known) {
+                most = Some((op.loc, count));
+            }
+        });
+        (total, most)
+    }
+
+    /// The accesses of tiles by the program's lines, each with the bytes that one instruction of a thread moves: 0 of blocks that the GPU
+    /// copies by itself. Of several on a line the narrowest.
+    pub fn accesses(&self) -> Vec<Access> {
+        let func = &self.plan.distributed.func;
+        let mut found: BTreeMap<(usize, ParamId), u32> = BTreeMap::new();
+        let mut add = |loc: Loc, param: ParamId, bytes: u32| {
+            let known = found.entry((loc.line(), param)).or_insert(bytes);
+            *known = bytes.min(*known);
+        };
+        func.body.walk(&mut |op| {
+            let operation = op.kind.operation();
+            if let Some(place) = operation.place() {
+                let each = func.slice(place.param).0.bytes();
+                let is_long =
+                    func.ty(place.offset).shape.elements() * u64::from(each) >= u64::from(MAX_BYTES);
+                let at_once = place.shift.map_or(place.vector.max(1), |shift| shift.elements);
+                if is_long {
+                    add(op.loc, place.param, at_once * each);
+                }
+            }
+            operation.windows().into_iter().for_each(|window| add(op.loc, window.memory, 0));
+        });
+        found.into_iter().map(|((line, param), bytes)| Access { line: line as u32, param, bytes }).collect()
+    }
+
+    /// Whether the code has a record for a failure.
+    pub fn reports(&self) -> bool {
+        report::reports(&self.plan.distributed.func)
+    }
+}
+
+/// What the user said about the whole kernel.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Requests {
+    pub num_warps: Option<u32>,
+    pub num_ctas: Option<u32>,
+    /// Turns of a loop whose loads are in flight at once.
+    pub num_stages: Option<u32>,
+    /// The most registers of a thread, but for a general body that stands beside another one: it needs more, and would spill.
+    pub maxnreg: Option<u32>,
+    /// Programs that share a block; ours to choose unless it is measured.
+    pub programs: Option<u32>,
+    /// No bounds checks: the launcher is unsafe.
+    pub unchecked: bool,
+}
+
+impl Requests {
+    /// What the attribute says of a variant.
+    pub fn of(kernel: &Kernel, variant: &Variant) -> Requests {
+        let Settings { num_warps, num_ctas, num_stages, maxnreg } = variant.settings;
+        let unchecked = kernel.options.unchecked;
+        Requests { num_warps, num_ctas, num_stages, maxnreg, unchecked, programs: None }
+    }
+}
+
+/// The bodies of a kernel, for each GPU the one that asks most first; the last one has no facts.
+pub fn bodies(func: &Func, requests: Requests) -> Result<Vec<Body>, TooMuchShared> {
+    match requests.num_ctas {
+        None | Some(1) => bodies_for(func, requests, Gpus::All),
+        Some(num_ctas) => {
+            let mut bodies = bodies_for(func, requests, Gpus::WithClusters)?;
+            let num_warps = requests.num_warps.map(|warps| (warps * num_ctas).min(MAX_WARPS));
+            let alone = Requests { num_warps, num_ctas: None, ..requests };
+            bodies.extend(bodies_for(func, alone, Gpus::WithoutClusters)?);
+            Ok(bodies)
+        }
+    }
+}
+
+/// Warps of the largest block.
+const MAX_WARPS: u32 = 32;
+
+/// Accesses whose elements are compared with the length of their slice.
+fn compared(plan: &Plan) -> usize {
+    let mut count = 0;
+    plan.distributed.func.body.walk(&mut |op| {
+        count += usize::from(op.kind.operation().place().is_some_and(|place| place.bounded));
+    });
+    count
+}
+
+/// Whether tiles of several axes are loaded or stored by pointers. Their elements are further apart than a comparison for a row tells, so
+/// that a body for rows that begin anywhere, inside by facts, is faster than the general one, which compares each element.
+fn moves_matrices(func: &Func) -> bool {
+    let mut found = false;
+    func.body.walk(&mut |op| {
+        found |= op.kind.operation().place().is_some_and(|place| func.ty(place.offset).shape.rank() > 1);
+    });
+    found
+}
+
+fn bodies_for(written: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<Body>, TooMuchShared> {
+    let mut func = written.clone();
+    let positive = scale_late(&mut func);
+    let mut bodies = bodies_with_facts(&func, requests, gpus)?;
+    bodies.iter_mut().for_each(|body| body.facts.extend(positive.iter().cloned()));
+    let maxnreg = if bodies.is_empty() { requests.maxnreg } else { Some(register_limit::MAX_REGISTERS) };
+    let plan = general(written, Requests { maxnreg, ..requests })?;
+    bodies.push(Body { name: "general", plan, facts: vec![], gpus });
+    Ok(bodies)
+}
+
+/// The bodies that rely on facts.
+fn bodies_with_facts(func: &Func, requests: Requests, gpus: Gpus) -> Result<Vec<Body>, TooMuchShared> {
+    let mut bodies = vec![];
+    let columns = if gpus == Gpus::All { other_orders(func) } else { vec![] };
+    let mut orders: Vec<(&Func, Names)> = std::iter::once(func).chain(&columns).zip(ORDERS).collect();
+    if gpus == Gpus::All {
+        let copied = tensors(&orders, requests, &mut bodies);
+        // Bytes are multiplied in one order alone.
+        let bytes = multiplies(func, |elem| elem.bytes() == 1);
+        orders.retain(|(_, names)| !bytes || copied.is_empty() || copied.contains(&names.tensor));
+    }
+    let others = if bodies.is_empty() { gpus } else { Gpus::WithoutGroups };
+    let strides = unit_strides(func, trust(requests, Trust::Launch));
+    let by_pointers = bodies.is_empty() && !accesses(func, Widened::InProducts).is_empty();
+    // Views of 16-bit floats are read by TMA, or copied to aligned rows.
+    let of_f32_views =
+        others == Gpus::All && !columns.is_empty() && multiplies(func, |elem| elem == DType::F32);
+    // The aligned body, and those of products that move vectors in part.
+    let with_vectors = |func: &Func, name, scalar| -> Result<Vec<Body>, TooMuchShared> {
+        let (plan, facts) = aligned(func.clone(), requests)?;
+        let partly = if by_pointers || of_f32_views {
+            partly_in_vectors(func, requests, &facts, scalar, others)?
+        } else {
+            vec![]
+        };
+        let mut bodies = vec![Body { name, plan, facts, gpus: others }];
+        bodies.extend(partly);
+        Ok(bodies)
+    };
+    for (UnitStrides { aligned: name, scalar, odd }, strides) in UNIT_STRIDES.into_iter().zip(&strides) {
+        let mut near = func.clone();
+        let equal = take_for_one(&mut near, strides);
+        for mut body in with_vectors(&near, name, scalar)? {
+            body.facts.extend(equal.iter().cloned());
+            bodies.push(body);
+        }
+        let (plan, mut facts) = unaligned(near, requests)?;
+        facts.extend(equal);
+        bodies.push(Body { name: odd, plan, facts, gpus: others });
+    }
+    if let Some((straight, turns)) = single_turn(func) {
+        let (plan, mut facts) = aligned(straight.clone(), requests)?;
+        facts.extend(turns.iter().cloned());
+        bodies.push(Body { name: "single_turn", plan, facts, gpus: others });
+        if let Some((plan, mut facts)) = rotated(straight, requests)? {
+            facts.extend(turns);
+            bodies.push(Body { name: "single_turn_unaligned", plan, facts, gpus: others });
+        }
+    }
+    if strides.is_empty() {
+        bodies.extend(many_programs::body(func, requests, others)?);
+        let found = with_vectors(func, ORDERS[0].aligned, ORDERS[0].scalar)?;
+        if !found[0].facts.is_empty() {
+            bodies.extend(found);
+            if let Some((plan, facts)) = rotated(func.clone(), requests)? {
+                bodies.push(Body { name: "unaligned", plan, facts, gpus: others });
+            } else if columns.is_empty()
+                && (by_pointers || moves_matrices(func) && !multiplies(func, |_| true))
+            {
+                let (plan, facts) = unaligned(func.clone(), requests)?;
+                let compares_less = || Ok(compared(&plan) < compared(&general(func, requests)?));
+                if !facts.is_empty() && (by_pointers || compares_less()?) {
+                    bodies.push(Body { name: ORDERS[0].odd, plan, facts, gpus: others });
+                }
+            }
+        }
+    }
+    for (func, names) in orders.iter().filter(|_| !columns.is_empty()) {
+        if names.aligned != ORDERS[0].aligned {
+            bodies.extend(with_vectors(func, names.aligned, names.scalar)?);
+        }
+        let (plan, facts) = unaligned((*func).clone(), requests)?;
+        bodies.push(Body { name: names.odd, plan, facts, gpus });
+    }
+    Ok(bodies)
+}
+
+/// Adds the bodies whose products take blocks as the GPU copies them, first those that it copies out as well.
+/// Gives the names of those that there are.
+fn tensors(orders: &[(&Func, Names)], requests: Requests, bodies: &mut Vec<Body>) -> Vec<&'static str> {
+    let (mut odd, mut found) = (vec![], vec![]);
+    let products = orders.first().map_or(0, |(func, _)| dot::count(func));
+    for (func, names) in orders {
+        let Some((plan, facts)) = tensor(func, requests, &[Results::Copied, Results::InVectors]) else {
+            continue;
+        };
+        // A row of what a single product makes need not begin as rows of its factors do.
+        if products == 1
+            && let Some((plan, facts)) = tensor(func, requests, &[Results::Anywhere])
+        {
+            odd.push(Body { name: names.tensor_odd, plan, facts, gpus: Gpus::WithGroups });
+        }
+        bodies.push(Body { name: names.tensor, plan, facts, gpus: Gpus::WithGroups });
+        found.push(names.tensor);
+    }
+    bodies.append(&mut odd);
+    found
+}
+
+/// How results of products leave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Results {
+    /// The GPU copies them out.
+    Copied,
+    InVectors,
+    /// Element by element: their rows may begin anywhere.
+    Anywhere,
+}
+
+/// What a body may rely on, unless the caller answers for all.
+fn trust(requests: Requests, otherwise: Trust) -> Trust {
+    if requests.unchecked { Trust::Caller } else { otherwise }
+}
+
+fn general(func: &Func, requests: Requests) -> Result<Plan, TooMuchShared> {
+    let mut func = func.clone();
+    split(&mut func, trust(requests, Trust::Nothing));
+    let mut plan = plan(&func, Alignment::Element, requests, &Assumptions::default(), &[])?;
+    // Where factors of bytes come together one by one, ptxas keeps 32 values in registers and all others in memory unless it
+    // knows how few blocks are enough.
+    let bytes = multiplies(&func, |elem| elem == DType::I8);
+    plan.limit = plan.limit.or_else(|| bytes.then_some(Limit::Blocks(1)));
+    Ok(plan)
+}
+
+/// Whether there is a product of such elements.
+fn multiplies(func: &Func, of: impl Fn(DType) -> bool) -> bool {
+    let mut found = false;
+    func.body.walk(&mut |op| {
+        found |= matches!(&op.kind, Kind::Dot(dot) if of(func.ty(dot.a).dtype));
+    });
+    found
+}
+
+/// The body whose products take blocks as the GPU copies them; `None` where there are none, or no room for them. Its results
+/// leave in the first of these ways that there is room for.
+fn tensor(func: &Func, requests: Requests, results: &[Results]) -> Option<(Plan, Vec<Fact>)> {
+    let with = |num_warps: u32, results: Results| {
+        let requests = Requests { num_warps: Some(num_warps), programs: Some(1), ..requests };
+        let mut staged = func.clone();
+        let relied_on = stage(&mut staged, num_warps, results == Results::Copied);
+        if relied_on.is_empty() {
+            return None;
+        }
+        let with_facts = if results == Results::Anywhere { unaligned } else { aligned };
+        let (plan, mut facts) = with_facts(staged, requests).ok()?;
+        facts.extend(relied_on.into_iter().filter(|fact| !facts.contains(fact)).collect::<Vec<_>>());
+        let runs = num_warps.is_power_of_two() || plan.runs_in_sets();
+        (runs && plan.maps().len() <= MAX_MAPS).then_some((plan, facts))
+    };
+    let chosen = || [dot::odd_warps(func), dot::group_warps(func)].into_iter().flatten().collect();
+    let warps: Vec<u32> = requests.num_warps.map_or_else(chosen, |warps| vec![warps]);
+    warps.into_iter().find_map(|warps| results.iter().find_map(|&results| with(warps, results)))
+}
+
+/// The most tensor maps that a launch hands over.
+const MAX_MAPS: usize = 8;
+
+/// With what must hold.
+fn aligned(func: Func, requests: Requests) -> Result<(Plan, Vec<Fact>), TooMuchShared> {
+    in_vectors(func, requests, Widened::All)
+}
+
+/// Bodies whose loops of products move vectors, and what is around them elements, where that asks for less than `facts`: a row of results
+/// need not begin as rows of operands do. Where an extent is a multiple of a vector for one of two operands alone, this one moves in vectors.
+fn partly_in_vectors(
+    func: &Func,
+    requests: Requests,
+    facts: &[Fact],
+    names: Scalar,
+    gpus: Gpus,
+) -> Result<Vec<Body>, TooMuchShared> {
+    let is_aligned = |fact: &Fact| matches!(fact, Fact::Aligned { .. });
+    let (plan, in_loops) = in_vectors(func.clone(), requests, Widened::InProducts)?;
+    let mut found = vec![];
+    if !in_loops.iter().any(is_aligned) {
+        return Ok(found);
+    }
+    if !facts.iter().all(|fact| in_loops.contains(fact)) {
+        found.push(Body { name: names.epilogue, plan, facts: in_loops.clone(), gpus });
+    }
+    // Blocks of views have masks once they are accesses by element.
+    let mut by_element = func.clone();
+    contiguous(&mut by_element);
+    split(&mut by_element, trust(requests, Trust::Launch));
+    let mut operands: Vec<ParamId> =
+        accesses(&by_element, Widened::InProducts).iter().map(|place| place.param).collect();
+    operands.sort();
+    operands.dedup();
+    let extents = extents(&by_element);
+    if let [a, b] = operands[..] {
+        for (operand, name) in [a, b].into_iter().zip(names.operands) {
+            let (plan, fewer) = in_vectors(func.clone(), requests, Widened::Of(operand))?;
+            let drops_extent = in_loops.iter().any(|fact| {
+                let is_extent = matches!(fact, Fact::Divisible { value: Symbol::Scalar(scalar), .. } if extents.contains(scalar));
+                is_extent && !fewer.contains(fact)
+            });
+            if drops_extent && fewer.iter().any(is_aligned) {
+                found.push(Body { name, plan, facts: fewer, gpus });
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn in_vectors(
+    mut func: Func,
+    requests: Requests,
+    widened: Widened,
+) -> Result<(Plan, Vec<Fact>), TooMuchShared> {
+    let strides = contiguous(&mut func);
+    let bounds = split(&mut func, trust(requests, Trust::Launch));
+    let promised = Assumptions::promised(&func).learned(&func, &bounds);
+    let (promised, signs) = needed_signs(&func, promised, widened);
+    let assumptions = needed_multiples(&func, promised, widened);
+    keep_bytes(&mut func, &assumptions);
+    let plan = plan(&func, Alignment::Checked, requests, &assumptions, &bounds)?;
+    let mut facts = alignment_facts(&plan.distributed.func);
+    facts.extend(strides);
+    for (position, param) in func.params.iter().enumerate() {
+        if let ParamKind::Scalar { value, .. } = param.kind
+            && let Some(&by) = assumptions.multiples.get(&value)
+        {
+            facts.push(Fact::Divisible { value: Symbol::Scalar(position as u32), by: by as u32 });
+        }
+    }
+    let promised = func.promises.iter().filter(|promise| !matches!(promise, Promise::Multiple(..)));
+    for fact in bounds.into_iter().chain(signs).chain(promised.map(Promise::fact)) {
+        if !facts.contains(&fact) {
+            facts.push(fact);
+        }
+    }
+    Ok((plan, facts))
+}
+
+/// The same without a word on what divides what: rows are rotated, or elements move one by one, and neighbours by neighbouring threads.
+fn unaligned(mut func: Func, requests: Requests) -> Result<(Plan, Vec<Fact>), TooMuchShared> {
+    let strides = contiguous(&mut func);
+    let bounds = split(&mut func, trust(requests, Trust::Launch));
+    let assumptions = Assumptions::promised(&func).learned(&func, &bounds);
+    rotate(&mut func, &assumptions);
+    if !multiplies(&func, |_| true) {
+        read_unrotated(&mut func, &assumptions);
+    }
+    let plan = plan(&func, Alignment::Element, requests, &assumptions, &bounds)?;
+    let mut facts = alignment_facts(&plan.distributed.func);
+    facts.extend(strides);
+    let promised = func.promises.iter().map(Promise::fact);
+    for fact in bounds.into_iter().chain(promised) {
+        if !facts.contains(&fact) {
+            facts.push(fact);
+        }
+    }
+    Ok((plan, facts))
+}
+
+/// The same, if rows are rotated. It needs more registers than the aligned body, whose limit would have it spill.
+fn rotated(func: Func, requests: Requests) -> Result<Option<(Plan, Vec<Fact>)>, TooMuchShared> {
+    let (plan, facts) =
+        unaligned(func, Requests { maxnreg: Some(register_limit::MAX_REGISTERS), ..requests })?;
+    let mut rotates = false;
+    plan.distributed.func.body.walk(&mut |op| rotates |= matches!(op.kind, Kind::Rotate(_)));
+    Ok(rotates.then_some((plan, facts)))
+}
+
+fn plan(
+    func: &Func,
+    alignment: Alignment,
+    requests: Requests,
+    assumptions: &Assumptions,
+    facts: &[Fact],
+) -> Result<Plan, TooMuchShared> {
+    let Requests { num_warps, num_stages, .. } = requests;
+    let num_ctas = requests.num_ctas.unwrap_or(1);
+    let threads = Threads { num_warps, num_ctas, num_stages, alignment };
+    let mut func = func.clone();
+    if num_stages.is_none() {
+        read_again_through_cache(&mut func);
+    }
+    let axes = Axes::analyse(&func, assumptions);
+    let mut distributed = distribute(&func, threads, &axes);
+    hoist(&mut distributed);
+    gather(&mut distributed);
+    advance(&mut distributed);
+    hold(&mut distributed);
+    unmask(&mut distributed);
+    defer(&mut distributed);
+    sink(&mut distributed);
+    let fitting = if distributed.num_warps == 1 { SMALL_PROGRAMS } else { 1 };
+    let programs = requests.programs.unwrap_or(fitting);
+    let mut plan = Plan::new(distributed, programs, assumptions, facts)?;
+    plan.limit = register_limit::registers(requests.maxnreg, &plan.distributed, plan.threads());
+    Ok(plan)
+}
+
+/// Programs of one warp that share a block: blocks start at a limited rate. Larger programs have one each, which lets a
+/// multiprocessor take the next one as soon as its threads are free (docs/performance.md).
+const SMALL_PROGRAMS: u32 = 4;
+
+/// How each slice must be aligned for the accesses that were chosen, and of how many elements its length must be a multiple:
+/// one comparison then decides for a whole vector.
+fn alignment_facts(func: &Func) -> Vec<Fact> {
+    let mut bytes: HashMap<u32, u32> = HashMap::new();
+    let mut whole: HashMap<u32, u32> = HashMap::new();
+    func.body.walk(&mut |op| {
+        if let Some(place) = op.kind.operation().place()
+            && place.vector > 1
+            && place.shift.is_none_or(|shift| shift.start == Start::Aligned)
+        {
+            let needed = place.vector * func.slice(place.param).0.bytes();
+            let known = bytes.entry(place.param.0).or_default();
+            *known = needed.max(*known);
+            if place.bounded && place.shift.is_none() {
+                let known = whole.entry(place.param.0).or_default();
+                *known = place.vector.max(*known);
+            }
+        }
+    });
+    let aligned = bytes.into_iter().map(|(param, bytes)| Fact::Aligned { param, bytes });
+    let whole = whole.into_iter().map(|(param, by)| Fact::Divisible { value: Symbol::Length(param), by });
+    let mut facts: Vec<Fact> = aligned.chain(whole).collect();
+    facts.sort();
+    facts
+}

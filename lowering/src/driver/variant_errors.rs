@@ -1,0 +1,140 @@
+//! What a build says of a kernel that several variants and stages may have found wrong.
+
+use crate::backend::nvptx::Arch;
+use crate::driver::compile::{LoweredVariant, entry_name};
+use crate::driver::specialize::Body;
+use crate::frontend::syntax::Kernel;
+use crate::frontend::typeck;
+use crate::frontend::typeck::Variant;
+use crate::support::diagnostic::{Diagnostic, Errors, Loc, count};
+
+/// Mistakes of several variants: one that all share is said once, one that only some have says which. What stands on
+/// the same tokens in another variant is the same mistake, whatever types or extents it names there.
+#[derive(Default)]
+pub(crate) struct Found {
+    list: Vec<(Diagnostic, Vec<String>)>,
+}
+
+impl Found {
+    pub(crate) fn add(&mut self, variant: &Variant, errors: Errors) {
+        let known = self.list.len();
+        let label = variant.to_string();
+        for (i, error) in errors.iter().enumerate() {
+            // Types may be named differently, so mistakes on the same tokens are told apart by their order.
+            let nth = errors.iter().take(i).filter(|other| other.loc == error.loc).count();
+            match self.list[..known].iter_mut().filter(|(other, _)| other.loc == error.loc).nth(nth) {
+                Some((_, variants)) => variants.push(label.clone()),
+                None => self.list.push((error.clone(), vec![label.clone()])),
+            }
+        }
+    }
+
+    pub(crate) fn report(self, total: usize, errors: &mut Errors) {
+        for (mut error, variants) in self.list {
+            if variants.len() < total {
+                let others = match variants.len() - 1 {
+                    0 => String::new(),
+                    others => format!(" and {}", count(others, "other")),
+                };
+                let place = format!("in the variant {}{others}", variants[0]);
+                error.note = Some(match error.note {
+                    Some(note) => format!("{note}; {place}"),
+                    None => place,
+                });
+            }
+            errors.add(error);
+        }
+        errors.sort();
+    }
+}
+
+/// Each is an instruction at least: LLVM takes minutes for more, and hours for many more.
+const MAX_ELEMENTS: usize = 1 << 16;
+
+/// Refuses tiles of which every thread would have thousands of elements in each of many operations.
+pub(crate) fn too_many_elements(bodies: &[Body]) -> Result<(), Errors> {
+    let counts = bodies.iter().map(Body::elements);
+    let Some((total, Some((loc, most)))) = counts.max_by_key(|&(total, _)| total) else { return Ok(()) };
+    if total <= MAX_ELEMENTS {
+        return Ok(());
+    }
+    let mut errors = Errors::new();
+    let text = format!(
+        "a thread has {most} elements of this tile, and computes {total} in all: more than {MAX_ELEMENTS} are not compiled"
+    );
+    errors.push_help(loc, text, "make the tile smaller, or loop over pieces of it");
+    Err(errors)
+}
+
+/// `layer_norm` (T = f32, N = 64)
+fn label(kernel: &Kernel, variant: &Variant) -> String {
+    let choices = variant.to_string();
+    let choices = if choices.is_empty() { choices } else { format!(" ({choices})") };
+    format!("`{}`{choices}", kernel.name)
+}
+
+/// What ptxas says of instructions that need more registers than `maxnreg` leaves them.
+pub(crate) fn too_few_registers(kernel: &Kernel, variant: &Variant, said: &str) -> Option<Diagnostic> {
+    let (_, rest) = said.split_once("Insufficient registers (")?;
+    let loc = typeck::maxnreg_place(kernel, variant)?;
+    let least = rest.split_once("register target of ").and_then(|(_, rest)| rest.split(' ').next());
+    Some(Diagnostic {
+        loc,
+        message: format!("{} has too few registers a thread by this `maxnreg`", label(kernel, variant)),
+        help: Some(match least {
+            Some(least) => format!("it needs {least} or more here; smaller tiles or more warps need fewer"),
+            None => "smaller tiles or more warps need fewer".into(),
+        }),
+        note: None,
+    })
+}
+
+pub(crate) fn internal_error(kernel: &Kernel, variant: &Variant, stage: &str, what: &str) -> Diagnostic {
+    Diagnostic {
+        loc: Loc::of(&kernel.name),
+        message: format!("internal error: {} failed in the stage {stage}: {what}", label(kernel, variant)),
+        help: None,
+        note: Some("this is a mistake of the compiler, not of the kernel".into()),
+    }
+}
+
+/// `deny(spills)`: a register that goes to memory is a mistake, unless it is the price of reports in a debug build.
+pub(crate) fn report_spills(
+    kernel: &Kernel,
+    variants: &[Variant],
+    lowered: &[LoweredVariant],
+    errors: &mut Errors,
+) {
+    for (variant, LoweredVariant { bodies, code, .. }) in variants.iter().zip(lowered) {
+        let reporting: Vec<String> = bodies
+            .iter()
+            .filter(|body| body.reports())
+            .map(|body| entry_name(kernel, variant, body))
+            .collect();
+        let assembled = code.modules.iter().filter_map(|module| Some((module, module.cubin.as_ref()?)));
+        for (module, resources) in
+            assembled.flat_map(|(module, cubin)| cubin.resources.iter().map(move |used| (module, used)))
+        {
+            let spilled = resources.spill_store_bytes + resources.spill_load_bytes;
+            if spilled > 0 && !reporting.contains(&resources.entry) {
+                let arch = Arch { capability: module.capability, exact: module.exact };
+                let body = &bodies[module.body];
+                let text = format!(
+                    "{} spills on {}: its {} body stores {} bytes and loads {} a thread, at {} registers",
+                    label(kernel, variant),
+                    arch.name(),
+                    body.label(),
+                    resources.spill_store_bytes,
+                    resources.spill_load_bytes,
+                    resources.registers
+                );
+                let help = format!(
+                    "smaller tiles or more warps leave a thread less to keep; `num_warps` is {} here",
+                    body.plan.distributed.num_warps / body.plan.distributed.num_ctas
+                );
+                errors.push_help(Loc::of(&kernel.name), text, help);
+                break;
+            }
+        }
+    }
+}

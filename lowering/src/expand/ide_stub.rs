@@ -1,0 +1,324 @@
+//! The kernel's body for editors, and the user's imports for rustc.
+//!
+//! A language server gets the body as an ordinary function, tokens and spans as written, in which `tl::` is the module
+//! of stubs that `dsl_runtime::tl` documents. What resolves: parameters, variables, constants, type parameters, every
+//! `tl::` function and the methods of what it gives, so hover, completion and go-to-definition work, also in a kernel
+//! that has mistakes. What does not: element types and shapes, since every stub gives a `Tile`; and a comparison of
+//! tiles shows as `bool`. Not every body would type-check as Rust, so rustc never sees it; it gets [`imports`] instead.
+
+use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
+use quote::{quote, quote_spanned};
+
+use crate::frontend::syntax::{ConstItem, Generic, Kernel, Pattern, Source, ValueType};
+use crate::ops::{self, Function};
+
+/// The kernel's body as code that a language server can resolve.
+pub(super) fn function(kernel: &Kernel) -> TokenStream {
+    let source = &kernel.source;
+    let (generics, inputs) = (&source.generics, complete(source.inputs.clone()));
+    let body = complete(source.body.clone());
+    quote! {
+        #[allow(warnings, clippy::all)]
+        const _: () = {
+            fn body #generics (#inputs) #body
+        };
+    }
+}
+
+/// A function that kernels call, for a language server: a stub by its name, which takes whatever tiles and scalars a call
+/// has, and its body as written.
+pub(super) fn module_function(function: &crate::frontend::syntax::Function) -> TokenStream {
+    let (name, source) = (&function.name, &function.source);
+    let (generics, inputs, output) =
+        (&source.generics, complete(source.inputs.clone()), complete(source.output.clone()));
+    let body = complete(source.body.clone());
+    let params = function.params.iter().enumerate().map(|(i, param)| {
+        let name = match &param.pattern {
+            Pattern::Name { name, .. } => name.clone(),
+            Pattern::Ignore(_) | Pattern::Tuple { .. } => quote::format_ident!("argument_{i}"),
+        };
+        match &param.ty {
+            ValueType::Function(_) | ValueType::Tuple { .. } | ValueType::Any => {
+                quote! { #name: impl ::core::marker::Sized }
+            }
+            _ => quote! { #name: impl ::dsl_runtime::tl::Operand },
+        }
+    });
+    let result = function.result.as_ref().map(|ty| {
+        let ty = stub_type(ty);
+        quote! { -> #ty }
+    });
+    quote! {
+        #[allow(warnings, clippy::all)]
+        fn #name #generics (#(#params),*) #result {
+            ::core::unreachable!()
+        }
+
+        #[allow(warnings, clippy::all)]
+        const _: () = {
+            fn body #generics (#inputs) #output #body
+        };
+    }
+}
+
+/// What a stub gives in the place of a type.
+fn stub_type(ty: &ValueType) -> TokenStream {
+    match ty {
+        ValueType::Tuple { parts, .. } => {
+            let parts = parts.iter().map(stub_type);
+            quote! { (#(#parts),*) }
+        }
+        ValueType::Constant(_) => quote! { usize },
+        _ => quote! { ::dsl_runtime::tl::Tile },
+    }
+}
+
+/// The function's outline, which nothing calls, for the lints of its variables. It stands in a module of its own, where
+/// no constant of the user's can be what a variable's name means; lints of style are for what the user wrote.
+pub(super) fn outline(source: &Source) -> TokenStream {
+    let outline = &source.outline;
+    quote! {
+        #[allow(
+            nonstandard_style, unused_braces, unused_parens, unused_qualifications, unused_results,
+            clippy::all, clippy::pedantic, clippy::nursery, clippy::restriction
+        )]
+        const _: () = {
+            mod outline {
+                #outline
+            }
+            let _ = outline::body;
+        };
+    }
+}
+
+/// As [`imports`], for a function that kernels call.
+pub(super) fn function_imports(function: &crate::frontend::syntax::Function) -> TokenStream {
+    let source = &function.source;
+    let texts = [&source.generics, &source.inputs, &source.output, &source.body];
+    mentioned(texts, &function.generics)
+}
+
+/// A mention of each of these names, and of the constants that kernels know: what only they use is not unused.
+pub(super) fn mentions(names: &[Ident], constants: &[ConstItem]) -> TokenStream {
+    let known = constants.iter().filter(|constant| constant.value.is_some()).map(|constant| {
+        let path = &constant.path;
+        quote! { let _ = #(#path)::*; }
+    });
+    let mut unique: Vec<&Ident> = vec![];
+    for name in names {
+        if !unique.contains(&name) {
+            unique.push(name);
+        }
+    }
+    quote! {
+        #[allow(unused_imports)]
+        const _: () = {
+            #(use #unique as _;)*
+            let _ = || { #(#known)* };
+        };
+    }
+}
+
+/// A mention of each name that the kernel uses and the expansion does not, so that rustc does not report its import as
+/// unused, and does report one that is missing.
+pub(super) fn imports(kernel: &Kernel) -> TokenStream {
+    let source = &kernel.source;
+    mentioned([&source.generics, &source.inputs, &source.output, &source.body], &kernel.generics)
+}
+
+fn mentioned(texts: [&TokenStream; 4], generics: &[Generic]) -> TokenStream {
+    let mut names: Vec<Ident> = vec![];
+    for tokens in texts {
+        collect(tokens.clone(), &mut names);
+    }
+    names.retain(|name| generics.iter().all(|generic| generic.name() != name));
+    let uses = names.iter().map(|name| match OWN_TYPES.iter().any(|own| name == own) {
+        // `f16` also names a type of rustc's own, which an import cannot be told from.
+        true => quote_spanned! { name.span() => const _: ::core::marker::PhantomData<#name> = ::core::marker::PhantomData; },
+        false => quote_spanned! { name.span() => use #name as _; },
+    });
+    quote! {
+        #[allow(unused_imports)]
+        const _: () = {
+            #(#uses)*
+        };
+    }
+}
+
+/// Names of `dsl_runtime` that a kernel may use by themselves.
+const BOUNDS: [&str; 6] = ["Float", "Integer", "Number", "Element", "Tile", "View"];
+const OWN_TYPES: [&str; 4] = ["f16", "bf16", "f8e4m3", "f8e5m2"];
+
+/// The first mention of each name that begins a path.
+fn collect(tokens: TokenStream, names: &mut Vec<Ident>) {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    for (i, token) in tokens.iter().enumerate() {
+        match token {
+            TokenTree::Group(group) => collect(group.stream(), names),
+            TokenTree::Ident(name) => {
+                let inside = i > 0 && matches!(&tokens[i - 1], TokenTree::Punct(dot) if dot.as_char() == '.')
+                    || i > 1 && is_path(&tokens, i - 2);
+                let wanted = *name == "tl" && is_path(&tokens, i + 1)
+                    || BOUNDS.iter().chain(&OWN_TYPES).any(|own| name == own);
+                if wanted && !inside && !names.contains(name) {
+                    names.push(name.clone());
+                }
+            }
+            TokenTree::Punct(_) | TokenTree::Literal(_) => {}
+        }
+    }
+}
+
+/// Calls with every optional argument: Rust has none, and an editor would report a call that leaves one out. And tiles
+/// without their element types, which the stubs do not have; and views that have the methods of kernels.
+fn complete(tokens: TokenStream) -> TokenStream {
+    let mut tokens = with_kernel_views(tokens);
+    let is = |token: &TokenTree, ch: char| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ch);
+    let mut at = 0;
+    while at < tokens.len() {
+        if let [TokenTree::Ident(name), open, TokenTree::Ident(_), close, ..] = &tokens[at..]
+            && name == "Tile"
+            && is(open, '<')
+            && is(close, '>')
+        {
+            tokens.drain(at + 1..at + 4);
+        }
+        at += 1;
+    }
+    for i in 0..tokens.len() {
+        let TokenTree::Group(group) = &tokens[i] else { continue };
+        let mut inner = complete(group.stream());
+        if group.delimiter() == Delimiter::Parenthesis
+            && let Some(function) = called(&tokens, i)
+        {
+            add_absent(&mut inner, function);
+        }
+        let mut completed = Group::new(group.delimiter(), inner);
+        completed.set_span(group.span());
+        tokens[i] = completed.into();
+    }
+    tokens.into_iter().collect()
+}
+
+/// `tl::View` for `View` by itself, which is also what calls of kernels take.
+fn with_kernel_views(tokens: TokenStream) -> Vec<TokenTree> {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    let mut changed = vec![];
+    for (i, token) in tokens.iter().enumerate() {
+        let by_itself = i < 2 || !is_path(&tokens, i - 2);
+        if by_itself && matches!(token, TokenTree::Ident(name) if name == "View") {
+            changed.extend(quote! { ::dsl_runtime::tl:: });
+        }
+        changed.push(token.clone());
+    }
+    changed
+}
+
+/// The function of `tl::` that a group of arguments at `at` belongs to.
+fn called(tokens: &[TokenTree], at: usize) -> Option<&'static Function> {
+    let name_at = skip_generics(tokens, at)?;
+    let TokenTree::Ident(name) = &tokens[name_at] else { return None };
+    let module_at = name_at.checked_sub(3)?;
+    let is_language = matches!(&tokens[module_at], TokenTree::Ident(module) if module == "tl");
+    if !is_language || !is_path(tokens, module_at + 1) {
+        return None;
+    }
+    ops::functions().find(|function| name == function.name)
+}
+
+/// The index of the name before `at`, behind `::<..>` if there is one.
+fn skip_generics(tokens: &[TokenTree], at: usize) -> Option<usize> {
+    let is =
+        |index: usize, ch: char| matches!(&tokens[index], TokenTree::Punct(punct) if punct.as_char() == ch);
+    let last = at.checked_sub(1)?;
+    if !is(last, '>') {
+        return Some(last);
+    }
+    let open = (0..last).rev().find(|&index| is(index, '<'))?;
+    open.checked_sub(3)
+}
+
+/// Whether `::` begins at `at`.
+fn is_path(tokens: &[TokenTree], at: usize) -> bool {
+    let colon = |index: usize| matches!(tokens.get(index), Some(TokenTree::Punct(p)) if p.as_char() == ':');
+    colon(at) && colon(at + 1)
+}
+
+fn add_absent(args: &mut TokenStream, function: &Function) {
+    let tokens: Vec<TokenTree> = args.clone().into_iter().collect();
+    let comma = |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ',');
+    let open = tokens.last().is_some_and(|token| !comma(token));
+    let given = tokens.iter().filter(|token| comma(token)).count() + usize::from(open);
+    let least = function.params.iter().filter(|param| !param.optional).count();
+    if given < least {
+        // A call that is still being written.
+        return;
+    }
+    if open && given < function.params.len() {
+        args.extend(quote_spanned! { Span::call_site() => , });
+    }
+    for _ in given..function.params.len() {
+        args.extend(quote! { ::dsl_runtime::tl::Absent, });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use super::*;
+    use crate::support::diagnostic::Errors;
+
+    fn check(source: &str, make: fn(&Kernel) -> TokenStream, expected: Expect) {
+        let mut errors = Errors::new();
+        let item: TokenStream = source.parse().expect("tokens");
+        let kernel = crate::frontend::syntax::parse(TokenStream::new(), item, &mut errors).expect("a kernel");
+        expected.assert_eq(&make(&kernel).to_string());
+    }
+
+    #[test]
+    fn the_body_is_as_written_with_every_argument() {
+        check(
+            "fn k<T: Float>(x: &[T], n: i32) {
+                let y = tl::load(x + n).to::<f32>();
+                tl::store(x, tl::sum(y, 0,), n > 0);
+                let z = tl::full::<f32>([4], 1.0) + tl::load();
+                foo::load(x);
+            }",
+            function,
+            expect![
+                "# [allow (warnings , clippy :: all)] const _ : () = { fn body < T : Float > (x : & [T] , n : i32) { let y = tl :: load (x + n , :: dsl_runtime :: tl :: Absent , :: dsl_runtime :: tl :: Absent ,) . to :: < f32 > () ; tl :: store (x , tl :: sum (y , 0 , :: dsl_runtime :: tl :: Absent ,) , n > 0) ; let z = tl :: full :: < f32 > ([4] , 1.0) + tl :: load () ; foo :: load (x) ; } } ;"
+            ],
+        );
+    }
+
+    #[test]
+    fn views_are_those_with_a_kernel_s_methods() {
+        check(
+            "fn k(x: &View<f32, 2>, out: &mut dsl_runtime::View<f32, 2>) { out.store(x.load::<4, 4>(0, 0), 0, 0); }",
+            function,
+            expect![
+                "# [allow (warnings , clippy :: all)] const _ : () = { fn body (x : & :: dsl_runtime :: tl :: View < f32 , 2 > , out : & mut dsl_runtime :: View < f32 , 2 >) { out . store (x . load :: < 4 , 4 > (0 , 0) , 0 , 0) ; } } ;"
+            ],
+        );
+        check(
+            "fn k(x: &View<f32, 2>) {}",
+            imports,
+            expect!["# [allow (unused_imports)] const _ : () = { use View as _ ; } ;"],
+        );
+    }
+
+    #[test]
+    fn imports_are_mentioned_once_where_they_begin_a_path() {
+        check(
+            "fn k<T: Float, Element: Number>(x: &[T], h: &[f16], g: &[half::bf16]) {
+                let y = tl::load(x) + tl::load(h).to::<f16>() + dsl_runtime::tl::load(x).tl;
+                let z = tl + 1;
+            }",
+            imports,
+            expect![
+                "# [allow (unused_imports)] const _ : () = { use Float as _ ; use Number as _ ; const _ : :: core :: marker :: PhantomData < f16 > = :: core :: marker :: PhantomData ; use tl as _ ; } ;"
+            ],
+        );
+    }
+}

@@ -1,0 +1,132 @@
+//! Assignments: to a variable, to several at once, and as what an arm of a `match` does.
+
+use std::rc::Rc;
+
+use proc_macro2::Ident;
+
+use super::ast::{BinaryOp, Block, Expr, ExprKind, Pattern, Statement};
+use super::expr::Parser;
+use crate::support::diagnostic::Loc;
+
+impl Parser<'_> {
+    pub(super) fn assignment(
+        &mut self,
+        target: &syn::Expr,
+        op: Option<(BinaryOp, Loc)>,
+        value: &syn::Expr,
+    ) -> Option<Statement> {
+        let value = self.expr(value);
+        self.assign(target, op, value)
+    }
+
+    fn assign(&mut self, target: &syn::Expr, op: Option<(BinaryOp, Loc)>, value: Expr) -> Option<Statement> {
+        match target {
+            syn::Expr::Path(path) if path.path.get_ident().is_some() => {
+                let target = path.path.get_ident().cloned()?;
+                Some(Statement::Assign { target, op, value })
+            }
+            syn::Expr::Tuple(parts) if op.is_none() => self.assign_parts(parts, value),
+            syn::Expr::Index(index) => {
+                self.unsupported_help(
+                    index,
+                    "assigning to an element",
+                    "write memory with `tl::store(pointer, value, mask)`",
+                );
+                None
+            }
+            other => {
+                self.unsupported_help(other, "this assignment", "assign to a variable");
+                None
+            }
+        }
+    }
+
+    /// `(a, b) = value`. The value gets a name first, a keyword that hides none of the user's, so that `(a, b) = (b, a)`
+    /// swaps.
+    fn assign_parts(&mut self, targets: &syn::ExprTuple, value: Expr) -> Option<Statement> {
+        let loc = Loc::of(targets);
+        let name = Ident::new("let", loc.start);
+        let whole = Expr { kind: ExprKind::Path(vec![name.clone()]), loc };
+        let mut assignments = vec![];
+        let shape = self.targets(targets, &whole, &mut assignments)?;
+        let bind = |pattern, init| Statement::Let { pattern, ty: None, init: Some(init), loc };
+        let mut statements = vec![bind(Pattern::Name { name, mutable: false }, value), bind(shape, whole)];
+        statements.extend(assignments);
+        let block = Block { items: Rc::default(), statements, value: None, loc };
+        Some(Statement::Expr(Expr { kind: ExprKind::Block(block.into()), loc }))
+    }
+
+    /// Assigns the parts of `whole`; gives the shape it must have.
+    fn targets(
+        &mut self,
+        targets: &syn::ExprTuple,
+        whole: &Expr,
+        assignments: &mut Vec<Statement>,
+    ) -> Option<Pattern> {
+        let mut parts = vec![];
+        for (index, target) in targets.elems.iter().enumerate() {
+            let loc = Loc::of(target);
+            let value = Expr { kind: ExprKind::Part { tuple: Box::new(whole.clone()), index }, loc };
+            parts.push(match target {
+                syn::Expr::Tuple(inner) => self.targets(inner, &value, assignments)?,
+                syn::Expr::Infer(_) => Pattern::Ignore(loc),
+                target => {
+                    assignments.extend(self.assign(target, None, value));
+                    Pattern::Ignore(loc)
+                }
+            });
+        }
+        Some(Pattern::Tuple { parts, loc: Loc::of(targets) })
+    }
+
+    /// What an arm of a `match` does, which may be a statement.
+    pub(super) fn arm(&mut self, body: &syn::Expr) -> Expr {
+        let assigns = match body {
+            syn::Expr::Assign(_) | syn::Expr::ForLoop(_) | syn::Expr::While(_) => true,
+            syn::Expr::Binary(binary) => compound(&binary.op).is_some(),
+            _ => false,
+        };
+        if !assigns {
+            return self.expr(body);
+        }
+        let loc = Loc::of(body);
+        let statements = self.statement(body).into_iter().collect();
+        let block = Block { items: Rc::default(), statements, value: None, loc };
+        Expr { kind: ExprKind::Block(block.into()), loc }
+    }
+}
+
+/// Expressions that are statements by nature and never a block's value.
+pub(super) fn is_statement(expr: &syn::Expr) -> bool {
+    match expr {
+        syn::Expr::Assign(_)
+        | syn::Expr::ForLoop(_)
+        | syn::Expr::While(_)
+        | syn::Expr::If(_)
+        | syn::Expr::Match(_)
+        | syn::Expr::Block(_) => true,
+        syn::Expr::Binary(binary) => compound(&binary.op).is_some(),
+        _ => false,
+    }
+}
+
+/// Whether the operator assigns, as `+=` does.
+pub(super) fn is_assignment(op: &syn::BinOp) -> bool {
+    compound(op).is_some()
+}
+
+pub(super) fn compound(op: &syn::BinOp) -> Option<BinaryOp> {
+    Some(match op {
+        syn::BinOp::AddAssign(_) => BinaryOp::Add,
+        syn::BinOp::SubAssign(_) => BinaryOp::Sub,
+        syn::BinOp::MulAssign(_) => BinaryOp::Mul,
+        syn::BinOp::DivAssign(_) => BinaryOp::Div,
+        syn::BinOp::RemAssign(_) => BinaryOp::Rem,
+        syn::BinOp::BitAndAssign(_) => BinaryOp::And,
+        syn::BinOp::BitOrAssign(_) => BinaryOp::Or,
+        syn::BinOp::BitXorAssign(_) => BinaryOp::Xor,
+        syn::BinOp::ShlAssign(_) => BinaryOp::Shl,
+        syn::BinOp::ShrAssign(_) => BinaryOp::Shr,
+        _ => return None,
+    })
+}

@@ -1,0 +1,453 @@
+//! The tree a kernel parses to.
+
+use std::rc::Rc;
+
+use proc_macro2::{Ident, TokenStream};
+
+use crate::support::diagnostic::Loc;
+use crate::support::dtype::{Class, DType};
+
+/// A function marked `#[fuse_kernel]`.
+#[derive(Debug)]
+pub struct Kernel {
+    pub name: Ident,
+    pub visibility: syn::Visibility,
+    /// Outer attributes of the function, documentation among them.
+    pub attributes: Vec<syn::Attribute>,
+    pub generics: Vec<Generic>,
+    pub params: Vec<Param>,
+    pub body: Block,
+    pub options: Options,
+    pub source: Source,
+    /// A return type was written, and reported: what the body ends with is not worth another word.
+    pub returns: bool,
+    /// What the kernel's module offers it.
+    pub items: Rc<Items>,
+    /// `self` in one of its forms, which a kernel does not have.
+    pub receiver: Option<TokenStream>,
+}
+
+/// Functions and constants that stand side by side: in a module marked `#[fuse_module]`, or in a block.
+#[derive(Debug, Default)]
+pub struct Items {
+    pub functions: Vec<Rc<Function>>,
+    pub constants: Vec<ConstItem>,
+}
+
+impl Items {
+    pub fn is_empty(&self) -> bool {
+        self.functions.is_empty() && self.constants.is_empty()
+    }
+}
+
+/// A function that kernels call, marked `#[fuse_fn]` or nested in a body.
+#[derive(Debug)]
+pub struct Function {
+    pub name: Ident,
+    pub generics: Vec<Generic>,
+    pub params: Vec<FunctionParam>,
+    /// What stands behind the arrow.
+    pub result: Option<ValueType>,
+    pub body: Block,
+    pub source: Source,
+}
+
+/// A parameter of a function or closure.
+#[derive(Debug)]
+pub struct FunctionParam {
+    pub pattern: Pattern,
+    pub ty: ValueType,
+    pub loc: Loc,
+}
+
+/// What a function takes or gives.
+#[derive(Clone, Debug)]
+pub enum ValueType {
+    /// `Tile<T>`, or `Tile` for any element type; a scalar counts as a tile without axes.
+    Tile {
+        elem: Option<TypeName>,
+        loc: Loc,
+    },
+    /// `f32`, `T`
+    Scalar(TypeName),
+    /// `usize`: an integer known at build.
+    Constant(Loc),
+    /// `&[T]` or `&mut [T]`: a slice, or pointers into one.
+    Memory {
+        elem: TypeName,
+        mutable: bool,
+    },
+    /// `&View<T, 2>` or `&mut View<T, 2>`
+    View(ViewType),
+    /// `impl Fn(..) -> ..`
+    Function(Loc),
+    Tuple {
+        parts: Vec<ValueType>,
+        loc: Loc,
+    },
+    /// Not written, as a closure may, or reported.
+    Any,
+}
+
+/// `|a, b| a * b`
+#[derive(Debug)]
+pub struct Closure {
+    pub params: Vec<FunctionParam>,
+    pub result: Option<ValueType>,
+    pub body: Block,
+    pub loc: Loc,
+}
+
+/// A constant with a name: a `const` item, or a variant of an enum without fields, whose path has two names.
+#[derive(Debug)]
+pub struct ConstItem {
+    pub path: Vec<Ident>,
+    /// `None` for an integer that is known at build and has no width, as a `usize`.
+    pub ty: Option<TypeName>,
+    /// `None` when the value is not one that a kernel can have.
+    pub value: Option<Expr>,
+}
+
+/// The function as it was written.
+#[derive(Debug)]
+pub struct Source {
+    /// `<..>`
+    pub generics: TokenStream,
+    /// What stands between the parentheses.
+    pub inputs: TokenStream,
+    /// `-> ..`
+    pub output: TokenStream,
+    /// `{ .. }`
+    pub body: TokenStream,
+    /// A function that rustc's lints find in the same state: see `lints`.
+    pub outline: TokenStream,
+}
+
+/// A generic parameter of a kernel.
+#[derive(Debug)]
+pub enum Generic {
+    /// `T: Float`
+    Type { name: Ident, bound: Class },
+    /// `const BLOCK: usize`
+    Const { name: Ident, ty: ConstType },
+}
+
+impl Generic {
+    pub fn name(&self) -> &Ident {
+        match self {
+            Generic::Type { name, .. } | Generic::Const { name, .. } => name,
+        }
+    }
+}
+
+impl Kernel {
+    /// Whether a call leaves the generic to be chosen by measured time.
+    pub fn leaves_open(&self, generic: &Generic) -> bool {
+        let name = generic.name();
+        let in_configs = || {
+            let names = self.options.configs.iter().flat_map(|config| &config.entries);
+            self.options.tune.is_some() && names.into_iter().any(|(entry, _)| entry == name)
+        };
+        let measured = || self.options.lists.iter().any(|list| list.name == *name && list.measured.is_some());
+        matches!(generic, Generic::Const { .. }) && (in_configs() || measured())
+    }
+}
+
+/// The Rust type of a const generic.
+#[derive(Clone, Debug)]
+pub enum ConstType {
+    Bool,
+    Integer(Ident),
+}
+
+/// A parameter: memory, or a value passed to every program.
+#[derive(Debug)]
+pub struct Param {
+    pub name: Ident,
+    pub ty: ParamType,
+    pub loc: Loc,
+}
+
+#[derive(Debug)]
+pub enum ParamType {
+    /// `&[T]` or `&mut [T]`
+    Slice { elem: TypeName, mutable: bool },
+    /// `&View<T, 2>` or `&mut View<T, 2>`
+    View(ViewType),
+    /// `i32`, `f32`, `T`
+    Scalar(TypeName),
+    /// Something that was already reported.
+    Failed,
+}
+
+/// A strided view of memory: its element type, and how many axes it has.
+#[derive(Clone, Debug)]
+pub struct ViewType {
+    pub elem: TypeName,
+    pub rank: usize,
+    pub mutable: bool,
+}
+
+/// An element type as written: `f32`, or a type parameter.
+#[derive(Clone, Debug)]
+pub struct TypeName {
+    pub name: String,
+    pub loc: Loc,
+}
+
+/// What the attribute says.
+#[derive(Debug, Default)]
+pub struct Options {
+    /// `NAME = [..]`, in the order written.
+    pub lists: Vec<VariantList>,
+    /// `configs = [{ .. }, ..]`
+    pub configs: Vec<Config>,
+    /// `num_warps = 4`, `num_warps = BLOCK / 1024` and their like, for every variant that no config says otherwise of.
+    pub settings: Vec<(Ident, syn::Expr)>,
+    /// `tune(key = [..])`: what the configs give is chosen by measured time.
+    pub tune: Option<Tune>,
+    /// `tuned = "file"`: choices that ship with the crate.
+    pub tuned: Option<syn::LitStr>,
+    /// `unchecked`: no bounds checks, and the launcher is unsafe.
+    pub unchecked: bool,
+    /// `unreported`: accesses outside a slice are part of the kernel's meaning, also in a debug build.
+    pub unreported: bool,
+    /// `deny(spills)`
+    pub deny_spills: bool,
+    /// The attribute could not be read, which was reported: what it does not declare is not worth another word.
+    pub unreadable: bool,
+}
+
+/// The declared values of one generic.
+#[derive(Debug)]
+pub struct VariantList {
+    pub name: Ident,
+    pub values: Vec<VariantValue>,
+    /// `expr in [..]`: the launcher takes the smallest value that is at least this.
+    pub chosen_by: Option<TokenStream>,
+    /// `_ in [..]`: the launcher takes the value that measured fastest.
+    pub measured: Option<Loc>,
+    pub loc: Loc,
+}
+
+/// What `tune(..)` says.
+#[derive(Debug)]
+pub struct Tune {
+    /// Expressions over the arguments: for each value of theirs, the choice is made anew.
+    pub key: Vec<TokenStream>,
+    /// A condition over arguments and constants that a variant must meet.
+    pub when: Option<TokenStream>,
+    pub loc: Loc,
+}
+
+#[derive(Clone, Debug)]
+pub struct VariantValue {
+    pub kind: VariantKind,
+    pub loc: Loc,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum VariantKind {
+    Type(DType),
+    Int(i128),
+    Bool(bool),
+}
+
+/// One exact set of constants.
+#[derive(Debug)]
+pub struct Config {
+    pub entries: Vec<(Ident, VariantValue)>,
+    pub loc: Loc,
+}
+
+#[derive(Clone, Debug)]
+pub struct Block {
+    /// Functions and constants declared in it, visible in all of it.
+    pub items: Rc<Items>,
+    pub statements: Vec<Statement>,
+    /// The value of the block: a last expression without a semicolon.
+    pub value: Option<Box<Expr>>,
+    pub loc: Loc,
+}
+
+#[derive(Clone, Debug)]
+pub enum Statement {
+    Let { pattern: Pattern, ty: Option<TypeName>, init: Option<Expr>, loc: Loc },
+    Assign { target: Ident, op: Option<(BinaryOp, Loc)>, value: Expr },
+    For { var: Option<Ident>, range: Expr, body: Block, loc: Loc },
+    While { condition: Expr, body: Block, loc: Loc },
+    Expr(Expr),
+}
+
+#[derive(Clone, Debug)]
+pub enum Pattern {
+    Name { name: Ident, mutable: bool },
+    Ignore(Loc),
+    Tuple { parts: Vec<Pattern>, loc: Loc },
+}
+
+#[derive(Clone, Debug)]
+pub struct Expr {
+    pub kind: ExprKind,
+    pub loc: Loc,
+}
+
+#[derive(Clone, Debug)]
+pub enum ExprKind {
+    Int {
+        value: i128,
+        suffix: Option<String>,
+    },
+    Float {
+        value: f64,
+        suffix: Option<String>,
+    },
+    Bool(bool),
+    Text(String),
+    /// `x`, `BLOCK`, `f32::INFINITY`
+    Path(Vec<Ident>),
+    /// `tuple.index`
+    Part {
+        tuple: Box<Expr>,
+        index: usize,
+    },
+    /// `base.name`, which nothing has
+    Field {
+        base: Box<Expr>,
+        name: Ident,
+    },
+    /// `base[index]`, which nothing has
+    Index {
+        base: Box<Expr>,
+        index: Box<Expr>,
+    },
+    Unary {
+        op: UnaryOp,
+        operand: Box<Expr>,
+    },
+    Binary {
+        op: BinaryOp,
+        op_loc: Loc,
+        lhs: Box<Expr>,
+        rhs: Box<Expr>,
+    },
+    /// `&&` and `||`; nothing in a kernel has an effect that skipping could save, so both sides are evaluated.
+    Logic {
+        and: bool,
+        op_loc: Loc,
+        lhs: Box<Expr>,
+        rhs: Box<Expr>,
+    },
+    Cast {
+        operand: Box<Expr>,
+        ty: TypeName,
+    },
+    Call {
+        path: Vec<Ident>,
+        generics: Vec<GenericArg>,
+        args: Vec<Expr>,
+        /// The first argument as written, for a function of `tl::` that says it.
+        text: String,
+    },
+    Method {
+        receiver: Box<Expr>,
+        name: Ident,
+        generics: Vec<GenericArg>,
+        args: Vec<Expr>,
+    },
+    Tuple(Vec<Expr>),
+    Array(Vec<Expr>),
+    If {
+        condition: Box<Expr>,
+        then: Rc<Block>,
+        otherwise: Option<Rc<Block>>,
+    },
+    Block(Rc<Block>),
+    Closure(Rc<Closure>),
+    /// A way out of a loop or function. `exits` turns those that are statements into branches.
+    Exit(Exit),
+    Range {
+        low: Box<Expr>,
+        high: Box<Expr>,
+        inclusive: bool,
+    },
+    /// Something that was already reported.
+    Error,
+}
+
+/// What leads out of a loop or function.
+#[derive(Clone, Debug)]
+pub enum Exit {
+    Return(Option<Box<Expr>>),
+    Break,
+    Continue,
+}
+
+/// `f32` or `BLOCK` or `64` between `::<` and `>`.
+#[derive(Clone, Debug)]
+pub enum GenericArg {
+    Type(TypeName),
+    Const(Expr),
+    /// `_`
+    Infer(Loc),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum UnaryOp {
+    Neg,
+    Not,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BinaryOp {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Rem,
+    And,
+    Or,
+    Xor,
+    Shl,
+    Shr,
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+}
+
+impl UnaryOp {
+    /// As the user writes it.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            UnaryOp::Neg => "-",
+            UnaryOp::Not => "!",
+        }
+    }
+}
+
+impl BinaryOp {
+    /// As the user writes it.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            BinaryOp::Add => "+",
+            BinaryOp::Sub => "-",
+            BinaryOp::Mul => "*",
+            BinaryOp::Div => "/",
+            BinaryOp::Rem => "%",
+            BinaryOp::And => "&",
+            BinaryOp::Or => "|",
+            BinaryOp::Xor => "^",
+            BinaryOp::Shl => "<<",
+            BinaryOp::Shr => ">>",
+            BinaryOp::Eq => "==",
+            BinaryOp::Ne => "!=",
+            BinaryOp::Lt => "<",
+            BinaryOp::Le => "<=",
+            BinaryOp::Gt => ">",
+            BinaryOp::Ge => ">=",
+        }
+    }
+}

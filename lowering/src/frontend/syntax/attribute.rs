@@ -1,0 +1,491 @@
+//! The attribute: `T = [f32, bf16], BLOCK = [1024, 4096], configs = [{ .. }], tune(key = [n]), num_warps = 4, unchecked`.
+
+use proc_macro2::{Ident, TokenStream, TokenTree};
+use quote::ToTokens;
+use syn::parse::ParseStream;
+use syn::punctuated::Punctuated;
+use syn::{Token, bracketed, parenthesized};
+
+use super::ast::{Config, Options, Tune, VariantKind, VariantList, VariantValue};
+use super::values;
+use crate::support::diagnostic::{Errors, Loc, list, nearest, source_text};
+use crate::support::dtype::DType;
+
+/// Entries as written, before their names are known to mean anything.
+struct Entry {
+    name: Ident,
+    value: Value,
+}
+
+/// `NAME: value` between the braces of a config.
+type Entries = Vec<(Ident, syn::Expr)>;
+
+enum Value {
+    None,
+    Arguments(Vec<Ident>),
+    Single(syn::Expr),
+    List {
+        items: Vec<syn::Expr>,
+        chosen_by: Option<syn::Expr>,
+        loc: Loc,
+    },
+    /// `NAME = value` between parentheses.
+    Settings(Entries),
+    Configs(Vec<(Entries, Loc)>),
+}
+
+/// What the attribute is read with.
+struct Reader<'r> {
+    generics: &'r syn::Generics,
+    errors: &'r mut Errors,
+    /// Something could not be read, so that what is missing was perhaps meant by it.
+    unreadable: bool,
+}
+
+impl Reader<'_> {
+    /// Every `NAME = ..`; after a mistake it goes on behind the next comma.
+    fn separated<E>(
+        &mut self,
+        input: ParseStream,
+        mut entry: impl FnMut(&mut Self, ParseStream) -> syn::Result<E>,
+    ) -> Vec<E> {
+        let mut entries = vec![];
+        while !input.is_empty() {
+            let read = entry(self, input).and_then(|entry| {
+                if !input.is_empty() && !input.peek(Token![,]) {
+                    entries.push(entry);
+                    return Err(input.error("expected `,`"));
+                }
+                entries.push(entry);
+                Ok(())
+            });
+            if let Err(error) = read {
+                self.errors.extend(error);
+                self.unreadable = true;
+            }
+            while !input.is_empty() && input.parse::<Option<Token![,]>>().is_ok_and(|comma| comma.is_none()) {
+                let skipped: syn::Result<TokenTree> = input.parse();
+                debug_assert!(skipped.is_ok(), "there is a token");
+            }
+        }
+        entries
+    }
+
+    fn entry(&mut self, input: ParseStream) -> syn::Result<Entry> {
+        let name: Ident = input.parse()?;
+        if input.peek(syn::token::Paren) {
+            let content;
+            parenthesized!(content in input);
+            let value = self.arguments(&name, &content)?;
+            return Ok(Entry { name, value });
+        }
+        if input.peek(Token![:]) {
+            let colon: Token![:] = input.parse()?;
+            let value: TokenStream = input.fork().call(until_comma)?;
+            let help = format!("write `{name} = {}`", source_text(value));
+            self.errors.push_help(Loc::of(colon), "a value stands behind `=` here", help);
+        } else if !input.peek(Token![=]) {
+            return Ok(Entry { name, value: Value::None });
+        } else {
+            input.parse::<Token![=]>()?;
+        }
+        if name == "configs" || holds_configs(input) {
+            return Ok(Entry { name, value: Value::Configs(self.configs(input)?) });
+        }
+        let expr: syn::Expr = input.parse()?;
+        let value = match expr {
+            syn::Expr::Array(array) => {
+                let loc = Loc::of(&array);
+                Value::List { items: array.elems.into_iter().collect(), chosen_by: None, loc }
+            }
+            chooser if input.peek(Token![in]) => {
+                input.parse::<Token![in]>()?;
+                let array: syn::ExprArray = input.parse()?;
+                let loc = Loc::of(&array);
+                Value::List { items: array.elems.into_iter().collect(), chosen_by: Some(chooser), loc }
+            }
+            single => Value::Single(single),
+        };
+        Ok(Entry { name, value })
+    }
+
+    /// `name(..)`
+    fn arguments(&mut self, name: &Ident, content: ParseStream) -> syn::Result<Value> {
+        if name == "tune" {
+            let equals = |reader: &mut Self, input: ParseStream| reader.field(input, Sign::Equals);
+            return Ok(Value::Settings(self.separated(content, equals)));
+        }
+        if name == "deny" {
+            let names = Punctuated::<Ident, Token![,]>::parse_terminated(content)?;
+            return Ok(Value::Arguments(names.into_iter().collect()));
+        }
+        let tokens: TokenStream = content.parse()?;
+        let is_generic = self.generic(name).is_some();
+        if !is_generic && !SETTINGS.iter().any(|setting| name == setting) {
+            return Ok(Value::Arguments(vec![]));
+        }
+        let (text, loc) = (source_text(tokens.clone()), Loc::of(name));
+        let wanted = if is_generic { format!("{name} = [{text}]") } else { format!("{name} = {text}") };
+        self.errors.push_help(
+            loc,
+            format!("the value of `{name}` stands behind `=`"),
+            format!("write `{wanted}`"),
+        );
+        let values = Punctuated::<syn::Expr, Token![,]>::parse_terminated;
+        let items: Vec<syn::Expr> = syn::parse::Parser::parse2(values, tokens)?.into_iter().collect();
+        Ok(match <[syn::Expr; 1]>::try_from(items) {
+            Ok([single]) => Value::Single(single),
+            Err(items) => Value::List { items, chosen_by: None, loc },
+        })
+    }
+
+    /// `NAME = value` or `NAME: value`, as `sign` says.
+    fn field(&mut self, input: ParseStream, sign: Sign) -> syn::Result<(Ident, syn::Expr)> {
+        let name: Ident = input.parse()?;
+        let (found, loc) = if input.peek(Token![:]) {
+            (Sign::Colon, Loc::of(input.parse::<Token![:]>()?))
+        } else if input.peek(Token![=]) {
+            (Sign::Equals, Loc::of(input.parse::<Token![=]>()?))
+        } else {
+            return Err(input.error(format!("expected `{}`", sign.text())));
+        };
+        let value: syn::Expr = input.parse()?;
+        if found != sign {
+            let (sign, value) = (sign.text(), source_text(value.to_token_stream()));
+            let space = if sign == "=" { " " } else { "" };
+            let help = format!("write `{name}{space}{sign} {value}`");
+            self.errors.push_help(loc, format!("a value stands behind `{sign}` here"), help);
+        }
+        Ok((name, value))
+    }
+
+    fn configs(&mut self, input: ParseStream) -> syn::Result<Vec<(Entries, Loc)>> {
+        let content;
+        bracketed!(content in input);
+        Ok(self.separated(&content, |reader, content| {
+            let fields;
+            let brace = syn::braced!(fields in content);
+            let entries = reader.separated(&fields, |reader, input| reader.field(input, Sign::Colon));
+            Ok((entries, Loc { start: brace.span.open(), end: brace.span.close() }))
+        }))
+    }
+
+    /// The generic of this name.
+    fn generic(&self, name: &Ident) -> Option<&syn::GenericParam> {
+        self.generics.params.iter().find(|param| generic_name(param).is_some_and(|own| own == name))
+    }
+}
+
+/// What stands between a name and its value.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sign {
+    /// In the attribute and in `tune(..)`.
+    Equals,
+    /// In a config.
+    Colon,
+}
+
+impl Sign {
+    fn text(self) -> &'static str {
+        match self {
+            Sign::Equals => "=",
+            Sign::Colon => ":",
+        }
+    }
+}
+
+fn generic_name(param: &syn::GenericParam) -> Option<&Ident> {
+    match param {
+        syn::GenericParam::Type(param) => Some(&param.ident),
+        syn::GenericParam::Const(param) => Some(&param.ident),
+        syn::GenericParam::Lifetime(_) => None,
+    }
+}
+
+/// Whether a list of `{ .. }` is next.
+fn holds_configs(input: ParseStream) -> bool {
+    let first_is_braced = |input: ParseStream| -> syn::Result<bool> {
+        let content;
+        bracketed!(content in input);
+        let braced = content.peek(syn::token::Brace);
+        content.parse::<TokenStream>()?;
+        Ok(braced)
+    };
+    first_is_braced(&input.fork()).unwrap_or(false)
+}
+
+fn until_comma(input: ParseStream) -> syn::Result<TokenStream> {
+    let mut tokens = TokenStream::new();
+    while !input.is_empty() && !input.peek(Token![,]) {
+        tokens.extend([input.parse::<TokenTree>()?]);
+    }
+    Ok(tokens)
+}
+
+/// The attribute's tokens as [`Options`], of a kernel with these generics.
+pub(super) fn parse_options(tokens: TokenStream, generics: &syn::Generics, errors: &mut Errors) -> Options {
+    let mut options = Options::default();
+    let mut reader = Reader { generics, errors, unreadable: false };
+    let parser = |input: ParseStream| Ok(reader.separated(input, Reader::entry));
+    let entries = syn::parse::Parser::parse2(parser, tokens).unwrap_or_default();
+    let mut seen: Vec<String> = vec![];
+    for entry in entries {
+        let name = entry.name.to_string();
+        if seen.contains(&name) {
+            reader.errors.push(Loc::of(&entry.name), format!("`{name}` is declared twice"));
+            continue;
+        }
+        seen.push(name);
+        reader.add(&mut options, entry);
+    }
+    options.unreadable |= reader.unreadable;
+    options
+}
+
+/// What options there are besides lists of values.
+pub(crate) const OPTIONS: &str = "`configs = [{ .. }]`, `tune(key = [..])`, `tuned = \"file\"`, `num_warps = N`, `num_ctas = N`, `num_stages = N`, `maxnreg = N`, \
+     `unchecked`, `unreported` and `deny(spills)`";
+
+/// Numbers that stand in the attribute or in a config and are no generics.
+pub(crate) const SETTINGS: [&str; 4] = ["num_warps", "num_ctas", "num_stages", "maxnreg"];
+
+impl Reader<'_> {
+    fn add(&mut self, options: &mut Options, entry: Entry) {
+        let Entry { name, value } = entry;
+        let loc = Loc::of(&name);
+        let wanted = self.generic(&name).cloned();
+        let near = near_option(&name.to_string(), self.generics);
+        let errors = &mut *self.errors;
+        match (name.to_string().as_str(), value) {
+            ("unchecked", Value::None) => options.unchecked = true,
+            ("unchecked", _) => errors.push(loc, "`unchecked` stands alone: it takes no value"),
+            ("unreported", Value::None) => options.unreported = true,
+            ("unreported", _) => errors.push(loc, "`unreported` stands alone: it takes no value"),
+            ("deny", Value::Arguments(names)) => {
+                for what in names {
+                    if what == "spills" {
+                        options.deny_spills = true;
+                    } else {
+                        errors.push_help(
+                            Loc::of(&what),
+                            format!("`deny({what})` is not known"),
+                            "`deny(spills)` is",
+                        );
+                    }
+                }
+            }
+            (setting, Value::Single(expr)) if SETTINGS.contains(&setting) => {
+                options.settings.push((name, expr));
+            }
+            (setting, Value::List { loc, .. }) if SETTINGS.contains(&setting) => errors.push_help(
+                loc,
+                format!("`{setting}` is one number"),
+                format!(
+                    "declare several with `configs = [{{ {setting}: .., .. }}, {{ {setting}: .., .. }}]`"
+                ),
+            ),
+            ("tune", Value::Settings(entries)) => options.tune = tune(loc, entries, errors),
+            ("tune", _) => errors.push(loc, "`tune` is written `tune(key = [..])`"),
+            ("tuned", Value::Single(syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Str(path), .. }))) => {
+                options.tuned = Some(path);
+            }
+            ("tuned", _) => errors.push_help(
+                loc,
+                "`tuned` names a file of choices, relative to the folder of Cargo.toml",
+                "`tuned = \"tuned/choices.json\"`",
+            ),
+            (written, Value::Configs(configs)) => {
+                if written != "configs" {
+                    let text = format!("`{name}` is not an option of `fuse_kernel`");
+                    errors.push_help(loc, text, "did you mean `configs`?");
+                }
+                if configs.is_empty() {
+                    errors.push(loc, "`configs` is empty: declare at least one set of constants");
+                    options.unreadable = true;
+                }
+                options.configs = configs.into_iter().map(|config| self.config(config)).collect();
+            }
+            (_, Value::List { items, chosen_by, loc: list_loc }) => {
+                let values: Vec<VariantValue> =
+                    items.iter().filter_map(|item| variant_value(item, wanted.as_ref(), errors)).collect();
+                if items.is_empty() {
+                    errors
+                        .push(list_loc, format!("the list of `{name}` is empty: declare at least one value"));
+                }
+                report_duplicates(&name, &values, errors);
+                let (chosen_by, measured) = match chosen_by {
+                    Some(syn::Expr::Infer(open)) => (None, Some(Loc::of(&open))),
+                    chooser => (chooser.map(ToTokens::into_token_stream), None),
+                };
+                options.lists.push(VariantList { name, values, chosen_by, measured, loc });
+            }
+            (_, Value::Single(expr)) => {
+                // `BLOCK = 1024` declares one value, as `BLOCK = [1024]` does.
+                let values = variant_value(&expr, wanted.as_ref(), errors).into_iter().collect();
+                options.lists.push(VariantList { name, values, chosen_by: None, measured: None, loc });
+            }
+            _ => errors.push_help(
+                loc,
+                format!("`{name}` is not an option of `fuse_kernel`"),
+                match near {
+                    Some(near) => format!("did you mean `{near}`?"),
+                    None => format!("options are `NAME = [values]` for a generic, {OPTIONS}"),
+                },
+            ),
+        }
+    }
+
+    fn config(&mut self, (entries, loc): (Entries, Loc)) -> Config {
+        let read = |(name, expr): (Ident, syn::Expr)| {
+            let wanted = self.generic(&name).cloned();
+            variant_value(&expr, wanted.as_ref(), self.errors).map(|value| (name, value))
+        };
+        let written = entries.len();
+        let entries: Vec<(Ident, VariantValue)> = entries.into_iter().filter_map(read).collect();
+        self.unreadable |= entries.len() < written;
+        for (i, (name, value)) in entries.iter().enumerate() {
+            if entries[..i].iter().any(|(other, _)| other == name) {
+                self.errors.push(value.loc, format!("`{name}` is given twice in this config"));
+            }
+        }
+        Config { entries, loc }
+    }
+}
+
+/// The option or generic that a name which is neither was perhaps meant to be.
+fn near_option(name: &str, generics: &syn::Generics) -> Option<String> {
+    let generics: Vec<String> =
+        generics.params.iter().filter_map(generic_name).map(Ident::to_string).collect();
+    near_name(name, generics.iter().map(String::as_str)).map(str::to_string)
+}
+
+/// The option, or the one of these generics, that a name which is neither was perhaps meant to be.
+pub(crate) fn near_name<'n>(name: &str, generics: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    let names: Vec<&str> = generics.chain(NAMES).collect();
+    let same = |other: &&&str| other.eq_ignore_ascii_case(name);
+    let ends = |other: &&&str| other.strip_suffix(name).is_some_and(|start| start.ends_with('_'));
+    let found = names.iter().find(same).or_else(|| names.iter().find(ends)).copied();
+    found.or_else(|| nearest(name, names.iter().copied()))
+}
+
+/// The names of options.
+const NAMES: [&str; 10] = [
+    "configs",
+    "tune",
+    "tuned",
+    "num_warps",
+    "num_ctas",
+    "num_stages",
+    "maxnreg",
+    "unchecked",
+    "unreported",
+    "deny",
+];
+
+/// `tune(key = [n_cols], when = BLOCK >= n_cols)`
+fn tune(loc: Loc, entries: Entries, errors: &mut Errors) -> Option<Tune> {
+    let (mut key, mut when) = (None, None);
+    for (name, expr) in entries {
+        let twice = match (name.to_string().as_str(), expr) {
+            ("key", syn::Expr::Array(array)) => {
+                key.replace(array.elems.into_iter().map(ToTokens::into_token_stream).collect()).is_some()
+            }
+            ("key", other) => {
+                errors.push_help(
+                    Loc::of(&other),
+                    "`key` is a list of expressions over the arguments",
+                    format!("`key = [{}]`", other.to_token_stream()),
+                );
+                return None;
+            }
+            ("when", expr) => when.replace(expr.into_token_stream()).is_some(),
+            _ => {
+                let help = "`tune` takes `key = [..]` and `when = condition`";
+                errors.push_help(Loc::of(&name), format!("`tune` does not take `{name}`"), help);
+                return None;
+            }
+        };
+        if twice {
+            errors.push(Loc::of(&name), format!("`{name}` is given twice"));
+        }
+    }
+    if key.is_none() {
+        errors.push_help(
+            loc,
+            "`tune` does not say what the fastest choice depends on",
+            "`tune(key = [n])` measures once for each value of `n`, `tune(key = [])` once for all",
+        );
+    }
+    Some(Tune { key: key?, when, loc })
+}
+
+fn report_duplicates(name: &Ident, values: &[VariantValue], errors: &mut Errors) {
+    for (i, value) in values.iter().enumerate() {
+        if values[..i].iter().any(|other| other.kind == value.kind) {
+            errors.push(value.loc, format!("`{}` is listed twice for `{name}`", describe(&value.kind)));
+        }
+    }
+}
+
+/// How a message writes a declared value.
+pub(crate) fn describe(kind: &VariantKind) -> String {
+    match kind {
+        VariantKind::Type(dtype) => dtype.to_string(),
+        VariantKind::Int(value) => value.to_string(),
+        VariantKind::Bool(value) => value.to_string(),
+    }
+}
+
+/// A type name, integer or bool, as the generic wants it.
+fn variant_value(
+    expr: &syn::Expr,
+    wanted: Option<&syn::GenericParam>,
+    errors: &mut Errors,
+) -> Option<VariantValue> {
+    let expr = values::opened(expr);
+    let loc = Loc::of(expr);
+    if let Some(syn::GenericParam::Const(generic)) = wanted
+        && values::refuse(expr, generic, errors)
+    {
+        return None;
+    }
+    let kind = match expr {
+        syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Int(int), .. }) => {
+            int.base10_parse().ok().map(VariantKind::Int)
+        }
+        syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Bool(value), .. }) => {
+            Some(VariantKind::Bool(value.value))
+        }
+        syn::Expr::Unary(syn::ExprUnary { op: syn::UnOp::Neg(_), expr, .. }) => match &**expr {
+            syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Int(int), .. }) => {
+                int.base10_parse::<i128>().ok().map(|value| VariantKind::Int(-value))
+            }
+            _ => None,
+        },
+        syn::Expr::Path(path) => {
+            path.path.get_ident().and_then(|ident| DType::parse(&ident.to_string())).map(VariantKind::Type)
+        }
+        _ => None,
+    };
+    // `half::f16` is the name of the same type elsewhere.
+    let foreign = match expr {
+        syn::Expr::Path(path) if kind.is_none() => path.path.segments.last().and_then(|segment| {
+            let name = segment.ident.to_string();
+            DType::parse(&name).or_else(|| crate::frontend::typeck::element_type(&name))
+        }),
+        _ => None,
+    };
+    if let Some(dtype) = foreign {
+        let text = format!("`{}` is not an element type", source_text(expr.to_token_stream()));
+        errors.push_help(loc, text, format!("did you mean `{dtype}`?"));
+        return None;
+    }
+    if kind.is_none() {
+        errors.push_help(
+            loc,
+            "a declared value is an element type, an integer or a bool",
+            format!("element types are {}", list(DType::ALL)),
+        );
+    }
+    kind.map(|kind| VariantValue { kind, loc })
+}

@@ -1,0 +1,582 @@
+//! `return`, `break` and `continue` as branches, which is all that the stages after this one know.
+//!
+//! Takes a body in which they are statements; gives one without them that does the same. What follows a branch that
+//! always leaves moves into the other one: `if c { a; return; } b` is `if c { a } else { b }`. Where only some ways
+//! through a branch or a loop leave, a flag says whether they did, and what follows stands under `if !flag`. A `for` that
+//! was left runs out its remaining turns without doing anything. A flag is named by its keyword, so that no name of the
+//! user's can mean it, and one that is constant is decided at build like any constant.
+
+use std::rc::Rc;
+
+use proc_macro2::{Ident, Span};
+
+use super::ast::*;
+use crate::support::diagnostic::{Errors, Loc};
+
+/// What a body is of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// It gives nothing.
+    Unit,
+    /// It ends with a value.
+    Value,
+}
+
+/// The three ways out, as keywords.
+const RETURN: &str = "return";
+const BREAK: &str = "break";
+const CONTINUE: &str = "continue";
+
+/// How many branches may stand around a statement.
+const MAX_DEPTH: u32 = 256;
+
+/// Puts branches in the place of exits. An exit inside an expression stays, for `check` to report.
+pub(super) fn lower(body: Block, kind: Kind, errors: &mut Errors) -> Block {
+    let mut body = body;
+    report_outside(&mut body, errors);
+    if !holds_exits(&body) {
+        return body;
+    }
+    let returns = kind == Kind::Unit && flagged(&body, RETURN);
+    let mut lowering = Lowering { errors, kind, loops: 0, depth: 0, flags: Leaves::default() };
+    lowering.flags.returns = returns;
+    let loc = body.loc;
+    let mut lowered = match kind {
+        Kind::Unit => lowering.unit(body),
+        Kind::Value => lowering.value(body),
+    };
+    if returns {
+        lowered.statements.insert(0, declare(RETURN, loc));
+    }
+    lowered
+}
+
+/// Reports each `break` and `continue` that no loop stands around, and takes it out, so that what surrounds it is
+/// checked as if it were not there.
+fn report_outside(block: &mut Block, errors: &mut Errors) {
+    for statement in &mut block.statements {
+        if let Statement::Expr(expr) = statement {
+            report_outside_in(expr, errors);
+        }
+    }
+    if let Some(value) = &mut block.value {
+        report_outside_in(value, errors);
+    }
+}
+
+fn report_outside_in(expr: &mut Expr, errors: &mut Errors) {
+    match &mut expr.kind {
+        ExprKind::Exit(exit @ (Exit::Break | Exit::Continue)) => {
+            let keyword = if matches!(exit, Exit::Break) { BREAK } else { CONTINUE };
+            errors.push(expr.loc, format!("`{keyword}` stands outside of a loop"));
+            expr.kind = ExprKind::Error;
+        }
+        ExprKind::If { then, otherwise, .. } => {
+            for block in [Some(then), otherwise.as_mut()].into_iter().flatten() {
+                report_outside(Rc::make_mut(block), errors);
+            }
+        }
+        ExprKind::Block(block) => report_outside(Rc::make_mut(block), errors),
+        _ => {}
+    }
+}
+
+// ---- what leads out
+
+/// Which ways lead out of a stretch of code.
+#[derive(Clone, Copy, Default)]
+struct Leaves {
+    returns: bool,
+    breaks: bool,
+    continues: bool,
+}
+
+impl Leaves {
+    fn any(self) -> bool {
+        self.returns || self.breaks || self.continues
+    }
+
+    fn or(self, other: Leaves) -> Leaves {
+        Leaves {
+            returns: self.returns || other.returns,
+            breaks: self.breaks || other.breaks,
+            continues: self.continues || other.continues,
+        }
+    }
+
+    fn has(self, keyword: &str) -> bool {
+        match keyword {
+            RETURN => self.returns,
+            BREAK => self.breaks,
+            _ => self.continues,
+        }
+    }
+}
+
+fn leaves(block: &Block) -> Leaves {
+    let value = block.value.as_deref().map_or(Leaves::default(), leaves_of);
+    block.statements.iter().map(statement_leaves).fold(value, Leaves::or)
+}
+
+fn statement_leaves(statement: &Statement) -> Leaves {
+    match statement {
+        // A loop takes its own `break` and `continue`.
+        Statement::For { body, .. } | Statement::While { body, .. } => {
+            Leaves { returns: leaves(body).returns, ..Leaves::default() }
+        }
+        Statement::Expr(expr) => leaves_of(expr),
+        Statement::Let { .. } | Statement::Assign { .. } => Leaves::default(),
+    }
+}
+
+/// The exits of an expression in the place of a statement.
+fn leaves_of(expr: &Expr) -> Leaves {
+    match &expr.kind {
+        ExprKind::Exit(Exit::Return(_)) => Leaves { returns: true, ..Leaves::default() },
+        ExprKind::Exit(Exit::Break) => Leaves { breaks: true, ..Leaves::default() },
+        ExprKind::Exit(Exit::Continue) => Leaves { continues: true, ..Leaves::default() },
+        ExprKind::If { then, otherwise, .. } => {
+            leaves(then).or(otherwise.as_deref().map_or(Leaves::default(), leaves))
+        }
+        ExprKind::Block(block) => leaves(block),
+        _ => Leaves::default(),
+    }
+}
+
+/// Whether any exit stands in the place of a statement, in loops as well.
+fn holds_exits(block: &Block) -> bool {
+    let in_statement = |statement: &Statement| match statement {
+        Statement::For { body, .. } | Statement::While { body, .. } => holds_exits(body),
+        Statement::Expr(expr) | Statement::Assign { value: expr, .. } => holds_exits_in(expr),
+        Statement::Let { init, .. } => init.as_ref().is_some_and(holds_exits_in),
+    };
+    block.statements.iter().any(in_statement) || block.value.as_deref().is_some_and(holds_exits_in)
+}
+
+fn holds_exits_in(expr: &Expr) -> bool {
+    match &expr.kind {
+        ExprKind::Exit(_) => true,
+        ExprKind::If { then, otherwise, .. } => {
+            holds_exits(then) || otherwise.as_deref().is_some_and(holds_exits)
+        }
+        ExprKind::Block(block) => holds_exits(block),
+        _ => false,
+    }
+}
+
+/// Whether every way through a block leaves.
+fn always(block: &Block) -> bool {
+    let in_statement = |statement: &Statement| match statement {
+        Statement::Expr(expr) => always_in(expr),
+        _ => false,
+    };
+    block.statements.iter().any(in_statement) || block.value.as_deref().is_some_and(always_in)
+}
+
+fn always_in(expr: &Expr) -> bool {
+    match &expr.kind {
+        ExprKind::Exit(_) => true,
+        ExprKind::If { then, otherwise: Some(otherwise), .. } => always(then) && always(otherwise),
+        ExprKind::Block(block) => always(block),
+        _ => false,
+    }
+}
+
+/// Whether [`Lowering::unit`] asks for the flag of `keyword` in this block.
+fn flagged(block: &Block, keyword: &str) -> bool {
+    let count = block.statements.len() + usize::from(block.value.is_some());
+    block.statements.iter().enumerate().any(|(i, statement)| match statement {
+        Statement::For { .. } | Statement::While { .. } => statement_leaves(statement).has(keyword),
+        Statement::Expr(expr) => flagged_in(expr, keyword, i + 1 < count),
+        Statement::Let { .. } | Statement::Assign { .. } => false,
+    }) || block.value.as_deref().is_some_and(|value| flagged_in(value, keyword, false))
+}
+
+fn flagged_in(expr: &Expr, keyword: &str, followed: bool) -> bool {
+    match &expr.kind {
+        ExprKind::If { then, otherwise, .. } => {
+            let partial = !always(then) && !otherwise.as_deref().is_some_and(always);
+            followed && partial && leaves_of(expr).has(keyword)
+                || flagged(then, keyword)
+                || otherwise.as_deref().is_some_and(|block| flagged(block, keyword))
+        }
+        ExprKind::Block(block) => followed && leaves(block).has(keyword) || flagged(block, keyword),
+        _ => false,
+    }
+}
+
+// ---- branches in their place
+
+struct Lowering<'e> {
+    errors: &'e mut Errors,
+    kind: Kind,
+    /// How many loops stand around.
+    loops: u32,
+    /// How many branches stand around, those that exits made among them.
+    depth: u32,
+    /// The flags that are declared.
+    flags: Leaves,
+}
+
+impl Lowering<'_> {
+    /// A block that gives nothing.
+    fn unit(&mut self, block: Block) -> Block {
+        let Block { items, statements, value, loc } = block;
+        let (value, last) = match value {
+            Some(value) if holds_exits_in(&value) => (None, Some(Statement::Expr(*value))),
+            value => (value, None),
+        };
+        let mut rest = statements.into_iter().chain(last);
+        let mut done = vec![];
+        while let Some(statement) = rest.next() {
+            let exits = statement_leaves(&statement);
+            if !exits.any() {
+                done.push(self.statement(statement));
+                continue;
+            }
+            let rest = Block { items: Rc::default(), statements: rest.collect(), value, loc };
+            self.leave(statement, exits, rest, &mut done);
+            return Block { items, statements: done, value: None, loc };
+        }
+        Block { items, statements: done, value, loc }
+    }
+
+    /// Whether branches nest too deep: what follows an exit stands in a branch, and what reads them recurses.
+    fn report_depth(&mut self, loc: Loc) -> bool {
+        if self.depth >= MAX_DEPTH {
+            self.errors.push(loc, format!("a body has at most {MAX_DEPTH} early exits in a row"));
+        }
+        self.depth >= MAX_DEPTH
+    }
+
+    /// A statement that holds exits, and what follows it.
+    fn leave(&mut self, statement: Statement, exits: Leaves, rest: Block, done: &mut Vec<Statement>) {
+        let loc = rest.loc;
+        if self.report_depth(loc) {
+            return;
+        }
+        self.depth += 1;
+        self.leave_here(statement, exits, rest, done);
+        self.depth -= 1;
+    }
+
+    fn leave_here(&mut self, statement: Statement, exits: Leaves, rest: Block, done: &mut Vec<Statement>) {
+        let loc = rest.loc;
+        let expr = match statement {
+            Statement::Expr(expr) => expr,
+            other => {
+                done.push(self.statement(other));
+                return self.guard(exits, rest, done);
+            }
+        };
+        match expr.kind {
+            ExprKind::Exit(exit) => {
+                let errors = self.errors.len();
+                done.extend(self.exit(exit.clone(), expr.loc));
+                if self.errors.len() == errors {
+                    self.report_after(&exit, expr.loc, &rest);
+                }
+            }
+            ExprKind::If { condition, then, otherwise } => {
+                let then = own(then);
+                let otherwise = otherwise.map_or_else(|| empty(loc), own);
+                let (then, otherwise, rest) = if always(&then) {
+                    (then, followed(otherwise, rest), None)
+                } else if always(&otherwise) {
+                    (followed(then, rest), otherwise, None)
+                } else {
+                    (then, otherwise, Some(rest))
+                };
+                let (then, otherwise) = (self.unit(then), self.unit(otherwise));
+                let kind = ExprKind::If { condition, then: then.into(), otherwise: Some(otherwise.into()) };
+                done.push(Statement::Expr(Expr { kind, loc: expr.loc }));
+                if let Some(rest) = rest {
+                    self.guard(exits, rest, done);
+                }
+            }
+            ExprKind::Block(block) => {
+                let kind = ExprKind::Block(self.unit(own(block)).into());
+                done.push(Statement::Expr(Expr { kind, loc: expr.loc }));
+                self.guard(exits, rest, done);
+            }
+            _ => unreachable!("other expressions hold no exits"),
+        }
+    }
+
+    /// What runs only where none of these ways was taken.
+    fn guard(&mut self, exits: Leaves, rest: Block, done: &mut Vec<Statement>) {
+        if rest.statements.is_empty() && rest.value.is_none() {
+            return;
+        }
+        let loc = rest.loc;
+        let rest = self.unit(rest);
+        let rest = unless(self.read(exits), rest, loc);
+        done.push(Statement::Expr(Expr { kind: ExprKind::Block(rest.into()), loc }));
+    }
+
+    /// The flags of these ways out, of those that are declared.
+    fn read(&self, exits: Leaves) -> Vec<&'static str> {
+        let known = |keyword: &&str| exits.has(keyword) && self.flags.has(keyword);
+        [RETURN, BREAK, CONTINUE].into_iter().filter(known).collect()
+    }
+
+    /// The flag of an exit, raised where anything reads it.
+    fn exit(&mut self, exit: Exit, loc: Loc) -> Option<Statement> {
+        let keyword = match exit {
+            Exit::Return(Some(value)) if self.kind == Kind::Unit => {
+                self.errors.push(value.loc, "this returns a value from a body that gives none");
+                return None;
+            }
+            Exit::Return(_) if self.kind == Kind::Value => {
+                self.errors.push_help(
+                    loc,
+                    "a function that gives a value cannot return it from within a loop",
+                    "assign it to a variable and `break`",
+                );
+                return None;
+            }
+            Exit::Return(_) => RETURN,
+            Exit::Break => BREAK,
+            Exit::Continue => CONTINUE,
+        };
+        let value = Expr { kind: ExprKind::Bool(true), loc };
+        self.flags.has(keyword).then(|| Statement::Assign { target: flag(keyword, loc), op: None, value })
+    }
+
+    fn report_after(&mut self, exit: &Exit, loc: Loc, rest: &Block) {
+        let keyword = match exit {
+            Exit::Return(_) => RETURN,
+            Exit::Break => BREAK,
+            Exit::Continue => CONTINUE,
+        };
+        if !rest.statements.is_empty() || rest.value.is_some() {
+            self.errors.push(loc, format!("nothing after this `{keyword}` would ever run"));
+        }
+    }
+
+    /// A statement none of whose exits lead beyond it, or a loop.
+    fn statement(&mut self, statement: Statement) -> Statement {
+        match statement {
+            Statement::For { var, range, body, loc } if holds_exits(&body) => {
+                let (body, flags) = self.body(body);
+                let guards = self.guards(flags);
+                let body = unless(guards, body, loc);
+                scoped(flags, Statement::For { var, range, body, loc }, loc)
+            }
+            Statement::While { condition, body, loc } if holds_exits(&body) => {
+                let (body, flags) = self.body(body);
+                let condition = match none_of(self.guards(flags), loc) {
+                    Some(going) => {
+                        let (lhs, rhs) = (Box::new(going), Box::new(condition));
+                        Expr { kind: ExprKind::Logic { and: true, op_loc: loc, lhs, rhs }, loc }
+                    }
+                    None => condition,
+                };
+                scoped(flags, Statement::While { condition, body, loc }, loc)
+            }
+            Statement::Expr(Expr { kind: ExprKind::Block(block), loc }) if holds_exits(&block) => {
+                let kind = ExprKind::Block(self.unit(own(block)).into());
+                Statement::Expr(Expr { kind, loc })
+            }
+            Statement::Expr(Expr { kind: ExprKind::If { condition, then, otherwise }, loc })
+                if holds_exits(&then) || otherwise.as_deref().is_some_and(holds_exits) =>
+            {
+                let then = self.unit(own(then)).into();
+                let otherwise = otherwise.map(|block| self.unit(own(block)).into());
+                Statement::Expr(Expr { kind: ExprKind::If { condition, then, otherwise }, loc })
+            }
+            Statement::Let { pattern, ty, init, loc } => {
+                Statement::Let { pattern, ty, init: init.map(|init| self.nested(init)), loc }
+            }
+            Statement::Assign { target, op, value } => {
+                Statement::Assign { target, op, value: self.nested(value) }
+            }
+            other => other,
+        }
+    }
+
+    /// A loop's body, and the ways out that its loop has to know.
+    fn body(&mut self, body: Block) -> (Block, Leaves) {
+        let exits = leaves(&body);
+        let continues = flagged(&body, CONTINUE);
+        let flags = Leaves { breaks: exits.breaks, continues, returns: self.flags.returns };
+        let outer = std::mem::replace(&mut self.flags, flags);
+        self.loops += 1;
+        let loc = body.loc;
+        let mut body = self.unit(body);
+        self.loops -= 1;
+        self.flags = outer;
+        if continues {
+            body.statements.insert(0, declare(CONTINUE, loc));
+        }
+        (body, Leaves { continues: false, ..exits })
+    }
+
+    /// The flags after which a loop has nothing left to do.
+    fn guards(&self, exits: Leaves) -> Vec<&'static str> {
+        let own = exits.breaks.then_some(BREAK);
+        let all = (exits.returns && self.flags.returns).then_some(RETURN);
+        own.into_iter().chain(all).collect()
+    }
+
+    /// A block that ends with the function's value.
+    fn value(&mut self, block: Block) -> Block {
+        let Block { items, statements, value, loc } = block;
+        let (value, last) = match value {
+            Some(value) if leaves_of(&value).any() => (None, Some(Statement::Expr(*value))),
+            value => (value, None),
+        };
+        let mut rest = statements.into_iter().chain(last);
+        let mut done = vec![];
+        while let Some(statement) = rest.next() {
+            let is_loop = matches!(statement, Statement::For { .. } | Statement::While { .. });
+            let exits = statement_leaves(&statement);
+            if is_loop || !exits.any() {
+                done.push(self.statement(statement));
+                continue;
+            }
+            let rest = Block { items: Rc::default(), statements: rest.collect(), value, loc };
+            let Statement::Expr(expr) = statement else { unreachable!("other statements hold no exits") };
+            if self.report_depth(expr.loc) {
+                return Block { items, statements: done, value: None, loc };
+            }
+            self.depth += 1;
+            let value = self.value_of(expr, rest);
+            self.depth -= 1;
+            return Block { items, statements: done, value: value.map(Box::new), loc };
+        }
+        let value = value.map(|value| Box::new(self.nested(*value)));
+        Block { items, statements: done, value, loc }
+    }
+
+    /// An expression whose blocks hold loops that are left. Exits that lead beyond it stay, for `check` to report.
+    fn nested(&mut self, expr: Expr) -> Expr {
+        if !holds_exits_in(&expr) || leaves_of(&expr).any() {
+            return expr;
+        }
+        let kind = match expr.kind {
+            ExprKind::If { condition, then, otherwise } => {
+                let then = self.value(own(then)).into();
+                let otherwise = otherwise.map(|block| self.value(own(block)).into());
+                ExprKind::If { condition, then, otherwise }
+            }
+            ExprKind::Block(block) => ExprKind::Block(self.value(own(block)).into()),
+            other => other,
+        };
+        Expr { kind, ..expr }
+    }
+
+    /// The value of a statement that returns, and of what follows it.
+    fn value_of(&mut self, expr: Expr, rest: Block) -> Option<Expr> {
+        let loc = rest.loc;
+        match expr.kind {
+            ExprKind::Exit(Exit::Return(value)) => {
+                self.report_after(&Exit::Return(None), expr.loc, &rest);
+                if value.is_none() {
+                    self.errors.push(expr.loc, "this returns nothing from a function that gives a value");
+                }
+                value.map(|value| *value)
+            }
+            ExprKind::Exit(exit) => {
+                self.exit(exit, expr.loc);
+                None
+            }
+            ExprKind::If { condition, then, otherwise } => {
+                let then = own(then);
+                let otherwise = otherwise.map_or_else(|| empty(loc), own);
+                let last = rest.statements.is_empty() && rest.value.is_none();
+                let (then, otherwise) = if always(&then) {
+                    (then, followed(otherwise, rest))
+                } else if always(&otherwise) {
+                    (followed(then, rest), otherwise)
+                } else if last {
+                    (then, otherwise)
+                } else {
+                    self.errors.push_help(
+                        expr.loc,
+                        "only some of the ways through this `if` return",
+                        "let a branch that returns do so on every way through it",
+                    );
+                    return Some(Expr { kind: ExprKind::Error, loc });
+                };
+                let (then, otherwise) = (self.value(then), self.value(otherwise));
+                let kind = ExprKind::If { condition, then: then.into(), otherwise: Some(otherwise.into()) };
+                Some(Expr { kind, loc: expr.loc })
+            }
+            ExprKind::Block(block) => {
+                let followed = !rest.statements.is_empty() || rest.value.is_some();
+                if followed && !always(&block) {
+                    self.errors.push_help(
+                        expr.loc,
+                        "only some of the ways through this block return",
+                        "let `return` stand at the end of a branch of the function's own block",
+                    );
+                    return Some(Expr { kind: ExprKind::Error, loc });
+                }
+                let kind = ExprKind::Block(self.value(own(block)).into());
+                Some(Expr { kind, loc: expr.loc })
+            }
+            _ => unreachable!("other expressions hold no exits"),
+        }
+    }
+}
+
+// ---- trees
+
+fn own(block: Rc<Block>) -> Block {
+    Rc::unwrap_or_clone(block)
+}
+
+fn empty(loc: Loc) -> Block {
+    Block { items: Rc::default(), statements: vec![], value: None, loc }
+}
+
+/// `{ first } rest`, in one block.
+fn followed(first: Block, rest: Block) -> Block {
+    if rest.statements.is_empty() && rest.value.is_none() {
+        return first;
+    }
+    let loc = first.loc;
+    let nothing = first.statements.is_empty() && first.value.is_none();
+    let kind = ExprKind::Block(first.into());
+    let first = (!nothing).then_some(Statement::Expr(Expr { kind, loc }));
+    let statements = first.into_iter().chain(rest.statements).collect();
+    Block { items: Rc::default(), statements, value: rest.value, loc: rest.loc }
+}
+
+fn flag(keyword: &str, loc: Loc) -> Ident {
+    let span: Span = loc.start;
+    Ident::new(keyword, span)
+}
+
+/// `let mut flag = false;`
+fn declare(keyword: &str, loc: Loc) -> Statement {
+    let pattern = Pattern::Name { name: flag(keyword, loc), mutable: true };
+    Statement::Let { pattern, ty: None, init: Some(Expr { kind: ExprKind::Bool(false), loc }), loc }
+}
+
+/// `!(a || b)`
+fn none_of(flags: Vec<&'static str>, loc: Loc) -> Option<Expr> {
+    let named = flags.into_iter().map(|keyword| Expr { kind: ExprKind::Path(vec![flag(keyword, loc)]), loc });
+    let any = named.reduce(|lhs, rhs| {
+        let (lhs, rhs) = (Box::new(lhs), Box::new(rhs));
+        Expr { kind: ExprKind::Logic { and: false, op_loc: loc, lhs, rhs }, loc }
+    })?;
+    Some(Expr { kind: ExprKind::Unary { op: UnaryOp::Not, operand: Box::new(any) }, loc })
+}
+
+/// `{ if !(a || b) { block } }`, or the block itself where no flag is read.
+fn unless(flags: Vec<&'static str>, block: Block, loc: Loc) -> Block {
+    let Some(condition) = none_of(flags, loc) else { return block };
+    let kind = ExprKind::If { condition: Box::new(condition), then: block.into(), otherwise: None };
+    Block { statements: vec![Statement::Expr(Expr { kind, loc })], ..empty(loc) }
+}
+
+/// A loop with the flag that its `break` raises.
+fn scoped(exits: Leaves, statement: Statement, loc: Loc) -> Statement {
+    if !exits.breaks {
+        return statement;
+    }
+    let block = Block { statements: vec![declare(BREAK, loc), statement], ..empty(loc) };
+    Statement::Expr(Expr { kind: ExprKind::Block(block.into()), loc })
+}

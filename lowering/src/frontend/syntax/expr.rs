@@ -1,0 +1,578 @@
+//! Statements and expressions: what of Rust a kernel body may use, with every other form named.
+
+use std::rc::Rc;
+
+use proc_macro2::Ident;
+use quote::ToTokens;
+
+use super::assign::{compound, is_statement};
+use super::ast::*;
+use super::item::type_name;
+use super::{function, match_lowering};
+use crate::ops::{self, quotes};
+use crate::support::diagnostic::{Errors, Loc, source_text};
+use crate::support::dtype::DType;
+
+pub(super) struct Parser<'e> {
+    pub errors: &'e mut Errors,
+}
+
+impl Parser<'_> {
+    fn unsupported(&mut self, tokens: impl ToTokens, what: &str) -> Expr {
+        let loc = Loc::of(tokens);
+        self.errors.push(loc, format!("{what} cannot be used in a kernel"));
+        Expr { kind: ExprKind::Error, loc }
+    }
+
+    pub(super) fn unsupported_help(&mut self, tokens: impl ToTokens, what: &str, help: &str) -> Expr {
+        let loc = Loc::of(tokens);
+        self.errors.push_help(loc, format!("{what} cannot be used in a kernel"), help);
+        Expr { kind: ExprKind::Error, loc }
+    }
+
+    pub fn block(&mut self, block: &syn::Block) -> Block {
+        let mut items = Items::default();
+        let loc = Loc { start: block.brace_token.span.open(), end: block.brace_token.span.close() };
+        let mut statements = vec![];
+        let mut value = None;
+        for (i, stmt) in block.stmts.iter().enumerate() {
+            let last = i + 1 == block.stmts.len();
+            match stmt {
+                syn::Stmt::Expr(expr, None) if last && !is_statement(expr) => {
+                    value = Some(Box::new(self.expr(expr)));
+                }
+                syn::Stmt::Expr(expr, semicolon) => {
+                    // A trailing `if` without a semicolon is the block's value when its branches have one.
+                    let is_value = last
+                        && semicolon.is_none()
+                        && matches!(expr, syn::Expr::If(_) | syn::Expr::Match(_) | syn::Expr::Block(_));
+                    if is_value {
+                        value = Some(Box::new(self.expr(expr)));
+                    } else {
+                        statements.extend(self.statement(expr));
+                    }
+                }
+                syn::Stmt::Local(local) => statements.extend(self.local(local)),
+                syn::Stmt::Item(item) => self.item(item, &mut items),
+                syn::Stmt::Macro(stmt) => {
+                    self.macro_call(&stmt.mac);
+                }
+            }
+        }
+        Block { items: items.into(), statements, value, loc }
+    }
+
+    fn item(&mut self, item: &syn::Item, items: &mut Items) {
+        match item {
+            syn::Item::Fn(item) => items.functions.push(function::parse(item, self.errors).into()),
+            syn::Item::Const(item) => {
+                let constant = function::constant(item);
+                if constant.value.is_none() {
+                    self.unsupported_help(&item.expr, "this constant", function::CONSTANTS);
+                }
+                items.constants.push(constant);
+            }
+            syn::Item::Static(item) => {
+                self.unsupported_help(item.static_token, "a `static` item", "declare a `const`");
+            }
+            syn::Item::Use(item) => {
+                self.unsupported_help(item, "a `use` declaration", "the functions of `tl::` need none");
+            }
+            syn::Item::Struct(syn::ItemStruct { ident, .. })
+            | syn::Item::Enum(syn::ItemEnum { ident, .. })
+            | syn::Item::Type(syn::ItemType { ident, .. }) => {
+                self.unsupported(ident, "a type definition");
+            }
+            syn::Item::Macro(item) => {
+                self.macro_call(&item.mac);
+            }
+            other => {
+                self.unsupported(other, "an item");
+            }
+        }
+    }
+
+    fn macro_call(&mut self, mac: &syn::Macro) -> Expr {
+        let name = mac.path.segments.last().map(|segment| segment.ident.to_string()).unwrap_or_default();
+        let help = match name.as_str() {
+            "assert" | "debug_assert" | "static_assert" | "assert_eq" | "assert_ne" | "debug_assert_eq"
+            | "debug_assert_ne" => {
+                "`tl::static_assert(condition, \"message\")` checks constants at build, `tl::device_assert` what a debug build computes"
+            }
+            "println" | "print" | "eprintln" | "dbg" => {
+                "`tl::device_print(\"label\", value)` prints in debug builds, `tl::static_print(value)` at build"
+            }
+            "panic" | "todo" | "unreachable" | "unimplemented" => {
+                "`tl::device_assert(condition, \"message\")` stops a debug build"
+            }
+            "matches" => "compare, and join with `||` or, for tiles, `|`",
+            "vec" => "`tl::full([N], value)` makes a constant tile",
+            _ => "kernels call `tl::` functions",
+        };
+        self.unsupported_help(&mac.path, &format!("the macro `{name}!`"), help)
+    }
+
+    fn local(&mut self, local: &syn::Local) -> Option<Statement> {
+        let (pat, ty) = match &local.pat {
+            syn::Pat::Type(typed) => (&*typed.pat, Some(&*typed.ty)),
+            pat => (pat, None),
+        };
+        let ty = ty.and_then(|ty| {
+            let name = type_name(ty);
+            if name.is_none() && !matches!(ty, syn::Type::Infer(_)) {
+                self.errors.push_help(
+                    Loc::of(ty),
+                    "a `let` names an element type",
+                    "leave the type out: it follows from the value",
+                );
+            }
+            name
+        });
+        let Some(pattern) = self.pattern(pat) else {
+            // What its names would have been is unknown, and nothing further to report.
+            if let Some(init) = &local.init {
+                self.expr(&init.expr);
+            }
+            return Some(unknown(pat));
+        };
+        let init = local.init.as_ref().map(|init| {
+            if let Some((_, diverge)) = &init.diverge {
+                self.unsupported(diverge, "`let .. else`");
+            }
+            self.expr(&init.expr)
+        });
+        Some(Statement::Let { pattern, ty, init, loc: Loc::of(local) })
+    }
+
+    pub(super) fn pattern(&mut self, pat: &syn::Pat) -> Option<Pattern> {
+        match pat {
+            syn::Pat::Ident(ident) if ident.by_ref.is_none() && ident.subpat.is_none() => {
+                Some(Pattern::Name { name: ident.ident.clone(), mutable: ident.mutability.is_some() })
+            }
+            syn::Pat::Wild(wild) => Some(Pattern::Ignore(Loc::of(wild))),
+            syn::Pat::Tuple(tuple) => {
+                let parts = tuple.elems.iter().map(|part| self.pattern(part)).collect::<Option<_>>()?;
+                Some(Pattern::Tuple { parts, loc: Loc::of(tuple) })
+            }
+            syn::Pat::Paren(inner) => self.pattern(&inner.pat),
+            other => {
+                self.unsupported_help(other, "this pattern", "bind a name or a tuple of names");
+                None
+            }
+        }
+    }
+
+    pub(super) fn statement(&mut self, expr: &syn::Expr) -> Option<Statement> {
+        match expr {
+            syn::Expr::Assign(assign) => self.assignment(&assign.left, None, &assign.right),
+            syn::Expr::Binary(binary) if compound(&binary.op).is_some() => {
+                let op = compound(&binary.op).map(|op| (op, Loc::of(binary.op)));
+                self.assignment(&binary.left, op, &binary.right)
+            }
+            syn::Expr::ForLoop(for_loop) => {
+                self.label(&for_loop.label);
+                let var = match self.pattern(&for_loop.pat) {
+                    Some(Pattern::Name { name, mutable: false }) => Some(name),
+                    Some(Pattern::Name { name, mutable: true }) => {
+                        self.errors.push(Loc::of(&name), "a loop variable cannot be reassigned");
+                        Some(name)
+                    }
+                    Some(Pattern::Tuple { loc, .. }) => {
+                        self.errors.push(loc, "a loop variable is a plain name");
+                        None
+                    }
+                    Some(Pattern::Ignore(_)) | None => None,
+                };
+                let range = self.expr(&for_loop.expr);
+                let mut body = self.block(&for_loop.body);
+                if var.is_none() {
+                    body.statements.insert(0, unknown(&for_loop.pat));
+                }
+                let loc = Loc::from(for_loop.for_token.span);
+                Some(Statement::For { var, range, body, loc })
+            }
+            syn::Expr::While(while_loop) => {
+                self.label(&while_loop.label);
+                if let syn::Expr::Let(_) = &*while_loop.cond {
+                    self.unsupported_help(while_loop.while_token, "`while let`", "`while` takes a condition");
+                    return None;
+                }
+                let condition = self.expr(&while_loop.cond);
+                let body = self.block(&while_loop.body);
+                Some(Statement::While { condition, body, loc: Loc::from(while_loop.while_token.span) })
+            }
+            other => Some(Statement::Expr(self.expr(other))),
+        }
+    }
+
+    fn jump(&mut self, label: &Option<syn::Lifetime>) {
+        if let Some(label) = label {
+            self.unsupported(label, "a loop label");
+        }
+    }
+
+    fn label(&mut self, label: &Option<syn::Label>) {
+        if let Some(label) = label {
+            self.unsupported(label, "a loop label");
+        }
+    }
+
+    pub fn expr(&mut self, expr: &syn::Expr) -> Expr {
+        let loc = Loc::of(expr);
+        let kind = match expr {
+            syn::Expr::Lit(lit) => return self.literal(lit),
+            syn::Expr::Path(path) => {
+                if path.path.segments.iter().any(|segment| !segment.arguments.is_empty()) {
+                    return self.unsupported(path, "a path with type arguments that is not called");
+                }
+                ExprKind::Path(path.path.segments.iter().map(|segment| segment.ident.clone()).collect())
+            }
+            syn::Expr::Paren(inner) => return Expr { loc, ..self.expr(&inner.expr) },
+            syn::Expr::Group(inner) => return self.expr(&inner.expr),
+            syn::Expr::Unary(unary) => {
+                let op = match unary.op {
+                    syn::UnOp::Neg(_) => UnaryOp::Neg,
+                    syn::UnOp::Not(_) => UnaryOp::Not,
+                    _ => {
+                        return self.unsupported_help(
+                            expr,
+                            "dereferencing",
+                            "read memory with `tl::load(pointer, mask)`",
+                        );
+                    }
+                };
+                ExprKind::Unary { op, operand: Box::new(self.expr(&unary.expr)) }
+            }
+            syn::Expr::Binary(binary) => return self.binary(binary),
+            syn::Expr::Cast(cast) => {
+                let operand = Box::new(self.expr(&cast.expr));
+                match type_name(&cast.ty) {
+                    Some(ty) => ExprKind::Cast { operand, ty },
+                    None => {
+                        return self.unsupported_help(
+                            &cast.ty,
+                            "this type",
+                            "cast to an element type such as `f32`",
+                        );
+                    }
+                }
+            }
+            syn::Expr::Call(call) => return self.call(call),
+            syn::Expr::MethodCall(call) => {
+                let receiver = Box::new(self.expr(&call.receiver));
+                let generics = call.turbofish.as_ref().map_or(Some(vec![]), |args| self.generic_args(args));
+                let args =
+                    self.arguments(&call.args, ops::methods().find(|method| call.method == method.name));
+                let Some(generics) = generics else { return Expr { kind: ExprKind::Error, loc } };
+                ExprKind::Method { receiver, name: call.method.clone(), generics, args }
+            }
+            syn::Expr::Tuple(tuple) => {
+                ExprKind::Tuple(tuple.elems.iter().map(|part| self.expr(part)).collect())
+            }
+            syn::Expr::Field(syn::ExprField { base, member: syn::Member::Unnamed(member), .. }) => {
+                ExprKind::Part { tuple: Box::new(self.expr(base)), index: member.index as usize }
+            }
+            syn::Expr::Field(syn::ExprField { base, member: syn::Member::Named(name), .. }) => {
+                ExprKind::Field { base: Box::new(self.expr(base)), name: name.clone() }
+            }
+            syn::Expr::Index(index) => ExprKind::Index {
+                base: Box::new(self.expr(&index.expr)),
+                index: Box::new(self.expr(&index.index)),
+            },
+            syn::Expr::Array(array) => {
+                ExprKind::Array(array.elems.iter().map(|part| self.expr(part)).collect())
+            }
+            syn::Expr::If(expr) => return self.conditional(expr),
+            syn::Expr::Match(choice) => return match_lowering::parse(choice, self),
+            syn::Expr::Closure(closure) => {
+                return match function::closure(closure, self) {
+                    Some(closure) => Expr { kind: ExprKind::Closure(closure.into()), loc },
+                    None => Expr { kind: ExprKind::Error, loc },
+                };
+            }
+            syn::Expr::Return(exit) => {
+                let value = exit.expr.as_ref().map(|value| Box::new(self.expr(value)));
+                ExprKind::Exit(Exit::Return(value))
+            }
+            syn::Expr::Break(exit) => {
+                self.jump(&exit.label);
+                if let Some(value) = &exit.expr {
+                    return self.unsupported(value, "a value after `break`");
+                }
+                ExprKind::Exit(Exit::Break)
+            }
+            syn::Expr::Continue(exit) => {
+                self.jump(&exit.label);
+                ExprKind::Exit(Exit::Continue)
+            }
+            syn::Expr::Block(block) if block.label.is_none() => {
+                ExprKind::Block(self.block(&block.block).into())
+            }
+            syn::Expr::Range(range) => return self.range(range),
+            syn::Expr::Macro(mac) => return self.macro_call(&mac.mac),
+            other => return self.name_unsupported(other),
+        };
+        Expr { kind, loc }
+    }
+
+    /// Rust that a kernel has no meaning for.
+    fn name_unsupported(&mut self, expr: &syn::Expr) -> Expr {
+        match expr {
+            syn::Expr::Reference(_) => {
+                self.unsupported_help(expr, "a reference", "tiles are values: leave out the `&`")
+            }
+            syn::Expr::Loop(own) => {
+                self.unsupported_help(own.loop_token, "`loop`", "use `for` over a range, or `while`")
+            }
+            syn::Expr::Try(own) => {
+                self.unsupported_help(own.question_token, "`?`", "nothing in a kernel fails: leave it out")
+            }
+            syn::Expr::Await(own) => self.unsupported(own.await_token, "async code"),
+            syn::Expr::Async(own) => self.unsupported(own.async_token, "async code"),
+            syn::Expr::Unsafe(own) => self.unsupported(own.unsafe_token, "an `unsafe` block"),
+            syn::Expr::Struct(own) => self.unsupported(&own.path, "a struct"),
+            syn::Expr::Repeat(_) => self.unsupported_help(
+                expr,
+                "`[value; count]`",
+                "`tl::full([count], value)` makes a constant tile",
+            ),
+            syn::Expr::Let(_) => self.unsupported_help(expr, "`if let`", IF_LET),
+            syn::Expr::ForLoop(own) => self.not_a_value(Loc::of(own.for_token), "a loop"),
+            syn::Expr::While(own) => self.not_a_value(Loc::of(own.while_token), "a loop"),
+            syn::Expr::Assign(own) => self.not_a_value(Loc::of(own.eq_token), "an assignment"),
+            _ => self.unsupported(expr, "this expression"),
+        }
+    }
+
+    fn not_a_value(&mut self, loc: Loc, what: &str) -> Expr {
+        self.errors.push(loc, format!("{what} gives no value"));
+        Expr { kind: ExprKind::Error, loc }
+    }
+
+    fn literal(&mut self, lit: &syn::ExprLit) -> Expr {
+        let loc = Loc::of(lit);
+        let suffix = |text: &str| (!text.is_empty()).then(|| text.to_string());
+        let kind = match &lit.lit {
+            syn::Lit::Int(int) => match int.base10_parse::<i128>() {
+                // `1f32` is a float although it lexes as an integer.
+                Ok(value) if matches!(int.suffix(), "f32" | "f64") => {
+                    ExprKind::Float { value: value as f64, suffix: suffix(int.suffix()) }
+                }
+                Ok(value) if value <= DType::U64.range().1 => {
+                    ExprKind::Int { value, suffix: suffix(int.suffix()) }
+                }
+                _ => {
+                    self.errors
+                        .push(loc, "this integer is too large: 64 bits hold up to 18446744073709551615");
+                    ExprKind::Error
+                }
+            },
+            syn::Lit::Float(float) => match float.base10_parse::<f64>() {
+                Ok(value) => ExprKind::Float { value, suffix: suffix(float.suffix()) },
+                Err(_) => {
+                    self.errors.push(loc, "this number cannot be read");
+                    ExprKind::Error
+                }
+            },
+            syn::Lit::Bool(value) => ExprKind::Bool(value.value),
+            syn::Lit::Str(text) => ExprKind::Text(text.value()),
+            syn::Lit::Char(own) => {
+                let help = format!("write its number: `{}`", u32::from(own.value()));
+                return self.unsupported_help(lit, "a character", &help);
+            }
+            syn::Lit::Byte(own) => {
+                let help = format!("write its number: `{}u8`", own.value());
+                return self.unsupported_help(lit, "a byte's character", &help);
+            }
+            _ => return self.unsupported(lit, "this literal"),
+        };
+        Expr { kind, loc }
+    }
+
+    fn binary(&mut self, binary: &syn::ExprBinary) -> Expr {
+        let loc = Loc::of(binary);
+        let op_loc = Loc::of(binary.op);
+        let lhs = Box::new(self.expr(&binary.left));
+        let rhs = Box::new(self.expr(&binary.right));
+        let kind = match (&binary.op, plain(&binary.op)) {
+            (syn::BinOp::And(_), _) => ExprKind::Logic { and: true, op_loc, lhs, rhs },
+            (syn::BinOp::Or(_), _) => ExprKind::Logic { and: false, op_loc, lhs, rhs },
+            (_, Some(op)) => ExprKind::Binary { op, op_loc, lhs, rhs },
+            (_, None) => return self.not_a_value(op_loc, "an assignment"),
+        };
+        Expr { kind, loc }
+    }
+
+    fn call(&mut self, call: &syn::ExprCall) -> Expr {
+        let loc = Loc::of(call);
+        let name = match &*call.func {
+            syn::Expr::Path(path) => path.path.segments.last().map(|segment| segment.ident.to_string()),
+            _ => None,
+        };
+        let args =
+            self.arguments(&call.args, name.and_then(|name| ops::functions().find(|own| own.name == name)));
+        let syn::Expr::Path(function) = &*call.func else {
+            return self.unsupported(&call.func, "calling a value");
+        };
+        let segments = &function.path.segments;
+        let generics = match segments.last().map(|segment| &segment.arguments) {
+            Some(syn::PathArguments::AngleBracketed(args)) => self.generic_args(args),
+            _ => Some(vec![]),
+        };
+        let Some(generics) = generics else { return Expr { kind: ExprKind::Error, loc } };
+        let path: Vec<Ident> = segments.iter().map(|segment| segment.ident.clone()).collect();
+        let quoted = path.last().is_some_and(|name| quotes(&name.to_string()));
+        let text = call.args.first().filter(|_| quoted).map(|arg| source_text(arg.to_token_stream()));
+        let text = text.unwrap_or_default();
+        Expr { kind: ExprKind::Call { path, generics, args, text }, loc }
+    }
+
+    /// The arguments of a call of `function`, if it is one of the language that has names for them.
+    fn arguments<'a>(
+        &mut self,
+        args: impl IntoIterator<Item = &'a syn::Expr>,
+        function: Option<&ops::Function>,
+    ) -> Vec<Expr> {
+        let args = args.into_iter().enumerate();
+        args.map(|(i, arg)| match arg {
+            syn::Expr::Assign(named) => self.named_argument(named, function.map(|own| (own.params, i))),
+            arg => self.expr(arg),
+        })
+        .collect()
+    }
+
+    /// `mask = m` in the place of an argument.
+    fn named_argument(&mut self, named: &syn::ExprAssign, place: Option<(&[ops::Parameter], usize)>) -> Expr {
+        let loc = Loc::of(named);
+        let value = match source_text(named.right.to_token_stream()) {
+            value if value == "True" || value == "False" => value.to_lowercase(),
+            value => value,
+        };
+        let name = source_text(named.left.to_token_stream());
+        let help = place.and_then(|(params, place)| {
+            let params: Vec<&str> =
+                params.iter().map(|param| param.name).filter(|name| *name != "self").collect();
+            let own = params.iter().position(|param| *param == name)?;
+            let order = params.join(", ");
+            (own != place).then(|| format!("write `{value}` in its place, of ({order})"))
+        });
+        let help = help.unwrap_or_else(|| format!("write `{value}`"));
+        self.errors.push_help(
+            Loc::of(&named.left).to(Loc::of(named.eq_token)),
+            "arguments have no names here",
+            help,
+        );
+        self.expr(&named.right);
+        Expr { kind: ExprKind::Error, loc }
+    }
+
+    /// `None` when one of them was reported.
+    fn generic_args(&mut self, args: &syn::AngleBracketedGenericArguments) -> Option<Vec<GenericArg>> {
+        let parsed: Vec<Option<GenericArg>> = args
+            .args
+            .iter()
+            .map(|arg| match arg {
+                syn::GenericArgument::Type(syn::Type::Infer(_)) => Some(GenericArg::Infer(Loc::of(arg))),
+                syn::GenericArgument::Type(ty) => {
+                    let name = type_name(ty);
+                    if name.is_none() {
+                        self.unsupported_help(ty, "this type", "name an element type such as `f32`");
+                    }
+                    name.map(GenericArg::Type)
+                }
+                syn::GenericArgument::Const(expr) => Some(GenericArg::Const(self.expr(expr))),
+                other => {
+                    self.unsupported(other, "this argument");
+                    None
+                }
+            })
+            .collect();
+        parsed.into_iter().collect()
+    }
+
+    fn conditional(&mut self, expr: &syn::ExprIf) -> Expr {
+        let loc = Loc::of(expr);
+        let condition = Box::new(self.expr(&expr.cond));
+        let mut then = self.block(&expr.then_branch);
+        if let syn::Expr::Let(condition) = &*expr.cond {
+            then.statements.insert(0, unknown(&condition.pat));
+        }
+        let then = then.into();
+        let otherwise = expr.else_branch.as_ref().map(|(_, branch)| match &**branch {
+            syn::Expr::Block(block) => self.block(&block.block).into(),
+            other => {
+                let value = self.expr(other);
+                let loc = value.loc;
+                Rc::new(Block { items: Rc::default(), statements: vec![], value: Some(Box::new(value)), loc })
+            }
+        });
+        Expr { kind: ExprKind::If { condition, then, otherwise }, loc }
+    }
+
+    fn range(&mut self, range: &syn::ExprRange) -> Expr {
+        let loc = Loc::of(range);
+        let (Some(low), Some(high)) = (&range.start, &range.end) else {
+            self.errors.push(loc, "a range needs both ends");
+            return Expr { kind: ExprKind::Error, loc };
+        };
+        let inclusive = matches!(range.limits, syn::RangeLimits::Closed(_));
+        let kind =
+            ExprKind::Range { low: Box::new(self.expr(low)), high: Box::new(self.expr(high)), inclusive };
+        Expr { kind, loc }
+    }
+}
+
+/// What to write in the place of `if let`.
+const IF_LET: &str = "`if` takes a bool; `match` compares an integer with constants";
+
+/// Binds the names of a pattern that was reported to nothing further to report.
+fn unknown(pat: &syn::Pat) -> Statement {
+    let loc = Loc::of(pat);
+    let mut parts = vec![];
+    names(pat, &mut parts);
+    let init = Some(Expr { kind: ExprKind::Error, loc });
+    Statement::Let { pattern: Pattern::Tuple { parts, loc }, ty: None, init, loc }
+}
+
+/// The names that a pattern binds, whatever its form.
+fn names(pat: &syn::Pat, found: &mut Vec<Pattern>) {
+    match pat {
+        syn::Pat::Ident(own) => {
+            found.push(Pattern::Name { name: own.ident.clone(), mutable: own.mutability.is_some() });
+            if let Some((_, pat)) = &own.subpat {
+                names(pat, found);
+            }
+        }
+        syn::Pat::Or(or) => or.cases.iter().for_each(|pat| names(pat, found)),
+        syn::Pat::Paren(inner) => names(&inner.pat, found),
+        syn::Pat::Reference(inner) => names(&inner.pat, found),
+        syn::Pat::Slice(own) => own.elems.iter().for_each(|pat| names(pat, found)),
+        syn::Pat::Struct(own) => own.fields.iter().for_each(|field| names(&field.pat, found)),
+        syn::Pat::Tuple(own) => own.elems.iter().for_each(|pat| names(pat, found)),
+        syn::Pat::TupleStruct(own) => own.elems.iter().for_each(|pat| names(pat, found)),
+        syn::Pat::Type(typed) => names(&typed.pat, found),
+        _ => {}
+    }
+}
+
+fn plain(op: &syn::BinOp) -> Option<BinaryOp> {
+    Some(match op {
+        syn::BinOp::Add(_) => BinaryOp::Add,
+        syn::BinOp::Sub(_) => BinaryOp::Sub,
+        syn::BinOp::Mul(_) => BinaryOp::Mul,
+        syn::BinOp::Div(_) => BinaryOp::Div,
+        syn::BinOp::Rem(_) => BinaryOp::Rem,
+        syn::BinOp::BitAnd(_) => BinaryOp::And,
+        syn::BinOp::BitOr(_) => BinaryOp::Or,
+        syn::BinOp::BitXor(_) => BinaryOp::Xor,
+        syn::BinOp::Shl(_) => BinaryOp::Shl,
+        syn::BinOp::Shr(_) => BinaryOp::Shr,
+        syn::BinOp::Eq(_) => BinaryOp::Eq,
+        syn::BinOp::Ne(_) => BinaryOp::Ne,
+        syn::BinOp::Lt(_) => BinaryOp::Lt,
+        syn::BinOp::Le(_) => BinaryOp::Le,
+        syn::BinOp::Gt(_) => BinaryOp::Gt,
+        syn::BinOp::Ge(_) => BinaryOp::Ge,
+        _ => return None,
+    })
+}

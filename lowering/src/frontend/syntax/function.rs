@@ -1,0 +1,211 @@
+//! Functions and closures that kernels call, and named constants.
+
+use proc_macro2::TokenStream;
+use quote::ToTokens;
+
+use super::ast::*;
+use super::item::{parse_generics, type_name, view_type};
+use super::{early_exit, expr, lints};
+use crate::support::diagnostic::{Errors, Loc};
+
+/// What a constant that a kernel uses may be made of.
+pub(crate) const CONSTANTS: &str = "a kernel knows constants made of literals, operators and other constants";
+
+const TYPES: &str = "types here are `Tile<T>`, scalars such as `f32`, `usize` for a constant, `&[T]`, `&View<T, 2>`, `impl Fn(..)`, and tuples of them";
+
+/// A function; its mistakes are in `errors` and what could be understood is kept.
+pub(super) fn parse(item: &syn::ItemFn, errors: &mut Errors) -> Function {
+    let signature = &item.sig;
+    report_qualifiers(signature, errors);
+    let generics = parse_generics(&signature.generics, errors);
+    for param in signature.generics.const_params() {
+        if let Some(default) = &param.default {
+            errors.push(Loc::of(default), "a function that kernels call has no defaults");
+        }
+    }
+    if let Some(clause) = &signature.generics.where_clause {
+        errors.push(Loc::of(clause), "bounds are written on the type parameter here");
+    }
+    let mut params = vec![];
+    for input in &signature.inputs {
+        match input {
+            syn::FnArg::Receiver(receiver) => {
+                errors.push(Loc::of(receiver), "a function that kernels call has no `self`");
+            }
+            syn::FnArg::Typed(typed) => {
+                let pattern = expr::Parser { errors }.pattern(&typed.pat);
+                let ty = value_type(&typed.ty, errors);
+                let pattern = pattern.unwrap_or(Pattern::Ignore(Loc::of(&typed.pat)));
+                params.push(FunctionParam { pattern, ty, loc: Loc::of(typed) });
+            }
+        }
+    }
+    let result = result_type(&signature.output, errors);
+    let body = expr::Parser { errors }.block(&item.block);
+    let kind = if result.is_some() { early_exit::Kind::Value } else { early_exit::Kind::Unit };
+    let body = early_exit::lower(body, kind, errors);
+    let source = Source {
+        generics: signature.generics.to_token_stream(),
+        inputs: signature.inputs.to_token_stream(),
+        output: signature.output.to_token_stream(),
+        body: item.block.to_token_stream(),
+        outline: lints::outline(item, &TokenStream::new()),
+    };
+    Function { name: signature.ident.clone(), generics, params, result, body, source }
+}
+
+fn report_qualifiers(signature: &syn::Signature, errors: &mut Errors) {
+    let qualifiers = [
+        signature.constness.map(|token| token.span),
+        signature.asyncness.map(|token| token.span),
+        signature.unsafety.map(|token| token.span),
+        signature.abi.as_ref().map(|abi| abi.extern_token.span),
+    ];
+    for span in qualifiers.into_iter().flatten() {
+        errors.push(span.into(), "a function that kernels call is a plain `fn`");
+    }
+    if let Some(variadic) = &signature.variadic {
+        errors.push(Loc::of(variadic), "a function that kernels call takes a fixed list of parameters");
+    }
+}
+
+fn result_type(output: &syn::ReturnType, errors: &mut Errors) -> Option<ValueType> {
+    match output {
+        syn::ReturnType::Default => None,
+        syn::ReturnType::Type(_, ty) => match &**ty {
+            syn::Type::Tuple(tuple) if tuple.elems.is_empty() => None,
+            ty => Some(value_type(ty, errors)),
+        },
+    }
+}
+
+/// A closure; `None` when its parameters could not be understood, which was reported.
+pub(super) fn closure(closure: &syn::ExprClosure, parser: &mut expr::Parser) -> Option<Closure> {
+    let mut params = vec![];
+    for input in &closure.inputs {
+        let (pat, ty) = match input {
+            syn::Pat::Type(typed) => (&*typed.pat, value_type(&typed.ty, parser.errors)),
+            pat => (pat, ValueType::Any),
+        };
+        params.push(FunctionParam { pattern: parser.pattern(pat)?, ty, loc: Loc::of(input) });
+    }
+    let result = result_type(&closure.output, parser.errors);
+    let body = match &*closure.body {
+        syn::Expr::Block(block) if block.label.is_none() => parser.block(&block.block),
+        other => {
+            let value = parser.arm(other);
+            let loc = value.loc;
+            Block { items: Default::default(), statements: vec![], value: Some(Box::new(value)), loc }
+        }
+    };
+    let body = early_exit::lower(body, early_exit::Kind::Value, parser.errors);
+    Some(Closure { params, result, body, loc: Loc::of(closure) })
+}
+
+/// A `const` item. Its value may be one that only rustc can work out; that is said where a kernel uses it.
+pub(super) fn constant(item: &syn::ItemConst) -> ConstItem {
+    let mut unread = Errors::new();
+    let value = expr::Parser { errors: &mut unread }.expr(&item.expr);
+    let name = type_name(&item.ty);
+    let wide = name.as_ref().is_some_and(|name| matches!(name.name.as_str(), "usize" | "isize"));
+    let value = (unread.is_empty() && name.is_some()).then_some(value);
+    ConstItem { path: vec![item.ident.clone()], ty: if wide { None } else { name }, value }
+}
+
+/// The variants of an enum without fields, by their discriminants.
+pub(super) fn variants(item: &syn::ItemEnum) -> Vec<ConstItem> {
+    if item.variants.iter().any(|variant| !matches!(variant.fields, syn::Fields::Unit)) {
+        return vec![];
+    }
+    let mut next: Option<i128> = Some(0);
+    let mut constants = vec![];
+    for variant in &item.variants {
+        if let Some((_, discriminant)) = &variant.discriminant {
+            next = match discriminant {
+                syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Int(int), .. }) => int.base10_parse().ok(),
+                _ => None,
+            };
+        }
+        let loc = Loc::of(variant);
+        let value = next.map(|value| Expr { kind: ExprKind::Int { value, suffix: None }, loc });
+        constants.push(ConstItem { path: vec![item.ident.clone(), variant.ident.clone()], ty: None, value });
+        next = next.map(|value| value + 1);
+    }
+    constants
+}
+
+/// The type of a parameter or result.
+fn value_type(ty: &syn::Type, errors: &mut Errors) -> ValueType {
+    let loc = Loc::of(ty);
+    let parsed = match ty {
+        syn::Type::Paren(inner) => return value_type(&inner.elem, errors),
+        syn::Type::Group(inner) => return value_type(&inner.elem, errors),
+        syn::Type::Infer(_) => Some(ValueType::Any),
+        syn::Type::Tuple(tuple) => {
+            let parts = tuple.elems.iter().map(|part| value_type(part, errors)).collect();
+            Some(ValueType::Tuple { parts, loc })
+        }
+        syn::Type::Reference(reference) => match &*reference.elem {
+            syn::Type::Slice(slice) => type_name(&slice.elem)
+                .map(|elem| ValueType::Memory { elem, mutable: reference.mutability.is_some() }),
+            other => match view_type(other, reference.mutability.is_some(), errors) {
+                Some(view) => return view.map_or(ValueType::Any, ValueType::View),
+                None => None,
+            },
+        },
+        syn::Type::ImplTrait(bounds) => {
+            let function = bounds.bounds.iter().any(|bound| match bound {
+                syn::TypeParamBound::Trait(bound) => {
+                    let name = bound.path.segments.last().map(|segment| segment.ident.to_string());
+                    matches!(name.as_deref(), Some("Fn" | "FnMut" | "FnOnce"))
+                }
+                _ => false,
+            });
+            function.then_some(ValueType::Function(loc))
+        }
+        syn::Type::Path(path) if path.qself.is_none() => match path.path.segments.last() {
+            Some(segment) if segment.ident == "Tile" => tile(segment, loc),
+            Some(segment) if segment.ident == "usize" || segment.ident == "isize" => {
+                Some(ValueType::Constant(loc))
+            }
+            _ => type_name(ty).map(ValueType::Scalar),
+        },
+        _ => None,
+    };
+    parsed.unwrap_or_else(|| {
+        errors.push_help(loc, "this type has no meaning in a kernel", TYPES);
+        ValueType::Any
+    })
+}
+
+/// `Tile` or `Tile<T>`.
+fn tile(segment: &syn::PathSegment, loc: Loc) -> Option<ValueType> {
+    let elem = match &segment.arguments {
+        syn::PathArguments::None => None,
+        syn::PathArguments::AngleBracketed(args) => match args.args.iter().collect::<Vec<_>>().as_slice() {
+            [syn::GenericArgument::Type(syn::Type::Infer(_))] => None,
+            [syn::GenericArgument::Type(ty)] => Some(type_name(ty)?),
+            _ => return None,
+        },
+        syn::PathArguments::Parenthesized(_) => return None,
+    };
+    Some(ValueType::Tile { elem, loc })
+}
+
+/// Functions and constants from source text.
+pub(crate) fn parse_items(text: &str, errors: &mut Errors) -> Items {
+    let mut items = Items::default();
+    match syn::parse_str::<syn::File>(text) {
+        Err(error) => errors.extend(error),
+        Ok(file) => {
+            for item in file.items {
+                match item {
+                    syn::Item::Fn(item) => items.functions.push(parse(&item, errors).into()),
+                    syn::Item::Const(item) => items.constants.push(constant(&item)),
+                    other => errors.push(Loc::of(other), "an item that kernels do not know"),
+                }
+            }
+        }
+    }
+    items
+}

@@ -1,0 +1,412 @@
+//! The function: its signature, and its body handed to `expr`.
+
+use std::rc::Rc;
+
+use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
+use quote::ToTokens;
+use syn::spanned::Spanned;
+
+use super::ast::{ConstType, Generic, Kernel, Param, ParamType, Source, TypeName, ViewType};
+use super::{attribute, depth, early_exit, expr, fragments, lints};
+use crate::ir::MAX_RANK;
+use crate::support::diagnostic::{Errors, Loc, source_text};
+use crate::support::dtype::{Class, DType};
+
+/// Parses a kernel. `Err` only when there is no function to speak of; otherwise mistakes are in `errors` and the tree
+/// holds what could be understood.
+pub fn parse(attribute: TokenStream, item: TokenStream, errors: &mut Errors) -> Option<Kernel> {
+    if depth::report(&attribute, errors) {
+        return None;
+    }
+    let item = depth::limited(item, errors)?;
+    parse_function(fragments::opened(attribute), fragments::opened(item), errors)
+}
+
+/// A kernel that stands in an `impl` or `trait`, where the items around a kernel cannot be. Its own mistakes can wait.
+pub fn parse_method(item: TokenStream, errors: &mut Errors) -> Option<Kernel> {
+    let kernel = parse(TokenStream::new(), item, &mut Errors::new())?;
+    let loc = kernel.receiver.as_ref().map_or(Loc::of(&kernel.name), Loc::of);
+    errors.push(loc, "a kernel is a free function: move it out of the `impl` or `trait`");
+    Some(kernel)
+}
+
+/// Whether a kernel takes `self`.
+pub fn has_receiver(item: &TokenStream) -> bool {
+    let tokens: Vec<TokenTree> = item.clone().into_iter().collect();
+    let inputs = tokens.iter().find_map(|token| match token {
+        TokenTree::Group(group) if group.delimiter() == Delimiter::Parenthesis => Some(group.stream()),
+        _ => None,
+    });
+    let first = inputs.into_iter().flatten().take_while(|token| !is_comma(token));
+    first.into_iter().any(|token| matches!(token, TokenTree::Ident(name) if name == "self"))
+}
+
+fn is_comma(token: &TokenTree) -> bool {
+    matches!(token, TokenTree::Punct(punct) if punct.as_char() == ',')
+}
+
+/// Whether the tokens are no item as far as this parser knows, and what it says of them: rustc says it as well, and
+/// better, if it cannot read them either.
+pub fn unread(item: &TokenStream) -> Option<syn::Error> {
+    if !depth::is_limited(item) {
+        return None;
+    }
+    syn::parse2::<syn::Item>(fragments::opened(item.clone())).err()
+}
+
+/// The function without its body, which could not be read.
+pub fn without_body(item: TokenStream) -> TokenStream {
+    let mut tokens: Vec<TokenTree> = item.into_iter().collect();
+    if let Some(TokenTree::Group(body)) = tokens.last_mut()
+        && body.delimiter() == Delimiter::Brace
+    {
+        *body = Group::new(Delimiter::Brace, TokenStream::new());
+    }
+    tokens.into_iter().collect()
+}
+
+fn parse_function(attribute: TokenStream, item: TokenStream, errors: &mut Errors) -> Option<Kernel> {
+    let mut function: syn::ItemFn = match syn::parse2(item.clone()) {
+        Ok(function) => function,
+        Err(error) => {
+            match syn::parse2::<syn::Item>(item.clone()) {
+                Ok(_) => errors.push(Loc::of(item), "`fuse_kernel` goes on a function"),
+                Err(_) => errors.extend(error),
+            }
+            return None;
+        }
+    };
+    if let syn::ReturnType::Type(..) = function.sig.output {
+        // It was written for the type, which is reported.
+        drop_success(&mut function.block);
+    }
+    let signature = &function.sig;
+    let options = attribute::parse_options(attribute.clone(), &signature.generics, errors);
+    report_qualifiers(signature, errors);
+    report_defaults(&signature.generics, errors);
+    let generics = parse_generics(&signature.generics, errors);
+    if let Some(clause) = &signature.generics.where_clause {
+        errors.push(
+            Loc::of(clause),
+            "a kernel has no `where` clause; bounds are written on the type parameter",
+        );
+    }
+    let receiver = signature.inputs.iter().find_map(|input| match input {
+        syn::FnArg::Receiver(receiver) => Some(receiver.to_token_stream()),
+        syn::FnArg::Typed(_) => None,
+    });
+    let params = signature.inputs.iter().filter_map(|input| parse_param(input, errors)).collect();
+    let body = expr::Parser { errors }.block(&function.block);
+    let body = early_exit::lower(body, early_exit::Kind::Unit, errors);
+    let source = Source {
+        generics: signature.generics.to_token_stream(),
+        inputs: signature.inputs.to_token_stream(),
+        output: signature.output.to_token_stream(),
+        body: function.block.to_token_stream(),
+        outline: lints::outline(&function, &attribute),
+    };
+    Some(Kernel {
+        name: signature.ident.clone(),
+        visibility: function.vis,
+        attributes: function.attrs,
+        generics,
+        params,
+        body,
+        options,
+        source,
+        returns: !matches!(signature.output, syn::ReturnType::Default),
+        items: Rc::default(),
+        receiver,
+    })
+}
+
+/// Takes the `Ok(..)` away that a body ends with.
+fn drop_success(block: &mut syn::Block) {
+    if let Some(syn::Stmt::Expr(syn::Expr::Call(call), None)) = block.stmts.last()
+        && let syn::Expr::Path(function) = &*call.func
+        && function.path.get_ident().is_some_and(|name| name == "Ok" || name == "Some")
+    {
+        block.stmts.pop();
+    }
+}
+
+fn report_defaults(generics: &syn::Generics, errors: &mut Errors) {
+    for param in generics.const_params() {
+        if let Some(default) = &param.default {
+            let value = source_text(default.to_token_stream());
+            errors.push_help(
+                Loc::of(default),
+                "a kernel's const parameter has no default: its values are declared in the attribute",
+                format!("`#[fuse_kernel({} = [{value}])]`", param.ident),
+            );
+        }
+    }
+}
+
+/// The generics. A bound in a `where` clause, which is reported, is not missing on the parameter as well.
+pub(super) fn parse_generics(generics: &syn::Generics, errors: &mut Errors) -> Vec<Generic> {
+    let clauses = generics.where_clause.iter().flat_map(|clause| &clause.predicates);
+    let bounded: Vec<(String, &syn::PredicateType)> = clauses
+        .filter_map(|predicate| match predicate {
+            syn::WherePredicate::Type(own) => Some((own.bounded_ty.to_token_stream().to_string(), own)),
+            _ => None,
+        })
+        .collect();
+    let with_clause = |param: &syn::GenericParam| match param {
+        syn::GenericParam::Type(param) if param.bounds.is_empty() => {
+            let (_, clause) = bounded.iter().find(|(name, _)| param.ident == name)?;
+            Some(syn::GenericParam::Type(syn::TypeParam { bounds: clause.bounds.clone(), ..param.clone() }))
+        }
+        _ => None,
+    };
+    let params = generics.params.iter();
+    params
+        .filter_map(|param| match with_clause(param) {
+            Some(bounded) => parse_generic(&bounded, &mut Errors::new()),
+            None => parse_generic(param, errors),
+        })
+        .collect()
+}
+
+fn report_qualifiers(signature: &syn::Signature, errors: &mut Errors) {
+    let qualifiers = [
+        signature.constness.map(|token| token.span()),
+        signature.asyncness.map(|token| token.span()),
+        signature.unsafety.map(|token| token.span()),
+        signature.abi.as_ref().map(|abi| abi.span()),
+    ];
+    for span in qualifiers.into_iter().flatten() {
+        errors.push(span.into(), "a kernel is a plain `fn`");
+    }
+    if let syn::ReturnType::Type(_, ty) = &signature.output {
+        errors.push_help(
+            Loc::of(ty),
+            "a kernel returns nothing",
+            "write results into a `&mut [T]` parameter with `tl::store`",
+        );
+    }
+    if let Some(variadic) = &signature.variadic {
+        errors.push(Loc::of(variadic), "a kernel takes a fixed list of parameters");
+    }
+}
+
+/// A generic; one with a mistake stays, as a guess at what was meant, so that its uses are not reported as well.
+fn parse_generic(param: &syn::GenericParam, errors: &mut Errors) -> Option<Generic> {
+    match param {
+        syn::GenericParam::Type(param) => {
+            if let Some(default) = &param.default {
+                errors.push(
+                    Loc::of(default),
+                    "a kernel's type parameter has no default: its types are declared in the attribute",
+                );
+            }
+            Some(Generic::Type { name: param.ident.clone(), bound: parse_bound(param, errors) })
+        }
+        syn::GenericParam::Const(param) => {
+            let name = match &param.ty {
+                syn::Type::Path(path) => path.path.get_ident().cloned(),
+                _ => None,
+            };
+            let ty = match name {
+                Some(name) if name == "bool" => ConstType::Bool,
+                Some(name) if const_range(&name.to_string()).is_some() => ConstType::Integer(name),
+                _ => {
+                    errors.push(Loc::of(&param.ty), "a const parameter is an integer or a `bool`");
+                    ConstType::Integer(Ident::new("i64", param.ident.span()))
+                }
+            };
+            Some(Generic::Const { name: param.ident.clone(), ty })
+        }
+        syn::GenericParam::Lifetime(param) => {
+            errors.push_help(
+                Loc::of(param),
+                "a kernel has no lifetime parameters",
+                "leave it out: `x: &[T]`",
+            );
+            None
+        }
+    }
+}
+
+/// The values that the integer type of a const parameter holds.
+pub(crate) fn const_range(name: &str) -> Option<(i128, i128)> {
+    match name {
+        "usize" => Some(DType::U64.range()),
+        "isize" => Some(DType::I64.range()),
+        _ => DType::parse(name).filter(|dtype| dtype.is_integer()).map(DType::range),
+    }
+}
+
+fn parse_bound(param: &syn::TypeParam, errors: &mut Errors) -> Class {
+    const HELP: &str = "bounds are `Float`, `Integer`, `Number` and `Element`";
+    let mut bounds = param.bounds.iter();
+    let class = match (bounds.next(), bounds.next()) {
+        (None, _) => {
+            errors.push_help(
+                Loc::of(&param.ident),
+                format!("the type parameter `{}` has no bound", param.ident),
+                HELP,
+            );
+            return Class::Any;
+        }
+        (Some(syn::TypeParamBound::Trait(bound)), None) => {
+            let name = bound.path.segments.last().map(|segment| segment.ident.to_string());
+            match name.as_deref() {
+                Some("Float") => Some(Class::Float),
+                Some("Integer") => Some(Class::Integer),
+                Some("Number") => Some(Class::Number),
+                Some("Element") => Some(Class::Any),
+                _ => None,
+            }
+        }
+        _ => {
+            errors.push_help(Loc::of(&param.bounds), "a kernel's type parameter has one bound", HELP);
+            return Class::Any;
+        }
+    };
+    class.unwrap_or_else(|| {
+        let found = source_text(param.bounds.to_token_stream());
+        errors.push_help(
+            Loc::of(&param.bounds),
+            format!("`{found}` is not a bound that a kernel's type parameter can have"),
+            HELP,
+        );
+        Class::Any
+    })
+}
+
+fn parse_param(input: &syn::FnArg, errors: &mut Errors) -> Option<Param> {
+    let typed = match input {
+        syn::FnArg::Typed(typed) => typed,
+        syn::FnArg::Receiver(receiver) => {
+            errors
+                .push(Loc::of(receiver), "a kernel is a free function: move it out of the `impl` or `trait`");
+            return None;
+        }
+    };
+    let name = match &*typed.pat {
+        syn::Pat::Ident(pat) if pat.subpat.is_none() && pat.by_ref.is_none() => {
+            if let Some(mutability) = &pat.mutability {
+                errors.push_help(
+                    Loc::of(mutability),
+                    "a parameter cannot be reassigned",
+                    format!("bind it first: `let mut {0} = {0};`", pat.ident),
+                );
+            }
+            pat.ident.clone()
+        }
+        pat => {
+            errors.push_help(Loc::of(pat), "a parameter is a plain name", "take one parameter for each part");
+            // It stays, so that calls have the right number of arguments.
+            let name = Ident::new("_", Loc::of(pat).start);
+            return Some(Param { name, ty: ParamType::Failed, loc: Loc::of(typed) });
+        }
+    };
+    let ty = parse_param_type(&typed.ty, errors);
+    Some(Param { name, ty, loc: Loc::of(typed) })
+}
+
+fn parse_param_type(ty: &syn::Type, errors: &mut Errors) -> ParamType {
+    const HELP: &str = "parameters are `&[T]`, `&mut [T]`, `&View<T, 2>`, `&mut View<T, 2>` and scalars such as `i32` or `f32`";
+    let (parsed, problem) = match ty {
+        syn::Type::Reference(reference) => {
+            if let Some(lifetime) = &reference.lifetime {
+                errors.push_help(
+                    Loc::of(lifetime),
+                    "a kernel has no lifetime parameters",
+                    "leave it out: `&[T]`",
+                );
+            }
+            let mutable = reference.mutability.is_some();
+            let memory = match &*reference.elem {
+                syn::Type::Slice(slice) => {
+                    type_name(&slice.elem).map(|elem| ParamType::Slice { elem, mutable })
+                }
+                other => match view_type(other, mutable, errors) {
+                    Some(view) => return view.map_or(ParamType::Failed, ParamType::View),
+                    None => None,
+                },
+            };
+            (memory, "a reference parameter is a slice or a view")
+        }
+        _ if view_arguments(ty).is_some() => {
+            errors.push_help(Loc::of(ty), "a view is borrowed", "write `&View<T, 2>` or `&mut View<T, 2>`");
+            return ParamType::Failed;
+        }
+        _ => (type_name(ty).map(ParamType::Scalar), "this type cannot be a kernel parameter"),
+    };
+    parsed.unwrap_or_else(|| {
+        errors.push_help(Loc::of(ty), problem, HELP);
+        ParamType::Failed
+    })
+}
+
+/// What stands between `View<` and `>`, if the type is one.
+fn view_arguments(ty: &syn::Type) -> Option<&syn::PathArguments> {
+    match ty {
+        syn::Type::Path(path) if path.qself.is_none() => {
+            let segment = path.path.segments.last()?;
+            (segment.ident == "View").then_some(&segment.arguments)
+        }
+        syn::Type::Paren(inner) => view_arguments(&inner.elem),
+        syn::Type::Group(inner) => view_arguments(&inner.elem),
+        _ => None,
+    }
+}
+
+/// `View<T, 2>` behind a reference; `None` for a type of another name, `Some(None)` for a view with a mistake.
+pub(super) fn view_type(ty: &syn::Type, mutable: bool, errors: &mut Errors) -> Option<Option<ViewType>> {
+    const HELP: &str = "write `View<f32, 2>` for rows and columns of `f32`";
+    let arguments: Vec<&syn::GenericArgument> = match view_arguments(ty)? {
+        syn::PathArguments::AngleBracketed(arguments) => arguments.args.iter().collect(),
+        syn::PathArguments::None | syn::PathArguments::Parenthesized(_) => vec![],
+    };
+    if let Some(lifetime) = arguments.iter().find(|arg| matches!(arg, syn::GenericArgument::Lifetime(_))) {
+        errors.push_help(Loc::of(lifetime), "a kernel has no lifetime parameters", "leave it out");
+        return Some(None);
+    }
+    let [syn::GenericArgument::Type(elem), rank] = arguments.as_slice() else {
+        errors.push_help(Loc::of(ty), "a view names its element type and how many axes it has", HELP);
+        return Some(None);
+    };
+    let Some(elem) = type_name(elem) else {
+        errors.push_help(Loc::of(elem), "a view's elements are of one element type", HELP);
+        return Some(None);
+    };
+    Some(view_rank(rank, errors).map(|rank| ViewType { elem, rank, mutable }))
+}
+
+fn view_rank(rank: &syn::GenericArgument, errors: &mut Errors) -> Option<usize> {
+    let literal = match rank {
+        syn::GenericArgument::Const(syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Int(literal), .. })) => {
+            literal.base10_parse::<usize>().ok()
+        }
+        _ => None,
+    };
+    match literal {
+        Some(rank) if (1..=MAX_RANK).contains(&rank) => Some(rank),
+        Some(found) => {
+            errors.push(Loc::of(rank), format!("a view has 1 to {MAX_RANK} axes, found {found}"));
+            None
+        }
+        None => {
+            let text = format!("how many axes a view has is written as a number from 1 to {MAX_RANK}");
+            errors.push(Loc::of(rank), text);
+            None
+        }
+    }
+}
+
+/// A type that is one name.
+pub(super) fn type_name(ty: &syn::Type) -> Option<TypeName> {
+    match ty {
+        syn::Type::Path(path) if path.qself.is_none() => {
+            let segment = path.path.segments.last()?;
+            let plain = segment.arguments.is_empty();
+            plain.then(|| TypeName { name: segment.ident.to_string(), loc: Loc::of(ty) })
+        }
+        syn::Type::Paren(inner) => type_name(&inner.elem),
+        syn::Type::Group(inner) => type_name(&inner.elem),
+        _ => None,
+    }
+}

@@ -1,0 +1,135 @@
+//! What the outline asks of single tokens and expressions, and the calls that it is made of.
+
+use std::collections::HashSet;
+
+use proc_macro2::{Delimiter, Group, Ident, Span, TokenStream, TokenTree};
+use quote::{ToTokens, quote, quote_spanned};
+
+use crate::ops;
+use crate::support::diagnostic::Loc;
+
+/// A call of one of the outline's functions, at the place of what it stands for.
+pub(super) fn call(written: impl ToTokens, function: &str, argument: &TokenStream) -> TokenStream {
+    let Loc { start, end } = Loc::of(written);
+    let name = Ident::new(function, start);
+    let path = quote_spanned! { start => ::dsl_runtime::lint::#name };
+    let arguments = grouped(argument, end);
+    quote! { #path #arguments }
+}
+
+pub(super) fn grouped(argument: &TokenStream, span: Span) -> TokenStream {
+    let mut group = Group::new(Delimiter::Parenthesis, argument.clone());
+    group.set_span(span);
+    TokenTree::from(group).into()
+}
+
+pub(super) fn call_statement(written: impl ToTokens, value: &TokenStream) -> TokenStream {
+    let call = call(written, "used", value);
+    quote! { #call; }
+}
+
+pub(super) fn item_name(item: &syn::Item) -> Option<&Ident> {
+    match item {
+        syn::Item::Fn(item) => Some(&item.sig.ident),
+        syn::Item::Const(item) => Some(&item.ident),
+        _ => None,
+    }
+}
+
+/// Whether a block ends with a value, or leaves before its end.
+pub(super) fn gives(block: &syn::Block) -> bool {
+    match block.stmts.last() {
+        Some(syn::Stmt::Expr(_, None)) => true,
+        Some(syn::Stmt::Expr(expr, Some(_))) => {
+            matches!(expr, syn::Expr::Return(_) | syn::Expr::Break(_) | syn::Expr::Continue(_))
+        }
+        Some(syn::Stmt::Local(_) | syn::Stmt::Item(_) | syn::Stmt::Macro(_)) | None => false,
+    }
+}
+
+/// A plain name.
+pub(super) fn variable(expr: &syn::Expr) -> Option<&Ident> {
+    match expr {
+        syn::Expr::Path(path) => path.path.get_ident(),
+        syn::Expr::Paren(inner) => variable(&inner.expr),
+        syn::Expr::Group(inner) => variable(&inner.expr),
+        _ => None,
+    }
+}
+
+/// The variables that a destructuring assignment assigns.
+pub(super) fn targets<'e>(expr: &'e syn::Expr, names: &mut Vec<&'e Ident>) {
+    match expr {
+        syn::Expr::Tuple(tuple) => tuple.elems.iter().for_each(|part| targets(part, names)),
+        other => names.extend(variable(other)),
+    }
+}
+
+/// The names before `=`, `+=` and their like.
+pub(super) fn collect_assigned(tokens: TokenStream, names: &mut HashSet<String>) {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    let punct = |at: usize| match tokens.get(at) {
+        Some(TokenTree::Punct(punct)) => Some(punct.as_char()),
+        _ => None,
+    };
+    for (i, token) in tokens.iter().enumerate() {
+        match token {
+            TokenTree::Group(group) => {
+                collect_assigned(group.stream(), names);
+                if punct(i + 1) == Some('=') {
+                    // `(a, b) = ..`
+                    collect_all(group.stream(), names);
+                }
+            }
+            TokenTree::Ident(name) => {
+                let bound = i > 0 && matches!(&tokens[i - 1], TokenTree::Ident(word) if word == "let");
+                let assigns = match (punct(i + 1), punct(i + 2)) {
+                    (Some('='), second) => second != Some('='),
+                    (Some('<' | '>'), second) => second == punct(i + 1) && punct(i + 3) == Some('='),
+                    (Some('+' | '-' | '*' | '/' | '%' | '&' | '|' | '^'), second) => second == Some('='),
+                    _ => false,
+                };
+                if assigns && !bound {
+                    names.insert(name.to_string());
+                }
+            }
+            TokenTree::Punct(_) | TokenTree::Literal(_) => {}
+        }
+    }
+}
+
+pub(super) fn collect_all(tokens: TokenStream, names: &mut HashSet<String>) {
+    for token in tokens {
+        match token {
+            TokenTree::Group(group) => collect_all(group.stream(), names),
+            TokenTree::Ident(name) => {
+                names.insert(name.to_string());
+            }
+            TokenTree::Punct(_) | TokenTree::Literal(_) => {}
+        }
+    }
+}
+
+/// Whether a call as a statement does nothing but compute a value, which is lost.
+pub(super) fn discards(expr: &syn::Expr) -> bool {
+    match expr {
+        syn::Expr::Paren(inner) => discards(&inner.expr),
+        syn::Expr::Call(own) => match &*own.func {
+            syn::Expr::Path(path) => {
+                let mut segments = path.path.segments.iter();
+                let language = segments.next().is_some_and(|segment| segment.ident == "tl");
+                language && segments.next_back().is_some_and(|name| !ops::acts(&name.ident.to_string()))
+            }
+            _ => false,
+        },
+        syn::Expr::MethodCall(own) => {
+            !ops::acts(&own.method.to_string())
+                && match &*own.receiver {
+                    receiver @ (syn::Expr::Call(_) | syn::Expr::MethodCall(_)) => discards(receiver),
+                    syn::Expr::Paren(inner) => !matches!(&*inner.expr, syn::Expr::Call(_)),
+                    _ => true,
+                }
+        }
+        _ => false,
+    }
+}

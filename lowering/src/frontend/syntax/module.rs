@@ -1,0 +1,224 @@
+//! `#[fuse_module] mod m { .. }`: the kernels of a module, and what it offers them.
+//!
+//! Takes the module's tokens; gives its kernels as they stand, unparsed, its functions marked `#[fuse_fn]`, its constants,
+//! and every other item untouched. Constants stay where they are as well: they are Rust's as much as the kernels'.
+
+use std::collections::HashSet;
+use std::rc::Rc;
+
+use proc_macro2::{Delimiter, Group, Ident, Literal, TokenStream, TokenTree};
+use quote::{ToTokens, quote};
+use syn::spanned::Spanned;
+
+use super::ast::*;
+use super::{depth, fragments, function};
+use crate::support::diagnostic::{Errors, Loc};
+
+/// A module marked `#[fuse_module]`.
+pub struct Module {
+    /// Attributes, visibility, `mod` and the name.
+    pub head: TokenStream,
+    pub parts: Vec<Part>,
+    pub items: Rc<Items>,
+}
+
+impl Module {
+    /// The functions that no kernel's text leads to.
+    pub fn uncalled(&self) -> Vec<&Rc<Function>> {
+        let mut waiting: Vec<TokenStream> = vec![];
+        let mut left = vec![];
+        for part in &self.parts {
+            match part {
+                Part::Kernel { item, .. } => waiting.push(item.clone()),
+                Part::Function { function, .. } => left.push(function),
+                Part::Other(_) => {}
+            }
+        }
+        while let Some(text) = waiting.pop() {
+            let mut names = HashSet::new();
+            collect_names(text, &mut names);
+            left.retain(|function| {
+                let called = names.contains(&function.name.to_string());
+                if called {
+                    waiting.push(function.source.body.clone());
+                }
+                !called
+            });
+        }
+        left
+    }
+}
+
+fn collect_names(tokens: TokenStream, names: &mut HashSet<String>) {
+    for token in tokens {
+        match token {
+            TokenTree::Group(group) => collect_names(group.stream(), names),
+            TokenTree::Ident(name) => {
+                names.insert(name.to_string());
+            }
+            TokenTree::Punct(_) | TokenTree::Literal(_) => {}
+        }
+    }
+}
+
+/// An item of a module.
+pub enum Part {
+    /// What the attribute says, the function without it, and the `cfg` attributes that it stands under.
+    Kernel { attribute: TokenStream, item: TokenStream, conditions: Vec<syn::Attribute>, mark: Option<Ident> },
+    /// A function that kernels call; its mark, if that is a name of its own.
+    Function { function: Rc<Function>, mark: Option<Ident> },
+    /// Anything else, as written.
+    Other(TokenStream),
+}
+
+/// Parses a module; `None` when there is none to speak of.
+pub fn parse(attribute: TokenStream, tokens: TokenStream, errors: &mut Errors) -> Option<Module> {
+    if !attribute.is_empty() {
+        errors.push(Loc::of(attribute), "`fuse_module` takes no arguments");
+    }
+    if depth::report(&tokens, errors) {
+        return None;
+    }
+    let tokens = fragments::opened(tokens);
+    let module: syn::ItemMod = match syn::parse2(tokens.clone()) {
+        Ok(module) => module,
+        Err(error) => {
+            match syn::parse2::<syn::Item>(tokens.clone()) {
+                Ok(_) => errors.push(Loc::of(tokens), "`fuse_module` goes on a module"),
+                Err(_) => errors.extend(error),
+            }
+            return None;
+        }
+    };
+    let Some((_, content)) = module.content else {
+        errors.push_help(
+            Loc::of(&module.ident),
+            "`fuse_module` needs the module's text",
+            "write the module here: `mod name { .. }`",
+        );
+        return None;
+    };
+    let (attributes, visibility, unsafety) = (&module.attrs, &module.vis, &module.unsafety);
+    let (mod_token, name) = (&module.mod_token, &module.ident);
+    let head = quote! { #(#attributes)* #visibility #unsafety #mod_token #name };
+    let constants = constants(&content);
+    let mut functions = vec![];
+    let mut parts = vec![];
+    for item in content {
+        match part(item, &constants, errors) {
+            Part::Function { function, mark } => {
+                functions.push(function.clone());
+                parts.push(Part::Function { function, mark });
+            }
+            other => parts.push(other),
+        }
+    }
+    report_twice(&functions, errors);
+    Some(Module { head, parts, items: Items { functions, constants }.into() })
+}
+
+fn constants(content: &[syn::Item]) -> Vec<ConstItem> {
+    // Which of several constants under `cfg` is meant, only rustc knows.
+    let decided = |attributes: &[syn::Attribute]| !attributes.iter().any(is_condition);
+    let mut constants = vec![];
+    for item in content {
+        match item {
+            syn::Item::Const(item) if decided(&item.attrs) => constants.push(function::constant(item)),
+            syn::Item::Enum(item) if decided(&item.attrs) => constants.extend(function::variants(item)),
+            _ => {}
+        }
+    }
+    constants
+}
+
+fn report_twice(functions: &[Rc<Function>], errors: &mut Errors) {
+    for (i, function) in functions.iter().enumerate() {
+        if functions[..i].iter().any(|other| other.name == function.name) {
+            errors.push(Loc::of(&function.name), format!("`{}` is defined twice", function.name));
+        }
+    }
+}
+
+fn part(item: syn::Item, constants: &[ConstItem], errors: &mut Errors) -> Part {
+    let syn::Item::Fn(mut item) = item else { return Part::Other(item.into_token_stream()) };
+    if let Some(at) = item.attrs.iter().position(|attribute| is(attribute, "fuse_kernel")) {
+        let mark = item.attrs.remove(at);
+        let conditions = item.attrs.iter().filter(|attribute| is_condition(attribute)).cloned().collect();
+        item.attrs.retain(|attribute| !is_condition(attribute));
+        let name = mark.path().get_ident().cloned();
+        let attribute = match mark.meta {
+            syn::Meta::List(list) => named_values(list.tokens, constants, false),
+            _ => TokenStream::new(),
+        };
+        return Part::Kernel { attribute, item: item.into_token_stream(), conditions, mark: name };
+    }
+    let Some(at) = item.attrs.iter().position(|attribute| is(attribute, "fuse_fn")) else {
+        return Part::Other(item.into_token_stream());
+    };
+    let mark = item.attrs.remove(at);
+    if let syn::Meta::List(list) = &mark.meta {
+        errors.push(Loc::of(&list.tokens), "`fuse_fn` takes no arguments");
+    }
+    if let Some(condition) = item.attrs.iter().find(|attribute| is_condition(attribute)) {
+        let help = "put the condition on the module, or on the kernels";
+        errors.push_help(condition.span().into(), "a `fuse_fn` cannot depend on `cfg`", help);
+    }
+    let mark = mark.path().get_ident().cloned();
+    Part::Function { function: function::parse(&item, errors).into(), mark }
+}
+
+fn is(attribute: &syn::Attribute, name: &str) -> bool {
+    attribute.path().segments.last().is_some_and(|segment| segment.ident == name)
+}
+
+fn is_condition(attribute: &syn::Attribute) -> bool {
+    attribute.path().is_ident("cfg")
+}
+
+/// An attribute's declared values with the module's constants in the place of their names: a list stands in brackets,
+/// and that is where names are values.
+fn named_values(tokens: TokenStream, constants: &[ConstItem], inside: bool) -> TokenStream {
+    let tokens: Vec<TokenTree> = tokens.into_iter().collect();
+    let mut changed: Vec<TokenTree> = vec![];
+    let mut i = 0;
+    while i < tokens.len() {
+        let found = if inside { named_value(&tokens[i..], constants) } else { None };
+        match (found, &tokens[i]) {
+            (Some((value, length)), _) => {
+                changed.extend(value);
+                i += length;
+                continue;
+            }
+            (None, TokenTree::Group(group)) => {
+                let inside = inside || group.delimiter() == Delimiter::Bracket;
+                let mut copy = Group::new(group.delimiter(), named_values(group.stream(), constants, inside));
+                copy.set_span(group.span());
+                changed.push(copy.into());
+            }
+            (None, token) => changed.push(token.clone()),
+        }
+        i += 1;
+    }
+    changed.into_iter().collect()
+}
+
+/// The value that tokens begin with the name of, and how many tokens name it.
+fn named_value(tokens: &[TokenTree], constants: &[ConstItem]) -> Option<(TokenStream, usize)> {
+    // The longest path first: `Activation::Gelu`, then `GELU`. A name before `:` is a field of a config.
+    let name = |at: usize| match tokens.get(at) {
+        Some(TokenTree::Ident(name)) => Some(name),
+        _ => None,
+    };
+    let colon = |at: usize| matches!(tokens.get(at), Some(TokenTree::Punct(punct)) if punct.as_char() == ':');
+    let first = name(0)?;
+    let (path, length) = match name(3) {
+        Some(last) if colon(1) && colon(2) => (vec![first, last], 4),
+        _ if colon(1) => return None,
+        _ => (vec![first], 1),
+    };
+    let constant = constants.iter().find(|constant| constant.path.iter().eq(path.iter().copied()))?;
+    let ExprKind::Int { value, .. } = constant.value.as_ref()?.kind else { return None };
+    let mut literal = Literal::u128_unsuffixed(u128::try_from(value).ok()?);
+    literal.set_span(first.span());
+    Some((TokenTree::from(literal).into(), length))
+}

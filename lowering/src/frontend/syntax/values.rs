@@ -1,0 +1,72 @@
+//! What a list declares for a const parameter and is no value: said with what to write in its place.
+
+use quote::ToTokens;
+
+use crate::support::diagnostic::{Errors, Loc, source_text};
+
+/// The expression without parentheses, and without the invisible ones around what a macro was given.
+pub(super) fn opened(expr: &syn::Expr) -> &syn::Expr {
+    match expr {
+        syn::Expr::Group(inner) => opened(&inner.expr),
+        syn::Expr::Paren(inner) => opened(&inner.expr),
+        other => other,
+    }
+}
+
+/// Reports what cannot be a value of a const parameter. What can be one of another generic is left to `check`, which
+/// knows the types.
+pub(super) fn refuse(expr: &syn::Expr, generic: &syn::ConstParam, errors: &mut Errors) -> bool {
+    let help = match expr {
+        syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Int(_) | syn::Lit::Bool(_), .. }) => return false,
+        syn::Expr::Unary(syn::ExprUnary { op: syn::UnOp::Neg(_), expr, .. })
+            if matches!(opened(expr), syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Int(_), .. })) =>
+        {
+            return false;
+        }
+        _ if generic.ty.to_token_stream().to_string() == "bool" => "write `false` or `true`".to_string(),
+        syn::Expr::Range(range) => match (&range.start, &range.end) {
+            (Some(low), Some(high)) => {
+                let [low, high] = [low, high].map(|end| source_text(end.to_token_stream()));
+                format!("list the values: `{} = [{low}, {high}]`", generic.ident)
+            }
+            _ => format!("list the values: `{} = [64, 128]`", generic.ident),
+        },
+        syn::Expr::Path(_) => {
+            "write the number; a constant's name stands for it where a `#[fuse_module]` holds both".into()
+        }
+        other => match integer(other) {
+            Some(value) => format!("write the number: `{value}`"),
+            None => "write the number".into(),
+        },
+    };
+    let found = source_text(expr.to_token_stream());
+    let ty = source_text(generic.ty.to_token_stream());
+    errors.push_help(Loc::of(expr), format!("`{}` is a `{ty}`, found `{found}`", generic.ident), help);
+    true
+}
+
+/// The integer that literals and operators make.
+fn integer(expr: &syn::Expr) -> Option<i128> {
+    match opened(expr) {
+        syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Int(int), .. }) => int.base10_parse().ok(),
+        syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Float(float), .. }) => {
+            let value: f64 = float.base10_parse().ok()?;
+            (value.fract() == 0.0 && value.abs() < 2f64.powi(53)).then_some(value as i128)
+        }
+        syn::Expr::Unary(syn::ExprUnary { op: syn::UnOp::Neg(_), expr, .. }) => integer(expr)?.checked_neg(),
+        syn::Expr::Cast(cast) => integer(&cast.expr),
+        syn::Expr::Binary(binary) => {
+            let (left, right) = (integer(&binary.left)?, integer(&binary.right)?);
+            match binary.op {
+                syn::BinOp::Add(_) => left.checked_add(right),
+                syn::BinOp::Sub(_) => left.checked_sub(right),
+                syn::BinOp::Mul(_) => left.checked_mul(right),
+                syn::BinOp::Div(_) => left.checked_div(right),
+                syn::BinOp::Shl(_) => left.checked_mul(1i128.checked_shl(u32::try_from(right).ok()?)?),
+                syn::BinOp::Shr(_) => left.checked_shr(u32::try_from(right).ok()?),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,326 @@
+//! `if`: decided at build for a constant, otherwise both branches and what they leave.
+
+use super::carried::Leaf;
+use super::scope::Variable;
+use super::{Check, Item, Literal, LiteralValue, Operand};
+use crate::frontend::syntax::{Block, Expr, ExprKind};
+use crate::ir::{Type, Value};
+use crate::ops::If;
+use crate::support::diagnostic::Loc;
+use crate::support::dtype::DType;
+
+impl Check<'_> {
+    /// `if`, as a statement or a value.
+    pub(super) fn conditional(
+        &mut self,
+        condition: &Expr,
+        then: &Block,
+        otherwise: Option<&Block>,
+        loc: Loc,
+    ) -> Operand {
+        let origin = if of_match(condition) { Origin::Match } else { Origin::If };
+        let condition = self.expr(condition);
+        match condition.item {
+            Item::Literal(Literal { value: LiteralValue::Bool(value), .. }) => {
+                // Decided at build: the other branch is not part of this variant.
+                return match (value, otherwise) {
+                    (true, _) => Operand { loc, ..self.block(then) },
+                    (false, Some(otherwise)) => Operand { loc, ..self.block(otherwise) },
+                    (false, None) => self.unit(loc),
+                };
+            }
+            Item::Failed => return self.unconditional(then, otherwise, loc),
+            _ => {}
+        }
+        match self.scalar_condition(&condition, "if") {
+            Some(condition) => self.branch((condition, origin), then, otherwise, loc),
+            None => self.unconditional(then, otherwise, loc),
+        }
+    }
+
+    /// Whether a `match` cannot compare its value, which is reported.
+    pub(super) fn report_scrutinee(&mut self, operand: &Operand) -> bool {
+        let found = self.describe(operand);
+        match &operand.item {
+            Item::Failed | Item::Literal(_) => return false,
+            Item::Value(value) if self.ty(*value).is_scalar() => return false,
+            Item::Value(_) => self.error_help(
+                operand.loc,
+                format!("`match` takes a scalar, found {found}"),
+                "choose by element with `tl::select(mask, a, b)`",
+            ),
+            _ => self.error(operand.loc, format!("`match` takes a scalar, found {found}")),
+        };
+        true
+    }
+
+    /// The branches under a condition that was reported: they may still hold mistakes of their own, and what they assign
+    /// is unknown.
+    fn unconditional(&mut self, then: &Block, otherwise: Option<&Block>, loc: Loc) -> Operand {
+        let slots = self.assigned_slots([Some(then), otherwise].into_iter().flatten());
+        for block in [Some(then), otherwise].into_iter().flatten() {
+            self.block(block);
+            self.poison(&slots, loc);
+        }
+        self.failed(loc)
+    }
+
+    pub(super) fn scalar_condition(&mut self, operand: &Operand, keyword: &str) -> Option<Value> {
+        if !matches!(operand.item, Item::Value(_) | Item::Literal(_) | Item::Failed) {
+            let found = self.describe(operand);
+            self.error(operand.loc, format!("the condition of `{keyword}` is a bool, found {found}"));
+            return None;
+        }
+        let value = self.value(operand)?;
+        let ty = self.ty(value).clone();
+        if ty.dtype != DType::Bool {
+            self.error_help(
+                operand.loc,
+                format!("the condition of `{keyword}` is a bool, found {ty}"),
+                "compare: `x != 0`",
+            );
+            return None;
+        }
+        if !ty.is_scalar() {
+            let help = match keyword {
+                "while" => "`tl::any(mask)` says whether one of its elements holds",
+                _ => "choose by element with `tl::select(mask, a, b)`",
+            };
+            let text = format!("the condition of `{keyword}` is a scalar, found a tile of type {ty}");
+            self.error_help(operand.loc, text, help);
+            return None;
+        }
+        Some(value)
+    }
+
+    fn branch(
+        &mut self,
+        (condition, origin): (Value, Origin),
+        then: &Block,
+        otherwise: Option<&Block>,
+        loc: Loc,
+    ) -> Operand {
+        let slots = self.assigned_slots([Some(then), otherwise].into_iter().flatten());
+        let before: Vec<Variable> = slots.iter().map(|&slot| self.scopes.get(slot).clone()).collect();
+
+        self.begin_block(vec![]);
+        let then_value = self.block(then);
+        let after_then: Vec<Variable> = slots.iter().map(|&slot| self.scopes.get(slot).clone()).collect();
+        // The block is reopened below to build what its yields need; its contents are kept meanwhile.
+        let then_block = self.end_block(vec![]);
+        self.restore(&slots, &before);
+
+        self.begin_block(vec![]);
+        let else_value = match otherwise {
+            Some(otherwise) => self.block(otherwise),
+            None => self.unit(loc),
+        };
+        let after_else: Vec<Variable> = slots.iter().map(|&slot| self.scopes.get(slot).clone()).collect();
+        let else_block = self.end_block(vec![]);
+        self.restore(&slots, &before);
+
+        // What both branches give: the value of the `if`, then every variable that both leave assigned.
+        let mut pairs = vec![];
+        let value_pair = match (&then_value.item, &else_value.item) {
+            (Item::Unit, _) | (_, Item::Unit) | (Item::Failed, _) | (_, Item::Failed) => None,
+            _ => Some(Pair {
+                what: origin.value().into(),
+                sides: [then_value.clone(), else_value.clone()],
+                blame: Blame { side: 1, loc: else_value.loc },
+                elsewhere: origin.elsewhere(),
+            }),
+        };
+        let one_sided = value_pair.is_none()
+            && self.report_missing_value(&then_value, &else_value, otherwise.map(|_| origin));
+        let has_value = value_pair.is_some();
+        pairs.extend(value_pair);
+        let names = self.slot_names(&slots, then, otherwise);
+        for (i, (a, b)) in after_then.iter().zip(&after_else).enumerate() {
+            if let (Some(then), Some(otherwise)) = (&a.operand, &b.operand) {
+                let in_else = b.assigned != before[i].assigned;
+                let in_both = in_else && a.assigned != before[i].assigned;
+                let (side, assigned) = if in_else { (1, b.assigned) } else { (0, a.assigned) };
+                pairs.push(Pair {
+                    what: format!("`{}`", names[i]),
+                    sides: [then.clone(), otherwise.clone()],
+                    blame: Blame { side, loc: assigned.unwrap_or(loc) },
+                    elsewhere: if in_both { "in the other branch" } else { "before the `if`" },
+                });
+            }
+        }
+        let merged = self.merge(condition, [then_block, else_block], pairs, loc);
+        let mut merged = merged.into_iter();
+        let failed = |value: &Operand| matches!(value.item, Item::Failed);
+        let value = if has_value {
+            merged.next().unwrap_or_else(|| self.failed(loc))
+        } else if one_sided || failed(&then_value) || failed(&else_value) {
+            self.failed(loc)
+        } else {
+            self.unit(loc)
+        };
+        for (i, &slot) in slots.iter().enumerate() {
+            let both = after_then[i].operand.is_some() && after_else[i].operand.is_some();
+            let assigned = after_then[i].assigned.or(after_else[i].assigned);
+            let variable = self.scopes.get_mut(slot);
+            variable.assigned = assigned;
+            variable.operand = if both { merged.next() } else { None };
+        }
+        Operand { loc, ..value }
+    }
+
+    /// Whether one branch has a value and the other none, which is reported.
+    fn report_missing_value(&mut self, then: &Operand, otherwise: &Operand, origin: Option<Origin>) -> bool {
+        let (with, without) = match (&then.item, &otherwise.item) {
+            (Item::Unit, Item::Unit) | (Item::Failed, _) | (_, Item::Failed) => return false,
+            (Item::Unit, _) => (otherwise, then),
+            _ => (then, otherwise),
+        };
+        let found = self.describe(with);
+        match origin {
+            Some(Origin::If) => {
+                self.error(without.loc, format!("one branch of this `if` gives {found}, the other nothing"))
+            }
+            Some(Origin::Match) => {
+                self.error(without.loc, format!("this arm gives nothing, another one gives {found}"))
+            }
+            None => self.error(
+                with.loc,
+                format!("this gives {found}, but the `if` has no `else` that gives one as well"),
+            ),
+        };
+        true
+    }
+
+    /// Joins pairs of operands behind an `if` whose blocks are built; reports pairs whose types differ.
+    fn merge(
+        &mut self,
+        condition: Value,
+        blocks: [crate::ir::Block; 2],
+        pairs: Vec<Pair>,
+        loc: Loc,
+    ) -> Vec<Operand> {
+        let mut wanted: Vec<Vec<Leaf>> = vec![];
+        for pair in &pairs {
+            let leaves = self.join(pair, &pair.sides[0], &pair.sides[1]);
+            wanted.push(leaves.unwrap_or_default());
+        }
+        let [then, otherwise] = blocks;
+        let close = |check: &mut Self, block: crate::ir::Block, side: usize| {
+            check.builder.begin_with(block.args);
+            for op in block.ops {
+                check.builder.append(op);
+            }
+            let mut yields = vec![];
+            for (pair, leaves) in pairs.iter().zip(&wanted) {
+                if !leaves.is_empty() {
+                    yields.extend(check.yield_leaves(&pair.sides[side], leaves).unwrap_or_default());
+                }
+            }
+            check.end_block(yields)
+        };
+        let then = close(self, then, 0);
+        let otherwise = close(self, otherwise, 1);
+        let types: Vec<Type> = wanted.iter().flatten().map(|leaf| leaf.ty.clone()).collect();
+        if then.yields.len() != types.len() || otherwise.yields.len() != types.len() {
+            // A literal that does not fit was reported while closing.
+            return pairs.iter().map(|_| self.failed(loc)).collect();
+        }
+        let results = self.push(If { condition, then, otherwise }, types, loc);
+        let mut results = results.into_iter();
+        pairs
+            .iter()
+            .zip(&wanted)
+            .map(|(pair, leaves)| {
+                let a = &pair.sides[0];
+                if leaves.is_empty() && !matches!(a.item, Item::Tuple(_)) {
+                    return self.failed(a.loc);
+                }
+                let values: Vec<Value> = results.by_ref().take(leaves.len()).collect();
+                self.rebuild(a, &mut values.into_iter())
+            })
+            .collect()
+    }
+
+    /// The leaves two branches agree on; a literal takes the other side's type.
+    fn join(&mut self, pair: &Pair, a: &Operand, b: &Operand) -> Option<Vec<Leaf>> {
+        if let (Item::Tuple(left), Item::Tuple(right)) = (&a.item, &b.item)
+            && left.len() == right.len()
+        {
+            let mut leaves = vec![];
+            for (a, b) in left.iter().zip(right) {
+                leaves.extend(self.join(pair, a, b)?);
+            }
+            return Some(leaves);
+        }
+        let (left, right) = (self.leaves(a)?, self.leaves(b)?);
+        let takes = |operand: &Operand, leaves: &[Leaf]| match (&operand.item, leaves) {
+            (Item::Literal(literal), [leaf]) => {
+                leaf.ty.is_scalar() && leaf.slice.is_none() && literal.can_be(leaf.ty.dtype)
+            }
+            _ => false,
+        };
+        if left == right || takes(b, &left) {
+            return Some(left);
+        }
+        if takes(a, &right) {
+            return Some(right);
+        }
+        let mut texts = [self.describe_leaves(&left), self.describe_leaves(&right)];
+        texts.rotate_left(pair.blame.side);
+        let [here, there] = texts;
+        let Pair { what, elsewhere, .. } = pair;
+        self.error(pair.blame.loc, format!("{what} is {here} here and {there} {elsewhere}"));
+        None
+    }
+}
+
+/// What the user wrote: a `match` is a chain of `if`.
+#[derive(Clone, Copy)]
+enum Origin {
+    If,
+    Match,
+}
+
+impl Origin {
+    /// How messages name its value.
+    fn value(self) -> &'static str {
+        match self {
+            Origin::If => "the value of this `if`",
+            Origin::Match => "the value of this `match`",
+        }
+    }
+
+    fn elsewhere(self) -> &'static str {
+        match self {
+            Origin::If => "in the other branch",
+            Origin::Match => "in the arm before",
+        }
+    }
+}
+
+/// Whether a condition compares the value of a `match`.
+pub(super) fn of_match(condition: &Expr) -> bool {
+    match &condition.kind {
+        ExprKind::Path(path) => path.len() == 1 && crate::frontend::syntax::is_scrutinee(&path[0]),
+        ExprKind::Logic { lhs, .. } | ExprKind::Binary { lhs, .. } => of_match(lhs),
+        _ => false,
+    }
+}
+
+/// Something that both branches of an `if` leave: its value, or a variable.
+struct Pair {
+    /// How messages name it.
+    what: String,
+    /// As the first branch leaves it, and as the other one does.
+    sides: [Operand; 2],
+    blame: Blame,
+    /// Where the side that is not blamed got its value.
+    elsewhere: &'static str,
+}
+
+/// The side that a difference is reported on, and the tokens that made it.
+#[derive(Clone, Copy)]
+struct Blame {
+    side: usize,
+    loc: Loc,
+}

@@ -1,0 +1,270 @@
+//! Variables under control flow: which of them a block assigns, and the SSA values that each is made of.
+
+use proc_macro2::Ident;
+
+use super::scope::{Slot, Variable};
+use super::{Check, Item, Operand, Pointer};
+use crate::frontend::syntax::{Block, Expr, ExprKind, Pattern, Statement};
+use crate::ir::{Type, Value};
+use crate::support::diagnostic::Loc;
+use crate::support::dtype::DType;
+
+impl Check<'_> {
+    /// The outer variables that blocks assign, in the order of their first assignment.
+    pub(super) fn assigned_slots<'b>(&self, blocks: impl Iterator<Item = &'b Block>) -> Vec<Slot> {
+        let mut names = vec![];
+        for block in blocks {
+            assigned_names(block, &mut vec![], &mut names);
+        }
+        let mut slots = vec![];
+        for name in names {
+            if let Some(slot) = self.scopes.find(&name)
+                && !slots.contains(&slot)
+            {
+                slots.push(slot);
+            }
+        }
+        slots
+    }
+
+    pub(super) fn slot_names(&self, slots: &[Slot], block: &Block, other: Option<&Block>) -> Vec<String> {
+        let mut names = vec![];
+        for block in [Some(block), other].into_iter().flatten() {
+            assigned_names(block, &mut vec![], &mut names);
+        }
+        slots
+            .iter()
+            .map(|&slot| {
+                names.iter().find(|name| self.scopes.find(name) == Some(slot)).cloned().unwrap_or_default()
+            })
+            .collect()
+    }
+
+    pub(super) fn restore(&mut self, slots: &[Slot], saved: &[Variable]) {
+        for (&slot, variable) in slots.iter().zip(saved) {
+            *self.scopes.get_mut(slot) = variable.clone();
+        }
+    }
+
+    pub(super) fn poison(&mut self, slots: &[Slot], loc: Loc) {
+        for &slot in slots {
+            let failed = self.failed(loc);
+            self.scopes.get_mut(slot).operand = Some(failed);
+        }
+    }
+
+    /// The values an operand is made of, by type and, for pointers, by slice.
+    pub(super) fn leaves(&mut self, operand: &Operand) -> Option<Vec<Leaf>> {
+        match &operand.item {
+            Item::Value(value) => Some(vec![Leaf { ty: self.ty(*value).clone(), slice: None }]),
+            Item::Literal(literal) => {
+                Some(vec![Leaf { ty: Type::scalar(literal.default_type()), slice: None }])
+            }
+            Item::Pointer(Pointer { param, offset, .. }) => {
+                Some(vec![Leaf { ty: self.ty(*offset).clone(), slice: Some(*param) }])
+            }
+            Item::Slice(param) => Some(vec![Leaf { ty: Type::scalar(DType::I32), slice: Some(*param) }]),
+            Item::Tuple(parts) => {
+                let mut leaves = vec![];
+                for part in parts {
+                    leaves.extend(self.leaves(part)?);
+                }
+                Some(leaves)
+            }
+            Item::Failed => None,
+            Item::View(_)
+            | Item::List(_)
+            | Item::Text(_)
+            | Item::Range(_)
+            | Item::Function(_)
+            | Item::Unit => {
+                let text = format!("{} cannot be assigned under a loop or `if`", operand.item_name());
+                self.error(operand.loc, text);
+                None
+            }
+        }
+    }
+
+    pub(super) fn describe_leaves(&self, leaves: &[Leaf]) -> String {
+        let parts: Vec<String> = leaves
+            .iter()
+            .map(|leaf| match leaf.slice {
+                None => leaf.ty.to_string(),
+                Some(param) => {
+                    let name = &self.func().params[param.index()].name;
+                    let shape = if leaf.ty.is_scalar() {
+                        String::new()
+                    } else {
+                        format!(" of shape {}", leaf.ty.shape)
+                    };
+                    let offsets = if leaf.ty.dtype == DType::I32 {
+                        String::new()
+                    } else {
+                        format!(" by {}", leaf.ty.dtype)
+                    };
+                    format!("a pointer into `{name}`{shape}{offsets}")
+                }
+            })
+            .collect();
+        if let [one] = parts.as_slice() { one.clone() } else { format!("({})", parts.join(", ")) }
+    }
+
+    pub(super) fn flatten_all(&mut self, operands: &[Operand]) -> Option<Vec<Value>> {
+        let mut values = vec![];
+        for operand in operands {
+            let leaves = self.leaves(operand)?;
+            values.extend(self.yield_leaves(operand, &leaves)?);
+        }
+        Some(values)
+    }
+
+    /// The operand's values, literals materialised as the leaves want them.
+    pub(super) fn yield_leaves(&mut self, operand: &Operand, leaves: &[Leaf]) -> Option<Vec<Value>> {
+        match &operand.item {
+            Item::Tuple(parts) => {
+                let mut values = vec![];
+                let mut rest = leaves;
+                for part in parts {
+                    let n = self.leaves(part)?.len();
+                    let (own, others) = rest.split_at_checked(n)?;
+                    values.extend(self.yield_leaves(part, own)?);
+                    rest = others;
+                }
+                Some(values)
+            }
+            Item::Pointer(pointer) => Some(vec![pointer.offset]),
+            Item::Slice(_) => Some(vec![self.zero(DType::I32, operand.loc)]),
+            _ => {
+                let leaf = leaves.first()?;
+                let value = self.value_as(operand, leaf.ty.dtype, "a carried value")?;
+                let found = self.ty(value).shape.clone();
+                if found != leaf.ty.shape {
+                    // A scalar literal for a carried tile.
+                    if found.broadcast(&leaf.ty.shape).as_ref() != Some(&leaf.ty.shape) {
+                        return None;
+                    }
+                    return Some(vec![self.broadcast(value, &leaf.ty.shape, operand.loc)]);
+                }
+                Some(vec![value])
+            }
+        }
+    }
+
+    /// An operand of the same form with other values.
+    pub(super) fn rebuild(&self, like: &Operand, values: &mut dyn Iterator<Item = Value>) -> Operand {
+        let item = match &like.item {
+            Item::Tuple(parts) => Item::Tuple(parts.iter().map(|part| self.rebuild(part, values)).collect()),
+            Item::Pointer(Pointer { param, .. }) | Item::Slice(param) => match values.next() {
+                Some(offset) => {
+                    Item::Pointer(Pointer { param: *param, offset, shape: self.ty(offset).shape.clone() })
+                }
+                None => Item::Failed,
+            },
+            _ => values.next().map_or(Item::Failed, Item::Value),
+        };
+        Operand { item, loc: like.loc }
+    }
+}
+
+/// One SSA value of an operand.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Leaf {
+    pub ty: Type,
+    pub slice: Option<crate::ir::ParamId>,
+}
+
+impl Operand {
+    pub(super) fn item_name(&self) -> &'static str {
+        match self.item {
+            Item::View(_) => "a view",
+            Item::List(_) => "a list",
+            Item::Text(_) => "a string",
+            Item::Range(_) => "a range",
+            Item::Function(_) => "a function",
+            Item::Unit => "nothing",
+            _ => "this value",
+        }
+    }
+}
+
+/// Names that a block assigns and does not declare itself.
+fn assigned_names(block: &Block, declared: &mut Vec<String>, found: &mut Vec<String>) {
+    let depth = declared.len();
+    for statement in &block.statements {
+        match statement {
+            Statement::Let { pattern, init, .. } => {
+                if let Some(init) = init {
+                    assigned_in_expr(init, declared, found);
+                }
+                declare_pattern(pattern, declared);
+            }
+            Statement::Assign { target, value, .. } => {
+                assigned_in_expr(value, declared, found);
+                let name = target.to_string();
+                if !declared.contains(&name) && !found.contains(&name) {
+                    found.push(name);
+                }
+            }
+            Statement::For { var, body, .. } => {
+                let inner = declared.len();
+                declared.extend(var.iter().map(Ident::to_string));
+                assigned_names(body, declared, found);
+                declared.truncate(inner);
+            }
+            Statement::While { body, .. } => assigned_names(body, declared, found),
+            Statement::Expr(expr) => assigned_in_expr(expr, declared, found),
+        }
+    }
+    if let Some(value) = &block.value {
+        assigned_in_expr(value, declared, found);
+    }
+    declared.truncate(depth);
+}
+
+fn declare_pattern(pattern: &Pattern, declared: &mut Vec<String>) {
+    match pattern {
+        Pattern::Name { name, .. } => declared.push(name.to_string()),
+        Pattern::Ignore(_) => {}
+        Pattern::Tuple { parts, .. } => parts.iter().for_each(|part| declare_pattern(part, declared)),
+    }
+}
+
+fn assigned_in_expr(expr: &Expr, declared: &mut Vec<String>, found: &mut Vec<String>) {
+    match &expr.kind {
+        ExprKind::If { then, otherwise, .. } => {
+            assigned_names(then, declared, found);
+            if let Some(otherwise) = otherwise {
+                assigned_names(otherwise, declared, found);
+            }
+        }
+        ExprKind::Block(block) => assigned_names(block, declared, found),
+        ExprKind::Unary { operand, .. }
+        | ExprKind::Cast { operand, .. }
+        | ExprKind::Field { base: operand, .. }
+        | ExprKind::Part { tuple: operand, .. } => assigned_in_expr(operand, declared, found),
+        ExprKind::Binary { lhs, rhs, .. } | ExprKind::Logic { lhs, rhs, .. } => {
+            assigned_in_expr(lhs, declared, found);
+            assigned_in_expr(rhs, declared, found);
+        }
+        ExprKind::Call { args, .. } | ExprKind::Tuple(args) | ExprKind::Array(args) => {
+            args.iter().for_each(|arg| assigned_in_expr(arg, declared, found));
+        }
+        ExprKind::Method { receiver, args, .. } => {
+            assigned_in_expr(receiver, declared, found);
+            args.iter().for_each(|arg| assigned_in_expr(arg, declared, found));
+        }
+        ExprKind::Index { base: low, index: high } | ExprKind::Range { low, high, .. } => {
+            assigned_in_expr(low, declared, found);
+            assigned_in_expr(high, declared, found);
+        }
+        // A closure changes nothing around it.
+        ExprKind::Closure(_)
+        | ExprKind::Exit(_)
+        | ExprKind::Int { .. }
+        | ExprKind::Float { .. }
+        | ExprKind::Bool(_)
+        | ExprKind::Text(_)
+        | ExprKind::Path(_)
+        | ExprKind::Error => {}
+    }
+}

@@ -1,0 +1,178 @@
+//! Functions of the user's as blocks of the IR: how a reduction or scan makes one element of two.
+
+use super::{Call, Callee, Check, Item, Operand};
+use crate::ir::{Block, Op, Type, Value};
+use crate::ops::{Kind, Scalar, scalar};
+use crate::support::diagnostic::Loc;
+use crate::support::dtype::DType;
+
+impl Check<'_> {
+    /// The function `operand` as the combination of two elements, or of two tuples of elements when there are several
+    /// `types`. The block takes the left elements and then the right ones, yields one of each type, holds lanewise
+    /// operations, casts and constants, and uses nothing from outside. `None` when it is a mistake, which is reported.
+    pub fn combination(&mut self, operand: &Operand, types: &[Type]) -> Option<Block> {
+        let callee = match &operand.item {
+            Item::Function(callee) => callee.clone(),
+            Item::Failed => return None,
+            _ => {
+                let found = self.describe(operand);
+                let help = if types.len() == 1 {
+                    "such as `|a, b| a + b`"
+                } else {
+                    "such as `|a, b| ..`, of tuples"
+                };
+                self.error_help(operand.loc, format!("a combination is a function, found {found}"), help);
+                return None;
+            }
+        };
+        let errors = self.errors.len();
+        let args = self.begin_block([types, types].concat());
+        let outer = self.own_from.replace(args[0].index());
+        let yields = self.combined(&callee, &args, types, operand.loc);
+        self.own_from = outer;
+        let block = self.end_block(yields.clone().unwrap_or_default());
+        if yields.is_none() || self.errors.len() > errors {
+            return None;
+        }
+        self.straight(block)
+    }
+
+    /// The function `operand` as lanewise operations on one element of each of `types`, with a single result.
+    pub fn on_elements(&mut self, operand: &Operand, types: &[Type], result: DType) -> Option<Block> {
+        let Item::Function(callee) = &operand.item else {
+            if !matches!(operand.item, Item::Failed) {
+                let found = self.describe(operand);
+                self.error_help(
+                    operand.loc,
+                    format!("this is a function, found {found}"),
+                    "such as `|x| x + 1.0`",
+                );
+            }
+            return None;
+        };
+        let callee = callee.clone();
+        let errors = self.errors.len();
+        let args = self.begin_block(types.to_vec());
+        let outer = self.own_from.replace(args[0].index());
+        let operands = args.iter().map(|&value| self.operand(value, operand.loc)).collect();
+        let what = "this function".to_string();
+        let call = Call {
+            name: String::new(),
+            what,
+            name_loc: operand.loc,
+            loc: operand.loc,
+            generics: vec![],
+            args: operands,
+            text: String::new(),
+        };
+        let given = self.invoke(&callee, call);
+        let value = match given.item {
+            Item::Failed => None,
+            _ => self.value_as(&given, result, "what this function gives"),
+        };
+        self.own_from = outer;
+        let block = self.end_block(value.into_iter().collect());
+        if value.is_none() || self.errors.len() > errors {
+            return None;
+        }
+        self.straight(block)
+    }
+
+    /// Calls the combination on the arguments of its block; what it yields.
+    fn combined(&mut self, callee: &Callee, args: &[Value], types: &[Type], loc: Loc) -> Option<Vec<Value>> {
+        let (left, right) = args.split_at(types.len());
+        let element = |check: &Self, values: &[Value]| match values {
+            [value] => check.operand(*value, loc),
+            _ => {
+                let parts = values.iter().map(|&value| check.operand(value, loc)).collect();
+                check.wrap(Item::Tuple(parts), loc)
+            }
+        };
+        let args = vec![element(self, left), element(self, right)];
+        let what = match callee {
+            Callee::Declared { function, .. } => format!("`{}`", function.name),
+            Callee::Closure { .. } => "this combination".to_string(),
+            Callee::Language(name) => format!("`tl::{name}`"),
+        };
+        let params = match callee {
+            Callee::Declared { function, .. } => Some(function.params.len()),
+            Callee::Closure { closure, .. } => Some(closure.params.len()),
+            Callee::Language(_) => None,
+        };
+        if let Some(found) = params.filter(|found| *found != 2) {
+            let this = if matches!(callee, Callee::Closure { .. }) { "this closure" } else { what.as_str() };
+            let text = format!("a combination takes 2 arguments, {this} takes {found}");
+            self.error_help(loc, text, "it makes one element of two: `|a, b| a + b`");
+            return None;
+        }
+        let (name, text) = (String::new(), String::new());
+        let call = Call { name, what, name_loc: loc, loc, generics: vec![], args, text };
+        let result = self.invoke(callee, call);
+        let parts = match (&result.item, types) {
+            (Item::Failed, _) => return None,
+            (_, [_]) => std::slice::from_ref(&result),
+            (Item::Tuple(parts), _) if parts.len() == types.len() => parts,
+            _ => {
+                let found = match &result.item {
+                    Item::Tuple(parts) => format!("a tuple of {}", parts.len()),
+                    _ => self.describe(&result),
+                };
+                self.error(
+                    result.loc,
+                    format!(
+                        "this combination gives a tuple of {} as it takes two, found {found}",
+                        types.len()
+                    ),
+                );
+                return None;
+            }
+        };
+        let mut yields = vec![];
+        for (part, ty) in parts.iter().zip(types) {
+            let value = self.value_as(part, ty.dtype, "what this combination gives here")?;
+            if !self.ty(value).is_scalar() {
+                let found = self.describe(part);
+                self.error(part.loc, format!("a combination gives single elements, found {found}"));
+                return None;
+            }
+            yields.push(value);
+        }
+        Some(yields)
+    }
+
+    /// The block with choices in the place of branches; reports what does not work on single elements.
+    fn straight(&mut self, block: Block) -> Option<Block> {
+        let mut ops = vec![];
+        let Err(bad) = flatten(block.ops, &mut ops) else { return Some(Block { ops, ..block }) };
+        let text = format!(
+            "a combination works on single elements: `{}` has no place in it",
+            bad.kind.operation().name()
+        );
+        self.error_help(
+            bad.loc,
+            text,
+            "it may use operators, `if`, casts and the lanewise functions of `tl::`",
+        );
+        None
+    }
+}
+
+/// Appends operations, both sides of branches among them: none of them has an effect. Gives one that cannot stay.
+fn flatten(ops: Vec<Op>, flat: &mut Vec<Op>) -> Result<(), Box<Op>> {
+    let select = scalar::row("select").expect("a row of the table");
+    for op in ops {
+        if matches!(op.kind, Kind::Scalar(_) | Kind::Cast(_) | Kind::Bitcast(_) | Kind::Constant(_)) {
+            flat.push(op);
+            continue;
+        }
+        let Kind::If(branch) = op.kind else { return Err(Box::new(op)) };
+        flatten(branch.then.ops, flat)?;
+        flatten(branch.otherwise.ops, flat)?;
+        let sides = branch.then.yields.into_iter().zip(branch.otherwise.yields);
+        for (result, (then, otherwise)) in op.results.into_iter().zip(sides) {
+            let kind = Scalar::new(select, vec![branch.condition, then, otherwise]).into();
+            flat.push(Op { kind, results: vec![result], loc: op.loc });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,247 @@
+//! What must be known at build: constants, shapes, axes; and the values of literals.
+
+use super::{Call, Check, Item, Literal, LiteralValue, Operand};
+use crate::frontend::syntax::GenericArg;
+use crate::ir::{Shape, shape_problem};
+use crate::ops::Number;
+use crate::support::diagnostic::Loc;
+use crate::support::dtype::DType;
+
+impl Check<'_> {
+    /// An integer known at build; `what` names it in the message otherwise.
+    pub fn constant(&mut self, operand: &Operand, what: &str) -> Option<i128> {
+        match operand.item {
+            Item::Literal(Literal { value: LiteralValue::Number(Number::Int(value)), .. }) => Some(value),
+            Item::Failed => None,
+            _ => {
+                let text = format!("{what} is a constant integer, found {}", self.describe(operand));
+                self.error_help(
+                    operand.loc,
+                    text,
+                    "constants are literals and const parameters of the kernel",
+                );
+                None
+            }
+        }
+    }
+
+    /// A bool known at build.
+    pub fn flag(&mut self, operand: &Operand, what: &str) -> Option<bool> {
+        match operand.item {
+            Item::Literal(Literal { value: LiteralValue::Bool(value), .. }) => Some(value),
+            Item::Failed => None,
+            _ => {
+                let text = format!("{what} is a constant bool, found {}", self.describe(operand));
+                self.error(operand.loc, text);
+                None
+            }
+        }
+    }
+
+    /// A list of integers known at build.
+    pub fn constants(&mut self, operand: &Operand, what: &str) -> Option<Vec<i128>> {
+        match &operand.item {
+            Item::List(items) => items.iter().map(|item| self.constant(item, what)).collect(),
+            Item::Failed => None,
+            _ => {
+                let text = format!("{what} is a list such as `[0, 1]`, found {}", self.describe(operand));
+                self.error(operand.loc, text);
+                None
+            }
+        }
+    }
+
+    /// A shape, written as a list of constants.
+    pub fn shape(&mut self, operand: &Operand) -> Option<Shape> {
+        match &operand.item {
+            Item::List(items) => {
+                let mut extents = vec![];
+                let mut problem = false;
+                for item in items {
+                    match self.constant(item, "a tile extent") {
+                        Some(extent) => {
+                            if let Some(text) = shape_problem(&[extent]) {
+                                self.error(item.loc, text);
+                                problem = true;
+                            }
+                            extents.push(extent);
+                        }
+                        None => problem = true,
+                    }
+                }
+                if problem { None } else { self.legal_shape(&extents, operand.loc) }
+            }
+            Item::Failed => None,
+            _ => {
+                let text = format!("a shape is a list such as `[M, N]`, found {}", self.describe(operand));
+                self.error(operand.loc, text);
+                None
+            }
+        }
+    }
+
+    /// The shape, if it is one that a tile may have; reports it otherwise.
+    pub fn legal(&mut self, shape: Shape, loc: Loc) -> Option<Shape> {
+        let extents: Vec<i128> = shape.iter().map(|&extent| i128::from(extent)).collect();
+        self.legal_shape(&extents, loc)
+    }
+
+    pub fn legal_shape(&mut self, extents: &[i128], loc: Loc) -> Option<Shape> {
+        match shape_problem(extents) {
+            Some(problem) => {
+                self.error(loc, problem);
+                None
+            }
+            None => Some(Shape::new(extents.iter().map(|&extent| extent as u32).collect::<Vec<_>>())),
+        }
+    }
+
+    /// A constant axis of a tile with `rank` axes.
+    pub fn axis(&mut self, operand: &Operand, rank: usize) -> Option<usize> {
+        let axis = self.constant(operand, "an axis")?;
+        if (0..rank as i128).contains(&axis) {
+            return Some(axis as usize);
+        }
+        let axes = crate::support::diagnostic::list(0..rank);
+        let text = match rank {
+            0 => format!("axis {axis} is out of range: a scalar has no axes"),
+            1 => format!("axis {axis} is out of range: the only axis here is 0"),
+            _ => format!("axis {axis} is out of range: the axes here are {axes}"),
+        };
+        let counted = rank as i128 + axis;
+        match axis {
+            -1 if counted >= 0 => self.error_help(operand.loc, text, format!("the last is {counted}")),
+            ..-1 if counted >= 0 => {
+                self.error_help(operand.loc, text, format!("axes count from the first: write `{counted}`"))
+            }
+            _ => self.error(operand.loc, text),
+        };
+        None
+    }
+
+    /// The axis that a call names, which it may leave out where there is one.
+    pub fn axis_or_only(&mut self, call: &Call, operand: Option<&Operand>, rank: usize) -> Option<usize> {
+        match operand {
+            Some(operand) => self.axis(operand, rank),
+            None if rank == 1 => Some(0),
+            None => {
+                let text = format!("{} of a tile of {rank} axes needs an axis", call.what);
+                self.error(call.name_loc, text);
+                None
+            }
+        }
+    }
+
+    /// The element type between `::<` and `>`, if one is given.
+    pub fn generic_type(&mut self, call: &Call) -> Option<DType> {
+        match call.generics.first() {
+            Some(GenericArg::Type(ty)) => self.resolve_type(ty),
+            _ => None,
+        }
+    }
+}
+
+impl LiteralValue {
+    pub(super) fn describe(self) -> String {
+        match self {
+            LiteralValue::Number(Number::Int(value)) => format!("the integer {value}"),
+            LiteralValue::Number(Number::Float(value)) => format!("the float {value:?}"),
+            LiteralValue::Bool(value) => format!("the bool {value}"),
+        }
+    }
+
+    pub(super) fn describe_value(self) -> String {
+        match self {
+            LiteralValue::Number(number) => number.to_string(),
+            LiteralValue::Bool(value) => value.to_string(),
+        }
+    }
+}
+
+impl Literal {
+    /// The type it has when nothing else decides.
+    pub(super) fn default_type(&self) -> DType {
+        self.dtype.unwrap_or(match self.value {
+            LiteralValue::Number(Number::Int(value)) if DType::I32.wrap(value) == value => DType::I32,
+            LiteralValue::Number(Number::Int(_)) => DType::I64,
+            LiteralValue::Number(Number::Float(_)) => DType::F32,
+            LiteralValue::Bool(_) => DType::Bool,
+        })
+    }
+
+    pub fn is_integer(&self) -> bool {
+        matches!(self.value, LiteralValue::Number(Number::Int(_)))
+    }
+
+    /// Whether a literal without a type may take this one.
+    pub(super) fn can_be(&self, dtype: DType) -> bool {
+        self.dtype.is_none()
+            && match self.value {
+                LiteralValue::Bool(_) => dtype == DType::Bool,
+                LiteralValue::Number(Number::Int(_)) => dtype.is_integer() || dtype.is_float() && self.digits,
+                LiteralValue::Number(Number::Float(_)) => dtype.is_float(),
+            }
+    }
+
+    pub(super) fn fits(&self, dtype: DType) -> bool {
+        match self.value {
+            LiteralValue::Number(Number::Int(value)) => self.bits(value, dtype).is_some(),
+            LiteralValue::Number(Number::Float(_)) | LiteralValue::Bool(_) => true,
+        }
+    }
+
+    /// The integer `value` of this literal in an integer type, if that holds it.
+    pub(super) fn bits(&self, value: i128, dtype: DType) -> Option<i128> {
+        let (low, high) = dtype.range();
+        let other = self.complement && low == 0 && (low..=high).contains(&!value);
+        (other || (low..=high).contains(&value)).then(|| dtype.wrap(value))
+    }
+
+    /// As [`Cast`] converts values.
+    pub(super) fn convert(self, dtype: DType) -> Literal {
+        let value = match self.value {
+            LiteralValue::Bool(value) if dtype == DType::Bool => LiteralValue::Bool(value),
+            LiteralValue::Bool(value) if dtype.is_integer() => {
+                LiteralValue::Number(Number::Int(i128::from(value)))
+            }
+            LiteralValue::Bool(value) => LiteralValue::Number(Number::Float(f64::from(u8::from(value)))),
+            LiteralValue::Number(Number::Int(value)) if dtype == DType::Bool => {
+                LiteralValue::Bool(value != 0)
+            }
+            LiteralValue::Number(Number::Float(value)) if dtype == DType::Bool => {
+                LiteralValue::Bool(value != 0.0)
+            }
+            LiteralValue::Number(Number::Int(value)) if dtype.is_integer() => {
+                LiteralValue::Number(Number::Int(dtype.wrap(value)))
+            }
+            LiteralValue::Number(Number::Int(value)) => LiteralValue::Number(Number::Float(value as f64)),
+            LiteralValue::Number(Number::Float(value)) if dtype.is_integer() => {
+                let (low, high) = dtype.range();
+                LiteralValue::Number(Number::Int((value as i128).clamp(low, high)))
+            }
+            // Digits that do not fit are a mistake; a number of another type becomes infinite as it does at run time.
+            LiteralValue::Number(Number::Float(value)) if self.dtype.is_some() && dtype.overflows(value) => {
+                LiteralValue::Number(Number::Float(f64::INFINITY.copysign(value)))
+            }
+            LiteralValue::Number(Number::Float(value)) => LiteralValue::Number(Number::Float(value)),
+        };
+        Literal { value, dtype: Some(dtype), digits: self.digits, complement: false }
+    }
+
+    pub(super) fn as_float(&self) -> Option<f64> {
+        match self.value {
+            LiteralValue::Number(Number::Float(value)) => Some(value),
+            LiteralValue::Number(Number::Int(value)) if self.digits => Some(value as f64),
+            LiteralValue::Number(Number::Int(_)) => None,
+            LiteralValue::Bool(value) => Some(f64::from(u8::from(value))),
+        }
+    }
+
+    pub(super) fn as_int(&self) -> Option<i128> {
+        match self.value {
+            LiteralValue::Number(Number::Int(value)) => Some(value),
+            LiteralValue::Number(Number::Float(_)) => None,
+            LiteralValue::Bool(value) => Some(i128::from(value)),
+        }
+    }
+}

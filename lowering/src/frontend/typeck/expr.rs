@@ -1,0 +1,154 @@
+//! Expressions.
+
+use super::names::CastTo;
+use super::{Check, Item, Literal, LiteralValue, Operand};
+use crate::frontend::syntax::{Exit, Expr, ExprKind};
+use crate::ops::{self, Number};
+use crate::support::diagnostic::{Loc, list};
+use crate::support::dtype::DType;
+
+impl Check<'_> {
+    pub(super) fn expr(&mut self, expr: &Expr) -> Operand {
+        self.depth += 1;
+        let operand = self.expr_here(expr);
+        self.depth -= 1;
+        operand
+    }
+
+    fn expr_here(&mut self, expr: &Expr) -> Operand {
+        let loc = expr.loc;
+        match &expr.kind {
+            ExprKind::Int { value, suffix } => self.number(Number::Int(*value), suffix.as_deref(), loc),
+            ExprKind::Float { value, suffix } => self.number(Number::Float(*value), suffix.as_deref(), loc),
+            ExprKind::Bool(value) => {
+                self.wrap(Item::Literal(Literal::named(LiteralValue::Bool(*value))), loc)
+            }
+            ExprKind::Text(text) => self.wrap(Item::Text(text.clone()), loc),
+            ExprKind::Path(path) => self.path(path, loc),
+            ExprKind::Unary { op, operand } => self.unary(*op, operand, loc),
+            ExprKind::Binary { op, op_loc, lhs, rhs } => {
+                let of_match = super::branch::of_match(lhs);
+                let (lhs, rhs) = (self.expr(lhs), self.expr(rhs));
+                let result = if of_match {
+                    // The comparison is ours: the user wrote a pattern.
+                    self.scalar(ops::scalar::binary(*op), "this pattern", *op_loc, &[lhs, rhs])
+                } else {
+                    self.binary(*op, *op_loc, &lhs, &rhs)
+                };
+                Operand { loc, ..result }
+            }
+            ExprKind::Logic { and, op_loc, lhs, rhs } => {
+                let (lhs, rhs) = (self.expr(lhs), self.expr(rhs));
+                self.logic(*and, *op_loc, &lhs, &rhs, loc)
+            }
+            ExprKind::Cast { operand, ty } => {
+                let operand = self.expr(operand);
+                match self.cast_type(&operand, ty) {
+                    Some(CastTo::Type(dtype)) => self.cast(&operand, dtype, loc),
+                    Some(CastTo::Constant) => Operand { loc, ..operand },
+                    None => self.failed(loc),
+                }
+            }
+            ExprKind::Call { path, generics, args, text } => self.call(path, generics, (args, text), loc),
+            ExprKind::Method { receiver, name, generics, args } => {
+                self.method(receiver, name, generics, args, loc)
+            }
+            ExprKind::Tuple(parts) if parts.is_empty() => self.unit(loc),
+            ExprKind::Tuple(parts) => {
+                let parts = parts.iter().map(|part| self.expr(part)).collect();
+                self.wrap(Item::Tuple(parts), loc)
+            }
+            ExprKind::Part { tuple, index } => self.part(tuple, *index, loc),
+            ExprKind::Field { base, name } => self.field(base, name, loc),
+            ExprKind::Index { base, index } => self.indexed(base, index, loc),
+            ExprKind::Array(items) => {
+                let items = items.iter().map(|item| self.expr(item)).collect();
+                self.wrap(Item::List(items), loc)
+            }
+            ExprKind::If { condition, then, otherwise } => {
+                self.conditional(condition, then, otherwise.as_deref(), loc)
+            }
+            ExprKind::Block(block) => {
+                let value = self.block(block);
+                Operand { loc, ..value }
+            }
+            ExprKind::Closure(closure) => self.closure(closure, loc),
+            ExprKind::Exit(exit) => self.misplaced(exit, loc),
+            ExprKind::Range { low, high, inclusive } => self.range(low, high, *inclusive, loc),
+            ExprKind::Error => self.failed(loc),
+        }
+    }
+
+    /// An exit that the parser found in no place that it could turn into a branch.
+    fn misplaced(&mut self, exit: &Exit, loc: Loc) -> Operand {
+        let keyword = match exit {
+            Exit::Return(_) => "return",
+            Exit::Break => "break",
+            Exit::Continue => "continue",
+        };
+        let text = format!("`{keyword}` is part of an expression here");
+        self.error_help(loc, text, "let it be a statement of its own, in a branch of an `if`")
+    }
+
+    fn number(&mut self, value: Number, suffix: Option<&str>, loc: Loc) -> Operand {
+        let dtype = match suffix {
+            None | Some("usize" | "isize") => None,
+            Some(suffix) => match DType::parse(suffix) {
+                Some(dtype) => Some(dtype),
+                None => {
+                    let help = format!("element types are {}", list(DType::ALL));
+                    return self.error_help(loc, format!("`{suffix}` is not an element type"), help);
+                }
+            },
+        };
+        if let (Some(dtype), Number::Int(value)) = (dtype, value)
+            && dtype.is_integer()
+            && !(dtype.range().0..=dtype.range().1).contains(&value)
+            // The sign of `-128i8` is an operator of its own.
+            && -value != dtype.range().0
+        {
+            let (low, high) = dtype.range();
+            return self.error(loc, format!("{value} does not fit in {dtype}, which holds {low} to {high}"));
+        }
+        if let Number::Float(value) = value
+            && value.is_infinite()
+        {
+            let largest = super::names::largest(DType::F64);
+            return self.error(loc, format!("this does not fit in f64, which holds up to {largest:e}"));
+        }
+        self.wrap(Item::Literal(Literal::digits(value, dtype)), loc)
+    }
+
+    /// `tuple.index`
+    fn part(&mut self, tuple: &Expr, index: usize, loc: Loc) -> Operand {
+        let tuple = self.expr(tuple);
+        match &tuple.item {
+            Item::Tuple(parts) => match parts.get(index) {
+                Some(part) => Operand { loc, ..part.clone() },
+                None => {
+                    let last = parts.len() - 1;
+                    self.error(loc, format!("this tuple has the parts `.0` to `.{last}`, found `.{index}`"))
+                }
+            },
+            Item::Failed => self.failed(loc),
+            _ => {
+                let found = self.describe(&tuple);
+                self.error(loc, format!("`.{index}` is a part of a tuple, found {found}"))
+            }
+        }
+    }
+
+    fn range(&mut self, low: &Expr, high: &Expr, inclusive: bool, loc: Loc) -> Operand {
+        let low = self.expr(low);
+        let high = self.expr(high);
+        let range = super::Range {
+            low: Box::new(low),
+            high: Box::new(high),
+            step: None,
+            closed: inclusive,
+            unrolled: false,
+            hints: ops::LoopHints::default(),
+        };
+        self.wrap(Item::Range(range), loc)
+    }
+}

@@ -1,0 +1,94 @@
+//! `x.shape` and `x[0]`, which no value here has: what stands in their place depends on what `x` is.
+
+use proc_macro2::Ident;
+
+use super::{Check, Item, Operand};
+use crate::frontend::syntax::{Expr, ExprKind};
+use crate::support::diagnostic::Loc;
+
+impl Check<'_> {
+    /// `base.name`; always a mistake.
+    pub(super) fn field(&mut self, base: &Expr, name: &Ident, loc: Loc) -> Operand {
+        let name_loc = Loc::of(name);
+        if self.dotted_module(base).is_some() {
+            let text = "`tl` is a module, not a value";
+            return match crate::ops::is_function(&name.to_string()) {
+                true => self.error_help(base.loc, text, format!("write `tl::{name}`")),
+                false => self.unknown_function(&name.to_string(), loc),
+            };
+        }
+        let operand = self.expr(base);
+        if matches!(operand.item, Item::Failed) {
+            return self.failed(loc);
+        }
+        let text = format!("`{name}` is not a field of {}", self.describe(&operand));
+        let written = written(base);
+        let help = match (name.to_string().as_str(), &operand.item) {
+            (method @ ("shape" | "stride"), Item::View(_)) => {
+                format!("it is a method: `{written}.{method}(0)`")
+            }
+            ("strides", Item::View(_)) => format!("it is a method: `{written}.stride(0)`"),
+            ("len" | "shape" | "size", Item::Slice(_)) => {
+                format!("the number of its elements is `{written}.len()`")
+            }
+            ("shape" | "size" | "ndim", Item::Value(_)) => {
+                "the shape of a tile is made of constants that the kernel knows".into()
+            }
+            ("T" | "mT", Item::Value(value)) if self.ty(*value).shape.rank() >= 2 => {
+                format!("write `tl::trans({written})`")
+            }
+            ("T" | "mT", Item::Value(value)) if !self.ty(*value).is_scalar() => {
+                format!("a tile of one axis becomes a column with `{written}.col()`")
+            }
+            ("T" | "mT", Item::View(_) | Item::Slice(_)) => {
+                "read a tile first; `tl::trans(tile)` swaps its axes".into()
+            }
+            ("dtype", Item::Slice(_) | Item::View(_) | Item::Value(_)) => {
+                "the element type is a type parameter of the kernel, or the name that its signature has"
+                    .into()
+            }
+            (_, Item::Tuple(_)) => {
+                "a tuple has `.0`, `.1`, .., or is taken apart with `let (a, b) = ..`".into()
+            }
+            _ => "values here have methods and no fields".into(),
+        };
+        self.error_help(name_loc, text, help);
+        self.failed(loc)
+    }
+
+    /// `base[index]`; always a mistake.
+    pub(super) fn indexed(&mut self, base: &Expr, index: &Expr, loc: Loc) -> Operand {
+        // `x.shape[0]` is one mistake.
+        if let ExprKind::Field { base: of, name } = &base.kind
+            && matches!(name.to_string().as_str(), "shape" | "stride" | "strides")
+        {
+            self.field(of, name, loc);
+            self.expr(index);
+            return self.failed(loc);
+        }
+        let (operand, index) = (self.expr(base), self.expr(index));
+        let written = written(base);
+        let help = match &operand.item {
+            Item::Failed => return self.failed(loc),
+            Item::View(memory) => self.view_help(*memory),
+            Item::Slice(_) => format!("read memory with `tl::load({written} + offsets, mask)`"),
+            Item::Pointer(_) => "read memory with `tl::load(pointer, mask)`".into(),
+            Item::Tuple(_) => match super::items::integer(&index) {
+                Some(part) => format!("a part of a tuple is `{written}.{part}`"),
+                None => "a part of a tuple is `.0`, `.1`, ..".into(),
+            },
+            _ => "a tile has no element access: `tl::gather` picks elements, `row()` and `col()` add an axis"
+                .into(),
+        };
+        let text = format!("{} cannot be indexed", self.describe(&operand));
+        self.error_help(loc, text, help)
+    }
+}
+
+/// A name as it was written, or one that stands for an expression.
+fn written(expr: &Expr) -> String {
+    match &expr.kind {
+        ExprKind::Path(path) if path.len() == 1 => path[0].to_string(),
+        _ => "x".into(),
+    }
+}

@@ -1,0 +1,195 @@
+//! Functions and constants: what names mean where no variable has them.
+
+use std::rc::Rc;
+
+use proc_macro2::Ident;
+
+use super::{Callee, Check, Item, Literal, Operand};
+use crate::frontend::syntax::{ConstItem, Function, Items};
+use crate::ir::Value;
+use crate::ops::Number;
+use crate::support::diagnostic::{Loc, list};
+use crate::support::dtype::DType;
+
+/// The items of a block or module, and those around it.
+#[derive(Debug)]
+pub struct Surroundings {
+    items: Rc<Items>,
+    outer: Option<Rc<Surroundings>>,
+}
+
+impl Surroundings {
+    pub(super) fn of(items: Rc<Items>, outer: Option<Rc<Surroundings>>) -> Rc<Surroundings> {
+        Rc::new(Surroundings { items, outer })
+    }
+
+    fn levels(self: &Rc<Self>) -> impl Iterator<Item = &Rc<Surroundings>> {
+        std::iter::successors(Some(self), |level| level.outer.as_ref())
+    }
+
+    /// Whether they stand in a body.
+    pub(super) fn is_nested(&self) -> bool {
+        self.outer.is_some()
+    }
+
+    /// The names of functions, and of constants that have one name.
+    pub(super) fn names(self: &Rc<Self>) -> Vec<String> {
+        let constants = self.levels().flat_map(|level| &level.items.constants);
+        let named = constants.filter(|constant| constant.path.len() == 1);
+        named.map(|constant| constant.path[0].to_string()).chain(self.functions()).collect()
+    }
+
+    pub(super) fn function(&self, name: &str) -> Option<Rc<Function>> {
+        self.items.functions.iter().find(|function| function.name == name).cloned()
+    }
+
+    /// The names of functions.
+    pub(super) fn functions(self: &Rc<Self>) -> Vec<String> {
+        let functions = self.levels().flat_map(|level| &level.items.functions);
+        functions.map(|function| function.name.to_string()).collect()
+    }
+}
+
+impl Check<'_> {
+    /// Makes a block's own items known; gives what was known before, if there are any.
+    pub(super) fn enter_items(&mut self, items: &Rc<Items>) -> Option<Rc<Surroundings>> {
+        if items.is_empty() {
+            return None;
+        }
+        let outer = self.surroundings.clone();
+        self.surroundings = Surroundings::of(items.clone(), Some(outer.clone()));
+        // They hide the variables around the block, and those of the block hide them.
+        for function in &items.functions {
+            let callee =
+                Callee::Declared { function: function.clone(), surroundings: self.surroundings.clone() };
+            let operand = self.wrap(Item::Function(callee), Loc::of(&function.name));
+            self.scopes.bind(&function.name.to_string(), operand, false);
+        }
+        for constant in &items.constants {
+            let operand = self.constant_item(constant, Loc::of(&constant.path[0]));
+            self.scopes.bind(&constant.path[0].to_string(), operand, false);
+        }
+        Some(outer)
+    }
+
+    /// What a path means among the items around.
+    pub(super) fn named_item(&mut self, path: &[Ident]) -> Option<Operand> {
+        let loc = Loc::of(&path[0]).to(Loc::of(&path[path.len() - 1]));
+        let levels: Vec<Rc<Surroundings>> = self.surroundings.levels().cloned().collect();
+        for level in levels {
+            if let [name] = path
+                && let Some(function) = level.items.functions.iter().find(|function| function.name == *name)
+            {
+                let callee = Callee::Declared { function: function.clone(), surroundings: level.clone() };
+                return Some(self.wrap(Item::Function(callee), loc));
+            }
+            if let Some(constant) = level.items.constants.iter().find(|constant| constant.path == path) {
+                let outer = std::mem::replace(&mut self.surroundings, level.clone());
+                let operand = self.constant_item(constant, loc);
+                self.surroundings = outer;
+                return Some(operand);
+            }
+        }
+        let variants: Vec<String> = self.variants_of(&path[0]);
+        if path.len() == 2 && !variants.is_empty() {
+            let text = format!("`{}` has no variant `{}`", path[0], path[1]);
+            return Some(self.error_help(loc, text, format!("it has {}", list(variants))));
+        }
+        None
+    }
+
+    fn variants_of(&self, name: &Ident) -> Vec<String> {
+        self.surroundings
+            .levels()
+            .flat_map(|level| level.items.constants.iter())
+            .filter(|constant| constant.path.len() == 2 && constant.path[0] == *name)
+            .map(|constant| format!("`{}`", constant.path[1]))
+            .collect()
+    }
+
+    /// A constant's value, of its declared type.
+    fn constant_item(&mut self, constant: &ConstItem, loc: Loc) -> Operand {
+        let name = constant.path.iter().map(Ident::to_string).collect::<Vec<_>>().join("::");
+        let Some(value) = &constant.value else {
+            return self.error_help(
+                loc,
+                format!("the value of `{name}` is not known in a kernel"),
+                "a kernel knows constants made of literals, operators and other constants",
+            );
+        };
+        if self.depth > super::function::MAX_DEPTH {
+            return self.error(loc, format!("the value of `{name}` is made of itself"));
+        }
+        // Its names mean what they do where it stands.
+        let tables = self.scopes.isolate();
+        self.constants += 1;
+        let operand = self.expr(value);
+        self.constants -= 1;
+        self.scopes.resume(tables);
+        let literal = match operand.item {
+            Item::Literal(literal) => literal,
+            Item::Failed => return self.failed(loc),
+            _ => {
+                let found = self.describe(&operand);
+                return self.error(loc, format!("the value of `{name}` is a constant, found {found}"));
+            }
+        };
+        let named = Operand { item: Item::Literal(Literal { digits: false, ..literal }), loc };
+        match &constant.ty {
+            Some(ty) => {
+                let typed = self.annotated(&operand, ty);
+                match typed.item {
+                    Item::Literal(typed) if typed.dtype == Some(DType::Bool) => {
+                        // A bool has no width to keep.
+                        Operand { item: Item::Literal(Literal { dtype: None, ..typed }), loc }
+                    }
+                    Item::Literal(typed) => {
+                        Operand { item: Item::Literal(Literal { digits: false, ..typed }), loc }
+                    }
+                    _ => self.failed(loc),
+                }
+            }
+            None => named,
+        }
+    }
+
+    /// An operand as code at this place may use it: within a combination, the program's values are out of reach.
+    pub(super) fn within_reach(&mut self, operand: Operand) -> Operand {
+        let Some(own_from) = self.own_from else { return operand };
+        if !self.reaches_out(&operand, own_from) {
+            return operand;
+        }
+        let found = self.describe(&operand);
+        self.error_help(
+            operand.loc,
+            format!("a combination cannot use {found} from outside of it"),
+            "it works on its own arguments and constants; what else it needs can be one more tile that is folded along",
+        )
+    }
+
+    fn reaches_out(&self, operand: &Operand, own_from: usize) -> bool {
+        let early = |value: &Value| value.index() < own_from;
+        match &operand.item {
+            Item::Value(value) => early(value),
+            Item::Pointer(pointer) => early(&pointer.offset),
+            Item::Slice(_) | Item::View(_) => true,
+            Item::Tuple(parts) | Item::List(parts) => {
+                parts.iter().any(|part| self.reaches_out(part, own_from))
+            }
+            Item::Literal(_)
+            | Item::Function(_)
+            | Item::Text(_)
+            | Item::Range(_)
+            | Item::Unit
+            | Item::Failed => false,
+        }
+    }
+}
+
+/// The value of an integer constant.
+pub(super) fn integer(operand: &Operand) -> Option<i128> {
+    match operand.item {
+        Item::Literal(Literal { value: super::LiteralValue::Number(Number::Int(value)), .. }) => Some(value),
+        _ => None,
+    }
+}

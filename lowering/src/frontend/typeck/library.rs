@@ -1,0 +1,80 @@
+//! Functions that the compiler brings along as text.
+
+use std::rc::Rc;
+
+use super::items::Surroundings;
+use super::{Call, Callee, Check, Item, Operand};
+use crate::frontend::syntax;
+use crate::frontend::syntax::Items;
+use crate::ops::library::SOURCE;
+use crate::support::diagnostic::{Errors, Loc};
+use crate::support::dtype::DType;
+
+impl Check<'_> {
+    /// A function of the library as an operand.
+    pub fn library_function(&mut self, name: &str, loc: Loc) -> Operand {
+        let surroundings = self.library();
+        let found = surroundings.function(name).expect("the library has what the operations ask for");
+        self.wrap(Item::Function(Callee::Declared { function: found, surroundings }), loc)
+    }
+
+    /// Calls a function of the library. Its body's operations and mistakes stand on the call, whose text the user knows.
+    pub fn call_library(&mut self, name: &str, call: &Call) -> Operand {
+        let operand = self.library_function(name, call.loc);
+        let (Item::Function(callee), Some(args)) = (operand.item, self.library_arguments(call)) else {
+            return self.failed(call.loc);
+        };
+        let outer = self.site.replace(call.loc);
+        let (name, what) = (call.name.clone(), call.what.clone());
+        let Call { name_loc, loc, .. } = *call;
+        let call = Call { name, what, name_loc, loc, generics: vec![], args, text: String::new() };
+        let result = self.invoke(&callee, call);
+        self.site = outer;
+        result
+    }
+
+    /// The arguments of a call; an axis that was left out is the last one.
+    fn library_arguments(&mut self, call: &Call) -> Option<Vec<Operand>> {
+        let mut args = call.args.clone();
+        // Of anything else no type parameter can be found.
+        for arg in args.iter().filter(|arg| !matches!(arg.item, Item::Literal(_) | Item::Value(_))) {
+            self.value(arg)?;
+        }
+        let along = crate::ops::functions().find(|function| function.name == call.name)?.params.len() == 2;
+        if along {
+            let value = self.value(&args[0])?;
+            let rank = self.ty(value).shape.rank();
+            if rank == 0 {
+                let found = self.describe(&args[0]);
+                self.error(args[0].loc, format!("{} takes a tile, found {found}", call.what));
+                return None;
+            }
+            match args.get(1) {
+                Some(axis) => {
+                    let axis = axis.clone();
+                    self.axis(&axis, rank)?;
+                }
+                None => args.push(self.integer(rank as i128 - 1, call.loc)),
+            }
+        }
+        Some(args)
+    }
+
+    /// What functions of the library know beside their own type parameters.
+    pub(super) fn library_names(dtype: DType) -> [(&'static str, bool); 2] {
+        [("HALF", dtype.is_half()), ("DOUBLE", dtype == DType::F64)]
+    }
+
+    /// The library, parsed when it is first asked for.
+    pub(super) fn library(&mut self) -> Rc<Surroundings> {
+        if let Some(known) = &self.library {
+            return known.clone();
+        }
+        let mut errors = Errors::new();
+        let items: Items = syntax::parse_items(SOURCE, &mut errors);
+        assert!(errors.is_empty(), "the library's own text: {errors:?}");
+        let library = Surroundings::of(items.into(), None);
+        self.library = Some(library.clone());
+        library
+    }
+}

@@ -1,0 +1,521 @@
+//! What the typing rules of operations are written with: values from operands, constants, conversions, broadcasting.
+
+use super::{Call, Callee, Check, Item, Literal, LiteralValue, Operand};
+use crate::ir::{Block, Func, Op, ParamId, Shape, Type, Value};
+use crate::ops::scalar;
+use crate::ops::{Broadcast, Cast, Constant, ExpandDims, Kind, Number, Site, Splat};
+use crate::support::diagnostic::{Diagnostic, Loc};
+use crate::support::dtype::{Class, DType};
+
+/// Where a mistake that two operands make together is reported.
+#[derive(Clone, Copy)]
+pub enum Spot {
+    /// On the operator between them.
+    Here(Loc),
+    /// On the operand that does not go with those before it.
+    Operand,
+}
+
+impl Check<'_> {
+    pub fn func(&self) -> &Func {
+        self.builder.func
+    }
+
+    /// Whether the caller of the kernel vouches for what it does.
+    pub fn is_unchecked(&self) -> bool {
+        self.kernel.options.unchecked
+    }
+
+    pub fn ty(&self, value: Value) -> &Type {
+        self.builder.func.ty(value)
+    }
+
+    // ---- mistakes
+
+    pub fn error(&mut self, loc: Loc, message: impl Into<String>) -> Operand {
+        self.errors.push(loc, message);
+        self.failed(loc)
+    }
+
+    pub fn error_help(&mut self, loc: Loc, message: impl Into<String>, help: impl Into<String>) -> Operand {
+        self.errors.push_help(loc, message, help);
+        self.failed(loc)
+    }
+
+    pub(super) fn report(&mut self, diagnostic: Diagnostic) -> Operand {
+        let loc = diagnostic.loc;
+        self.errors.add(diagnostic);
+        self.failed(loc)
+    }
+
+    /// An operand that stands for something already reported.
+    pub fn failed(&self, loc: Loc) -> Operand {
+        self.wrap(Item::Failed, loc)
+    }
+
+    // ---- operands
+
+    pub fn wrap(&self, item: Item, loc: Loc) -> Operand {
+        Operand { item, loc }
+    }
+
+    pub fn unit(&self, loc: Loc) -> Operand {
+        self.wrap(Item::Unit, loc)
+    }
+
+    pub fn operand(&self, value: Value, loc: Loc) -> Operand {
+        self.wrap(Item::Value(value), loc)
+    }
+
+    /// An integer known at build, without a type yet.
+    pub fn integer(&self, value: i128, loc: Loc) -> Operand {
+        self.wrap(Item::Literal(Literal::named(LiteralValue::Number(Number::Int(value)))), loc)
+    }
+
+    // ---- building
+
+    pub fn push(&mut self, kind: impl Into<Kind>, types: Vec<Type>, loc: Loc) -> Vec<Value> {
+        self.builder.loc = self.site.unwrap_or(loc);
+        self.builder.push(kind, types)
+    }
+
+    /// Builds an operation with one result.
+    pub fn emit(&mut self, kind: impl Into<Kind>, ty: Type, loc: Loc) -> Operand {
+        let value = self.push(kind, vec![ty], loc)[0];
+        self.operand(value, loc)
+    }
+
+    /// The operation that a call has just built, for a method behind the call that says more about it.
+    pub fn operation_of(&mut self, operand: &Operand) -> Option<&mut Op> {
+        let op = self.builder.last()?;
+        let own = match operand.item {
+            Item::Value(value) => op.results.contains(&value),
+            // What gives nothing is known by where it stands.
+            Item::Unit => op.results.is_empty() && op.loc == operand.loc,
+            _ => false,
+        };
+        own.then_some(op)
+    }
+
+    /// The operation of `operand` stands at `loc` now, which takes in the methods behind the call.
+    pub fn extend_operation(&mut self, operand: &Operand, loc: Loc) {
+        if let Some(op) = self.operation_of(operand) {
+            op.loc.end = loc.end;
+        }
+    }
+
+    /// Adds what is to be said of an operation that only a debug build has; its number.
+    pub fn site(&mut self, site: Site) -> u32 {
+        let sites = &mut self.builder.func.sites;
+        let known = sites.iter().position(|other| *other == site);
+        known.unwrap_or_else(|| {
+            sites.push(site);
+            sites.len() - 1
+        }) as u32
+    }
+
+    pub fn begin_block(&mut self, args: Vec<Type>) -> Vec<Value> {
+        self.builder.begin(args)
+    }
+
+    pub fn end_block(&mut self, yields: Vec<Value>) -> Block {
+        self.builder.end(yields)
+    }
+
+    pub fn zero(&mut self, dtype: DType, loc: Loc) -> Value {
+        let value = if dtype.is_float() { Number::Float(0.0) } else { Number::Int(0) };
+        self.push(Constant { value }, vec![Type::scalar(dtype)], loc)[0]
+    }
+
+    /// A row of the lanewise table, by name, on values that fit it.
+    pub fn row(&mut self, name: &str, args: &[Value], loc: Loc) -> Value {
+        let op = scalar::row(name).expect("a row of the table");
+        let ty = self.ty(args[args.len() - 1]).clone();
+        let ty = if op.rule == scalar::Rule::Compare { ty.with(DType::Bool) } else { ty };
+        self.push(scalar::Scalar::new(op, args.to_vec()), vec![ty], loc)[0]
+    }
+
+    /// A number in every element of a tile of type `ty`.
+    pub fn filled(&mut self, value: Number, ty: &Type, loc: Loc) -> Value {
+        let scalar = self.push(Constant { value }, vec![Type::scalar(ty.dtype)], loc)[0];
+        self.splat(scalar, &ty.shape, loc)
+    }
+
+    pub fn splat(&mut self, value: Value, shape: &Shape, loc: Loc) -> Value {
+        if shape.rank() == 0 {
+            return value;
+        }
+        let dtype = self.ty(value).dtype;
+        self.push(Splat { value }, vec![Type::tile(dtype, shape.clone())], loc)[0]
+    }
+
+    /// Broadcasts to a shape it is known to fit.
+    pub fn broadcast(&mut self, value: Value, shape: &Shape, loc: Loc) -> Value {
+        let ty = self.ty(value).clone();
+        if ty.shape == *shape {
+            return value;
+        }
+        if ty.is_scalar() {
+            return self.splat(value, shape, loc);
+        }
+        let mut value = value;
+        let mut from = ty.shape;
+        while from.rank() < shape.rank() {
+            from = from.with(0, 1);
+            value =
+                self.push(ExpandDims { value, axis: 0 }, vec![Type::tile(ty.dtype, from.clone())], loc)[0];
+        }
+        if from != *shape {
+            value = self.push(Broadcast { value }, vec![Type::tile(ty.dtype, shape.clone())], loc)[0];
+        }
+        value
+    }
+
+    // ---- values
+
+    /// The operand as a tile or scalar; a literal gets `i32`, `f32` or `bool`.
+    pub fn value(&mut self, operand: &Operand) -> Option<Value> {
+        match &operand.item {
+            Item::Value(value) => Some(*value),
+            Item::Literal(literal) => {
+                let dtype = literal.dtype.unwrap_or(literal.default_type());
+                self.literal(*literal, dtype, operand.loc, None)
+            }
+            Item::Failed => None,
+            other => {
+                let text = format!("expected a tile or scalar, found {}", other.describe());
+                self.unexpected(operand, text);
+                None
+            }
+        }
+    }
+
+    /// The operand as a tile of at least one axis.
+    pub fn tile(&mut self, operand: &Operand, what: &str) -> Option<Value> {
+        let value = self.value(operand)?;
+        let ty = self.ty(value).clone();
+        if ty.is_scalar() {
+            self.error(operand.loc, format!("{what} takes a tile, found a scalar of type {ty}"));
+            return None;
+        }
+        Some(value)
+    }
+
+    /// Reports an operand that is no tile and no scalar.
+    pub(super) fn unexpected(&mut self, operand: &Operand, text: String) {
+        match operand.item {
+            Item::Slice(_) => {
+                self.error_help(operand.loc, text, "read it first: `tl::load(slice + offsets, mask)`")
+            }
+            Item::Pointer(_) => {
+                self.error_help(operand.loc, text, "read it first: `tl::load(pointer, mask)`")
+            }
+            Item::View(memory) => {
+                let help = self.view_help(memory);
+                self.error_help(operand.loc, text, help)
+            }
+            Item::Function(Callee::Language(ref name)) => {
+                self.error_help(operand.loc, text, format!("call it: `tl::{name}(..)`"))
+            }
+            Item::Function(_) => self.error_help(operand.loc, text, "call it"),
+            _ => self.error(operand.loc, text),
+        };
+    }
+
+    /// The operand as values of one element type: a literal becomes it, anything else must have it.
+    pub fn value_as(&mut self, operand: &Operand, dtype: DType, what: &str) -> Option<Value> {
+        if let Item::Literal(literal) = operand.item
+            && literal.dtype.is_none_or(|own| own == dtype)
+        {
+            return self.literal(literal, dtype, operand.loc, Some(what));
+        }
+        let value = self.value(operand)?;
+        let found = self.ty(value).clone();
+        if found.dtype == dtype {
+            return Some(value);
+        }
+        let help = match dtype {
+            DType::Bool => "compare: `x != 0`".to_string(),
+            _ => format!("convert it: `.to::<{dtype}>()`"),
+        };
+        self.error_help(operand.loc, format!("{what} is {dtype}, found {}", found.dtype), help);
+        None
+    }
+
+    /// A constant scalar of the given type.
+    fn literal(&mut self, literal: Literal, dtype: DType, loc: Loc, what: Option<&str>) -> Option<Value> {
+        let value = match (literal.value, dtype) {
+            (LiteralValue::Bool(value), DType::Bool) => Number::Int(i128::from(value)),
+            (LiteralValue::Number(Number::Int(value)), dtype) if dtype.is_integer() => {
+                let Some(bits) = literal.bits(value, dtype) else {
+                    let (low, high) = dtype.range();
+                    self.error(loc, format!("{value} does not fit in {dtype}, which holds {low} to {high}"));
+                    return None;
+                };
+                Number::Int(bits)
+            }
+            (LiteralValue::Number(Number::Int(value)), dtype) if dtype.is_float() && literal.digits => {
+                Number::Float(value as f64)
+            }
+            (LiteralValue::Number(Number::Float(value)), dtype) if dtype.is_float() => Number::Float(value),
+            (value, _) => {
+                // Beside another operand it is as likely that the other one is of the wrong type.
+                let what = what.filter(|what| !what.starts_with("an operand"));
+                let help = match value {
+                    LiteralValue::Number(Number::Float(value))
+                        if what.is_some() && dtype.is_integer() && value.trunc() == value =>
+                    {
+                        format!("write an integer: `{value}`")
+                    }
+                    LiteralValue::Number(Number::Float(_)) if what.is_some() && dtype.is_integer() => {
+                        "write an integer".to_string()
+                    }
+                    LiteralValue::Number(_) if dtype == DType::Bool => "compare: `x != 0`".to_string(),
+                    LiteralValue::Number(Number::Float(_)) => {
+                        "write an integer, or convert the integers beside it: `as f32`".to_string()
+                    }
+                    LiteralValue::Number(Number::Int(_)) | LiteralValue::Bool(_) => {
+                        format!("convert it: `as {dtype}`")
+                    }
+                };
+                let found = value.describe();
+                let text = match what {
+                    Some(what) => format!("{what} is {dtype}, found {found}"),
+                    None => format!("expected {dtype}, found {found}"),
+                };
+                self.error_help(loc, text, help);
+                return None;
+            }
+        };
+        if let Number::Float(float) = value
+            && dtype.overflows(float)
+        {
+            let text = match literal.value {
+                LiteralValue::Number(number) => format!("{number} does not fit in {dtype}"),
+                LiteralValue::Bool(_) => format!("this does not fit in {dtype}"),
+            };
+            let largest = super::names::largest(dtype);
+            self.error(loc, format!("{text}, which holds up to {largest:e}"));
+            return None;
+        }
+        Some(self.push(Constant { value }, vec![Type::scalar(dtype)], loc)[0])
+    }
+
+    /// The operand as elements of a slice; what is reported says the type as the slice's declaration does.
+    pub fn value_for(&mut self, param: ParamId, operand: &Operand, what: &str) -> Option<Value> {
+        let (elem, _) = self.func().slice(param);
+        if let Item::Value(value) = operand.item
+            && self.ty(value).dtype != elem
+        {
+            let text = format!("{what} is {elem}, found {}", self.ty(value).dtype);
+            let help = format!("convert it: `.to::<{}>()`", self.written_elem(param));
+            self.error_help(operand.loc, text, help);
+            return None;
+        }
+        self.value_as(operand, elem, what)
+    }
+
+    /// The element type that operands of one operation share: that of those that have one.
+    pub fn common_type(&mut self, what: &str, spot: Spot, operands: &[&Operand]) -> Option<DType> {
+        let mut found: Option<DType> = None;
+        for operand in operands {
+            let dtype = match &operand.item {
+                Item::Literal(literal) => literal.dtype,
+                Item::Value(value) => Some(self.ty(*value).dtype),
+                Item::Failed => return None,
+                other => {
+                    let text = format!("{what} takes tiles and scalars, found {}", other.describe());
+                    self.unexpected(operand, text);
+                    return None;
+                }
+            };
+            match (found, dtype) {
+                (Some(first), Some(second)) if first != second => {
+                    let wider = wider(first, second);
+                    let loc = match spot {
+                        Spot::Here(loc) => loc,
+                        Spot::Operand => operand.loc,
+                    };
+                    let text = format!("{what} needs one element type, found {first} and {second}");
+                    let help = match (first, second) {
+                        (DType::Bool, _) | (_, DType::Bool) => {
+                            "compare to make a bool of a number: `x != 0`".into()
+                        }
+                        _ => format!("convert one side: `.to::<{wider}>()`"),
+                    };
+                    let begun = operands.iter().find_map(|operand| self.begun_as_integer(operand));
+                    let help = match begun.filter(|_| first.is_float() || second.is_float()) {
+                        Some((name, value)) => {
+                            format!("`{name}` began as the integer {value}: begin with `{value}.0`")
+                        }
+                        None => help,
+                    };
+                    let note = operands.iter().find_map(|operand| self.hidden_memory(operand));
+                    self.report(Diagnostic { loc, message: text, help: Some(help), note });
+                    return None;
+                }
+                (None, Some(dtype)) => found = Some(dtype),
+                _ => {}
+            }
+        }
+        found.or_else(|| {
+            // Literals alone: a float among them makes them floats.
+            let types = operands.iter().filter_map(|operand| match &operand.item {
+                Item::Literal(literal) => Some(literal.default_type()),
+                _ => None,
+            });
+            types.max_by_key(|dtype| dtype.is_float())
+        })
+    }
+
+    /// The variable of the innermost loop that an operand is, where it began as an integer without a type.
+    fn begun_as_integer(&self, operand: &Operand) -> Option<(String, i128)> {
+        let Item::Value(value) = operand.item else { return None };
+        self.scopes.carried.iter().find_map(|(slot, init)| {
+            let Item::Literal(Literal {
+                value: LiteralValue::Number(Number::Int(begin)), dtype: None, ..
+            }) = init.item
+            else {
+                return None;
+            };
+            let (name, _) =
+                self.scopes.names_of(value).find(|(name, _)| self.scopes.find(name) == Some(*slot))?;
+            Some((name.to_string(), begin))
+        })
+    }
+
+    /// That a name of memory means a tile by now, where an operand is that tile.
+    fn hidden_memory(&self, operand: &Operand) -> Option<String> {
+        let Item::Value(value) = operand.item else { return None };
+        self.scopes.names_of(value).find_map(|(name, variable)| {
+            let parameter = self.scopes.outermost(name)?.operand.as_ref()?;
+            let line = variable.assigned?.line();
+            matches!(parameter.item, Item::Slice(_) | Item::View(_)).then(|| {
+                format!("`{name}` is {} since line {line}, not the parameter", self.describe(operand))
+            })
+        })
+    }
+
+    /// Broadcasts values to the shape they share.
+    pub fn common_shape(&mut self, what: &str, loc: Loc, values: &mut [Value]) -> Option<Shape> {
+        let mut shape = Shape::scalar();
+        for &value in values.iter() {
+            let next = self.ty(value).shape.clone();
+            match shape.broadcast(&next) {
+                Some(joined) => shape = joined,
+                None => {
+                    let text = format!("{what} needs shapes that broadcast, found {shape} and {next}");
+                    self.error(loc, text);
+                    return None;
+                }
+            }
+        }
+        let shape = self.legal(shape, loc)?;
+        for value in values.iter_mut() {
+            *value = self.broadcast(*value, &shape, loc);
+        }
+        Some(shape)
+    }
+
+    /// Converts a tile, scalar or constant.
+    pub fn cast(&mut self, operand: &Operand, dtype: DType, loc: Loc) -> Operand {
+        if let Item::Literal(literal) = operand.item {
+            let value = match literal.value {
+                LiteralValue::Number(Number::Float(value)) if literal.dtype.is_none() => value,
+                _ => 0.0,
+            };
+            if dtype.overflows(value) {
+                // Said of the digits, in the words for all of them.
+                self.value_as(operand, dtype, "the value");
+                return self.failed(loc);
+            }
+            return self.wrap(Item::Literal(literal.convert(dtype)), loc);
+        }
+        let Some(value) = self.value(operand) else { return self.failed(loc) };
+        let value = self.convert(value, dtype, loc);
+        self.operand(value, loc)
+    }
+
+    /// Converts a value that has another element type.
+    pub fn convert(&mut self, value: Value, dtype: DType, loc: Loc) -> Value {
+        let ty = self.ty(value).clone();
+        if ty.dtype == dtype {
+            return value;
+        }
+        self.push(Cast { value }, vec![ty.with(dtype)], loc)[0]
+    }
+
+    /// Whether the element type of a call's first argument is one that the function takes; reports it if not.
+    pub fn takes(&mut self, call: &Call, ty: &Type, class: Class) -> bool {
+        if class.contains(ty.dtype) {
+            return true;
+        }
+        let text = format!("{} takes {}, found {ty}", call.what, class.describe());
+        let help = match class {
+            Class::Bool => "compare: `x != 0`",
+            _ if ty.dtype.is_f8() => "convert it: `.to::<f32>()`",
+            _ => "convert it: `.to::<i32>()`",
+        };
+        self.error_help(call.args[0].loc, text, help);
+        false
+    }
+
+    // ---- words
+
+    /// What an operand is, for messages: `a tile of type f32[1024]`.
+    pub fn describe(&self, operand: &Operand) -> String {
+        self.describe_item(&operand.item)
+    }
+
+    pub(super) fn describe_item(&self, item: &Item) -> String {
+        match item {
+            Item::Value(value) if self.ty(*value).is_scalar() => {
+                format!("a scalar of type {}", self.ty(*value))
+            }
+            Item::Value(value) => format!("a tile of type {}", self.ty(*value)),
+            other => other.describe(),
+        }
+    }
+
+    /// `tl::static_print`.
+    pub fn print(&mut self, operand: &Operand) {
+        let text = match &operand.item {
+            Item::Failed => return,
+            Item::Literal(literal) => literal.value.describe_value(),
+            Item::Text(text) => text.clone(),
+            other => self.describe_item(other),
+        };
+        self.prints.push(text);
+    }
+}
+
+/// The type of the two that holds more.
+fn wider(a: DType, b: DType) -> DType {
+    match (a.is_float(), b.is_float()) {
+        (true, false) => a,
+        (false, true) => b,
+        _ if a.bytes() == b.bytes() && a.is_float() => DType::F32,
+        _ if a.bytes() >= b.bytes() => a,
+        _ => b,
+    }
+}
+
+impl Item {
+    /// What it is, for messages; tiles and scalars are described with their types by [`Check::describe`].
+    fn describe(&self) -> String {
+        match self {
+            Item::Literal(literal) => literal.value.describe(),
+            Item::Value(_) => "a tile".into(),
+            Item::Slice(_) => "a slice".into(),
+            Item::View(_) => "a view".into(),
+            Item::Pointer(_) => "a pointer".into(),
+            Item::Tuple(_) => "a tuple".into(),
+            Item::List(_) => "a list".into(),
+            Item::Text(_) => "a string".into(),
+            Item::Range(_) => "a range".into(),
+            Item::Function(_) => "a function".into(),
+            Item::Unit => "nothing".into(),
+            Item::Failed => "a mistake".into(),
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! Operators and the rows of the lanewise table, on constants and on tiles.
+
+use super::operand::Spot;
+use super::{Check, Item, Literal, LiteralValue, Operand};
+use crate::frontend::syntax::{BinaryOp, Expr, UnaryOp};
+use crate::ir::{Type, Value};
+use crate::ops::Number;
+use crate::ops::scalar::{self, Algebra, Rule, Scalar, ScalarOp};
+use crate::support::diagnostic::Loc;
+use crate::support::dtype::{Class, DType};
+
+impl Check<'_> {
+    pub(super) fn unary(&mut self, op: UnaryOp, operand: &Expr, loc: Loc) -> Operand {
+        let operand = self.expr(operand);
+        let symbol = format!("`{}`", op.symbol());
+        let mut result = self.scalar(scalar::unary(op), &symbol, loc, std::slice::from_ref(&operand));
+        if let (UnaryOp::Not, Item::Literal(literal)) = (op, &mut result.item) {
+            literal.complement = literal.dtype.is_none();
+        }
+        Operand { loc, ..result }
+    }
+
+    /// `lhs op rhs`; mistakes stand on the operator.
+    pub(super) fn binary(&mut self, op: BinaryOp, op_loc: Loc, lhs: &Operand, rhs: &Operand) -> Operand {
+        if let Some(result) = self.pointer_arithmetic(op, op_loc, lhs, rhs) {
+            return result;
+        }
+        let symbol = format!("`{}`", op.symbol());
+        self.scalar(scalar::binary(op), &symbol, op_loc, &[lhs.clone(), rhs.clone()])
+    }
+
+    pub(super) fn logic(
+        &mut self,
+        and: bool,
+        op_loc: Loc,
+        lhs: &Operand,
+        rhs: &Operand,
+        loc: Loc,
+    ) -> Operand {
+        let symbol = if and { "&&" } else { "||" };
+        let mut good = true;
+        for operand in [lhs, rhs] {
+            let found = self.describe(operand);
+            match &operand.item {
+                Item::Value(value) if *self.ty(*value) == Type::scalar(DType::Bool) => {}
+                Item::Literal(Literal { value: LiteralValue::Bool(_), .. }) => {}
+                Item::Failed => good = false,
+                Item::Value(value) if self.ty(*value).dtype == DType::Bool => {
+                    let single = if and { "&" } else { "|" };
+                    let help = format!("combine tiles of bools with `{single}`");
+                    self.error_help(op_loc, format!("`{symbol}` takes scalars, found {found}"), help);
+                    good = false;
+                }
+                Item::Slice(_) | Item::Pointer(_) | Item::View(_) => {
+                    self.unexpected(operand, format!("`{symbol}` takes bools, found {found}"));
+                    good = false;
+                }
+                _ => {
+                    self.error_help(
+                        operand.loc,
+                        format!("`{symbol}` takes bools, found {found}"),
+                        "compare: `x != 0`",
+                    );
+                    good = false;
+                }
+            }
+        }
+        if !good {
+            return self.failed(loc);
+        }
+        let op = if and { BinaryOp::And } else { BinaryOp::Or };
+        let flags = |operand: &Operand| match operand.item {
+            Item::Literal(Literal { value: LiteralValue::Bool(value), .. }) => Some(value),
+            _ => None,
+        };
+        // A constant side decides without the other one, so that `CAUSAL && ..` is a constant where it is false.
+        match (flags(lhs), flags(rhs)) {
+            (Some(value), _) if value == and => Operand { loc, ..rhs.clone() },
+            (_, Some(value)) if value == and => Operand { loc, ..lhs.clone() },
+            (Some(_), _) => Operand { loc, ..lhs.clone() },
+            (_, Some(_)) => Operand { loc, ..rhs.clone() },
+            (None, None) => {
+                let result = self.scalar(
+                    scalar::binary(op),
+                    &format!("`{symbol}`"),
+                    op_loc,
+                    &[lhs.clone(), rhs.clone()],
+                );
+                Operand { loc, ..result }
+            }
+        }
+    }
+
+    /// Applies a row of the lanewise table; mistakes stand on `loc`.
+    pub(super) fn scalar(
+        &mut self,
+        op: &'static ScalarOp,
+        what: &str,
+        loc: Loc,
+        args: &[Operand],
+    ) -> Operand {
+        if args.iter().any(|arg| matches!(arg.item, Item::Failed)) {
+            return self.failed(loc);
+        }
+        if let Some(folded) = self.fold(op, what, loc, args) {
+            return folded;
+        }
+        let typed: Vec<&Operand> = args.iter().skip(usize::from(op.rule == Rule::Select)).collect();
+        if self.report_class(op, what, &typed) {
+            return self.failed(loc);
+        }
+        let spot = if op.is_operator() { Spot::Here(loc) } else { Spot::Operand };
+        let Some(dtype) = self.common_type(what, spot, &typed) else { return self.failed(loc) };
+        if !op.class.contains(dtype) {
+            return self.error(loc, format!("{what} takes {}, found {dtype}", op.class.describe()));
+        }
+        if self.report_amount(op, dtype, args) {
+            return self.failed(loc);
+        }
+        let mut values: Vec<Value> = vec![];
+        for (i, arg) in args.iter().enumerate() {
+            let wanted = if op.rule == Rule::Select && i == 0 { DType::Bool } else { dtype };
+            let role = if wanted == dtype {
+                format!("an operand of {what}")
+            } else {
+                format!("the condition of {what}")
+            };
+            match self.value_as(arg, wanted, &role) {
+                Some(value) => values.push(value),
+                None => return self.failed(loc),
+            }
+        }
+        let Some(shape) = self.common_shape(what, loc, &mut values) else { return self.failed(loc) };
+        let result = if op.rule == Rule::Compare { DType::Bool } else { dtype };
+        self.emit(Scalar::new(op, values), Type::tile(result, shape), loc)
+    }
+
+    /// Whether an operand is of an element type that the operation does not take, which is reported.
+    fn report_class(&mut self, op: &ScalarOp, what: &str, operands: &[&Operand]) -> bool {
+        for operand in operands {
+            let (dtype, digits) = match &operand.item {
+                Item::Value(value) => (self.ty(*value).dtype, None),
+                Item::Literal(literal) => {
+                    // Digits may stand for a float beside one.
+                    let bare = literal.dtype.is_none() && literal.digits && operands.len() > 1;
+                    if bare {
+                        continue;
+                    }
+                    (literal.default_type(), literal.dtype.is_none().then_some(literal))
+                }
+                _ => continue,
+            };
+            if op.class.contains(dtype) {
+                continue;
+            }
+            let text = format!("{what} takes {}, found {dtype}", op.class.describe());
+            let help = match (digits.map(|literal| literal.value), class_help(op, dtype)) {
+                (Some(LiteralValue::Number(Number::Int(value))), Some(_)) if op.class == Class::Float => {
+                    Some(format!("write a float: `{value}.0`"))
+                }
+                (_, help) => help,
+            };
+            match help {
+                Some(help) => self.error_help(operand.loc, text, help),
+                None => self.error(operand.loc, text),
+            };
+            return true;
+        }
+        false
+    }
+
+    /// Whether a constant divides by zero or shifts by more bits than there are, which is reported.
+    fn report_amount(&mut self, op: &ScalarOp, dtype: DType, args: &[Operand]) -> bool {
+        let Some((amount, loc)) =
+            args.last().and_then(|arg| super::items::integer(arg).map(|value| (value, arg.loc)))
+        else {
+            return false;
+        };
+        if !dtype.is_integer() {
+            return false;
+        }
+        let bits = i128::from(dtype.bytes() * 8);
+        if op.divides && amount == 0 {
+            self.error(loc, "this divides by zero");
+            return true;
+        }
+        if matches!(op.algebra, Algebra::Shl | Algebra::Shr) && !(0..bits).contains(&amount) {
+            let text = format!("a shift of {dtype} is by 0 to {}, found {amount}", bits - 1);
+            self.error(loc, text);
+            return true;
+        }
+        false
+    }
+
+    /// The value of an operation on constants.
+    pub(super) fn fold(
+        &mut self,
+        op: &'static ScalarOp,
+        what: &str,
+        loc: Loc,
+        args: &[Operand],
+    ) -> Option<Operand> {
+        let literals: Vec<Literal> = args
+            .iter()
+            .map(|arg| match arg.item {
+                Item::Literal(literal) => Some(literal),
+                _ => None,
+            })
+            .collect::<Option<_>>()?;
+        let typed = &literals[usize::from(op.rule == Rule::Select)..];
+        let dtype = {
+            let operands: Vec<&Operand> = args.iter().skip(usize::from(op.rule == Rule::Select)).collect();
+            let spot = if op.is_operator() { Spot::Here(loc) } else { Spot::Operand };
+            let Some(dtype) = self.common_type(what, spot, &operands) else { return Some(self.failed(loc)) };
+            dtype
+        };
+        let known = typed.iter().find_map(|literal| literal.dtype);
+        let all_bools = typed.iter().all(|literal| matches!(literal.value, LiteralValue::Bool(_)));
+        if !op.class.contains(dtype) || all_bools != (dtype == DType::Bool) {
+            return None;
+        }
+        let value = if dtype.is_float() {
+            let inputs: Option<Vec<f64>> = literals.iter().map(|literal| literal.as_float()).collect();
+            let result = (op.float?.function)(&inputs?);
+            if op.rule == Rule::Compare {
+                LiteralValue::Bool(result != 0.0)
+            } else {
+                LiteralValue::Number(Number::Float(result))
+            }
+        } else {
+            let inputs: Vec<i128> = literals.iter().map(|literal| literal.as_int()).collect::<Option<_>>()?;
+            if self.report_amount(op, known.unwrap_or(DType::I64), args) {
+                return Some(self.failed(loc));
+            }
+            if let Some(dtype) = known
+                && let Some(lost) = overflow(op, &inputs, dtype)
+            {
+                let (low, high) = dtype.range();
+                let text =
+                    format!("this overflows: {lost} does not fit in {dtype}, which holds {low} to {high}");
+                return Some(self.error(loc, text));
+            }
+            let result = (op.int?.function)(&inputs, known.unwrap_or(DType::I64));
+            if known.is_none() && !(DType::I64.range().0..=DType::U64.range().1).contains(&result) {
+                return Some(self.error(loc, "this constant does not fit in 64 bits"));
+            }
+            if op.rule == Rule::Compare || dtype == DType::Bool {
+                LiteralValue::Bool(result != 0)
+            } else {
+                LiteralValue::Number(Number::Int(known.map_or(result, |dtype| dtype.wrap(result))))
+            }
+        };
+        let digits = literals.iter().all(|literal| literal.digits);
+        let dtype = if op.rule == Rule::Compare { None } else { known };
+        let complement = literals.iter().any(|literal| literal.complement);
+        Some(self.wrap(Item::Literal(Literal { value, dtype, digits, complement }), loc))
+    }
+}
+
+/// What an operation on constants gives when its type does not hold it, where Rust would refuse that.
+fn overflow(op: &ScalarOp, inputs: &[i128], dtype: DType) -> Option<String> {
+    let exact = match op.algebra {
+        Algebra::Add => inputs[0].checked_add(inputs[1]),
+        Algebra::Sub => inputs[0].checked_sub(inputs[1]),
+        Algebra::Mul => inputs[0].checked_mul(inputs[1]),
+        Algebra::Div => inputs[0].checked_div(inputs[1]),
+        Algebra::Neg => inputs[0].checked_neg(),
+        _ => return None,
+    };
+    match exact {
+        Some(value) => {
+            let (low, high) = dtype.range();
+            (!(low..=high).contains(&value)).then(|| value.to_string())
+        }
+        None => Some("the result".into()),
+    }
+}
+
+/// What to do about an element type that an operation does not take.
+fn class_help(op: &ScalarOp, dtype: DType) -> Option<String> {
+    match op.class {
+        _ if dtype.is_f8() => Some("8-bit floats are stored and converted: `.to::<f32>()`".into()),
+        Class::Float if !dtype.is_float() => Some("convert it: `.to::<f32>()`".into()),
+        Class::Integer | Class::Bits if dtype.is_float() => Some("convert it: `.to::<i32>()`".into()),
+        Class::Integer | Class::Signed | Class::Number => Some("convert it: `.to::<i32>()`".into()),
+        _ => None,
+    }
+}

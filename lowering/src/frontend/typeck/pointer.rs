@@ -1,0 +1,126 @@
+//! Addresses: a slice, and offsets into it.
+
+use super::{Check, Item, Operand, Pointer};
+use crate::frontend::syntax::BinaryOp;
+use crate::ir::{ParamId, Shape, Value};
+use crate::ops::scalar::{self, Scalar};
+use crate::support::diagnostic::Loc;
+use crate::support::dtype::DType;
+
+impl Check<'_> {
+    /// The result when a side is a slice or pointer.
+    pub(super) fn pointer_arithmetic(
+        &mut self,
+        op: BinaryOp,
+        op_loc: Loc,
+        lhs: &Operand,
+        rhs: &Operand,
+    ) -> Option<Operand> {
+        let address = |operand: &Operand| matches!(operand.item, Item::Slice(_) | Item::Pointer(_));
+        let (pointer, by) = match (address(lhs), address(rhs)) {
+            (false, false) => return None,
+            (true, false) => (lhs, rhs),
+            (false, true) if op == BinaryOp::Add => (rhs, lhs),
+            _ => {
+                let text = format!("`{}` does not take a slice on its right", op.symbol());
+                return Some(self.error_help(
+                    op_loc,
+                    text,
+                    "read memory first: `tl::load(slice + offsets, mask)`",
+                ));
+            }
+        };
+        if !matches!(op, BinaryOp::Add | BinaryOp::Sub) {
+            let text = format!("`{}` does not take a slice", op.symbol());
+            return Some(self.error_help(
+                op_loc,
+                text,
+                "read memory first: `tl::load(slice + offsets, mask)`",
+            ));
+        }
+        if let (Item::Slice(param), BinaryOp::Add) = (&pointer.item, op) {
+            return Some(self.point_into(*param, by));
+        }
+        let base: Pointer = self.pointer(pointer, "pointer arithmetic")?;
+        Some(self.move_pointer(base, by, op == BinaryOp::Sub, op_loc))
+    }
+
+    pub fn slice(&self, operand: &Operand) -> Option<ParamId> {
+        match operand.item {
+            Item::Slice(param) => Some(param),
+            _ => None,
+        }
+    }
+
+    /// The operand as addresses.
+    pub fn pointer(&mut self, operand: &Operand, what: &str) -> Option<Pointer> {
+        match &operand.item {
+            Item::Pointer(pointer) => Some(pointer.clone()),
+            Item::Slice(param) => {
+                let offset = self.zero(DType::I32, operand.loc);
+                Some(Pointer { param: *param, offset, shape: Shape::scalar() })
+            }
+            Item::Failed => None,
+            Item::View(memory) => {
+                let help = match self.func().slice(*memory).1 && what == "`tl::store`" {
+                    true => self.view_store_help(*memory),
+                    false => self.view_help(*memory),
+                };
+                self.error_help(operand.loc, format!("{what} takes a pointer, found a view"), help);
+                None
+            }
+            other => {
+                let text = format!("{what} takes a pointer, found {}", self.describe_item(other));
+                self.error_help(operand.loc, text, "a slice parameter plus offsets makes one: `x + offsets`");
+                None
+            }
+        }
+    }
+
+    /// `slice + offset`
+    fn point_into(&mut self, param: ParamId, by: &Operand) -> Operand {
+        let Some(offset) = self.offset(by, DType::I32) else { return self.failed(by.loc) };
+        let shape = self.ty(offset).shape.clone();
+        self.wrap(Item::Pointer(Pointer { param, offset, shape }), by.loc)
+    }
+
+    /// The operand as element offsets; a bare literal becomes `literal_type` where it fits, else `i64`.
+    pub fn offset(&mut self, by: &Operand, literal_type: DType) -> Option<Value> {
+        let value = match &by.item {
+            Item::Literal(literal) if literal.dtype.is_none() => {
+                let dtype = if literal.fits(DType::I32) { literal_type } else { DType::I64 };
+                self.value_as(by, dtype, "an offset")
+            }
+            _ => self.value(by),
+        }?;
+        let found = self.ty(value).clone();
+        if !found.dtype.is_integer() {
+            self.error_help(
+                by.loc,
+                format!("an offset is an integer, found {found}"),
+                "convert it: `as i32`",
+            );
+            return None;
+        }
+        Some(value)
+    }
+
+    /// `pointer + offset` or `pointer - offset`. Offsets of different integer types meet in `i64`.
+    fn move_pointer(&mut self, pointer: Pointer, by: &Operand, negative: bool, loc: Loc) -> Operand {
+        let mut offset = pointer.offset;
+        let own_type = self.ty(offset).dtype;
+        let Some(mut by_value) = self.offset(by, own_type) else { return self.failed(loc) };
+        if own_type != self.ty(by_value).dtype {
+            offset = self.convert(offset, DType::I64, loc);
+            by_value = self.convert(by_value, DType::I64, loc);
+        }
+        let mut values = [offset, by_value];
+        let Some(shape) = self.common_shape("pointer arithmetic", loc, &mut values) else {
+            return self.failed(loc);
+        };
+        let row = scalar::row(if negative { "sub" } else { "add" }).expect("a row of the table");
+        let ty = self.ty(values[0]).clone();
+        let offset = self.push(Scalar::new(row, values.to_vec()), vec![ty], loc)[0];
+        self.wrap(Item::Pointer(Pointer { param: pointer.param, offset, shape }), loc)
+    }
+}

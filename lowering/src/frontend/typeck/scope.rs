@@ -1,0 +1,125 @@
+//! Names in scope.
+
+use std::collections::HashMap;
+
+use super::Operand;
+use crate::ir::Value;
+use crate::support::diagnostic::Loc;
+
+/// A bound name. `operand` is `None` between `let x;` and its first assignment.
+#[derive(Clone, Debug)]
+pub struct Variable {
+    pub operand: Option<Operand>,
+    pub mutable: bool,
+    /// Where it last got its value.
+    pub assigned: Option<Loc>,
+}
+
+/// Which binding a name means, stable while inner scopes come and go.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Slot(usize);
+
+/// The bindings, innermost scope last; a name shadows earlier ones.
+pub(super) struct Scopes {
+    tables: Vec<HashMap<String, Slot>>,
+    slots: Vec<Variable>,
+    /// The variables of the loop being opened, with operands of the form they are carried in.
+    pub carried: Vec<(Slot, Operand)>,
+    captured: Vec<Slot>,
+}
+
+impl Scopes {
+    pub fn new() -> Scopes {
+        Scopes { tables: vec![HashMap::new()], slots: vec![], carried: vec![], captured: vec![] }
+    }
+
+    pub fn enter(&mut self) {
+        self.tables.push(HashMap::new());
+    }
+
+    pub fn leave(&mut self) {
+        self.tables.pop();
+    }
+
+    /// The names that the innermost scope declares.
+    pub fn innermost(&self) -> impl Iterator<Item = &str> {
+        self.tables.last().into_iter().flat_map(|table| table.keys()).map(String::as_str)
+    }
+
+    /// Whether a name means what the outermost scope declares: a parameter.
+    pub fn is_outermost(&self, name: &str, slot: Slot) -> bool {
+        self.tables.first().and_then(|table| table.get(name)) == Some(&slot)
+    }
+
+    /// What the outermost scope declares by this name.
+    pub fn outermost(&self, name: &str) -> Option<&Variable> {
+        self.tables.first().and_then(|table| table.get(name)).map(|slot| self.get(*slot))
+    }
+
+    /// The names that mean this value now.
+    pub fn names_of(&self, value: Value) -> impl Iterator<Item = (&str, &Variable)> {
+        let named = self.tables.iter().flatten().map(|(name, slot)| (name.as_str(), self.get(*slot)));
+        named.filter(move |(_, variable)| {
+            matches!(variable.operand, Some(Operand { item: super::Item::Value(own), .. }) if own == value)
+        })
+    }
+
+    pub fn bind(&mut self, name: &str, operand: Operand, mutable: bool) {
+        let assigned = Some(operand.loc);
+        self.declare(name, Variable { operand: Some(operand), mutable, assigned });
+    }
+
+    pub fn declare(&mut self, name: &str, variable: Variable) {
+        self.slots.push(variable);
+        let slot = Slot(self.slots.len() - 1);
+        self.tables.last_mut().expect("the outermost scope stays").insert(name.to_string(), slot);
+    }
+
+    /// Binds a copy of a variable of the place where a closure stands.
+    pub fn capture(&mut self, name: &str, variable: Variable) {
+        self.declare(name, Variable { mutable: false, ..variable });
+        self.captured.push(Slot(self.slots.len() - 1));
+    }
+
+    pub fn is_captured(&self, slot: Slot) -> bool {
+        self.captured.contains(&slot)
+    }
+
+    pub fn find(&self, name: &str) -> Option<Slot> {
+        self.tables.iter().rev().find_map(|table| table.get(name)).copied()
+    }
+
+    /// Every name in scope with what it means now.
+    pub fn visible(&self) -> HashMap<String, Variable> {
+        let mut visible = HashMap::new();
+        for (name, slot) in self.tables.iter().flatten() {
+            visible.insert(name.clone(), self.get(*slot).clone());
+        }
+        visible
+    }
+
+    /// Starts over with an empty scope, as a function's body does; gives the scopes to go back to.
+    pub fn isolate(&mut self) -> Vec<HashMap<String, Slot>> {
+        std::mem::replace(&mut self.tables, vec![HashMap::new()])
+    }
+
+    pub fn resume(&mut self, tables: Vec<HashMap<String, Slot>>) {
+        self.tables = tables;
+    }
+
+    pub fn is_bound(&self, name: &str) -> bool {
+        self.find(name).is_some()
+    }
+
+    pub fn get(&self, slot: Slot) -> &Variable {
+        &self.slots[slot.0]
+    }
+
+    pub fn get_mut(&mut self, slot: Slot) -> &mut Variable {
+        &mut self.slots[slot.0]
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tables.iter().flat_map(|table| table.keys()).map(String::as_str)
+    }
+}

@@ -1,0 +1,353 @@
+//! Numbers about how a variant is compiled: they stand in the attribute for every variant, or in a config for its own.
+
+use proc_macro2::{Ident, TokenStream, TokenTree};
+
+use super::variants::{ConstValue, Variant};
+use crate::frontend::syntax::{Config, Generic, Kernel, ParamType, SETTINGS, VariantKind, VariantValue};
+use crate::support::diagnostic::{Errors, Loc};
+
+/// How one variant is compiled; what is not said is the compiler's to choose.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Settings {
+    /// Warps of a block: of a program, unless several blocks run it.
+    pub num_warps: Option<u32>,
+    /// Blocks of a cluster that run one program together, where the GPU has clusters.
+    pub num_ctas: Option<u32>,
+    /// Iterations of a loop whose loads are in flight at once on a GPU, for loops that do not say themselves; 1 loads
+    /// nothing ahead.
+    pub num_stages: Option<u32>,
+    /// The most registers of a thread, `.maxnreg`, but for the general body beside another one. 255 is no limit.
+    pub maxnreg: Option<u32>,
+}
+
+/// What a setting may be, and where it is kept.
+struct Rule {
+    allowed: fn(i128) -> bool,
+    /// What `allowed` says, in words.
+    words: &'static str,
+    place: fn(&mut Settings) -> &mut Option<u32>,
+}
+
+/// In the order of [`SETTINGS`]. No thread has more than 255 registers, and ptxas needs 24 for a call's own.
+const RULES: [Rule; SETTINGS.len()] = [
+    Rule {
+        allowed: |value| (1..=32).contains(&value) && value.count_ones() == 1,
+        words: "1, 2, 4, 8, 16 or 32",
+        place: |settings| &mut settings.num_warps,
+    },
+    Rule {
+        allowed: |value| (1..=8).contains(&value) && value.count_ones() == 1,
+        words: "1, 2, 4 or 8",
+        place: |settings| &mut settings.num_ctas,
+    },
+    Rule {
+        allowed: |value| (1..=8).contains(&value),
+        words: "1 to 8",
+        place: |settings| &mut settings.num_stages,
+    },
+    Rule {
+        allowed: |value| (24..=255).contains(&value),
+        words: "24 to 255",
+        place: |settings| &mut settings.maxnreg,
+    },
+];
+
+/// Whether the name is one of a setting.
+pub(super) fn is_setting(name: &Ident) -> bool {
+    SETTINGS.iter().any(|setting| name == setting)
+}
+
+/// The settings of a config, or of the whole kernel where it says nothing, for a variant with these types and constants.
+pub(super) fn settings(
+    kernel: &Kernel,
+    config: Option<&Config>,
+    variant: &Variant,
+    errors: &mut Errors,
+) -> Settings {
+    let mut settings = Settings::default();
+    for (name, rule) in SETTINGS.iter().zip(&RULES) {
+        match own(name, config).or_else(|| shared(name, kernel, variant)) {
+            None => {}
+            Some(Ok((value, _))) if (rule.allowed)(value) => {
+                *(rule.place)(&mut settings) = Some(value as u32);
+            }
+            Some(Ok((value, loc))) => {
+                errors.push(loc, format!("`{name}` is {}, found {value}", rule.words));
+            }
+            Some(Err((loc, text))) => errors.push(loc, text),
+        }
+    }
+    settings
+}
+
+/// Where the most registers are said that a variant's threads may have: in its config, or for the whole kernel.
+pub fn maxnreg_place(kernel: &Kernel, variant: &Variant) -> Option<Loc> {
+    let name = "maxnreg";
+    let agrees = |(entry, value): &(Ident, VariantValue)| match value.kind {
+        VariantKind::Type(dtype) => {
+            variant.types.iter().all(|(own, choice)| entry != own || *choice == dtype)
+        }
+        VariantKind::Int(number) => {
+            variant.consts.iter().all(|(own, choice)| entry != own || *choice == ConstValue::Int(number))
+        }
+        VariantKind::Bool(bool) => {
+            variant.consts.iter().all(|(own, choice)| entry != own || *choice == ConstValue::Bool(bool))
+        }
+    };
+    let is_own = |config: &&Config| {
+        config.entries.iter().all(agrees)
+            && settings(kernel, Some(config), variant, &mut Errors::new()) == variant.settings
+    };
+    let config = kernel.options.configs.iter().find(is_own);
+    match own(name, config).or_else(|| shared(name, kernel, variant))? {
+        Ok((_, loc)) | Err((loc, _)) => Some(loc),
+    }
+}
+
+/// A number, or what is wrong with it.
+type Found = Result<(i128, Loc), (Loc, String)>;
+
+fn own(name: &str, config: Option<&Config>) -> Option<Found> {
+    let (_, value) = config?.entries.iter().find(|(entry, _)| entry == name)?;
+    Some(match value.kind {
+        VariantKind::Int(number) => Ok((number, value.loc)),
+        VariantKind::Type(_) | VariantKind::Bool(_) => Err((value.loc, format!("`{name}` is an integer"))),
+    })
+}
+
+fn shared(name: &str, kernel: &Kernel, variant: &Variant) -> Option<Found> {
+    let (_, expr) = kernel.options.settings.iter().find(|(shared, _)| shared == name)?;
+    Some(evaluate(expr, variant).map(|value| (value, Loc::of(expr))))
+}
+
+/// The value of an expression over a variant's constants and the sizes of its types.
+fn evaluate(expr: &syn::Expr, variant: &Variant) -> Result<i128, (Loc, String)> {
+    let wrong = |text: String| Err((Loc::of(expr), text));
+    let unknown = || {
+        let integers = variant.consts.iter().filter(|(_, value)| matches!(value, ConstValue::Int(_)));
+        let sizes = variant.types.iter().map(|(name, _)| format!(", `size_of::<{name}>()`"));
+        let known: String = integers.map(|(name, _)| format!(", `{name}`")).chain(sizes).collect();
+        let made = "`+`, `-`, `*`, `/`, `%`, `min`, `max`, `next_power_of_two` and `if` make of such";
+        format!("expected an integer{known}, or what {made}")
+    };
+    let result = match expr {
+        syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Int(int), .. }) => int.base10_parse().ok(),
+        syn::Expr::Paren(inner) => return evaluate(&inner.expr, variant),
+        syn::Expr::Block(block) => match &block.block.stmts[..] {
+            [syn::Stmt::Expr(expr, None)] => return evaluate(expr, variant),
+            _ => return wrong(unknown()),
+        },
+        syn::Expr::If(choice) => {
+            let [syn::Stmt::Expr(then, None)] = &choice.then_branch.stmts[..] else {
+                return wrong(unknown());
+            };
+            let Some((_, otherwise)) = &choice.else_branch else {
+                return wrong("this `if` needs an `else`".into());
+            };
+            let chosen = if holds(&choice.cond, variant)? { then } else { &**otherwise };
+            return evaluate(chosen, variant);
+        }
+        syn::Expr::Unary(syn::ExprUnary { op: syn::UnOp::Neg(_), expr, .. }) => {
+            evaluate(expr, variant)?.checked_neg()
+        }
+        syn::Expr::Path(path) => {
+            let consts = &variant.consts;
+            let named = path.path.get_ident().and_then(|name| consts.iter().find(|(own, _)| name == own));
+            match named {
+                Some((_, ConstValue::Int(value))) => Some(*value),
+                Some((_, ConstValue::Bool(_))) | None => return wrong(unknown()),
+            }
+        }
+        syn::Expr::Binary(binary) => {
+            let (left, right) = (evaluate(&binary.left, variant)?, evaluate(&binary.right, variant)?);
+            match binary.op {
+                syn::BinOp::Add(_) => left.checked_add(right),
+                syn::BinOp::Sub(_) => left.checked_sub(right),
+                syn::BinOp::Mul(_) => left.checked_mul(right),
+                syn::BinOp::Div(_) => left.checked_div(right),
+                syn::BinOp::Rem(_) => left.checked_rem(right),
+                _ => return wrong(unknown()),
+            }
+        }
+        syn::Expr::Call(call) if call.args.is_empty() => match size_of(&call.func, variant) {
+            Some(bytes) => Some(bytes.into()),
+            None => return wrong(unknown()),
+        },
+        syn::Expr::MethodCall(call) if call.method == "next_power_of_two" && call.args.is_empty() => {
+            let receiver = evaluate(&call.receiver, variant)?;
+            u64::try_from(receiver).ok().and_then(u64::checked_next_power_of_two).map(i128::from)
+        }
+        syn::Expr::MethodCall(call) => {
+            let mut args = call.args.iter();
+            let (Some(arg), None) = (args.next(), args.next()) else { return wrong(unknown()) };
+            let (receiver, arg) = (evaluate(&call.receiver, variant)?, evaluate(arg, variant)?);
+            match call.method.to_string().as_str() {
+                "min" => Some(receiver.min(arg)),
+                "max" => Some(receiver.max(arg)),
+                _ => return wrong(unknown()),
+            }
+        }
+        _ => return wrong(unknown()),
+    };
+    match result {
+        Some(value) => Ok(value),
+        None => wrong("this overflows, or divides by 0".into()),
+    }
+}
+
+/// Whether a condition on a variant's constants and the sizes of its types holds.
+fn holds(expr: &syn::Expr, variant: &Variant) -> Result<bool, (Loc, String)> {
+    let unknown = || {
+        let bools = variant.consts.iter().filter(|(_, value)| matches!(value, ConstValue::Bool(_)));
+        let known: String = bools.map(|(name, _)| format!("`{name}`, ")).collect();
+        let text = format!("expected {known}a comparison, or what `&&`, `||` and `!` make of such");
+        Err((Loc::of(expr), text))
+    };
+    match expr {
+        syn::Expr::Lit(syn::ExprLit { lit: syn::Lit::Bool(bool), .. }) => Ok(bool.value),
+        syn::Expr::Paren(inner) => holds(&inner.expr, variant),
+        syn::Expr::Unary(syn::ExprUnary { op: syn::UnOp::Not(_), expr, .. }) => Ok(!holds(expr, variant)?),
+        syn::Expr::Path(path) => {
+            let named = path.path.get_ident();
+            match named.and_then(|name| variant.consts.iter().find(|(own, _)| name == own)) {
+                Some((_, ConstValue::Bool(value))) => Ok(*value),
+                Some((_, ConstValue::Int(_))) | None => unknown(),
+            }
+        }
+        syn::Expr::Binary(syn::ExprBinary { left, op: syn::BinOp::And(_), right, .. }) => {
+            Ok(holds(left, variant)? && holds(right, variant)?)
+        }
+        syn::Expr::Binary(syn::ExprBinary { left, op: syn::BinOp::Or(_), right, .. }) => {
+            Ok(holds(left, variant)? || holds(right, variant)?)
+        }
+        syn::Expr::Binary(binary) => {
+            let compare: fn(&i128, &i128) -> bool = match binary.op {
+                syn::BinOp::Eq(_) => i128::eq,
+                syn::BinOp::Ne(_) => i128::ne,
+                syn::BinOp::Lt(_) => i128::lt,
+                syn::BinOp::Le(_) => i128::le,
+                syn::BinOp::Gt(_) => i128::gt,
+                syn::BinOp::Ge(_) => i128::ge,
+                _ => return unknown(),
+            };
+            Ok(compare(&evaluate(&binary.left, variant)?, &evaluate(&binary.right, variant)?))
+        }
+        _ => unknown(),
+    }
+}
+
+/// The bytes of `T`, if this is `size_of::<T>` and `T` is one of the kernel's types.
+fn size_of(function: &syn::Expr, variant: &Variant) -> Option<u32> {
+    let syn::Expr::Path(path) = function else { return None };
+    let segment = path.path.segments.last().filter(|segment| segment.ident == "size_of")?;
+    let syn::PathArguments::AngleBracketed(generics) = &segment.arguments else { return None };
+    let mut generics = generics.args.iter();
+    let (Some(syn::GenericArgument::Type(syn::Type::Path(named))), None) = (generics.next(), generics.next())
+    else {
+        return None;
+    };
+    let name = named.path.get_ident()?;
+    variant.types.iter().find(|(own, _)| name == own).map(|(_, dtype)| dtype.bytes())
+}
+
+/// What a config of a tuned kernel says of its settings, for the variant's label.
+pub(super) fn named(kernel: &Kernel, config: Option<&Config>) -> Vec<(String, i128)> {
+    let entries = config.filter(|_| kernel.options.tune.is_some()).map(|config| config.entries.as_slice());
+    entries
+        .unwrap_or_default()
+        .iter()
+        .filter(|(name, _)| is_setting(name))
+        .filter_map(|(name, value)| match value.kind {
+            VariantKind::Int(number) => Some((name.to_string(), number)),
+            VariantKind::Type(_) | VariantKind::Bool(_) => None,
+        })
+        .collect()
+}
+
+/// A key that no call can compute a number from.
+fn report_key(kernel: &Kernel, key: &TokenStream, errors: &mut Errors) {
+    let mut tokens = key.clone().into_iter();
+    let (Some(token), None) = (tokens.next(), tokens.next()) else { return };
+    let named = |name: &str| kernel.params.iter().any(|param| param.name == name);
+    let (text, help) = match &token {
+        TokenTree::Literal(literal) => {
+            let text = literal.to_string();
+            let Some(name) = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')) else { return };
+            let help = if named(name) { format!("write `{name}`") } else { "write it without quotes".into() };
+            ("a key is a parameter or an expression of them, found a string", help)
+        }
+        TokenTree::Ident(name) => {
+            let param = kernel.params.iter().find(|param| param.name == *name);
+            match param.map(|param| &param.ty) {
+                Some(ParamType::Slice { .. }) => {
+                    ("a key is a number, found a slice", format!("write `{name}.len()`"))
+                }
+                Some(ParamType::View(_)) => {
+                    ("a key is a number, found a view", format!("write `{name}.shape()[0]`"))
+                }
+                Some(ParamType::Scalar(_) | ParamType::Failed) | None => return,
+            }
+        }
+        TokenTree::Group(_) | TokenTree::Punct(_) => return,
+    };
+    errors.push_help(Loc::from(token.span()), text, help);
+}
+
+/// Mistakes of `tune`, `tuned` and `_ in [..]` together.
+pub(super) fn report_tune(kernel: &Kernel, errors: &mut Errors) {
+    let options = &kernel.options;
+    for declared in &options.lists {
+        let Some(loc) = declared.measured else { continue };
+        let is_type =
+            |generic: &Generic| matches!(generic, Generic::Type { name, .. } if *name == declared.name);
+        if kernel.generics.iter().any(is_type) {
+            let text = format!("`{}` is a type, which the arguments of a call decide", declared.name);
+            errors.push(loc, text);
+        } else if options.tune.is_none() {
+            errors.push_help(
+                loc,
+                format!(
+                    "`_` leaves `{}` to be measured, and nothing says what the choice depends on",
+                    declared.name
+                ),
+                "`tune(key = [n])` measures once for each value of `n`, `tune(key = [])` once for all",
+            );
+        }
+    }
+    if let Some(path) = &options.tuned
+        && options.tune.is_none()
+    {
+        errors.push(Loc::of(path), "`tuned` holds the choices of `tune(..)`, which is missing");
+    }
+    for key in options.tune.iter().flat_map(|tune| &tune.key) {
+        report_key(kernel, key, errors);
+    }
+    let open = options.lists.iter().any(|list| list.measured.is_some() && list.values.len() > 1);
+    if let Some(tune) = &options.tune
+        && options.configs.len() < 2
+        && !open
+        && !options.unreadable
+    {
+        let is_const = |generic: &&Generic| matches!(generic, Generic::Const { .. });
+        let example = kernel.generics.iter().find(is_const).map(|generic| generic.name().to_string());
+        errors.push_help(
+            tune.loc,
+            "`tune` has nothing to choose among",
+            match example {
+                Some(name) => {
+                    format!("leave a list open, `{name} = _ in [1024, 2048]`, or declare several configs")
+                }
+                None => "declare several configs, `configs = [{ num_warps: 4 }, { num_warps: 8 }]`".into(),
+            },
+        );
+    }
+    if let Some(tune) = &options.tune
+        && kernel.options.unchecked
+    {
+        errors.push_help(
+            tune.loc,
+            "an `unchecked` kernel is not tuned: a config that is wrong for its arguments could write anywhere",
+            "declare one of the two"
+        );
+    }
+}

@@ -1,0 +1,237 @@
+//! Statements: bindings, assignments, and the control flow that carries variables.
+
+use proc_macro2::Ident;
+
+use super::scope::Variable;
+use super::{Check, Item, Literal, LiteralValue, Operand};
+use crate::frontend::syntax::{BinaryOp, Block, Expr, ExprKind, Pattern, Statement};
+use crate::ops::Number;
+use crate::support::diagnostic::{Loc, count};
+
+impl Check<'_> {
+    pub(super) fn body(&mut self, block: &Block) {
+        let value = self.block(block);
+        if !matches!(value.item, Item::Unit | Item::Failed) && !self.kernel.returns {
+            let found = self.describe(&value);
+            self.error_help(
+                value.loc,
+                format!("a kernel returns nothing, but its body ends with {found}"),
+                "write results into a `&mut [T]` parameter with `tl::store`",
+            );
+        }
+    }
+
+    /// A block in a scope of its own; its value.
+    pub(super) fn block(&mut self, block: &Block) -> Operand {
+        self.scopes.enter();
+        let outer = self.enter_items(&block.items);
+        for statement in &block.statements {
+            self.statement(statement);
+        }
+        let value = match &block.value {
+            Some(expr) => self.expr(expr),
+            None if matches!(
+                block.statements.last(),
+                Some(Statement::Expr(Expr { kind: ExprKind::Exit(_), .. }))
+            ) =>
+            {
+                // It was reported, and gives nothing more to say.
+                self.failed(block.loc)
+            }
+            None => self.unit(block.loc),
+        };
+        if let Some(outer) = outer {
+            self.surroundings = outer;
+        }
+        let line = block.loc.end.end().line;
+        self.ended.extend(self.scopes.innermost().map(|name| (name.to_string(), line)));
+        self.scopes.leave();
+        value
+    }
+
+    fn statement(&mut self, statement: &Statement) {
+        match statement {
+            Statement::Let { pattern, ty, init, loc } => {
+                let mut value = init.as_ref().map(|init| self.expr(init));
+                if let (Some(ty), Some(operand)) = (ty, &value) {
+                    value = Some(self.annotated(operand, ty));
+                }
+                if let (Pattern::Name { name, .. }, Some(operand)) = (pattern, &value)
+                    && crate::frontend::syntax::is_scrutinee(name)
+                    && self.report_scrutinee(operand)
+                {
+                    value = Some(self.failed(*loc));
+                }
+                match value {
+                    Some(value) => self.bind(pattern, value),
+                    None => self.declare(pattern, *loc),
+                }
+            }
+            Statement::Assign { target, op, value } => {
+                let value = self.expr(value);
+                self.assign(target, *op, value);
+            }
+            Statement::For { var, range, body, loc } => self.for_loop(var.as_ref(), range, body, *loc),
+            Statement::While { condition, body, loc } => self.while_loop(condition, body, *loc),
+            Statement::Expr(expr) => {
+                let value = self.expr(expr);
+                // A value that nothing takes is a mistake more often than not; Rust would warn.
+                if matches!(value.item, Item::Range(_) | Item::List(_)) {
+                    let text = format!("{} is not a statement", value.item_name());
+                    self.error(expr.loc, text);
+                }
+            }
+        }
+    }
+
+    /// `let x: f32 = value`
+    pub(super) fn annotated(&mut self, operand: &Operand, ty: &crate::frontend::syntax::TypeName) -> Operand {
+        let Some(dtype) = self.resolve_type(ty) else { return self.failed(operand.loc) };
+        if let Item::Literal(literal) = operand.item
+            && literal.dtype.is_none()
+        {
+            // Checked like any literal that meets a type, but kept a constant.
+            return match self.value_as(operand, dtype, "the value") {
+                Some(_) => {
+                    let value = match literal.value {
+                        LiteralValue::Number(Number::Int(value)) if dtype.is_float() => {
+                            LiteralValue::Number(Number::Float(value as f64))
+                        }
+                        value => value,
+                    };
+                    self.wrap(Item::Literal(Literal { value, dtype: Some(dtype), ..literal }), operand.loc)
+                }
+                None => self.failed(operand.loc),
+            };
+        }
+        match self.value_as(operand, dtype, "the value") {
+            Some(value) => self.operand(value, operand.loc),
+            None => self.failed(operand.loc),
+        }
+    }
+
+    pub(super) fn bind(&mut self, pattern: &Pattern, value: Operand) {
+        match pattern {
+            Pattern::Ignore(_) => {}
+            Pattern::Name { name, mutable } => {
+                if matches!(value.item, Item::Unit) {
+                    self.error(value.loc, "this gives no value to bind");
+                }
+                self.scopes.bind(&name.to_string(), value, *mutable);
+            }
+            Pattern::Tuple { parts, loc } => match value.item {
+                Item::Tuple(values) if values.len() == parts.len() => {
+                    for (part, value) in parts.iter().zip(values) {
+                        self.bind(part, value);
+                    }
+                }
+                Item::Tuple(values) => {
+                    let text = format!(
+                        "this pattern has {}, the tuple has {}",
+                        count(parts.len(), "part"),
+                        values.len()
+                    );
+                    self.error(*loc, text);
+                    self.bind_failed(parts, value.loc);
+                }
+                Item::Failed => self.bind_failed(parts, value.loc),
+                _ => {
+                    let text = format!("a tuple pattern takes a tuple, found {}", self.describe(&value));
+                    self.error(*loc, text);
+                    self.bind_failed(parts, value.loc);
+                }
+            },
+        }
+    }
+
+    /// Binds names to nothing further to report.
+    fn bind_failed(&mut self, parts: &[Pattern], loc: Loc) {
+        for part in parts {
+            let failed = self.failed(loc);
+            self.bind(part, failed);
+        }
+    }
+
+    fn declare(&mut self, pattern: &Pattern, loc: Loc) {
+        match pattern {
+            Pattern::Name { name, mutable } => {
+                let variable = Variable { operand: None, mutable: *mutable, assigned: None };
+                self.scopes.declare(&name.to_string(), variable);
+            }
+            Pattern::Ignore(_) => {}
+            Pattern::Tuple { .. } => {
+                self.error(loc, "a tuple pattern needs a value");
+            }
+        }
+    }
+
+    /// What a name is that the kernel's signature declares, and what to do instead of assigning it.
+    fn parameter(
+        &self,
+        name: &str,
+        slot: super::scope::Slot,
+        variable: &Variable,
+    ) -> Option<(String, String)> {
+        if self.frames.len() > 1 || !self.scopes.is_outermost(name, slot) {
+            return None;
+        }
+        let again = format!("bind it again: `let mut {name} = {name};`");
+        match variable.operand.as_ref()?.item {
+            Item::Literal(_) => {
+                let variable = name.to_lowercase();
+                Some((
+                    "a const parameter".into(),
+                    format!("bind it to a variable: `let mut {variable} = {name};`"),
+                ))
+            }
+            Item::Value(_) => Some(("a parameter".into(), again)),
+            _ => None,
+        }
+    }
+
+    fn assign(&mut self, target: &Ident, op: Option<(BinaryOp, Loc)>, value: Operand) {
+        let name = target.to_string();
+        let loc = Loc::of(target);
+        let Some(slot) = self.scopes.find(&name) else {
+            self.error_help(
+                loc,
+                format!("`{name}` is not defined"),
+                format!("declare it: `let mut {name} = ..;`"),
+            );
+            return;
+        };
+        let variable = self.scopes.get(slot).clone();
+        if self.scopes.is_captured(slot) {
+            let help = "let it give the new value, and assign that where it is called";
+            self.error_help(loc, format!("a closure cannot assign `{name}`, a variable around it"), help);
+            return;
+        }
+        let declared_later = variable.operand.is_none() && variable.assigned.is_none();
+        if !variable.mutable && !declared_later {
+            if let Some((what, help)) = self.parameter(&name, slot, &variable) {
+                self.error_help(loc, format!("`{name}` is {what}, which cannot be assigned"), help);
+                return;
+            }
+            let help = match variable.operand.map(|operand| operand.item) {
+                Some(Item::Slice(_)) => "write memory with `tl::store(pointer, value, mask)`".to_string(),
+                Some(Item::View(_)) => format!("write memory with `{name}.store(tile, ..)`"),
+                _ => format!("declare it `let mut {name}`, or bind it again: `let mut {name} = {name};`"),
+            };
+            self.error_help(loc, format!("`{name}` cannot be assigned twice"), help);
+            return;
+        }
+        let value = match op {
+            None => value,
+            Some((op, op_loc)) => match variable.operand {
+                Some(old) => self.binary(op, op_loc, &Operand { loc, ..old }, &value),
+                None => self.error(loc, format!("`{name}` is changed before it is assigned")),
+            },
+        };
+        if matches!(value.item, Item::Unit) {
+            self.error(value.loc, "this gives no value to assign");
+        }
+        let variable = self.scopes.get_mut(slot);
+        variable.assigned = Some(value.loc);
+        variable.operand = Some(value);
+    }
+}

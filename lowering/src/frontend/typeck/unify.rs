@@ -1,0 +1,281 @@
+//! Arguments against the parameters of functions: type parameters found, constants bound, types compared.
+
+use proc_macro2::Ident;
+
+use super::{Call, Check, ConstValue, Item, Literal, LiteralValue, Operand};
+use crate::frontend::syntax::{
+    ConstType, Function, FunctionParam, Generic, GenericArg, TypeName, ValueType, const_range,
+};
+use crate::ops::Number;
+use crate::support::diagnostic::{Loc, count, list};
+use crate::support::dtype::DType;
+
+/// Type parameters and constants of a call, in order.
+type Bound = (Vec<(String, Option<DType>)>, Vec<(String, ConstValue)>);
+
+/// A type parameter while a call is understood.
+struct TypeParam<'f> {
+    name: &'f Ident,
+    dtype: Option<DType>,
+    /// Where it got its type.
+    loc: Loc,
+}
+
+impl Check<'_> {
+    /// The generics of a call: what stands in its turbofish, and what follows from the arguments.
+    pub(super) fn bind_generics(&mut self, function: &Function, call: &Call) -> Option<Bound> {
+        let given = &call.generics;
+        let wanted = function.generics.len();
+        if !given.is_empty() && given.len() != wanted {
+            let text =
+                format!("{} takes {}, found {}", call.what, count(wanted, "generic argument"), given.len());
+            self.error(call.name_loc, text);
+            return None;
+        }
+        let mut types: Vec<TypeParam> = vec![];
+        let mut consts = vec![];
+        for (i, generic) in function.generics.iter().enumerate() {
+            match generic {
+                Generic::Type { name, .. } => {
+                    let dtype = match given.get(i) {
+                        Some(GenericArg::Type(ty)) => Some(self.resolve_type(ty)?),
+                        Some(GenericArg::Infer(_)) | None => None,
+                        Some(GenericArg::Const(expr)) => {
+                            self.error(expr.loc, format!("`{name}` of {} is a type", call.what));
+                            return None;
+                        }
+                    };
+                    types.push(TypeParam { name, dtype, loc: call.name_loc });
+                }
+                Generic::Const { name, .. } => {
+                    consts.push((name.to_string(), self.const_argument(call, (function, i), given.get(i))?));
+                }
+            }
+        }
+        // Values say what a type is before constants, which take whatever they meet.
+        for literals in [false, true] {
+            for (param, arg) in function.params.iter().zip(&call.args) {
+                self.infer(&param.ty, arg, literals, &mut types);
+            }
+        }
+        self.bounds(function, call, &types)?;
+        let types = types.into_iter().map(|param| (param.name.to_string(), param.dtype)).collect();
+        Some((types, consts))
+    }
+
+    /// Whether every type parameter has a type that its bound allows.
+    fn bounds(&mut self, function: &Function, call: &Call, types: &[TypeParam]) -> Option<()> {
+        for param in types {
+            let Some(Generic::Type { bound, .. }) =
+                function.generics.iter().find(|generic| generic.name() == param.name)
+            else {
+                continue;
+            };
+            let Some(dtype) = param.dtype else {
+                if call.args.iter().any(|arg| matches!(arg.item, Item::Failed)) {
+                    return None;
+                }
+                let text = format!("the type `{}` of {} is not known here", param.name, call.what);
+                let name = call.what.trim_matches('`');
+                self.error_help(call.name_loc, text, format!("name it: `{name}::<f32>(..)`"));
+                return None;
+            };
+            if !bound.contains(dtype) {
+                let text = format!(
+                    "`{}` of {} is one of {}, found {dtype}",
+                    param.name,
+                    call.what,
+                    list(bound.members())
+                );
+                self.error(param.loc, text);
+                return None;
+            }
+        }
+        Some(())
+    }
+
+    fn const_argument(
+        &mut self,
+        call: &Call,
+        (function, place): (&Function, usize),
+        given: Option<&GenericArg>,
+    ) -> Option<ConstValue> {
+        let Generic::Const { name, ty } = &function.generics[place] else { return None };
+        let operand = match given {
+            Some(GenericArg::Const(expr)) => self.expr(expr),
+            Some(GenericArg::Type(written)) => self.generic_value(written),
+            Some(GenericArg::Infer(_)) | None => {
+                let text = format!("the constant `{name}` of {} is not known here", call.what);
+                let form: Vec<&str> = function
+                    .generics
+                    .iter()
+                    .map(|generic| match generic {
+                        Generic::Type { .. } => "_",
+                        Generic::Const { ty: ConstType::Bool, .. } => "true",
+                        Generic::Const { ty: ConstType::Integer(_), .. } => "64",
+                    })
+                    .collect();
+                let (function, form) = (call.what.trim_matches('`'), form.join(", "));
+                self.error_help(call.name_loc, text, format!("give it: `{function}::<{form}>(..)`"));
+                return None;
+            }
+        };
+        match ty {
+            ConstType::Bool => self.flag(&operand, &format!("`{name}`")).map(ConstValue::Bool),
+            ConstType::Integer(ty) => {
+                let value = self.constant(&operand, &format!("`{name}`"))?;
+                let (low, high) = const_range(&ty.to_string()).unwrap_or((i128::MIN, i128::MAX));
+                if !(low..=high).contains(&value) {
+                    let text = format!("`{name}` is a `{ty}`, which holds {low} to {high}, found {value}");
+                    self.error(operand.loc, text);
+                    return None;
+                }
+                Some(ConstValue::Int(value))
+            }
+        }
+    }
+
+    /// Learns type parameters from an argument.
+    fn infer(&self, ty: &ValueType, arg: &Operand, literals: bool, types: &mut [TypeParam]) {
+        let (elem, found) = match (ty, &arg.item) {
+            (ValueType::Tuple { parts, .. }, Item::Tuple(args)) => {
+                for (part, arg) in parts.iter().zip(args) {
+                    self.infer(part, arg, literals, types);
+                }
+                return;
+            }
+            (ValueType::Tile { elem: Some(elem), .. } | ValueType::Scalar(elem), Item::Value(value)) => {
+                (elem, Some(self.ty(*value).dtype))
+            }
+            (ValueType::Tile { elem: Some(elem), .. } | ValueType::Scalar(elem), Item::Literal(literal)) => {
+                (elem, if literals { Some(literal.default_type()) } else { literal.dtype })
+            }
+            (ValueType::Memory { elem, .. }, Item::Slice(param)) => (elem, Some(self.func().slice(*param).0)),
+            (ValueType::View(view), Item::View(memory)) => (&view.elem, Some(self.func().slice(*memory).0)),
+            (ValueType::Memory { elem, .. }, Item::Pointer(pointer)) => {
+                (elem, Some(self.func().slice(pointer.param).0))
+            }
+            _ => return,
+        };
+        if let Some(param) = types.iter_mut().find(|param| *param.name == elem.name)
+            && param.dtype.is_none()
+            && found.is_some()
+        {
+            param.dtype = found;
+            param.loc = arg.loc;
+        }
+    }
+
+    /// The arguments as the parameters' types want them; `None` when one does not fit, which is reported.
+    pub(super) fn conform_all(&mut self, params: &[FunctionParam], call: &Call) -> Option<Vec<Operand>> {
+        let conformed: Vec<Option<Operand>> = params
+            .iter()
+            .zip(&call.args)
+            .enumerate()
+            .map(|(i, (param, arg))| {
+                self.conform(&param.ty, arg, &format!("argument {} of {}", i + 1, call.what))
+            })
+            .collect();
+        conformed.into_iter().collect()
+    }
+
+    /// An operand of the type wanted; constants stay constants.
+    pub(super) fn conform(&mut self, ty: &ValueType, operand: &Operand, what: &str) -> Option<Operand> {
+        if matches!(operand.item, Item::Failed) {
+            return None;
+        }
+        match ty {
+            ValueType::Any => Some(operand.clone()),
+            ValueType::Tile { elem: None, .. } => {
+                let fits = matches!(operand.item, Item::Value(_) | Item::Literal(_));
+                self.expected(fits, operand, what, "a tile or scalar")
+            }
+            ValueType::Tile { elem: Some(elem), .. } => self.of_type(elem, operand, what, "a tile or scalar"),
+            ValueType::Scalar(elem) => {
+                if let Item::Value(value) = operand.item
+                    && !self.ty(value).is_scalar()
+                {
+                    return self.expected(false, operand, what, "a scalar");
+                }
+                self.of_type(elem, operand, what, "a scalar")
+            }
+            ValueType::Constant(_) => {
+                let fits = super::items::integer(operand).is_some();
+                self.expected(fits, operand, what, "an integer known at build")
+            }
+            ValueType::Memory { elem, mutable } => self.memory(elem, *mutable, operand, what),
+            ValueType::View(view) => self.conform_view(view, operand, what),
+            ValueType::Function(_) => {
+                let fits = matches!(operand.item, Item::Function(_));
+                self.expected(fits, operand, what, "a function or closure")
+            }
+            ValueType::Tuple { parts, .. } => match &operand.item {
+                Item::Tuple(found) if found.len() == parts.len() => {
+                    let conformed: Vec<Option<Operand>> = parts
+                        .iter()
+                        .zip(found)
+                        .map(|(part, found)| self.conform(part, found, what))
+                        .collect();
+                    let conformed: Option<Vec<Operand>> = conformed.into_iter().collect();
+                    conformed.map(|parts| self.wrap(Item::Tuple(parts), operand.loc))
+                }
+                Item::Tuple(found) => {
+                    let text = format!("{what} is a tuple of {}, found one of {}", parts.len(), found.len());
+                    self.error(operand.loc, text);
+                    None
+                }
+                _ => self.expected(false, operand, what, &format!("a tuple of {}", parts.len())),
+            },
+        }
+    }
+
+    fn expected(&mut self, fits: bool, operand: &Operand, what: &str, wanted: &str) -> Option<Operand> {
+        if fits {
+            return Some(operand.clone());
+        }
+        let found = self.describe(operand);
+        self.error(operand.loc, format!("{what} is {wanted}, found {found}"));
+        None
+    }
+
+    /// A tile, scalar or constant of one element type.
+    fn of_type(&mut self, elem: &TypeName, operand: &Operand, what: &str, wanted: &str) -> Option<Operand> {
+        let dtype = self.resolve_type(elem)?;
+        match operand.item {
+            Item::Value(_) => self.value_as(operand, dtype, what).map(|_| operand.clone()),
+            Item::Literal(literal) if literal.dtype.is_none() => {
+                self.value_as(operand, dtype, what)?;
+                let value = match literal.value {
+                    LiteralValue::Number(Number::Int(value)) if dtype.is_float() => {
+                        LiteralValue::Number(Number::Float(value as f64))
+                    }
+                    value => value,
+                };
+                let dtype = (dtype != DType::Bool).then_some(dtype);
+                let literal = Literal { value, dtype, ..literal };
+                Some(self.wrap(Item::Literal(literal), operand.loc))
+            }
+            Item::Literal(_) => self.value_as(operand, dtype, what).map(|_| operand.clone()),
+            _ => self.expected(false, operand, what, wanted),
+        }
+    }
+
+    fn memory(&mut self, elem: &TypeName, mutable: bool, operand: &Operand, what: &str) -> Option<Operand> {
+        let param = match &operand.item {
+            Item::Slice(param) => *param,
+            Item::Pointer(pointer) => pointer.param,
+            _ => return self.expected(false, operand, what, "a slice, or pointers into one"),
+        };
+        let dtype = self.resolve_type(elem)?;
+        let (found, writable) = self.func().slice(param);
+        if found != dtype {
+            self.error(operand.loc, format!("{what} is memory of {dtype}, found {found}"));
+            return None;
+        }
+        if mutable && !writable {
+            self.error(operand.loc, format!("{what} is written to, found a slice that is only read"));
+            return None;
+        }
+        Some(operand.clone())
+    }
+}

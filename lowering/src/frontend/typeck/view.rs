@@ -1,0 +1,184 @@
+//! Views: how they become parameters, what their methods take, and what a function's parameter makes of one.
+
+use super::{Call, Check, Item, Operand};
+use crate::frontend::syntax::{GenericArg, ViewType};
+use crate::ir::{Param, ParamId, ParamKind, Shape, Type, Value, View, shape_problem};
+use crate::ops::{self, Function, Generic};
+use crate::support::diagnostic::{Loc, count, list, nearest};
+use crate::support::dtype::DType;
+
+impl Check<'_> {
+    /// Declares what a view parameter is made of.
+    pub(super) fn view_param(&mut self, ty: &ViewType, name: &str) -> Item {
+        let elem = self.resolve_type(&ty.elem);
+        let func = &mut *self.builder.func;
+        let memory = ParamId(func.params.len() as u32);
+        let kind = ParamKind::Slice { elem: elem.unwrap_or(DType::F32), mutable: ty.mutable };
+        func.params.push(Param { name: name.to_string(), kind });
+        let mut numbers = |what: &str| -> Vec<Value> {
+            let number = |axis| {
+                let value = func.value(Type::scalar(DType::I64));
+                let kind = ParamKind::Scalar { value, dtype: DType::I64 };
+                func.params.push(Param { name: format!("{name}.{what}({axis})"), kind });
+                value
+            };
+            (0..ty.rank).map(number).collect()
+        };
+        let (shape, strides) = (numbers("shape"), numbers("stride"));
+        func.views.push(View { memory, shape, strides, transposed: false });
+        if elem.is_some() { Item::View(memory) } else { Item::Failed }
+    }
+
+    /// The memory of the view that an operand is.
+    pub fn view(&self, operand: &Operand) -> Option<ParamId> {
+        match operand.item {
+            Item::View(memory) => Some(memory),
+            _ => None,
+        }
+    }
+
+    /// How a view is read, for messages about other attempts.
+    pub(super) fn view_help(&self, memory: ParamId) -> String {
+        let name = &self.func().params[memory.index()].name;
+        let rank = self.rank_of(memory);
+        let list = |word: &str| vec![word; rank].join(", ");
+        format!("a view is read and written in blocks: `{name}.load::<{}>({})`", list("64"), list("0"))
+    }
+
+    /// How a view is written.
+    pub(super) fn view_store_help(&self, memory: ParamId) -> String {
+        let name = &self.func().params[memory.index()].name;
+        let begin = vec!["0"; self.rank_of(memory)].join(", ");
+        format!("a view is written in blocks: `{name}.store(tile, {begin})`")
+    }
+
+    fn rank_of(&self, memory: ParamId) -> usize {
+        self.func().view(memory).map_or(0, View::rank)
+    }
+
+    /// A method called on a view.
+    pub(super) fn view_method(&mut self, memory: ParamId, call: &Call) -> Operand {
+        let Some(method) = ops::view_methods().find(|method| method.name == call.name) else {
+            return self.no_view_method(call);
+        };
+        let generics = method.generic == Generic::Extents
+            || self.generics(&call.what, method.generic, &call.generics, call.name_loc);
+        if !self.view_arity(method, memory, call) || !generics {
+            return self.failed(call.loc);
+        }
+        (method.check)(self, call)
+    }
+
+    fn no_view_method(&mut self, call: &Call) -> Operand {
+        let help = match nearest(&call.name, ops::view_methods().map(|method| method.name)) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => {
+                format!("a view has {}", list(ops::view_methods().map(|method| format!("`{}`", method.name))))
+            }
+        };
+        self.error_help(call.name_loc, format!("`{}` is not a method of a view", call.name), help)
+    }
+
+    /// Whether a method has as many arguments as the view's axes ask for; the surplus is what is reported otherwise.
+    fn view_arity(&mut self, method: &Function, memory: ParamId, call: &Call) -> bool {
+        let rank = self.rank_of(memory);
+        let params = &method.params[1..];
+        let wanted: usize = params.iter().map(|param| if param.each_axis { rank } else { 1 }).sum();
+        let found = call.args.len() - 1;
+        if found == wanted {
+            return true;
+        }
+        let words: Vec<String> = params
+            .iter()
+            .map(|param| if param.each_axis { count(rank, param.name) } else { param.name.to_string() })
+            .collect();
+        let surplus = call.args.get(1 + wanted).zip(call.args.last());
+        let loc = surplus.map_or(call.name_loc, |(first, last)| first.loc.to(last.loc));
+        let wanted = count(wanted, "argument");
+        let text = format!(
+            "{} of a view of {} takes {wanted} ({}), found {found}",
+            call.what,
+            axes(rank),
+            words.join(", ")
+        );
+        self.error(loc, text);
+        false
+    }
+
+    /// The extents of the block that a call reads, written between `::<` and `>`.
+    pub fn extents(&mut self, call: &Call) -> Option<Shape> {
+        let memory = self.view(&call.args[0])?;
+        let rank = self.rank_of(memory);
+        let found = call.generics.len();
+        if found != rank {
+            let text = format!("{} of a view of {} takes {}", call.what, axes(rank), count(rank, "extent"));
+            let text = if found == 0 { text } else { format!("{text}, found {found}") };
+            let surplus = call.generics.get(rank).zip(call.generics.last());
+            let loc = surplus.map_or(call.name_loc, |(first, last)| place(first).to(place(last)));
+            let form = vec!["64"; rank].join(", ");
+            self.error_help(
+                loc,
+                text,
+                format!("the block's extents are constants: `{}::<{form}>(..)`", call.what.trim_matches('`')),
+            );
+            return None;
+        }
+        let extents: Vec<Option<i128>> = call.generics.iter().map(|arg| self.extent(arg)).collect();
+        let extents: Vec<i128> = extents.into_iter().collect::<Option<_>>()?;
+        self.legal_shape(&extents, place(&call.generics[0]).to(place(&call.generics[rank - 1])))
+    }
+
+    fn extent(&mut self, arg: &GenericArg) -> Option<i128> {
+        let operand = match arg {
+            GenericArg::Const(expr) => self.expr(expr),
+            GenericArg::Type(written) => self.generic_value(written),
+            GenericArg::Infer(loc) => {
+                self.error(*loc, "the extent of a block does not follow from anything: write it");
+                return None;
+            }
+        };
+        let extent = self.constant(&operand, "the extent of a block")?;
+        match shape_problem(&[extent]) {
+            Some(problem) => {
+                self.error(operand.loc, problem);
+                None
+            }
+            None => Some(extent),
+        }
+    }
+
+    /// A view for a function's parameter.
+    pub(super) fn conform_view(&mut self, ty: &ViewType, operand: &Operand, what: &str) -> Option<Operand> {
+        let dtype = self.resolve_type(&ty.elem)?;
+        let Item::View(memory) = operand.item else {
+            let found = self.describe(operand);
+            self.error(operand.loc, format!("{what} is a view of {dtype}, found {found}"));
+            return None;
+        };
+        let (found, writable) = self.func().slice(memory);
+        let rank = self.rank_of(memory);
+        if (found, rank) != (dtype, ty.rank) {
+            let text = format!("{what} is a `View<{dtype}, {}>`, found a `View<{found}, {rank}>`", ty.rank);
+            self.error(operand.loc, text);
+            return None;
+        }
+        if ty.mutable && !writable {
+            self.error(operand.loc, format!("{what} is written to, found a view that is only read"));
+            return None;
+        }
+        Some(operand.clone())
+    }
+}
+
+/// `2 axes`
+pub fn axes(rank: usize) -> String {
+    if rank == 1 { "1 axis".to_string() } else { format!("{rank} axes") }
+}
+
+fn place(arg: &GenericArg) -> Loc {
+    match arg {
+        GenericArg::Type(name) => name.loc,
+        GenericArg::Const(expr) => expr.loc,
+        GenericArg::Infer(loc) => *loc,
+    }
+}

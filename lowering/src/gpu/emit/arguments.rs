@@ -1,0 +1,35 @@
+//! What an entry takes.
+
+use crate::gpu::emit::Plan;
+use crate::ir::{Func, ParamKind};
+use crate::mlir::session::{Argument, ArgumentKind};
+use crate::mlir::types::{Elem, Space, Ty};
+use crate::mlir::{Machine, cast};
+use crate::support::dtype::DType;
+
+/// A slice is its address and length, a scalar its value (a `bool` a byte); then the grid's extents, the address of a
+/// counter if there is one, and tensor maps.
+pub(super) fn arguments(func: &Func, of: &Plan) -> Vec<Argument> {
+    let plain = |ty| Argument { ty, kind: ArgumentKind::Plain };
+    let mut list = vec![];
+    for param in &func.params {
+        match param.kind {
+            ParamKind::Slice { mutable, .. } => {
+                let kind = match mutable {
+                    _ if of.follows() => ArgumentKind::Plain,
+                    true => ArgumentKind::Exclusive,
+                    false => ArgumentKind::ReadOnly,
+                };
+                list.push(Argument { ty: Ty::scalar(Elem::Ptr(Space::Global)), kind });
+                list.push(plain(Ty::I64));
+            }
+            ParamKind::Scalar { dtype: DType::Bool, .. } => list.push(plain(Ty::I8)),
+            ParamKind::Scalar { dtype, .. } => list.push(plain(cast::scalar(dtype, Machine::Nvptx))),
+        }
+    }
+    list.extend([plain(Ty::I32); 3]);
+    list.extend(of.counted().then(|| plain(Ty::I64)));
+    let map = Argument { ty: Ty::scalar(Elem::Ptr(Space::Generic)), kind: ArgumentKind::TensorMap };
+    list.extend(std::iter::repeat_n(map, of.maps().len()));
+    list
+}

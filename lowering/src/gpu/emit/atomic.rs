@@ -1,0 +1,352 @@
+//! Atomic operations. Of threads that hold the same element one changes it, and tells the others what it was.
+
+use crate::gpu::emit::emit::Emit;
+use crate::gpu::emit::memory::pack;
+use crate::gpu::emit::reduce::{load, store};
+use crate::gpu::emit::{Asm, Builder, Exchange, Gpu, statement};
+use crate::gpu::layout::{Distributed, Layout};
+use crate::ir::{Block, Func, Op, Value};
+use crate::mlir::builder::Val;
+use crate::mlir::types::{Elem, Ty};
+use crate::mlir::{cast, lanes};
+use crate::ops::{Atomic, Change, Order};
+use crate::support::dtype::DType;
+
+/// The first capability that adds `bf16` in memory.
+const ADDS_BF16: u32 = 90;
+/// The first one that adds several neighbours at once.
+const ADDS_VECTORS: u32 = 90;
+
+/// Warp bits that do not matter to where an operation's elements are.
+fn idle_warps(distributed: &Distributed, op: &Op) -> u32 {
+    match distributed.layouts.get(&op.results[0]) {
+        Some(layout) => layout.idle_warps(),
+        None => distributed.warp_bits(),
+    }
+}
+
+fn is_used(func: &Func, value: Value) -> bool {
+    fn within(block: &Block, value: Value) -> bool {
+        block.yields.contains(&value)
+            || block.ops.iter().any(|op| {
+                let operation = op.kind.operation();
+                operation.operands().contains(&value)
+                    || operation.blocks().iter().any(|block| within(block, value))
+            })
+    }
+    within(&func.body, value)
+}
+
+impl Emit for Atomic {
+    fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
+        let result = op.results[0];
+        if idle_warps(distributed, op) == 0 || !is_used(&distributed.func, result) {
+            return 0;
+        }
+        let registers = distributed.layouts.get(&result).map_or(1, Layout::register_count) as u32;
+        registers * 32 * distributed.num_warps * distributed.func.ty(result).dtype.bytes()
+    }
+
+    fn differs_by_capability(&self, func: &Func, op: &Op) -> bool {
+        let together = self.place.vector > 1 && adds_together(self, func, op.results[0]);
+        together || self.change == Change::Add && func.ty(self.value).dtype == DType::BF16
+    }
+
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        let dtype = gpu.func.ty(self.value).dtype;
+        if matches!(self.order, Order::Release | Order::AcqRel) {
+            gpu.release(b);
+        }
+        gpu.order(b, &self.place, true);
+        let addresses = gpu.addresses(b, &self.place, dtype);
+        let writer = gpu.writer(b, gpu.access_layout(&self.place));
+        let values = gpu.registers(self.value);
+        let compare = self.compare.map(|compare| gpu.registers(compare));
+        let used = is_used(gpu.func, op.results[0]);
+        let mut before = vec![];
+        let vector = self.place.vector as usize;
+        let together =
+            vector > 1 && b.capability >= ADDS_VECTORS && adds_together(self, gpu.func, op.results[0]);
+        for (piece, (&pointer, &mask)) in addresses.pointers.iter().zip(&addresses.masks).enumerate() {
+            let mask = b.both(mask, writer);
+            let first = piece * vector;
+            if together {
+                let words = pack(b, &values[first..first + vector], dtype);
+                add_together(self, b, dtype, pointer, mask, &words);
+                before.extend(&values[first..first + vector]);
+                continue;
+            }
+            for i in first..first + vector {
+                let element = Element {
+                    atomic: self,
+                    dtype,
+                    pointer: b.offset_bytes(pointer, (i - first) as i32 * dtype.bytes() as i32),
+                    mask,
+                    compare: compare.as_ref().map(|compare| compare[i]),
+                    value: values[i],
+                    used,
+                };
+                before.push(element.emit(b));
+            }
+        }
+        gpu.report(b, op, &addresses);
+        if used {
+            before = tell(gpu, b, op, before);
+            // Another thread's accesses come after this one's operation where a barrier stands in between.
+            let acquires = matches!(self.order, Order::Acquire | Order::AcqRel);
+            if acquires && idle_warps(&gpu.plan.distributed, op) == 0 {
+                gpu.barrier(b);
+            }
+        }
+        gpu.define(op.results[0], before);
+    }
+}
+
+impl Gpu<'_> {
+    /// What threads of this program have read and written comes before what the next atomic operation releases: that one
+    /// speaks for its own thread, and for those it has met at a barrier.
+    fn release(&mut self, b: &mut Builder) {
+        self.complete_departure(b);
+        if self.shared.touches_slices() {
+            self.barrier(b);
+        }
+    }
+}
+
+/// Whether neighbours can be added in one instruction, each an operation of its own; it tells nothing of what they were.
+fn adds_together(atomic: &Atomic, func: &Func, result: Value) -> bool {
+    let adds = matches!(func.ty(atomic.value).dtype, DType::F32 | DType::F16 | DType::BF16);
+    adds && atomic.change == Change::Add && !is_used(func, result)
+}
+
+/// `@p red.relaxed.gpu.global.add.v4.f32 [pointer], {a, b, c, d};`
+fn add_together(
+    atomic: &Atomic,
+    b: &mut Builder,
+    dtype: DType,
+    pointer: Val,
+    mask: Option<Val>,
+    words: &[Val],
+) {
+    let (ty, letter, name) = match dtype {
+        DType::F16 => (Ty::I32, "r", "f16x2"),
+        DType::BF16 => (Ty::I32, "r", "bf16x2"),
+        _ => (Ty::scalar(Elem::F32), "f", "f32"),
+    };
+    let mut operands = vec![pointer];
+    operands.extend(words.iter().map(|&word| b.bitcast(word, ty)));
+    let mut constraints = vec!["l"];
+    constraints.extend(vec![letter; words.len()]);
+    let names: Vec<String> = (1..=words.len()).map(|i| format!("${i}")).collect();
+    let (suffix, values) = match &names[..] {
+        [one] => (String::new(), one.clone()),
+        _ => (format!(".v{}", names.len()), format!("{{{}}}", names.join(", "))),
+    };
+    let guard = mask.map_or(String::new(), |mask| {
+        operands.push(mask);
+        constraints.push("b");
+        format!("@${} ", operands.len() - 1)
+    });
+    let rounds = if letter == "r" { ".noftz" } else { "" };
+    let (order, scope) = (released(atomic.order), atomic.scope.name());
+    let text = format!("{guard}red.{order}.{scope}.global.add{rounds}{suffix}.{name} [$0], {values};");
+    statement(b, &text, &constraints.join(","), &operands, &[]);
+}
+
+/// The order of an operation without a result: there is nothing that later accesses could be ordered behind.
+fn released(order: Order) -> &'static str {
+    if matches!(order, Order::Release | Order::AcqRel) { "release" } else { "relaxed" }
+}
+
+/// One element of this thread.
+struct Element<'a> {
+    atomic: &'a Atomic,
+    dtype: DType,
+    pointer: Val,
+    /// `None` if it always takes part.
+    mask: Option<Val>,
+    compare: Option<Val>,
+    value: Val,
+    used: bool,
+}
+
+impl Element<'_> {
+    /// What the element was, in threads that changed it; anything where nothing asks.
+    fn emit(&self, b: &mut Builder) -> Val {
+        let bits = self.dtype.bytes() * 8;
+        let int = Ty::scalar(self.value.ty.elem.as_int());
+        let float = self.dtype.is_float();
+        let change = match self.atomic.change {
+            Change::Add if self.dtype == DType::BF16 && b.capability < ADDS_BF16 => return self.add_bf16(b),
+            Change::Max | Change::Min if float => return self.extreme(b),
+            Change::Add => match self.dtype {
+                DType::F16 => "add.noftz.f16".into(),
+                DType::BF16 => "add.noftz.bf16".into(),
+                _ if float => format!("add.f{bits}"),
+                _ => format!("add.u{bits}"),
+            },
+            Change::Max | Change::Min => {
+                let name = if self.atomic.change == Change::Max { "max" } else { "min" };
+                format!("{name}.{}{bits}", if self.dtype.is_signed() { "s" } else { "u" })
+            }
+            Change::And => format!("and.b{bits}"),
+            Change::Or => format!("or.b{bits}"),
+            Change::Xor => format!("xor.b{bits}"),
+            Change::Exchange => format!("exch.b{bits}"),
+            Change::CompareExchange => format!("cas.b{bits}"),
+        };
+        let as_float = float && self.atomic.change == Change::Add && bits >= 32;
+        let ty = if as_float { self.value.ty } else { int };
+        let operands: Vec<Val> =
+            self.compare.into_iter().chain([self.value]).map(|value| b.bitcast(value, ty)).collect();
+        let before = self.statement(b, &change, &operands, self.mask, None);
+        b.bitcast(before, self.value.ty)
+    }
+
+    /// `@p atom.relaxed.gpu.global.add.u32 old, [pointer], value;` where `mask` holds; elsewhere `other`, or 0.
+    fn statement(
+        &self,
+        b: &mut Builder,
+        change: &str,
+        operands: &[Val],
+        mask: Option<Val>,
+        other: Option<Val>,
+    ) -> Val {
+        let ty = operands[0].ty;
+        let letter = match ty.elem {
+            Elem::F32 => "f",
+            Elem::F64 => "d",
+            Elem::I64 => "l",
+            Elem::I16 => "h",
+            _ => "r",
+        };
+        let Atomic { order, scope, .. } = *self.atomic;
+        // Only what reduces has a form without a result.
+        let reduces = !matches!(self.atomic.change, Change::Exchange | Change::CompareExchange);
+        let gives = self.used || !reduces;
+        let first = usize::from(gives);
+        let mut all = vec![self.pointer];
+        all.extend(operands);
+        let mut constraints: Vec<String> = if gives { vec![format!("={letter}")] } else { vec![] };
+        constraints.push("l".into());
+        constraints.extend(operands.iter().map(|_| letter.into()));
+        let guard = match mask {
+            Some(mask) => {
+                all.push(mask);
+                constraints.push("b".into());
+                format!("@${} ", first + all.len() - 1)
+            }
+            None => String::new(),
+        };
+        let values: Vec<String> = (0..operands.len()).map(|i| format!("${}", first + 1 + i)).collect();
+        let values = values.join(", ");
+        if !gives {
+            let order = released(order);
+            let text = format!("{guard}red.{order}.{}.global.{change} [$0], {values};", scope.name());
+            statement(b, &text, &constraints.join(","), &all, &[]);
+            return self.nothing(b, ty);
+        }
+        if mask.is_some() {
+            let initial = other.unwrap_or_else(|| self.nothing(b, ty));
+            all.push(initial);
+            constraints.push("0".into());
+        }
+        let text =
+            format!("{guard}atom.{}.{}.global.{change} $0, [$1], {values};", order.name(), scope.name());
+        statement(b, &text, &constraints.join(","), &all, &[ty])[0]
+    }
+
+    fn nothing(&self, b: &mut Builder, ty: Ty) -> Val {
+        if ty.elem.is_float() { b.float(ty, 0.0) } else { b.int(ty, 0) }
+    }
+
+    /// The larger or smaller of two floats by their bits: one of two operations on integers.
+    fn extreme(&self, b: &mut Builder) -> Val {
+        let largest = self.atomic.change == Change::Max;
+        let (bits, negative) = lanes::extreme_bits(b, self.value, largest);
+        let width = bits.ty.elem.bits();
+        let [signed, unsigned] = if largest {
+            [format!("max.s{width}"), format!("min.u{width}")]
+        } else {
+            [format!("min.s{width}"), format!("max.u{width}")]
+        };
+        let positive = b.not(negative);
+        let [above, below] =
+            [positive, negative].map(|side| Some(self.mask.map_or(side, |mask| b.and(mask, side))));
+        let before = self.statement(b, &signed, &[bits], above, None);
+        let before = self.statement(b, &unsigned, &[bits], below, Some(before));
+        b.bitcast(before, self.value.ty)
+    }
+
+    /// Adds in `f32`, rounds, and tries to exchange until nobody else was there in between.
+    fn add_bf16(&self, b: &mut Builder) -> Val {
+        let ty = self.value.ty;
+        let wide = cast::widen_half(b, self.value, DType::BF16);
+        let run = |b: &mut Builder| {
+            let zero = b.int(Ty::I16, 0);
+            let first = self.exchange(b, [zero, zero]);
+            let before = b.retry(first, |b, before| {
+                let old = b.bitcast(before, ty);
+                let old = cast::widen_half(b, old, DType::BF16);
+                let sum = b.fadd_strict(old, wide);
+                let sum = cast::narrow_half(b, sum, DType::BF16);
+                let sum = b.bitcast(sum, Ty::I16);
+                self.exchange(b, [before, sum])
+            });
+            vec![before]
+        };
+        let before = match self.mask {
+            Some(mask) => b.if_else(mask, &[Ty::I16], run, |b| vec![b.int(Ty::I16, 0)])[0],
+            None => run(b)[0],
+        };
+        b.bitcast(before, ty)
+    }
+
+    fn exchange(&self, b: &mut Builder, [compare, value]: [Val; 2]) -> Val {
+        let Atomic { order, scope, .. } = *self.atomic;
+        let text = format!("atom.{}.{}.global.cas.b16 $0, [$1], $2, $3;", order.name(), scope.name());
+        b.asm(&text, "=h,l,h,h", &[self.pointer, compare, value], &[Ty::I16], Asm::Effects)[0]
+    }
+}
+
+/// What the elements were, from the threads that changed them to all that hold them: across lanes by shuffles, then
+/// across warps through shared memory.
+fn tell(gpu: &mut Gpu, b: &mut Builder, op: &Op, mut before: Vec<Val>) -> Vec<Val> {
+    let result = op.results[0];
+    let dtype = gpu.func.ty(result).dtype;
+    let idle_lanes = gpu.plan.distributed.layouts.get(&result).map_or(31, Layout::idle_lanes);
+    if idle_lanes != 0 {
+        let kept = b.int(Ty::I32, i64::from(31 & !idle_lanes));
+        let source = b.and(gpu.lane, kept);
+        before = before.into_iter().map(|value| gpu.shuffle(b, value, Exchange::Index, source)).collect();
+    }
+    let idle_warps = idle_warps(&gpu.plan.distributed, op);
+    if idle_warps == 0 {
+        return before;
+    }
+    let place = gpu.shared.place(result);
+    let base = gpu.scratch();
+    let num_warps = gpu.plan.distributed.num_warps;
+    let (five, kept) =
+        (b.int(Ty::I32, 5), b.int(Ty::I32, i64::from(gpu.plan.distributed.warp_bits() & !idle_warps)));
+    let warp = b.and(gpu.warp, kept);
+    let row = b.shl(warp, five);
+    let slot = b.add(row, gpu.lane);
+    let first = b.offset(base, slot, dtype.bytes());
+    let pointers: Vec<Val> = (0..before.len() as u32)
+        .map(|register| {
+            let offset = place.start + register * 32 * num_warps * dtype.bytes();
+            b.offset_bytes(first, offset as i32)
+        })
+        .collect();
+    gpu.before_write(b, place);
+    let own = b.icmp(crate::gpu::emit::IntPredicate::Eq, gpu.warp, warp);
+    b.if_then(own, |b| {
+        for (&value, &pointer) in before.iter().zip(&pointers) {
+            gpu.everywhere(b, [pointer], |b, [place]| store(b, &[value], dtype, place, dtype.bytes()));
+        }
+    });
+    gpu.barrier(b);
+    gpu.shared.read(place);
+    pointers.iter().map(|&pointer| load(b, pointer, dtype, 1)[0]).collect()
+}

@@ -1,0 +1,177 @@
+//! Loops and branches. Every thread of a program takes the same way, so barriers may stand inside.
+
+use crate::gpu::emit::async_copy::{Ahead, Started, Turns};
+use crate::gpu::emit::async_mma::Sum;
+use crate::gpu::emit::dot::invariant_operand;
+use crate::gpu::emit::emit::Emit;
+use crate::gpu::emit::smem_alloc::Ring;
+use crate::gpu::emit::warp_specialize::Turn;
+use crate::gpu::emit::{Builder, Gpu};
+use crate::gpu::layout::Distributed;
+use crate::ir::{Op, Value};
+use crate::mlir::builder::{Arm, LoopPart, Val};
+use crate::mlir::shared::loop_variable;
+use crate::mlir::types::Ty;
+use crate::ops::{For, If, While};
+
+impl Gpu<'_> {
+    /// The registers of several values, one after the other.
+    pub(super) fn flatten(&self, values: &[Value]) -> Vec<Val> {
+        values.iter().flat_map(|&value| self.registers(value).to_vec()).collect()
+    }
+
+    pub(super) fn define_all(&mut self, values: &[Value], mut registers: &[Val]) {
+        for &value in values {
+            let (own, rest) = registers.split_at(self.register_count(value));
+            self.define(value, own.to_vec());
+            registers = rest;
+        }
+    }
+
+    pub(super) fn types(&self, values: &[Value]) -> Vec<Ty> {
+        values.iter().flat_map(|&value| vec![self.register_type(value); self.register_count(value)]).collect()
+    }
+}
+
+impl For {
+    /// The results, if this is a loop whose turns overlap.
+    fn overlapping(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op, turns: Turns) -> Option<Vec<Val>> {
+        let chain = gpu.chain(self);
+        let sum = Sum::new(gpu.func, self).filter(|_| gpu.plan.pipeline().overlaps(self));
+        if chain.is_none() && sum.is_none() {
+            return None;
+        }
+        let distributed = &gpu.plan.distributed;
+        let (turn, overlaps) = (gpu.turn, std::mem::replace(&mut gpu.overlaps, true));
+        gpu.shared.enter_loop(distributed, &self.body);
+        let results = match (chain, sum) {
+            (Some(chain), _) => gpu.chained(b, op, (self, &chain), turns),
+            (None, sum) => gpu.accumulated(b, (self, &sum?), turns),
+        };
+        gpu.shared.leave_loop(distributed, &self.body);
+        (gpu.turn, gpu.overlaps) = (turn, overlaps);
+        Some(results)
+    }
+}
+
+impl Emit for For {
+    fn ring(&self, distributed: &Distributed) -> Option<Ring> {
+        Ahead::new(distributed, self).map(|ahead| ahead.ring(distributed))
+    }
+
+    fn scratch(&self, distributed: &Distributed, _: &Op) -> u32 {
+        invariant_operand::scratch(distributed, self)
+    }
+
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        let started = gpu.started.remove(&self.body.args[0]).unwrap_or_else(|| gpu.start(b, self));
+        let Started { turns: Turns { low, step, count }, firsts } = &started;
+        gpu.await_before(b, self);
+        let plan = gpu.plan;
+        let pipeline = plan.pipeline.as_ref().filter(|pipeline| pipeline.turns(self));
+        if pipeline.is_some()
+            && let Some(results) = self.overlapping(gpu, b, op, started.turns)
+        {
+            gpu.define_all(&op.results, &results);
+            gpu.release_own(b, self);
+            return;
+        }
+        gpu.keep(b, self, op);
+        let ahead = gpu.ahead(self);
+        let mut inits = gpu.flatten(&self.inits);
+        let (zero, one) = (b.int(Ty::I64, 0), b.int(Ty::I64, 1));
+        let own = inits.len();
+        inits.extend(firsts);
+        inits.extend(pipeline.iter().flat_map(|_| gpu.present_turn(self).flat()));
+        gpu.shared.enter_loop(&gpu.plan.distributed, &self.body);
+        let outer = gpu.turn;
+        let results = b.for_range([zero, *count, one], &inits, |b, index, carried| {
+            gpu.scope(|gpu| {
+                gpu.turn = Some(index);
+                let (carried, parts) = carried.split_at(own);
+                let (parts, turn) = parts.split_at(firsts.len());
+                if pipeline.is_some() {
+                    gpu.set_turn(self, Turn::of(turn));
+                }
+                let next = ahead
+                    .as_ref()
+                    .map(|ahead| gpu.turn_ahead(b, self, ahead, &started, index, parts))
+                    .unwrap_or_default();
+                let variable = loop_variable(b, index, *low, *step);
+                gpu.define(self.body.args[0], vec![variable]);
+                gpu.define_all(&self.body.args[1..], carried);
+                gpu.turn(b, self, ahead.as_ref(), started.turns, index, parts);
+                let turn = pipeline.iter().flat_map(|pipeline| {
+                    let turn = gpu.present_turn(self);
+                    gpu.next_turn(b, pipeline, self, turn).flat()
+                });
+                let turn: Vec<Val> = turn.collect();
+                gpu.flatten(&self.body.yields).into_iter().chain(next).chain(turn).collect()
+            })
+        });
+        gpu.turn = outer;
+        if pipeline.is_some() {
+            gpu.set_turn(self, Turn::of(&results[results.len() - 2..]));
+        }
+        gpu.release_own(b, self);
+        gpu.shared.leave_loop(&gpu.plan.distributed, &self.body);
+        gpu.define_all(&op.results, &results);
+    }
+}
+
+impl Emit for If {
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        if gpu.quiet.contains(&self.condition) {
+            gpu.block(b, &self.otherwise);
+            let registers = gpu.flatten(&self.otherwise.yields);
+            return gpu.define_all(&op.results, &registers);
+        }
+        let condition = gpu.scalar(self.condition);
+        let types = gpu.types(&op.results);
+        let before = gpu.shared.snapshot();
+        let mut after_then = vec![];
+        let results = b.branch(condition, &types, |b, arm| {
+            let own = match arm {
+                Arm::Then => &self.then,
+                Arm::Else => {
+                    after_then = gpu.shared.snapshot();
+                    gpu.shared.restore(before.clone());
+                    &self.otherwise
+                }
+            };
+            if gpu.overlaps && !own.ops.is_empty() {
+                gpu.anew(b, |gpu, b| gpu.block(b, own));
+            } else {
+                gpu.scope(|gpu| gpu.block(b, own));
+            }
+            gpu.flatten(&own.yields)
+        });
+        gpu.shared.join(after_then);
+        gpu.define_all(&op.results, &results);
+    }
+}
+
+impl Emit for While {
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        let inits = gpu.flatten(&self.inits);
+        gpu.shared.enter_loop(&gpu.plan.distributed, &self.test);
+        gpu.shared.enter_loop(&gpu.plan.distributed, &self.body);
+        let results = b.while_loop(&inits, |b, part, carried| {
+            gpu.scope(|gpu| match part {
+                LoopPart::Test => {
+                    gpu.define_all(&self.test.args, carried);
+                    gpu.block(b, &self.test);
+                    gpu.flatten(&self.test.yields)
+                }
+                LoopPart::Body => {
+                    gpu.define_all(&self.body.args, carried);
+                    gpu.block(b, &self.body);
+                    gpu.flatten(&self.body.yields)
+                }
+            })
+        });
+        gpu.shared.leave_loop(&gpu.plan.distributed, &self.test);
+        gpu.shared.leave_loop(&gpu.plan.distributed, &self.body);
+        gpu.define_all(&op.results, &results);
+    }
+}

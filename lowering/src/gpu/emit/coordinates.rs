@@ -1,0 +1,41 @@
+//! Coordinates from lane and warp numbers.
+
+use crate::gpu::emit::Builder;
+use crate::gpu::layout::Coord;
+use crate::mlir::builder::Val;
+use crate::mlir::types::Ty;
+
+/// Consecutive bits of a lane or warp number whose bases double: one shift and one mask.
+pub(super) struct Run {
+    first: u32,
+    bits: u32,
+    basis: u32,
+}
+
+impl Run {
+    pub fn extract(&self, b: &mut Builder, source: Val) -> Val {
+        let first = b.int(Ty::I32, i64::from(self.first));
+        let mask = b.int(Ty::I32, (1 << self.bits) - 1);
+        let shifted = if self.first == 0 { source } else { b.lshr(source, first) };
+        let field = b.and(shifted, mask);
+        let scale = b.int(Ty::I32, i64::from(self.basis.trailing_zeros()));
+        debug_assert!(self.basis.is_power_of_two());
+        b.shl(field, scale)
+    }
+}
+
+pub(super) fn runs(bases: &[Coord], axis: usize) -> Vec<Run> {
+    let mut runs: Vec<Run> = vec![];
+    for (bit, basis) in bases.iter().enumerate() {
+        let basis = basis.get(axis);
+        // A basis of several bits is the sum of its bits.
+        for part in (0..32).map(|i| 1u32 << i).filter(|part| basis & part != 0) {
+            let grows = |run: &Run| run.first + run.bits == bit as u32 && run.basis << run.bits == part;
+            match runs.iter_mut().find(|run| grows(run)) {
+                Some(run) => run.bits += 1,
+                None => runs.push(Run { first: bit as u32, bits: 1, basis: part }),
+            }
+        }
+    }
+    runs
+}

@@ -1,0 +1,189 @@
+//! Products by single threads, each of a block of its own: what tensor cores do not take. Both factors are read from
+//! shared memory, where neighbours are what a thread multiplies in one step along the axis that is summed over: from the tile that a
+//! loop copied, if its lines lie so (`copied`).
+//!
+//! A multiply-add reads three registers, and the register file gives one of each parity a clock. So every one after the first of a row
+//! finds the row's element where the one before it left it, and reads a sum and a column's element of other parity: sums leave in vectors, of
+//! which the first is even, and so do columns arrive, but for that the two of each pair change places in shared memory.
+
+use std::collections::HashMap;
+
+use crate::gpu::emit::convert::Staging;
+use crate::gpu::emit::dot::{Builder, Factors, Gpu, Staged, inner_axis, moved, outer_axis};
+use crate::gpu::emit::reduce::load;
+use crate::gpu::layout::dot::{SIDES, Side};
+use crate::gpu::layout::{Coord, Layout};
+use crate::ir::{Op, Type};
+use crate::mlir::builder::Val;
+use crate::mlir::rounding;
+use crate::mlir::types::Ty;
+use crate::ops::Dot;
+use crate::support::dtype::DType;
+
+/// A factor in shared memory, as a thread reads the part that it multiplies.
+struct Lines {
+    dtype: DType,
+    pointer: Val,
+    strides: Vec<u32>,
+    inner: usize,
+    outer: usize,
+    /// This thread's lines across the axis that is summed over.
+    lines: Vec<Coord>,
+    /// Elements that one instruction reads, along the other axis.
+    run: usize,
+    /// Whether the two elements of each pair have changed places.
+    swapped: bool,
+}
+
+/// Steps along the axis that is summed over that are read together.
+const STEPS: u32 = 4;
+
+/// Multiply-adds of a thread without a branch: the assembler reads ahead as far as that.
+const UNROLLED: usize = 1024;
+
+/// Where a factor lies in shared memory, if the product lies as `sum` in the threads.
+pub(super) fn staging(ty: &Type, side: Side, sum: &Layout) -> Staging {
+    let outer = outer_axis(ty.shape.rank(), side);
+    let staging = Staging::along(&ty.shape, ty.dtype, outer).by_one_address();
+    let by_pairs = ty.dtype.bytes() == 4 && held_together(sum, outer) > 1;
+    if side == Side::Right && by_pairs { staging.swapped() } else { staging }
+}
+
+impl Lines {
+    /// The elements of every line at each of `steps` steps from the pointer on.
+    fn read(&self, b: &mut Builder, pointer: Val, steps: u32) -> Vec<HashMap<Coord, Val>> {
+        let mut found = vec![HashMap::new(); steps as usize];
+        let first = |line: &&Coord| (line.get(self.outer) as usize).is_multiple_of(self.run);
+        for (step, found) in found.iter_mut().enumerate() {
+            for &line in self.lines.iter().filter(first) {
+                let line_at = line.set(self.inner, step as u32);
+                let place = moved(b, pointer, &self.strides, self.dtype, line_at);
+                for (i, value) in load(b, place, self.dtype, self.run).into_iter().enumerate() {
+                    let along = i as u32 ^ u32::from(self.swapped);
+                    found.insert(line.plus(Coord::along(self.outer, along)), value);
+                }
+            }
+        }
+        found
+    }
+
+    /// Bytes from one step to the next.
+    fn pitch(&self) -> u32 {
+        self.strides[self.inner] * self.dtype.bytes()
+    }
+}
+
+/// How many neighbours along an axis a thread holds, whatever registers they are in.
+fn held_together(layout: &Layout, axis: usize) -> usize {
+    let holds = |bit: &u32| layout.register_bases().contains(&Coord::along(axis, 1 << bit));
+    1 << (0..).take_while(holds).count()
+}
+
+/// The registers of a result with their places, row by row, every other row from its end: of any two that follow each other, one factor's
+/// element is the same.
+fn back_and_forth(layout: &Layout, columns: usize) -> Vec<(usize, Coord)> {
+    let mut registers: Vec<(usize, Coord)> =
+        (0..layout.register_count()).map(|register| (register, layout.register(register))).collect();
+    let row = |coord: Coord| coord.set(columns, 0);
+    registers.sort_by_key(|&(_, coord)| (row(coord), coord.get(columns)));
+    for (number, row) in registers.chunk_by_mut(|a, b| row(a.1) == row(b.1)).enumerate() {
+        if number % 2 == 1 {
+            row.reverse();
+        }
+    }
+    registers
+}
+
+impl Dot {
+    fn lines(
+        &self,
+        gpu: &mut Gpu,
+        b: &mut Builder,
+        side: Side,
+        op: &Op,
+        staged: Option<(&Staged, Val)>,
+    ) -> Lines {
+        let layout = gpu.layout(op.results[0]).clone();
+        let ty = gpu.func.ty(self.factor(side)).clone();
+        let rank = ty.shape.rank();
+        let (inner, outer) = (inner_axis(rank, side), outer_axis(rank, side));
+        let mut lines: Vec<Coord> =
+            (0..layout.register_count()).map(|register| layout.register(register).set(inner, 0)).collect();
+        lines.sort();
+        lines.dedup();
+        let (pointer, strides, swapped) = match staged {
+            Some((Staged { staging, .. }, base)) => {
+                let zero = b.int(Ty::I32, 0);
+                let pointer = staging.pointer(b, base, ty.dtype, |b, axis| {
+                    if axis == inner { zero } else { gpu.thread_coord(b, &layout, axis) }
+                });
+                (pointer, staging.strides.clone(), staging.swapped)
+            }
+            None => {
+                let lines = gpu.copied_lines(b, self.factor(side), (&layout, inner));
+                let (pointer, strides) = lines.expect("what was not written was copied");
+                (pointer, strides.iter().map(|stride| stride / ty.dtype.bytes()).collect(), false)
+            }
+        };
+        let run = held_together(&layout, outer).min(16 / ty.dtype.bytes() as usize);
+        Lines { dtype: ty.dtype, pointer, strides, inner, outer, lines, run, swapped }
+    }
+
+    pub(super) fn by_thread(
+        &self,
+        gpu: &mut Gpu,
+        b: &mut Builder,
+        op: &Op,
+        (factors, bases): (&Factors, [Option<Val>; 2]),
+        sums: Vec<Val>,
+    ) -> Vec<Val> {
+        let layout = gpu.layout(op.results[0]).clone();
+        let [left, right] = SIDES.map(|side| {
+            let staged = factors.staged[side as usize].as_ref();
+            self.lines(gpu, b, side, op, staged.zip(bases[side as usize]))
+        });
+        let order = back_and_forth(&layout, left.inner);
+        let inner = self.inner(gpu.func);
+        let steps = 1 << inner.trailing_zeros().min(STEPS.trailing_zeros());
+        let multiply = |b: &mut Builder, pointers: [Val; 2], mut sums: Vec<Val>| {
+            let (rows, columns) = (left.read(b, pointers[0], steps), right.read(b, pointers[1], steps));
+            for (rows, columns) in rows.iter().zip(&columns) {
+                for &(register, coord) in &order {
+                    let (row, column) =
+                        (rows[&coord.set(left.inner, 0)], columns[&coord.set(right.inner, 0)]);
+                    sums[register] = rounding::multiply_add(b, [row, column, sums[register]], left.dtype);
+                }
+            }
+            sums
+        };
+        // As many steps of an iteration as there is room for.
+        let unrolled = (UNROLLED / sums.len()).next_power_of_two() as u32;
+        let together = steps.max(1 << inner.trailing_zeros().min(unrolled.trailing_zeros()));
+        let part = |b: &mut Builder, pointers: [Val; 2], step: u32, sums: Vec<Val>| {
+            let at = |lines: &Lines, from: Val, b: &mut Builder| {
+                b.offset_bytes(from, (lines.pitch() * step) as i32)
+            };
+            let pointers = [at(&left, pointers[0], b), at(&right, pointers[1], b)];
+            multiply(b, pointers, sums)
+        };
+        let parts = || (0..together).step_by(steps as usize);
+        if together == inner {
+            let all = parts().len();
+            return parts().enumerate().fold(sums, |sums, (number, step)| {
+                let sums = part(b, [left.pointer, right.pointer], step, sums);
+                gpu.start_due(b, op.results[0], (number + 1, all));
+                sums
+            });
+        }
+        gpu.start_due(b, op.results[0], (1, 1));
+        let bounds = [0, i64::from(inner / together), 1].map(|bound| b.int(Ty::I32, bound));
+        b.for_range(bounds, &sums, |b, index, sums| {
+            let pointers = [&left, &right].map(|lines| {
+                let pitch = b.int(Ty::I32, i64::from(lines.pitch() * together));
+                let bytes = b.mul_nsw(index, pitch);
+                b.offset(lines.pointer, bytes, 1)
+            });
+            parts().fold(sums.to_vec(), |sums, step| part(b, pointers, step, sums))
+        })
+    }
+}

@@ -1,0 +1,575 @@
+//! Products of matrices: by the tensor cores of a warp, or by blocks of single threads.
+//!
+//! A factor that lies in the threads as the instruction takes it is multiplied from there: what was made of an earlier
+//! product, say. Any other goes through shared memory, both factors with one barrier, from which fragments are read
+//! when they are due: as matrices of 16-byte rows (`ldmatrix`) where they have such. Accumulators stay in their
+//! registers.
+
+mod fma;
+pub mod invariant_operand;
+pub(super) mod wgmma;
+
+use std::collections::HashMap;
+
+use super::{Asm, Builder, Gpu, statement};
+use crate::gpu::emit::convert::Staging;
+use crate::gpu::emit::emit::Emit;
+use crate::gpu::emit::memory::pack;
+use crate::gpu::emit::reduce::load;
+use crate::gpu::emit::smem_operand::Places;
+use crate::gpu::layout::dot::{Fragment, Instruction, M16N8K16, Method, SIDES, Side, factor_layout, method};
+use crate::gpu::layout::linear::LANE_BITS;
+use crate::gpu::layout::{Conversion, Coord, Distributed, Layout, conversion};
+use crate::ir::{Func, Op, Type, Value};
+use crate::mlir::builder::Val;
+use crate::mlir::types::Ty;
+use crate::mlir::{f8, lanes};
+use crate::ops::{Dot, InputPrecision};
+use crate::support::dtype::DType;
+
+/// A factor's part of the scratch.
+struct Staged {
+    /// `None` where the loop around has written it before.
+    start: Option<u32>,
+    staging: Staging,
+}
+
+impl Staged {
+    fn bytes(&self, distributed: &Distributed, value: Value) -> u32 {
+        (self.staging.elements * distributed.func.ty(value).dtype.bytes()).next_multiple_of(16)
+    }
+}
+
+/// The factors of a product that go through shared memory.
+struct Factors {
+    staged: [Option<Staged>; 2],
+    bytes: u32,
+}
+
+impl Factors {
+    fn new(distributed: &Distributed, dot: &Dot, op: &Op) -> Factors {
+        let sum = &distributed.layouts[&op.results[0]];
+        let mut bytes = 0;
+        let staged = SIDES.map(|side| {
+            let value = dot.factor(side);
+            if distributed.copied.contains_key(&value) {
+                return None;
+            }
+            let (ty, from) = (distributed.func.ty(value), &distributed.layouts[&value]);
+            let held = match method(ty.dtype, dot.input) {
+                Method::Warp(own) => {
+                    let to = factor_layout(own, side, &ty.shape, sum);
+                    matches!(conversion(from, &to), Conversion::Registers(_))
+                }
+                Method::Thread => false,
+            };
+            (!held).then(|| {
+                let staging = match method(ty.dtype, dot.input) {
+                    Method::Warp(_) => Staging::along(&ty.shape, ty.dtype, fast_axis(from, side)),
+                    Method::Thread => fma::staging(ty, side, sum),
+                };
+                let mut staged = Staged { start: None, staging };
+                if !distributed.kept.contains_key(&(op.results[0], side)) {
+                    staged.start = Some(bytes);
+                    bytes += staged.bytes(distributed, value);
+                }
+                staged
+            })
+        });
+        Factors { staged, bytes }
+    }
+}
+
+/// The axis of a factor that is summed over.
+pub(super) fn inner_axis(rank: usize, side: Side) -> usize {
+    match side {
+        Side::Left => rank - 1,
+        Side::Right => rank - 2,
+    }
+}
+
+/// The axis that the factor shares with the result.
+pub(super) fn outer_axis(rank: usize, side: Side) -> usize {
+    match side {
+        Side::Left => rank - 2,
+        Side::Right => rank - 1,
+    }
+}
+
+/// The axis along which a factor is written at its widest; where that is all one, the one that is summed over.
+fn fast_axis(from: &Layout, side: Side) -> usize {
+    let rank = from.shape().rank();
+    let (inner, outer) = (inner_axis(rank, side), outer_axis(rank, side));
+    if from.run(outer) > from.run(inner) { outer } else { inner }
+}
+
+impl Emit for Dot {
+    fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
+        Factors::new(distributed, self, op).bytes
+    }
+
+    fn differs_by_capability(&self, func: &Func, _: &Op) -> bool {
+        func.ty(self.a).dtype.is_f8() || self.input != InputPrecision::Ieee
+    }
+
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        let factors = Factors::new(&gpu.plan.distributed, self, op);
+        let bases = gpu.stage(b, self, op, &factors);
+        let sums = match self.acc {
+            Some(acc) => gpu.registers(acc).to_vec(),
+            None => {
+                let zero = b.zero(gpu.register_type(op.results[0]));
+                vec![zero; gpu.register_count(op.results[0])]
+            }
+        };
+        let sums = match method(gpu.func.ty(self.a).dtype, self.input) {
+            Method::Warp(instruction) => self.by_warp(gpu, b, op, (instruction, &factors, bases), sums),
+            Method::Thread => self.by_thread(gpu, b, op, (&factors, bases), sums),
+        };
+        gpu.define(op.results[0], sums);
+    }
+}
+
+impl Gpu<'_> {
+    /// Writes the factors that need it to shared memory; gives where each starts.
+    fn stage(&mut self, b: &mut Builder, dot: &Dot, op: &Op, factors: &Factors) -> [Option<Val>; 2] {
+        let kept = SIDES.map(|side| self.kept.get(&(op.results[0], side)).copied());
+        if factors.bytes == 0 {
+            return kept;
+        }
+        let place = self.shared.place(op.results[0]);
+        self.before_write(b, place);
+        let scratch = self.scratch();
+        let bases = SIDES.map(|side| {
+            let staged = factors.staged[side as usize].as_ref()?;
+            let Some(start) = staged.start else { return kept[side as usize] };
+            let base = b.offset_bytes(scratch, (place.start + start) as i32);
+            self.write_tile(b, dot.factor(side), &staged.staging, base);
+            Some(base)
+        });
+        self.barrier(b);
+        self.shared.read(place);
+        bases
+    }
+}
+
+/// A factor where a warp takes its fragments from.
+struct Source {
+    dtype: DType,
+    input: InputPrecision,
+    /// Where the elements of a fragment are, from its first on.
+    offsets: Vec<Coord>,
+    inner: usize,
+    outer: usize,
+    place: Place,
+}
+
+enum Place {
+    Registers {
+        values: Vec<Val>,
+        places: HashMap<Coord, usize>,
+    },
+    /// From this thread's first element on.
+    Memory {
+        pointer: Val,
+        strides: Vec<u32>,
+        fast: usize,
+    },
+    /// In matrices of eight rows of 16 bytes, which a warp reads together: from the row on that this lane points at.
+    Matrices {
+        pointer: Val,
+        strides: Vec<u32>,
+        transposed: bool,
+        /// How far the fragment beside it is, where that is read along.
+        pair: Option<u32>,
+    },
+    /// The same in a tile that the loop copied.
+    Copied {
+        places: Places,
+        transposed: bool,
+        pair: Option<u32>,
+    },
+}
+
+/// Instructions of 16-bit floats that multiply a fragment of 8-bit floats.
+const HALVES: usize = 2;
+/// Instructions between the reading of a fragment and its first product.
+const LEAD: usize = 16;
+
+/// Fragments that were read, by where they start.
+type Fragments = HashMap<Coord, Digits>;
+
+/// A fragment as its instruction takes it.
+#[derive(Clone)]
+struct Digits {
+    words: Vec<Val>,
+    /// What rounding took from the words, where that is multiplied too.
+    rest: Option<Vec<Val>>,
+}
+
+impl Source {
+    fn is_copied(&self) -> bool {
+        matches!(self.place, Place::Copied { .. })
+    }
+
+    /// The words of the fragment whose first element is at `start`.
+    fn words(&mut self, b: &mut Builder, start: Coord, known: &mut Fragments) -> Digits {
+        if let Some(known) = known.get(&start) {
+            return known.clone();
+        }
+        let words = self.read(b, start, known);
+        let digits = self.digits(b, words);
+        known.insert(start, digits.clone());
+        digits
+    }
+
+    /// Numbers of four bytes are rounded to TF32, and 8-bit floats converted.
+    fn digits(&self, b: &mut Builder, words: Vec<Val>) -> Digits {
+        if self.dtype.is_f8() {
+            return Digits { words: self.halves(b, &words), rest: None };
+        }
+        if self.dtype != DType::F32 {
+            return Digits { words, rest: None };
+        }
+        let rounded: Vec<Val> = words.iter().map(|&word| as_tf32(b, word)).collect();
+        let rest = (self.input == InputPrecision::Tf32x3)
+            .then(|| words.iter().zip(&rounded).map(|(&word, &rounded)| rest(b, word, rounded)).collect());
+        Digits { words: rounded, rest }
+    }
+
+    /// 8-bit floats as the fragments of `f16` that are multiplied one after the other: of each the lower pairs of all words, which the
+    /// instruction takes for places along K before those of the upper pairs, and then these.
+    fn halves(&self, b: &mut Builder, words: &[Val]) -> Vec<Val> {
+        let pairs: Vec<[Val; 2]> = words.iter().map(|&word| f8::widen_word(b, word, self.dtype)).collect();
+        let fragments = pairs.chunks(pairs.len() / HALVES);
+        fragments
+            .flat_map(|pairs| [0, 1].into_iter().flat_map(|half| pairs.iter().map(move |pair| pair[half])))
+            .collect()
+    }
+
+    /// The same, anew; what is read along is known then.
+    fn read(&mut self, b: &mut Builder, start: Coord, known: &mut Fragments) -> Vec<Val> {
+        let per_word = per_word(self.dtype);
+        let (transposed, pair) = match &self.place {
+            Place::Matrices { transposed, pair, .. } | Place::Copied { transposed, pair, .. } => {
+                (*transposed, *pair)
+            }
+            Place::Registers { .. } | Place::Memory { .. } => return self.gathered(b, start),
+        };
+        let count = self.offsets.len() / per_word;
+        // The one of a pair that comes first.
+        let apart = pair.unwrap_or(0);
+        let first = start.set(self.outer, start.get(self.outer) & !apart);
+        if apart == 0 {
+            return self.matrices(b, first, count, transposed);
+        }
+        let mut words = self.matrices(b, first, 2 * count, transposed);
+        let others = words.split_off(count);
+        let (own, beside) = if first == start { (words, others) } else { (others, words) };
+        let beside_at = start.set(self.outer, start.get(self.outer) ^ apart);
+        let beside = self.digits(b, beside);
+        known.insert(beside_at, beside);
+        own
+    }
+
+    /// `count` matrices from the row on that the lanes point at for the element at `first`.
+    fn matrices(&mut self, b: &mut Builder, first: Coord, count: usize, transposed: bool) -> Vec<Val> {
+        match &mut self.place {
+            Place::Copied { places, .. } => {
+                let (place, beyond) = places.at(b, first);
+                matrices(b, ("r", place, beyond), count, transposed)
+            }
+            Place::Matrices { pointer, strides, .. } => {
+                let place = moved(b, *pointer, strides, self.dtype, first);
+                matrices(b, ("l", place, 0), count, transposed)
+            }
+            Place::Registers { .. } | Place::Memory { .. } => unreachable!("no matrices"),
+        }
+    }
+
+    /// The words of a fragment from single elements.
+    fn gathered(&self, b: &mut Builder, start: Coord) -> Vec<Val> {
+        let per_word = per_word(self.dtype);
+        self.offsets
+            .chunks(per_word)
+            .map(|offsets| {
+                let coords: Vec<Coord> = offsets.iter().map(|offset| start.plus(*offset)).collect();
+                self.word(b, &coords)
+            })
+            .collect()
+    }
+
+    /// Elements that follow each other along the axis that is summed over.
+    fn word(&self, b: &mut Builder, coords: &[Coord]) -> Val {
+        let values: Vec<Val> = match &self.place {
+            Place::Registers { values, places } => coords.iter().map(|coord| values[places[coord]]).collect(),
+            Place::Memory { pointer, strides, fast } if *fast == self.inner => {
+                let place = moved(b, *pointer, strides, self.dtype, coords[0]);
+                load(b, place, self.dtype, coords.len())
+            }
+            Place::Memory { pointer, strides, .. } => coords
+                .iter()
+                .map(|coord| {
+                    let place = moved(b, *pointer, strides, self.dtype, *coord);
+                    load(b, place, self.dtype, 1)[0]
+                })
+                .collect(),
+            Place::Matrices { .. } | Place::Copied { .. } => unreachable!("matrices are read whole"),
+        };
+        if self.dtype.bytes() == 8 { values[0] } else { pack(b, &values, self.dtype)[0] }
+    }
+}
+
+/// The first capability that rounds to TF32 with halves to even.
+const ROUNDS_TO_EVEN: u32 = 90;
+
+/// A number rounded to TF32, halves to even, as copies of blocks do it (`TensorMap::tf32`).
+fn as_tf32(b: &mut Builder, word: Val) -> Val {
+    let text = if b.capability >= ROUNDS_TO_EVEN {
+        "cvt.rn.tf32.f32 $0, $1;"
+    } else {
+        // Halves go away from zero: back from there, where the last digit that stays was even.
+        "{\n.reg .b32 rest;\n.reg .pred down;\nand.b32 rest, $1, 0x3fff;\nsetp.eq.b32 down, rest, 0x1000;\n\
+         cvt.rna.tf32.f32 $0, $1;\n@down sub.s32 $0, $0, 0x2000;\n}"
+    };
+    b.asm(text, "=r,r", &[word], &[Ty::I32], Asm::Pure)[0]
+}
+
+/// What rounding to TF32 took from a number, in TF32; nothing where that is no number.
+fn rest(b: &mut Builder, word: Val, rounded: Val) -> Val {
+    let [word, rounded] = [word, rounded].map(|bits| b.bitcast(bits, Ty::F32));
+    let rest = b.fsub_strict(word, rounded);
+    let finite = lanes::is_finite(b, &[rounded], DType::F32);
+    let zero = b.zero(Ty::F32);
+    let rest = b.select(finite, rest, zero);
+    let bits = b.bitcast(rest, Ty::I32);
+    as_tf32(b, bits)
+}
+
+/// Elements of a factor in a register that the instruction takes.
+fn per_word(dtype: DType) -> usize {
+    (4 / dtype.bytes()).max(1) as usize
+}
+
+/// Reads matrices, one word of each to a lane: its fragment of rows, or of columns. From an address, by the letter of its
+/// register, and bytes behind it.
+fn matrices(
+    b: &mut Builder,
+    (letter, place, beyond): (&str, Val, u32),
+    count: usize,
+    transposed: bool,
+) -> Vec<Val> {
+    let names: Vec<String> = (0..count).map(|i| format!("${i}")).collect();
+    let kind = if transposed { ".trans" } else { "" };
+    let beyond = if beyond == 0 { String::new() } else { format!(" + {beyond}") };
+    let text = format!(
+        "ldmatrix.sync.aligned.m8n8.x{count}{kind}.shared.b16 {{{}}}, [${count}{beyond}];",
+        names.join(", ")
+    );
+    let constraints = format!("{}{letter},~{{memory}}", "=r,".repeat(count));
+    statement(b, &text, &constraints, &[place], &vec![Ty::I32; count])
+}
+
+/// Whether rows of 16 bytes along `fast` are what an instruction takes of a factor.
+pub(super) fn reads_matrices(side: Side, ty: &Type, fast: usize) -> bool {
+    let transposed = fast != inner_axis(ty.shape.rank(), side);
+    match ty.dtype.bytes() {
+        1 | 4 => !transposed,
+        2 => !transposed || ty.shape[fast].is_multiple_of(8),
+        _ => false,
+    }
+}
+
+/// How a fragment is read as matrices: the rows that the lanes point at.
+struct Pointed {
+    lanes: [Coord; LANE_BITS],
+    transposed: bool,
+    pair: Option<u32>,
+}
+
+impl Pointed {
+    /// `None` where rows of 16 bytes are not what the instruction takes.
+    fn new(
+        (instruction, side): (&Instruction, Side),
+        ty: &Type,
+        fast: usize,
+        to: &Layout,
+    ) -> Option<Pointed> {
+        let rank = ty.shape.rank();
+        let (inner, outer) = (inner_axis(rank, side), outer_axis(rank, side));
+        let transposed = fast != inner;
+        let along = if transposed { inner } else { outer };
+        let bases = instruction.factor(side).bases(&ty.shape);
+        let words: Vec<Coord> = bases.into_iter().skip(per_word(ty.dtype).ilog2() as usize).collect();
+        // Four matrices are read together: of two fragments, where the thread has the next one too.
+        let next =
+            Coord::along(outer, if side == Side::Left { instruction.rows } else { instruction.columns });
+        let pair = (words.len() < 2 && to.register_bases().contains(&next)).then_some(next.get(outer));
+        let next = Coord::along(outer, pair.unwrap_or(0));
+        let mut lanes = (0..3).map(|bit| Coord::along(along, 1 << bit)).chain(words).chain([next]);
+        reads_matrices(side, ty, fast).then(|| Pointed {
+            lanes: std::array::from_fn(|_| lanes.next().unwrap_or_default()),
+            transposed,
+            pair,
+        })
+    }
+}
+
+/// The address of an element, by that of the thread's first.
+fn moved(b: &mut Builder, pointer: Val, strides: &[u32], dtype: DType, coord: Coord) -> Val {
+    let elements: u32 = strides.iter().enumerate().map(|(axis, stride)| coord.get(axis) * stride).sum();
+    b.offset_bytes(pointer, (elements * dtype.bytes()) as i32)
+}
+
+impl Dot {
+    fn by_warp(
+        &self,
+        gpu: &mut Gpu,
+        b: &mut Builder,
+        op: &Op,
+        (instruction, factors, bases): (&Instruction, &Factors, [Option<Val>; 2]),
+        mut sums: Vec<Val>,
+    ) -> Vec<Val> {
+        let layout = gpu.layout(op.results[0]).clone();
+        let rank = layout.shape().rank();
+        let [mut left, mut right] =
+            SIDES.map(|side| self.source(gpu, b, (side, instruction), &layout, (factors, bases)));
+        let places = layout.registers_by_coord();
+        let offsets = instruction.sum.offsets(layout.shape());
+        let tiles = fragments(&layout, &instruction.sum);
+        let (mut lefts, mut rights) = (Fragments::new(), Fragments::new());
+        let steps = (0..self.inner(gpu.func)).step_by(instruction.inner as usize);
+        let products: Vec<(u32, Coord)> =
+            steps.flat_map(|step| tiles.iter().map(move |&tile| (step, tile))).collect();
+        // What is multiplied next is being read meanwhile.
+        let lead = if left.is_copied() || right.is_copied() { LEAD } else { 0 };
+        let mut due = products.iter();
+        for (number, &(step, tile)) in products.iter().enumerate() {
+            let missing = (number + 1 + lead).min(products.len()) - (products.len() - due.len());
+            for &(step, tile) in due.by_ref().take(missing) {
+                left.words(b, tile.set(rank - 1, step), &mut lefts);
+                right.words(b, tile.set(rank - 2, step), &mut rights);
+            }
+            let a = left.words(b, tile.set(rank - 1, step), &mut lefts);
+            let b_words = right.words(b, tile.set(rank - 2, step), &mut rights);
+            let own: Vec<usize> = offsets.iter().map(|offset| places[&tile.plus(*offset)]).collect();
+            let before: Vec<Val> = own.iter().map(|&register| sums[register]).collect();
+            // The least first: their sum is added to what is larger.
+            let rests = [
+                a.rest.as_ref().map(|rest| [rest, &b_words.words]),
+                b_words.rest.as_ref().map(|rest| [&a.words, rest]),
+            ];
+            let all = rests.into_iter().flatten().chain([[&a.words, &b_words.words]]);
+            let after = all
+                .fold(before, |sum, [a, b_words]| multiply(b, (instruction, left.dtype), [a, b_words, &sum]));
+            own.into_iter().zip(after).for_each(|(register, sum)| sums[register] = sum);
+            gpu.start_due(b, op.results[0], (number + 1, products.len()));
+        }
+        sums
+    }
+
+    fn source(
+        &self,
+        gpu: &mut Gpu,
+        b: &mut Builder,
+        (side, instruction): (Side, &Instruction),
+        sum: &Layout,
+        (factors, bases): (&Factors, [Option<Val>; 2]),
+    ) -> Source {
+        let value = self.factor(side);
+        let ty = gpu.func.ty(value).clone();
+        let to = factor_layout(instruction, side, &ty.shape, sum);
+        let fragment = instruction.factor(side);
+        let inner = inner_axis(ty.shape.rank(), side);
+        let outer = outer_axis(ty.shape.rank(), side);
+        let (dtype, input) = (ty.dtype, self.input);
+        let offsets = fragment.offsets(&ty.shape);
+        if let Some(fast) = gpu.copied_fast(value) {
+            let Pointed { lanes, transposed, pair } =
+                Pointed::new((instruction, side), &ty, fast, &to).expect("matrices are copied");
+            let lanes = Layout::of_bases(&ty.shape, &[], lanes, to.warp_bases()).with_sets(to.sets());
+            let places = gpu.copied_factor(b, value, &lanes);
+            return Source {
+                dtype,
+                input,
+                offsets,
+                inner,
+                outer,
+                place: Place::Copied { places, transposed, pair },
+            };
+        }
+        let place = match (&factors.staged[side as usize], bases[side as usize]) {
+            (Some(Staged { staging, .. }), Some(base)) => {
+                let strides = staging.strides.clone();
+                let pointed = Pointed::new((instruction, side), &ty, staging.fast, &to);
+                let from = match &pointed {
+                    Some(pointed) => {
+                        Layout::of_bases(&ty.shape, &[], pointed.lanes, to.warp_bases()).with_sets(to.sets())
+                    }
+                    None => to,
+                };
+                let pointer = staging.pointer(b, base, ty.dtype, |b, axis| gpu.thread_coord(b, &from, axis));
+                match pointed {
+                    Some(Pointed { transposed, pair, .. }) => {
+                        Place::Matrices { pointer, strides, transposed, pair }
+                    }
+                    None => Place::Memory { pointer, strides, fast: staging.fast },
+                }
+            }
+            // The thread has what it needs, in other registers perhaps.
+            _ => Place::Registers {
+                values: gpu.registers(value).to_vec(),
+                places: gpu.layout(value).registers_by_coord(),
+            },
+        };
+        Source { dtype, input, offsets, inner, outer, place }
+    }
+}
+
+/// The first element of each fragment of a thread.
+fn fragments(layout: &Layout, fragment: &Fragment) -> Vec<Coord> {
+    let bits = fragment.bases(layout.shape()).iter().filter(|basis| **basis != Coord::ZERO).count();
+    (0..layout.register_count()).step_by(1 << bits).map(|register| layout.register(register)).collect()
+}
+
+/// The sums of fragments, `[left, right, sums]`.
+fn multiply(
+    b: &mut Builder,
+    (instruction, dtype): (&Instruction, DType),
+    [left, right, sums]: [&Vec<Val>; 3],
+) -> Vec<Val> {
+    if !dtype.is_f8() {
+        return once(b, (instruction, dtype), [left, right, sums]);
+    }
+    let halves = left.chunks(left.len() / HALVES).zip(right.chunks(right.len() / HALVES));
+    halves.fold(sums.clone(), |sums, (left, right)| once(b, (&M16N8K16, DType::F16), [left, right, &sums]))
+}
+
+/// One instruction.
+fn once(b: &mut Builder, (instruction, dtype): (&Instruction, DType), operands: [&[Val]; 3]) -> Vec<Val> {
+    let Instruction { rows, columns, inner, .. } = instruction;
+    let (factor, sum, letters) = match dtype {
+        DType::F16 => ("f16", "f32", ["r", "f"]),
+        DType::BF16 => ("bf16", "f32", ["r", "f"]),
+        DType::F32 => ("tf32", "f32", ["r", "f"]),
+        DType::I8 => ("s8", "s32", ["r", "r"]),
+        _ => ("f64", "f64", ["d", "d"]),
+    };
+    let mut next = 0;
+    let mut list = |count: usize| {
+        let names: Vec<String> = (next..next + count).map(|i| format!("${i}")).collect();
+        next += count;
+        format!("{{{}}}", names.join(", "))
+    };
+    let results = operands[2].len();
+    let lists = [results, operands[0].len(), operands[1].len(), results].map(&mut list).join(", ");
+    let text =
+        format!("mma.sync.aligned.m{rows}n{columns}k{inner}.row.col.{sum}.{factor}.{factor}.{sum} {lists};");
+    let mut constraints = vec![format!("={}", letters[1]); results];
+    constraints.extend(vec![letters[0].to_string(); operands[0].len() + operands[1].len()]);
+    constraints.extend(vec![letters[1].to_string(); results]);
+    let types: Vec<Ty> = operands[2].iter().map(|sum| sum.ty).collect();
+    let all: Vec<Val> = operands.into_iter().flatten().copied().collect();
+    // All lanes take part, so it stays where it stands.
+    b.asm(&text, &constraints.join(","), &all, &types, Asm::Effects)
+}

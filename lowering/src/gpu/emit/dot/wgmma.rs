@@ -1,0 +1,579 @@
+//! Products by groups of four warps (`wgmma`), which take blocks from shared memory as they were copied there.
+
+use crate::gpu::emit::dot::{outer_axis, per_word};
+use crate::gpu::emit::emit::Emit;
+use crate::gpu::emit::memory::pack;
+use crate::gpu::emit::warp_specialize::bits;
+use crate::gpu::emit::{Gpu, Space, statement};
+use crate::gpu::layout::Coord;
+use crate::gpu::layout::dot::{Side, group_fragments};
+use crate::gpu::opt::select_wgmma::{GROUP_BYTES, GROUP_ROWS, Groups, LINE};
+use crate::ir::{Op, Shape, Value};
+use crate::mlir::builder::{Builder, Val};
+use crate::mlir::types::{Elem, Ty};
+use crate::ops::{Factor, GroupDot, Staged};
+use crate::support::dtype::DType;
+
+/// Lines whose pieces are exchanged among each other.
+const SWIZZLED: u32 = 8;
+/// The upper word of a descriptor: lines of 128 bytes are swizzled, and so far apart are those that are swizzled together.
+const KIND: u32 = 1 << 30 | (SWIZZLED * LINE) >> 4;
+
+/// The row and the product of each word of a fragment of a left factor in TF32, from the lane's own on.
+const TF32_LEFT: [[u32; 2]; 4] = [[0, 0], [8, 0], [0, 4], [8, 4]];
+
+/// A block in shared memory as an instruction takes it.
+struct Matrix {
+    /// The lower word of what describes what the group's first instruction takes.
+    descriptor: Val,
+    /// Whether elements that are added up lie one line after the other.
+    across: bool,
+    /// The lines of a piece that is as wide as a line.
+    lines: u32,
+    /// Elements of a line.
+    width: u32,
+}
+
+/// The field of a descriptor for a number of bytes.
+fn field(bytes: u32) -> i64 {
+    i64::from(bytes >> 4)
+}
+
+impl Matrix {
+    /// How far it is to the products from `step` on, in units of the descriptor.
+    fn step(&self, step: u32) -> i64 {
+        let bytes = if self.across {
+            step * LINE
+        } else {
+            step / self.width * self.lines * LINE + step % self.width * (LINE / self.width)
+        };
+        field(bytes)
+    }
+
+    /// Bytes to the rows (or columns) of the product from `first` on, a multiple of a line where these lie along lines.
+    fn distance(&self, first: u32) -> u32 {
+        if self.across { first / self.width * self.lines * LINE } else { first * LINE }
+    }
+}
+
+/// The words of each step of a left factor, for each of the group's sets of rows.
+pub(in crate::gpu::emit) type Words = Vec<Vec<Vec<Val>>>;
+
+/// Words of a left factor that a thread keeps through a loop, at most, and for how many groups there are registers.
+const MAX_HELD: u32 = 32;
+const HOLDING_GROUPS: u32 = 2;
+
+/// A left factor where the instructions take it from.
+enum Left {
+    Matrix(Matrix),
+    Registers(Words),
+    Gathered(Gathered),
+}
+
+/// A block of `f32` whose rows lie across lines: where a thread finds the words of a fragment, from the first row and step on.
+struct Gathered {
+    addresses: Vec<Val>,
+    /// The bytes of all lines that are as wide as one.
+    piece: u32,
+}
+
+/// A product that was started.
+pub(in crate::gpu::emit) struct Issued {
+    sums: Vec<Val>,
+    /// The registers of each set of rows, as the instruction lists them.
+    lists: Vec<Vec<usize>>,
+    /// What it reads from registers.
+    words: Vec<Val>,
+}
+
+impl Emit for GroupDot {
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        if self.promotes() {
+            return self.promoted(gpu, b, op);
+        }
+        let issued = self.issue(gpu, b, op, (None, Then::Wait));
+        self.complete(gpu, b, op, &issued);
+    }
+}
+
+/// The products of these steps, added to `acc`; with `again` only if this holds.
+struct Part {
+    steps: std::ops::Range<u32>,
+    acc: Option<Value>,
+    again: Option<Val>,
+    then: Then,
+}
+
+/// What follows when a product was started.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::gpu::emit) enum Then {
+    Wait,
+    GoOn,
+}
+
+impl GroupDot {
+    /// Starts the product, once its blocks have come. With `again` it adds to what was there only if this holds.
+    pub(in crate::gpu::emit) fn issue(
+        &self,
+        gpu: &mut Gpu,
+        b: &mut Builder,
+        op: &Op,
+        (again, then): (Option<Val>, Then),
+    ) -> Issued {
+        self.issue_part(gpu, b, op, Part { steps: 0..self.inner(), acc: self.acc, again, then })
+    }
+
+    /// The product in parts, each with a sum of its own, which is then added in the type of sums.
+    fn promoted(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        let (inner, most) = (self.inner(), self.summed_at_once());
+        let mut sums = self.acc.map(|acc| gpu.registers(acc).to_vec());
+        for first in (0..inner).step_by(most as usize) {
+            let steps = first..inner.min(first + most);
+            let issued =
+                self.issue_part(gpu, b, op, Part { steps, acc: None, again: None, then: Then::Wait });
+            if first + most >= inner {
+                gpu.release_blocks(b, self, op);
+            }
+            self.define(gpu, op, &issued);
+            let own = gpu.registers(op.results[0]).to_vec();
+            sums = Some(match sums {
+                Some(sums) => sums.into_iter().zip(own).map(|(sum, own)| b.fadd(sum, own)).collect(),
+                None => own,
+            });
+        }
+        gpu.define(op.results[0], sums.expect("a product has a part"));
+    }
+
+    fn issue_part(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op, part: Part) -> Issued {
+        let Part { steps, acc, again, then } = part;
+        let dtype = self.dtype(gpu.func);
+        let at_once = GROUP_BYTES / dtype.bytes();
+        let layout = gpu.layout(op.results[0]).clone();
+        let [inner, columns] = self.b.extents();
+        let shape = self.product_shape(layout.shape());
+        let rows = shape[0];
+        let groups = Groups::new(rows, gpu.plan.distributed.num_warps);
+        let [row_group, column_group] = gpu.group_of_warp(b, groups);
+        let sets: Vec<u32> = (0..rows).step_by((GROUP_ROWS * groups.along_rows) as usize).collect();
+        gpu.await_blocks(b, self);
+        let left = match &self.a {
+            Factor::Staged(staged) if gpu.held_words(staged).is_some() => {
+                Left::Registers(gpu.held_words(staged).cloned().expect("it was seen"))
+            }
+            Factor::Staged(staged) if self.gathered(gpu.func).is_some() => {
+                Left::Gathered(gpu.gathered(b, staged, row_group))
+            }
+            Factor::Staged(staged) => {
+                Left::Matrix(gpu.matrix(b, staged, Side::Left, (row_group, GROUP_ROWS)))
+            }
+            Factor::Tile(value) => Left::Registers(gpu.left_words(b, *value, &sets, (inner, at_once))),
+        };
+        let columns = columns / groups.along_columns;
+        let right = gpu.matrix(b, &self.b, Side::Right, (column_group, columns));
+        let places = layout.registers_by_coord();
+        let [fragment, _] = group_fragments();
+        let offsets = fragment.offsets(&shape);
+        let lists: Vec<Vec<usize>> = sets
+            .iter()
+            .map(|&row| {
+                let fragments = (0..columns).step_by(8).map(|column| Coord::along(0, row).set(1, column));
+                fragments.flat_map(|first| offsets.iter().map(move |offset| first.plus(*offset))).collect()
+            })
+            .map(|coords: Vec<Coord>| coords.iter().map(|&coord| places[&self.place(coord)]).collect())
+            .collect();
+        let instruction = Instruction { columns, inner: at_once, dtype };
+        let mut sums: Option<Vec<Val>> = acc.map(|acc| {
+            let registers = gpu.registers(acc);
+            lists.iter().flatten().map(|&register| registers[register]).collect()
+        });
+        let mut words = vec![];
+        let all: Vec<u32> = steps.clone().step_by(at_once as usize).collect();
+        // What threads load for a step comes while the products of the one before are under way.
+        let parts: Vec<&[u32]> =
+            if matches!(left, Left::Gathered(_)) { all.chunks(1).collect() } else { vec![&all] };
+        for (number, part) in parts.iter().enumerate() {
+            let fragments = left.fragments(b, &sets, part, at_once);
+            words.extend(fragments.iter().flatten().flatten().flatten());
+            let mut asm = Statement::new(&lists, sums.as_deref());
+            asm.add_if(b, again.filter(|_| number == 0));
+            for (place, &step) in part.iter().enumerate() {
+                for (set, &row) in sets.iter().enumerate() {
+                    let left = match (&left, &fragments) {
+                        (Left::Matrix(matrix), _) => {
+                            asm.matrix("left", matrix, field(matrix.distance(row)) + matrix.step(step))
+                        }
+                        (_, fragments) => {
+                            let fragments = fragments.as_ref().expect("words of a factor in registers");
+                            asm.fragment(&fragments[set][place])
+                        }
+                    };
+                    let right = asm.matrix("right", &right, right.step(step));
+                    let adds = match (step == steps.start, acc, again) {
+                        (true, None, _) => "none",
+                        (true, Some(_), Some(_)) => "again",
+                        _ => "all",
+                    };
+                    asm.multiply(&instruction, set, [left, right], adds);
+                }
+            }
+            let then = if number + 1 == parts.len() { then } else { Then::GoOn };
+            sums = Some(asm.finish(b, gpu.register_type(op.results[0]), then));
+        }
+        Issued { sums: sums.expect("a product has a step"), lists, words }
+    }
+
+    /// The shape of `a · b`, whose result has this one.
+    fn product_shape(&self, result: &Shape) -> Shape {
+        if self.transposed { Shape::new([result[1], result[0]]) } else { result.clone() }
+    }
+
+    /// Where an element of `a · b` is in the result.
+    fn place(&self, coord: Coord) -> Coord {
+        if self.transposed { coord.unpermute(&[1, 0]) } else { coord }
+    }
+
+    /// Waits until none but the last `behind` products that were started are under way. What is `kept` is not used
+    /// before; gives it back.
+    pub(in crate::gpu::emit) fn settle(
+        b: &mut Builder,
+        issued: &mut Issued,
+        behind: u32,
+        kept: &[Val],
+    ) -> Vec<Val> {
+        let changed: Vec<Val> = issued.sums.iter().chain(kept).copied().collect();
+        let text = format!("wgmma.wait_group.sync.aligned {behind};");
+        // Registers that are read stay as they are until then.
+        let mut settled = in_place(b, &text, &changed, &issued.words);
+        let kept = settled.split_off(issued.sums.len());
+        issued.sums = settled;
+        kept
+    }
+
+    /// Waits for sums that are still worked on; all are 0 if they never were. One statement, so that they stay where they
+    /// are, and a branch, because ptxas makes a selection of each move with a predicate.
+    pub(in crate::gpu::emit) fn ended(b: &mut Builder, sums: &[Val], any: Option<Val>) -> Vec<Val> {
+        let Some(any) = any else {
+            return in_place(b, "wgmma.wait_group.sync.aligned 0;", sums, &[]);
+        };
+        let any = b.zext(any, Elem::I32);
+        // What is read stands behind the sums, which stand there twice.
+        let count = sums.len();
+        let cleared: String = (0..count).map(|i| format!("mov.b32 ${i}, 0;\n")).collect();
+        let text = format!(
+            "{{\n.reg .pred any;\nsetp.ne.b32 any, ${}, 0;\nwgmma.wait_group.sync.aligned 0;\n\
+             @any bra.uni ADDED;\n{cleared}ADDED:\n}}",
+            2 * count
+        );
+        in_place(b, &text, sums, &[any])
+    }
+
+    /// Defines the result and lets go of the blocks.
+    pub(in crate::gpu::emit) fn complete(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op, issued: &Issued) {
+        gpu.release_blocks(b, self, op);
+        self.define(gpu, op, issued);
+    }
+
+    pub(in crate::gpu::emit) fn define(&self, gpu: &mut Gpu, op: &Op, issued: &Issued) {
+        let Issued { sums, lists, .. } = issued;
+        let mut registers = vec![sums[0]; gpu.register_count(op.results[0])];
+        lists.iter().flatten().zip(sums).for_each(|(&register, &sum)| registers[register] = sum);
+        gpu.define(op.results[0], registers);
+    }
+}
+
+/// A statement that changes registers where they are, and reads words.
+fn in_place(b: &mut Builder, text: &str, changed: &[Val], read: &[Val]) -> Vec<Val> {
+    let results = changed.iter().map(|value| format!("={}", letter(value.ty)));
+    let same = (0..changed.len()).map(|i| i.to_string());
+    let words = read.iter().map(|_| "r".to_string());
+    let constraints: Vec<String> =
+        results.chain(same).chain(words).chain(["~{memory}".to_string()]).collect();
+    let operands: Vec<Val> = changed.iter().chain(read).copied().collect();
+    let types: Vec<Ty> = changed.iter().map(|value| value.ty).collect();
+    statement(b, text, &constraints.join(","), &operands, &types)
+}
+
+impl Left {
+    /// The words of each of these steps for each set of rows, if they are in registers then.
+    fn fragments(&self, b: &mut Builder, sets: &[u32], steps: &[u32], at_once: u32) -> Option<Words> {
+        match self {
+            Left::Matrix(_) => None,
+            Left::Registers(words) => {
+                let of = |set: &Vec<Vec<Val>>| {
+                    steps.iter().map(|&step| set[(step / at_once) as usize].clone()).collect()
+                };
+                Some(words.iter().map(of).collect())
+            }
+            Left::Gathered(gathered) => {
+                let of = |&row: &u32| steps.iter().map(|&step| gathered.words(b, row, step)).collect();
+                Some(sets.iter().map(of).collect())
+            }
+        }
+    }
+}
+
+impl Gathered {
+    /// The words of the fragment that begins at a row of the group's first set and a step.
+    fn words(&self, b: &mut Builder, row: u32, step: u32) -> Vec<Val> {
+        let place = row / (LINE / 4) * self.piece + step * LINE;
+        let text = format!("ld.shared.b32 $0, [$1 + {place}];");
+        let mut load = |&address: &Val| statement(b, &text, "=r,r,~{memory}", &[address], &[Ty::I32])[0];
+        self.addresses.iter().map(&mut load).collect()
+    }
+}
+
+/// The register of a statement that holds a value.
+fn letter(ty: Ty) -> &'static str {
+    if ty.elem.is_float() { "f" } else { "r" }
+}
+
+impl Gpu<'_> {
+    /// Which rows and which columns the group of this warp has.
+    pub(in crate::gpu::emit) fn group_of_warp(&mut self, b: &mut Builder, groups: Groups) -> [Val; 2] {
+        let group = self.warp_group(b);
+        let zero = b.int(Ty::I32, 0);
+        if groups.along_columns == 1 {
+            return [group, zero];
+        }
+        let along_rows = b.int(Ty::I32, i64::from(groups.along_rows));
+        [b.urem(group, along_rows), b.udiv(group, along_rows)]
+    }
+
+    /// A block of which each group takes so many rows or columns of the product.
+    fn matrix(&mut self, b: &mut Builder, staged: &Staged, side: Side, (group, share): (Val, u32)) -> Matrix {
+        let place = self.block_address(b, staged);
+        let [lines, _] = staged.lines();
+        let width = LINE / self.func.slice(staged.window.memory).0.bytes();
+        let across = match side {
+            Side::Left => staged.transposed,
+            Side::Right => !staged.transposed,
+        };
+        let mut matrix = Matrix { descriptor: place, across, lines, width };
+        let share = b.int(Ty::I32, i64::from(matrix.distance(share)));
+        let distance = b.mul_nsw(group, share);
+        let first = b.add(place, distance);
+        // The address in units of 16 bytes, without the bits above that number the block of a cluster, and those between pieces.
+        let [four, own] = [4, (1 << 14) - 1].map(|number| b.int(Ty::I32, number));
+        let address = b.lshr(first, four);
+        let address = b.and(address, own);
+        let piece = if across { field(lines * LINE) } else { 1 };
+        let piece = b.int(Ty::I32, piece << 16);
+        matrix.descriptor = b.or(address, piece);
+        matrix
+    }
+
+    /// How many words a thread would hold of a block that is the left factor of a product of so many rows; `None` where
+    /// they are too many.
+    pub(in crate::gpu::emit) fn words_to_hold(&self, staged: &Staged, rows: u32) -> Option<u32> {
+        let groups = Groups::new(rows, self.plan.distributed.num_warps);
+        let [_, inner] = staged.lines();
+        let words = rows / (GROUP_ROWS * groups.along_rows) * inner / 4;
+        let is_half = self.func.slice(staged.window.memory).0.is_half();
+        let few = words <= MAX_HELD && groups.along_rows * groups.along_columns <= HOLDING_GROUPS;
+        (is_half && few).then_some(words)
+    }
+
+    /// These words, loaded from shared memory.
+    pub(in crate::gpu::emit) fn loaded_words(
+        &mut self,
+        b: &mut Builder,
+        staged: &Staged,
+        rows: u32,
+    ) -> Option<Words> {
+        self.words_to_hold(staged, rows)?;
+        let groups = Groups::new(rows, self.plan.distributed.num_warps);
+        let [lines, inner] = staged.lines();
+        let dtype = self.func.slice(staged.window.memory).0;
+        let (width, at_once) = (LINE / dtype.bytes(), GROUP_BYTES / dtype.bytes());
+        let each = GROUP_ROWS * groups.along_rows;
+        let [row_group, _] = self.group_of_warp(b, groups);
+        let address = self.block_address(b, staged);
+        let bytes = b.int(Ty::I32, i64::from(GROUP_ROWS * LINE));
+        let distance = b.mul_nsw(row_group, bytes);
+        let address = b.add(address, distance);
+        let place = b.op("llvm.inttoptr", &[address], Ty::scalar(Elem::Ptr(Space::Shared)));
+        let addresses = self.matrix_addresses(b, place);
+        let mut load = |row: u32, step: u32| {
+            let place = step / width * lines * LINE + row * LINE;
+            let address = addresses[(step % width / at_once) as usize];
+            let text =
+                format!("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{$0, $1, $2, $3}}, [$4 + {place}];");
+            statement(b, &text, "=r,=r,=r,=r,l,~{memory}", &[address], &[Ty::I32; 4])
+        };
+        let steps = || (0..inner).step_by(at_once as usize);
+        let sets = (0..rows).step_by(each as usize);
+        Some(sets.map(|row| steps().map(|step| load(row, step)).collect()).collect())
+    }
+
+    /// Where this thread finds a left factor of `f32` whose rows lie across lines. Two elements of a warp share a bank: lines of 128
+    /// bytes begin at the same one, and four of them exchange pieces of 16 bytes of which eight rows take two.
+    fn gathered(&mut self, b: &mut Builder, staged: &Staged, row_group: Val) -> Gathered {
+        let [lines, _] = staged.lines();
+        let width = LINE / 4;
+        let block = self.block_address(b, staged);
+        let piece = lines * LINE;
+        let each = b.int(Ty::I32, i64::from(GROUP_ROWS / width * piece));
+        let group = b.mul_nsw(row_group, each);
+        let start = b.add_nsw(block, group);
+        let inner = bits(b, self.lane, 0, 2);
+        let address = |&[row, step]: &[u32; 2]| {
+            let step = b.int(Ty::I32, i64::from(step));
+            let line = b.add_nsw(inner, step);
+            let distance = self.distance_across(b, (row, piece), line);
+            b.add_nsw(start, distance)
+        };
+        Gathered { addresses: TF32_LEFT.iter().map(address).collect(), piece }
+    }
+
+    /// The words of a left factor for each set of rows and each step.
+    fn left_words(
+        &mut self,
+        b: &mut Builder,
+        value: Value,
+        sets: &[u32],
+        (inner, at_once): (u32, u32),
+    ) -> Words {
+        let layout = self.layout(value).clone();
+        let dtype = self.func.ty(value).dtype;
+        let values = self.registers(value);
+        let places = layout.registers_by_coord();
+        let [_, fragment] = group_fragments();
+        let offsets = fragment.offsets(layout.shape());
+        let outer = outer_axis(2, Side::Left);
+        let mut words = |row: u32, step: u32| -> Vec<Val> {
+            let first = Coord::along(outer, row).set(1 - outer, step);
+            let of_word = offsets.chunks(per_word(dtype)).map(|offsets| {
+                let own: Vec<Val> =
+                    offsets.iter().map(|offset| values[places[&first.plus(*offset)]]).collect();
+                pack(b, &own, dtype)[0]
+            });
+            of_word.collect()
+        };
+        let steps = || (0..inner).step_by(at_once as usize);
+        sets.iter().map(|&row| steps().map(|step| words(row, step)).collect()).collect()
+    }
+}
+
+struct Instruction {
+    columns: u32,
+    /// Products that it adds.
+    inner: u32,
+    dtype: DType,
+}
+
+impl Instruction {
+    /// What it is called, and what follows the factors: their signs and where there is a choice whether lines go across.
+    fn text(&self, across: &str) -> [String; 2] {
+        let (sum, factor, rest) = match self.dtype {
+            DType::I8 => ("s32", "s8", String::new()),
+            DType::F8E4M3 => ("f32", "e4m3", ", 1, 1".into()),
+            DType::F8E5M2 => ("f32", "e5m2", ", 1, 1".into()),
+            DType::F32 => ("f32", "tf32", ", 1, 1".into()),
+            DType::F16 => ("f32", "f16", format!(", 1, 1{across}")),
+            _ => ("f32", "bf16", format!(", 1, 1{across}")),
+        };
+        let Instruction { columns, inner, .. } = self;
+        [format!("wgmma.mma_async.sync.aligned.m64n{columns}k{inner}.{sum}.{factor}.{factor}"), rest]
+    }
+}
+
+/// A factor in a statement, and where it is described whether its lines go across what is added up.
+struct Operand {
+    text: String,
+    across: Option<bool>,
+}
+
+/// One statement of PTX that multiplies.
+struct Statement {
+    lines: Vec<String>,
+    /// The sums of each set of rows.
+    sums: Vec<usize>,
+    operands: Vec<Val>,
+    constraints: Vec<String>,
+    /// What is added to, in the order of the sums.
+    before: Vec<Val>,
+}
+
+impl Statement {
+    /// With what is added to, in the order of the lists.
+    fn new(lists: &[Vec<usize>], before: Option<&[Val]>) -> Statement {
+        Statement {
+            lines: vec![],
+            sums: lists.iter().map(Vec::len).collect(),
+            operands: vec![],
+            constraints: vec![],
+            before: before.unwrap_or_default().to_vec(),
+        }
+    }
+
+    fn results(&self) -> usize {
+        self.sums.iter().sum()
+    }
+
+    /// The number of an operand.
+    fn operand(&mut self, value: Val, constraint: &str) -> usize {
+        let place = self.operands.iter().position(|known| known.id() == value.id()).unwrap_or_else(|| {
+            self.operands.push(value);
+            self.constraints.push(constraint.into());
+            self.operands.len() - 1
+        });
+        self.results() + place
+    }
+
+    /// Lets `again` say whether a product adds to what was there.
+    fn add_if(&mut self, b: &mut Builder, again: Option<Val>) {
+        if let Some(again) = again {
+            let again = b.zext(again, Elem::I32);
+            let operand = self.operand(again, "r");
+            self.lines.push(format!("setp.ne.b32 again, ${operand}, 0;"));
+        }
+    }
+
+    /// A fragment in registers.
+    fn fragment(&mut self, words: &[Val]) -> Operand {
+        let names: Vec<String> = words.iter().map(|&word| format!("${}", self.operand(word, "r"))).collect();
+        Operand { text: format!("{{{}}}", names.join(", ")), across: None }
+    }
+
+    /// A block from `distance` on, in units of a descriptor.
+    fn matrix(&mut self, name: &str, matrix: &Matrix, distance: i64) -> Operand {
+        let descriptor = self.operand(matrix.descriptor, "r");
+        self.lines.push(format!("add.s32 word, ${descriptor}, {distance};"));
+        self.lines.push(format!("mov.b64 {name}, {{word, {KIND}}};"));
+        Operand { text: name.to_string(), across: Some(matrix.across) }
+    }
+
+    fn multiply(&mut self, instruction: &Instruction, set: usize, factors: [Operand; 2], adds: &str) {
+        let across: String = factors
+            .iter()
+            .filter_map(|factor| factor.across)
+            .map(|across| format!(", {}", u32::from(across)))
+            .collect();
+        let [left, right] = factors.map(|factor| factor.text);
+        let sums = self.sums(set);
+        let [name, rest] = instruction.text(&across);
+        self.lines.push(format!("{name} {sums}, {left}, {right}, {adds}{rest};"));
+    }
+
+    /// The registers of a set's sums.
+    fn sums(&self, set: usize) -> String {
+        let first: usize = self.sums[..set].iter().sum();
+        let names: Vec<String> = (first..first + self.sums[set]).map(|i| format!("${i}")).collect();
+        format!("{{{}}}", names.join(", "))
+    }
+
+    fn finish(self, b: &mut Builder, sum: Ty, then: Then) -> Vec<Val> {
+        let results = self.results();
+        let wait = if then == Then::Wait { "wgmma.wait_group.sync.aligned 0;\n" } else { "" };
+        let text = format!(
+            "{{\n.reg .b64 left, right;\n.reg .b32 word;\n.reg .pred none, all, again;\nsetp.ne.b32 none, 0, 0;\nsetp.eq.b32 all, 0, 0;\nwgmma.fence.sync.aligned;\n{}\nwgmma.commit_group.sync.aligned;\n{wait}}}",
+            self.lines.join("\n")
+        );
+        let tied = (0..self.before.len()).map(|i| i.to_string());
+        let outputs = std::iter::repeat_n(format!("={}", letter(sum)), results);
+        let constraints: Vec<String> =
+            outputs.chain(self.constraints).chain(tied).chain(["~{memory}".to_string()]).collect();
+        let operands: Vec<Val> = self.operands.into_iter().chain(self.before).collect();
+        statement(b, &text, &constraints.join(","), &operands, &vec![sum; results])
+    }
+}

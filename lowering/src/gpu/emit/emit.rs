@@ -1,0 +1,408 @@
+//! The operations that need no memory and no other thread.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::frontend::syntax::BinaryOp;
+use crate::gpu::emit::memory::{pack, unpack};
+use crate::gpu::emit::packed_cast;
+use crate::gpu::emit::smem_alloc::Ring;
+use crate::gpu::emit::{Asm, Builder, Gpu, Join, Registers};
+use crate::gpu::layout::{Coord, Distributed, Layout};
+use crate::ir::{Func, Op, Value};
+use crate::mlir::builder::{Arm, FloatPredicate, Val};
+use crate::mlir::types::{Elem, Ty};
+use crate::mlir::{cast, constant, elementwise};
+use crate::ops::scalar::{Algebra, Half};
+use crate::ops::{
+    Arange, Bitcast, Broadcast, Cast, Claim, Constant, ExpandDims, Hold, InlinePtx, Length, NumPrograms,
+    Operation, Permute, ProgramId, Scalar, Splat,
+};
+use crate::support::dtype::DType;
+
+/// How an operation becomes code of a GPU thread.
+pub trait Emit {
+    /// Defines the operation's results.
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op);
+
+    /// Whether GPUs of other capabilities get other code.
+    fn differs_by_capability(&self, func: &Func, op: &Op) -> bool {
+        let _ = (func, op);
+        false
+    }
+
+    /// Whether it is code that nobody has looked into.
+    fn is_opaque(&self) -> bool {
+        false
+    }
+
+    /// Shared memory it needs while it runs, in bytes.
+    fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
+        let _ = (distributed, op);
+        0
+    }
+
+    /// Whether it tells the other blocks of a cluster something by stores that count themselves in.
+    fn signals(&self, distributed: &Distributed) -> bool {
+        let _ = distributed;
+        false
+    }
+
+    /// Shared memory that each thread would like parts of while its blocks run; it does without where there is none.
+    fn ring(&self, distributed: &Distributed) -> Option<Ring> {
+        let _ = distributed;
+        None
+    }
+}
+
+impl Emit for Constant {
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        let ty = gpu.register_type(op.results[0]);
+        let value = constant(b, self.value, gpu.func.ty(op.results[0]).dtype, ty);
+        gpu.define(op.results[0], vec![value]);
+    }
+}
+
+impl Emit for ProgramId {
+    fn emit(&self, gpu: &mut Gpu, _: &mut Builder, op: &Op) {
+        let program = gpu.program[usize::from(self.axis)];
+        gpu.define(op.results[0], vec![program]);
+    }
+}
+
+impl Emit for NumPrograms {
+    fn emit(&self, gpu: &mut Gpu, _: &mut Builder, op: &Op) {
+        let extent = gpu.grid[usize::from(self.axis)];
+        gpu.define(op.results[0], vec![extent]);
+    }
+}
+
+impl Emit for Length {
+    fn emit(&self, gpu: &mut Gpu, _: &mut Builder, op: &Op) {
+        let length = gpu.slice(self.param).length;
+        gpu.define(op.results[0], vec![length]);
+    }
+}
+
+impl Emit for Arange {
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        let layout = gpu.layout(op.results[0]);
+        let registers = (0..layout.register_count())
+            .map(|register| {
+                let coord = gpu.coord(b, layout, register, 0);
+                let (thread, constant) = gpu.displacement(coord);
+                gpu.displace(b, thread, constant + i64::from(self.start))
+            })
+            .collect();
+        gpu.define(op.results[0], registers);
+    }
+}
+
+impl Emit for Splat {
+    fn emit(&self, gpu: &mut Gpu, _: &mut Builder, op: &Op) {
+        let value = gpu.scalar(self.value);
+        let count = gpu.register_count(op.results[0]);
+        gpu.define(op.results[0], vec![value; count]);
+    }
+}
+
+impl Emit for Scalar {
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        let args: Vec<_> = self.args.iter().map(|&arg| gpu.registers(arg)).collect();
+        let dtype = self.dtype(gpu.func);
+        let count = args[0].len();
+        // 16-bit floats go two to an instruction.
+        let paired = dtype.is_half() && self.op.half == Half::Native && self.op.algebra != Algebra::Select;
+        let registers = if paired && count.is_multiple_of(2) {
+            (0..count / 2)
+                .flat_map(|pair| {
+                    let operands: Vec<Val> =
+                        args.iter().map(|arg| b.pack(&arg[2 * pair..2 * pair + 2])).collect();
+                    let result = elementwise::applied(b, self, &operands, dtype);
+                    b.unpack(result)
+                })
+                .collect()
+        } else if let Some(registers) = self.commonly(b, &args, dtype) {
+            registers
+        } else {
+            // Equal elements are computed once: a mask that is the same for a whole vector, a number spread over a tile.
+            let repeats = if count == 1 { 1 } else { gpu.repeats(op.results[0]) };
+            let mut known: HashMap<Vec<usize>, Val> = HashMap::new();
+            let compares = matches!(self.op.algebra, Algebra::Compare(_));
+            let is_mask = gpu.func.ty(op.results[0]).dtype == DType::Bool && self.has_signed_operands(gpu);
+            let apart = compares && self.has_difference(gpu, &args);
+            let clamped =
+                compares && !apart && gpu.rows.rotated && self.has_clamped_difference(gpu, &args, repeats);
+            (0..count)
+                .map(|register| {
+                    let first = register - register % repeats;
+                    let operands: Vec<Val> = args.iter().map(|arg| arg[first]).collect();
+                    let key = operands.iter().map(|operand| operand.id()).collect();
+                    if compares && let Some(found) = gpu.below_bound(self, &operands, first) {
+                        return found;
+                    }
+                    let result = *known.entry(key).or_insert_with(|| match self.op.algebra {
+                        Algebra::Add if self.exact => gpu.joined(b, Join::Sum, operands[0], operands[1]),
+                        Algebra::Sub if self.exact => {
+                            gpu.joined(b, Join::Difference, operands[0], operands[1])
+                        }
+                        _ if apart => {
+                            let distance = gpu.joined(b, Join::Difference, operands[0], operands[1]);
+                            let (base, constant) = gpu.displacement(distance);
+                            let limit = b.int(base.ty, -constant);
+                            elementwise::applied(b, self, &[base, limit], dtype)
+                        }
+                        _ if clamped => self.clamped_comparison(gpu, b, &operands),
+                        Algebra::Select if operands[2].id() == b.zero(operands[2].ty).id() => {
+                            gpu.select_or_zero(b, operands[0], operands[1])
+                        }
+                        Algebra::Mul if let Some((mask, factors)) = gpu.masked_factors(&operands) => {
+                            let product = elementwise::applied(b, self, &factors, dtype);
+                            gpu.select_or_zero(b, mask, product)
+                        }
+                        _ => elementwise::applied(b, self, &operands, dtype),
+                    });
+                    if is_mask {
+                        gpu.rows.note(self, &operands, result);
+                    }
+                    result
+                })
+                .collect()
+        };
+        gpu.define(op.results[0], registers);
+    }
+}
+
+/// Comparisons of one difference from which on it is worth to clamp it.
+const MANY_COMPARISONS: usize = 8;
+
+/// Elements of a thread, at least, of which it is asked first whether all of them are common ones.
+const MANY_ELEMENTS: usize = 32;
+/// How many of them one branch is for: across a branch all of its results are in registers besides what they are made of.
+const ASKED_TOGETHER: usize = 16;
+
+impl Scalar {
+    /// An operation on many elements of a thread that costs less where all of them are common, as scores are for which `tanh` is a cap.
+    fn commonly(&self, b: &mut Builder, args: &[Registers], dtype: DType) -> Option<Vec<Val>> {
+        let common = self.op.common.filter(|_| dtype == DType::F32)?;
+        let mut seen = HashSet::new();
+        let operands: Vec<Val> =
+            args[0].iter().copied().filter(|operand| seen.insert(operand.id())).collect();
+        if operands.len() < MANY_ELEMENTS {
+            return None;
+        }
+        let mut results = vec![];
+        for operands in operands.chunks(ASKED_TOGETHER) {
+            let magnitudes: Vec<Val> = operands.iter().map(|&operand| b.fabs(operand)).collect();
+            let larger = |one: Val, other: Val| b.op("llvm.intr.maxnum", &[one, other], one.ty);
+            let largest = magnitudes.into_iter().reduce(larger)?;
+            let limit = b.float(largest.ty, common.below);
+            let are_common = b.fcmp(FloatPredicate::Olt, largest, limit);
+            let types = vec![largest.ty; operands.len()];
+            results.extend(b.branch(are_common, &types, |b, arm| {
+                let of = |&operand| match arm {
+                    Arm::Then => (common.lanes)(b, operand),
+                    Arm::Else => elementwise::applied(b, self, &[operand], dtype),
+                };
+                operands.iter().map(of).collect()
+            }));
+        }
+        let results: HashMap<usize, Val> = operands.iter().map(|operand| operand.id()).zip(results).collect();
+        Some(args[0].iter().map(|operand| results[&operand.id()]).collect())
+    }
+
+    fn has_signed_operands(&self, gpu: &Gpu) -> bool {
+        matches!(gpu.func.ty(self.args[0]).dtype, DType::Bool | DType::I32)
+    }
+
+    /// Whether this comparison of 32-bit numbers, less or greater, can compare their difference with a constant once it is clamped,
+    /// and many registers have the same: one register stands for all their numbers then.
+    fn has_clamped_difference(&self, gpu: &Gpu, args: &[Registers], repeats: usize) -> bool {
+        let [left, right] = args else { return false };
+        let order = matches!(
+            self.op.algebra,
+            Algebra::Compare(BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge)
+        );
+        if !order || gpu.func.ty(self.args[0]).dtype != DType::I32 {
+            return false;
+        }
+        let pairs = left.iter().zip(right.iter()).step_by(repeats);
+        let bases: Vec<(usize, usize)> =
+            pairs.map(|(&a, &b)| (gpu.displacement(a).0.id(), gpu.displacement(b).0.id())).collect();
+        let distinct: HashSet<_> = bases.iter().collect();
+        distinct.len() * MANY_COMPARISONS <= bases.len()
+    }
+
+    /// The comparison by way of a difference that stays where it is if it would overflow: beyond every constant.
+    fn clamped_comparison(&self, gpu: &mut Gpu, b: &mut Builder, operands: &[Val]) -> Val {
+        let dtype = DType::I32;
+        let (right, end) = gpu.displacement(operands[1]);
+        let (base, constant) = gpu.displacement(operands[0]);
+        let limit = end - constant;
+        if limit.abs() >= i64::from(i32::MAX) {
+            return elementwise::applied(b, self, operands, dtype);
+        }
+        let distance = b.op("llvm.intr.ssub.sat", &[base, right], Ty::I32);
+        let limit = b.int(Ty::I32, limit);
+        elementwise::applied(b, self, &[distance, limit], dtype)
+    }
+
+    /// Whether this comparison of 32-bit numbers can compare their difference with a constant: it does not overflow, and
+    /// more registers than one have the same.
+    fn has_difference(&self, gpu: &Gpu, args: &[Registers]) -> bool {
+        let [left, right] = args else { return false };
+        if gpu.func.ty(self.args[0]).dtype != DType::I32 {
+            return false;
+        }
+        let pairs = left.iter().zip(right.iter());
+        let displaced: Vec<_> = pairs.map(|(&a, &b)| (gpu.displacement(a), gpu.displacement(b))).collect();
+        let bases: HashSet<(usize, usize)> =
+            displaced.iter().map(|((a, _), (b, _))| (a.id(), b.id())).collect();
+        let [a, b] = [self.args[0], self.args[1]].map(|arg| gpu.info(arg).range);
+        let (low, high) = DType::I32.range();
+        let fits = |&((_, p), (_, q)): &((Val, i64), (Val, i64))| {
+            let moved = i128::from(q) - i128::from(p);
+            a.0.saturating_sub(b.1) + moved >= low && a.1.saturating_sub(b.0) + moved <= high
+        };
+        bases.len() < displaced.len() && displaced.iter().all(fits)
+    }
+}
+
+impl Emit for Cast {
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        let values = gpu.registers(self.value);
+        let (from, to) = (gpu.func.ty(self.value).dtype, gpu.func.ty(op.results[0]).dtype);
+        let registers = match gpu.upwards {
+            Some(upwards) if packed_cast::is_bf16_to_f32(from, to) => packed_cast::widen(b, &values, upwards),
+            _ => packed_cast::cast(b, &values, from, to),
+        };
+        gpu.define(op.results[0], registers);
+    }
+
+    fn differs_by_capability(&self, func: &Func, op: &Op) -> bool {
+        func.ty(self.value).dtype.is_f8() || func.ty(op.results[0]).dtype.is_f8()
+    }
+}
+
+impl Emit for Bitcast {
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        let to = gpu.func.ty(op.results[0]).dtype;
+        let registers = gpu.registers(self.value).iter().map(|&value| cast::bitcast(b, value, to)).collect();
+        gpu.define(op.results[0], registers);
+    }
+}
+
+impl Emit for Hold {
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        let dtype = gpu.func.ty(self.value).dtype;
+        let values = gpu.registers(self.value);
+        let words = pack(b, &values, dtype);
+        // LLVM does not look into the statement, and ptxas drops it.
+        let held: Vec<Val> = words.iter().map(|&word| opaque(b, word)).collect();
+        let registers = unpack(b, &held, dtype, values.len());
+        gpu.define(op.results[0], registers);
+    }
+}
+
+/// A word that is not known to be the one it is.
+pub(super) fn opaque(b: &mut Builder, word: Val) -> Val {
+    let wide = b.zext(word, Elem::I32);
+    let held = b.asm("mov.b32 $0, $1;", "=r,r", &[wide], &[Ty::I32], Asm::Pure)[0];
+    b.trunc(held, word.ty.elem)
+}
+
+impl Gpu<'_> {
+    /// `value` where the mask holds and 0 elsewhere, remembered as such.
+    pub(super) fn select_or_zero(&mut self, b: &mut Builder, mask: Val, value: Val) -> Val {
+        let zero = b.zero(value.ty);
+        let selected = b.select(mask, value, zero);
+        self.masked.insert(selected.id(), (mask, value));
+        selected
+    }
+
+    /// The mask of a value that is 0 elsewhere, and what it is where that holds.
+    pub(super) fn mask_of(&self, value: Val) -> Option<(Val, Val)> {
+        self.masked.get(&value.id()).copied()
+    }
+
+    /// Two factors that are 0 where one mask does not hold, as they are elsewhere. Their product is 0 where they are.
+    fn masked_factors(&self, operands: &[Val]) -> Option<(Val, [Val; 2])> {
+        let [(mask, left), (other, right)] = [self.mask_of(operands[0])?, self.mask_of(operands[1])?];
+        (mask.id() == other.id()).then_some((mask, [left, right]))
+    }
+
+    /// Defines a result whose elements this thread holds already, at other coordinates: `source` gives the operand's
+    /// coordinate for a coordinate of the result.
+    pub(super) fn view(&mut self, op: &Op, operand: Value, source: impl Fn(Coord) -> Coord) {
+        let (from, to) = (self.layout(operand), self.layout(op.results[0]));
+        let registers = self.gather(operand, from, to, source);
+        self.define(op.results[0], registers);
+    }
+
+    fn gather(
+        &self,
+        operand: Value,
+        from: &Layout,
+        to: &Layout,
+        source: impl Fn(Coord) -> Coord,
+    ) -> Vec<Val> {
+        let values = self.registers(operand);
+        let places = from.registers_by_coord();
+        (0..to.register_count())
+            .map(|register| {
+                let coord = source(to.register(register));
+                let place =
+                    places.get(&coord).unwrap_or_else(|| panic!("no register of {from} holds {coord:?}"));
+                values[*place]
+            })
+            .collect()
+    }
+}
+
+impl Emit for Broadcast {
+    fn emit(&self, gpu: &mut Gpu, _: &mut Builder, op: &Op) {
+        let from = gpu.func.ty(self.value).shape.clone();
+        gpu.view(op, self.value, |coord| coord.clamp(&from));
+    }
+}
+
+impl Emit for ExpandDims {
+    fn emit(&self, gpu: &mut Gpu, _: &mut Builder, op: &Op) {
+        gpu.view(op, self.value, |coord| coord.remove(self.axis));
+    }
+}
+
+impl Emit for Permute {
+    fn emit(&self, gpu: &mut Gpu, _: &mut Builder, op: &Op) {
+        debug_assert_eq!(self.operands().len(), 1);
+        gpu.view(op, self.value, |coord| coord.unpermute(&self.order));
+    }
+}
+
+impl Emit for Claim {
+    fn emit(&self, gpu: &mut Gpu, _: &mut Builder, op: &Op) {
+        let registers = gpu.registers(self.value).to_vec();
+        gpu.define(op.results[0], registers);
+    }
+}
+
+impl Emit for InlinePtx {
+    fn is_opaque(&self) -> bool {
+        true
+    }
+
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        let args: Vec<_> = self.args.iter().map(|&arg| gpu.registers(arg)).collect();
+        let ty = gpu.register_type(op.results[0]);
+        // 16-bit floats travel as their bits.
+        let machine = |ty: Ty| if ty.elem.bits() == 16 { ty.with(Elem::I16) } else { ty };
+        let registers = (0..gpu.register_count(op.results[0]))
+            .map(|register| {
+                let operands: Vec<Val> =
+                    args.iter().map(|arg| b.bitcast(arg[register], machine(arg[register].ty))).collect();
+                let result = b.asm(&self.text, &self.constraints, &operands, &[machine(ty)], Asm::Pure)[0];
+                b.bitcast(result, ty)
+            })
+            .collect();
+        gpu.define(op.results[0], registers);
+    }
+}

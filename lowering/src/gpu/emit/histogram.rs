@@ -1,0 +1,68 @@
+//! Counting in shared memory, with an atomic addition for each element.
+
+use crate::gpu::emit::convert::Staging;
+use crate::gpu::emit::emit::Emit;
+use crate::gpu::emit::reduce::store;
+use crate::gpu::emit::{Builder, Gpu, IntPredicate, statement};
+use crate::gpu::layout::Distributed;
+use crate::ir::Op;
+use crate::mlir::builder::Val;
+use crate::mlir::types::Ty;
+use crate::ops::Histogram;
+use crate::support::dtype::DType;
+
+impl Emit for Histogram {
+    fn scratch(&self, distributed: &Distributed, op: &Op) -> u32 {
+        distributed.func.ty(op.results[0]).shape.elements() as u32 * 4
+    }
+
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        let counts = gpu.layout(op.results[0]).clone();
+        let place = gpu.shared.place(op.results[0]);
+        gpu.before_write(b, place);
+        let base = gpu.scratch();
+        let base = b.offset_bytes(base, place.start as i32);
+        let zero = b.int(Ty::I32, 0);
+        let starts: Vec<Val> = (0..counts.register_count())
+            .map(|register| {
+                let index = gpu.coord(b, &counts, register, 0);
+                b.offset(base, index, 4)
+            })
+            .collect();
+        let writer = gpu.writer(b, Some(&counts));
+        let clear = |b: &mut Builder| {
+            for &start in &starts {
+                gpu.everywhere(b, [start], |b, [place]| store(b, &[zero], DType::I32, place, 4));
+            }
+        };
+        b.guarded(writer, clear);
+        gpu.barrier(b);
+        gpu.shared.write(place);
+        self.count_in_shared(gpu, b, base, counts.shape()[0]);
+        gpu.barrier(b);
+        gpu.shared.read(place);
+        let registers = gpu.read_staged(b, op, base, &Staging::dense(counts.shape()));
+        gpu.define(op.results[0], registers);
+    }
+}
+
+impl Histogram {
+    /// Adds one for each element, in one of the threads that hold it.
+    fn count_in_shared(&self, gpu: &mut Gpu, b: &mut Builder, base: Val, bins: u32) {
+        let layout = gpu.layout(self.value).clone();
+        let writer = gpu.writer(b, Some(&layout));
+        let (one, bins) = (b.int(Ty::I32, 1), b.int(Ty::I32, i64::from(bins)));
+        for &number in gpu.registers(self.value).iter() {
+            let inside = b.icmp(IntPredicate::Ult, number, bins);
+            let counts = writer.map_or(inside, |writer| b.and(inside, writer));
+            b.if_then(counts, |b| {
+                let place = b.offset(base, number, 4);
+                let space = if gpu.plan.blocks() == 1 { "shared" } else { "shared::cluster" };
+                let text = format!("red.{space}.add.u32 [$0], $1;");
+                gpu.everywhere(b, [place], |b, [place]| {
+                    statement(b, &text, "l,r", &[place, one], &[]);
+                });
+            });
+        }
+    }
+}

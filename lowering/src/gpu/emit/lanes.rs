@@ -1,0 +1,59 @@
+//! What the lanes of a warp tell each other.
+
+use crate::gpu::emit::{Builder, Gpu, statement};
+use crate::gpu::opt::select_wgmma::GROUP_WARPS;
+use crate::mlir::builder::Val;
+use crate::mlir::types::{Elem, Ty};
+
+impl Gpu<'_> {
+    /// A number that is the same in all lanes, as one of which ptxas knows it: it comes from a shuffle.
+    pub(super) fn uniform(&self, b: &mut Builder, value: Val) -> Val {
+        let first = b.int(Ty::I32, 0);
+        self.shuffle(b, value, Exchange::Index, first)
+    }
+
+    /// The same number, but ptxas does not see where it comes from: a shuffle that moves nothing. It takes it for one that differs
+    /// from thread to thread if it was one.
+    pub(super) fn hidden(&self, b: &mut Builder, value: Val) -> Val {
+        let text = "shfl.sync.idx.b32 $0, $1, $2, 31, -1;";
+        statement(b, text, "=r,r,r", &[value, self.lane], &[Ty::I32])[0]
+    }
+
+    /// The group of four warps that this one is in.
+    pub(super) fn warp_group(&self, b: &mut Builder) -> Val {
+        let within = b.int(Ty::I32, i64::from(GROUP_WARPS.ilog2()));
+        let group = b.lshr(self.warp, within);
+        self.uniform(b, group)
+    }
+
+    /// The value of another lane of the warp, bit by bit.
+    pub(super) fn shuffle(&self, b: &mut Builder, value: Val, kind: Exchange, lane: Val) -> Val {
+        let bits = value.ty.elem.bits();
+        if bits == 64 {
+            let words = b.bitcast(value, Ty::vector(Elem::I32, 2));
+            let halves: Vec<Val> = b.unpack(words);
+            let moved: Vec<Val> = halves.into_iter().map(|word| self.shuffle(b, word, kind, lane)).collect();
+            let words = b.pack(&moved);
+            return b.bitcast(words, value.ty);
+        }
+        let int = b.bitcast(value, value.ty.with(value.ty.elem.as_int()));
+        let word = b.zext(int, Elem::I32);
+        let (all, clamp) = (b.int(Ty::I32, -1), b.int(Ty::I32, 31));
+        let kind = match kind {
+            Exchange::Butterfly => "#nvvm<shfl_kind bfly>",
+            Exchange::Index => "#nvvm<shfl_kind idx>",
+        };
+        let moved = b.op_with("nvvm.shfl.sync", &[all, word, lane, clamp], Ty::I32, &[("kind", kind)]);
+        let moved = b.trunc(moved, int.ty.elem);
+        b.bitcast(moved, value.ty)
+    }
+}
+
+/// Which lane a shuffle reads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Exchange {
+    /// The lane whose number differs in the given bits.
+    Butterfly,
+    /// The lane given.
+    Index,
+}

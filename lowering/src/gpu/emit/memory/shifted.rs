@@ -1,0 +1,584 @@
+//! Vectors of rows that begin anywhere (`analysis/rotate`, `analysis/unrotated`).
+//!
+//! A vector whose elements are neighbours in memory and all take part is moved whole: by one instruction where the row was rotated
+//! for it, and otherwise read as the two aligned vectors that it lies in. What is left, the ends of rows, is moved element by element
+//! behind a branch that few warps take. Rows that were not rotated end in any vector: theirs are read wherever both aligned
+//! ones lie in the slice, and elements that take no part are dropped.
+
+use std::collections::HashMap;
+
+use super::{LoadStatement, Modifiers, StoreStatement, Words, pack, unpack};
+use crate::gpu::emit::emit::opaque;
+use crate::gpu::emit::rotated_rows::RowEnd;
+use crate::gpu::emit::{Asm, Builder, Gpu, IntPredicate};
+use crate::ir::{Block, Op, Value};
+use crate::mlir::builder::Val;
+use crate::mlir::types::{Elem, Ty};
+use crate::ops::{Effect, Kind, Load, Operation, Place, Shift, Start};
+use crate::support::dtype::DType;
+
+/// Bytes of a word.
+const WORD: u32 = 4;
+
+/// The elements of one thread that may be moved together.
+struct Vector {
+    /// Where all of them begin: a pointer, and bytes behind it.
+    start: (Val, i32),
+    /// The offset of each.
+    offsets: Vec<Val>,
+    /// `None` where the element is always moved.
+    masks: Vec<Option<Val>>,
+    /// How many of them are moved where any is, the first ones, if the masks say that alone.
+    count: Option<Val>,
+    /// What its numbers are made of at the row's ends.
+    end: Option<RowEnd>,
+    /// Whether all are moved together; `None` where they always are.
+    whole: Option<Val>,
+    /// Whether some are moved one by one; `None` where none ever is.
+    parted: Option<Val>,
+}
+
+impl Vector {
+    fn pointer(&self, b: &mut Builder) -> Val {
+        let (pointer, bytes) = self.start;
+        b.offset_bytes(pointer, bytes)
+    }
+
+    /// Whether an element is moved by itself.
+    fn moves(&self, b: &mut Builder, i: usize) -> Option<Val> {
+        let mask = self.count.map_or(self.masks[i], |count| {
+            let number = b.int(count.ty, i as i64);
+            Some(b.icmp(IntPredicate::Ult, number, count))
+        });
+        b.both(self.parted, mask)
+    }
+}
+
+/// The vectors of an access; what does not take part for this thread is masked off.
+fn vectors(gpu: &mut Gpu, b: &mut Builder, op: &Op, place: &Place, takes_part: Option<Val>) -> Vec<Vector> {
+    let dtype = gpu.func.slice(place.param).0;
+    let shift = place.shift.expect("the access is of a row");
+    let each = gpu.addresses(b, &Place { vector: 1, ..*place }, dtype);
+    gpu.report(b, op, &each);
+    let offsets = gpu.registers(place.offset);
+    let count = place.vector as usize;
+    let begin = |gpu: &mut Gpu, b: &mut Builder, number: Val| {
+        let (number, constant) = gpu.displacement(number);
+        (gpu.addressed(b, place, dtype, number), constant as i32 * dtype.bytes() as i32)
+    };
+    let inside = (shift.start == Start::Unrotated).then(|| Inside::new(gpu, b, place));
+    let pieces = offsets.chunks(count).zip(each.masks.chunks(count));
+    pieces
+        .map(|(offsets, masks)| {
+            let neighbours = neighbours(gpu, b, shift, offsets);
+            let alike = masks.iter().all(|mask| mask.map(|mask| mask.id()) == masks[0].map(|mask| mask.id()));
+            let own: Vec<Option<Val>> = masks.iter().map(|&mask| b.both(mask, takes_part)).collect();
+            if let Some(inside) = &inside {
+                let count = gpu.active_count(b, &own);
+                let any = if alike || count.is_some() { own[0] } else { any(b, shift, &own, true) };
+                let start = begin(gpu, b, offsets[0]);
+                let first = b.offset_bytes(start.0, start.1);
+                let readable = inside.holds(b, first);
+                let unreadable = b.not(readable);
+                let (whole, parted) = (b.both(any, Some(readable)), b.both(any, Some(unreadable)));
+                return Vector {
+                    start,
+                    offsets: offsets.to_vec(),
+                    masks: own,
+                    count,
+                    end: None,
+                    whole,
+                    parted,
+                };
+            }
+            if let Some(end) = gpu.rows.ends_of_rows.get(&offsets[0].id()).copied()
+                && let Some(shared) = gpu.below(b, offsets, masks, end.bound)
+            {
+                let shared = b.both(shared, takes_part);
+                let start = begin(gpu, b, end.whole.number);
+                let (whole, parted) =
+                    (b.both(shared, Some(end.whole.holds)), b.both(shared, Some(end.is_end)));
+                let (offsets, end) = (offsets.to_vec(), Some(end));
+                return Vector { start, offsets, masks: own, count: None, end, whole, parted };
+            }
+            let unskipped = gpu.whole_vector(offsets[0], masks[0]).filter(|_| alike);
+            let start = begin(gpu, b, unskipped.map_or(offsets[0], |whole| whole.number));
+            let (all, any) = if alike {
+                // Aligned vectors of a row that was cut at one are moved or are not.
+                (own[0], own[0])
+            } else {
+                (whole(b, shift, &own), any(b, shift, &own, neighbours.is_none()))
+            };
+            let whole = b.both(all, neighbours);
+            let divided = if alike { neighbours } else { whole };
+            let parted = divided.and_then(|whole| {
+                let parted = b.not(whole);
+                b.both(Some(parted), any)
+            });
+            Vector { start, offsets: offsets.to_vec(), masks: own, count: None, end: None, whole, parted }
+        })
+        .collect()
+}
+
+/// Whether numbers follow each other; `None` where they are known to.
+fn neighbours(gpu: &Gpu, b: &mut Builder, shift: Shift, numbers: &[Val]) -> Option<Val> {
+    let [first, last] = [numbers[0], numbers[numbers.len() - 1]];
+    if let Some(&is_head) = gpu.rows.heads.get(&first.id()) {
+        return Some(b.not(is_head));
+    }
+    let distance = numbers.len() as i64 - 1;
+    let ((from, start), (to, end)) = (gpu.displacement(first), gpu.displacement(last));
+    if from.id() == to.id() && end - start == distance {
+        return None;
+    }
+    // A part of the head could be one that is not aligned.
+    if !gpu.rows.cuts.is_empty() && (numbers.len() as u32) < shift.limit {
+        return Some(b.int(Ty::I1, 0));
+    }
+    let found = b.sub(last, first);
+    let distance = b.int(found.ty, distance);
+    Some(b.icmp(IntPredicate::Eq, found, distance))
+}
+
+/// The addresses of the elements of a vector, and where they are moved one by one, made anew where they are needed: kept from one access to
+/// the next they would take registers.
+fn each(gpu: &mut Gpu, b: &mut Builder, place: &Place, vector: &Vector) -> Vec<(Val, Option<Val>)> {
+    let dtype = gpu.func.slice(place.param).0;
+    let offsets = &vector.offsets;
+    if let Some(end) = vector.end {
+        let numbers = end.numbers(b, offsets.len());
+        let elements = numbers.into_iter().map(|number| {
+            let below = b.icmp(IntPredicate::Slt, number, end.bound);
+            (gpu.addressed(b, place, dtype, number), b.both(vector.parted, Some(below)))
+        });
+        return elements.collect();
+    }
+    let places: Vec<(Val, i64)> = offsets.iter().map(|&offset| gpu.displacement(offset)).collect();
+    let mut made: Vec<(usize, Val)> = vec![];
+    let elements = places.into_iter().enumerate().map(|(i, (offset, constant))| {
+        let known = made.iter().find(|(known, _)| *known == offset.id()).map(|(_, start)| *start);
+        let start = known.unwrap_or_else(|| {
+            let anew = opaque(b, offset);
+            let start = gpu.addressed(b, place, dtype, anew);
+            made.push((offset.id(), start));
+            start
+        });
+        let pointer = b.offset_bytes(start, constant as i32 * dtype.bytes() as i32);
+        (pointer, vector.moves(b, i))
+    });
+    elements.collect()
+}
+
+/// Whether all neighbours take part: if the first and the last do, where a mask lets one run of numbers through.
+fn whole(b: &mut Builder, shift: Shift, masks: &[Option<Val>]) -> Option<Val> {
+    let ends = [masks[0], masks[masks.len() - 1]];
+    let asked = if shift.interval { &ends[..] } else { masks };
+    asked.iter().fold(None, |all, &mask| b.both(all, mask))
+}
+
+/// Whether any element takes part; `None` if one always does.
+fn any(b: &mut Builder, shift: Shift, masks: &[Option<Val>], neighbours: bool) -> Option<Val> {
+    let ends = [masks[0], masks[masks.len() - 1]];
+    let asked = if shift.one_sided && neighbours { &ends[..] } else { masks };
+    let mut found = asked[0]?;
+    for &mask in &asked[1..] {
+        found = b.or(found, mask?);
+    }
+    Some(found)
+}
+
+/// The addresses at which a vector can be read as two aligned ones.
+struct Inside {
+    /// Of the slice, as a number.
+    start: Val,
+    /// Bytes behind it from which on the second one might end outside.
+    end: Val,
+    /// Bytes of a vector, and what the low bits of an aligned one's address are.
+    low: Val,
+}
+
+impl Inside {
+    fn new(gpu: &Gpu, b: &mut Builder, place: &Place) -> Inside {
+        let (slice, size) = (gpu.slice(place.param), i64::from(gpu.func.slice(place.param).0.bytes()));
+        let width = i64::from(place.vector) * size;
+        let start = b.convert("llvm.ptrtoint", slice.pointer, Elem::I64);
+        let [size, both, zero, low] = [size, 1 - 2 * width, 0, -width].map(|number| b.int(Ty::I64, number));
+        let bytes = b.mul(slice.length, size);
+        let end = b.add(bytes, both);
+        let end = b.op("llvm.intr.smax", &[end, zero], Ty::I64);
+        Inside { start, end, low }
+    }
+
+    /// Whether both aligned vectors around a pointer are inside.
+    fn holds(&self, b: &mut Builder, pointer: Val) -> Val {
+        let address = b.convert("llvm.ptrtoint", pointer, Elem::I64);
+        let aligned = b.and(address, self.low);
+        let distance = b.sub(aligned, self.start);
+        b.icmp(IntPredicate::Ult, distance, self.end)
+    }
+}
+
+/// Whether any of these vectors is moved element by element.
+fn any_parted(b: &mut Builder, vectors: &[&Vector]) -> Option<Val> {
+    let parted = vectors.iter().filter_map(|vector| vector.parted);
+    parted.reduce(|one, other| b.or(one, other))
+}
+
+/// The elements of a load; those that do not take part are `other`, or 0.
+pub(super) fn load(gpu: &mut Gpu, b: &mut Builder, op: &Op, load: &Load) -> Vec<Val> {
+    let reads = Reads::new(gpu, b, op, load);
+    let (parted, rest): (Vec<usize>, Vec<usize>) =
+        (0..reads.vectors.len()).partition(|&i| reads.vectors[i].parted.is_some());
+    let mut words = HashMap::new();
+    // All of a row is wanted at once, and what is read beside it where it is used: behind the branch it need not wait in registers.
+    let at_once = load.place.misalignment().is_none();
+    let (before, behind): (&[usize], &[usize]) = if at_once { (&rest, &[]) } else { (&[], &rest) };
+    reads.whole(gpu, b, before, &mut words);
+    reads.whole(gpu, b, &parted, &mut words);
+    let elements = gpu.rows.elements.remove(&op.results[0]).unwrap_or_else(|| {
+        let beside = beside_the_same_row(gpu, op, load);
+        let others: Vec<Reads> = beside.iter().map(|(op, load)| Reads::new(gpu, b, op, load)).collect();
+        let all: Vec<&Reads> = std::iter::once(&reads).chain(&others).collect();
+        let mut found = Reads::parted(&all, gpu, b, &parted).into_iter();
+        let own = found.next().expect("the load is the first of them");
+        gpu.rows.elements.extend(beside.iter().map(|(op, _)| op.results[0]).zip(found));
+        own
+    });
+    reads.whole(gpu, b, behind, &mut words);
+    for (i, elements) in parted.into_iter().zip(elements) {
+        let by_element = reads.vectors[i].parted.expect("it is one of those");
+        let whole = &words[&i];
+        let merged = elements.into_iter().zip(whole).map(|(own, &word)| b.select(by_element, own, word));
+        let merged = merged.collect();
+        words.insert(i, merged);
+    }
+    let count = load.place.vector as usize;
+    (0..reads.vectors.len()).flat_map(|i| unpack(b, &words[&i], reads.dtype, count)).collect()
+}
+
+/// The loads behind one beside a row, in the same block, that read other slices at the same places: their elements are read behind the same
+/// branch.
+fn beside_the_same_row<'f>(gpu: &Gpu<'f>, op: &Op, load: &Load) -> Vec<(&'f Op, &'f Load)> {
+    let mut found = vec![];
+    if load.place.misalignment().is_none() || gpu.func.reports {
+        return found;
+    }
+    let is_alike = |other: &Load| {
+        let (one, two) = (&load.place, &other.place);
+        let how = |place: &Place| place.shift.map(|shift| Shift { start: Start::Unrotated, ..shift });
+        let same = (one.offset, one.mask, one.vector) == (two.offset, two.mask, two.vector)
+            && (how(one), one.bounded) == (how(two), two.bounded);
+        let known = |value: Option<Value>| value.is_none_or(|value| gpu.values.contains_key(&value));
+        same && two.misalignment().is_some()
+            && other.effect() == Effect::Pure
+            && known(two.base)
+            && known(other.other)
+    };
+    fn visit<'f>(block: &'f Block, op: &Op, found: &mut Vec<(&'f Op, &'f Load)>) {
+        if let Some(at) =
+            block.ops.iter().position(|own| own.results == op.results && !own.results.is_empty())
+        {
+            found.extend(block.ops[at + 1..].iter().filter_map(|op| {
+                let Kind::Load(load) = &op.kind else { return None };
+                Some((op, load))
+            }));
+        }
+        let blocks = block.ops.iter().flat_map(|op| op.kind.operation().blocks());
+        blocks.for_each(|block| visit(block, op, found));
+    }
+    visit(&gpu.func.body, op, &mut found);
+    found.retain(|(_, other)| is_alike(other));
+    found
+}
+
+/// The vectors of a load.
+struct Reads<'a> {
+    place: &'a Place,
+    dtype: DType,
+    vectors: Vec<Vector>,
+    /// The words of what takes no part.
+    others: Option<Vec<Vec<Val>>>,
+    invariant: bool,
+    modifiers: Modifiers,
+}
+
+impl<'a> Reads<'a> {
+    fn new(gpu: &mut Gpu, b: &mut Builder, op: &Op, load: &'a Load) -> Reads<'a> {
+        let (place, dtype) = (&load.place, gpu.func.slice(load.place.param).0);
+        let words = Words::of(place.vector * dtype.bytes());
+        let modifiers = Modifiers::of_load(gpu, load, words);
+        let invariant = load.effect() == Effect::Pure && !gpu.plan.follows();
+        let other = load.other.map(|other| gpu.registers(other));
+        let others = other
+            .map(|other| other.chunks(place.vector as usize).map(|other| pack(b, other, dtype)).collect());
+        let vectors = vectors(gpu, b, op, place, None);
+        Reads { place, dtype, vectors, others, invariant, modifiers }
+    }
+
+    fn read(&self, elements: u32) -> Read {
+        let Reads { invariant, modifiers, .. } = *self;
+        Read { words: Words::of(elements * self.dtype.bytes()), invariant, modifiers }
+    }
+
+    fn other(&self, i: usize) -> Option<Vec<Val>> {
+        self.others.as_ref().map(|others| others[i].clone())
+    }
+
+    /// Reads those of these vectors that are whole.
+    fn whole(&self, gpu: &Gpu, b: &mut Builder, of: &[usize], words: &mut HashMap<usize, Vec<Val>>) {
+        let shift = self.place.shift.expect("the access is of a row");
+        let wide = self.read(self.place.vector);
+        if shift.start == Start::Aligned {
+            for &i in of {
+                let pointer = self.vectors[i].pointer(b);
+                words.insert(i, wide.at(b, pointer, self.vectors[i].whole, self.other(i)));
+            }
+            return;
+        }
+        let mut known = Distances::new(gpu, b, self.place, self.dtype);
+        for &i in of {
+            let Vector { start, whole, count, ref masks, .. } = self.vectors[i];
+            let behind = known.of(gpu, b, &self.vectors[i]);
+            let around = wide.around(b, start, whole, behind);
+            let found = from_byte(b, &around, behind, self.dtype.bytes());
+            let found = match (shift.start, count) {
+                (Start::Unrotated, Some(count)) => {
+                    keep_prefix(b, &found, (whole, count), (self.other(i), self.dtype))
+                }
+                (Start::Unrotated, None) => select_active(b, &found, masks, (self.other(i), self.dtype)),
+                _ => match whole.zip(self.other(i)) {
+                    Some((mask, other)) => found
+                        .into_iter()
+                        .zip(other)
+                        .map(|(word, other)| b.select(mask, word, other))
+                        .collect(),
+                    None => found,
+                },
+            };
+            words.insert(i, found);
+        }
+    }
+
+    /// The elements of those of these vectors that are not whole, of loads that take part alike.
+    fn parted(all: &[&Reads], gpu: &mut Gpu, b: &mut Builder, of: &[usize]) -> Vec<Vec<Vec<Val>>> {
+        let vectors: Vec<&Vector> = of.iter().map(|&i| &all[0].vectors[i]).collect();
+        let Some(any) = any_parted(b, &vectors) else { return vec![vec![]; all.len()] };
+        let mut others: Vec<Vec<Val>> = vec![];
+        for reads in all {
+            let words = Words::of(reads.place.vector * reads.dtype.bytes());
+            let zero = b.zero(words.each());
+            let nothing = || vec![zero; usize::from(words.count)];
+            others.extend(of.iter().map(|&i| reads.other(i).unwrap_or_else(nothing)));
+        }
+        let kept: Vec<Val> = others.iter().flatten().copied().collect();
+        let types: Vec<Ty> = kept.iter().map(|word| word.ty).collect();
+        let by_element = |b: &mut Builder| {
+            let accesses = all.iter().flat_map(|reads| of.iter().map(move |&i| (reads, i)));
+            let mut found = vec![];
+            for ((reads, i), others) in accesses.zip(&others) {
+                let each = each(gpu, b, reads.place, &reads.vectors[i]);
+                let others = unpack(b, others, reads.dtype, each.len());
+                let mut elements = vec![];
+                for (other, (pointer, mask)) in others.into_iter().zip(each) {
+                    let other = pack(b, &[other], reads.dtype);
+                    let word = reads.read(1).at(b, pointer, mask, Some(other));
+                    elements.push(unpack(b, &word, reads.dtype, 1)[0]);
+                }
+                found.extend(pack(b, &elements, reads.dtype));
+            }
+            found
+        };
+        let mut moved = b.if_else(any, &types, by_element, |_| kept.clone()).into_iter();
+        let mut take = |words: &Vec<Val>| moved.by_ref().take(words.len()).collect::<Vec<Val>>();
+        others.chunks(of.len()).map(|of_load| of_load.iter().map(&mut take).collect()).collect()
+    }
+}
+
+/// How words are read.
+#[derive(Clone, Copy)]
+struct Read {
+    words: Words,
+    invariant: bool,
+    modifiers: Modifiers,
+}
+
+impl Read {
+    fn at(self, b: &mut Builder, pointer: Val, mask: Option<Val>, other: Option<Vec<Val>>) -> Vec<Val> {
+        let Read { words, invariant, modifiers } = self;
+        LoadStatement { words, mask, other, invariant, modifiers }.emit(b, pointer)
+    }
+
+    /// The two aligned vectors around one that begins so many bytes behind the first; of the second, which is read if any of it is
+    /// wanted, 0 otherwise.
+    fn around(
+        self,
+        b: &mut Builder,
+        (pointer, bytes): (Val, i32),
+        mask: Option<Val>,
+        behind: Val,
+    ) -> Vec<Val> {
+        let zero = b.int(Ty::I32, 0);
+        let back = b.sub(zero, behind);
+        let base = b.offset(pointer, back, 1);
+        let aligned = b.offset_bytes(base, bytes);
+        let crosses = b.icmp(IntPredicate::Ne, behind, zero);
+        let second = b.both(mask, Some(crosses));
+        let next = b.offset_bytes(base, bytes + self.words.bytes as i32);
+        let mut words = self.at(b, aligned, mask, None);
+        words.extend(self.at(b, next, second, None));
+        words
+    }
+}
+
+/// The bytes between vectors and the aligned ones that they begin in.
+struct Distances {
+    /// Of a vector less 1.
+    low: Val,
+    /// That of all.
+    same: Option<Val>,
+    bytes: i64,
+    /// By the offset that constants displace, and what these leave.
+    known: HashMap<(usize, i64), Val>,
+}
+
+impl Distances {
+    fn new(gpu: &Gpu, b: &mut Builder, place: &Place, dtype: DType) -> Distances {
+        let bytes = i64::from(dtype.bytes());
+        let low = b.int(Ty::I32, i64::from(place.vector) * bytes - 1);
+        let same = place.misalignment().map(|elements| {
+            let elements = gpu.scalar(elements);
+            let pointer = b.offset(gpu.slice(place.param).pointer, elements, dtype.bytes());
+            low_bits(b, pointer, low)
+        });
+        Distances { low, same, bytes, known: HashMap::new() }
+    }
+
+    fn of(&mut self, gpu: &Gpu, b: &mut Builder, vector: &Vector) -> Val {
+        if let Some(same) = self.same {
+            return same;
+        }
+        let (offset, constant) = gpu.displacement(vector.offsets[0]);
+        let left = (constant * self.bytes).rem_euclid(vector.offsets.len() as i64 * self.bytes);
+        *self.known.entry((offset.id(), left)).or_insert_with(|| {
+            let pointer = vector.pointer(b);
+            low_bits(b, pointer, self.low)
+        })
+    }
+}
+
+fn low_bits(b: &mut Builder, pointer: Val, mask: Val) -> Val {
+    let address = b.convert("llvm.ptrtoint", pointer, Elem::I64);
+    let address = b.trunc(address, Elem::I32);
+    b.and(address, mask)
+}
+
+/// The first elements of a vector's words, so many where `taken` holds, with what comes after them replaced.
+fn keep_prefix(
+    b: &mut Builder,
+    words: &[Val],
+    (taken, count): (Option<Val>, Val),
+    (other, dtype): (Option<Vec<Val>>, DType),
+) -> Vec<Val> {
+    let bits = b.int(Ty::I32, 8 * i64::from(dtype.bytes()));
+    let zero = b.int(Ty::I32, 0);
+    let count = taken.map_or(count, |taken| b.select(taken, count, zero));
+    let end = b.mul(count, bits);
+    let mut found = vec![];
+    for (i, &word) in words.iter().enumerate() {
+        let behind = b.int(Ty::I32, 8 * i64::from(WORD) * (i as i64 + 1));
+        let dropped = b.sub(behind, end);
+        let dropped = b.op("llvm.intr.smax", &[dropped, zero], Ty::I32);
+        // All of a word, and more, may be dropped.
+        let kept = b.asm("shr.u32 $0, -1, $1;", "=r,r", &[dropped], &[Ty::I32], Asm::Pure)[0];
+        let word = b.and(word, kept);
+        found.push(match &other {
+            Some(other) => {
+                let all = b.int(Ty::I32, -1);
+                let left = b.xor(kept, all);
+                let other = b.and(other[i], left);
+                b.or(word, other)
+            }
+            None => word,
+        });
+    }
+    found
+}
+
+/// The words of a vector with what takes no part replaced.
+fn select_active(
+    b: &mut Builder,
+    words: &[Val],
+    masks: &[Option<Val>],
+    (other, dtype): (Option<Vec<Val>>, DType),
+) -> Vec<Val> {
+    let elements = unpack(b, words, dtype, masks.len());
+    let others = other.map(|other| unpack(b, &other, dtype, masks.len()));
+    let kept = elements.into_iter().enumerate().map(|(i, element)| {
+        let Some(mask) = masks[i] else { return element };
+        let other = others.as_ref().map_or_else(|| b.zero(element.ty), |others| others[i]);
+        b.select(mask, element, other)
+    });
+    let kept: Vec<Val> = kept.collect();
+    pack(b, &kept, dtype)
+}
+
+/// The first half as many words from a byte on, a multiple of an element's size.
+fn from_byte(b: &mut Builder, words: &[Val], byte: Val, element: u32) -> Vec<Val> {
+    let count = words.len() / 2;
+    let within_words = element < WORD;
+    let zero = b.int(Ty::I32, 0);
+    let mut window = words.to_vec();
+    let mut step = count / 2;
+    while step > 0 {
+        let bit = b.int(Ty::I32, i64::from(WORD) * step as i64);
+        let bit = b.and(byte, bit);
+        let moves = b.icmp(IntPredicate::Ne, bit, zero);
+        let needed = count + step - 1 + usize::from(within_words);
+        window = (0..needed).map(|i| b.select(moves, window[i + step], window[i])).collect();
+        step /= 2;
+    }
+    if within_words {
+        let (low, eight) = (b.int(Ty::I32, i64::from(WORD) - 1), b.int(Ty::I32, 3));
+        let within = b.and(byte, low);
+        let amount = b.shl(within, eight);
+        let pairs = window.windows(2).take(count);
+        window = pairs.map(|pair| b.op("llvm.intr.fshr", &[pair[1], pair[0], amount], Ty::I32)).collect();
+    }
+    window.truncate(count);
+    window
+}
+
+/// Writes the elements that take part.
+pub(super) fn store(
+    gpu: &mut Gpu,
+    b: &mut Builder,
+    op: &Op,
+    place: &Place,
+    (values, writer): (&[Val], Option<Val>),
+    modifiers: Modifiers,
+) {
+    let dtype = gpu.func.slice(place.param).0;
+    let count = place.vector as usize;
+    let vectors = vectors(gpu, b, op, place, writer);
+    for (vector, values) in vectors.iter().zip(values.chunks(count)) {
+        let data = pack(b, values, dtype);
+        let words = Words::of(place.vector * dtype.bytes());
+        let pointer = vector.pointer(b);
+        StoreStatement { words, mask: vector.whole, modifiers }.emit(b, pointer, data);
+    }
+    let all: Vec<&Vector> = vectors.iter().collect();
+    let Some(any) = any_parted(b, &all) else { return };
+    b.if_then(any, |b| {
+        for (vector, values) in vectors.iter().zip(values.chunks(count)) {
+            if vector.parted.is_none() {
+                continue;
+            }
+            let each = each(gpu, b, place, vector);
+            for (&value, (pointer, mask)) in values.iter().zip(each) {
+                let data = pack(b, &[value], dtype);
+                let words = Words::of(dtype.bytes());
+                StoreStatement { words, mask, modifiers }.emit(b, pointer, data);
+            }
+        }
+    });
+}

@@ -1,0 +1,103 @@
+//! Random numbers: one block of Philox for the neighbours that a thread holds.
+
+use crate::gpu::emit::emit::Emit;
+use crate::gpu::emit::{Builder, Gpu, IntPredicate};
+use crate::ir::Op;
+use crate::mlir::builder::Val;
+use crate::mlir::philox;
+use crate::mlir::types::{Elem, Ty};
+use crate::ops::{Philox, Random};
+
+/// Words of a block.
+const WORDS: usize = 4;
+
+impl Emit for Philox {
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        let seed = gpu.scalar(self.seed);
+        let key = philox::key(b, seed);
+        let counter = self.counter.map(|word| gpu.registers(word));
+        let registers = (0..counter[0].len())
+            .map(|register| {
+                let words = philox::block(b, key, [0, 1, 2, 3].map(|i| counter[i][register]));
+                philox::formed(b, words[usize::from(self.word)], self.form)
+            })
+            .collect();
+        gpu.define(op.results[0], registers);
+    }
+}
+
+impl Emit for Random {
+    fn emit(&self, gpu: &mut Gpu, b: &mut Builder, op: &Op) {
+        let seed = gpu.scalar(self.seed);
+        let key = philox::key(b, seed);
+        let offsets = gpu.registers(self.offset);
+        let dtype = gpu.func.ty(self.offset).dtype;
+        let is_negative = gpu.info(self.offset).range.0 < 0;
+        let (run, aligned) = self.neighbours(gpu);
+        let words: Vec<Val> = offsets
+            .chunks(run)
+            .flat_map(|chunk| {
+                let (counter, own) = philox::place(b, chunk[0], dtype.is_signed(), is_negative);
+                if aligned {
+                    self.aligned(b, key, counter, run)
+                } else {
+                    self.straddling(b, key, counter, (own, run))
+                }
+            })
+            .collect();
+        let registers = words.into_iter().map(|word| philox::formed(b, word, self.form)).collect();
+        gpu.define(op.results[0], registers);
+    }
+}
+
+impl Random {
+    /// How many registers in a row hold neighbours, and whether the first is at the start of a block.
+    fn neighbours(&self, gpu: &Gpu) -> (usize, bool) {
+        if gpu.func.ty(self.offset).is_scalar() {
+            return (1, false);
+        }
+        let (layout, info) = (gpu.layout(self.offset), gpu.info(self.offset));
+        let Some(axis) = (0..info.axes.len()).find(|&axis| layout.run(axis) > 1) else { return (1, false) };
+        let run = u64::from(layout.run(axis)).min(info.axes[axis].contiguity);
+        let divisor = info.divisor_at(axis, run).min(run);
+        // Neighbours that begin where as many of them do.
+        if divisor >= WORDS as u64 { (divisor as usize, true) } else { (run as usize, false) }
+    }
+
+    /// The words of neighbours that fill blocks.
+    fn aligned(&self, b: &mut Builder, key: [Val; 2], counter: [Val; 4], run: usize) -> Vec<Val> {
+        (0..run / WORDS)
+            .flat_map(|block| {
+                let counter = philox::beside(b, counter, block as i64);
+                let words = philox::block(b, key, counter);
+                (0..WORDS).map(move |own| words[self.pick.word(own)])
+            })
+            .collect()
+    }
+
+    /// The words of neighbours the first of which is number `own` of its block: all blocks they may lie in, and of each
+    /// the words from there on.
+    fn straddling(
+        &self,
+        b: &mut Builder,
+        key: [Val; 2],
+        counter: [Val; 4],
+        (own, run): (Val, usize),
+    ) -> Vec<Val> {
+        let blocks = (run + 2 * WORDS - 2) / WORDS;
+        let words: Vec<Val> = (0..blocks)
+            .flat_map(|block| {
+                let counter = philox::further(b, counter, block as i64);
+                let words = philox::block(b, key, counter);
+                (0..WORDS).map(move |own| words[self.pick.word(own)])
+            })
+            .collect();
+        let (one, zero) = (b.int(Ty::I32, 1), b.int(Ty::I32, 0));
+        let own = b.trunc(own, Elem::I32);
+        let low = b.and(own, one);
+        let is_odd = b.icmp(IntPredicate::Ne, low, zero);
+        let is_upper = b.icmp(IntPredicate::Ugt, own, one);
+        let by_one: Vec<Val> = (0..run + 2).map(|i| b.select(is_odd, words[i + 1], words[i])).collect();
+        (0..run).map(|i| b.select(is_upper, by_one[i + 2], by_one[i])).collect()
+    }
+}

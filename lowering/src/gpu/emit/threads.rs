@@ -1,0 +1,88 @@
+//! Which element of a tile a thread's register holds, and which of several threads that hold one writes it.
+
+use crate::gpu::emit::coordinates::runs;
+use crate::gpu::emit::{Builder, Gpu, IntPredicate};
+use crate::gpu::layout::Layout;
+use crate::ir::Value;
+use crate::mlir::builder::Val;
+use crate::mlir::types::Ty;
+
+impl Gpu<'_> {
+    /// The coordinate along `axis` of a register of this thread.
+    pub(super) fn coord(&mut self, b: &mut Builder, layout: &Layout, register: usize, axis: usize) -> Val {
+        let thread = self.thread_coord(b, layout, axis);
+        if layout.is_disjoint() {
+            return self.displace(b, thread, i64::from(layout.register(register).get(axis)));
+        }
+        let within = layout.within_block(register).get(axis);
+        let start = layout.register(register).get(axis) - within;
+        let (within, start) = (b.int(Ty::I32, i64::from(within)), b.int(Ty::I32, i64::from(start)));
+        let inside = b.xor(thread, within);
+        b.add_nsw(inside, start)
+    }
+
+    /// This thread's contribution to the coordinate along `axis`, an `i32`.
+    pub(super) fn thread_coord(&mut self, b: &mut Builder, layout: &Layout, axis: usize) -> Val {
+        let key = (layout.clone(), axis);
+        if let Some(&known) = self.built.iter().rev().find_map(|built| built.threads.get(&key)) {
+            return known;
+        }
+        let mut sum = b.int(Ty::I32, 0);
+        for (source, bases) in [(self.lane, layout.lane_bases()), (self.warp, layout.warp_bases())] {
+            for run in runs(bases, axis) {
+                let part = run.extract(b, source);
+                sum = if layout.is_disjoint() { b.add_nsw(sum, part) } else { b.xor(sum, part) };
+            }
+        }
+        if let Some((_, apart)) = layout.dealt().filter(|(dealt, _)| *dealt == axis) {
+            let (bits, apart) = (layout.warp_bases().len() as i64, i64::from(apart));
+            let [bits, apart] = [bits, apart].map(|number| b.int(Ty::I32, number));
+            let set = b.lshr(self.warp, bits);
+            let part = b.mul_nsw(set, apart);
+            sum = b.add_nsw(sum, part);
+        }
+        self.newest().threads.insert(key, sum);
+        sum
+    }
+
+    /// Whether this thread is the one of its replicas that writes; `None` when there are no others.
+    pub(super) fn writer(&self, b: &mut Builder, layout: Option<&Layout>) -> Option<Val> {
+        match layout {
+            Some(layout) => self.first_of(b, layout.idle_lanes(), layout.idle_warps()),
+            None => self.first_of(b, 31, self.plan.distributed.warp_bits()),
+        }
+    }
+
+    /// Whether this thread is the first of those that differ in these lane and warp bits; `None` when there are no others.
+    pub(super) fn first_of(&self, b: &mut Builder, lanes: u32, warps: u32) -> Option<Val> {
+        self.holds(b, [lanes, warps], [0, 0])
+    }
+
+    /// Whether these bits of this thread's lane and warp are those; `None` when there are none.
+    pub(super) fn holds(&self, b: &mut Builder, masks: [u32; 2], numbers: [u32; 2]) -> Option<Val> {
+        let mut all = None;
+        for ((source, mask), number) in [self.lane, self.warp].into_iter().zip(masks).zip(numbers) {
+            if mask != 0 {
+                let (mask, number) = (b.int(Ty::I32, i64::from(mask)), b.int(Ty::I32, i64::from(number)));
+                let bits = b.and(source, mask);
+                let is_own = b.icmp(IntPredicate::Eq, bits, number);
+                all = b.both(all, Some(is_own));
+            }
+        }
+        all
+    }
+
+    /// How many registers in a row hold one and the same element of `value`.
+    pub(super) fn repeats(&self, value: Value) -> usize {
+        let layout = self.layout(value);
+        let info = self.info(value);
+        let along = (0..info.axes.len()).find(|&axis| layout.run(axis) > 1);
+        along.map_or(1, |axis| u64::from(layout.run(axis)).min(info.axes[axis].constancy) as usize)
+    }
+}
+
+/// The lowest `count` of these lane bits, if there are so many.
+pub(super) fn lowest_lanes(bits: u32, count: u32) -> Option<u32> {
+    let lowest: u32 = (0..5).map(|bit| 1 << bit).filter(|bit| bits & bit != 0).take(count as usize).sum();
+    (lowest.count_ones() == count).then_some(lowest)
+}

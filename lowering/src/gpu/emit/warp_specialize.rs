@@ -1,0 +1,496 @@
+//! Blocks of views on their way to shared memory.
+//!
+//! One thread of a group of warps beside those of the program has the GPU copy the blocks that products take
+//! ([`crate::ops::GroupDot`]). What a loop takes anew in each turn goes to a ring of as many parts as there are stages;
+//! anything else is copied once for a program, to a place of its own. The blocks of a turn that are let go together,
+//! and each of those other places, have two barrier objects: a phase of the first ends when the blocks have come, and
+//! one of the second when every warp has multiplied by them. The copying thread computes by itself how often loops run
+//! and where blocks begin.
+//!
+//! A block runs one program after the other: the copies of the next one are under way while the last one's results are
+//! stored. Where all take as long, blocks take them in turn; otherwise from a counter ([`programs`]). What is made of
+//! products may leave through shared memory ([`stores`]).
+
+mod multicast;
+mod producer;
+mod tile_scheduler;
+mod tma_store;
+
+use std::collections::HashMap;
+
+use self::tma_store::Outgoing;
+pub(super) use self::tma_store::bits;
+use crate::gpu::emit::IntPredicate;
+use crate::gpu::emit::smem_alloc::SIGNAL;
+use crate::gpu::layout::Distributed;
+use crate::gpu::opt::select_wgmma::{GROUP_WARPS, LINE};
+use crate::ir::{Block, Func, Op, ParamId, Value, sources};
+use crate::mlir::builder::{Builder, Val};
+use crate::mlir::types::Ty;
+use crate::ops::{For, GroupDot, Kind, Staged, Window};
+use crate::support::dtype::DType;
+
+/// Shared memory that a block may ask for where there are copies of this kind.
+pub(super) const MAX_BYTES: u32 = 227 * 1024;
+/// Turns whose blocks are under way at once where the user does not say: at least so many where there is room, and more where
+/// that takes no room from another block.
+const STAGES: u32 = 4;
+const MOST_STAGES: u32 = 8;
+/// Shared memory of a multiprocessor, and what each block takes of it beside its own.
+const MULTIPROCESSOR_BYTES: u32 = 228 * 1024;
+const BLOCK_BYTES: u32 = 1024;
+/// The warps of the group of which one copies.
+pub(super) const WARPS: u32 = GROUP_WARPS;
+/// Registers of a multiprocessor.
+const REGISTERS: u32 = 64 * 1024;
+/// A warp's threads get so many together.
+const REGISTER_STEP: u32 = 8;
+/// The most registers that each of a block's threads can have.
+pub fn registers_of_each(threads: u32) -> u32 {
+    REGISTERS / threads / REGISTER_STEP * REGISTER_STEP
+}
+
+/// Registers of a thread that copies, and as few as it can do with.
+const COPYING_REGISTERS: [u32; 2] = [32, 24];
+/// Words of a left factor from which on threads that multiply get all that others can give. More registers than a loop
+/// needs have `ptxas` find another order for it, which took 4 % longer.
+const MANY_HELD: u32 = 32;
+/// What a block's address in shared memory divides by.
+const ALIGNMENT: u32 = 1024;
+
+/// By which the GPU finds the elements of a block: of a view, and so many of its elements along each axis.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TensorMap {
+    pub memory: ParamId,
+    pub block: Vec<u32>,
+    /// Whether the block's last two axes are the parameter's exchanged.
+    pub transposed: bool,
+    /// Whether elements of `f32` are rounded to TF32 as they are copied in, halves to even.
+    pub tf32: bool,
+    /// What a program loads by it, if the blocks of a cluster may load halves of each box for each other ([`multicast`]).
+    pub multicast: Option<Multicast>,
+}
+
+/// Loads of a loop: along an axis of the box, so many elements and bytes in an iteration.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Multicast {
+    pub axis: u32,
+    pub step: u32,
+    pub bytes: u32,
+}
+
+/// A block to be copied.
+#[derive(Clone, Debug)]
+struct Transfer {
+    window: Window,
+    bytes: u32,
+    map: usize,
+    /// From the start of its part of a ring, or of shared memory.
+    start: u32,
+    /// The result of the last product that takes it, of those in a turn.
+    last: Value,
+    /// The variable of the loop that this product stands in.
+    within: Option<Value>,
+    /// Whether the blocks of a cluster may load it for each other.
+    multicast: bool,
+}
+
+impl Transfer {
+    /// Whether nothing takes the block after this operation, which stands in no loop.
+    fn ends_with(&self, op: &Op) -> bool {
+        self.last == op.results[0] && self.within.is_none()
+    }
+}
+
+/// What is copied, and where to.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Pipeline {
+    /// Copied once for each program.
+    once: Vec<Transfer>,
+    /// Programs for which there is room at once: the next one's blocks may come while this one's are in use.
+    parts: u32,
+    rings: Vec<Ring>,
+    pub maps: Vec<TensorMap>,
+    outgoing: Outgoing,
+    /// Whether programs take differently long, so that a block's next one comes from a counter.
+    pub counted: bool,
+    /// Scalars of a program that the thread that copies computes for all: quotients, which take long.
+    pub told: Vec<Value>,
+    /// Where programs are announced, and the barrier objects of that.
+    announcements: u32,
+    /// Where the barrier objects of what is copied once are.
+    signals: u32,
+}
+
+/// What a loop takes in each turn.
+#[derive(Clone, Debug)]
+struct Ring {
+    variable: Value,
+    copies: Vec<Transfer>,
+    stages: u32,
+    /// Whether the user said how many.
+    asked: bool,
+    start: u32,
+    signals: u32,
+}
+
+impl Ring {
+    /// The blocks of a turn in lots that come together and are let go together.
+    fn lots(&self) -> Vec<Vec<usize>> {
+        let mut lots: Vec<Vec<usize>> = vec![];
+        for (number, copy) in self.copies.iter().enumerate() {
+            match lots.iter_mut().find(|lot| self.copies[lot[0]].last == copy.last) {
+                Some(lot) => lot.push(number),
+                None => lots.push(vec![number]),
+            }
+        }
+        lots
+    }
+
+    /// Which lot a block belongs to.
+    fn lot(&self, number: usize) -> usize {
+        let found = self.lots().iter().position(|lot| lot.contains(&number));
+        found.expect("each block is in a lot")
+    }
+
+    /// The last product that takes a lot.
+    fn last_of(&self, lot: usize) -> Value {
+        self.copies[self.lots()[lot][0]].last
+    }
+
+    /// Bytes of one part.
+    fn turn(&self) -> u32 {
+        self.copies.iter().map(|copy| copy.bytes).sum()
+    }
+
+    fn bytes(&self) -> u32 {
+        self.turn() * self.stages
+    }
+}
+
+/// The barrier objects of a block: that it came, and that it was used.
+#[derive(Clone, Copy)]
+struct Signals {
+    full: Val,
+    empty: Val,
+}
+
+/// What a product takes: a lot of a ring's blocks, or a block that is copied once.
+#[derive(Clone, Copy)]
+enum Taken<'p> {
+    Lot(&'p Ring, usize),
+    Own(usize),
+}
+
+/// What a group of warps does about the turn to multiply.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Baton {
+    /// The last group lets the first one begin.
+    First,
+    /// Waits until the group before lets this one begin.
+    Take,
+    /// Lets the next one begin.
+    Pass,
+}
+
+/// The number of the first group's barrier: 0 is the block's and 1 the program's.
+const FIRST_BATON: u32 = 2;
+
+/// Where the copies are: what the thread that copies and the other warps count alike.
+#[derive(Clone, Default)]
+pub(super) struct Progress {
+    /// The next turn of the ring of the loop with this variable.
+    turns: HashMap<Value, Turn>,
+    /// The place of what is copied once for a program.
+    once: Option<Turn>,
+}
+
+/// The part of a ring that is next, and the parity of the phase that is waited for there.
+#[derive(Clone, Copy)]
+pub(super) struct Turn {
+    pub part: Val,
+    pub parity: Val,
+}
+
+impl Pipeline {
+    /// `None` where nothing is to be copied.
+    pub fn new(distributed: &Distributed) -> Option<Pipeline> {
+        let mut pipeline = Pipeline::default();
+        let definitions = distributed.func.definitions();
+        pipeline.block(distributed, &distributed.func.body, None, &definitions);
+        let rings = pipeline.rings.iter().map(|ring| ring.variable).collect::<Vec<_>>();
+        pipeline.counted = distributed.func.body.ops.iter().any(|op| {
+            let Kind::For(body) = &op.kind else { return false };
+            let bounds = [body.low, body.high, body.step];
+            rings.contains(&body.body.args[0]) && bounds.iter().any(|&bound| differs(bound, &definitions))
+        });
+        if distributed.num_ctas == 1 {
+            pipeline.mark_multicast(&distributed.func, &definitions);
+        }
+        pipeline.told = tile_scheduler::quotients(&distributed.func, &definitions);
+        (!pipeline.maps.is_empty()).then_some(pipeline)
+    }
+
+    fn block(
+        &mut self,
+        distributed: &Distributed,
+        block: &Block,
+        body: Option<&For>,
+        definitions: &HashMap<Value, &Op>,
+    ) {
+        for op in &block.ops {
+            if let Kind::GroupDot(dot) = &op.kind {
+                for staged in dot.staged() {
+                    self.copy(distributed, staged, op, body, definitions);
+                }
+            }
+            if let Kind::GroupStore(store) = &op.kind {
+                self.leaves(distributed, store);
+            }
+            if let Kind::For(body) = &op.kind {
+                self.block(distributed, &body.body, Some(body), definitions);
+            }
+        }
+    }
+
+    fn copy(
+        &mut self,
+        distributed: &Distributed,
+        staged: &Staged,
+        op: &Op,
+        body: Option<&For>,
+        definitions: &HashMap<Value, &Op>,
+    ) {
+        let window = &staged.window;
+        let moves =
+            |body: &&For| window.offsets.iter().any(|&offset| varies(offset, body.body.args[0], definitions));
+        let list = match body.filter(moves) {
+            Some(body) => self.ring(distributed, body),
+            None => &mut self.once,
+        };
+        let (last, within) = (op.results[0], body.map(|body| body.body.args[0]));
+        if let Some(known) = list.iter_mut().find(|copy| copy.window == *window) {
+            (known.last, known.within) = (last, within);
+            return;
+        }
+        let dtype = distributed.func.slice(window.memory).0;
+        let elem = dtype.bytes();
+        let [rows, columns] = staged.lines();
+        let bytes = rows * columns * elem;
+        list.push(Transfer {
+            window: window.clone(),
+            bytes,
+            map: 0,
+            start: 0,
+            last,
+            within,
+            multicast: false,
+        });
+        // All products of `f32` by groups of warps are in TF32.
+        let number = self.map_of(&distributed.func, window, [rows, LINE / elem], dtype == DType::F32);
+        self.copies_mut().filter(|copy| copy.window == *window).for_each(|copy| copy.map = number);
+    }
+
+    /// The number of the map for matrices of so many rows and columns of a view.
+    fn map_of(&mut self, func: &Func, window: &Window, matrix: [u32; 2], tf32: bool) -> usize {
+        let mut block = vec![1; window.extents.rank()];
+        let outer = block.len() - 2;
+        block[outer..].copy_from_slice(&matrix);
+        let transposed = func.view(window.memory).is_some_and(|view| view.transposed);
+        let map = TensorMap { memory: window.memory, block, transposed, tf32, multicast: None };
+        self.maps.iter().position(|known| *known == map).unwrap_or_else(|| {
+            self.maps.push(map);
+            self.maps.len() - 1
+        })
+    }
+
+    fn copies_mut(&mut self) -> impl Iterator<Item = &mut Transfer> {
+        self.once.iter_mut().chain(self.rings.iter_mut().flat_map(|ring| &mut ring.copies))
+    }
+
+    /// The copies of a loop.
+    fn ring(&mut self, distributed: &Distributed, body: &For) -> &mut Vec<Transfer> {
+        let variable = body.body.args[0];
+        let place = self.rings.iter().position(|ring| ring.variable == variable).unwrap_or_else(|| {
+            let asked = body.hints.num_stages.or(distributed.num_stages);
+            let stages = asked.unwrap_or(STAGES).max(1);
+            let asked = asked.is_some();
+            self.rings.push(Ring { variable, copies: vec![], stages, asked, start: 0, signals: 0 });
+            self.rings.len() - 1
+        });
+        &mut self.rings[place].copies
+    }
+
+    /// Finds places for the blocks, behind so many bytes of scratch memory. Gives all bytes; there may be fewer stages
+    /// than asked for, and too little room for one.
+    pub fn place(&mut self, scratch: u32) -> u32 {
+        // A ring needs two parts before the next program's blocks come early.
+        let asked = self.rings.clone();
+        let bytes = self.fitted(scratch, [2, 2]);
+        if bytes <= MAX_BYTES {
+            return self.deepened(scratch, bytes);
+        }
+        self.rings = asked;
+        self.fitted(scratch, [1, 1])
+    }
+
+    /// More stages in memory that no other block could use: programs with few neighbours wait for memory and for nothing else. Not where
+    /// programs come from a counter: the thread that copies would take the next one too early.
+    fn deepened(&mut self, scratch: u32, mut bytes: u32) -> u32 {
+        if self.counted {
+            return bytes;
+        }
+        let resident = |bytes: u32| MULTIPROCESSOR_BYTES / (bytes + BLOCK_BYTES);
+        loop {
+            let mut deeper = self.clone();
+            let rings = deeper.rings.iter_mut().filter(|ring| !ring.asked && ring.stages < MOST_STAGES);
+            let Some(shortest) = rings.min_by_key(|ring| ring.stages) else { return bytes };
+            shortest.stages += 1;
+            let more = deeper.placed(scratch);
+            if more > MAX_BYTES || resident(more) < resident(bytes) {
+                return self.placed(scratch);
+            }
+            (*self, bytes) = (deeper, more);
+        }
+    }
+
+    /// The same with so many parts of what is copied once, and at least so many stages if there were as many.
+    fn fitted(&mut self, scratch: u32, [parts, least]: [u32; 2]) -> u32 {
+        self.parts = parts;
+        loop {
+            let bytes = self.placed(scratch);
+            let largest =
+                self.rings.iter_mut().filter(|ring| ring.stages > least).max_by_key(|ring| ring.bytes());
+            match largest {
+                Some(ring) if bytes > MAX_BYTES => ring.stages -= 1,
+                _ => return bytes,
+            }
+        }
+    }
+
+    fn placed(&mut self, scratch: u32) -> u32 {
+        let start = scratch.next_multiple_of(ALIGNMENT);
+        let mut next = start;
+        for ring in &mut self.rings {
+            ring.start = next;
+            next += ring.bytes();
+            let mut start = 0;
+            for copy in &mut ring.copies {
+                copy.start = start;
+                start += copy.bytes;
+            }
+        }
+        next = next.next_multiple_of(ALIGNMENT);
+        for copy in &mut self.once {
+            copy.start = next;
+            next += copy.bytes * self.parts;
+        }
+        self.outgoing.start = next.next_multiple_of(ALIGNMENT);
+        next = self.outgoing.start + self.outgoing.bytes;
+        for ring in &mut self.rings {
+            ring.signals = next;
+            next += 2 * SIGNAL * ring.stages * ring.lots().len() as u32;
+        }
+        self.signals = next;
+        next += 2 * SIGNAL * self.parts * self.once.len() as u32;
+        self.announcements = next.next_multiple_of(16);
+        self.announcing_end()
+    }
+
+    /// Where the copy of a window is: in the ring of a loop, or in a place of its own.
+    fn find(&self, window: &Window) -> (Option<&Ring>, usize) {
+        let of = |copies: &[Transfer]| copies.iter().position(|copy| copy.window == *window);
+        let ringed = self.rings.iter().find_map(|ring| Some((Some(ring), of(&ring.copies)?)));
+        ringed.unwrap_or_else(|| (None, of(&self.once).expect("a block of a product is copied")))
+    }
+
+    /// What a product takes, each lot once.
+    fn taken(&self, dot: &GroupDot) -> Vec<Taken<'_>> {
+        let mut list: Vec<Taken> = vec![];
+        for staged in dot.staged() {
+            let taken = match self.find(&staged.window) {
+                (Some(ring), number) => Taken::Lot(ring, ring.lot(number)),
+                (None, number) => Taken::Own(number),
+            };
+            let is_same = |known: &Taken| match (known, taken) {
+                (Taken::Lot(a, lot), Taken::Lot(b, other)) => a.variable == b.variable && *lot == other,
+                (Taken::Own(a), Taken::Own(b)) => *a == b,
+                (Taken::Lot(..), Taken::Own(_)) | (Taken::Own(_), Taken::Lot(..)) => false,
+            };
+            if !list.iter().any(is_same) {
+                list.push(taken);
+            }
+        }
+        list
+    }
+
+    fn ring_of(&self, variable: Value) -> Option<&Ring> {
+        self.rings.iter().find(|ring| ring.variable == variable)
+    }
+
+    /// Whether the blocks of a turn can come while those of the turn before it are still in use.
+    pub fn overlaps(&self, body: &For) -> bool {
+        self.ring_of(body.body.args[0]).is_some_and(|ring| ring.stages > 1)
+    }
+
+    /// The loop's ring takes turns.
+    pub fn turns(&self, body: &For) -> bool {
+        self.ring_of(body.body.args[0]).is_some()
+    }
+
+    /// Before the first program.
+    fn start(&self, b: &mut Builder, fills: bool) -> Progress {
+        let first = Turn::first(b, fills);
+        let turns = self.rings.iter().map(|ring| (ring.variable, first)).collect();
+        Progress { turns, once: Some(first) }
+    }
+
+    fn flat(&self, progress: &Progress) -> Vec<Val> {
+        let turns = self.rings.iter().flat_map(|ring| progress.turns[&ring.variable].flat());
+        turns.chain(progress.once.iter().flat_map(|turn| turn.flat())).collect()
+    }
+
+    fn progress(&self, flat: &[Val]) -> Progress {
+        let mut turns = flat.chunks(2).map(Turn::of);
+        let rings = self.rings.iter().map(|ring| ring.variable);
+        let of_rings = rings.zip(turns.by_ref()).collect();
+        Progress { turns: of_rings, once: turns.next() }
+    }
+}
+
+impl Turn {
+    pub fn flat(self) -> [Val; 2] {
+        [self.part, self.parity]
+    }
+
+    pub fn of(flat: &[Val]) -> Turn {
+        Turn { part: flat[0], parity: flat[1] }
+    }
+
+    /// The first one; who fills the parts finds them empty.
+    fn first(b: &mut Builder, fills: bool) -> Turn {
+        Turn { part: b.int(Ty::I32, 0), parity: b.int(Ty::I32, i64::from(fills)) }
+    }
+
+    /// The one after it, of so many parts.
+    fn next(self, b: &mut Builder, parts: u32) -> Turn {
+        let [zero, one, parts] = [0, 1, parts].map(|number| b.int(Ty::I32, i64::from(number)));
+        let after = b.add(self.part, one);
+        let around = b.icmp(IntPredicate::Eq, after, parts);
+        let other = b.xor(self.parity, one);
+        Turn { part: b.select(around, zero, after), parity: b.select(around, other, self.parity) }
+    }
+}
+
+/// Whether a scalar is another one in other programs.
+fn differs(value: Value, definitions: &HashMap<Value, &Op>) -> bool {
+    sources(value, definitions)
+        .iter()
+        .filter_map(|value| definitions.get(value))
+        .any(|op| matches!(op.kind, Kind::ProgramId(_)) || op.kind.operation().place().is_some())
+}
+
+/// Whether a scalar is computed from a loop's variable.
+pub(super) fn varies(value: Value, variable: Value, definitions: &HashMap<Value, &Op>) -> bool {
+    sources(value, definitions).contains(&variable)
+}

@@ -1,0 +1,114 @@
+//! How many neighbouring elements one memory instruction may move, and along which axis.
+
+use std::collections::{HashMap, HashSet};
+
+use super::assign::{Access, Graph};
+use crate::analysis::axis_info::Axes;
+use crate::ir::{Block, Func, Value};
+use crate::ops::{Kind, Place, Rotate, Start};
+
+/// The widest access of a GPU thread.
+pub const MAX_BYTES: u32 = 16;
+/// The fewest that one instruction copies to shared memory.
+pub const NARROWEST_COPY: u32 = 4;
+/// The fewest bytes that are read as parts of two aligned vectors: fewer are no less work than their elements.
+pub const NARROWEST_AROUND: u32 = 8;
+
+/// What is known of the addresses of slices.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Alignment {
+    /// They are multiples of [`MAX_BYTES`], and lengths are multiples of the vectors that are compared with them: the launcher
+    /// checks it.
+    Checked,
+    /// They are multiples of their element's size.
+    Element,
+}
+
+/// What an access allows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Width {
+    /// The axis along which neighbours in the tile are neighbours in memory.
+    pub axis: usize,
+    /// How many of them are aligned and masked together.
+    pub elements: u32,
+    /// How many are neighbours in memory, aligned or not.
+    pub contiguous: u32,
+}
+
+/// The width of an access of rank 1 or more.
+pub fn width(func: &Func, axes: &Axes, place: &Place, alignment: Alignment) -> Width {
+    let (elem, _) = func.slice(place.param);
+    let offset = axes.get(func, place.offset);
+    let base = place.base.map_or(1 << 62, |base| axes.get(func, base).divisor);
+    let mask = place.mask.map(|mask| axes.get(func, mask));
+    let shape = &func.ty(place.offset).shape;
+    // The last axis wins among equals: it is the fast one in row-major memory.
+    let axis = (0..shape.rank()).max_by_key(|&axis| offset.axes[axis].contiguity).unwrap_or(0);
+    let contiguous = offset.axes[axis].contiguity;
+    let most = u64::from(MAX_BYTES / elem.bytes());
+    if let Some(shift) = place.shift {
+        return Width { axis, elements: shift.elements, contiguous: shift.elements };
+    }
+    let elements = match alignment {
+        Alignment::Element => 1,
+        Alignment::Checked => {
+            let start = offset.divisor_at(axis, contiguous.min(most)).min(base);
+            let masked = mask.map_or(u64::MAX, |mask| mask.axes[axis].constancy);
+            // A vector that starts at a multiple of its length lies in the slice as a whole or not at all: the launcher
+            // checks that the slice's length is a multiple too.
+            contiguous.min(most).min(start).min(masked)
+        }
+    };
+    Width { axis, elements: elements as u32, contiguous: contiguous.min(1 << 20) as u32 }
+}
+
+/// The elements that are moved together of as many that a thread holds side by side.
+pub(super) fn fitting(func: &Func, place: &Place, vector: u32) -> u32 {
+    let around = place.shift.is_some_and(|shift| shift.start != Start::Aligned);
+    let bytes = vector * func.slice(place.param).0.bytes();
+    if around && bytes < NARROWEST_AROUND { 1 } else { vector }
+}
+
+/// Values that depend on the program's place in the grid, or on a loop; the order of a row's numbers does not count.
+pub(super) fn varying_by_program(func: &Func) -> HashSet<Value> {
+    let mut varying = HashSet::new();
+    fn visit(block: &Block, varying: &mut HashSet<Value>) {
+        for op in &block.ops {
+            let operation = op.kind.operation();
+            let operands = if let Kind::Rotate(Rotate { ramp, .. }) = op.kind {
+                vec![ramp]
+            } else {
+                operation.operands()
+            };
+            let depends = matches!(op.kind, Kind::ProgramId(_))
+                || operation.place().is_some()
+                || operands.iter().any(|operand| varying.contains(operand));
+            for nested in operation.blocks() {
+                varying.extend(&nested.args);
+                visit(nested, varying);
+            }
+            if depends || !operation.blocks().is_empty() {
+                varying.extend(&op.results);
+            }
+        }
+    }
+    visit(&func.body, &mut varying);
+    varying
+}
+
+/// The accesses that belong to each class of values.
+pub(super) fn by_class<'a>(
+    func: &Func,
+    graph: &Graph,
+    accesses: &'a [Access],
+) -> HashMap<usize, Vec<&'a Access>> {
+    let mut found: HashMap<usize, Vec<&Access>> = HashMap::new();
+    for access in accesses {
+        let own = access.values.iter().filter(|&&value| graph.has_layout(func, value));
+        let classes: HashSet<usize> = own.map(|&value| graph.class(value)).collect();
+        for class in classes {
+            found.entry(class).or_default().push(access);
+        }
+    }
+    found
+}

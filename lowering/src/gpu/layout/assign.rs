@@ -1,0 +1,721 @@
+//! A layout for every tile value.
+//!
+//! Values that lanewise operations, memory accesses and loops tie together form a class and share one layout. Results of
+//! products go first, as [`super::dot`] says; then the class with the most elements: its memory accesses choose, by what
+//! they can move at once. Its layout passes to the classes next to it through reductions, broadcasts and the other views;
+//! one that is as large and has accesses of its own chooses for itself. Cheap values made from ramps and scalars alone
+//! belong to no class: they are computed in every layout that asks for them. Where two layouts meet a [`Convert`] is
+//! inserted.
+
+use std::collections::HashSet;
+use std::collections::hash_map::{Entry, HashMap};
+
+use super::access::{self, Alignment, Width};
+use super::dot::Side;
+use super::linear::Layout;
+use super::reindex::View;
+use super::smem_only::Copied;
+use super::warps::{Threads, choose_warps};
+use super::{dot, scan};
+use crate::analysis::axis_info::Axes;
+use crate::gpu::opt::coalesce_dot_stores;
+use crate::ir::{Block, Builder, Func, Op, Shape, Value};
+use crate::ops::{Convert, Effect, Kind, Place};
+
+/// How an operation's tile operands and results lie relative to each other.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Spread {
+    /// A result made of scalars or of nothing: it can be had in any layout.
+    Source,
+    /// All tiles lie alike. A cheap operation may be repeated in another layout.
+    Lanewise { cheap: bool },
+    /// The result holds the operands' elements at other coordinates.
+    View(View),
+    /// Results lie as the operands do with some axes gone.
+    Fold { axes: Vec<usize> },
+    /// The result lies as the accumulator, in a way that suits the multiplication; factors lie anyhow.
+    Product { acc: Option<Value> },
+    /// Groups of values that lie alike; other operands lie anyhow.
+    Carry(Vec<Vec<Value>>),
+    /// The operand lies as the product of groups of warps does.
+    Grouped { transposed: bool },
+    /// Operand and result are unrelated.
+    Free,
+}
+
+/// A function whose every tile value has a layout.
+#[derive(Debug)]
+pub struct Distributed {
+    pub func: Func,
+    pub layouts: HashMap<Value, Layout>,
+    /// Warps of a program.
+    pub num_warps: u32,
+    /// Blocks that these warps belong to: the upper bits of a warp's number tell which.
+    pub num_ctas: u32,
+    /// The user's `num_stages`, where a loop has none of its own.
+    pub num_stages: Option<u32>,
+    /// Tiles that lie in shared memory alone, for products to read: those that loops copy there.
+    pub copied: HashMap<Value, Copied>,
+    /// Factors that are written to shared memory before a loop: by the product's result and the side, the loop's variable.
+    pub kept: HashMap<(Value, Side), Value>,
+}
+
+/// Gives every tile value a layout, inserting conversions.
+pub fn distribute(func: &Func, threads: Threads, axes: &Axes) -> Distributed {
+    let graph = Graph::new(func);
+    let accesses = accesses(func, threads.alignment, axes);
+    let num_ctas = threads.num_ctas;
+    let num_warps = num_ctas * threads.num_warps.unwrap_or_else(|| choose_warps(func, &accesses, threads));
+    let site = Site { func, axes, alignment: threads.alignment, num_ctas };
+    let chosen = Chooser {
+        site,
+        graph: &graph,
+        accesses: access::by_class(func, &graph, &accesses),
+        num_warps,
+        following: 0,
+        layouts: HashMap::new(),
+    }
+    .run();
+    let (layouts, func) = rebuild(site, &graph, &chosen);
+    let num_stages = threads.num_stages;
+    let (copied, kept) = (HashMap::new(), HashMap::new());
+    Distributed { func, layouts, num_warps, num_ctas, num_stages, copied, kept }
+}
+
+/// What layouts are chosen for.
+#[derive(Clone, Copy)]
+pub(in crate::gpu) struct Site<'a> {
+    pub func: &'a Func,
+    pub axes: &'a Axes,
+    pub alignment: Alignment,
+    pub num_ctas: u32,
+}
+
+/// A memory access, for choosing a layout by.
+pub(in crate::gpu) struct Access {
+    /// Values whose class it belongs to: what it reads or writes, its offsets, mask and `other`.
+    pub(in crate::gpu) values: Vec<Value>,
+    shape: Shape,
+    width: Width,
+    elem_bytes: u32,
+    /// Whether its addresses differ between programs: it is traffic, not a table that stays in the cache.
+    pub(in crate::gpu) streams: bool,
+    pub(in crate::gpu) reads: bool,
+    /// Whether it stands in a loop: it happens more often than those that do not.
+    repeats: bool,
+}
+
+impl Access {
+    pub(in crate::gpu) fn bytes(&self) -> u64 {
+        self.shape.elements() * u64::from(self.elem_bytes)
+    }
+}
+
+fn accesses(func: &Func, alignment: Alignment, axes: &Axes) -> Vec<Access> {
+    let varying = access::varying_by_program(func);
+    let mut found = vec![];
+    let repeated = repeated(func);
+    func.body.walk(&mut |op| {
+        let operation = op.kind.operation();
+        let tile = |place: &&Place| !func.ty(place.offset).is_scalar();
+        let Some(place) = operation.place().filter(tile) else { return };
+        let shape = func.ty(place.offset).shape.clone();
+        let values = operation.operands().into_iter().chain(op.results.iter().copied()).collect();
+        let streams =
+            varying.contains(&place.offset) || place.base.is_some_and(|base| varying.contains(&base));
+        let width = access::width(func, axes, place, alignment);
+        let elem_bytes = func.slice(place.param).0.bytes();
+        let reads = operation.effect() != Effect::Write;
+        let repeats = repeated.contains(place);
+        found.push(Access { values, shape, width, elem_bytes, streams, reads, repeats });
+    });
+    found
+}
+
+/// The places of accesses that stand in loops.
+pub fn repeated(func: &Func) -> HashSet<Place> {
+    let mut places = HashSet::new();
+    func.body.walk(&mut |op| {
+        if matches!(op.kind, Kind::For(_) | Kind::While(_)) {
+            for block in op.kind.operation().blocks() {
+                block.walk(&mut |op| places.extend(op.kind.operation().place().copied()));
+            }
+        }
+    });
+    places
+}
+
+// ---- classes
+
+/// Which values share a layout, and how classes relate.
+pub(in crate::gpu) struct Graph {
+    /// Union-find over value indices; `None` for scalars and for cheap values that are recomputed.
+    parent: Vec<usize>,
+    cheap: Vec<bool>,
+    links: Vec<Link>,
+}
+
+/// A relation between the layouts of two values.
+struct Link {
+    operand: Value,
+    result: Value,
+    kind: LinkKind,
+}
+
+enum LinkKind {
+    View(View),
+    Fold(Vec<usize>),
+}
+
+impl Graph {
+    fn new(func: &Func) -> Graph {
+        let count = func.value_count();
+        let mut graph = Graph { parent: (0..count).collect(), cheap: vec![false; count], links: vec![] };
+        graph.mark_cheap(func, &func.body, &HashSet::new());
+        let pinned = graph.pinned(func);
+        graph.cheap.fill(false);
+        graph.mark_cheap(func, &func.body, &pinned);
+        graph.connect(func, &func.body);
+        // What is asked from now on is answered in one step.
+        graph.parent = (0..count).map(|index| graph.find(index)).collect();
+        graph
+    }
+
+    /// Cheap values that need one layout after all: what a store or reduction of nothing else takes, what is
+    /// reshaped, whose layout does not always follow from the result's, and what is looked up in.
+    fn pinned(&self, func: &Func) -> HashSet<Value> {
+        let mut pinned = HashSet::new();
+        func.body.walk(&mut |op| {
+            let operation = op.kind.operation();
+            let tiles = || operation.operands().into_iter().filter(|&operand| !func.ty(operand).is_scalar());
+            let anchored = tiles().any(|operand| !self.cheap[operand.index()]);
+            let first = |pins: bool| if pins { tiles().take(1).collect() } else { vec![] };
+            let pins: Vec<Value> = match operation.spread(func, &op.results) {
+                Spread::Fold { .. } => first(!anchored),
+                Spread::Lanewise { .. } => first(op.results.is_empty() && !anchored),
+                Spread::View(view) => first(!view.is_invertible()),
+                // What lies anyhow has to lie somehow.
+                Spread::Carry(groups) => {
+                    tiles().filter(|operand| !groups.iter().flatten().any(|value| value == operand)).collect()
+                }
+                Spread::Product { acc } => tiles().filter(|operand| Some(*operand) != acc).collect(),
+                Spread::Grouped { .. } | Spread::Free => tiles().collect(),
+                Spread::Source => vec![],
+            };
+            pinned.extend(pins);
+        });
+        pinned
+    }
+
+    pub(in crate::gpu) fn has_layout(&self, func: &Func, value: Value) -> bool {
+        !func.ty(value).is_scalar() && !self.cheap[value.index()]
+    }
+
+    fn find(&self, mut index: usize) -> usize {
+        while self.parent[index] != index {
+            index = self.parent[index];
+        }
+        index
+    }
+
+    pub(in crate::gpu) fn class(&self, value: Value) -> usize {
+        self.find(value.index())
+    }
+
+    fn unite(&mut self, a: Value, b: Value) {
+        let (a, b) = (self.class(a), self.class(b));
+        self.parent[b.max(a)] = a.min(b);
+    }
+
+    fn mark_cheap(&mut self, func: &Func, block: &Block, pinned: &HashSet<Value>) {
+        for op in &block.ops {
+            let operation = op.kind.operation();
+            for nested in operation.blocks() {
+                self.mark_cheap(func, nested, pinned);
+            }
+            let recomputable = match operation.spread(func, &op.results) {
+                Spread::Source => true,
+                Spread::Lanewise { cheap } => cheap,
+                Spread::View(view) => view.is_invertible(),
+                Spread::Fold { .. }
+                | Spread::Carry(_)
+                | Spread::Product { .. }
+                | Spread::Grouped { .. }
+                | Spread::Free => false,
+            };
+            let from_cheap = operation
+                .operands()
+                .iter()
+                .all(|&operand| func.ty(operand).is_scalar() || self.cheap[operand.index()]);
+            if recomputable && from_cheap && operation.effect() == Effect::Pure {
+                for result in op.results.iter().filter(|result| !pinned.contains(result)) {
+                    self.cheap[result.index()] = true;
+                }
+            }
+        }
+    }
+
+    fn connect(&mut self, func: &Func, block: &Block) {
+        for op in &block.ops {
+            let operation = op.kind.operation();
+            for nested in operation.blocks() {
+                self.connect(func, nested);
+            }
+            let tiles = |values: Vec<Value>, graph: &Graph| -> Vec<Value> {
+                values.into_iter().filter(|&value| graph.has_layout(func, value)).collect()
+            };
+            match operation.spread(func, &op.results) {
+                Spread::Source | Spread::Grouped { .. } | Spread::Free => {}
+                Spread::Lanewise { .. } => {
+                    let all = operation.operands().into_iter().chain(op.results.iter().copied()).collect();
+                    self.unite_all(&tiles(all, self));
+                }
+                Spread::Carry(groups) => {
+                    for group in groups {
+                        self.unite_all(&tiles(group, self));
+                    }
+                }
+                Spread::Product { acc } => {
+                    self.unite_all(&tiles(acc.into_iter().chain(op.results.iter().copied()).collect(), self));
+                }
+                Spread::View(view) => {
+                    for operand in tiles(operation.operands(), self) {
+                        let kind = LinkKind::View(view.clone());
+                        self.links.push(Link { operand, result: op.results[0], kind });
+                    }
+                }
+                Spread::Fold { axes } => {
+                    let inputs = tiles(operation.operands(), self);
+                    self.unite_all(&inputs);
+                    let results = tiles(op.results.clone(), self);
+                    self.unite_all(&results);
+                    if let (Some(&operand), Some(&result)) = (inputs.first(), results.first()) {
+                        self.links.push(Link { operand, result, kind: LinkKind::Fold(axes) });
+                    }
+                }
+            }
+        }
+    }
+
+    fn unite_all(&mut self, values: &[Value]) {
+        for pair in values.windows(2) {
+            self.unite(pair[0], pair[1]);
+        }
+    }
+}
+
+// ---- choosing
+
+/// The layout of each class, and those in which stores take tiles of classes that lie otherwise.
+struct Chosen {
+    classes: HashMap<usize, Layout>,
+    stores: HashMap<Place, Layout>,
+    num_warps: u32,
+}
+
+struct Chooser<'a> {
+    site: Site<'a>,
+    graph: &'a Graph,
+    /// The accesses that belong to each class.
+    accesses: HashMap<usize, Vec<&'a Access>>,
+    num_warps: u32,
+    /// A tile of at most so many elements does not choose for itself.
+    following: u64,
+    layouts: HashMap<usize, Layout>,
+}
+
+impl Chooser<'_> {
+    fn run(mut self) -> Chosen {
+        let mut classes: Vec<usize> = (0..self.site.func.value_count())
+            .map(|index| self.site.func.value_at(index))
+            .filter(|&value| self.graph.has_layout(self.site.func, value))
+            .map(|value| self.graph.class(value))
+            .collect();
+        classes.sort_unstable();
+        classes.dedup();
+        // What multiplies is bound to its instructions. Where groups of warps do, few elements that are left of it follow:
+        // they would have to wait for each other.
+        let mut groups = false;
+        self.site.func.body.walk(&mut |op| groups |= matches!(op.kind, Kind::GroupDot(_)));
+        self.following = if groups { u64::from(32 * self.num_warps) } else { 0 };
+        for (result, layout) in dot::layouts(self.site.func, self.num_warps) {
+            self.settle(self.graph.class(result), layout);
+        }
+        self.following = 0;
+        let fragments = self.layouts.clone();
+        let weight = |class: &usize| {
+            let traffic: u64 = self.accesses_of(*class).map(Access::bytes).sum();
+            (self.shape(*class).elements(), traffic)
+        };
+        classes.sort_by_key(|class| std::cmp::Reverse((weight(class), std::cmp::Reverse(*class))));
+        // Those with memory to serve first, then those that only compute.
+        let (serving, computing): (Vec<usize>, Vec<usize>) =
+            classes.into_iter().partition(|&class| self.accesses_of(class).next().is_some());
+        for class in serving.into_iter().chain(computing) {
+            if !self.layouts.contains_key(&class) {
+                self.settle(class, self.choose(class));
+            }
+        }
+        let stores = coalesce_dot_stores::layouts(&self.site, self.graph, [&fragments, &self.layouts]);
+        Chosen { classes: self.layouts, stores, num_warps: self.num_warps }
+    }
+
+    /// Gives a class that has none a layout, and those that follow from it theirs.
+    fn settle(&mut self, class: usize, layout: Layout) {
+        if let Entry::Vacant(entry) = self.layouts.entry(class) {
+            entry.insert(layout);
+            self.propagate(class);
+        }
+    }
+
+    fn shape(&self, class: usize) -> &Shape {
+        &self.site.func.ty(self.site.func.value_at(class)).shape
+    }
+
+    fn accesses_of(&self, class: usize) -> impl Iterator<Item = &Access> {
+        self.accesses.get(&class).into_iter().flatten().copied()
+    }
+
+    /// Passes a class's layout on to the classes that follow from it.
+    fn propagate(&mut self, from: usize) {
+        let mut todo = vec![from];
+        while let Some(class) = todo.pop() {
+            let Some(layout) = self.layouts.get(&class).cloned() else { continue };
+            for link in &self.graph.links {
+                let (operand, result) = (self.graph.class(link.operand), self.graph.class(link.result));
+                let (next, derived) = if operand == class && !self.layouts.contains_key(&result) {
+                    let derived = match &link.kind {
+                        LinkKind::View(view) => view.result(&layout),
+                        LinkKind::Fold(axes) => Some(layout.without(axes)),
+                    };
+                    (result, derived)
+                } else if result == class && !self.layouts.contains_key(&operand) {
+                    let derived = match &link.kind {
+                        LinkKind::View(view) => view.operand(&layout),
+                        LinkKind::Fold(_) => None,
+                    };
+                    (operand, derived)
+                } else {
+                    continue;
+                };
+                let as_large = self.shape(next).elements() >= self.shape(class).elements();
+                let follows = self.shape(next).elements() <= self.following;
+                let chooses = as_large && !follows && self.accesses_of(next).next().is_some();
+                if let Some(derived) = derived
+                    && !chooses
+                {
+                    self.layouts.insert(next, derived);
+                    todo.push(next);
+                }
+            }
+        }
+    }
+
+    /// A blocked layout that serves the class's accesses.
+    fn choose(&self, class: usize) -> Layout {
+        let shape = self.shape(class).clone();
+        // Those that are traffic, and of them those that happen most often.
+        let mut streams: Vec<&Access> = self.accesses_of(class).collect();
+        for more in [|access: &Access| access.streams, |access: &Access| access.repeats] {
+            if streams.iter().any(|access| more(access)) {
+                streams.retain(|access| more(access));
+            }
+        }
+        // Of equals a read: what is stored once can be stored in a layout of its own.
+        let leader = streams.iter().max_by_key(|a| (a.width.elements, a.bytes(), a.reads && !a.repeats));
+        let fast = leader.map_or(shape.rank() - 1, |access| access.width.axis);
+        // As many neighbours to a thread as the widest element type lets one instruction move.
+        let vector = streams
+            .iter()
+            .filter(|access| access.width.axis == fast && access.width.elements > 1)
+            .map(|access| access.width.elements)
+            .min()
+            .unwrap_or(1);
+        let narrowest = streams.iter().map(|access| access.elem_bytes).min();
+        let along = scan::axis(self.site.func, self.graph, class).filter(|&axis| axis != fast);
+        let runs = along.map(|axis| scan::layout(&shape, (fast, vector), axis, narrowest, self.num_warps));
+        runs.unwrap_or_else(|| Layout::of_vectors(&shape, fast, vector, self.num_warps))
+    }
+}
+
+// ---- rebuilding
+
+/// Writes the function again with one layout for each value.
+fn rebuild(site: Site, graph: &Graph, chosen: &Chosen) -> (HashMap<Value, Layout>, Func) {
+    let func = site.func;
+    let mut demands = Demands { func, graph, chosen, wanted: HashMap::new() };
+    demands.block(&func.body);
+    let wanted = demands.wanted;
+    let mut copy = func.clone();
+    let body = std::mem::take(&mut copy.body);
+    let mut rebuilder = Rebuilder {
+        moved: vec![],
+        graph,
+        chosen,
+        wanted,
+        placed: vec![HashMap::new()],
+        layouts: HashMap::new(),
+        site,
+    };
+    let mut builder = Builder::new(&mut copy);
+    rebuilder.ops(&mut builder, body.ops);
+    builder.finish();
+    (rebuilder.layouts, copy)
+}
+
+/// The layouts that each cheap value is needed in, found from the last use backwards.
+struct Demands<'a> {
+    func: &'a Func,
+    graph: &'a Graph,
+    chosen: &'a Chosen,
+    wanted: HashMap<Value, Vec<Layout>>,
+}
+
+impl Demands<'_> {
+    fn block(&mut self, block: &Block) {
+        for op in block.ops.iter().rev() {
+            let operation = op.kind.operation();
+            for (operand, layout) in self.operand_layouts(op) {
+                self.want(operand, layout);
+            }
+            for nested in operation.blocks() {
+                self.block(nested);
+            }
+        }
+    }
+
+    fn want(&mut self, value: Value, layout: Layout) {
+        if !self.func.ty(value).is_scalar() && self.graph.cheap[value.index()] {
+            let list = self.wanted.entry(value).or_default();
+            if !list.contains(&layout) {
+                list.push(layout);
+            }
+        }
+    }
+
+    fn operand_layouts(&self, op: &Op) -> Vec<(Value, Layout)> {
+        let results: Vec<Layout> = match op.results.first() {
+            Some(&result) if self.graph.cheap[result.index()] => {
+                self.wanted.get(&result).cloned().unwrap_or_default()
+            }
+            _ => vec![],
+        };
+        if results.is_empty() {
+            return operand_layouts(self.func, self.graph, self.chosen, op, None);
+        }
+        results
+            .iter()
+            .flat_map(|layout| operand_layouts(self.func, self.graph, self.chosen, op, Some(layout)))
+            .collect()
+    }
+}
+
+/// How an operation needs its tile operands to lie; `copy` is the layout of its result when that is a cheap value.
+fn operand_layouts(
+    func: &Func,
+    graph: &Graph,
+    chosen: &Chosen,
+    op: &Op,
+    copy: Option<&Layout>,
+) -> Vec<(Value, Layout)> {
+    let operation = op.kind.operation();
+    let tile = |value: &Value| !func.ty(*value).is_scalar();
+    let of = |value: Value| chosen.classes.get(&graph.class(value)).cloned();
+    let result = copy
+        .cloned()
+        .or_else(|| op.results.first().filter(|result| tile(result)).and_then(|&result| of(result)));
+    match operation.spread(func, &op.results) {
+        Spread::Source | Spread::Free => vec![],
+        Spread::Grouped { transposed } => {
+            let lies = |value| dot::result_layout(&func.ty(value).shape, transposed, chosen.num_warps);
+            operation.operands().into_iter().filter(tile).map(|value| (value, lies(value))).collect()
+        }
+        Spread::Product { .. } => result.map(|layout| dot::taken(func, op, &layout)).unwrap_or_default(),
+        Spread::Lanewise { .. } => {
+            let operands: Vec<Value> = operation.operands().into_iter().filter(tile).collect();
+            // A store has no result: it lies as it is best done, as the class of its operands, or anyhow when all are cheap.
+            let wide = || operation.place().and_then(|place| chosen.stores.get(place)).cloned();
+            let layout = result.or_else(wide).or_else(|| {
+                let anchor = operands.iter().copied().find(|value| graph.has_layout(func, *value));
+                anchor.and_then(of)
+            });
+            match layout {
+                Some(layout) => operands.into_iter().map(|operand| (operand, layout.clone())).collect(),
+                None => vec![],
+            }
+        }
+        Spread::View(view) => {
+            let operands = operation.operands().into_iter().filter(tile);
+            match result.and_then(|result| view.operand(&result)) {
+                Some(layout) => operands.map(|operand| (operand, layout.clone())).collect(),
+                None => vec![],
+            }
+        }
+        Spread::Fold { .. } => {
+            let operands: Vec<Value> = operation.operands().into_iter().filter(tile).collect();
+            let anchor = operands.iter().copied().find(|value| graph.has_layout(func, *value));
+            match anchor.and_then(of) {
+                Some(layout) => operands.into_iter().map(|operand| (operand, layout.clone())).collect(),
+                None => vec![],
+            }
+        }
+        Spread::Carry(groups) => groups
+            .iter()
+            .filter_map(|group| {
+                let anchor =
+                    group.iter().copied().find(|value| tile(value) && graph.has_layout(func, *value))?;
+                let layout = of(anchor)?;
+                Some(group.iter().map(|&value| (value, layout.clone())).collect::<Vec<_>>())
+            })
+            .flatten()
+            .collect(),
+    }
+}
+
+struct Rebuilder<'a> {
+    site: Site<'a>,
+    /// Conversions to append behind the operation being placed.
+    moved: Vec<Op>,
+    graph: &'a Graph,
+    chosen: &'a Chosen,
+    wanted: HashMap<Value, Vec<Layout>>,
+    /// Where each value is to be had in each layout, one table for each open block.
+    placed: Vec<HashMap<(Value, Layout), Value>>,
+    layouts: HashMap<Value, Layout>,
+}
+
+impl Rebuilder<'_> {
+    fn ops(&mut self, builder: &mut Builder, ops: Vec<Op>) {
+        for op in ops {
+            builder.loc = op.loc;
+            self.op(builder, op);
+        }
+    }
+
+    fn op(&mut self, builder: &mut Builder, op: Op) {
+        let cheap = op.results.first().is_some_and(|result| {
+            !self.site.func.ty(*result).is_scalar() && self.graph.cheap[result.index()]
+        });
+        if cheap {
+            for layout in self.wanted.get(&op.results[0]).cloned().unwrap_or_default() {
+                self.copy(builder, &op, layout);
+            }
+            return;
+        }
+        let mut op = op;
+        let layouts = operand_layouts(self.site.func, self.graph, self.chosen, &op, None);
+        // Asked before the operands become values that the original does not know.
+        let spread = op.kind.operation().spread(self.site.func, &op.results);
+        self.place_operands(builder, &mut op, &layouts);
+        let carried = matches!(spread, Spread::Carry(_));
+        for block in op.kind.operation_mut().blocks_mut() {
+            let taken = std::mem::take(block);
+            builder.begin_with(taken.args.clone());
+            self.placed.push(HashMap::new());
+            for &arg in &taken.args {
+                self.define(arg);
+            }
+            self.ops(builder, taken.ops);
+            let yields = taken
+                .yields
+                .iter()
+                .map(|&value| match layouts.iter().find(|(other, _)| *other == value) {
+                    Some((_, layout)) if carried => self.in_layout(builder, value, layout),
+                    _ => value,
+                })
+                .collect();
+            self.placed.pop();
+            *block = builder.end(yields);
+        }
+        builder.loc = op.loc;
+        let natural = match spread {
+            Spread::Fold { axes } => self.fold_layout(&op, &axes),
+            Spread::Product { .. } => self.product_layout(&op),
+            _ => None,
+        };
+        for i in 0..op.results.len() {
+            let result = op.results[i];
+            self.define(result);
+            // A reduction leaves its result where its operand was; the class may want it elsewhere.
+            if let Some(natural) = &natural
+                && self.layouts.get(&result).is_some_and(|layout| layout != natural)
+            {
+                let value = builder.func.value(builder.func.ty(result).clone());
+                self.layouts.insert(value, natural.clone());
+                op.results[i] = value;
+                self.moved.push(Op { kind: Convert { value }.into(), results: vec![result], loc: op.loc });
+            }
+        }
+        builder.append(op);
+        for op in self.moved.drain(..) {
+            builder.append(op);
+        }
+    }
+
+    /// Where a reduction of these axes leaves its results.
+    fn fold_layout(&self, op: &Op, axes: &[usize]) -> Option<Layout> {
+        let operand = op.kind.operation().operands()[0];
+        Some(self.layouts.get(&operand)?.without(axes))
+    }
+
+    /// How the result of a product lies where it is made.
+    fn product_layout(&self, op: &Op) -> Option<Layout> {
+        let layout = self.chosen.classes.get(&self.graph.class(op.results[0]))?;
+        Some(dot::suited(self.site.func, op, layout))
+    }
+
+    /// Records the class layout of a value that keeps its name.
+    fn define(&mut self, value: Value) {
+        if self.site.func.ty(value).is_scalar() {
+            return;
+        }
+        if let Some(layout) = self.chosen.classes.get(&self.graph.class(value)) {
+            self.layouts.insert(value, layout.clone());
+            self.placed.last_mut().expect("a table per block").insert((value, layout.clone()), value);
+        }
+    }
+
+    /// A cheap operation, built again for one layout of its result.
+    fn copy(&mut self, builder: &mut Builder, op: &Op, layout: Layout) {
+        let mut copy = op.clone();
+        let operands = operand_layouts(self.site.func, self.graph, self.chosen, op, Some(&layout));
+        self.place_operands(builder, &mut copy, &operands);
+        let ty = builder.func.ty(op.results[0]).clone();
+        let value = builder.one(copy.kind, ty);
+        self.layouts.insert(value, layout.clone());
+        self.placed.last_mut().expect("a table per block").insert((op.results[0], layout), value);
+    }
+
+    fn place_operands(&mut self, builder: &mut Builder, op: &mut Op, layouts: &[(Value, Layout)]) {
+        let vector = op.kind.operation().place().and_then(|place| {
+            let (_, layout) = layouts.iter().find(|(value, _)| *value == place.offset)?;
+            let width = access::width(self.site.func, self.site.axes, place, self.site.alignment);
+            let vector = layout.run(width.axis).min(width.elements);
+            Some(access::fitting(self.site.func, place, vector))
+        });
+        let mut placed = HashMap::new();
+        for (value, layout) in layouts {
+            // Values of nested blocks are placed where the block ends.
+            if op.kind.operation().operands().contains(value) {
+                placed.insert(*value, self.in_layout(builder, *value, layout));
+            }
+        }
+        op.kind.operation_mut().map(&mut |value| placed.get(&value).copied().unwrap_or(value));
+        if let Some(vector) = vector {
+            op.kind.operation_mut().set_vector(vector);
+        }
+    }
+
+    /// The value in a layout, converted if it has to be.
+    fn in_layout(&mut self, builder: &mut Builder, value: Value, layout: &Layout) -> Value {
+        let key = (value, layout.clone());
+        if let Some(&placed) = self.placed.iter().rev().find_map(|table| table.get(&key)) {
+            return placed;
+        }
+        let ty = builder.func.ty(value).clone();
+        let converted = builder.one(Convert { value }, ty);
+        self.layouts.insert(converted, layout.clone());
+        self.placed.last_mut().expect("a table per block").insert(key, converted);
+        converted
+    }
+}

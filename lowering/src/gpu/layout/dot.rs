@@ -1,0 +1,551 @@
+//! How what multiplies lies in the threads.
+//!
+//! An instruction of a warp takes fragments: a small tile of each factor and of the accumulator, of which every lane
+//! holds the elements that [`Fragment`] says. The result of a product lies in such fragments, dealt out over warps and
+//! then registers; each factor lies as the result does, with the warps that share its rows or columns holding the same.
+//! An extent below that of the instruction is repeated: the lanes and registers beyond it hold what those within it do,
+//! and so do their sums. Where there is no instruction, each thread multiplies blocks of its own. Four warps that multiply
+//! together take the fragments of one warp, sixteen rows each.
+//!
+//! Everything here follows from the element type, the shapes and the number of warps; which operation moves a factor to
+//! where it is multiplied is for emission to choose.
+
+use super::access::Alignment;
+use super::assign::Distributed;
+use super::linear::{Coord, LANE_BITS, Layout, odd};
+use crate::gpu::opt::select_wgmma::{GROUP_ROWS, GROUP_WARPS, Groups};
+use crate::ir::{Block, Func, Op, Shape, Value};
+use crate::ops::{Dot, GroupDot, InputPrecision, Kind};
+use crate::support::dtype::DType;
+
+/// What a bit of a register or lane number adds to the coordinate along one of a matrix's two axes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Bit {
+    Row(u32),
+    Column(u32),
+}
+
+use Bit::{Column, Row};
+
+impl Bit {
+    /// As a part of a coordinate of a tile of this rank, whose last two axes are the matrix's.
+    pub fn basis(self, rank: usize) -> Coord {
+        match self {
+            Row(value) => Coord::along(rank - 2, value),
+            Column(value) => Coord::along(rank - 1, value),
+        }
+    }
+}
+
+/// The part of a matrix that an instruction takes, over the lanes of a warp.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fragment {
+    pub registers: &'static [Bit],
+    pub lanes: [Bit; LANE_BITS],
+}
+
+/// `rows x inner` times `inner x columns`, by all lanes of a warp.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Instruction {
+    pub rows: u32,
+    pub columns: u32,
+    pub inner: u32,
+    pub left: Fragment,
+    pub right: Fragment,
+    pub sum: Fragment,
+}
+
+/// How factors of a type are multiplied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Method {
+    Warp(&'static Instruction),
+    /// By the arithmetic of single threads.
+    Thread,
+}
+
+const EIGHT_ROWS_OF_PAIRS: [Bit; LANE_BITS] = [Column(2), Column(4), Row(1), Row(2), Row(4)];
+
+/// `mma.m16n8k16` of 16-bit floats.
+pub static M16N8K16: Instruction = Instruction {
+    rows: 16,
+    columns: 8,
+    inner: 16,
+    left: Fragment { registers: &[Column(1), Row(8), Column(8)], lanes: EIGHT_ROWS_OF_PAIRS },
+    right: Fragment {
+        registers: &[Row(1), Row(8)],
+        lanes: [Row(2), Row(4), Column(1), Column(2), Column(4)],
+    },
+    sum: Fragment { registers: &[Column(1), Row(8)], lanes: EIGHT_ROWS_OF_PAIRS },
+};
+
+/// `mma.m16n8k32` of bytes, and [`M16N8K16`] twice of 8-bit floats that were converted: which of the products along K meet in
+/// which place is the same for both factors.
+static M16N8K32: Instruction = Instruction {
+    rows: 16,
+    columns: 8,
+    inner: 32,
+    left: Fragment {
+        registers: &[Column(1), Column(2), Row(8), Column(16)],
+        lanes: [Column(4), Column(8), Row(1), Row(2), Row(4)],
+    },
+    right: Fragment {
+        registers: &[Row(1), Row(2), Row(16)],
+        lanes: [Row(4), Row(8), Column(1), Column(2), Column(4)],
+    },
+    sum: Fragment { registers: &[Column(1), Row(8)], lanes: EIGHT_ROWS_OF_PAIRS },
+};
+
+/// `mma.m16n8k8` of TF32.
+static M16N8K8: Instruction = Instruction {
+    rows: 16,
+    columns: 8,
+    inner: 8,
+    left: Fragment { registers: &[Row(8), Column(4)], lanes: [Column(1), Column(2), Row(1), Row(2), Row(4)] },
+    right: Fragment { registers: &[Row(4)], lanes: [Row(1), Row(2), Column(1), Column(2), Column(4)] },
+    sum: Fragment { registers: &[Column(1), Row(8)], lanes: EIGHT_ROWS_OF_PAIRS },
+};
+
+/// `mma.m8n8k4` of `f64`.
+static M8N8K4: Instruction = Instruction {
+    rows: 8,
+    columns: 8,
+    inner: 4,
+    left: Fragment { registers: &[], lanes: [Column(1), Column(2), Row(1), Row(2), Row(4)] },
+    right: Fragment { registers: &[], lanes: [Row(1), Row(2), Column(1), Column(2), Column(4)] },
+    sum: Fragment { registers: &[Column(1)], lanes: EIGHT_ROWS_OF_PAIRS },
+};
+
+/// How factors of an element type are multiplied.
+pub fn method(elem: DType, input: InputPrecision) -> Method {
+    match (elem.bytes(), input) {
+        (1, _) => Method::Warp(&M16N8K32),
+        (2, _) => Method::Warp(&M16N8K16),
+        (8, _) => Method::Warp(&M8N8K4),
+        (_, InputPrecision::Tf32 | InputPrecision::Tf32x3) => Method::Warp(&M16N8K8),
+        (_, InputPrecision::Ieee) => Method::Thread,
+    }
+}
+
+/// A factor of a product.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Side {
+    Left,
+    Right,
+}
+
+pub const SIDES: [Side; 2] = [Side::Left, Side::Right];
+
+impl Dot {
+    pub fn factor(&self, side: Side) -> Value {
+        match side {
+            Side::Left => self.a,
+            Side::Right => self.b,
+        }
+    }
+
+    pub fn factor_mut(&mut self, side: Side) -> &mut Value {
+        match side {
+            Side::Left => &mut self.a,
+            Side::Right => &mut self.b,
+        }
+    }
+}
+
+impl Instruction {
+    pub fn factor(&self, side: Side) -> &Fragment {
+        match side {
+            Side::Left => &self.left,
+            Side::Right => &self.right,
+        }
+    }
+}
+
+impl Fragment {
+    /// The bases that a tile of this shape has room for, in the order of the registers, with 0 for others.
+    pub fn bases(&self, shape: &Shape) -> Vec<Coord> {
+        let rank = shape.rank();
+        let fits = |basis: Coord| (0..rank).all(|axis| basis.get(axis) < 1 << shape[axis].trailing_zeros());
+        let within = |basis: Coord| if fits(basis) { basis } else { Coord::ZERO };
+        self.registers.iter().map(|bit| within(bit.basis(rank))).collect()
+    }
+
+    /// Where each element that a lane hands to the instruction is, from the fragment's first on: those that the tile
+    /// has no room for are elsewhere in it.
+    pub fn offsets(&self, shape: &Shape) -> Vec<Coord> {
+        let bases = self.bases(shape);
+        let chosen = |number: usize| bases.iter().enumerate().filter(move |(bit, _)| number >> bit & 1 == 1);
+        (0..1 << bases.len())
+            .map(|number| chosen(number).fold(Coord::ZERO, |sum, (_, &basis)| sum.xor(basis)))
+            .collect()
+    }
+
+    fn lane_bases(&self, rank: usize) -> [Coord; LANE_BITS] {
+        self.lanes.map(|bit| bit.basis(rank))
+    }
+
+    fn register_bases(&self, rank: usize) -> Vec<Coord> {
+        self.registers.iter().map(|bit| bit.basis(rank)).collect()
+    }
+}
+
+// ---- results
+
+/// How warps are dealt out over a result.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Deal {
+    /// So that each has about as many rows as columns, and reads least.
+    Square,
+    /// Rows first: a row stays in one warp, to be reduced or multiplied on.
+    Rows,
+}
+
+/// The bits of a tile's axes that are still to be dealt out.
+struct Rest {
+    next: Vec<u32>,
+    end: Vec<u32>,
+}
+
+impl Rest {
+    /// What blocks of `taken` elements along each axis leave.
+    fn beyond(shape: &Shape, taken: &[u32]) -> Rest {
+        let end = shape.iter().map(|extent| 1 << extent.trailing_zeros()).collect();
+        Rest { next: taken.to_vec(), end }
+    }
+
+    fn take(&mut self, axis: usize) -> Option<Coord> {
+        let next = self.next[axis];
+        (next < self.end[axis]).then(|| {
+            self.next[axis] *= 2;
+            Coord::along(axis, next)
+        })
+    }
+
+    /// The bases of `count` bits of the warp number, which rise along each axis.
+    fn warps(&mut self, count: u32, deal: Deal) -> Vec<Coord> {
+        let rank = self.next.len();
+        let (rows, columns) = (rank - 2, rank - 1);
+        let mut bases: Vec<Coord> = (0..count)
+            .map(|_| {
+                let by_rows = deal == Deal::Rows || self.end[rows] >= self.end[columns];
+                let matrix = if by_rows { [rows, columns] } else { [columns, rows] };
+                matrix.into_iter().chain(0..rows).find_map(|axis| self.half(axis)).unwrap_or_default()
+            })
+            .collect();
+        bases.reverse();
+        bases
+    }
+
+    /// The bit that tells the halves of what is left along an axis apart.
+    fn half(&mut self, axis: usize) -> Option<Coord> {
+        (self.end[axis] > self.next[axis]).then(|| {
+            self.end[axis] /= 2;
+            Coord::along(axis, self.end[axis])
+        })
+    }
+
+    /// All that is left, columns first.
+    fn registers(&mut self) -> Vec<Coord> {
+        let axes = (0..self.next.len()).rev();
+        axes.flat_map(|axis| std::iter::from_fn(|| self.take(axis)).collect::<Vec<_>>()).collect()
+    }
+}
+
+/// The result of a product by `instruction`.
+pub fn sum_layout(instruction: &Instruction, shape: &Shape, num_warps: u32, deal: Deal) -> Layout {
+    let rank = shape.rank();
+    let mut taken = vec![1; rank];
+    taken[rank - 2] = instruction.rows;
+    taken[rank - 1] = instruction.columns;
+    let mut rest = Rest::beyond(shape, &taken);
+    let warps = rest.warps(num_warps.trailing_zeros(), deal);
+    let mut registers = instruction.sum.register_bases(rank);
+    registers.extend(rest.registers());
+    Layout::of_bases(shape, &registers, instruction.sum.lane_bases(rank), &warps).with_sets(odd(num_warps))
+}
+
+/// A block of four rows and four columns to a thread, lanes over 16 rows and 32 columns.
+const BLOCK: Fragment = Fragment {
+    registers: &[Column(1), Column(2), Row(1), Row(2)],
+    lanes: [Column(4), Column(8), Column(16), Row(4), Row(8)],
+};
+
+/// The result of a product by single threads.
+pub fn block_layout(shape: &Shape, num_warps: u32, deal: Deal) -> Layout {
+    let rank = shape.rank();
+    let mut taken = vec![1; rank];
+    taken[rank - 2] = 16;
+    taken[rank - 1] = 32;
+    let mut rest = Rest::beyond(shape, &taken);
+    let warps = rest.warps(num_warps.trailing_zeros(), deal);
+    let mut registers = BLOCK.register_bases(rank);
+    registers.extend(rest.registers());
+    Layout::of_bases(shape, &registers, BLOCK.lane_bases(rank), &warps).with_sets(odd(num_warps))
+}
+
+/// The result of a product by groups of warps. `M16N8K16` takes the same fragments.
+pub fn group_layout(shape: &Shape, num_warps: u32) -> Layout {
+    let [rows, columns] = [0, 1];
+    let instruction = &M16N8K16;
+    let groups = Groups::new(shape[rows], num_warps);
+    let within = (0..GROUP_WARPS.trailing_zeros()).map(|bit| Coord::along(rows, instruction.rows << bit));
+    let mut rest = Rest::beyond(shape, &[instruction.rows * GROUP_WARPS, instruction.columns]);
+    let by_rows: Vec<Coord> =
+        (0..groups.along_rows.trailing_zeros()).filter_map(|_| rest.take(rows)).collect();
+    let mut by_columns: Vec<Coord> =
+        (0..groups.along_columns.trailing_zeros()).filter_map(|_| rest.half(columns)).collect();
+    by_columns.reverse();
+    let warps: Vec<Coord> = within.chain(by_rows).chain(by_columns).collect();
+    let mut registers = instruction.sum.register_bases(shape.rank());
+    registers.extend(rest.registers());
+    Layout::of_bases(shape, &registers, instruction.sum.lane_bases(shape.rank()), &warps)
+        .with_sets(odd(num_warps))
+}
+
+/// The same, or that of a product whose transpose has this shape.
+pub fn result_layout(shape: &Shape, transposed: bool, num_warps: u32) -> Layout {
+    if !transposed {
+        return group_layout(shape, num_warps);
+    }
+    let product = Shape::new([shape[1], shape[0]]);
+    group_layout(&product, num_warps).permute(&[1, 0])
+}
+
+/// How a left factor that threads hold has to lie for a product by groups of warps.
+pub fn group_factor_layout(shape: &Shape, sum: &Layout) -> Layout {
+    factor_layout(&M16N8K16, Side::Left, shape, sum)
+}
+
+/// What each warp of a group has of sixteen rows, eight columns, sixteen products: of the result, and of a left factor that
+/// threads hold.
+pub fn group_fragments() -> [&'static Fragment; 2] {
+    [&M16N8K16.sum, &M16N8K16.left]
+}
+
+/// A factor, as the instruction takes it for a result that lies as `sum`.
+pub fn factor_layout(instruction: &Instruction, side: Side, shape: &Shape, sum: &Layout) -> Layout {
+    let rank = shape.rank();
+    // The axis of the result that the factor does not have, and its own that is summed over.
+    let (other, inner) = match side {
+        Side::Left => (rank - 1, rank - 1),
+        Side::Right => (rank - 2, rank - 2),
+    };
+    let shared = |basis: &Coord| basis.get(other) == 0;
+    let warps: Vec<Coord> =
+        sum.warp_bases().iter().map(|basis| if shared(basis) { *basis } else { Coord::ZERO }).collect();
+    let fragment = instruction.factor(side);
+    let mut registers = fragment.register_bases(rank);
+    let own = instruction.sum.bases(sum.shape());
+    registers.extend(sum.register_bases().iter().filter(|basis| shared(basis) && !own.contains(basis)));
+    let steps = (0..32).map(|bit| 1u32 << bit).filter(|&step| step >= instruction.inner);
+    registers.extend(steps.map(|step| Coord::along(inner, step)));
+    Layout::of_bases(shape, &registers, fragment.lane_bases(rank), &warps).with_sets(sum.sets())
+}
+
+/// Whether a product by `instruction` can leave its result as `layout`.
+fn serves(instruction: &Instruction, layout: &Layout) -> bool {
+    let rank = layout.shape().rank();
+    let own: Vec<Coord> = instruction.sum.bases(layout.shape());
+    let own: Vec<Coord> = own.into_iter().filter(|basis| *basis != Coord::ZERO).collect();
+    let lanes = Layout::of_bases(layout.shape(), &[], instruction.sum.lane_bases(rank), &[]);
+    layout.lane_bases() == lanes.lane_bases() && layout.register_bases().starts_with(&own)
+}
+
+// ---- the products of a function
+
+/// A product of either kind.
+enum Product<'f> {
+    OfTiles(&'f Dot),
+    OfBlocks(&'f GroupDot),
+}
+
+impl Product<'_> {
+    fn of(op: &Op) -> Option<Product<'_>> {
+        if let Kind::Dot(dot) = &op.kind {
+            return Some(Product::OfTiles(dot));
+        }
+        let Kind::GroupDot(dot) = &op.kind else { return None };
+        Some(Product::OfBlocks(dot))
+    }
+
+    fn inner(&self, func: &Func) -> u32 {
+        match self {
+            Product::OfTiles(dot) => dot.inner(func),
+            Product::OfBlocks(dot) => dot.inner(),
+        }
+    }
+}
+
+/// What `of` says of each product of a function, with its result.
+fn products<T>(func: &Func, mut of: impl FnMut(Product, Value) -> T) -> Vec<T> {
+    let mut found = vec![];
+    func.body.walk(&mut |op| found.extend(Product::of(op).map(|product| of(product, op.results[0]))));
+    found
+}
+
+/// The layouts of the results of all products, those first that multiply most.
+pub(super) fn layouts(func: &Func, num_warps: u32) -> Vec<(Value, Layout)> {
+    let deal = deal(func);
+    let mut products = products(func, |product, result| {
+        let work = func.ty(result).shape.elements() * u64::from(product.inner(func));
+        (std::cmp::Reverse(work), result, own_layout(func, (&product, result), num_warps, deal))
+    });
+    products.sort_by_key(|(work, result, _)| (*work, *result));
+    products.into_iter().map(|(_, result, layout)| (result, layout)).collect()
+}
+
+fn own_layout(func: &Func, (product, result): (&Product, Value), num_warps: u32, deal: Deal) -> Layout {
+    let shape = &func.ty(result).shape;
+    let dot = match product {
+        Product::OfTiles(dot) => dot,
+        Product::OfBlocks(dot) => return result_layout(shape, dot.transposed, num_warps),
+    };
+    match own_method(func, dot) {
+        Method::Warp(instruction) => sum_layout(instruction, shape, num_warps, deal),
+        Method::Thread => block_layout(shape, num_warps, deal),
+    }
+}
+
+/// Words of a thread for the sums of a product by single threads and its share of both factors on their way to shared memory: the most
+/// of a function, if it has such products.
+pub fn block_registers(distributed: &Distributed) -> Option<u32> {
+    let func = &distributed.func;
+    let words = |value: Value| {
+        let bytes = distributed.layouts[&value].register_count() as u32 * func.ty(value).dtype.bytes();
+        bytes.div_ceil(4)
+    };
+    let of = |product: Product, result| match product {
+        Product::OfTiles(dot) if own_method(func, dot) == Method::Thread => {
+            Some(words(result) + words(dot.a) + words(dot.b))
+        }
+        _ => None,
+    };
+    products(func, of).into_iter().flatten().max()
+}
+
+fn own_method(func: &Func, dot: &Dot) -> Method {
+    method(func.ty(dot.a).dtype, dot.input)
+}
+
+/// How the result of a product lies where it is made, if others want it as `layout`: so, if it can be.
+pub(super) fn suited(func: &Func, op: &Op, layout: &Layout) -> Layout {
+    let Some(product) = Product::of(op) else { return layout.clone() };
+    let own = || own_layout(func, (&product, op.results[0]), layout.num_warps(), deal(func));
+    let dot = match product {
+        Product::OfTiles(dot) => dot,
+        Product::OfBlocks(_) => return own(),
+    };
+    match own_method(func, dot) {
+        Method::Warp(instruction) if !serves(instruction, layout) => own(),
+        Method::Warp(_) | Method::Thread => layout.clone(),
+    }
+}
+
+/// How a product needs the tiles that it takes to lie, given the layout of what takes its result: factors of others lie
+/// anyhow.
+pub(super) fn taken(func: &Func, op: &Op, layout: &Layout) -> Vec<(Value, Layout)> {
+    let own = suited(func, op, layout);
+    match Product::of(op) {
+        Some(Product::OfTiles(dot)) => dot.acc.into_iter().map(|acc| (acc, own.clone())).collect(),
+        Some(Product::OfBlocks(dot)) => {
+            let left = dot.tile().map(|tile| (tile, group_factor_layout(&func.ty(tile).shape, &own)));
+            left.into_iter().chain(dot.acc.map(|acc| (acc, own.clone()))).collect()
+        }
+        None => vec![],
+    }
+}
+
+/// Whether rows of a product should stay together: something that is made of one is reduced or multiplied again.
+fn deal(func: &Func) -> Deal {
+    let mut made = vec![false; func.value_count()];
+    // What a loop carries is known to be made of a product once its body was seen.
+    let (first, again) = (goes_on(func, &func.body, &mut made), goes_on(func, &func.body, &mut made));
+    if first || again { Deal::Rows } else { Deal::Square }
+}
+
+/// Marks what is made of products in a block; whether a reduction or product takes any of it.
+fn goes_on(func: &Func, block: &Block, made: &mut [bool]) -> bool {
+    use super::assign::Spread;
+    let mut found = false;
+    for op in &block.ops {
+        let operation = op.kind.operation();
+        let spread = operation.spread(func, &op.results);
+        let (takes, gives) = match spread {
+            Spread::Product { acc } => {
+                (operation.operands().into_iter().filter(|value| Some(*value) != acc).collect(), true)
+            }
+            Spread::Fold { .. } => (operation.operands(), false),
+            Spread::Source
+            | Spread::Lanewise { .. }
+            | Spread::View(_)
+            | Spread::Carry(_)
+            | Spread::Grouped { .. }
+            | Spread::Free => (vec![], false),
+        };
+        found |= takes.iter().any(|value: &Value| made[value.index()]);
+        for block in operation.blocks() {
+            found |= goes_on(func, block, made);
+        }
+        if let Spread::Carry(groups) = spread {
+            for group in groups.iter().filter(|group| !group.is_empty()) {
+                if group.iter().any(|value| made[value.index()]) {
+                    group.iter().for_each(|value| made[value.index()] = true);
+                }
+            }
+        } else if gives || operation.operands().iter().any(|value| made[value.index()]) {
+            op.results.iter().for_each(|value| made[value.index()] = true);
+        }
+    }
+    found
+}
+
+/// Bytes of a result that one thread should hold: a warp that has more of it reads less of the factors for each product.
+const BYTES_PER_THREAD: u64 = 512;
+/// Those of what is computed on, or made of factors that are loaded element by element: these need registers too.
+const FEWER_BYTES_PER_THREAD: u64 = 128;
+/// Those of what single threads multiply.
+const BYTES_PER_THREAD_ALONE: u64 = 256;
+/// More warps have too few registers each.
+const MAX_WARPS: u64 = 8;
+
+/// Groups of warps where the rows of the largest product are a multiple of theirs and no power of two.
+const ODD_GROUPS: u32 = 3;
+
+/// The warps that multiply in groups for the largest product of a function, if its rows make them no power of two.
+pub fn odd_warps(func: &Func) -> Option<u32> {
+    let of = |_: Product, result: Value| {
+        let shape = &func.ty(result).shape;
+        (shape.elements(), shape.rank() == 2 && shape[0] == ODD_GROUPS * GROUP_ROWS)
+    };
+    let (_, fits) = products(func, of).into_iter().max()?;
+    fits.then_some(ODD_GROUPS * GROUP_WARPS)
+}
+
+/// How many products a function has.
+pub fn count(func: &Func) -> usize {
+    products(func, |_, _| ()).len()
+}
+
+/// The warps that the largest product of a function wants; `None` where there is no product.
+pub fn warps(func: &Func, alignment: Alignment) -> Option<u32> {
+    let deal = deal(func);
+    let wanted = products(func, |product, result| {
+        let ty = func.ty(result);
+        let alone = matches!(product, Product::OfTiles(dot) if own_method(func, dot) == Method::Thread);
+        let per_thread = match (deal, alignment) {
+            _ if alone => BYTES_PER_THREAD_ALONE,
+            (Deal::Rows, _) | (_, Alignment::Element) => FEWER_BYTES_PER_THREAD,
+            (Deal::Square, Alignment::Checked) => BYTES_PER_THREAD,
+        };
+        let bytes = ty.shape.elements() * u64::from(ty.dtype.bytes());
+        // A multiprocessor has four schedulers.
+        (bytes / (32 * per_thread)).max((bytes / (32 * FEWER_BYTES_PER_THREAD)).min(4))
+    });
+    Some(wanted.into_iter().max()?.clamp(1, MAX_WARPS).next_power_of_two() as u32)
+}
+
+/// The warps that it wants where groups of four multiply: one for sixteen rows.
+pub fn group_warps(func: &Func) -> Option<u32> {
+    let rows = products(func, |_, result| func.ty(result).shape.clone());
+    let rows = rows.iter().map(|shape| shape[shape.rank() - 2]).max()?;
+    Some((rows / M16N8K16.rows).clamp(GROUP_WARPS, MAX_WARPS as u32).next_power_of_two())
+}

@@ -1,0 +1,58 @@
+//! The same elements at other coordinates: how operand and result lie relative to each other.
+
+use super::linear::Layout;
+use crate::ir::Shape;
+
+/// A change of coordinates.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum View {
+    Broadcast {
+        from: Shape,
+    },
+    Expand {
+        axis: usize,
+    },
+    /// A new axis of extent 2, one place for each of two operands.
+    Join {
+        axis: usize,
+    },
+    Permute {
+        order: Vec<usize>,
+    },
+    Reshape {
+        from: Shape,
+        to: Shape,
+    },
+}
+
+impl View {
+    /// How the operand must lie for the result to lie as `result`.
+    pub fn operand(&self, result: &Layout) -> Option<Layout> {
+        match self {
+            View::Broadcast { from } => Some(result.before_broadcast(from)),
+            View::Expand { axis } | View::Join { axis } => Some(result.without(&[*axis])),
+            View::Permute { order } => {
+                let inverse: Vec<usize> =
+                    (0..order.len()).filter_map(|axis| order.iter().position(|&from| from == axis)).collect();
+                Some(result.permute(&inverse))
+            }
+            View::Reshape { from, .. } => result.reshape(from),
+        }
+    }
+
+    /// How the result lies when the operand lies as `operand`; `None` where the result has elements of its own to place.
+    pub(super) fn result(&self, operand: &Layout) -> Option<Layout> {
+        match self {
+            View::Broadcast { .. } => None,
+            View::Expand { axis } => Some(operand.expand(*axis)),
+            View::Join { axis } => Some(operand.join(*axis)),
+            View::Permute { order } => Some(operand.permute(order)),
+            View::Reshape { to, .. } => operand.reshape(to),
+        }
+    }
+
+    /// Whether the operand's layout follows from any layout of the result.
+    pub(super) fn is_invertible(&self) -> bool {
+        !matches!(self, View::Reshape { .. })
+    }
+}

@@ -1,0 +1,39 @@
+//! How tiles lie that are scanned along another axis than that of their vectors: a thread has neighbours along the axis, which
+//! it goes through by itself, and lanes lie along the other axes as long as there are elements.
+
+use super::access::NARROWEST_COPY;
+use super::assign::Graph;
+use super::linear::{LANE_BITS, Layout};
+use crate::ir::{Func, Shape};
+use crate::ops::Kind;
+
+/// The one axis along which elements of a class are scanned.
+pub(super) fn axis(func: &Func, graph: &Graph, class: usize) -> Option<usize> {
+    let mut axes = vec![];
+    func.body.walk(&mut |op| {
+        if let Kind::Scan(scan) = &op.kind
+            && graph.class(op.results[0]) == class
+        {
+            axes.push(scan.axis);
+        }
+    });
+    axes.dedup();
+    match axes[..] {
+        [axis] => Some(axis),
+        _ => None,
+    }
+}
+
+/// The layout for a scan along `axis` of what memory moves as `vector` elements along `fast`, of so many bytes each: narrower
+/// vectors where those would leave lanes for the axis of the scan.
+pub(super) fn layout(
+    shape: &Shape,
+    (fast, vector): (usize, u32),
+    axis: usize,
+    bytes: Option<u32>,
+    num_warps: u32,
+) -> Layout {
+    let least = (NARROWEST_COPY / bytes.unwrap_or(NARROWEST_COPY)).max(1);
+    let narrow = (shape[fast].next_power_of_two() >> LANE_BITS).max(least);
+    Layout::of_runs(shape, fast, axis, vector.min(narrow), num_warps)
+}

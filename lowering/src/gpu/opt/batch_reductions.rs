@@ -1,0 +1,91 @@
+//! Reductions that do not need each other's results stand next to each other, so that one barrier serves them all.
+//!
+//! `sum(x) / n` and then `sum(y) / n` wait for the other warps twice; nothing but the division stands between them. Pure
+//! operations that need the first result move behind the second reduction.
+
+use std::collections::HashSet;
+use std::ops::Range;
+
+use crate::gpu::layout::Layout;
+use crate::gpu::layout::assign::{Distributed, Spread};
+use crate::gpu::opt::remat_narrow::used_by;
+use crate::ir::{Block, Func, Op, Value};
+use crate::ops::{Effect, Kind};
+
+/// Reorders every block.
+pub fn gather(distributed: &mut Distributed) {
+    let mut body = std::mem::take(&mut distributed.func.body);
+    in_block(distributed, &mut body);
+    distributed.func.body = body;
+}
+
+fn in_block(distributed: &Distributed, block: &mut Block) {
+    for op in &mut block.ops {
+        if !op.kind.operation().isolated() {
+            for inner in op.kind.operation_mut().blocks_mut() {
+                in_block(distributed, inner);
+            }
+        }
+    }
+    let mut first = 0;
+    while first < block.ops.len() {
+        // The round is `first..end`.
+        let mut end = first + 1;
+        while crosses_warps(distributed, &block.ops[first])
+            && let Some((next, waiting)) = partner(distributed, &block.ops, first..end)
+        {
+            // Between the round and the next: what does not wait comes before, what does behind.
+            let between: Vec<Op> = block.ops.drain(end..next).collect();
+            let (behind, before): (Vec<Op>, Vec<Op>) =
+                between.into_iter().partition(|op| op.results.iter().any(|result| waiting.contains(result)));
+            let moved = before.len();
+            block.ops.splice(first..first, before);
+            (first, end) = (first + moved, end + moved + 1);
+            block.ops.splice(end..end, behind);
+        }
+        first = end;
+    }
+}
+
+/// The next reduction, if it does without the results of those of a round, and the values that do not.
+fn partner(distributed: &Distributed, ops: &[Op], round: Range<usize>) -> Option<(usize, HashSet<Value>)> {
+    let mut waiting: HashSet<Value> = ops[round.clone()].iter().flat_map(|op| &op.results).copied().collect();
+    for (i, op) in ops.iter().enumerate().skip(round.end) {
+        let waits = used_by(op).iter().any(|value| waiting.contains(value));
+        if crosses_warps(distributed, op) {
+            return (!waits).then_some((i, waiting));
+        }
+        let operation = op.kind.operation();
+        if waits {
+            if operation.effect() != Effect::Pure || !operation.blocks().is_empty() {
+                return None;
+            }
+            waiting.extend(&op.results);
+        } else if operation.effect() == Effect::Write || !operation.blocks().is_empty() {
+            return None;
+        }
+    }
+    None
+}
+
+pub(crate) fn crosses_warps(distributed: &Distributed, op: &Op) -> bool {
+    matches!(&op.kind, Kind::Reduce(reduce) if {
+        let layout = &distributed.layouts[&reduce.combination.inputs[0]];
+        folded_warps(layout, &layout.without(&reduce.axes)) != 0
+    })
+}
+
+/// Warp bits along folded axes: these partial results meet in shared memory.
+pub fn folded_warps(layout: &Layout, folded: &Layout) -> u32 {
+    folded.idle_warps() & !layout.idle_warps()
+}
+
+/// Whether an operation is a reduction with another right behind it, which need not wait for it.
+pub(crate) fn goes_on(func: &Func, op: &Op, next: Option<&Op>) -> bool {
+    let folds = |op: &Op| matches!(op.kind.operation().spread(func, &op.results), Spread::Fold { .. });
+    next.is_some_and(|next| {
+        folds(op)
+            && folds(next)
+            && !next.kind.operation().operands().iter().any(|value| op.results.contains(value))
+    })
+}

@@ -1,0 +1,81 @@
+//! Products of 8-bit floats that stay bytes until they are multiplied.
+//!
+//! Tensor cores of single warps take `f16`, to which 8-bit floats are converted exactly: a product of them is one of
+//! converted factors. Where both are loaded in pieces along what is summed over, as rows and the weights of a linear layer
+//! are, the conversion waits until a warp has read its fragments. Loops then copy the bytes as they are, and what goes
+//! through shared memory is half as long.
+
+use std::collections::HashMap;
+
+use crate::analysis::axis_info::{Assumptions, Axes};
+use crate::gpu::layout::access::{Alignment, MAX_BYTES, width};
+use crate::gpu::layout::dot::SIDES;
+use crate::gpu::opt::select_wgmma::converted;
+use crate::ir::{Block, Func, Op, Value, remove_unused};
+use crate::ops::{Dot, Kind, Permute, Reshape};
+
+/// What the extent that is summed over is a multiple of: that of the instruction for bytes.
+const INNER: u32 = 32;
+
+/// Lets products take 8-bit floats instead of what these were converted to, where they can.
+pub fn keep_bytes(func: &mut Func, assumptions: &Assumptions) {
+    let axes = Axes::analyse(func, assumptions);
+    let factors = Factors { definitions: func.definitions(), axes, func };
+    let mut found = HashMap::new();
+    func.body.walk(&mut |op| {
+        if let Kind::Dot(dot) = &op.kind {
+            found.extend(factors.bytes(dot).map(|bytes| (op.results[0], bytes)));
+        }
+    });
+    if !found.is_empty() {
+        replace(&mut func.body, &found);
+        remove_unused(func);
+    }
+}
+
+fn replace(block: &mut Block, found: &HashMap<Value, [Value; 2]>) {
+    for op in &mut block.ops {
+        if let Kind::Dot(dot) = &mut op.kind
+            && let Some(bytes) = found.get(&op.results[0])
+        {
+            [dot.a, dot.b] = *bytes;
+        }
+        op.kind.operation_mut().blocks_mut().into_iter().for_each(|block| replace(block, found));
+    }
+}
+
+struct Factors<'f> {
+    definitions: HashMap<Value, &'f Op>,
+    axes: Axes,
+    func: &'f Func,
+}
+
+impl Factors<'_> {
+    /// The factors of a product as they were loaded, if they can be multiplied so.
+    fn bytes(&self, dot: &Dot) -> Option<[Value; 2]> {
+        let [a, b] = SIDES.map(|side| converted(self.func, &self.definitions, dot.factor(side)));
+        let (a, b) = (a?, b?);
+        let [left, right] = [a, b].map(|value| self.func.ty(value));
+        let rank = left.shape.rank();
+        let fits = left.dtype == right.dtype && dot.inner(self.func).is_multiple_of(INNER);
+        let lie = self.is_loaded_along(a, rank - 1) && self.is_loaded_along(b, rank - 2);
+        (fits && lie).then_some([a, b])
+    }
+
+    /// Whether a tile is loaded in the widest pieces there are, which lie along this axis of it.
+    fn is_loaded_along(&self, value: Value, axis: usize) -> bool {
+        let Some(op) = self.definitions.get(&value) else { return false };
+        if let Kind::Permute(Permute { value, order }) = &op.kind {
+            return self.is_loaded_along(*value, order[axis]);
+        }
+        if let Kind::Reshape(Reshape { value: from }) = &op.kind {
+            let [before, after] = [*from, value].map(|value| &self.func.ty(value).shape);
+            let along =
+                before.kept_axes(after).and_then(|kept| kept.iter().position(|&new| new == Some(axis)));
+            return along.is_some_and(|axis| self.is_loaded_along(*from, axis));
+        }
+        let Kind::Load(load) = &op.kind else { return false };
+        let width = width(self.func, &self.axes, &load.place, Alignment::Checked);
+        width.axis == axis && width.elements == MAX_BYTES
+    }
+}

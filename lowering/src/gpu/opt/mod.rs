@@ -1,0 +1,13 @@
+//! Passes over laid-out tile IR that make it faster on a GPU and never change a result.
+
+pub mod batch_reductions;
+pub mod coalesce_dot_stores;
+pub mod delay_fp8_upcast;
+pub mod elide_selects;
+pub mod hoist_loads;
+pub mod hoist_operand_conversion;
+pub mod remat_narrow;
+pub mod remat_ranges;
+pub mod select_tma_store;
+pub mod select_wgmma;
+pub mod thread_local_reductions;

@@ -1,0 +1,280 @@
+//! What the environment of a build says. Every variable that changes a result is named in [`VARIABLES`], which the
+//! expansion mentions so that cargo expands again when one changes.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::backend::host_asm::Family;
+use crate::backend::inject::Injection;
+use crate::backend::nvptx::Arch;
+use crate::backend::sandbox;
+
+/// The variables that the result of an expansion depends on.
+pub const VARIABLES: &[&str] = &[
+    "FUSE_ARCH",
+    "FUSE_PTXAS",
+    "FUSE_BOUNDS_REPORT",
+    "FUSE_DEFLATE",
+    "CUDA_HOME",
+    "FUSE_DUMP",
+    "FUSE_DUMP_DIR",
+    "FUSE_INJECT",
+];
+
+/// A stage whose text `FUSE_DUMP` can ask for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stage {
+    Tile,
+    Layout,
+    Mlir,
+    Llvm,
+    Ptx,
+    Asm,
+}
+
+impl Stage {
+    pub const ALL: [Stage; 6] =
+        [Stage::Tile, Stage::Layout, Stage::Mlir, Stage::Llvm, Stage::Ptx, Stage::Asm];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Stage::Tile => "tile",
+            Stage::Layout => "layout",
+            Stage::Mlir => "mlir",
+            Stage::Llvm => "llvm",
+            Stage::Ptx => "ptx",
+            Stage::Asm => "asm",
+        }
+    }
+}
+
+/// How much of the work to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Effort {
+    /// Everything: the code will be linked.
+    Full,
+    /// Every error a user can make, and no code: `cargo check`, `cargo doc`, the search for doctests.
+    Check,
+    /// Nothing but the signature: a language server expands on every keystroke.
+    Signature,
+}
+
+/// The options of one build.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub effort: Effort,
+    pub archs: Vec<Arch>,
+    /// The processor that the crate is built for, if kernels can run on it.
+    pub family: Option<Family>,
+    pub ptxas: Option<PathBuf>,
+    /// Whether an access outside its slice is reported when it happens: in debug builds, or as `FUSE_BOUNDS_REPORT` says.
+    pub report: bool,
+    /// Whether programs carry GPU code deflated, unless `FUSE_DEFLATE` is 0: what is packed as a whole gets smaller without.
+    pub deflate: bool,
+    pub dump: Vec<Stage>,
+    pub dump_dir: PathBuf,
+    /// Where results are kept between builds.
+    pub cache_dir: Option<PathBuf>,
+    /// Tells this crate's symbols from those of others.
+    pub crate_name: String,
+    /// How long the lowering of a kernel may take before it counts as hung.
+    pub limit: Duration,
+    /// A failure on purpose, to test that failures are contained.
+    pub inject: Option<Injection>,
+}
+
+impl Options {
+    /// Reads the environment and the command line of the rustc that runs the macro; the error names a variable that
+    /// cannot be understood.
+    pub fn from_environment() -> Result<Options, String> {
+        let args: Vec<String> = std::env::args().collect();
+        let ptxas = crate::backend::ptxas::find();
+        let variable = |name: &str| std::env::var_os(name);
+        Ok(Options { ptxas, ..Options::read(&args, &variable)? })
+    }
+
+    /// What a command line of rustc and the variables say; no assembler.
+    pub fn read(args: &[String], variable: &dyn Fn(&str) -> Option<OsString>) -> Result<Options, String> {
+        let value_of = |flag: &str| {
+            let joined =
+                args.iter().find_map(|arg| arg.strip_prefix(&format!("{flag}=")).map(str::to_string));
+            joined
+                .or_else(|| args.iter().position(|arg| arg == flag).and_then(|at| args.get(at + 1).cloned()))
+        };
+        let text = |name: &str| {
+            variable(name).map(|value| value.to_string_lossy().trim().to_string()).unwrap_or_default()
+        };
+        let out_dir = value_of("--out-dir").map(PathBuf::from);
+        let target_dir = out_dir.as_ref().and_then(|dir| Some(dir.parent()?.to_path_buf()));
+        let documents =
+            args.first().is_some_and(|name| Path::new(name).file_stem() == Some("rustdoc".as_ref()));
+        let links =
+            value_of("--emit").is_none_or(|kinds| kinds.split(',').any(|kind| kind.starts_with("link")));
+        let effort = if variable("RUST_ANALYZER_INTERNALS_DO_NOT_USE").is_some() {
+            Effort::Signature
+        } else if links && !documents {
+            Effort::Full
+        } else {
+            Effort::Check
+        };
+        let triple = value_of("--target").unwrap_or_else(|| format!("{}-", std::env::consts::ARCH));
+        let dump_dir = variable("FUSE_DUMP_DIR").map(PathBuf::from);
+        let temporary = std::env::temp_dir().join("fuse-dump");
+        let beside_target = target_dir.as_ref().map(|dir| dir.join("fuse-dump"));
+        Ok(Options {
+            effort,
+            archs: archs(&text("FUSE_ARCH"))?,
+            family: family(&triple),
+            ptxas: None,
+            report: switch("FUSE_BOUNDS_REPORT", &text)?.unwrap_or_else(|| debug_assertions(args)),
+            deflate: switch("FUSE_DEFLATE", &text)?.unwrap_or(true),
+            dump: stages(&text("FUSE_DUMP"))?,
+            dump_dir: dump_dir.or(beside_target).unwrap_or(temporary),
+            cache_dir: target_dir.map(|dir| dir.join("fuse-cache")),
+            crate_name: value_of("--crate-name").unwrap_or_else(|| "crate".into()),
+            limit: sandbox::LIMIT,
+            inject: injection(&text("FUSE_INJECT"))?,
+        })
+    }
+}
+
+fn family(triple: &str) -> Option<Family> {
+    if triple.starts_with("x86_64") {
+        Some(Family::X86_64)
+    } else if triple.starts_with("aarch64") {
+        Some(Family::AArch64)
+    } else {
+        None
+    }
+}
+
+/// `FUSE_DEFLATE=1` or `0`; nothing if it is empty.
+fn switch(name: &str, text: &dyn Fn(&str) -> String) -> Result<Option<bool>, String> {
+    match text(name).as_str() {
+        "" => Ok(None),
+        "0" => Ok(Some(false)),
+        "1" => Ok(Some(true)),
+        other => Err(format!("{name} is `{other}`: expected 0 or 1")),
+    }
+}
+
+/// Whether a rustc with these arguments sets `cfg(debug_assertions)`: as it is told, and without a word if it does not
+/// optimise.
+fn debug_assertions(args: &[String]) -> bool {
+    let mut told = None;
+    let mut optimised = false;
+    let mut rest = args.iter().map(String::as_str);
+    while let Some(arg) = rest.next() {
+        let option = match arg {
+            "-O" => {
+                optimised = true;
+                continue;
+            }
+            "-C" | "--codegen" => rest.next(),
+            _ => arg.strip_prefix("--codegen=").or_else(|| arg.strip_prefix("-C")),
+        };
+        let Some(option) = option else { continue };
+        let (name, value) = option.split_once('=').unwrap_or((option, ""));
+        match name {
+            "debug-assertions" => told = Some(matches!(value, "" | "y" | "yes" | "on" | "true")),
+            "opt-level" => optimised = value != "0",
+            _ => {}
+        }
+    }
+    told.unwrap_or(!optimised)
+}
+
+/// `FUSE_ARCH=sm_80,sm_90a`; empty for the default of both, `none` for no GPU code.
+fn archs(text: &str) -> Result<Vec<Arch>, String> {
+    match text.trim() {
+        "" => return Ok(vec![Arch::SM_80, Arch::SM_90A]),
+        "none" => return Ok(vec![]),
+        _ => {}
+    }
+    let mut archs: Vec<Arch> = text
+        .split(',')
+        .map(|name| match name.trim() {
+            "sm_80" => Ok(Arch::SM_80),
+            "sm_90a" => Ok(Arch::SM_90A),
+            other => Err(format!("FUSE_ARCH names `{other}`: architectures are sm_80 and sm_90a, or none")),
+        })
+        .collect::<Result<_, _>>()?;
+    archs.sort_by_key(|arch| arch.capability);
+    archs.dedup();
+    Ok(archs)
+}
+
+/// `FUSE_DUMP=tile,ptx` or `all`.
+fn stages(text: &str) -> Result<Vec<Stage>, String> {
+    match text.trim() {
+        "" => return Ok(vec![]),
+        "all" => return Ok(Stage::ALL.to_vec()),
+        _ => {}
+    }
+    text.split(',')
+        .map(|name| {
+            Stage::ALL.into_iter().find(|stage| stage.name() == name.trim()).ok_or_else(|| {
+                let known = crate::support::diagnostic::list(Stage::ALL.map(Stage::name));
+                format!("FUSE_DUMP names `{}`: stages are {known}, or all", name.trim())
+            })
+        })
+        .collect()
+}
+
+/// `FUSE_INJECT=abort`.
+fn injection(text: &str) -> Result<Option<Injection>, String> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let found = Injection::ALL.into_iter().find(|injection| injection.name() == text);
+    found.map(Some).ok_or_else(|| {
+        let known = crate::support::diagnostic::list(Injection::ALL.map(Injection::name));
+        format!("FUSE_INJECT names `{text}`: failures are {known}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(line: &str) -> Vec<String> {
+        line.split(' ').map(str::to_string).collect()
+    }
+
+    #[test]
+    fn debug_assertions_are_those_of_rustc() {
+        for line in [
+            "rustc lib.rs",
+            "rustc -C opt-level=0 lib.rs",
+            "rustc -Copt-level=3 -C debug-assertions=on",
+            "rustc --codegen debug-assertions -O",
+            "rustc --codegen=debug-assertions=yes -O",
+            "rustc -O -C opt-level=0",
+            "rustc -C debug-assertions=off -Cdebug-assertions=true",
+        ] {
+            assert!(debug_assertions(&words(line)), "{line}");
+        }
+        for line in [
+            "rustc -O lib.rs",
+            "rustc -C opt-level=s",
+            "rustc -Cdebug-assertions=no lib.rs",
+            "rustc -C debug-assertions=on -C debug-assertions=off",
+        ] {
+            assert!(!debug_assertions(&words(line)), "{line}");
+        }
+    }
+
+    #[test]
+    fn the_setting_wins_over_the_build() {
+        let report = |line: &str, text: &str| {
+            let set = |name: &str| (name == "FUSE_BOUNDS_REPORT").then(|| text.into());
+            Options::read(&words(line), &set).map(|options| options.report)
+        };
+        let (debug, release) = ("rustc lib.rs", "rustc -O lib.rs");
+        assert_eq!([report(debug, ""), report(release, "")], [Ok(true), Ok(false)]);
+        assert_eq!([report(debug, "0"), report(release, "1")], [Ok(false), Ok(true)]);
+        let message = "FUSE_BOUNDS_REPORT is `yes`: expected 0 or 1";
+        assert_eq!(report(debug, "yes"), Err(message.to_string()));
+    }
+}

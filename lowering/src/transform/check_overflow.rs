@@ -1,0 +1,566 @@
+//! Integers that do not fit their type, reported by debug builds.
+//!
+//! The law of integers: an offset and both sides of a comparison are exact ([`crate::transform::legalize_index`]); anywhere else an integer has
+//! the bits of its type, and what does not fit wraps. A release build wraps in silence, as Rust's does. In a debug build
+//! this pass adds an assertion for each `+`, `-`, `*` and sum that may leave its type.
+//!
+//! An element counts when its value is used, not when it is computed: a tile's elements behind the end of a row are masked
+//! off later, and may hold anything. So an overflow travels with its element, through arithmetic, selections and moves,
+//! and is asserted where the element is stored, reduced, carried by a loop, decides a branch or is part of an address.
+//!
+//! Takes tile IR before offsets are split; gives it with assertions that only a debug build has.
+
+use std::collections::HashMap;
+
+use crate::analysis::axis_info;
+use crate::analysis::axis_info::{Assumptions, Axes, Info};
+use crate::gpu::layout::assign::Spread;
+use crate::ir::{Block, Builder, BuiltFor, Func, Op, Shape, Type, Value, remove_unused};
+use crate::ops::scalar::{self, Algebra, Rule, Scalar};
+use crate::ops::{
+    Arange, Assert, Bitcast, Broadcast, Cast, Combination, Constant, Effect, ExpandDims, Kind, Number, Place,
+    Reduce, Scan, Site, Splat, Window,
+};
+use crate::support::diagnostic::Loc;
+use crate::support::dtype::DType;
+
+/// Overflows of different operations that an element is told apart by; later ones count as the first.
+const MAX_ORIGINS: usize = 4;
+
+/// Adds the assertions.
+pub fn report_overflow(func: &mut Func) {
+    let axes = Axes::analyse(func, &Assumptions::default());
+    let values = (0..func.value_count()).map(|index| func.value_at(index));
+    let mut pass = Pass {
+        ranges: values.map(|value| (value, axes.get(func, value).range)).collect(),
+        origins: vec![],
+        typed: BuiltFor::default(),
+        exact: BuiltFor::default(),
+    };
+    let body = std::mem::take(&mut func.body);
+    let mut builder = Builder::new(func);
+    for op in body.ops {
+        pass.op(&mut builder, op);
+    }
+    builder.finish();
+    remove_unused(func);
+}
+
+/// The operation that overflows.
+#[derive(Clone, Copy)]
+struct Origin {
+    verb: &'static str,
+    dtype: DType,
+    loc: Loc,
+}
+
+/// The elements of a value that rest on an overflow: a tile or scalar of `bool` for each operation that may be the cause.
+#[derive(Clone, Copy, Default)]
+struct Overflows {
+    by_origin: [Option<(usize, Value)>; MAX_ORIGINS],
+}
+
+impl Overflows {
+    fn iter(&self) -> impl Iterator<Item = (usize, Value)> + use<> {
+        self.by_origin.into_iter().flatten()
+    }
+
+    fn is_empty(&self) -> bool {
+        self.by_origin[0].is_none()
+    }
+}
+
+struct Pass {
+    ranges: HashMap<Value, (i128, i128)>,
+    origins: Vec<Origin>,
+    /// Of values as numbers of their types.
+    typed: BuiltFor<Overflows>,
+    /// Of values in offsets and comparisons, where arithmetic of `i32` is exact.
+    exact: BuiltFor<Overflows>,
+}
+
+impl Pass {
+    fn op(&mut self, builder: &mut Builder, mut op: Op) {
+        builder.loc = op.loc;
+        self.used(builder, &op);
+        // How elements are combined is computed again and again, in no order that a report could name.
+        if !op.kind.operation().isolated() {
+            for block in op.kind.operation_mut().blocks_mut() {
+                let taken = std::mem::take(block);
+                *block = self.block(builder, taken);
+            }
+        }
+        builder.loc = op.loc;
+        let (kind, results) = (op.kind.clone(), op.results.clone());
+        builder.append(op);
+        if let [result] = results[..] {
+            self.define(builder, &kind, result);
+        }
+    }
+
+    /// A block with what it yields asserted.
+    fn block(&mut self, builder: &mut Builder, block: Block) -> Block {
+        builder.begin_with(block.args);
+        for op in block.ops {
+            self.op(builder, op);
+        }
+        for &value in &block.yields {
+            let overflows = self.typed(builder, value);
+            self.assert(builder, overflows, None);
+        }
+        builder.end(block.yields)
+    }
+
+    // ---- what rests on an overflow
+
+    fn typed(&self, builder: &Builder, value: Value) -> Overflows {
+        self.typed.get(builder, value).unwrap_or_default()
+    }
+
+    fn exact(&self, builder: &Builder, value: Value) -> Overflows {
+        self.exact.get(builder, value).unwrap_or_default()
+    }
+
+    fn define(&mut self, builder: &mut Builder, kind: &Kind, result: Value) {
+        let typed = self.of_typed(builder, kind, result);
+        let exact = match self.of_exact(builder, kind, result) {
+            Some(exact) => exact,
+            None => typed,
+        };
+        if !typed.is_empty() {
+            self.typed.insert(builder, result, typed);
+        }
+        if !exact.is_empty() {
+            self.exact.insert(builder, result, exact);
+        }
+    }
+
+    fn of_typed(&mut self, builder: &mut Builder, kind: &Kind, result: Value) -> Overflows {
+        let ty = builder.func.ty(result).clone();
+        match kind {
+            Kind::Scalar(scalar) => match (scalar.op.algebra, &scalar.args[..]) {
+                (Algebra::Compare(_), &[a, b]) if is_index(builder.func.ty(a)) => {
+                    let sides = [self.exact(builder, a), self.exact(builder, b)];
+                    self.joined(builder, &sides)
+                }
+                (Algebra::Select, &[condition, a, b]) => self.selected(builder, condition, [a, b]),
+                (Algebra::And, &[a, b]) if ty.dtype == DType::Bool => {
+                    self.either_decides(builder, [a, b], true)
+                }
+                (Algebra::Or, &[a, b]) if ty.dtype == DType::Bool => {
+                    self.either_decides(builder, [a, b], false)
+                }
+                _ => {
+                    let mut all = vec![];
+                    if let Some(own) = self.of_arithmetic(builder, scalar, result) {
+                        all.push(own);
+                    }
+                    all.extend(scalar.args.iter().map(|&arg| self.typed(builder, arg)));
+                    self.joined(builder, &all)
+                }
+            },
+            Kind::Reduce(reduce) => self.of_sum(builder, &reduce.combination, result, &mut |combination| {
+                Reduce { combination, axes: reduce.axes.clone() }.into()
+            }),
+            Kind::Scan(scan) => self.of_sum(builder, &scan.combination, result, &mut |combination| {
+                Scan { combination, ..scan.clone() }.into()
+            }),
+            kind => self.passed_on(builder, kind, result, Pass::typed),
+        }
+    }
+
+    /// Of arithmetic that is exact in an offset; `None` where the number is one of its type there too.
+    fn of_exact(&mut self, builder: &mut Builder, kind: &Kind, result: Value) -> Option<Overflows> {
+        let ty = builder.func.ty(result).clone();
+        if !is_index(&ty) {
+            return None;
+        }
+        if let Kind::Scalar(scalar) = kind
+            && scalar.is_exact_in_index(|value| self.constant(value))
+        {
+            let mut all = vec![];
+            if ty.dtype == DType::I64
+                && let Some(own) = self.of_arithmetic(builder, scalar, result)
+            {
+                all.push(own);
+            }
+            all.extend(scalar.args.iter().map(|&arg| self.exact(builder, arg)));
+            return Some(self.joined(builder, &all));
+        }
+        if let Kind::Cast(Cast { value }) = kind
+            && builder.func.ty(*value).dtype == DType::I32
+        {
+            return Some(self.exact(builder, *value));
+        }
+        let moves = matches!(kind, Kind::Splat(_)) || kind.operation().moves(builder.func).is_some();
+        moves.then(|| self.passed_on(builder, kind, result, Pass::exact))
+    }
+
+    /// The only value that a range leaves.
+    fn constant(&self, value: Value) -> Option<i128> {
+        self.ranges.get(&value).filter(|(low, high)| low == high).map(|&(low, _)| low)
+    }
+
+    /// Of an operation that moves or converts elements.
+    fn passed_on(
+        &mut self,
+        builder: &mut Builder,
+        kind: &Kind,
+        result: Value,
+        of: fn(&Pass, &Builder, Value) -> Overflows,
+    ) -> Overflows {
+        let operation = kind.operation();
+        if operation.effect() != Effect::Pure || !operation.blocks().is_empty() {
+            return Overflows::default();
+        }
+        let ty = builder.func.ty(result).with(DType::Bool);
+        let operands = operation.operands();
+        match operands[..] {
+            [operand] if moves(builder.func, kind, result) => {
+                let mut moved = of(self, builder, operand);
+                for (_, tile) in moved.by_origin.iter_mut().flatten() {
+                    let mut kind = kind.clone();
+                    kind.operation_mut().map(&mut |_| *tile);
+                    *tile = builder.one(kind, ty.clone());
+                }
+                moved
+            }
+            _ if operation.is_pointwise() => {
+                let all: Vec<Overflows> =
+                    operands.iter().map(|&operand| of(self, builder, operand)).collect();
+                self.joined(builder, &all)
+            }
+            _ => Overflows::default(),
+        }
+    }
+
+    fn joined(&mut self, builder: &mut Builder, all: &[Overflows]) -> Overflows {
+        let mut joined = Overflows::default();
+        for (origin, elements) in all.iter().flat_map(Overflows::iter) {
+            let same =
+                joined.by_origin.iter().position(|known| known.is_none_or(|(known, _)| known == origin));
+            let slot = &mut joined.by_origin[same.unwrap_or(0)];
+            *slot = Some(match *slot {
+                Some((origin, known)) if known != elements => {
+                    (origin, row(builder, "or", &[known, elements]))
+                }
+                Some(known) => known,
+                None => (origin, elements),
+            });
+        }
+        joined
+    }
+
+    /// An element of the side that the condition takes.
+    fn selected(&mut self, builder: &mut Builder, condition: Value, sides: [Value; 2]) -> Overflows {
+        let [a, b] = sides.map(|side| self.typed(builder, side));
+        let unless = (!b.is_empty()).then(|| row(builder, "not", &[condition]));
+        let mut taken = |overflows: Overflows, when: Option<Value>| {
+            let mut overflows = overflows;
+            for (_, elements) in overflows.by_origin.iter_mut().flatten() {
+                *elements = row(builder, "and", &[*elements, when.expect("there is one of this side")]);
+            }
+            overflows
+        };
+        let all = [taken(a, Some(condition)), taken(b, unless), self.typed(builder, condition)];
+        self.joined(builder, &all)
+    }
+
+    /// A conjunction is false, and a disjunction true, whatever the other side is.
+    fn either_decides(&mut self, builder: &mut Builder, sides: [Value; 2], conjunction: bool) -> Overflows {
+        let mut all = vec![];
+        for (side, other) in [(sides[0], sides[1]), (sides[1], sides[0])] {
+            let mut own = self.typed(builder, side);
+            // The other side decides if it rests on no overflow itself.
+            let decided = self.typed(builder, other).is_empty();
+            for (_, elements) in own.by_origin.iter_mut().flatten().filter(|_| decided) {
+                let open = if conjunction { other } else { row(builder, "not", &[other]) };
+                *elements = row(builder, "and", &[*elements, open]);
+            }
+            all.push(own);
+        }
+        self.joined(builder, &all)
+    }
+
+    // ---- operations that overflow
+
+    fn range(&self, func: &Func, value: Value) -> (i128, i128) {
+        self.ranges.get(&value).copied().unwrap_or_else(|| func.ty(value).dtype.range())
+    }
+
+    fn origin(&mut self, verb: &'static str, dtype: DType, loc: Loc) -> usize {
+        let same = |origin: &Origin| origin.verb == verb && origin.dtype == dtype && origin.loc == loc;
+        if let Some(known) = self.origins.iter().position(same) {
+            return known;
+        }
+        self.origins.push(Origin { verb, dtype, loc });
+        self.origins.len() - 1
+    }
+
+    /// Of `+`, `-` and `*` alone, if their operands may leave the type.
+    fn of_arithmetic(&mut self, builder: &mut Builder, scalar: &Scalar, result: Value) -> Option<Overflows> {
+        let ty = builder.func.ty(result).clone();
+        let verb = match scalar.op.algebra {
+            Algebra::Add => "add",
+            Algebra::Sub => "subtract",
+            Algebra::Mul => "multiply",
+            Algebra::Neg => "negate",
+            _ => return None,
+        };
+        if !ty.dtype.is_integer() {
+            return None;
+        }
+        let unknown = |&arg: &Value| Info::unknown(&Type::scalar(builder.func.ty(arg).dtype));
+        let info = |arg: &Value| Info { range: self.range(builder.func, *arg), ..unknown(arg) };
+        let infos: Vec<Info> = scalar.args.iter().map(info).collect();
+        let (low, high) = axis_info::scalar(scalar.op.algebra, &infos, &Type::scalar(ty.dtype)).range;
+        let (smallest, largest) = ty.dtype.range();
+        if low >= smallest && high <= largest {
+            return None;
+        }
+        let elements = match (scalar.op.algebra, &scalar.args[..]) {
+            (Algebra::Neg, &[a]) => {
+                let a = stored(builder, a);
+                let least = number(builder, smallest, builder.func.ty(a).clone());
+                row(builder, "eq", &[a, least])
+            }
+            (algebra, &[a, b]) if ty.dtype.bytes() == 8 => leaves_64_bits(builder, algebra, [a, b, result]),
+            (_, args) => {
+                let args: Vec<Value> = args.iter().map(|&arg| stored(builder, arg)).collect();
+                let args: Vec<Value> = args.into_iter().map(|arg| widened(builder, arg)).collect();
+                let exact = row(builder, scalar.op.name, &args);
+                differs(builder, exact, result)
+            }
+        };
+        let origin = self.origin(verb, ty.dtype, builder.loc);
+        let mut own = Overflows::default();
+        own.by_origin[0] = Some((origin, elements));
+        Some(own)
+    }
+
+    /// Of a sum of elements: the sum in 64 bits differs.
+    fn of_sum(
+        &mut self,
+        builder: &mut Builder,
+        combination: &Combination,
+        result: Value,
+        remade: &mut dyn FnMut(Combination) -> Kind,
+    ) -> Overflows {
+        let ty = builder.func.ty(result).clone();
+        let sums = combination.algebra() == Some(Algebra::Add);
+        let [input] = combination.inputs[..] else { return Overflows::default() };
+        let elements = builder.func.ty(input).shape.elements() as i128;
+        let (low, high) = self.range(builder.func, input);
+        let (smallest, largest) = ty.dtype.range();
+        let fits = low.saturating_mul(elements) >= smallest && high.saturating_mul(elements) <= largest;
+        if !sums || !ty.dtype.is_integer() || ty.dtype.bytes() == 8 || fits {
+            return Overflows::default();
+        }
+        let wide = widened(builder, input);
+        let args = builder.begin(vec![Type::scalar(DType::I64); 2]);
+        let sum = row(builder, "add", &args);
+        let block = builder.end(vec![sum]);
+        let kind = remade(Combination { inputs: vec![wide], block });
+        let exact = builder.one(kind, ty.with(DType::I64));
+        let elements = differs(builder, exact, result);
+        let origin = self.origin("sum", ty.dtype, builder.loc);
+        let mut own = Overflows::default();
+        own.by_origin[0] = Some((origin, elements));
+        own
+    }
+
+    // ---- where elements are used
+
+    fn used(&mut self, builder: &mut Builder, op: &Op) {
+        let operation = op.kind.operation();
+        if let Some(place) = operation.place() {
+            return self.used_in_memory(builder, op, *place);
+        }
+        if let Some(window) = operation.window().cloned() {
+            return self.used_in_view(builder, op, &window);
+        }
+        let passes_on = |&result: &Value| {
+            operation.effect() == Effect::Pure
+                && operation.blocks().is_empty()
+                && (operation.is_pointwise() || moves(builder.func, &op.kind, result))
+        };
+        if matches!(op.results[..], [result] if passes_on(&result)) {
+            return;
+        }
+        for operand in operation.operands() {
+            let overflows = self.typed(builder, operand);
+            self.assert(builder, overflows, None);
+        }
+    }
+
+    fn used_in_memory(&mut self, builder: &mut Builder, op: &Op, place: Place) {
+        let offset = self.exact(builder, place.offset);
+        self.assert(builder, offset, place.mask);
+        if let Some(mask) = place.mask {
+            let overflows = self.typed(builder, mask);
+            self.assert(builder, overflows, None);
+        }
+        for value in op.kind.operation().operands() {
+            if value != place.offset && Some(value) != place.mask {
+                let overflows = self.typed(builder, value);
+                self.assert(builder, overflows, place.mask);
+            }
+        }
+    }
+
+    /// Elements outside of a view's shape are dropped.
+    fn used_in_view(&mut self, builder: &mut Builder, op: &Op, window: &Window) {
+        for &offset in &window.offsets {
+            let overflows = self.exact(builder, offset);
+            self.assert(builder, overflows, None);
+        }
+        let values =
+            op.kind.operation().operands().into_iter().filter(|value| !window.offsets.contains(value));
+        let overflows: Vec<Overflows> = values.map(|value| self.typed(builder, value)).collect();
+        if overflows.iter().all(Overflows::is_empty) {
+            return;
+        }
+        let inside = inside(builder, window);
+        for overflows in overflows {
+            self.assert(builder, overflows, Some(inside));
+        }
+    }
+
+    fn assert(&mut self, builder: &mut Builder, overflows: Overflows, mask: Option<Value>) {
+        let loc = builder.loc;
+        for (origin, elements) in overflows.iter() {
+            let Origin { verb, dtype, loc } = self.origins[origin];
+            builder.loc = loc;
+            let shape = builder.func.ty(elements).shape.clone();
+            let mask = mask.filter(|&mask| builder.func.ty(mask).shape == shape);
+            let counted = match mask {
+                Some(mask) => row(builder, "and", &[elements, mask]),
+                None => elements,
+            };
+            let holds = row(builder, "not", &[counted]);
+            let site = builder.func.sites.len() as u32;
+            builder.func.sites.push(Site::Overflow { verb, dtype, shape });
+            builder.push(Assert { holds, site }, vec![]);
+        }
+        builder.loc = loc;
+    }
+}
+
+/// The types of offsets.
+fn is_index(ty: &Type) -> bool {
+    matches!(ty.dtype, DType::I32 | DType::I64)
+}
+
+/// Whether an operation does nothing but move the elements of its one operand.
+fn moves(func: &Func, kind: &Kind, result: Value) -> bool {
+    let operation = kind.operation();
+    operation.operands().len() == 1
+        && (matches!(kind, Kind::Splat(_))
+            || operation.moves(func).is_some()
+            || matches!(operation.spread(func, &[result]), Spread::View(_)))
+}
+
+/// A row of the lanewise table, applied.
+fn row(builder: &mut Builder, name: &str, args: &[Value]) -> Value {
+    let op = scalar::row(name).expect("a row of the table");
+    let operand = builder.func.ty(args[0]).clone();
+    let ty = if op.rule == Rule::Compare { operand.with(DType::Bool) } else { operand };
+    builder.one(Scalar::new(op, args.to_vec()), ty)
+}
+
+/// An integer, as a tile of a type.
+fn number(builder: &mut Builder, value: i128, ty: Type) -> Value {
+    let scalar = builder.one(Constant { value: Number::Int(value) }, Type::scalar(ty.dtype));
+    if ty.is_scalar() { scalar } else { builder.one(Splat { value: scalar }, ty) }
+}
+
+/// In 64 bits: a sum, difference or product of two shorter integers modulo 2^64, which differs from the one that fits.
+fn widened(builder: &mut Builder, value: Value) -> Value {
+    let ty = builder.func.ty(value).clone();
+    if ty.dtype == DType::I64 { value } else { builder.one(Cast { value }, ty.with(DType::I64)) }
+}
+
+/// The number that a store would write: a comparison takes arithmetic that does not fit for what it would be.
+fn stored(builder: &mut Builder, value: Value) -> Value {
+    let ty = builder.func.ty(value).clone();
+    if is_index(&ty) { builder.one(Bitcast { value }, ty) } else { value }
+}
+
+fn differs(builder: &mut Builder, exact: Value, result: Value) -> Value {
+    let wrapped = stored(builder, result);
+    let wrapped = widened(builder, wrapped);
+    row(builder, "ne", &[exact, wrapped])
+}
+
+/// Where a sum, difference or product of 64-bit integers leaves them.
+fn leaves_64_bits(builder: &mut Builder, algebra: Algebra, [a, b, result]: [Value; 3]) -> Value {
+    let ty = builder.func.ty(result).clone();
+    let [a, b, result] = [a, b, result].map(|value| stored(builder, value));
+    let zero = number(builder, 0, ty.clone());
+    let signs = |builder: &mut Builder, [x, y, z, w]: [Value; 4]| {
+        let (first, second) = (row(builder, "xor", &[x, y]), row(builder, "xor", &[z, w]));
+        let both = row(builder, "and", &[first, second]);
+        row(builder, "lt", &[both, zero])
+    };
+    match (algebra, ty.dtype.is_signed()) {
+        (Algebra::Add, true) => signs(builder, [a, result, b, result]),
+        (Algebra::Add, false) => row(builder, "lt", &[result, a]),
+        (Algebra::Sub, true) => signs(builder, [a, b, a, result]),
+        (Algebra::Sub, false) => row(builder, "lt", &[a, b]),
+        (_, signed) => {
+            // What divides by `a` gives `b` again, but for -1 times the smallest, which wraps both ways.
+            let divides = row(builder, "ne", &[a, zero]);
+            let quotient = row(builder, "div", &[result, a]);
+            let other = row(builder, "ne", &[quotient, b]);
+            let other = if signed {
+                let (minus_one, least) =
+                    (number(builder, -1, ty.clone()), number(builder, ty.dtype.range().0, ty));
+                let negates = row(builder, "eq", &[a, minus_one]);
+                let smallest = row(builder, "eq", &[b, least]);
+                let wraps = row(builder, "and", &[negates, smallest]);
+                row(builder, "or", &[other, wraps])
+            } else {
+                other
+            };
+            row(builder, "and", &[divides, other])
+        }
+    }
+}
+
+/// Which elements of a block lie inside its view.
+fn inside(builder: &mut Builder, window: &Window) -> Value {
+    let extents = window.extents.clone();
+    let shape = builder.func.view(window.memory).expect("a window is one of a view").shape.clone();
+    let mut inside = None;
+    for (axis, (&offset, &length)) in window.offsets.iter().zip(&shape).enumerate() {
+        let extent = extents[axis];
+        let row_type = Type::tile(DType::I64, Shape::new([extent]));
+        let steps = builder.one(Arange { start: 0 }, row_type.with(DType::I32));
+        let steps = widened(builder, steps);
+        let first = widened(builder, offset);
+        let [first, length] = [first, length].map(|value| builder.one(Splat { value }, row_type.clone()));
+        let index = row(builder, "add", &[first, steps]);
+        let zero = number(builder, 0, row_type);
+        let (above, below) = (row(builder, "ge", &[index, zero]), row(builder, "lt", &[index, length]));
+        let along = row(builder, "and", &[above, below]);
+        let along = over_axis(builder, along, axis, &extents);
+        inside = Some(match inside {
+            Some(known) => row(builder, "and", &[known, along]),
+            None => along,
+        });
+    }
+    inside.expect("a view has an axis")
+}
+
+/// A row as a tile in which it runs along one axis.
+fn over_axis(builder: &mut Builder, row: Value, axis: usize, extents: &Shape) -> Value {
+    let (mut value, mut ty) = (row, builder.func.ty(row).clone());
+    for other in (0..extents.rank()).filter(|&other| other != axis) {
+        ty = Type::tile(ty.dtype, ty.shape.with(other, 1));
+        value = builder.one(ExpandDims { value, axis: other }, ty.clone());
+    }
+    if ty.shape == *extents {
+        return value;
+    }
+    builder.one(Broadcast { value }, Type::tile(ty.dtype, extents.clone()))
+}

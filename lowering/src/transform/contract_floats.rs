@@ -1,0 +1,281 @@
+//! Float formulas as one would write them for the machine.
+//!
+//! `exp` takes eight instructions where its argument is a number of its own, for it is exact to two units in the last place. An
+//! argument that was rounded itself, a difference, say, is no better known than to half a unit, which is `|x|` half units of the
+//! result: there `exp(x)` becomes `exp2(x * log2 e)`, and of `a - b`, with `a` rounded as well and a `b` for each row, that is
+//! `exp2(fma(a, log2 e, -b * log2 e))`: one instruction for each element beside the exponential, which takes in the factor of an
+//! `a = x * s` that nothing else uses. What it costs is said where users read it, at `exp` (`ops/scalar.rs`).
+//!
+//! A quotient by a number known at build becomes a product with its reciprocal, which stays within the bound of a quotient; so does one
+//! by a number for the tile or for each row, whose reciprocal is made once.
+
+use std::collections::HashMap;
+use std::f64::consts::LOG2_E;
+
+use crate::frontend::syntax::BinaryOp;
+use crate::ir;
+use crate::ir::{Builder, Func, Op, Rewriter, Type, Value};
+use crate::ops::scalar::{Algebra, Scalar, binary, row};
+use crate::ops::{Broadcast, Constant, ExpandDims, Kind, Number, Splat};
+use crate::support::dtype::DType;
+
+/// Selections and branches in each other that are followed.
+const MAX_CHOICES: u32 = 4;
+
+/// Exponents of two: divisors beyond are far from 1, and how far these are taken towards it.
+const FAR: f64 = 100.0;
+const TOWARDS: f64 = 64.0;
+
+/// Elements of a dividend for each of a divisor, at least: a thread has several of them.
+const MANY: u64 = 32;
+
+/// Rewrites what there is to rewrite.
+pub fn contract(func: &mut Func) {
+    let definitions = func.cloned_definitions();
+    let uses = uses(func);
+    let mut changed = false;
+    Rewriter::default().run(func, &mut |_, builder, op| {
+        let Some(kind) = (Contraction { builder, definitions: &definitions, uses: &uses }).of(&op) else {
+            return builder.append(op);
+        };
+        changed = true;
+        builder.append(Op { kind, ..op });
+    });
+    if changed {
+        ir::eliminate(func);
+    }
+}
+
+/// How often each value is taken.
+pub(crate) fn uses(func: &Func) -> HashMap<Value, usize> {
+    let mut uses = HashMap::new();
+    let mut count = |values: &[Value]| values.iter().for_each(|&value| *uses.entry(value).or_default() += 1);
+    func.body.walk(&mut |op| {
+        let operation = op.kind.operation();
+        count(&operation.operands());
+        operation.blocks().into_iter().for_each(|block| count(&block.yields));
+    });
+    uses
+}
+
+/// The number that a value is everywhere.
+pub(crate) fn number(definitions: &HashMap<Value, Op>, value: Value) -> Option<f64> {
+    let kind = &definitions.get(&value)?.kind;
+    if let Kind::Splat(splat) = kind {
+        return number(definitions, splat.value);
+    }
+    let Kind::Constant(Constant { value: Number::Float(number) }) = kind else { return None };
+    Some(*number)
+}
+
+/// `x` and `s` of `x * s` with one `s` for the tile.
+pub(crate) fn product(func: &Func, definitions: &HashMap<Value, Op>, value: Value) -> Option<(Value, Value)> {
+    let Kind::Scalar(Scalar { op, args, .. }) = &definitions.get(&value)?.kind else { return None };
+    let uniform = |value: Value| {
+        let of_tile = matches!(definitions.get(&value)?.kind, Kind::Splat(_));
+        (of_tile || func.ty(value).is_scalar()).then_some(value)
+    };
+    let &[left, right] = &args[..] else { return None };
+    match (uniform(left), uniform(right)) {
+        _ if op.algebra != Algebra::Mul => None,
+        (_, Some(factor)) => Some((left, factor)),
+        (Some(factor), None) => Some((right, factor)),
+        (None, None) => None,
+    }
+}
+
+struct Contraction<'b, 'f> {
+    builder: &'b mut Builder<'f>,
+    definitions: &'b HashMap<Value, Op>,
+    uses: &'b HashMap<Value, usize>,
+}
+
+impl Contraction<'_, '_> {
+    /// What an operation becomes.
+    fn of(&mut self, op: &Op) -> Option<Kind> {
+        let Kind::Scalar(scalar) = &op.kind else { return None };
+        let ty = self.ty(*op.results.first()?);
+        if ty.dtype != DType::F32 {
+            return None;
+        }
+        if scalar.op.algebra == Algebra::Exp {
+            let exponent = self.binary_exponent(scalar.args[0])?;
+            return Some(Scalar::new(row("exp2")?, vec![exponent]).into());
+        }
+        if scalar.op.algebra != Algebra::Div {
+            return None;
+        }
+        let Some(divisor) = self.number(scalar.args[1]) else {
+            return self.by_reciprocal(scalar.args[0], scalar.args[1], &ty);
+        };
+        let factor = f64::from((1.0 / divisor) as f32);
+        let normal = |number: f64| (number.abs() as f32).is_normal();
+        let factor = (normal(divisor) && normal(factor)).then(|| self.constant(&ty, factor))?;
+        Some(Scalar::new(row("mul")?, vec![scalar.args[0], factor]).into())
+    }
+
+    /// A quotient by a divisor of many elements: two products with what is made of the divisor once, its reciprocal and a power of two
+    /// that keeps this among normal numbers. They are made of it as it stands beside the dividend, so that threads are told it alone.
+    fn by_reciprocal(&mut self, dividend: Value, divisor: Value, ty: &Type) -> Option<Kind> {
+        let (Kind::Splat(Splat { value: few }) | Kind::Broadcast(Broadcast { value: few })) =
+            self.definitions.get(&divisor)?.kind
+        else {
+            return None;
+        };
+        if self.ty(few).shape.elements() * MANY > ty.shape.elements() {
+            return None;
+        }
+        let repeated = |this: &mut Self, value: Value| {
+            let kind: Kind =
+                if this.ty(value).is_scalar() { Splat { value }.into() } else { Broadcast { value }.into() };
+            this.builder.one(kind, ty.clone())
+        };
+        let (balance, one) = (self.balance(few), self.constant(&self.ty(few), 1.0));
+        let balanced = self.lanewise("mul", vec![few, balance]);
+        let reciprocal = self.lanewise("div", vec![one, balanced]);
+        let factor = repeated(self, reciprocal);
+        let quotient = self.lanewise("mul", vec![dividend, factor]);
+        let power = repeated(self, balance);
+        Some(Scalar::named("mul", vec![quotient, power]).into())
+    }
+
+    /// The power of two that takes a number towards 1, so that the reciprocal of their product has all its digits: 1 for nearly all.
+    fn balance(&mut self, number: Value) -> Value {
+        let ty = self.ty(number);
+        let magnitude = self.lanewise("abs", vec![number]);
+        let mut balance = self.constant(&ty, 1.0);
+        for (comparison, bound, power) in [(BinaryOp::Lt, -FAR, TOWARDS), (BinaryOp::Gt, FAR, -TOWARDS)] {
+            let [bound, power] = [bound, power].map(|exponent| self.constant(&ty, exponent.exp2()));
+            let flags = Type::tile(DType::Bool, ty.shape.clone());
+            let is_far = self.builder.one(Scalar::new(binary(comparison), vec![magnitude, bound]), flags);
+            let args = vec![is_far, power, balance];
+            balance = self.builder.one(Scalar::named("select", args), ty.clone());
+        }
+        balance
+    }
+
+    fn ty(&self, value: Value) -> Type {
+        self.builder.func.ty(value).clone()
+    }
+
+    fn scalar(&self, value: Value) -> Option<&Scalar> {
+        let Kind::Scalar(scalar) = &self.definitions.get(&value)?.kind else { return None };
+        Some(scalar)
+    }
+
+    fn number(&self, value: Value) -> Option<f64> {
+        number(self.definitions, value)
+    }
+
+    fn lanewise(&mut self, name: &str, args: Vec<Value>) -> Value {
+        let ty = self.ty(args[0]);
+        self.builder.one(Scalar::named(name, args), ty)
+    }
+
+    fn constant(&mut self, ty: &Type, value: f64) -> Value {
+        let scalar = Type::scalar(ty.dtype);
+        let number = self.builder.one(Constant { value: Number::Float(value) }, scalar);
+        if ty.is_scalar() { number } else { self.builder.one(Splat { value: number }, ty.clone()) }
+    }
+
+    /// Multiplied by a number, where it has fewest elements.
+    fn scaled(&mut self, value: Value, by: f64) -> Value {
+        if let Some(number) = self.number(value) {
+            let ty = self.ty(value);
+            return self.constant(&ty, f64::from(number as f32) * by);
+        }
+        self.at_source(value, &mut |this, value| {
+            let ty = this.ty(value);
+            let factor = this.constant(&ty, by);
+            this.lanewise("mul", vec![value, factor])
+        })
+    }
+
+    /// What `change` makes of each element, made before elements are repeated.
+    fn at_source(&mut self, value: Value, change: &mut dyn FnMut(&mut Self, Value) -> Value) -> Value {
+        let ty = self.ty(value);
+        let kind = self.definitions.get(&value).map(|op| op.kind.clone());
+        if let Some(Kind::Splat(splat)) = kind {
+            let value = change(self, splat.value);
+            return self.builder.one(Splat { value }, ty);
+        }
+        if let Some(Kind::Broadcast(broadcast)) = kind {
+            let value = self.at_source(broadcast.value, change);
+            return self.builder.one(Broadcast { value }, ty);
+        }
+        if let Some(Kind::ExpandDims(ExpandDims { value, axis })) = kind {
+            let value = self.at_source(value, change);
+            return self.builder.one(ExpandDims { value, axis }, ty);
+        }
+        change(self, value)
+    }
+
+    /// Whether elements of a value are repeated ones of fewer.
+    fn repeats(&self, value: Value) -> bool {
+        let ty = self.builder.func.ty(value);
+        let mut source = value;
+        while let Some(
+            Kind::Splat(Splat { value })
+            | Kind::Broadcast(Broadcast { value })
+            | Kind::ExpandDims(ExpandDims { value, .. }),
+        ) = self.definitions.get(&source).map(|op| &op.kind)
+        {
+            source = *value;
+        }
+        ty.is_scalar() || self.builder.func.ty(source).shape.elements() < ty.shape.elements()
+    }
+
+    fn product(&self, value: Value) -> Option<(Value, Value)> {
+        product(self.builder.func, self.definitions, value)
+    }
+
+    fn is_rounded(&self, value: Value) -> bool {
+        self.is_rounded_within(value, MAX_CHOICES)
+    }
+
+    /// Whether a number was rounded when it was made; one known at build may stand where a condition does not hold.
+    fn is_rounded_within(&self, value: Value, choices: u32) -> bool {
+        let either = |arms: [Value; 2]| {
+            let known = arms.map(|arm| self.number(arm).is_some());
+            let rounded = arms.map(|arm| choices > 0 && self.is_rounded_within(arm, choices - 1));
+            (0..2).all(|arm| known[arm] || rounded[arm]) && rounded.contains(&true)
+        };
+        let Some(op) = self.definitions.get(&value) else { return false };
+        if let Kind::If(branch) = &op.kind {
+            let number = op.results.iter().position(|&result| result == value);
+            return number.is_some_and(|i| either([branch.then.yields[i], branch.otherwise.yields[i]]));
+        }
+        let Kind::Scalar(scalar) = &op.kind else { return false };
+        let rounds = matches!(
+            scalar.op.algebra,
+            Algebra::Add | Algebra::Sub | Algebra::Mul | Algebra::MulAdd | Algebra::Div
+        );
+        rounds || scalar.op.algebra == Algebra::Select && either([scalar.args[1], scalar.args[2]])
+    }
+
+    /// `x * log2 e` of a number that was rounded when it was made.
+    fn binary_exponent(&mut self, x: Value) -> Option<Value> {
+        if !self.is_rounded(x) {
+            return None;
+        }
+        if let Some((factor, by)) = self.product(x) {
+            let by = self.scaled(by, LOG2_E);
+            return Some(self.lanewise("mul", vec![factor, by]));
+        }
+        let subtracted = self.scalar(x).filter(|scalar| scalar.op.algebra == Algebra::Sub);
+        if let Some(&[a, b]) = subtracted.map(|scalar| &scalar.args[..])
+            && self.repeats(b)
+            && self.is_rounded(a)
+        {
+            let negative = self.scaled(b, -LOG2_E);
+            let single =
+                |value: &(Value, Value)| self.uses.get(&a) == Some(&1) && self.number(value.0).is_none();
+            let (factor, by) = match self.product(a).filter(single) {
+                Some((factor, by)) => (factor, self.scaled(by, LOG2_E)),
+                None => (a, self.constant(&self.ty(a), LOG2_E)),
+            };
+            return Some(self.lanewise("fma", vec![factor, by, negative]));
+        }
+        Some(self.scaled(x, LOG2_E))
+    }
+}

@@ -1,0 +1,545 @@
+//! Index arithmetic that cannot overflow.
+//!
+//! The language promises that an offset and both sides of a comparison are exact: `program_id(0) * BLOCK + arange(..)`
+//! addresses and compares right past 2^31, wherever its numbers come from. This pass keeps the promise at little cost. It
+//! splits an index into the part that is one number for the whole program, which is computed in 64 bits, and the part that
+//! varies by element, which stays in 32 bits where it is known to fit (by its range, or by a fact that the launcher checks)
+//! and is widened where it is not. `+`, `-`, `*` and left shifts by constants of `i32` are followed, through conversions to
+//! `i64` and moves of elements; anything else is taken as the number it is, which wraps ([`crate::transform::check_overflow`]). A block of a
+//! view becomes an access of elements here ([`window`]).
+
+mod compare;
+mod lower_view_access;
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+
+use crate::analysis::axis_info::{Assumptions, Axes};
+use crate::analysis::bounds::{Decision, Decisions};
+use crate::analysis::inequality::Bound;
+use crate::analysis::polynomial::{Polynomial, Polynomials};
+use crate::frontend::syntax::{BinaryOp, UnaryOp};
+use crate::ir;
+use crate::ir::guard;
+use crate::ir::guard::Fact;
+use crate::ir::{Builder, BuiltFor, Func, Op, Rewriter, Shape, Type, Value};
+use crate::ops::scalar::{self, Algebra, Scalar};
+use crate::ops::{Cast, Constant, Kind, Number, Place, Splat};
+use crate::support::dtype::DType;
+
+/// What a body may rely on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trust {
+    /// Facts that the launcher checks.
+    Launch,
+    /// Nothing: every access compares with the length.
+    Nothing,
+    /// The caller's word that every access is inside (`unchecked`).
+    Caller,
+}
+
+/// Splits every offset and index comparison of `func`; returns the facts that the result relies on.
+pub fn split(func: &mut Func, trust: Trust) -> Vec<Fact> {
+    let polynomials = Polynomials::analyse(func);
+    let decisions = Decisions::analyse(func, &polynomials);
+    let assumptions =
+        if trust == Trust::Launch { Assumptions::promised(func) } else { Assumptions::default() };
+    let ranges = Axes::analyse(func, &assumptions);
+    let definitions = func.definitions();
+    let numbers = func.views.iter().flat_map(|view| view.shape.iter().chain(&view.strides));
+    let ranges: HashMap<Value, (i128, i128)> =
+        definitions.keys().chain(numbers).map(|&value| (value, ranges.get(func, value).range)).collect();
+    let mut splitter = Splitter {
+        definitions: definitions.into_iter().map(|(value, op)| (value, op.kind.clone())).collect(),
+        polynomials,
+        decisions,
+        ranges,
+        trust,
+        facts: vec![],
+        replaced: HashMap::new(),
+        parts: BuiltFor::default(),
+        wide: BuiltFor::default(),
+        widened: BuiltFor::default(),
+        exact_ranges: RefCell::default(),
+        narrow: RefCell::default(),
+    };
+    Rewriter::default().run(func, &mut |rewriter, builder, op| splitter.op(rewriter, builder, op));
+    ir::eliminate(func);
+    guard::strongest(splitter.facts)
+}
+
+struct Splitter {
+    definitions: HashMap<Value, Kind>,
+    polynomials: Polynomials,
+    decisions: Decisions,
+    ranges: HashMap<Value, (i128, i128)>,
+    trust: Trust,
+    facts: Vec<Fact>,
+    /// What an exact comparison stands for; decisions are known by the original.
+    replaced: HashMap<Value, Value>,
+    // What was built for a value, and what is known of it: values share what they are made of.
+    parts: BuiltFor<Parts>,
+    wide: BuiltFor<Value>,
+    widened: BuiltFor<Value>,
+    exact_ranges: RefCell<HashMap<Value, (i128, i128)>>,
+    narrow: RefCell<HashMap<Value, bool>>,
+}
+
+/// An index as `uniform + varying`; a missing part is 0.
+#[derive(Clone, Copy)]
+struct Parts {
+    /// An `i64` scalar.
+    uniform: Option<Value>,
+    /// A tile of `i32` or `i64`.
+    varying: Option<Value>,
+}
+
+const I32: (i128, i128) = (i32::MIN as i128, i32::MAX as i128);
+
+fn within(range: (i128, i128), limit: (i128, i128)) -> bool {
+    range.0 >= limit.0 && range.1 <= limit.1
+}
+
+impl Splitter {
+    fn op(&mut self, rewriter: &mut Rewriter, builder: &mut Builder, mut op: Op) {
+        if let Some(window) = op.kind.operation().window().cloned() {
+            let place = self.elements(builder, &window);
+            op.kind = op.kind.operation().by_element(place).unwrap_or(op.kind);
+        } else if let Some(place) = op.kind.operation_mut().place_mut() {
+            *place = self.place(builder, *place);
+        }
+        for window in op.kind.operation_mut().windows_mut() {
+            for offset in &mut window.offsets {
+                *offset = self.beginning_along(builder, *offset);
+            }
+        }
+        if let Kind::Scalar(scalar) = &op.kind
+            && let Algebra::Compare(compare) = scalar.op.algebra
+            && let Some(result) = self.comparison(builder, compare, scalar)
+        {
+            rewriter.replace(op.results[0], result);
+            self.replaced.insert(result, op.results[0]);
+            return;
+        }
+        builder.append(op);
+    }
+
+    /// The access with its offset split and its bounds decided.
+    fn place(&mut self, builder: &mut Builder, place: Place) -> Place {
+        let mask = place.mask.map(|mask| self.replaced.get(&mask).copied().unwrap_or(mask));
+        let decision = self.decisions.get(&Place { mask, ..place });
+        let bounded = match (self.trust, decision) {
+            (Trust::Caller, _) => false,
+            (Trust::Nothing, Decision::Launch(facts)) => !facts.is_empty(),
+            (Trust::Launch, Decision::Launch(facts)) => {
+                self.rely_on(facts);
+                false
+            }
+            (_, Decision::Kernel) => true,
+        };
+        let shape = builder.func.ty(place.offset).shape.clone();
+        let parts = self.parts(builder, place.offset);
+        let offset = match parts.varying {
+            Some(varying) => self.fit(builder, varying),
+            None => {
+                let zero = self.constant(builder, DType::I32, 0);
+                self.splat(builder, zero, &shape)
+            }
+        };
+        Place { base: parts.uniform, offset, bounded, ..place }
+    }
+
+    fn rely_on(&mut self, facts: Vec<Fact>) {
+        for fact in facts {
+            if !self.facts.contains(&fact) {
+                self.facts.push(fact);
+            }
+        }
+    }
+
+    // ---- splitting
+
+    fn parts(&mut self, builder: &mut Builder, value: Value) -> Parts {
+        if let Some(known) = self.parts.get(builder, value) {
+            return known;
+        }
+        let parts = self.split(builder, value);
+        self.parts.insert(builder, value, parts);
+        parts
+    }
+
+    fn split(&mut self, builder: &mut Builder, value: Value) -> Parts {
+        let ty = builder.func.ty(value).clone();
+        if ty.is_scalar() {
+            return Parts { uniform: Some(self.wide(builder, value)), varying: None };
+        }
+        let leaf = Parts { uniform: None, varying: Some(value) };
+        if !matches!(ty.dtype, DType::I32 | DType::I64) {
+            // Another width is a number like any other, in 64 bits.
+            let wide = self.widen(builder, value);
+            return Parts { varying: Some(wide), ..leaf };
+        }
+        match self.definitions.get(&value).cloned() {
+            Some(Kind::Splat(Splat { value })) => {
+                Parts { uniform: Some(self.wide(builder, value)), varying: None }
+            }
+            Some(Kind::Scalar(scalar)) => self.arithmetic(builder, &scalar, &ty).unwrap_or(leaf),
+            // Widening: the parts of the narrow index are exact already.
+            Some(Kind::Cast(Cast { value: inner })) if is_narrow(builder.func.ty(inner)) => {
+                self.parts(builder, inner)
+            }
+            Some(mut kind) if kind.operation().moves(builder.func).is_some() => {
+                let [inner] = kind.operation().operands()[..] else { return leaf };
+                let parts = self.parts(builder, inner);
+                let varying = parts.varying.map(|inner| {
+                    let dtype = builder.func.ty(inner).dtype;
+                    kind.operation_mut().map(&mut |_| inner);
+                    self.make(builder, kind.clone(), ty.with(dtype))
+                });
+                Parts { varying, ..parts }
+            }
+            _ => leaf,
+        }
+    }
+
+    fn arithmetic(&mut self, builder: &mut Builder, scalar: &Scalar, ty: &Type) -> Option<Parts> {
+        match scalar.op.algebra {
+            Algebra::Add | Algebra::Sub => {
+                let (a, b) = (self.parts(builder, scalar.args[0]), self.parts(builder, scalar.args[1]));
+                let uniform = self.combine(builder, scalar, a.uniform, b.uniform);
+                let varying = self.combine(builder, scalar, a.varying, b.varying);
+                Some(Parts { uniform, varying })
+            }
+            Algebra::Mul => {
+                let (a, b) = (self.parts(builder, scalar.args[0]), self.parts(builder, scalar.args[1]));
+                // (u + v) * s = u * s + v * s for a uniform s; a product of two varying parts is a leaf.
+                let (tile, factor, original) = match (a.varying, b.varying) {
+                    (_, None) => (a, b.uniform?, scalar.args[1]),
+                    (None, _) => (b, a.uniform?, scalar.args[0]),
+                    (Some(_), Some(_)) => return None,
+                };
+                let mul = scalar::binary(BinaryOp::Mul);
+                let uniform = tile.uniform.map(|u| self.exact(builder, mul, vec![u, factor]));
+                let varying = tile.varying.map(|v| {
+                    let dtype = builder.func.ty(v).dtype;
+                    // The factor in the tile's own width: it came from there, or the tile is 64 bits wide.
+                    let own = builder.func.ty(original).dtype == dtype;
+                    let factor = if own { original } else { self.splat(builder, factor, &ty.shape) };
+                    let (v, factor) = self.same_width(builder, v, factor);
+                    self.exact(builder, mul, vec![v, factor])
+                });
+                Some(Parts { uniform, varying })
+            }
+            Algebra::Shl => {
+                let power = self.power(scalar)?;
+                let factor = self.constant(builder, ty.dtype, power);
+                let factor = self.splat(builder, factor, &ty.shape);
+                let args = vec![scalar.args[0], factor];
+                self.arithmetic(builder, &Scalar::new(scalar::binary(BinaryOp::Mul), args), ty)
+            }
+            Algebra::Neg => {
+                let parts = self.parts(builder, scalar.args[0]);
+                let uniform = parts.uniform.map(|u| self.exact(builder, scalar.op, vec![u]));
+                let varying = parts.varying.map(|v| self.exact(builder, scalar.op, vec![v]));
+                Some(Parts { uniform, varying })
+            }
+            _ => None,
+        }
+    }
+
+    /// `a op b` with a missing side counting as 0.
+    fn combine(
+        &mut self,
+        builder: &mut Builder,
+        scalar: &Scalar,
+        a: Option<Value>,
+        b: Option<Value>,
+    ) -> Option<Value> {
+        let (a, b) = match (a, b) {
+            (None, None) => return None,
+            (Some(a), None) => return Some(a),
+            (None, Some(b)) if scalar.op.algebra == Algebra::Add => return Some(b),
+            (None, Some(b)) => {
+                return Some(self.exact(builder, scalar::unary(UnaryOp::Neg), vec![b]));
+            }
+            (Some(a), Some(b)) => (a, b),
+        };
+        let (a, b) = self.same_width(builder, a, b);
+        Some(self.exact(builder, scalar.op, vec![a, b]))
+    }
+
+    /// Builds an operation and remembers what it is, for the ranges and polynomials of what is built on it.
+    fn make(&mut self, builder: &mut Builder, kind: impl Into<Kind>, ty: Type) -> Value {
+        let kind = kind.into();
+        let value = builder.one(kind.clone(), ty);
+        self.polynomials.define(builder.func, &kind, value);
+        self.definitions.insert(value, kind);
+        value
+    }
+
+    fn constant(&mut self, builder: &mut Builder, dtype: DType, value: i128) -> Value {
+        self.make(builder, Constant { value: Number::Int(value) }, Type::scalar(dtype))
+    }
+
+    fn splat(&mut self, builder: &mut Builder, value: Value, shape: &Shape) -> Value {
+        if shape.rank() == 0 {
+            return value;
+        }
+        let dtype = builder.func.ty(value).dtype;
+        self.make(builder, Splat { value }, Type::tile(dtype, shape.clone()))
+    }
+
+    fn widen(&mut self, builder: &mut Builder, value: Value) -> Value {
+        let ty = builder.func.ty(value).clone();
+        if ty.dtype == DType::I64 { value } else { self.make(builder, Cast { value }, ty.with(DType::I64)) }
+    }
+
+    /// Exact arithmetic; the flag helps only in 32 bits.
+    fn exact(&mut self, builder: &mut Builder, op: &'static scalar::ScalarOp, args: Vec<Value>) -> Value {
+        let ty = builder.func.ty(args[0]).clone();
+        let exact = ty.dtype == DType::I32;
+        self.make(builder, Scalar { op, args, exact }, ty)
+    }
+
+    fn same_width(&mut self, builder: &mut Builder, a: Value, b: Value) -> (Value, Value) {
+        if builder.func.ty(a).dtype == builder.func.ty(b).dtype {
+            (a, b)
+        } else {
+            (self.widen(builder, a), self.widen(builder, b))
+        }
+    }
+
+    /// A scalar index in 64 bits, its own arithmetic redone there.
+    fn wide(&mut self, builder: &mut Builder, value: Value) -> Value {
+        if let Some(known) = self.wide.get(builder, value) {
+            return known;
+        }
+        let wide = self.made_wide(builder, value);
+        self.wide.insert(builder, value, wide);
+        wide
+    }
+
+    fn made_wide(&mut self, builder: &mut Builder, value: Value) -> Value {
+        let ty = builder.func.ty(value).clone();
+        if ty.dtype == DType::I64 && !self.rests_on_narrow(builder.func, value) {
+            return value;
+        }
+        match self.definitions.get(&value).cloned() {
+            Some(Kind::Constant(Constant { value: Number::Int(number) })) => {
+                self.constant(builder, DType::I64, number)
+            }
+            Some(Kind::Cast(Cast { value: inner })) if is_narrow(builder.func.ty(inner)) => {
+                self.wide(builder, inner)
+            }
+            Some(Kind::Scalar(scalar)) if is_index(&ty) && self.follows(&scalar) => {
+                self.redone(builder, &scalar, Splitter::wide)
+            }
+            _ => self.widen(builder, value),
+        }
+    }
+
+    /// Arithmetic that is followed, of operands in 64 bits.
+    fn redone(
+        &mut self,
+        builder: &mut Builder,
+        scalar: &Scalar,
+        wide: fn(&mut Splitter, &mut Builder, Value) -> Value,
+    ) -> Value {
+        let Some(power) = self.power(scalar) else {
+            let args = scalar.args.iter().map(|&arg| wide(self, builder, arg)).collect();
+            return self.exact(builder, scalar.op, args);
+        };
+        let shifted = wide(self, builder, scalar.args[0]);
+        let shape = builder.func.ty(shifted).shape.clone();
+        let factor = self.constant(builder, DType::I64, power);
+        let factor = self.splat(builder, factor, &shape);
+        self.exact(builder, scalar::binary(BinaryOp::Mul), vec![shifted, factor])
+    }
+
+    /// What a left shift by a constant multiplies by.
+    fn power(&self, scalar: &Scalar) -> Option<i128> {
+        scalar.power(|amount| self.polynomials.get(amount).as_constant())
+    }
+
+    /// Whether arithmetic is exact in an index.
+    fn follows(&self, scalar: &Scalar) -> bool {
+        scalar.is_exact_in_index(|amount| self.polynomials.get(amount).as_constant())
+    }
+
+    /// Whether arithmetic in 32 bits is among what an index is made of, so that it has to be redone in 64.
+    fn rests_on_narrow(&self, func: &Func, value: Value) -> bool {
+        if let Some(&known) = self.narrow.borrow().get(&value) {
+            return known;
+        }
+        let ty = func.ty(value);
+        let rests = is_index(ty)
+            && self.definitions.get(&value).is_some_and(|kind| match kind {
+                Kind::Scalar(scalar) if self.follows(scalar) => {
+                    ty.dtype == DType::I32 || scalar.args.iter().any(|&arg| self.rests_on_narrow(func, arg))
+                }
+                Kind::Cast(Cast { value: inner }) => {
+                    is_narrow(func.ty(*inner)) && self.rests_on_narrow(func, *inner)
+                }
+                Kind::Splat(Splat { value: inner }) => self.rests_on_narrow(func, *inner),
+                kind if kind.operation().moves(func).is_some() => {
+                    kind.operation().operands().iter().any(|&inner| self.rests_on_narrow(func, inner))
+                }
+                _ => false,
+            });
+        self.narrow.borrow_mut().insert(value, rests);
+        rests
+    }
+
+    // ---- widths
+
+    /// A varying part in the width it needs.
+    fn fit(&mut self, builder: &mut Builder, varying: Value) -> Value {
+        if builder.func.ty(varying).dtype == DType::I64 {
+            return self.widened(builder, varying);
+        }
+        let parts = self.arithmetic_of(builder.func, varying);
+        let inside = |&part: &Value| within(self.exact_range(builder.func, part), I32);
+        if parts.iter().all(inside) && inside(&varying) {
+            return varying;
+        }
+        let whole = self.polynomials.get(varying);
+        let contained = |part: &Value| whole.contains(&self.polynomials.get(*part));
+        if self.trust == Trust::Launch
+            && parts.iter().all(|part| inside(part) || contained(part))
+            && let Some(facts) = self.fits_if(builder.func, varying)
+        {
+            self.rely_on(facts);
+            return varying;
+        }
+        self.widened(builder, varying)
+    }
+
+    /// The range of an index without wrapping, from the ranges of its leaves.
+    fn exact_range(&self, func: &Func, value: Value) -> (i128, i128) {
+        if let Some(&known) = self.exact_ranges.borrow().get(&value) {
+            return known;
+        }
+        let range = self.range_of_definition(func, value);
+        self.exact_ranges.borrow_mut().insert(value, range);
+        range
+    }
+
+    fn range_of_definition(&self, func: &Func, value: Value) -> (i128, i128) {
+        let leaf = || self.ranges.get(&value).copied().unwrap_or_else(|| func.ty(value).dtype.range());
+        let Some(definition) = self.definitions.get(&value) else { return leaf() };
+        match definition {
+            Kind::Scalar(scalar) if is_index(func.ty(value)) && self.follows(scalar) => {
+                let args: Vec<(i128, i128)> =
+                    scalar.args.iter().map(|&arg| self.exact_range(func, arg)).collect();
+                if let Some(power) = self.power(scalar) {
+                    return (args[0].0.saturating_mul(power), args[0].1.saturating_mul(power));
+                }
+                match (scalar.op.algebra, args.as_slice()) {
+                    (Algebra::Add, [a, b]) => (a.0.saturating_add(b.0), a.1.saturating_add(b.1)),
+                    (Algebra::Sub, [a, b]) => (a.0.saturating_sub(b.1), a.1.saturating_sub(b.0)),
+                    (Algebra::Neg, [a]) => (a.1.saturating_neg(), a.0.saturating_neg()),
+                    (Algebra::Mul, [a, b]) => {
+                        let corners = [a.0, a.1].map(|x| [x.saturating_mul(b.0), x.saturating_mul(b.1)]);
+                        let corners = corners.as_flattened();
+                        (
+                            corners.iter().copied().min().unwrap_or(0),
+                            corners.iter().copied().max().unwrap_or(0),
+                        )
+                    }
+                    _ => leaf(),
+                }
+            }
+            Kind::Cast(Cast { value: inner }) if is_narrow(func.ty(*inner)) && is_index(func.ty(value)) => {
+                self.exact_range(func, *inner)
+            }
+            kind if kind.operation().moves(func).is_some() || matches!(kind, Kind::Splat(_)) => {
+                let [inner] = kind.operation().operands()[..] else { return leaf() };
+                self.exact_range(func, inner)
+            }
+            Kind::Constant(Constant { value: Number::Int(number) }) => (*number, *number),
+            _ => leaf(),
+        }
+    }
+
+    /// The arithmetic that a varying part is made of: a whole that fits may have parts that do not, as `a + b - a` has.
+    fn arithmetic_of(&self, func: &Func, varying: Value) -> Vec<Value> {
+        let (mut found, mut todo) = (vec![], vec![varying]);
+        let mut seen = HashSet::new();
+        while let Some(value) = todo.pop() {
+            let Some(kind) = self.definitions.get(&value) else { continue };
+            let operands = match kind {
+                Kind::Scalar(scalar) if self.follows(scalar) => scalar.args.clone(),
+                kind if kind.operation().moves(func).is_some() => kind.operation().operands(),
+                _ => continue,
+            };
+            if is_narrow(func.ty(value)) && seen.insert(value) {
+                found.push(value);
+                todo.extend(operands);
+            }
+        }
+        found
+    }
+
+    /// Facts under which a varying part stays within 32 bits.
+    fn fits_if(&self, func: &Func, varying: Value) -> Option<Vec<Fact>> {
+        let polynomial = self.polynomials.get(varying);
+        let mut bound = Bound::unmasked(func, &self.polynomials);
+        bound.not_negative(&polynomial)?;
+        let top = bound.upper(polynomial)?;
+        bound.at_most(&top, &Polynomial::constant(I32.1))?;
+        Some(bound.facts)
+    }
+
+    /// The varying part with its arithmetic redone in 64 bits.
+    fn widened(&mut self, builder: &mut Builder, value: Value) -> Value {
+        if let Some(known) = self.widened.get(builder, value) {
+            return known;
+        }
+        let widened = self.made_wider(builder, value);
+        self.widened.insert(builder, value, widened);
+        widened
+    }
+
+    fn made_wider(&mut self, builder: &mut Builder, value: Value) -> Value {
+        let ty = builder.func.ty(value).clone();
+        if ty.dtype == DType::I64 && !self.rests_on_narrow(builder.func, value) {
+            return value;
+        }
+        match self.definitions.get(&value).cloned() {
+            Some(Kind::Scalar(scalar)) if is_index(&ty) && self.follows(&scalar) => {
+                self.redone(builder, &scalar, Splitter::widened)
+            }
+            Some(Kind::Cast(Cast { value: inner })) if is_narrow(builder.func.ty(inner)) => {
+                self.widened(builder, inner)
+            }
+            Some(Kind::Splat(Splat { value })) => {
+                let wide = self.wide(builder, value);
+                self.splat(builder, wide, &ty.shape)
+            }
+            Some(mut kind) if kind.operation().moves(builder.func).is_some() => {
+                let [inner] = kind.operation().operands()[..] else { return self.widen(builder, value) };
+                let inner = self.widened(builder, inner);
+                kind.operation_mut().map(&mut |_| inner);
+                self.make(builder, kind, ty.with(DType::I64))
+            }
+            _ => self.widen(builder, value),
+        }
+    }
+}
+
+/// The types of offsets.
+fn is_index(ty: &Type) -> bool {
+    matches!(ty.dtype, DType::I32 | DType::I64)
+}
+
+/// The type whose arithmetic is redone in 64 bits.
+fn is_narrow(ty: &Type) -> bool {
+    ty.dtype == DType::I32
+}
+
+/// Bounds just outside a range that are multiples of 64, so that a clamped multiple stays one; `None` past 32 bits.
+fn clamps(range: (i128, i128)) -> Option<(i128, i128)> {
+    let low = (range.0.checked_sub(1)?).div_euclid(64) * 64;
+    let high = (range.1.checked_add(1)? + 63).div_euclid(64) * 64;
+    within((low, high), I32).then_some((low, high))
+}

@@ -1,0 +1,274 @@
+//! Iterations in which a mask holds everywhere.
+//!
+//! A loop of products that selects by a comparison of positions, `select(rows >= start + cols, scores, -inf)`, needs that on the
+//! diagonal alone. The selection becomes a branch on the farthest positions, one comparison of scalars, of which the loop's emitter
+//! makes iterations without one (`mlir/gpu/quiet`). Loops without a product are bound by memory, and gain nothing by it.
+
+use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
+
+use crate::frontend::syntax::BinaryOp;
+use crate::ir::{Block, Builder, Func, Op, Rewriter, Type, Value, eliminate};
+use crate::ops::scalar::{Algebra, Scalar, binary, row};
+use crate::ops::{Arange, Broadcast, Cast, Constant, ExpandDims, For, If, Kind, Number, Splat};
+use crate::support::dtype::DType;
+
+/// Puts selections that change nothing in most iterations under a branch.
+pub fn split_off_full(func: &mut Func) {
+    let mut found: HashMap<Value, Rc<Iteration>> = HashMap::new();
+    func.body.walk(&mut |op| {
+        if let Kind::For(For { body, .. }) = &op.kind
+            && body.ops.iter().any(|op| matches!(op.kind, Kind::Dot(_)))
+        {
+            let iteration = Rc::new(Iteration { variable: body.args[0], defined: body.defined() });
+            let selects = body.ops.iter().filter(|op| is_selection(op));
+            found.extend(selects.map(|op| (op.results[0], iteration.clone())));
+        }
+    });
+    if found.is_empty() {
+        return;
+    }
+    let definitions = func.cloned_definitions();
+    let mut changed = false;
+    Rewriter::default().run(func, &mut |_, builder, op| {
+        let iteration = op.results.first().and_then(|result| found.get(result));
+        let kind = iteration.and_then(|iteration| {
+            let mark = builder.mark();
+            let kind = Split { builder, definitions: &definitions, iteration }.branch(&op);
+            if kind.is_none() {
+                builder.rewind(mark);
+            }
+            kind
+        });
+        changed |= kind.is_some();
+        match kind {
+            Some(kind) => builder.append(Op { kind, ..op }),
+            None => builder.append(op),
+        }
+    });
+    if changed {
+        eliminate(func);
+    }
+}
+
+/// The loop that a selection stands in.
+struct Iteration {
+    variable: Value,
+    /// What the body defines.
+    defined: HashSet<Value>,
+}
+
+fn is_selection(op: &Op) -> bool {
+    matches!(&op.kind, Kind::Scalar(scalar) if scalar.op.algebra == Algebra::Select)
+}
+
+struct Split<'b, 'f> {
+    builder: &'b mut Builder<'f>,
+    definitions: &'b HashMap<Value, Op>,
+    iteration: &'b Iteration,
+}
+
+/// An end of what a tile's elements are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum End {
+    Least,
+    Most,
+}
+
+impl End {
+    fn other(self) -> End {
+        match self {
+            End::Least => End::Most,
+            End::Most => End::Least,
+        }
+    }
+}
+
+/// A scalar of 64 bits, and whether the loop's variable is one of its terms.
+#[derive(Clone, Copy)]
+struct Number64 {
+    value: Value,
+    moves: bool,
+}
+
+impl Split<'_, '_> {
+    /// The selection under a branch, if it is one between what is computed and a number.
+    fn branch(&mut self, op: &Op) -> Option<Kind> {
+        let Kind::Scalar(scalar) = &op.kind else { return None };
+        let ty = self.builder.func.ty(op.results[0]).clone();
+        if ty.is_scalar() {
+            return None;
+        }
+        let &[condition, one, other] = &scalar.args[..] else { return None };
+        let (kept, holds) = match (self.is_number(one), self.is_number(other)) {
+            (false, true) => (one, true),
+            (true, false) => (other, false),
+            _ => return None,
+        };
+        let mut moves = false;
+        let partial = self.partial(condition, holds, &mut moves)?;
+        if !moves {
+            return None;
+        }
+        self.builder.begin_with(vec![]);
+        let mut copies = HashMap::new();
+        let condition = self.copy(condition, &mut copies);
+        let args = vec![condition, one, other];
+        let selected = self.builder.one(Scalar { args, ..scalar.clone() }, ty);
+        let then = self.builder.end(vec![selected]);
+        let otherwise = Block { yields: vec![kept], ..Block::default() };
+        Some(If { condition: partial, then, otherwise }.into())
+    }
+
+    fn kind(&self, value: Value) -> Option<&Kind> {
+        self.definitions.get(&value).map(|op| &op.kind)
+    }
+
+    fn is_number(&self, value: Value) -> bool {
+        let Some(Kind::Splat(splat)) = self.kind(value) else { return false };
+        matches!(self.kind(splat.value), Some(Kind::Constant(_)))
+    }
+
+    /// What a tile of conditions is made of, again where the branch needs it.
+    fn copy(&mut self, value: Value, copies: &mut HashMap<Value, Value>) -> Value {
+        if let Some(&copy) = copies.get(&value) {
+            return copy;
+        }
+        let ty = self.builder.func.ty(value).clone();
+        let Some(op) = self.definitions.get(&value).filter(|_| !ty.is_scalar()) else { return value };
+        let repeatable = matches!(
+            op.kind,
+            Kind::Scalar(_)
+                | Kind::Splat(_)
+                | Kind::Broadcast(_)
+                | Kind::ExpandDims(_)
+                | Kind::Arange(_)
+                | Kind::Cast(_)
+        );
+        if !repeatable {
+            return value;
+        }
+        let mut kind = op.kind.clone();
+        let operands: HashSet<Value> = kind.operation().operands().into_iter().collect();
+        let copied: HashMap<Value, Value> =
+            operands.into_iter().map(|operand| (operand, self.copy(operand, copies))).collect();
+        kind.operation_mut().map(&mut |operand| copied.get(&operand).copied().unwrap_or(operand));
+        let copy = self.builder.one(kind, ty);
+        copies.insert(value, copy);
+        copy
+    }
+
+    /// A condition that holds in every iteration in which a tile of conditions is not `holds` everywhere.
+    fn partial(&mut self, condition: Value, holds: bool, moves: &mut bool) -> Option<Value> {
+        let kind = self.kind(condition)?.clone();
+        if let Kind::Broadcast(Broadcast { value }) | Kind::ExpandDims(ExpandDims { value, .. }) = kind {
+            return self.partial(value, holds, moves);
+        }
+        let Kind::Scalar(scalar) = kind else { return None };
+        let flag = Type::scalar(DType::Bool);
+        match (scalar.op.algebra, &scalar.args[..]) {
+            (Algebra::And, &[one, other]) if holds => {
+                let (one, other) = (self.partial(one, holds, moves)?, self.partial(other, holds, moves)?);
+                Some(self.builder.one(Scalar::new(row("or")?, vec![one, other]), flag))
+            }
+            (Algebra::Or, &[one, other]) if !holds => {
+                let (one, other) = (self.partial(one, holds, moves)?, self.partial(other, holds, moves)?);
+                Some(self.builder.one(Scalar::new(row("or")?, vec![one, other]), flag))
+            }
+            (Algebra::Compare(comparison), &[left, right]) => {
+                // As `low < high` or `low <= high`; where it must not hold, the other way around.
+                let (low, high, strict) = match (comparison, holds) {
+                    (BinaryOp::Lt, true) | (BinaryOp::Ge, false) => (left, right, true),
+                    (BinaryOp::Le, true) | (BinaryOp::Gt, false) => (left, right, false),
+                    (BinaryOp::Gt, true) | (BinaryOp::Le, false) => (right, left, true),
+                    (BinaryOp::Ge, true) | (BinaryOp::Lt, false) => (right, left, false),
+                    _ => return None,
+                };
+                let low = self.end(low, End::Most, true)?;
+                let high = self.end(high, End::Least, true)?;
+                if low.moves && high.moves {
+                    return None;
+                }
+                *moves |= low.moves || high.moves;
+                let fails = if strict { BinaryOp::Ge } else { BinaryOp::Gt };
+                Some(self.builder.one(Scalar::new(binary(fails), vec![low.value, high.value]), flag))
+            }
+            _ => None,
+        }
+    }
+
+    /// An end of the elements of a signed integer, computed so that nothing wraps; `may_multiply` where no product has been made of it.
+    fn end(&mut self, value: Value, end: End, may_multiply: bool) -> Option<Number64> {
+        let wide = Type::scalar(DType::I64);
+        let ty = self.builder.func.ty(value).clone();
+        if !ty.dtype.is_integer() || !ty.dtype.is_signed() {
+            return None;
+        }
+        let combined = |this: &mut Self, name: &str, one: Number64, other: Number64| {
+            let scalar = Scalar::new(row(name)?, vec![one.value, other.value]);
+            let value = this.builder.one(scalar, wide.clone());
+            Some(Number64 { value, moves: one.moves || other.moves })
+        };
+        let kind = self.kind(value).cloned();
+        if let Some(Kind::Arange(Arange { start })) = kind {
+            let last = i128::from(ty.shape.elements()) - 1;
+            let number = i128::from(start) + if end == End::Most { last } else { 0 };
+            let value = self.builder.one(Constant { value: Number::Int(number) }, wide);
+            return Some(Number64 { value, moves: false });
+        }
+        if let Some(
+            Kind::Splat(Splat { value })
+            | Kind::Broadcast(Broadcast { value })
+            | Kind::ExpandDims(ExpandDims { value, .. }),
+        ) = kind
+        {
+            return self.end(value, end, may_multiply);
+        }
+        if let Some(Kind::Cast(Cast { value: inner })) = kind
+            && self.widens(inner, ty.dtype)
+        {
+            return self.end(inner, end, may_multiply);
+        }
+        let Some(Kind::Scalar(Scalar { op, args, .. })) = kind else { return self.own(value, &ty) };
+        match (op.algebra, &args[..]) {
+            (Algebra::Add, &[one, other]) => {
+                let one = self.end(one, end, may_multiply)?;
+                let other = self.end(other, end, may_multiply)?;
+                (!(one.moves && other.moves)).then_some(())?;
+                combined(self, "add", one, other)
+            }
+            (Algebra::Sub, &[one, other]) => {
+                let one = self.end(one, end, may_multiply)?;
+                let other = self.end(other, end.other(), may_multiply)?;
+                (!other.moves).then_some(())?;
+                combined(self, "sub", one, other)
+            }
+            (Algebra::Mul, &[one, other]) if ty.is_scalar() && may_multiply => {
+                let one = self.end(one, end, false)?;
+                let other = self.end(other, end, false)?;
+                (!(one.moves || other.moves)).then_some(())?;
+                combined(self, "mul", one, other)
+            }
+            _ => self.own(value, &ty),
+        }
+    }
+
+    fn widens(&self, inner: Value, to: DType) -> bool {
+        let from = self.builder.func.ty(inner).dtype;
+        from.is_integer() && from.is_signed() && to.bytes() >= from.bytes()
+    }
+
+    /// A scalar as it is, if it is the variable or the same in all iterations, of 32 bits: its sums and products with a few others have
+    /// room in 64.
+    fn own(&mut self, value: Value, ty: &Type) -> Option<Number64> {
+        if !ty.is_scalar() || ty.dtype.bytes() > DType::I32.bytes() {
+            return None;
+        }
+        let moves = value == self.iteration.variable;
+        if !moves && self.iteration.defined.contains(&value) {
+            return None;
+        }
+        let value = self.builder.one(Cast { value }, Type::scalar(DType::I64));
+        Some(Number64 { value, moves })
+    }
+}

@@ -1,0 +1,120 @@
+//! Matrices of views that lie column by column: bodies for factors of products whose columns are contiguous.
+//!
+//! A view is read along its last axis, as if that one were contiguous. Of a matrix that is stored by columns the transpose is,
+//! so a body for it reads the transpose and exchanges the axes of what it has read: the same elements at the same places of
+//! the tile, by other accesses.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::ir::{Func, Op, ParamId, Rewriter, Shape, Type, Value};
+use crate::ops::{Kind, LoadView, Permute, Reshape, Window};
+
+/// The most views of which each may lie either way: each one doubles the bodies.
+const MAX_VIEWS: usize = 2;
+
+/// The function for each other order of the factors of its products; none where these are more than a few views.
+pub fn other_orders(func: &Func) -> Vec<Func> {
+    let views = factors(func);
+    if views.is_empty() || views.len() > MAX_VIEWS {
+        return vec![];
+    }
+    let chosen = |number: usize| {
+        let views = views.iter().enumerate().filter(move |(bit, _)| number >> bit & 1 == 1);
+        views.map(|(_, &view)| view).collect::<Vec<ParamId>>()
+    };
+    (1..1 << views.len()).map(|number| by_columns(func, &chosen(number))).collect()
+}
+
+/// The views that are only read, in blocks of matrices that are multiplied.
+fn factors(func: &Func) -> Vec<ParamId> {
+    let definitions = func.definitions();
+    let (mut found, mut others): (Vec<ParamId>, HashSet<ParamId>) = (vec![], HashSet::new());
+    func.body.walk(&mut |op| {
+        if let Kind::Dot(dot) = &op.kind {
+            let blocks = [dot.a, dot.b].into_iter().filter_map(|factor| as_block(func, &definitions, factor));
+            for view in blocks.map(|(load, _)| load.window.memory) {
+                if !found.contains(&view) {
+                    found.push(view);
+                }
+            }
+        }
+        let operation = op.kind.operation();
+        let reads_matrix =
+            matches!(&op.kind, Kind::LoadView(load) if load.invariant && is_matrix(&load.window.extents));
+        others.extend(operation.window().filter(|_| !reads_matrix).map(|window| window.memory));
+    });
+    found.retain(|view| !others.contains(view));
+    found
+}
+
+/// Whether a block has several elements along both of its last axes.
+fn is_matrix(extents: &Shape) -> bool {
+    extents.rank() >= 2 && extents[extents.rank() - 2..].iter().all(|&extent| extent > 1)
+}
+
+/// The function with these views read by columns.
+fn by_columns(func: &Func, views: &[ParamId]) -> Func {
+    let mut func = func.clone();
+    for view in func.views.iter_mut().filter(|view| views.contains(&view.memory)) {
+        let last = view.rank() - 1;
+        view.shape.swap(last - 1, last);
+        view.strides.swap(last - 1, last);
+        view.transposed = true;
+    }
+    Rewriter::default().run(&mut func, &mut |_, builder, mut op| {
+        let Kind::LoadView(load) = &mut op.kind else { return builder.append(op) };
+        if !views.contains(&load.window.memory) {
+            return builder.append(op);
+        }
+        let Window { offsets, extents, .. } = &mut load.window;
+        let order = exchanged(extents.rank());
+        let dtype = builder.func.ty(op.results[0]).dtype;
+        *offsets = order.iter().map(|&axis| offsets[axis]).collect();
+        *extents = Shape::new(order.iter().map(|&axis| extents[axis]).collect::<Vec<u32>>());
+        let ty = Type::tile(dtype, extents.clone());
+        let read = builder.one(op.kind, ty);
+        let kind = Permute { value: read, order }.into();
+        builder.append(Op { kind, results: op.results, loc: op.loc });
+    });
+    func
+}
+
+/// The axes with the last two exchanged.
+fn exchanged(rank: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..rank).collect();
+    if let [.., row, column] = &mut order[..] {
+        std::mem::swap(row, column);
+    }
+    order
+}
+
+/// The block of a view that a matrix is, and whether it is its transpose: behind exchanges of the last two axes, and of axes of one
+/// element added or dropped before these.
+pub fn as_block<'f>(
+    func: &Func,
+    definitions: &HashMap<Value, &'f Op>,
+    mut value: Value,
+) -> Option<(&'f LoadView, bool)> {
+    let mut transposed = false;
+    loop {
+        let (shape, kind) = (&func.ty(value).shape, &definitions.get(&value)?.kind);
+        if let Kind::LoadView(load) = kind {
+            return Some((load, transposed));
+        }
+        if let Kind::Permute(Permute { value: inner, order }) = kind
+            && shape.rank() >= 2
+            && *order == exchanged(shape.rank())
+        {
+            (value, transposed) = (*inner, !transposed);
+            continue;
+        }
+        let Kind::Reshape(Reshape { value: inner }) = kind else { return None };
+        let own = &func.ty(*inner).shape;
+        let is_same =
+            own.rank() >= 2 && shape.rank() >= 2 && own[own.rank() - 2..] == shape[shape.rank() - 2..];
+        if !is_same {
+            return None;
+        }
+        value = *inner;
+    }
+}
